@@ -479,7 +479,7 @@ pub fn new_event(name: &str, data: impl Serialize) -> Result<NewEvent, Error> {
     Ok(NewEvent { name, data, dedupe_id: None, ts: None })
 }
 
-/// Checks the rules for events, whoever sends them.
+/// Checks the rules for events of any sender.
 pub(crate) fn check_events(events: &[NewEvent]) -> Result<(), Error> {
     if events.len() > MAX_EVENTS {
         let got = events.len();
@@ -495,7 +495,7 @@ pub(crate) fn check_events(events: &[NewEvent]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks the rules for requests, whoever sends them.
+/// Checks the rules for requests of any sender.
 pub(crate) fn check_request(request: &Request) -> Result<(), Error> {
     for (what, name) in [("session", &request.session), ("user", &request.user)] {
         let checked = name.as_deref().map_or(Ok(()), check_name);

@@ -47,8 +47,8 @@ pub(crate) const LEASE_TTL: Duration = Duration::from_secs(30);
 /// then.
 const SHORTEST_TTL: Duration = Duration::from_millis(100);
 
-/// Maximum lease duration. A longer lease keeps the runs of a dead engine for longer than anybody
-/// watches.
+/// Maximum lease duration. A longer lease keeps the runs of a dead engine for longer than any
+/// operator watches.
 const LONGEST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Builder of an [`Engine`]: collects the definitions that it serves, checks them, and starts it.
@@ -267,7 +267,7 @@ impl EngineBuilder {
     /// # Errors
     ///
     /// Returns [`Error::Definition`] with every problem of every definition, so that all can be
-    /// fixed at once.
+    /// fixed at once, and [`Error::Value`] if the lease duration is out of range.
     pub async fn start(mut self) -> Result<Engine, Error> {
         check_lease(self.options.lease_ttl)?;
         let hears = self.store.hears();
@@ -451,7 +451,7 @@ fn conflict(definition: &Definition, message: &str) -> Problem {
 
 fn warn(warnings: &[Problem]) {
     for warning in warnings {
-        tracing::warn!("{warning}");
+        tracing::warn!(%warning, "definition warning");
     }
 }
 
@@ -478,7 +478,7 @@ async fn register(
             && released.older > 0
         {
             let older = released.older;
-            tracing::info!(workflow, older, "released; older runs go on as the handoff says");
+            tracing::info!(workflow, older, "version released, handoff applies to older runs");
         }
         let entry = known.get(ws).and_then(|catalog| catalog.entry(app, workflow));
         let current = entry.and_then(|entry| entry.current.as_ref()).map(|it| it.version.number);
@@ -487,7 +487,7 @@ async fn register(
             tracing::warn!(
                 workspace = %ws, workflow, version, current,
                 fix = "release this version, or deploy a definition that is not registered yet",
-                "registered but not released: a release by hand is in force"
+                "version registered but not released: a manual release is in force"
             );
         }
         if let Some(function) = &served.key_function {

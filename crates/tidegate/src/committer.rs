@@ -267,7 +267,7 @@ impl Committer {
                     parts.push(first);
                 }
                 Err(error) => {
-                    tracing::warn!(%error, commands = part.len(), "a transaction failed");
+                    tracing::warn!(%error, commands = part.len(), "transaction failed");
                     let error = Arc::new(error);
                     shared.health.commit_failed(error.clone());
                     let error = Error::Store(error);

@@ -326,7 +326,7 @@ impl Driver {
             loop {
                 match shared.committer.send(salted.clone(), Some(kind)).await {
                     Err(Error::Store(error)) if !matches!(*error, StoreError::Data(_)) => {
-                        tracing::warn!(%error, "a report is tried again");
+                        tracing::warn!(%error, "retrying report");
                         shared.timer.sleep_until(shared.timer.elapsed() + pause).await;
                         pause = (pause * 2).min(LONGEST_PAUSE);
                     }
@@ -372,7 +372,7 @@ impl Driver {
         let salted = (Command::Stopped { known }, self.shared.entropy.number());
         if let Err(error) = self.shared.committer.send(salted, None).await {
             // The end of the lease has the same effect, later.
-            tracing::warn!(%error, run = %self.run().id, "a stop could not be confirmed");
+            tracing::warn!(%error, run = %self.run().id, "stop not confirmed");
         }
     }
 }

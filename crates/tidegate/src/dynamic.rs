@@ -120,7 +120,7 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
     let mut wakes = shared.store.wakes();
     loop {
         if let Err(error) = look(shared).await {
-            tracing::warn!(%error, "definitions could not be looked at");
+            tracing::warn!(%error, "reading definitions failed");
         }
         // On an idle engine the sweep reads the epochs as well, so nothing is read here.
         while !shared.rest(&mut wakes, None).await && !has_changed(shared) {}

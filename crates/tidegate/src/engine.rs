@@ -405,7 +405,7 @@ impl Shared {
     ) -> bool {
         let version = lock(&self.registry).version(run.lane);
         let Some(version) = version.filter(|_| !loaded.events.is_empty()) else {
-            tracing::error!(run = %run.id, lane = %run.lane, "a leased run cannot be driven here");
+            tracing::error!(run = %run.id, lane = %run.lane, "leased run cannot be driven here");
             return false;
         };
         let span = telemetry::run_span(&run, version.definition.flow.is_some());
@@ -490,7 +490,7 @@ impl Shared {
             }
             *identity = Identity { id: self.entropy.engine_id(), known: false };
         }
-        tracing::error!("the lease of this engine was lost; its runs are stopped here");
+        tracing::error!("engine lease lost, stopping its runs");
         telemetry::lease_lost();
         self.stop_all(StopReason::Lost);
     }

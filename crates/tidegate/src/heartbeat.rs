@@ -67,7 +67,7 @@ pub(crate) async fn renew(shared: &Arc<Shared>) {
                 Duration::ZERO
             }
             Some(Err(error)) => {
-                tracing::warn!(%error, "the lease could not be renewed");
+                tracing::warn!(%error, "lease renewal failed");
                 ttl / 30
             }
             None => Duration::ZERO,
@@ -132,7 +132,7 @@ pub(crate) async fn watch(shared: &Arc<Shared>) {
     let mut strays: BTreeMap<Seq, i64> = BTreeMap::new();
     loop {
         let lease_end = look(shared, &mut seen, &mut strays).await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "the other engines could not be watched");
+            tracing::warn!(%error, "watching other engines failed");
             None
         });
         let timer = &*shared.timer;
@@ -212,7 +212,7 @@ async fn look_around(
         // An engine whose runs cannot be taken over must not block the takeover of others.
         if let Err(error) = take_over(shared, engine, beat, marked).await {
             let engine = format_args!("{engine:032x}");
-            tracing::warn!(%error, %engine, "takeover of a dead engine failed and is retried");
+            tracing::warn!(%error, %engine, "retrying takeover of dead engine");
         }
     }
     (lease_end, died)
@@ -244,7 +244,10 @@ async fn reap(shared: &Arc<Shared>, engine: EngineId) -> Result<(), Error> {
         if runs.is_empty() {
             return failed.map_or(Ok(()), Err);
         }
-        tracing::info!(runs = runs.len(), engine = %format_args!("{engine:032x}"), "taking over");
+        tracing::info!(
+            runs = runs.len(), engine = %format_args!("{engine:032x}"),
+            "taking over runs of dead engine"
+        );
         let max_deaths = shared.options.max_deaths;
         let asked: Vec<_> = runs
             .into_iter()
@@ -287,7 +290,7 @@ async fn bury(shared: &Arc<Shared>, snapshot: &Snapshot) {
         let Row::Engine(Engine { id: engine, .. }) = row else { continue };
         if let Err(error) = shared.ask(Command::Bury { engine: *engine }).await {
             let engine = format_args!("{engine:032x}");
-            tracing::warn!(%error, %engine, "row of a dead engine not deleted; it is retried");
+            tracing::warn!(%error, %engine, "retrying deletion of dead engine row");
         }
     }
 }
@@ -323,7 +326,7 @@ async fn look_at_own(
             Command::Record { known, report }
         };
         if let Err(error) = shared.ask(command).await {
-            tracing::debug!(%error, run = %run.id, "a stray run was given back by somebody else");
+            tracing::debug!(%error, run = %run.id, "stray run already released");
         }
     }
     Ok(found)

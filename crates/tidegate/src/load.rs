@@ -61,7 +61,7 @@ impl Loader {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(%error, runs = runs.len(), "leased runs could not be loaded");
+                    tracing::warn!(%error, runs = runs.len(), "loading leased runs failed");
                     self.queue.lock().expect("nothing panics under this lock").extend(runs);
                     shared.pause().await;
                 }

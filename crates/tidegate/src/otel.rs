@@ -207,7 +207,7 @@ impl Drop for Guard {
     fn drop(&mut self) {
         match self.end() {
             Ok(()) | Err(OtelError::Flush(OTelSdkError::AlreadyShutdown)) => {}
-            Err(error) => tracing::warn!(%error, "telemetry was lost"),
+            Err(error) => tracing::warn!(%error, "telemetry lost"),
         }
     }
 }

@@ -66,7 +66,7 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
         ];
         for (past, kept) in kinds {
             if let Err(error) = pass(shared, past, kept).await {
-                tracing::warn!(%error, ?past, "old rows could not be deleted");
+                tracing::warn!(%error, ?past, "deleting old rows failed");
             }
         }
     }
@@ -93,7 +93,7 @@ async fn pass(shared: &Arc<Shared>, past: Past, kept: Duration) -> Result<(), Er
             }
             Err(error) => {
                 let next = next_number(shared, past, after).await?;
-                tracing::warn!(%error, ?past, row = ?next, "old row could not be deleted");
+                tracing::warn!(%error, ?past, row = ?next, "deleting old row failed");
                 most = PART;
                 next
             }
@@ -102,7 +102,7 @@ async fn pass(shared: &Arc<Shared>, past: Past, kept: Duration) -> Result<(), Er
         after = next;
     }
     if rows > 0 {
-        tracing::debug!(rows, ?past, "old rows were deleted");
+        tracing::debug!(rows, ?past, "deleted old rows");
     }
     Ok(())
 }

@@ -76,7 +76,7 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
         let next = match look(shared, &served, &mut epochs).await {
             Ok(next) => next,
             Err(error) => {
-                tracing::warn!(%error, "schedules could not be looked at");
+                tracing::warn!(%error, "reading schedules failed");
                 None
             }
         };
@@ -119,7 +119,7 @@ async fn look(
             }
             Turn::Miss { next, missed } => {
                 let (schedule, workflow) = (&row.id, &row.workflow);
-                tracing::warn!(schedule, workflow, missed.count, "occurrences were missed");
+                tracing::warn!(schedule, workflow, missed.count, "occurrences missed");
                 Command::Miss { occurrence: occurrence(row, planned_at, next), missed }
             }
         };
@@ -129,7 +129,7 @@ async fn look(
             // A failing occurrence must not delay others.
             Err(error) => {
                 let (schedule, workflow) = (&row.id, &row.workflow);
-                tracing::warn!(%error, schedule, workflow, "occurrence failed and is retried");
+                tracing::warn!(%error, schedule, workflow, "retrying occurrence");
                 failed = true;
             }
         }
@@ -189,7 +189,7 @@ async fn plan(
         match shared.ask(command).await {
             Ok(_) => planned = true,
             Err(error) => {
-                tracing::warn!(%error, schedule, workflow, "schedule not planned; it is retried");
+                tracing::warn!(%error, schedule, workflow, "retrying schedule plan");
                 failed.insert(ws.clone());
             }
         }

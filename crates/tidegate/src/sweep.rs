@@ -31,7 +31,7 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
         let next = match sweep(shared, &mut clock, polls).await {
             Ok(next) => next,
             Err(error) => {
-                tracing::warn!(%error, "the sweep failed and is tried again");
+                tracing::warn!(%error, "retrying sweep");
                 shared.pause().await;
                 Some(Duration::ZERO)
             }

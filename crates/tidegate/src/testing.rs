@@ -64,14 +64,14 @@ struct Inner {
 }
 
 impl Default for VirtualClock {
-    /// Creates a clock that stands at midnight, on a Friday in 2027.
+    /// Creates a clock set to midnight, on a Friday in 2027.
     fn default() -> Self {
         Self::new(Timestamp::from_ms(1_798_761_600_000))
     }
 }
 
 impl VirtualClock {
-    /// Creates a clock that stands at this time.
+    /// Creates a clock set to this time.
     pub fn new(start: Timestamp) -> Self {
         Self { start, inner: Mutex::default() }
     }

@@ -88,7 +88,7 @@ where
             return ctx.read_record(&id, outcome);
         }
         if let Some(wait) = ctx.backs_off(&id) {
-            // Woken by something else before its time.
+            // The run was woken by something else before the backoff elapsed.
             ctx.state().wait(wait);
             return pending().await;
         }
@@ -192,7 +192,7 @@ impl Ctx {
             RetryDecision::Retry => delay_ms,
             RetryDecision::After(delay) => u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
         };
-        tracing::debug!(step, failures, delay_ms, %fault, "a step failed and is tried again");
+        tracing::debug!(step, failures, delay_ms, %fault, "retrying step");
         let until = Some(Until::In(delay_ms));
         Some(NewWait { step: step.to_owned(), on: NewWaitOn::Retry, until })
     }

@@ -65,8 +65,8 @@ impl Client {
         let failing = outcome.is_err();
         if self.failing.swap(failing, Ordering::Relaxed) != failing {
             match outcome {
-                Ok(()) => tracing::info!("telemetry is exported again"),
-                Err(error) => tracing::warn!(error, "telemetry cannot be exported and is dropped"),
+                Ok(()) => tracing::info!("telemetry export resumed"),
+                Err(error) => tracing::warn!(error, "telemetry export failed, dropping telemetry"),
             }
         }
     }

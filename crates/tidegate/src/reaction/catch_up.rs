@@ -30,7 +30,7 @@ pub(crate) async fn follow(shared: &Arc<Shared>, runner: &Arc<Runner>) {
     }
     let reaction = &runner.served.definition.name;
     while let Err(error) = bring_up(shared, runner).await {
-        tracing::warn!(%error, reaction, "old streams could not be followed; trying again");
+        tracing::warn!(%error, reaction, "retrying catch-up on existing streams");
         pause(shared).await;
     }
 }
@@ -51,7 +51,7 @@ async fn bring_up(shared: &Arc<Shared>, runner: &Runner) -> Result<(), Error> {
         seen += covered.len();
         if seen / TELL != (seen - covered.len()) / TELL {
             let reaction = &definition.name;
-            tracing::info!(reaction, seen, followed, "following streams that were there before");
+            tracing::info!(reaction, seen, followed, "catching up on existing streams");
         }
         if !more {
             break;
@@ -60,7 +60,7 @@ async fn bring_up(shared: &Arc<Shared>, runner: &Runner) -> Result<(), Error> {
     }
     if followed > 0 {
         let reaction = &definition.name;
-        tracing::info!(reaction, followed, "follows streams that were there before");
+        tracing::info!(reaction, followed, "caught up on existing streams");
     }
     failed.map_or(Ok(()), Err)
 }

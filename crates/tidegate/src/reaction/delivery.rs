@@ -94,7 +94,7 @@ impl Delivery {
         let events = self.load().await?;
         if events.is_empty() {
             let stream = &self.leased.lease.stream;
-            tracing::error!(stream, after = self.at, "the events of a stream are not there");
+            tracing::error!(stream, after = self.at, "events of stream missing");
             return self.put_off(self.keeper.shared.clock.now().plus_ms(60_000)).await;
         }
         match self.served.code.clone() {
@@ -114,7 +114,7 @@ impl Delivery {
                 match shared.store.read(reads.clone()).await {
                     Ok(snapshot) => return snapshot,
                     Err(error) => {
-                        tracing::warn!(%error, "a stream could not be read and is tried again");
+                        tracing::warn!(%error, "retrying read of stream");
                         pause(&shared).await;
                     }
                 }
@@ -298,7 +298,7 @@ impl Delivery {
             Ok(Answer::Stream(StreamAnswer::Failed(Outcome::Done(failed)))) => {
                 match failed {
                     Failed::Retry { failures, .. } => {
-                        tracing::debug!(reaction, stream, failures, %fault, "a handler failed");
+                        tracing::debug!(reaction, stream, failures, %fault, "handler failed");
                     }
                     Failed::Blocked { at, reason } => {
                         tracing::trace!(reaction, stream, at, reason, "blocked");

@@ -95,7 +95,7 @@ impl Keeper {
                         }
                         Ok(_) => return Err(self.lost()),
                         Err(error) => {
-                            tracing::warn!(%error, "a stream's lease could not be renewed");
+                            tracing::warn!(%error, "stream lease renewal failed");
                             timer.elapsed() + self.time / 30
                         }
                     };
@@ -126,7 +126,7 @@ impl Keeper {
                 Err(Error::Store(error))
                     if !matches!(*error, StoreError::Data(_)) && timer.elapsed() < self.end() =>
                 {
-                    tracing::warn!(%error, "a reaction's report is tried again");
+                    tracing::warn!(%error, "retrying report of reaction");
                     timer.sleep_until(timer.elapsed() + pause).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }
@@ -138,11 +138,7 @@ impl Keeper {
     /// Handles the loss of the lease: everything since the last ack is delivered again.
     pub(super) fn lost(&self) -> Halt {
         let Lease { reaction, stream, .. } = &self.lease;
-        tracing::warn!(
-            reaction,
-            stream,
-            "a stream's lease was lost: what was not acked is delivered again"
-        );
+        tracing::warn!(reaction, stream, "stream lease lost, redelivering unacked events");
         telemetry::reaction_lost(reaction);
         Halt::Lost
     }

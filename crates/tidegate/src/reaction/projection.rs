@@ -90,7 +90,7 @@ impl Delivery {
                     ..
                 }))) => return Err(self.keeper.lost()),
                 Err(TransactionError::Store(error)) if !matches!(error, StoreError::Data(_)) => {
-                    tracing::warn!(%error, "a fold is tried again");
+                    tracing::warn!(%error, "retrying fold");
                     pause(&shared).await;
                 }
                 Err(TransactionError::Step(fault)) => return Ok(Err(fault)),

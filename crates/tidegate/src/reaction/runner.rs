@@ -187,7 +187,7 @@ pub(crate) async fn run(shared: &Arc<Shared>, runner: &Arc<Runner>) {
                 Err(error) => {
                     drop(underway);
                     let reaction = &runner.served.definition.name;
-                    tracing::warn!(%error, reaction, "streams could not be claimed");
+                    tracing::warn!(%error, reaction, "claiming streams failed");
                     pause(shared).await;
                     continue;
                 }

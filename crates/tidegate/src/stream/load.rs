@@ -126,7 +126,7 @@ async fn start<S: State>(
         }
         Err(error) => {
             let (stream, kind) = (&stream.name, &kept.kind);
-            tracing::debug!(stream, kind, %error, "a snapshot is passed over");
+            tracing::debug!(stream, kind, %error, "skipping unreadable snapshot");
             Ok((empty, Vec::new()))
         }
     }

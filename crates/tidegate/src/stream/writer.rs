@@ -298,7 +298,7 @@ fn snapshot<S: State>(loaded: &Loaded<S>, base: i64) -> Option<(i64, Payload)> {
     match Payload::parse(&text, stream::MAX_SNAPSHOT_BYTES) {
         Ok(body) => Some((loaded.version, body)),
         Err(error) => {
-            tracing::debug!(%error, "a state is not kept as a snapshot");
+            tracing::debug!(%error, "snapshot not stored");
             None
         }
     }

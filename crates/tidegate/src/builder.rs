@@ -166,23 +166,26 @@ impl EngineBuilder {
         self
     }
 
-    /// Sets the maximum number of runs driven at once by handlers of this program. Defaults to 100.
-    /// 0 drives none.
+    /// Sets the maximum number of runs driven at once by handlers of this program.
+    ///
+    /// Defaults to 100. 0 drives none.
     pub fn workers(mut self, workers: usize) -> Self {
         self.options.workers = workers;
         self
     }
 
     /// Sets the maximum number of runs driven at once whose code is elsewhere
-    /// ([`EngineBuilder::handler_resolver`]). Defaults to 1,000, as they mostly wait for an answer.
-    /// 0 drives none.
+    /// ([`EngineBuilder::handler_resolver`]).
+    ///
+    /// Defaults to 1,000, as they mostly wait for an answer. 0 drives none.
     pub fn call_workers(mut self, workers: usize) -> Self {
         self.options.call_workers = workers;
         self
     }
 
-    /// Sets the number of stream states that stay in memory after an action on their stream, least
-    /// recently used evicted first. Defaults to 2,000. 0 keeps none.
+    /// Sets the number of stream states that stay in memory after actions on their streams.
+    ///
+    /// The least recently used are evicted first. Defaults to 2,000. 0 keeps none.
     ///
     /// An action on such a stream loads nothing, unless another process has committed to it.
     pub fn stream_state_cache(mut self, streams: usize) -> Self {
@@ -190,7 +193,9 @@ impl EngineBuilder {
         self
     }
 
-    /// Sets the duration of a lease without renewal. Defaults to 30 s, at most 24 hours.
+    /// Sets the duration of a lease without renewal.
+    ///
+    /// Defaults to 30 s; the maximum is 24 hours.
     ///
     /// Runs of a dead engine become available again after this time. Engines on one store may have
     /// different settings: each publishes its own to the others.
@@ -199,8 +204,10 @@ impl EngineBuilder {
         self
     }
 
-    /// Sets the number of consecutive engine deaths, with its handler executing, after which a run
-    /// is paused. Defaults to 10. 0 never pauses.
+    /// Sets the number of consecutive engine deaths, each while the run's handler was executing,
+    /// after which the run is paused.
+    ///
+    /// Defaults to 10. 0 never pauses.
     ///
     /// The first death is not counted: until then it is not recorded whether the handler is
     /// executing. [`Engine::resume`] resumes the run and resets the count. A recorded step also
@@ -210,15 +217,18 @@ impl EngineBuilder {
         self
     }
 
-    /// Sets the interval at which the store is polled when no wake-up arrives. Defaults to half of
-    /// the lease, at most 15 s, where engines receive each other's wake-ups; to 1 s behind a
-    /// pooler, where they do not.
+    /// Sets the interval at which the store is polled when no wake-up arrives.
+    ///
+    /// Defaults to half of the lease, at most 15 s, where engines receive each other's wake-ups; to
+    /// 1 s behind a pooler, where they do not.
     pub fn poll_interval(mut self, interval: Duration) -> Self {
         self.poll = Some(interval);
         self
     }
 
-    /// Sets the retention of finished data. Defaults to thirty days.
+    /// Sets the retention of finished data.
+    ///
+    /// Defaults to thirty days.
     pub fn retention(mut self, retention: Retention) -> Self {
         self.options.retention = retention;
         self

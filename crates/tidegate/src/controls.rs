@@ -85,14 +85,16 @@ macro_rules! on_both {
             self.with("description", serde_json::json!(text))
         }
 
-        /// Sets the schema of the input: a subset of JSON Schema. Requests that do not match are
-        /// refused.
+        /// Sets the schema of the input: a subset of JSON Schema.
+        ///
+        /// Requests that do not match are refused.
         pub fn schema(self, schema: serde_json::Value) -> Self {
             self.with("schema", schema)
         }
 
-        /// Sets the version number. The highest number that was ever registered is released
-        /// automatically.
+        /// Sets the version number.
+        ///
+        /// The highest number that was ever registered is released automatically.
         pub fn version(self, version: u32) -> Self {
             self.with("version", serde_json::json!(version))
         }
@@ -356,14 +358,16 @@ impl Schedule {
         self.with("timeZone", json!(zone))
     }
 
-    /// Sets the policy for an occurrence while the last one has not ended. Defaults to skipping it
-    /// (`reject`). An occurrence cannot be debounced, and needs no key.
+    /// Sets the policy for an occurrence while the last one has not ended.
+    ///
+    /// Defaults to skipping it (`reject`). An occurrence cannot be debounced, and needs no key.
     pub fn on_overlap(self, policy: Policy) -> Self {
         self.with("onOverlap", policy.into_value())
     }
 
-    /// Sets how late an occurrence may be and still run after an outage. Defaults to an hour, at
-    /// least ten seconds.
+    /// Sets how late an occurrence may be and still run after an outage.
+    ///
+    /// Defaults to an hour; the minimum is ten seconds.
     pub fn catch_up(self, window: Duration) -> Self {
         self.with("catchUpMs", millis(window))
     }

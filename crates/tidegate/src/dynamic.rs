@@ -198,8 +198,9 @@ impl Engine {
         Ok(registered)
     }
 
-    /// Registers the actions of a flow as [`Engine::define`] does. Returns the name (`flow/action`)
-    /// and the registration of each.
+    /// Registers the actions of a flow as [`Engine::define`] does.
+    ///
+    /// Returns the name (`flow/action`) and the registration of each.
     pub async fn define_flow(
         &self,
         definition: &Value,

@@ -246,7 +246,9 @@ impl Action {
         self
     }
 
-    /// Sets the handler that runs, once, after a run has failed for good. It records its own steps.
+    /// Sets the handler that runs, once, after a run has failed for good.
+    ///
+    /// It records its own steps.
     pub fn on_failure<F, Fut, I>(mut self, handler: F) -> Self
     where
         F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,

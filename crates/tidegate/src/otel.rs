@@ -63,14 +63,17 @@ impl Options {
         Self { endpoint: endpoint.into(), service_name, level: Level::INFO, interval }
     }
 
-    /// Sets the name of the program. Defaults to `tidegate`.
+    /// Sets the name of the program.
+    ///
+    /// Defaults to `tidegate`.
     pub fn service_name(mut self, name: impl Into<String>) -> Self {
         self.service_name = name.into();
         self
     }
 
-    /// Sets the minimum level of spans. Defaults to `INFO`: one span for each time that a run is
-    /// driven.
+    /// Sets the minimum level of spans.
+    ///
+    /// Defaults to `INFO`: one span for each time that a run is driven.
     ///
     /// `DEBUG` adds steps, posts and dispatches.
     pub fn level(mut self, level: Level) -> Self {
@@ -78,7 +81,9 @@ impl Options {
         self
     }
 
-    /// Sets the interval at which metrics are sent. Defaults to a minute.
+    /// Sets the interval at which metrics are sent.
+    ///
+    /// Defaults to a minute.
     pub fn interval(mut self, interval: Duration) -> Self {
         self.interval = interval;
         self

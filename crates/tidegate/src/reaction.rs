@@ -217,40 +217,52 @@ impl Reaction {
         self
     }
 
-    /// Sets the maximum number of retries of an event. Defaults to 3, which makes 4 attempts.
+    /// Sets the maximum number of retries of an event.
+    ///
+    /// Defaults to 3, which makes 4 attempts.
     pub fn max_retries(self, retries: u32) -> Self {
         self.with("maxRetries", json!(retries))
     }
 
-    /// Sets whether a stream is blocked when its retries are used up. Defaults to `true`; otherwise
-    /// it is retried forever.
+    /// Sets whether a stream is blocked when its retries are used up.
+    ///
+    /// Defaults to `true`. With `false`, the event is retried forever.
     pub fn block_on_error(self, block: bool) -> Self {
         self.with("blockOnError", json!(block))
     }
 
-    /// Sets the backoff before an event is retried. Without one it is retried at once.
+    /// Sets the backoff before an event is retried.
+    ///
+    /// Without one it is retried at once.
     pub fn backoff(self, backoff: &Backoff) -> Self {
         self.with("backoff", json!(backoff))
     }
 
-    /// Sets the duration of a lease on a stream without renewal. Defaults to 30 s.
+    /// Sets the duration of a lease on a stream without renewal.
+    ///
+    /// Defaults to 30 s.
     pub fn lease_time(self, time: Duration) -> Self {
         let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         self.with("leaseMs", json!(ms))
     }
 
-    /// Sets the maximum number of events of a stream that are handled in one turn. Defaults to 100.
+    /// Sets the maximum number of events of a stream that are handled in one turn.
+    ///
+    /// Defaults to 100.
     pub fn batch_size(self, events: u32) -> Self {
         self.with("batch", json!(events))
     }
 
     /// Sets the maximum number of consecutive claims without progress before the stream is blocked.
+    ///
     /// Defaults to 10.
     pub fn max_lost_leases(self, leases: u32) -> Self {
         self.with("maxLostLeases", json!(leases))
     }
 
-    /// Sets the number of streams that one engine works on at once. Defaults to 10.
+    /// Sets the number of streams that one engine works on at once.
+    ///
+    /// Defaults to 10.
     pub fn parallel_streams(mut self, streams: usize) -> Self {
         self.parallel = streams;
         self

@@ -130,7 +130,9 @@ impl<S: State> Stream<S> {
         self
     }
 
-    /// Sets the number of retries of an action after conflicts. Defaults to [`DEFAULT_RETRIES`].
+    /// Sets the number of retries of an action after conflicts.
+    ///
+    /// Defaults to [`DEFAULT_RETRIES`].
     pub fn retries(mut self, retries: u32) -> Self {
         self.retries = retries;
         self

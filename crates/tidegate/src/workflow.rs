@@ -76,7 +76,9 @@ where
         Self { unreadable, ..workflow }
     }
 
-    /// Sets the handler that runs, once, after a run has failed for good. It records its own steps.
+    /// Sets the handler that runs, once, after a run has failed for good.
+    ///
+    /// It records its own steps.
     pub fn on_failure<F, Fut>(mut self, handler: F) -> Self
     where
         F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
@@ -121,8 +123,9 @@ impl<I, O> Workflow<I, O> {
         self.and("triggers", json!(name))
     }
 
-    /// Starts the workflow on a cron schedule in this time zone. An occurrence is skipped while the
-    /// last one runs.
+    /// Starts the workflow on a cron schedule in this time zone.
+    ///
+    /// An occurrence is skipped while the last one runs.
     pub fn cron(self, cron: &str, time_zone: &str) -> Self {
         self.and("triggers", json!({ "cron": cron, "timeZone": time_zone }))
     }
@@ -139,7 +142,9 @@ impl<I, O> Workflow<I, O> {
 
     crate::controls::on_both!();
 
-    /// Limits the number of concurrent runs. Several limits can be combined.
+    /// Limits the number of concurrent runs.
+    ///
+    /// Several limits can be combined.
     pub fn concurrency(self, limit: Concurrency) -> Self {
         self.and("concurrency", limit.into_value())
     }

@@ -99,7 +99,9 @@ pub struct Head {
     pub closed: bool,
 }
 
-/// Query for [`Streams::read`]. Returns 100 events at a time unless a limit is set.
+/// Query for [`Streams::read`].
+///
+/// Returns 100 events at a time unless a limit is set.
 #[derive(Clone, Debug)]
 #[must_use = "a query is handed to `Streams::read`"]
 pub struct Query {

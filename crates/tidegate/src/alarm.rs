@@ -1,4 +1,4 @@
-//! When the sweep has to look next.
+//! Alarm of the sweep: the time at which it has to run next.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -17,7 +17,7 @@ pub(crate) struct Alarm {
 }
 
 impl Alarm {
-    /// Rings at this time at the latest.
+    /// Sets the alarm to this time, unless it is set to an earlier one.
     pub(crate) fn set(&self, at: Duration) {
         let mut set = self.at.lock().unwrap_or_else(PoisonError::into_inner);
         if set.is_none_or(|set| at < set) {
@@ -26,7 +26,7 @@ impl Alarm {
         }
     }
 
-    /// Waits for the alarm, which is off from then on.
+    /// Waits for the alarm, which is unset from then on.
     pub(crate) async fn ring(&self, timer: &dyn Timer) {
         loop {
             let at = *self.at.lock().unwrap_or_else(PoisonError::into_inner);

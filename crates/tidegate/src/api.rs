@@ -1,4 +1,4 @@
-//! What programs ask of an engine.
+//! The public API of an engine.
 
 use std::{sync::Arc, time::Duration};
 
@@ -30,17 +30,19 @@ use crate::{
     telemetry,
 };
 
-/// An engine: decides what runs, and drives it. Cheap to clone.
+/// An engine: decides which runs start, and drives them.
+///
+/// Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Engine {
     shared: Arc<Shared>,
     ws: Workspace,
-    /// What is asked for takes place once.
+    /// Idempotency key under which commands of this handle are executed at most once.
     once: Option<Arc<IdempotentCall>>,
 }
 
 impl Engine {
-    /// Begins an engine on a store.
+    /// Returns a builder for an engine on a store.
     pub fn builder(store: Arc<dyn Store>) -> EngineBuilder {
         EngineBuilder::new(store)
     }
@@ -49,7 +51,7 @@ impl Engine {
         Self { shared, ws, once: None }
     }
 
-    /// The same engine, acting in another workspace.
+    /// Returns a handle to the same engine, acting in another workspace.
     #[must_use]
     pub fn in_workspace(&self, ws: impl Into<Workspace>) -> Self {
         Self { shared: self.shared.clone(), ws: ws.into(), once: None }
@@ -67,7 +69,7 @@ impl Engine {
         &self.shared
     }
 
-    /// The answer that a command would get now; nothing is changed.
+    /// Returns the answer that a command would get now. Changes nothing.
     pub(crate) async fn would(&self, command: Command) -> Result<Answer, Error> {
         let (answer, seen) = dry_run(&**self.store(), (command, 0)).await?;
         let mut answer = answer?;
@@ -75,7 +77,7 @@ impl Engine {
         Ok(answer)
     }
 
-    /// Has a command decided. It is on its way at once.
+    /// Submits a command. The command is sent at once, before the returned future is polled.
     pub(crate) fn ask(
         &self,
         command: Command,
@@ -99,29 +101,31 @@ impl Engine {
         &*self.shared.timer
     }
 
-    /// The workspace that it acts in.
+    /// Returns the workspace that this handle acts in.
     pub fn workspace(&self) -> &str {
         &self.ws
     }
 
-    /// The time by this machine's clock.
+    /// Returns the time by this machine's clock.
     pub fn now(&self) -> Timestamp {
         self.shared.clock.now()
     }
 
-    /// The store that it works on.
+    /// Returns the store of this engine.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.shared.store
     }
 
-    /// Posts an event. What becomes of it is durable when this returns.
+    /// Posts an event.
+    ///
+    /// The event and its verdicts are durable when this returns.
     pub async fn send(&self, name: &str, data: impl Serialize) -> Result<Posted, Error> {
         let event = new_event(name, data)?;
         let mut posted = self.send_all(vec![event]).await?;
         posted.pop().ok_or_else(|| Error::Value("the event was not answered".to_owned()))
     }
 
-    /// Posts events, all or none.
+    /// Posts several events, all or none.
     pub async fn send_all(&self, events: Vec<NewEvent>) -> Result<Vec<Posted>, Error> {
         check_events(&events)?;
         let span = telemetry::post_span(&self.ws, &events);
@@ -135,7 +139,9 @@ impl Engine {
         }
     }
 
-    /// Calls an action: the one way in for every transport.
+    /// Dispatches a request to an action.
+    ///
+    /// This is the single entry point for every transport.
     pub async fn dispatch(&self, mut request: Request) -> Result<Outcome, Error> {
         check_request(&request)?;
         request.function_key = self.function_key(&request);
@@ -150,14 +156,16 @@ impl Engine {
         }
     }
 
-    /// Calls two actions in one transaction: the second starts when the first has completed, and
-    /// is cancelled if the first fails or is cancelled. Its place in every queue is fixed now.
+    /// Dispatches two requests in one transaction: the second run starts when the first has
+    /// completed, and is cancelled if the first fails or is cancelled.
     ///
-    /// Answers what became of both; of the second, nothing where the first was refused.
+    /// The second run's position in every queue is fixed now. Returns the outcomes of both; the
+    /// second is `None` if the first was refused.
     ///
-    /// The second keeps its place, with every gate that runs keep to their end, while it waits.
-    /// Give the first action the policy `allow` and no such gate (`singleton`, `span: run`), or let
-    /// both queue at the same one: otherwise runs of two such calls can wait for each other.
+    /// While it waits, the second run keeps its position, and every gate that runs hold until they
+    /// end. Give the first action the policy `allow` and no such gate (`singleton`, `span: run`),
+    /// or queue both at the same gate: otherwise the runs of two such calls can wait for each
+    /// other.
     pub async fn dispatch_then(
         &self,
         mut first: Request,
@@ -179,9 +187,9 @@ impl Engine {
         }
     }
 
-    /// Waits for the end of a run, wherever it is driven.
+    /// Waits for a run to end, whichever engine drives it.
     pub async fn ended(&self, run: RunId) -> Result<Ended, Error> {
-        // Subscribed first, so that no end falls in between.
+        // Subscribed first, so that no end is missed in between.
         let mut end = self.shared.endings.subscribe(run);
         let mut wait = FIRST_LOOK;
         loop {
@@ -191,7 +199,7 @@ impl Engine {
                 Err(_) if self.shared.drives_any(run.seq) => {}
                 Err(_) => match self.look_up(run).await? {
                     (_, Some(ended)) => return Ok(ended),
-                    // A window or a buffer that has not been flushed: its run is to come.
+                    // An open window or buffer: its run does not exist yet.
                     (None, None) if !self.is_promised(run).await? => {
                         return Err(Refusal::NoRun(run).into());
                     }
@@ -210,7 +218,7 @@ impl Engine {
         }
     }
 
-    /// Waits for the end of a run, and gives what it returned.
+    /// Waits for a run to end, and returns its output.
     pub async fn output<T: DeserializeOwned>(
         &self,
         run: RunId,
@@ -226,7 +234,7 @@ impl Engine {
         })
     }
 
-    /// Whether an open window or buffer will become this run.
+    /// Returns whether an open window or buffer will become this run.
     async fn is_promised(&self, run: RunId) -> Result<bool, Error> {
         match why(&*self.shared.store, &self.ws, run).await? {
             Ok(_) => Ok(true),
@@ -235,7 +243,7 @@ impl Engine {
         }
     }
 
-    /// A run as it is now: alive, or how it ended.
+    /// Returns a run's current state: the live run, or its end.
     pub async fn look_up(&self, run: RunId) -> Result<(Option<Run>, Option<Ended>), Error> {
         let reads = ReadSet::default().row(RowKey::Run(run.seq)).row(RowKey::Ended(run.seq));
         let snapshot = self.shared.store.read(reads).await?;
@@ -249,7 +257,9 @@ impl Engine {
         Ok((live, ended))
     }
 
-    /// Cancels a run. One that is driven stops at its next await.
+    /// Cancels a run.
+    ///
+    /// A run that is being driven stops at its next await.
     pub async fn cancel(&self, run: RunId, reason: &str) -> Result<(), Error> {
         let (ws, reason) = (self.ws.clone(), reason.to_owned());
         self.ask(Command::Cancel { ws, run, reason }).await.map(drop)
@@ -260,23 +270,24 @@ impl Engine {
         self.ask(Command::Pause { ws: self.ws.clone(), run }).await.map(drop)
     }
 
-    /// Lets a paused run go on.
+    /// Resumes a paused run.
     pub async fn resume(&self, run: RunId) -> Result<(), Error> {
         self.ask(Command::Resume { ws: self.ws.clone(), run }).await.map(drop)
     }
 
-    /// Starts a new run of the current version with the input of one that has ended.
+    /// Starts a new run of the current version with the input of a run that has ended.
     pub async fn replay(&self, run: RunId) -> Result<Outcome, Error> {
         self.again(run, None, None).await
     }
 
-    /// As [`Engine::replay`], with another input.
+    /// Replays a run as [`Engine::replay`] does, with another input.
     pub async fn replay_with(&self, run: RunId, input: impl Serialize) -> Result<Outcome, Error> {
         self.again(run, Some(payload(input)?), None).await
     }
 
-    /// Starts a new run from a step of one that has ended: what was recorded before it is kept,
-    /// and effect keys stay the same.
+    /// Starts a new run from a step of a run that has ended.
+    ///
+    /// Records from before that step are kept, and effect keys stay the same.
     pub async fn retry_from(&self, run: RunId, step: &str) -> Result<Outcome, Error> {
         self.again(run, None, Some(step.to_owned())).await
     }
@@ -296,13 +307,15 @@ impl Engine {
         }
     }
 
-    /// Sends a signal to a run, which finds it when it asks for it.
+    /// Sends a signal to a run, which receives it when it waits for it.
     pub async fn signal(&self, run: RunId, name: &str, data: impl Serialize) -> Result<(), Error> {
         let (ws, name, data) = (self.ws.clone(), name.to_owned(), payload(data)?);
         self.ask(Command::Signal { ws, run, name, data }).await.map(drop)
     }
 
-    /// Gives a registered version the new runs. Rolling back is a release.
+    /// Releases a registered version: new runs use it.
+    ///
+    /// A rollback is a release, too.
     pub async fn release(
         &self,
         app: &str,
@@ -316,8 +329,10 @@ impl Engine {
         }
     }
 
-    /// Retires a workflow: nothing starts it any more. Its runs go on under its controls, its
-    /// history stays, and a release or a new definition brings it back.
+    /// Retires a workflow: nothing starts it any more.
+    ///
+    /// Its runs continue under its controls, its history stays, and a release or a new definition
+    /// brings it back.
     pub async fn retire(
         &self,
         app: &str,
@@ -330,7 +345,8 @@ impl Engine {
         }
     }
 
-    /// The code of a workflow, if it is served here: of this version, or else of the newest one.
+    /// Returns the code of a workflow, if it is served here: of this version, or else of the newest
+    /// one.
     pub(crate) fn code(
         &self,
         app: &str,
@@ -341,35 +357,41 @@ impl Engine {
         registry.code(app, workflow, version)
     }
 
-    /// The key function of an action, if it is served here.
+    /// Returns the key function of an action, if it is served here.
     pub(crate) fn key_function(&self, app: &str, action: &str) -> Option<KeyFunction> {
         let registry = self.shared.registry.lock().expect("nothing panics under this lock");
         registry.key_function(app, action)
     }
 
-    /// How many runs are driven here right now.
+    /// Returns the number of runs that this engine is driving.
     pub fn driven(&self) -> usize {
         self.shared.driven()
     }
 
-    /// Takes no more runs, lets those that are driven go on until the deadline, hands the others
-    /// over, and shuts down.
+    /// Takes no more runs, lets the driven runs continue until the deadline, hands over the rest,
+    /// and shuts down.
     pub async fn drain(&self, deadline: Duration) {
         self.hand_over(deadline).await;
         self.leave().await;
     }
 
-    /// Takes no more runs and hands over those that are driven: another engine goes on with them.
+    /// Takes no more runs, hands over the driven runs, and shuts down: another engine continues
+    /// them.
     pub async fn shutdown(&self) {
         self.hand_over(Duration::ZERO).await;
         self.leave().await;
     }
 
-    /// Takes no more runs, lets those that are driven go on until the deadline, and hands the
-    /// others over. Unlike after [`Engine::drain`], the engine still answers: a server ends the
-    /// requests that it has taken, and calls [`Engine::shutdown`] then.
+    /// Takes no more runs, lets the driven runs continue until the deadline, and hands over the
+    /// rest.
     ///
-    /// Dropped before its end, it leaves the runs as they are, and no new ones are taken.
+    /// Unlike after [`Engine::drain`], the engine still answers: a server first finishes the
+    /// requests that it has accepted, then calls [`Engine::shutdown`].
+    ///
+    /// # Cancellation
+    ///
+    /// If this future is dropped before it completes, the driven runs are left as they are, and no
+    /// new ones are taken.
     pub async fn hand_over(&self, deadline: Duration) {
         self.shared.committer.close();
         self.shared.reactions.close();
@@ -380,29 +402,31 @@ impl Engine {
         self.idle(HAND_OVER).await;
     }
 
-    /// The store as this engine last found it, for readiness probes. Never waits for the store.
+    /// Returns the store's health as this engine last observed it, for readiness probes.
+    ///
+    /// Never waits for the store.
     pub fn health(&self) -> Health {
         let shared = &self.shared;
         shared.health.health(shared.timer.elapsed(), shared.options.lease_ttl)
     }
 
-    /// How many commands wait for a transaction, for those who ask what an engine is at.
+    /// Returns the number of commands that wait for a transaction, as a measure of load.
     pub fn pending(&self) -> usize {
         self.shared.committer.pending()
     }
 
-    /// Whether it takes no more runs, because it drains or is shut down.
+    /// Returns whether this engine takes no more runs, because it drains or is shut down.
     pub fn is_draining(&self) -> bool {
         self.shared.committer.is_closed()
     }
 
-    /// Stops all tasks, and says that this engine is gone.
+    /// Stops all tasks, and removes this engine from the store.
     async fn leave(&self) {
         self.kill();
         if self.shared.driven() == 0 {
             heartbeat::leave(&self.shared).await;
         }
-        // A handler that never comes back keeps its task, and must not keep the shutdown.
+        // A handler that never returns keeps its task alive, and must not block the shutdown.
         let timer = &*self.shared.timer;
         tokio::select! {
             biased;
@@ -411,7 +435,7 @@ impl Engine {
         }
     }
 
-    /// Waits until nothing is driven, or the time is up.
+    /// Waits until no run is driven, or until the deadline.
     async fn idle(&self, deadline: Duration) {
         let timer = &*self.shared.timer;
         let mut deadline = timer.sleep_until(timer.elapsed() + deadline);
@@ -436,25 +460,26 @@ impl Engine {
     }
 }
 
-/// How soon the end of a run that is driven elsewhere is looked for again; then half as often.
+/// First interval at which the end of a run that is driven elsewhere is polled; it doubles each
+/// time.
 const FIRST_LOOK: Duration = Duration::from_millis(25);
 
-/// How long a shutdown waits for its last reports. Supervisors give little more than a second.
+/// Time that a shutdown waits for its last reports. Supervisors give little more than a second.
 const HAND_OVER: Duration = Duration::from_millis(900);
 
-/// A value as a payload.
+/// Serializes a value into a payload.
 pub(crate) fn payload(data: impl Serialize) -> Result<Payload, Error> {
     let text = serde_json::to_vec(&data).map_err(|error| Error::Value(error.to_string()))?;
     Ok(Payload::parse(&text, MAX_EVENT_BYTES)?)
 }
 
-/// An event to be posted.
+/// Creates an event to post.
 pub fn new_event(name: &str, data: impl Serialize) -> Result<NewEvent, Error> {
     let (name, data) = (name.to_owned(), payload(data)?);
     Ok(NewEvent { name, data, dedupe_id: None, ts: None })
 }
 
-/// What every event has to be, whoever sends it.
+/// Checks the rules for events of any sender.
 pub(crate) fn check_events(events: &[NewEvent]) -> Result<(), Error> {
     if events.len() > MAX_EVENTS {
         let got = events.len();
@@ -470,7 +495,7 @@ pub(crate) fn check_events(events: &[NewEvent]) -> Result<(), Error> {
     Ok(())
 }
 
-/// What every request has to be, whoever sends it.
+/// Checks the rules for requests of any sender.
 pub(crate) fn check_request(request: &Request) -> Result<(), Error> {
     for (what, name) in [("session", &request.session), ("user", &request.user)] {
         let checked = name.as_deref().map_or(Ok(()), check_name);
@@ -479,7 +504,7 @@ pub(crate) fn check_request(request: &Request) -> Result<(), Error> {
     Ok(())
 }
 
-/// A call of an action of the default app, without session and user.
+/// Creates a request to an action of the default app, without session and user.
 pub fn new_request(flow: &str, action: &str, input: impl Serialize) -> Result<Request, Error> {
     Ok(Request {
         app: DEFAULT_APP.to_owned(),

@@ -1,4 +1,4 @@
-//! The programs of the README and of the book, so that they cannot rot.
+//! Programs of the README and of the book, compiled as doctests so that they cannot rot.
 
 macro_rules! pages {
     ($($name:ident = $path:literal,)*) => {

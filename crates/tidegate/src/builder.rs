@@ -1,4 +1,4 @@
-//! Building an engine: everything that is wrong is said here, at once.
+//! The engine builder. Reports every problem of the definitions at once.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -37,19 +37,21 @@ use crate::{
     timer::{SystemTimer, Timer},
 };
 
-/// The workspace of an engine that names none.
+/// Default workspace of an engine.
 pub const DEFAULT_WORKSPACE: &str = "default";
 
-/// Leases last this long unless set.
+/// Default lease duration.
 pub(crate) const LEASE_TTL: Duration = Duration::from_secs(30);
 
-/// A lease shorter than this is lost by a pause that every machine makes now and then.
+/// Minimum lease duration. A shorter lease is lost in a pause that every machine makes now and
+/// then.
 const SHORTEST_TTL: Duration = Duration::from_millis(100);
 
-/// A lease longer than this keeps the runs of a dead engine for longer than anybody watches.
+/// Maximum lease duration. A longer lease keeps the runs of a dead engine for longer than any
+/// operator watches.
 const LONGEST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Collects what an engine serves, checks it, and starts it.
+/// Builder of an [`Engine`]: collects the definitions that it serves, checks them, and starts it.
 #[must_use]
 pub struct EngineBuilder {
     store: Arc<dyn Store>,
@@ -57,7 +59,7 @@ pub struct EngineBuilder {
     served: Vec<Result<(Definition, ServedWorkflow), Vec<Problem>>>,
     reactions: Vec<Result<reaction::ServedReaction, Vec<Problem>>>,
     options: Options,
-    /// The poll interval where one was set.
+    /// Poll interval, if one was set.
     poll: Option<Duration>,
     dev: bool,
     clock: Arc<dyn Clock>,
@@ -67,10 +69,10 @@ pub struct EngineBuilder {
     handler_resolver: Option<Box<HandlerResolver>>,
 }
 
-/// The poll interval where no wake-ups come: quick enough to stand in for them.
+/// Poll interval of a store without wake-ups: short enough to replace them.
 const POLL: Duration = Duration::from_secs(1);
 
-/// The longest poll interval where wake-ups come.
+/// Maximum poll interval of a store with wake-ups.
 const IDLE_POLL: Duration = Duration::from_secs(15);
 
 impl fmt::Debug for EngineBuilder {
@@ -109,9 +111,11 @@ impl EngineBuilder {
         }
     }
 
-    /// Serves a workflow. Several versions of one can be served side by side. Code without a
-    /// version number serves all versions that were registered without one, also those that other
-    /// processes register later.
+    /// Serves a workflow.
+    ///
+    /// Several versions of one workflow can be served side by side. Code without a version number
+    /// serves all versions that were registered without one, including those that other processes
+    /// register later.
     pub fn workflow(mut self, workflow: impl Into<ServedWorkflow>) -> Self {
         let mut served = workflow.into();
         let read = match served.unreadable.take() {
@@ -147,74 +151,93 @@ impl EngineBuilder {
         self
     }
 
-    /// Works for a reaction. Its name is its place in the streams: another code under the same
-    /// name goes on where the last one was.
+    /// Runs a reaction.
+    ///
+    /// Its name identifies its position in the streams: different code under the same name
+    /// continues where the last one stopped.
     pub fn reaction(mut self, reaction: Reaction) -> Self {
         self.reactions.push(reaction.into_served());
         self
     }
 
-    /// The workspaces that it serves, instead of the default one.
+    /// Sets the workspaces that this engine serves, instead of the default one.
     pub fn workspaces<W: Into<Workspace>>(mut self, names: impl IntoIterator<Item = W>) -> Self {
         self.workspaces = names.into_iter().map(Into::into).collect();
         self
     }
 
-    /// How many runs are driven at once by handlers of this program at the most: 100 unless set. 0
-    /// drives none.
+    /// Sets the maximum number of runs driven at once by handlers of this program.
+    ///
+    /// Defaults to 100. 0 drives none.
     pub fn workers(mut self, workers: usize) -> Self {
         self.options.workers = workers;
         self
     }
 
-    /// How many runs are driven at once whose code is elsewhere ([`EngineBuilder::handler_resolver`]):
-    /// 1,000 unless set, as they mostly wait for an answer. 0 drives none.
+    /// Sets the maximum number of runs driven at once whose code is elsewhere
+    /// ([`EngineBuilder::handler_resolver`]).
+    ///
+    /// Defaults to 1,000, as they mostly wait for an answer. 0 drives none.
     pub fn call_workers(mut self, workers: usize) -> Self {
         self.options.call_workers = workers;
         self
     }
 
-    /// How many streams' states are kept in memory after an action on them, those used last: 2,000
-    /// unless set. An action on such a stream loads nothing, and loads after all if another
-    /// process has committed to it. 0 keeps none.
+    /// Sets the number of stream states that stay in memory after actions on their streams.
+    ///
+    /// The least recently used are evicted first. Defaults to 2,000. 0 keeps none.
+    ///
+    /// An action on such a stream loads nothing, unless another process has committed to it.
     pub fn stream_state_cache(mut self, streams: usize) -> Self {
         self.options.stream_state_cache = streams;
         self
     }
 
-    /// How long a lease lasts without renewal: 30 s unless set, at most 24 hours. What a dead engine
-    /// held comes back after it. Engines on one store may have different settings: each tells the
-    /// others its own.
+    /// Sets the duration of a lease without renewal.
+    ///
+    /// Defaults to 30 s; the maximum is 24 hours.
+    ///
+    /// Runs of a dead engine become available again after this time. Engines on one store may have
+    /// different settings: each publishes its own to the others.
     pub fn lease_ttl(mut self, ttl: Duration) -> Self {
         self.options.lease_ttl = ttl;
         self
     }
 
-    /// After how many deaths of engines in a row, with its handler under way, a run is paused: 10
-    /// unless set; 0 pauses none. The first death is not counted: until then it is not recorded
-    /// whether the handler is under way. [`Engine::resume`] lets it go on and count anew. A recorded step
-    /// makes the count start over. The engine that takes the run over decides by its own setting.
+    /// Sets the number of consecutive engine deaths, each while the run's handler was executing,
+    /// after which the run is paused.
+    ///
+    /// Defaults to 10. 0 never pauses.
+    ///
+    /// The first death is not counted: until then it is not recorded whether the handler is
+    /// executing. [`Engine::resume`] resumes the run and resets the count. A recorded step also
+    /// resets it. The engine that takes the run over applies its own setting.
     pub fn pause_after_deaths(mut self, deaths: u32) -> Self {
         self.options.max_deaths = deaths;
         self
     }
 
-    /// How often the store is looked at when nobody says that there is something. Unless set, half
-    /// of the lease and 15 s at the most where engines hear of each other's work; 1 s behind a
-    /// pooler, where they do not.
+    /// Sets the interval at which the store is polled when no wake-up arrives.
+    ///
+    /// Defaults to half of the lease, at most 15 s, where engines receive each other's wake-ups; to
+    /// 1 s behind a pooler, where they do not.
     pub fn poll_interval(mut self, interval: Duration) -> Self {
         self.poll = Some(interval);
         self
     }
 
-    /// How long what is over is kept: thirty days unless set.
+    /// Sets the retention of finished data.
+    ///
+    /// Defaults to thirty days.
     pub fn retention(mut self, retention: Retention) -> Self {
         self.options.retention = retention;
         self
     }
 
-    /// Drives stored versions that no workflow of this program is for, with the code that this
-    /// gives for them. It is asked at the start, and again when definitions change.
+    /// Drives stored versions that no workflow of this program serves, with the handlers that this
+    /// function returns for them.
+    ///
+    /// The function is called at the start, and again when definitions change.
     pub fn handler_resolver(
         mut self,
         code: impl Fn(&Definition) -> Option<Arc<dyn Handler>> + Send + Sync + 'static,
@@ -223,33 +246,38 @@ impl EngineBuilder {
         self
     }
 
-    /// Lets a definition change under its version's number, for development: the number that its
-    /// author gave, or the one that was assigned last.
+    /// Allows a definition to change without a new version number, for development: under the
+    /// number that its author gave, or the one that was assigned last.
     pub fn dev(mut self) -> Self {
         self.dev = true;
         self
     }
 
-    /// Runs on another clock than the machine's.
+    /// Uses another clock than the machine's.
     pub(crate) fn on_clock(mut self, clock: Arc<dyn Clock>, timer: Arc<dyn Timer>) -> Self {
         self.clock = clock;
         self.timer = Some(timer);
         self
     }
 
-    /// Draws all chance from a seed.
+    /// Derives all randomness from a seed.
     pub(crate) fn seeded(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// Counts its tasks that have something to do.
+    /// Counts tasks that have work to do.
     pub(crate) fn tracked(mut self, busy: Arc<Busy>) -> Self {
         self.busy = Some(busy);
         self
     }
 
-    /// Checks and registers what it serves, and starts.
+    /// Checks and registers all definitions, and starts the engine.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::Definition`] with every problem of every definition, so that all can be
+    /// fixed at once, and [`Error::Value`] if the lease duration is out of range.
     pub async fn start(mut self) -> Result<Engine, Error> {
         check_lease(self.options.lease_ttl)?;
         let hears = self.store.hears();
@@ -293,7 +321,7 @@ impl EngineBuilder {
         }
         define(&shared, &self.workspaces, &reactions).await?;
         if !triggered && shared.stored.handler_resolver.is_some() {
-            // A definition that comes later may ask for it; until then there is nothing to claim.
+            // A later definition may need triggers; until then there is nothing to claim.
             reactions.push(reaction::triggers());
         }
         let reactions: Vec<_> = reactions.into_iter().map(Arc::new).collect();
@@ -301,7 +329,7 @@ impl EngineBuilder {
         shared.reactions.serve(self.workspaces.iter().flat_map::<Vec<_>, _>(of).collect());
         *shared.registry.lock().expect("nobody else knows it yet") = registry;
         dynamic::look(&shared).await?;
-        // The first beat is the lease that everything else is done under.
+        // The first heartbeat starts the lease that everything else is done under.
         let asked = shared.timer.elapsed();
         shared.store.heartbeat(shared.id(), shared.options.lease_ms()).await?;
         shared.health.beaten(asked);
@@ -313,8 +341,10 @@ impl EngineBuilder {
 }
 
 impl EngineBuilder {
-    /// An engine that only looks: it drives nothing, registers nothing and is nobody's peer.
-    /// What is to change something through it never takes place, and is never answered.
+    /// Returns a read-only engine: it drives nothing, registers nothing, and is invisible to other
+    /// engines.
+    ///
+    /// Writes through it hang forever.
     pub fn read_only(self) -> Engine {
         let timer = self.timer.unwrap_or_else(|| Arc::new(SystemTimer::new()));
         let entropy = self.seed.map_or_else(Entropy::system, Entropy::seeded);
@@ -324,8 +354,9 @@ impl EngineBuilder {
     }
 }
 
-/// The poll interval of an engine that idles. What a dead engine has left is waited for until its
-/// lease ends, so that polls as long as half of it delay little, and an idle engine costs little.
+/// Returns the poll interval of an idle engine. The runs of a dead engine become available only
+/// when its lease ends, so polls as long as half a lease add little delay, and an idle engine costs
+/// little.
 fn poll(hears: bool, lease: Duration) -> Duration {
     if hears { (lease / 2).min(IDLE_POLL) } else { POLL }
 }
@@ -339,7 +370,7 @@ fn check_lease(ttl: Duration) -> Result<(), Error> {
     Err(Error::Value(format!("lease_ttl must be between {least} ms and {most} ms, got {got}")))
 }
 
-/// What the definition cannot know: calendars and time zones.
+/// Checks what the definition cannot know: calendars and time zones.
 pub(crate) fn check_schedules(workflow: &Definition) -> Result<(), Vec<Problem>> {
     let bad = workflow.triggers.iter().enumerate().filter_map(|(n, trigger)| {
         let Trigger::Cron { cron, time_zone, .. } = trigger else { return None };
@@ -352,7 +383,7 @@ pub(crate) fn check_schedules(workflow: &Definition) -> Result<(), Vec<Problem>>
     if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
 
-/// What is registered in the workspaces.
+/// Returns the catalogs of the workspaces.
 pub(crate) async fn known(
     store: &dyn Store,
     workspaces: &[Workspace],
@@ -361,7 +392,7 @@ pub(crate) async fn known(
     Ok(store.read(reads).await?.catalogs)
 }
 
-/// The same version given twice: only one of them could run.
+/// Finds versions given twice: only one of them could run.
 fn served_twice(served: &[(Definition, ServedWorkflow)]) -> Vec<Problem> {
     let mut known = BTreeSet::new();
     let again = served.iter().filter(|(definition, _)| {
@@ -372,7 +403,7 @@ fn served_twice(served: &[(Definition, ServedWorkflow)]) -> Vec<Problem> {
         .collect()
 }
 
-/// The same name given twice: both would be at the same place.
+/// Finds reaction names given twice: both would share one position.
 fn reacts_twice(reactions: &[reaction::ServedReaction]) -> Vec<Problem> {
     let mut known = BTreeSet::new();
     let again = reactions.iter().filter(|it| !known.insert(&it.definition.name));
@@ -386,7 +417,7 @@ fn reacts_twice(reactions: &[reaction::ServedReaction]) -> Vec<Problem> {
         .collect()
 }
 
-/// Defines reactions in all workspaces, before anybody works for them.
+/// Defines reactions in all workspaces, before any runner works on them.
 async fn define(
     shared: &Arc<Shared>,
     workspaces: &[Workspace],
@@ -403,8 +434,8 @@ async fn define(
     Ok(())
 }
 
-/// Numbers that are known with another definition. Found before anything is registered, or what
-/// stands beside them would be released without an engine.
+/// Finds version numbers that are registered with another definition. Runs before anything is
+/// registered: otherwise the definitions beside them would be released without an engine.
 fn changed<'a>(
     catalog: &'a Catalog,
     served: &'a [(Definition, ServedWorkflow)],
@@ -430,11 +461,11 @@ fn conflict(definition: &Definition, message: &str) -> Problem {
 
 fn warn(warnings: &[Problem]) {
     for warning in warnings {
-        tracing::warn!("{warning}");
+        tracing::warn!(%warning, "definition warning");
     }
 }
 
-/// Registers what is served in a workspace.
+/// Registers the served definitions in a workspace.
 async fn register(
     shared: &Arc<Shared>,
     registry: &mut Registry,
@@ -447,7 +478,7 @@ async fn register(
         (Command::Register { ws: ws.clone(), workflow, dev }, shared.entropy.number())
     });
     let answers = commit(&*shared.store, commands.collect()).await?;
-    // Others may have code for what is new.
+    // Other engines may have code for the new definitions.
     shared.store.wake();
     let known = known(&*shared.store, std::slice::from_ref(ws)).await?;
     for ((definition, served), answer) in served.iter().zip(answers) {
@@ -457,7 +488,7 @@ async fn register(
             && released.older > 0
         {
             let older = released.older;
-            tracing::info!(workflow, older, "released; older runs go on as the handoff says");
+            tracing::info!(workflow, older, "version released, handoff applies to older runs");
         }
         let entry = known.get(ws).and_then(|catalog| catalog.entry(app, workflow));
         let current = entry.and_then(|entry| entry.current.as_ref()).map(|it| it.version.number);
@@ -466,7 +497,7 @@ async fn register(
             tracing::warn!(
                 workspace = %ws, workflow, version, current,
                 fix = "release this version, or deploy a definition that is not registered yet",
-                "registered but not released: a release by hand is in force"
+                "version registered but not released: a manual release is in force"
             );
         }
         if let Some(function) = &served.key_function {

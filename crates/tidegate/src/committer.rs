@@ -1,8 +1,8 @@
 //! Group commit: commands gather while a transaction runs, and go together into the next.
 //!
 //! An idle engine adds no delay; a busy one pays one transaction for many commands. Each
-//! transaction also leases runs for the workers that are free by its end, so that a run is
-//! handed to a worker by the very commit that made it ready.
+//! transaction also leases runs for the workers that are free by its end, so that a run is handed
+//! to a worker by the very commit that made it ready.
 
 use std::{
     collections::VecDeque,
@@ -29,11 +29,11 @@ use crate::{
     turns::{Lease, PerKind, WorkerKind},
 };
 
-/// The most commands in one transaction: more make it long, and gain nothing.
+/// Maximum number of commands in one transaction: more make it long, and gain nothing.
 const MAX_BATCH: usize = 512;
 
-/// The most events in one transaction, give or take one command: it is full at 4,000 rows, and
-/// what does not fit would be tried out for nothing.
+/// Maximum number of events in one transaction, give or take one command: a transaction is full at
+/// 4,000 rows, and commands that do not fit would be decided for nothing.
 const MAX_EVENTS: usize = 1800;
 
 /// A command that waits for its transaction.
@@ -42,15 +42,15 @@ struct Pending {
     waiting: Waiting,
 }
 
-/// Who waits for a command.
+/// The sender of a command, which waits for its answer.
 struct Waiting {
-    /// The kind of the worker that is free once it is done.
+    /// Kind of the worker that becomes free with this command.
     ends: Option<WorkerKind>,
     reply: oneshot::Sender<Result<Answer, Error>>,
 }
 
 impl Pending {
-    /// How much of a transaction it may fill.
+    /// Returns the number of events that the command contributes to a transaction.
     fn weight(&self) -> usize {
         let command = match &self.salted.0 {
             Command::Once { command, .. } => command,
@@ -60,19 +60,19 @@ impl Pending {
     }
 }
 
-/// What goes into one transaction.
+/// Contents of one transaction.
 struct Batch {
     pending: Vec<Pending>,
     leases: Vec<Lease>,
     /// Free workers that the leases are meant for.
     reserved: PerKind,
-    /// All workers that are free by its end; none where no runs are leased.
+    /// All workers that are free by its end; `None` if no runs are leased.
     idle: Option<PerKind>,
-    /// Inputs to read along.
+    /// Inputs to read in the same transaction.
     inputs: Vec<Seq>,
 }
 
-/// The queue in front of the store.
+/// Queue of commands in front of the store.
 #[derive(Default)]
 pub(crate) struct Committer {
     queue: Mutex<Queue>,
@@ -89,17 +89,17 @@ impl fmt::Debug for Committer {
 #[expect(clippy::struct_excessive_bools, reason = "four things that are so or not, apart")]
 struct Queue {
     pending: VecDeque<Pending>,
-    /// Workers that have nothing to do.
+    /// Idle workers.
     free: PerKind,
-    /// There may be ready runs that nobody has looked for.
+    /// Whether there may be ready runs that have not been looked for.
     look: bool,
-    /// No more runs are leased.
+    /// Whether no more runs are leased.
     closed: bool,
-    /// A transaction that leases runs is on its way.
+    /// Whether a transaction that leases runs is in flight.
     leasing: bool,
-    /// Nothing is decided any more.
+    /// Whether no more commands are decided.
     shut: bool,
-    /// Inputs of those who are next.
+    /// Prefetched inputs of the next runs.
     ahead: Ahead,
 }
 
@@ -112,7 +112,7 @@ impl Committer {
         self.queue.lock().expect("nothing panics under this lock")
     }
 
-    /// Sends a command; the answer is durable when it comes. A worker that reports says its kind.
+    /// Sends a command. The answer is durable when it arrives. A reporting worker passes its kind.
     pub(crate) fn send(&self, salted: SeededCommand, worker: Option<WorkerKind>) -> Reply {
         let (reply, answer) = oneshot::channel();
         let ends = worker.filter(|_| match &salted.0 {
@@ -120,7 +120,7 @@ impl Committer {
             _ => false,
         });
         let mut queue = self.queue();
-        // Without its sender an answer is that the engine has been shut down.
+        // Dropping its sender answers the command: the engine has been shut down.
         if !queue.shut {
             queue.pending.push_back(Pending { salted, waiting: Waiting { ends, reply } });
             self.bell.notify_one();
@@ -128,46 +128,46 @@ impl Committer {
         Reply(answer)
     }
 
-    /// A worker has nothing to do any more, other than by a command that ended its run.
+    /// Frees a worker, other than by a command that ended its run.
     pub(crate) fn release(&self, kind: WorkerKind) {
         *self.queue().free.get(kind) += 1;
         self.look();
     }
 
-    /// There may be ready runs.
+    /// Records that there may be ready runs.
     pub(crate) fn look(&self) {
         self.queue().look = true;
         self.bell.notify_one();
     }
 
-    /// Leases no more runs.
+    /// Stops leasing runs.
     pub(crate) fn close(&self) {
         self.queue().closed = true;
     }
 
-    /// Whether no more runs are leased.
+    /// Returns whether no more runs are leased.
     pub(crate) fn is_closed(&self) -> bool {
         self.queue().closed
     }
 
-    /// Whether runs are being leased.
+    /// Returns whether runs are being leased.
     pub(crate) fn is_leasing(&self) -> bool {
         self.queue().leasing
     }
 
-    /// How many commands wait for their transaction.
+    /// Returns the number of commands that wait for their transaction.
     pub(crate) fn pending(&self) -> usize {
         self.queue().pending.len()
     }
 
-    /// Decides nothing any more: whoever waits for an answer is told so.
+    /// Stops deciding commands: callers that wait for an answer get [`Error::ShutDown`].
     pub(crate) fn shut(&self) {
         let mut queue = self.queue();
         queue.shut = true;
         queue.pending.clear();
     }
 
-    /// Decides what comes, for as long as the engine lives.
+    /// Decides incoming commands until the engine stops.
     pub(crate) async fn run(&self, shared: &Arc<Shared>) {
         loop {
             let batch = self.take(shared);
@@ -181,8 +181,8 @@ impl Committer {
         }
     }
 
-    /// Lets those go first who are ready to send: the last answers have woken many, and the first
-    /// of them to send would otherwise have a transaction to itself.
+    /// Yields to tasks that are ready to send: the last answers have woken many, and the first of
+    /// them to send would otherwise have a transaction to itself.
     async fn gather(&self) {
         let mut before = None;
         loop {
@@ -195,7 +195,7 @@ impl Committer {
         }
     }
 
-    /// What goes into the next transaction.
+    /// Takes the contents of the next transaction.
     fn take(&self, shared: &Shared) -> Batch {
         let mut queue = self.queue();
         let mut events = 0;
@@ -206,7 +206,7 @@ impl Committer {
         };
         let count = queue.pending.iter().take(MAX_BATCH).take_while(fits).count();
         let pending: Vec<Pending> = queue.pending.drain(..count).collect();
-        // Whatever is decided may make runs ready, and frees the workers of those that end.
+        // Every command may make runs ready, and frees the workers of those that end.
         let mut idle = queue.free;
         for kind in pending.iter().filter_map(|pending| pending.waiting.ends) {
             *idle.get(kind) += 1;
@@ -226,7 +226,7 @@ impl Committer {
         Batch { pending, leases, reserved, idle: look.then_some(idle), inputs }
     }
 
-    /// One transaction, or several where one is too small for all.
+    /// Commits a batch in one transaction, or in several if one is too small for all.
     async fn decide(&self, shared: &Arc<Shared>, batch: Batch) {
         let Batch { pending, leases, reserved, idle, inputs } = batch;
         let mut parts = vec![pending];
@@ -251,8 +251,8 @@ impl Committer {
                     let idle = idle.filter(|_| last);
                     self.answer(shared, &commands, part, (with, idle), &inputs, done);
                 }
-                // A row that the store refuses must not take its neighbours down, whether it is a
-                // command's or a lease's. The leases stay with the last part.
+                // A row that the store refuses must not fail its neighbours, whether it belongs to
+                // a command or to a lease. The leases stay with the last part.
                 Err(StoreError::Data(_) | StoreError::TooManyRounds)
                     if !part.is_empty() && part.len() + with.len() > 1 =>
                 {
@@ -267,7 +267,7 @@ impl Committer {
                     parts.push(first);
                 }
                 Err(error) => {
-                    tracing::warn!(%error, commands = part.len(), "a transaction failed");
+                    tracing::warn!(%error, commands = part.len(), "transaction failed");
                     let error = Arc::new(error);
                     shared.health.commit_failed(error.clone());
                     let error = Error::Store(error);
@@ -284,7 +284,7 @@ impl Committer {
         shared.idle.notify_waiters();
     }
 
-    /// Tells everyone what came of it, and hands leased runs over.
+    /// Sends the answers, and hands over the leased runs.
     fn answer(
         &self,
         shared: &Arc<Shared>,
@@ -352,8 +352,8 @@ impl Committer {
     }
 }
 
-/// Lets all other tasks of this thread have a turn. (Not `tokio::task::yield_now`, which wakes
-/// later, so that a test might think that nothing is left to do.)
+/// Yields to all other tasks of this thread. (Not `tokio::task::yield_now`, which wakes later, so
+/// that a test might conclude that nothing is left to do.)
 pub(crate) async fn step_aside() {
     let mut waited = false;
     poll_fn(|cx| {
@@ -366,7 +366,7 @@ pub(crate) async fn step_aside() {
     .await;
 }
 
-/// An answer that is durable when it comes.
+/// Future of an answer, which is durable when it arrives.
 #[derive(Debug)]
 pub(crate) struct Reply(oneshot::Receiver<Result<Answer, Error>>);
 

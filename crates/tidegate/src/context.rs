@@ -1,7 +1,7 @@
-//! What a handler sees of its run: [`Ctx`].
+//! A handler's view of its run: [`Ctx`].
 //!
-//! Steps are remembered by id, not by place. A handler may be started any number of times, on any
-//! engine; what is recorded is returned, what is not is done.
+//! Steps are recorded by id, not by position. A handler may be started any number of times, on any
+//! engine: recorded steps return their records, and the others are executed.
 
 mod ops;
 mod output;
@@ -55,25 +55,28 @@ use crate::{
     timer::Timer,
 };
 
-/// A leased run with all that its handler starts from. For a run that is undone: as it was.
+/// A leased run with everything that its handler starts from. In a compensation run: the run that
+/// is undone, as it was.
 #[derive(Clone, Debug)]
 pub(crate) struct Activation {
     pub(crate) run: Run,
-    /// The input, or all inputs of a batch; never empty.
+    /// Input, or all inputs of a batch; never empty.
     pub(crate) events: Vec<Event>,
     pub(crate) definition: Arc<Definition>,
 }
 
-/// A run that another one took the place of.
+/// A run that another run replaced.
 #[derive(Clone, Debug)]
 pub struct Replaced {
-    /// Its id.
+    /// Id of the replaced run.
     pub run: RunId,
-    /// What its steps came to, by id.
+    /// Outcomes of its steps, by id.
     pub steps: BTreeMap<String, Result<Payload>>,
 }
 
-/// A handler's view of its run. Cheap to clone.
+/// A handler's view of its run.
+///
+/// Cheap to clone.
 #[derive(Clone)]
 pub struct Ctx(Arc<Inner>);
 
@@ -108,7 +111,7 @@ impl Ctx {
         &self.0.activation
     }
 
-    /// Whether somebody else has a clone of this.
+    /// Returns whether another clone of this context exists.
     pub(crate) fn is_held_elsewhere(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }
@@ -121,12 +124,12 @@ impl Ctx {
         &*self.0.shared.timer
     }
 
-    /// A number from 0 to 1 by chance.
+    /// Returns a random number from 0 to 1.
     fn chance(&self) -> f64 {
         self.0.shared.entropy.chance()
     }
 
-    /// The retry that this step still waits for, if its time has not come.
+    /// Returns the wait for this step's retry, if its backoff has not elapsed.
     fn backs_off(&self, step: &str) -> Option<NewWait> {
         let waits = &self.activation().run.waits;
         let wait = waits.iter().find(|wait| wait.step == step && wait.on == WaitOn::Retry)?;
@@ -135,51 +138,52 @@ impl Ctx {
     }
 }
 
-/// What the run is.
+/// Properties of the run.
 impl Ctx {
-    /// The run's id.
+    /// Returns the run's id.
     pub fn run_id(&self) -> RunId {
         self.activation().run.id
     }
 
-    /// The workflow's name, or `flow/action`.
+    /// Returns the workflow's name, or `flow/action`.
     pub fn workflow(&self) -> &str {
         &self.activation().run.workflow
     }
 
-    /// Whether the run is of an action of a flow: then its event is a request.
+    /// Returns whether the run belongs to an action of a flow: then its event is a request.
     pub fn is_action(&self) -> bool {
         self.activation().definition.flow.is_some()
     }
 
-    /// The version of the definition that the run was admitted under.
+    /// Returns the version of the definition that the run was admitted under.
     pub fn version(&self) -> u32 {
         self.activation().run.version
     }
 
-    /// Which try of this step is next, from 1.
+    /// Returns the number of this step's next attempt, from 1.
     pub fn attempt(&self, step: &str) -> u32 {
         self.activation().run.failures.get(step).copied().unwrap_or_default() + 1
     }
 
-    /// The event that started the run; of a batch the first.
+    /// Returns the event that started the run; in a batch, the first.
     pub fn event(&self) -> &Event {
         &self.activation().events[0]
     }
 
-    /// All events of a batch, in arrival order; `None` for a run that is not one.
+    /// Returns all events of a batch, in arrival order; `None` if the run is not a batch.
     pub fn events(&self) -> Option<&[Event]> {
         let batch = matches!(self.activation().run.source, Source::Batch(_));
         batch.then_some(&self.activation().events)
     }
 
-    /// A key that is the same for this step on every replay, attempt and worker: hand it to
-    /// whatever the step calls, so that a repeat is recognised.
+    /// Returns an idempotency key for this step, the same on every replay, attempt and worker.
+    ///
+    /// Pass it to the service that the step calls, so that a repeated call is recognised.
     pub fn idempotency_key(&self, step: &str) -> String {
         format!("{}:{step}", self.activation().run.effects())
     }
 
-    /// The run that this one took the place of, with what it had done; `None` if there is none.
+    /// Returns the run that this one replaced, with its recorded steps; `None` if there is none.
     pub async fn replaced(&self) -> Result<Option<Replaced>> {
         let Some(run) = self.activation().run.replaced else { return Ok(None) };
         let _reading = Executing::begin(self);
@@ -196,7 +200,7 @@ impl Ctx {
         Ok(Some(Replaced { run, steps }))
     }
 
-    /// The run whose failure this one handles; `None` in any other run.
+    /// Returns the run whose failure this one handles; `None` in any other run.
     pub fn failure_of(&self) -> Option<RunId> {
         match self.activation().run.purpose {
             Purpose::OnFailure(run) => Some(run),
@@ -204,7 +208,7 @@ impl Ctx {
         }
     }
 
-    /// The run that failed, in a failure handler, with its error.
+    /// Returns the failed run and its error, in a failure handler.
     pub async fn failure(&self) -> Result<Option<(RunId, StepError)>> {
         let Some(run) = self.failure_of() else { return Ok(None) };
         let key = RowKey::Ended(run.seq);
@@ -219,7 +223,7 @@ impl Ctx {
         }
     }
 
-    /// The handler's input as JSON: an event's data, a list of them, or a request's input.
+    /// Returns the handler's input as JSON: an event's data, a list of them, or a request's input.
     pub fn input(&self) -> String {
         let Activation { events, definition, .. } = self.activation();
         if let Some(events) = self.events() {
@@ -234,10 +238,12 @@ impl Ctx {
     }
 }
 
-/// What the run does.
+/// Operations of the run.
 impl Ctx {
-    /// A named part of the run whose value is remembered. Across a crash between its effect and
-    /// its record it runs again: give what it calls the [`Ctx::idempotency_key`].
+    /// Creates a step: a named part of the run whose value is recorded.
+    ///
+    /// After a crash between its effect and its record, the step runs again: pass the
+    /// [`Ctx::idempotency_key`] to the service that it calls.
     pub fn step<'a, T, F, Fut>(&self, id: impl Into<String>, run: F) -> Step<'a, T>
     where
         F: FnOnce() -> Fut + Send + 'a,
@@ -252,13 +258,15 @@ impl Ctx {
         Wait::new(self, id.into(), StepKind::Sleep, Ok(NewWaitOn::Time), until)
     }
 
-    /// Sleeps until a moment of the store's clock.
+    /// Sleeps until a time of the store's clock.
     pub fn sleep_until(&self, id: impl Into<String>, at: Timestamp) -> Wait<()> {
         let until = Some(Until::At(at));
         Wait::new(self, id.into(), StepKind::Sleep, Ok(NewWaitOn::Time), until)
     }
 
-    /// Waits for an event that is posted from now on. Without a time-out it waits for ever.
+    /// Waits for an event that is posted from now on.
+    ///
+    /// Without a timeout it waits forever.
     pub fn wait_for_event<T: DeserializeOwned>(
         &self,
         id: impl Into<String>,
@@ -268,7 +276,9 @@ impl Ctx {
         Wait::new(self, id.into(), StepKind::Event, Ok(on), None)
     }
 
-    /// Waits for a signal to this run. One that came before is in its inbox.
+    /// Waits for a signal to this run.
+    ///
+    /// Signals that arrived earlier are in its inbox.
     pub fn wait_for_signal<T: DeserializeOwned>(
         &self,
         id: impl Into<String>,
@@ -278,8 +288,9 @@ impl Ctx {
         Wait::new(self, id.into(), StepKind::Signal, Ok(on), None)
     }
 
-    /// Starts another workflow of the same app and waits for what it returns. With a time-out it
-    /// fails with `TimedOut`, and the other goes on.
+    /// Starts another workflow of the same app and waits for its output.
+    ///
+    /// With a timeout, the wait fails with `TimedOut`, and the other run continues.
     pub fn invoke<T: DeserializeOwned>(
         &self,
         id: impl Into<String>,
@@ -311,8 +322,11 @@ impl Ctx {
         Ok(())
     }
 
-    /// Sends a signal to another run, exactly once however often the handler is replayed. A run
-    /// that has ended, or never was, fails the step with `run_ended` or `no_run`.
+    /// Sends a signal to another run, exactly once however often the handler is replayed.
+    ///
+    /// # Errors
+    ///
+    /// If the run has ended or does not exist, the step fails with `run_ended` or `no_run`.
     pub async fn signal(
         &self,
         id: impl Into<String>,
@@ -332,7 +346,7 @@ impl Ctx {
         outcome.map(drop).map_err(|fault| StepError::recorded(&fault))
     }
 
-    /// The state of the session that this run's request belongs to.
+    /// Returns the state of the session that this run's request belongs to.
     pub fn session(&self) -> Result<Session> {
         let session = self.event().data.select(&["session".to_owned()]);
         let id = session.and_then(|id| serde_json::from_str(id).ok());
@@ -344,42 +358,45 @@ impl Ctx {
         Ok(Session::new(self, SessionRef { app, flow, id }))
     }
 
-    /// The time by this machine's clock, remembered.
+    /// Returns the time by this machine's clock, as a recorded step.
     pub async fn now(&self, id: impl Into<String>) -> Result<Timestamp> {
         self.remember(id.into(), || self.0.shared.clock.now()).await
     }
 
-    /// A random number, remembered.
+    /// Returns a random number, as a recorded step.
     pub async fn random(&self, id: impl Into<String>) -> Result<u64> {
         self.remember(id.into(), || self.0.shared.entropy.number()).await
     }
 
-    /// Writes a line to the log, unless an earlier activation has written it. After a crash, or
-    /// an error of the handler outside of its steps, what follows the last step is written again.
+    /// Writes a line to the log, unless an earlier activation has written it.
+    ///
+    /// After a crash, or an error of the handler outside of its steps, lines after the last step
+    /// are written again.
     pub fn log(&self, message: impl fmt::Display) {
         if !self.state().is_replaying() {
             tracing::info!(run = %self.run_id(), workflow = self.workflow(), "{message}");
         }
     }
 
-    /// Ends when this engine has to stop the run: it was cancelled, replaced, or lost. The handler
-    /// is dropped then; whatever it has handed to other tasks should watch this.
+    /// Completes when this engine has to stop the run: it was cancelled, replaced, or lost.
+    ///
+    /// The handler is dropped then; tasks that it has spawned should watch this.
     pub fn cancelled(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut stop = self.0.stop.clone();
         async move {
-            // An error means that nobody drives the run any more.
+            // An error means that the run is no longer driven.
             let _ = stop.wait_for(Option::is_some).await;
         }
     }
 
-    /// What came of a step that the store decides, once it is durable.
+    /// Returns the outcome of a step that the store decides, once it is durable.
     async fn recorded(&self, step: &str) -> Result<Outcome> {
         poll_fn(|cx| self.state().poll_durable(cx)).await;
         let missing = || StepError::coded("BadRecord", format!("step `{step}` left no record"));
         self.record_of(step).await?.ok_or_else(missing)
     }
 
-    /// What is on record of a step.
+    /// Returns the record of a step.
     async fn record_of(&self, step: &str) -> Result<Option<Outcome>> {
         let _reading = Executing::begin(self);
         let key = RowKey::Step(self.run_id().seq, step.to_owned());

@@ -1,13 +1,13 @@
-//! The controls as a program writes them.
+//! Flow controls as a program writes them.
 //!
-//! Each is the field of the same name in a definition written as data, so both are checked by the
-//! same rules when the engine is built.
+//! Each is the field of the same name in a definition written as data, so the same rules check both
+//! when the engine is built.
 
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-/// A duration as definitions write it.
+/// Formats a duration as definitions write it.
 pub(crate) fn millis(duration: Duration) -> Value {
     json!(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }
@@ -32,65 +32,69 @@ macro_rules! control {
     };
 }
 
-/// What stands on workflows and actions alike.
+/// Setters shared by workflows and actions.
 macro_rules! on_both {
     () => {
-        /// Starts are spread out; none is lost.
+        /// Spreads out starts; none is lost.
         pub fn throttle(self, rate: $crate::Rate) -> Self {
             self.with("throttle", rate.into_value())
         }
 
-        /// What is beyond the rate is dropped.
+        /// Drops starts beyond the rate.
         pub fn rate_limit(self, rate: $crate::Rate) -> Self {
             self.with("rateLimit", rate.into_value())
         }
 
-        /// One run when a burst is over.
+        /// Starts one run when a burst is over.
         pub fn debounce(self, debounce: $crate::Debounce) -> Self {
             self.with("debounce", debounce.into_value())
         }
 
-        /// An earlier place in line.
+        /// Moves runs to an earlier position in the queue.
         pub fn priority(self, priority: $crate::Priority) -> Self {
             self.with("priority", priority.into_value())
         }
 
-        /// At most one run that is not over.
+        /// Allows at most one run that has not ended.
         pub fn singleton(self, singleton: $crate::Singleton) -> Self {
             self.with("singleton", singleton.into_value())
         }
 
-        /// One run for the same key in a period.
+        /// Starts one run per key in a period.
         pub fn idempotency(self, idempotency: $crate::Idempotency) -> Self {
             self.with("idempotency", idempotency.into_value())
         }
 
-        /// The passage from version to version.
+        /// Sets the handoff from one version to the next.
         pub fn handoff(self, handoff: $crate::Handoff) -> Self {
             self.with("handoff", handoff.into_value())
         }
 
-        /// How failing steps are tried again.
+        /// Sets the retry policy of failing steps.
         pub fn retry(self, retry: $crate::Retry) -> Self {
             self.with("retry", serde_json::to_value(retry).unwrap_or_default())
         }
 
-        /// How long a run may take in all, from its first start.
+        /// Sets the timeout of a run, from its first start to its end.
         pub fn timeout(self, timeout: std::time::Duration) -> Self {
             self.with("timeoutMs", $crate::controls::millis(timeout))
         }
 
-        /// What it does, for people and for models that choose among tools.
+        /// Sets the description, for people and for models that choose among tools.
         pub fn description(self, text: &str) -> Self {
             self.with("description", serde_json::json!(text))
         }
 
-        /// What its input is: a part of JSON Schema. Requests that do not fit are refused.
+        /// Sets the schema of the input: a subset of JSON Schema.
+        ///
+        /// Requests that do not match are refused.
         pub fn schema(self, schema: serde_json::Value) -> Self {
             self.with("schema", schema)
         }
 
-        /// Its version. The highest number that was ever registered is released by itself.
+        /// Sets the version number.
+        ///
+        /// The highest number that was ever registered is released automatically.
         pub fn version(self, version: u32) -> Self {
             self.with("version", serde_json::json!(version))
         }
@@ -101,7 +105,7 @@ pub(crate) use on_both;
 macro_rules! keyed {
     ($name:ident) => {
         impl $name {
-            /// What is counted apart: a dotted path into the event's data.
+            /// Counts each value of a key separately: a dotted path into the event's data.
             pub fn key(self, path: &str) -> Self {
                 self.with("key", json!(path))
             }
@@ -110,69 +114,69 @@ macro_rules! keyed {
 }
 
 control!(
-    /// How many runs are inside at once; the others wait in line.
+    /// Limit of concurrent runs; further runs are queued at the gate.
     Concurrency
 );
 keyed!(Concurrency);
 
 impl Concurrency {
-    /// At most so many runs at once, over all engines.
+    /// Allows at most this number of runs at once, over all engines.
     pub fn limit(limit: u32) -> Self {
         Self(Map::new()).with("limit", json!(limit))
     }
 
-    /// A run counts until it is over, not only while a worker drives it.
+    /// Counts a run until it ends, not only while a worker drives it.
     pub fn for_the_whole_run(self) -> Self {
         self.with("span", json!("run"))
     }
 }
 
 control!(
-    /// So many in a time: starts spread out by a throttle, events shed by a rate limit.
+    /// Number of starts per period: a throttle spreads them out, a rate limit drops the excess.
     Rate
 );
 keyed!(Rate);
 
 impl Rate {
-    /// So many in this time.
+    /// Allows this number per period.
     pub fn of(limit: u32, per: Duration) -> Self {
         Self(Map::new()).with("limit", json!(limit)).with("perMs", millis(per))
     }
 
-    /// So many a second.
+    /// Allows this number per second.
     pub fn per_second(limit: u32) -> Self {
         Self::of(limit, Duration::from_secs(1))
     }
 
-    /// So many a minute.
+    /// Allows this number per minute.
     pub fn per_minute(limit: u32) -> Self {
         Self::of(limit, Duration::from_secs(60))
     }
 
-    /// So many an hour.
+    /// Allows this number per hour.
     pub fn per_hour(limit: u32) -> Self {
         Self::of(limit, Duration::from_secs(60 * 60))
     }
 
-    /// How many may come at once after a quiet time.
+    /// Allows this number at once after a quiet time.
     pub fn burst(self, burst: u32) -> Self {
         self.with("burst", json!(burst))
     }
 }
 
 control!(
-    /// One run when a burst of events is over, with the last one's data.
+    /// One run when a burst of events is over, with the data of the last one.
     Debounce
 );
 keyed!(Debounce);
 
 impl Debounce {
-    /// Runs when it has been quiet for so long.
+    /// Starts the run after a quiet time of this length.
     pub fn quiet(period: Duration) -> Self {
         Self(Map::new()).with("periodMs", millis(period))
     }
 
-    /// Runs after this time at the latest, however busy it is.
+    /// Starts the run after this time at the latest, however busy it is.
     pub fn at_most(self, max_wait: Duration) -> Self {
         self.with("maxWaitMs", millis(max_wait))
     }
@@ -185,78 +189,78 @@ control!(
 keyed!(Batch);
 
 impl Batch {
-    /// At most so many events in one run.
+    /// Collects at most this number of events into one run.
     pub fn of(max_size: u32) -> Self {
         Self(Map::new()).with("maxSize", json!(max_size))
     }
 
-    /// Runs this long after the first event at the latest.
+    /// Starts the run at the latest this long after the first event.
     pub fn within(self, timeout: Duration) -> Self {
         self.with("timeoutMs", millis(timeout))
     }
 
-    /// At most so many bytes of data in one run.
+    /// Collects at most this number of bytes of data into one run.
     pub fn max_bytes(self, bytes: u64) -> Self {
         self.with("maxBytes", json!(bytes))
     }
 }
 
 control!(
-    /// An earlier place in line.
+    /// An earlier position in the queue.
     Priority
 );
 
 impl Priority {
-    /// As if it had come so much earlier.
+    /// Ranks a run as if it had arrived earlier by this time.
     pub fn shift(shift: Duration) -> Self {
         Self(Map::new()).with("shiftMs", millis(shift))
     }
 }
 
 control!(
-    /// At most one run that is not over.
+    /// At most one run that has not ended.
     Singleton
 );
 keyed!(Singleton);
 
 impl Singleton {
-    /// A new one is dropped while there is one.
+    /// Drops a new run while another exists.
     pub fn skip() -> Self {
         Self(Map::new()).with("mode", json!("skip"))
     }
 
-    /// A new one takes the place of the one there is.
+    /// Replaces the existing run with the new one.
     pub fn cancel() -> Self {
         Self(Map::new()).with("mode", json!("cancel"))
     }
 }
 
 control!(
-    /// One run for the same key in a period.
+    /// One run per key in a period.
     Idempotency
 );
 keyed!(Idempotency);
 
 impl Idempotency {
-    /// Repeats within this time make no run.
+    /// Drops repetitions within this time.
     pub fn within(period: Duration) -> Self {
         Self(Map::new()).with("periodMs", millis(period))
     }
 }
 
 control!(
-    /// The passage from version to version.
+    /// The handoff from one version to the next.
     Handoff
 );
 
 impl Handoff {
-    /// One run at a time for the whole workflow.
+    /// Allows one run at a time for the whole workflow.
     pub fn singleton(on_new_version: OnNewVersion) -> Self {
         let handoff = Self(Map::new()).with("type", json!("singleton"));
         handoff.with("onNewVersion", json!(on_new_version.word()))
     }
 
-    /// One run at a time for each value of a field.
+    /// Allows one run at a time for each value of a field.
     pub fn keyed(key_field: &str, on_new_version: OnNewVersion) -> Self {
         let handoff =
             Self(Map::new()).with("type", json!("keyed")).with("keyField", json!(key_field));
@@ -264,14 +268,14 @@ impl Handoff {
     }
 }
 
-/// What becomes of older runs when a newer version gets its first.
+/// Treatment of older runs when a newer version gets its first run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnNewVersion {
-    /// They are cancelled.
+    /// Older runs are cancelled.
     Supersede,
-    /// They finish first.
+    /// Older runs finish first.
     Drain,
-    /// They go on beside it.
+    /// Older runs continue beside the new one.
     Coexist,
 }
 
@@ -286,7 +290,7 @@ impl OnNewVersion {
 }
 
 control!(
-    /// What a request does when its session is busy.
+    /// Policy for a request whose session is busy.
     Policy
 );
 
@@ -295,42 +299,42 @@ impl Policy {
         Self(Map::new()).with("policy", json!(name))
     }
 
-    /// It runs beside the other.
+    /// Runs the request beside the other.
     pub fn allow() -> Self {
         Self::named("allow")
     }
 
-    /// It waits for its turn.
+    /// Queues the request.
     pub fn queue() -> Self {
         Self::named("queue")
     }
 
-    /// It is refused, and told by whom.
+    /// Refuses the request, and names the run that blocks it.
     pub fn reject() -> Self {
         Self::named("reject")
     }
 
-    /// It takes the place of the other.
+    /// Replaces the other run.
     pub fn restart() -> Self {
         Self::named("restart")
     }
 
-    /// It joins an open window, which starts when it has been quiet for so long.
+    /// Joins an open window, which starts after a quiet time of this length.
     pub fn debounce(period: Duration) -> Self {
         Self::named("debounce").with("periodMs", millis(period))
     }
 
-    /// How long a queued request waits, or a window stays open, at the most.
+    /// Sets the maximum time that a queued request waits, or that a window stays open.
     pub fn at_most(self, max_wait: Duration) -> Self {
         self.with("maxWaitMs", millis(max_wait))
     }
 
-    /// Requests meet by what a function of the program says.
+    /// Sets a function of the program that computes the key by which requests conflict.
     pub(crate) fn by_function(self, name: &str) -> Self {
         self.with("key", json!({ "function": name }))
     }
 
-    /// What requests must have in common to meet: `session`, `user`, `none`, or a path such as
+    /// Sets the key by which requests conflict: `session`, `user`, `none`, or a path such as
     /// `input.account`.
     pub fn key(self, path: &str) -> Self {
         self.with("key", json!(path))
@@ -338,35 +342,37 @@ impl Policy {
 }
 
 control!(
-    /// When the clock starts a workflow.
+    /// Schedule that starts a workflow.
     Schedule
 );
 
 impl Schedule {
-    /// By an expression, in UTC: five fields, six with seconds in front, or a word such as
-    /// `@daily`.
+    /// Creates a schedule from a cron expression in UTC: five fields, six with seconds in front, or
+    /// a word such as `@daily`.
     pub fn cron(cron: &str) -> Self {
         Self(Map::new()).with("cron", json!(cron))
     }
 
-    /// The time zone of the expression, by its name in the IANA database.
+    /// Sets the time zone of the expression, by its name in the IANA database.
     pub fn time_zone(self, zone: &str) -> Self {
         self.with("timeZone", json!(zone))
     }
 
-    /// What an occurrence does while the last one is not over. It is skipped (`reject`) unless
-    /// this says otherwise; it cannot be debounced, and needs no key.
+    /// Sets the policy for an occurrence while the last one has not ended.
+    ///
+    /// Defaults to skipping it (`reject`). An occurrence cannot be debounced, and needs no key.
     pub fn on_overlap(self, policy: Policy) -> Self {
         self.with("onOverlap", policy.into_value())
     }
 
-    /// How late an occurrence may be and still run after an outage: an hour unless given, ten
-    /// seconds at the least.
+    /// Sets how late an occurrence may be and still run after an outage.
+    ///
+    /// Defaults to an hour; the minimum is ten seconds.
     pub fn catch_up(self, window: Duration) -> Self {
         self.with("catchUpMs", millis(window))
     }
 
-    /// What people call it.
+    /// Sets the display name.
     pub fn named(self, name: &str) -> Self {
         self.with("name", json!(name))
     }

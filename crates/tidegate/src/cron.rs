@@ -1,14 +1,14 @@
-//! When schedules occur, and what becomes of occurrences that nobody was there for.
+//! Occurrences of schedules, and the catch-up of missed ones.
 //!
 //! An expression has five fields (minute, hour, day, month, weekday), six with seconds in front, or
 //! is one of `@yearly`, `@monthly`, `@weekly`, `@daily`, `@hourly`. It is read in a time zone of
 //! the IANA database. Where clocks change:
 //!
-//! - what the clock jumps over (`30 2 * * *` in spring) occurs at the first moment after the jump,
-//!   once however much there was; with `*` or `*/n` for the hour it is left out, as the next hour
-//!   is there already;
-//! - what comes twice (in autumn) occurs the first time; with `*` or `*/n` for the hour, the minute
-//!   or the second it occurs both times, as a frequency has no pause.
+//! - an occurrence that the clock jumps over (`30 2 * * *` in spring) happens at the first moment
+//!   after the jump, once however many were skipped; with `*` or `*/n` for the hour it is left out,
+//!   as the next hour is there already;
+//! - an occurrence that comes twice (in autumn) happens the first time; with `*` or `*/n` for the
+//!   hour, the minute or the second it happens both times, as a frequency has no pause.
 
 use std::fmt;
 
@@ -19,14 +19,14 @@ use jiff::{
 };
 use tidegate_core::{definition::CATCH_UP_MS, definition::Code, schedule::Missed, time::Timestamp};
 
-/// An expression in a time zone.
+/// A cron expression in a time zone.
 #[derive(Clone, Debug)]
 pub struct Cron {
     pattern: croner::Cron,
     zone: TimeZone,
 }
 
-/// An expression or a time zone that cannot be used, with the fix.
+/// An invalid cron expression or time zone, with the fix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadCron {
     /// The expression cannot be read.
@@ -35,37 +35,37 @@ pub enum BadCron {
          weekday), six with seconds in front, or a word such as `@daily`"
     )]
     Expression {
-        /// The expression.
+        /// Cron expression.
         cron: String,
-        /// What is wrong with it.
+        /// Reason why it cannot be read.
         reason: String,
     },
-    /// No moment fits.
+    /// No date matches the expression.
     #[error("cron `{cron}` never occurs: no date fits its day and month, give it others")]
     Never {
-        /// The expression.
+        /// Cron expression.
         cron: String,
     },
-    /// There is no such zone.
+    /// The time zone is unknown.
     #[error(
         "time zone `{zone}` of cron `{cron}` is not known: write a name of the IANA database such \
          as `Europe/Berlin`, or leave it out for UTC"
     )]
     Zone {
-        /// The expression.
+        /// Cron expression.
         cron: String,
-        /// The zone.
+        /// Name of the time zone.
         zone: String,
     },
 }
 
 impl BadCron {
-    /// The stable code.
+    /// Returns the stable error code.
     pub fn code(&self) -> &'static str {
         self.kind().as_str()
     }
 
-    /// The kind of problem of a definition with it.
+    /// Returns the code of the problem in a definition.
     pub(crate) fn kind(&self) -> Code {
         match self {
             Self::Expression { .. } => Code::BadCron,
@@ -76,7 +76,7 @@ impl BadCron {
 }
 
 impl Cron {
-    /// Reads an expression and finds its time zone.
+    /// Parses an expression and resolves its time zone.
     pub fn parse(cron: &str, time_zone: &str) -> Result<Self, BadCron> {
         let parser = CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed);
         let pattern = parser.build().parse(cron).map_err(|error| BadCron::Expression {
@@ -92,10 +92,11 @@ impl Cron {
         }
     }
 
-    /// The first occurrence after a moment, never at it; none beyond the end of the calendar.
+    /// Returns the first occurrence strictly after a time; `None` beyond the end of the calendar.
     ///
-    /// The calendar is asked for what clocks show, between one change of clocks and the next: its
-    /// own answer at changes is not ours (it lets `0 1 * * *` occur again after a jump at 02:00).
+    /// The calendar library is asked for local times, between one clock change and the next: its
+    /// own answers at clock changes differ from ours (it lets `0 1 * * *` occur again after a jump
+    /// at 02:00).
     pub fn next(&self, after: Timestamp) -> Option<Timestamp> {
         // Occurrences are at whole seconds.
         let second = after.micros().div_euclid(1_000_000);
@@ -118,7 +119,7 @@ impl Cron {
         Some(micros(at))
     }
 
-    /// The next occurrence as if clocks never changed: what they show, and when they do.
+    /// Returns the next occurrence as if clocks never changed: its local time, and its timestamp.
     fn next_shown(
         &self,
         offset: Offset,
@@ -138,13 +139,13 @@ impl Cron {
         }
     }
 
-    /// Whether it says how often rather than when.
+    /// Returns whether the expression gives a frequency rather than a time.
     fn is_frequent(&self) -> bool {
         let fields = &self.pattern.pattern;
         [&fields.hours, &fields.minutes, &fields.seconds].iter().any(|field| field.from_wildcard)
     }
 
-    /// What to do about a planned occurrence at a moment.
+    /// Decides what to do about a planned occurrence at this time.
     pub fn turn(&self, planned: Timestamp, now: Timestamp, catch_up: CatchUp) -> Turn {
         if planned > now {
             return Turn::Wait;
@@ -172,7 +173,7 @@ impl Cron {
         }
     }
 
-    /// How many occurrences there are from one to a moment, counted no further than `most`.
+    /// Counts the occurrences from the first to a time, at most up to `most`.
     fn count(&self, first: Option<Timestamp>, until: Timestamp, most: u32) -> u32 {
         let (mut at, mut count) = (first, 0);
         while let Some(occurrence) = at.filter(|at| *at <= until && count < most) {
@@ -183,15 +184,15 @@ impl Cron {
     }
 }
 
-/// How far missed occurrences are counted: a schedule of every second has millions in a year.
+/// Maximum count of missed occurrences: a schedule of every second has millions in a year.
 const MAX_COUNTED: u32 = 1000;
 
-/// Which occurrences still run that nobody was there for.
+/// Limits of missed occurrences that still run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CatchUp {
-    /// How late one may be.
+    /// Maximum lateness of an occurrence.
     pub window_ms: u64,
-    /// How many run one after another; of more, the latest do.
+    /// Maximum number that run one after another; of more, the latest run.
     pub most: u32,
 }
 
@@ -202,21 +203,21 @@ impl Default for CatchUp {
     }
 }
 
-/// What to do about a planned occurrence.
+/// Decision about a planned occurrence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// It is not due.
+    /// The occurrence is not due.
     Wait,
-    /// It runs.
+    /// The occurrence runs.
     Start {
-        /// The one after it.
+        /// Next occurrence.
         next: Option<Timestamp>,
     },
-    /// It came too late, and all before the next one did.
+    /// The occurrence is too late, and so are all before `next`.
     Miss {
-        /// The first that did not.
+        /// First occurrence that is not too late.
         next: Option<Timestamp>,
-        /// How many did.
+        /// Number of missed occurrences.
         missed: Missed,
     },
 }
@@ -229,7 +230,7 @@ fn just_before(at: Timestamp) -> Timestamp {
     Timestamp::from_micros(at.micros().saturating_sub(1))
 }
 
-/// The library's words, in our form.
+/// Converts the library's error text to our form.
 fn plain(error: &impl fmt::Display) -> String {
     let text = error.to_string();
     let text = text.trim_end_matches('.');

@@ -1,7 +1,7 @@
-//! Driving one run: from its lease to the report that lets it go.
+//! Driver of one run: from its lease to the report that releases it.
 //!
-//! The handler is polled here and nowhere else. What it finishes is reported as it finishes; when
-//! nothing is left to do but wait, the run is let go and the handler dropped.
+//! The handler is polled here and nowhere else. Operations are reported as they complete; when the
+//! handler can only wait, the run is released and the handler dropped.
 
 mod poll;
 
@@ -36,22 +36,22 @@ use crate::{
     turns::WorkerKind,
 };
 
-/// Why a run is stopped from outside.
+/// Reason why a run is stopped from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StopReason {
-    /// It was cancelled or replaced: confirm that it is no longer driven.
+    /// The run was cancelled or replaced: confirm that it is no longer driven.
     Cancelled,
-    /// The engine has to assume that another one drives it by now: say nothing.
+    /// The engine has to assume that another one drives the run by now: report nothing.
     Lost,
-    /// The engine shuts down: hand it over.
+    /// The engine shuts down: hand the run over.
     Yield,
 }
 
-/// How often a report is tried again at first, and how long the pause grows.
+/// First and maximum backoff of a report's retries.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// What happened next.
+/// Next event in the life of a driven run.
 enum Turn {
     Stopped(StopReason),
     Reported(std::result::Result<Answer, Error>),
@@ -63,17 +63,18 @@ pub(crate) struct Driver {
     shared: Arc<Shared>,
     ctx: Ctx,
     handler: Polled,
-    /// The code has given its [`Ctx`] to tasks of their own.
+    /// Whether the code has given its [`Ctx`] to spawned tasks.
     spawns: Arc<AtomicBool>,
     stop: watch::Receiver<Option<StopReason>>,
     engine: EngineId,
     kind: WorkerKind,
-    /// The handler may be polled: where an engine died with the run, only once that is on record.
+    /// Whether the handler may be polled. If an engine has died with the run, the handler waits
+    /// until its start is recorded.
     begun: bool,
 }
 
-/// Replays a handler on the records of the run that has to be undone, until it has registered
-/// all compensations again, and does them.
+/// Replays a handler on the records of the run to compensate, until it has registered all
+/// compensations again, and executes them.
 fn undo(mut handler: Polled, past: Ctx, ctx: Ctx) -> BoxFuture<Result<Payload>> {
     Box::pin(async move {
         let registered = std::future::poll_fn(|cx| {
@@ -113,8 +114,8 @@ impl Driver {
         let (engine, purpose) = (run.owner.unwrap_or_default(), run.purpose);
         let begun = run.begun == Begun::Untracked;
         let Loaded { events, mut steps, undoes } = loaded;
-        // An answer that came between lease and load is for the next activation, as those are that
-        // come later: the order of the records says so.
+        // An answer that arrived between lease and load belongs to the next activation, as later
+        // ones do: the order of the records says so.
         steps.retain(|step| step.kind.is_effect() || step.fence < run.fence);
         let definition = version.definition.clone();
         let activation = Activation { run, events, definition };
@@ -150,7 +151,8 @@ impl Driver {
         &self.ctx.activation().run
     }
 
-    /// Drives the run until it is let go. `true` if that was by a report that freed its worker.
+    /// Drives the run until it is released. Returns `true` if a report released it and freed its
+    /// worker.
     pub(crate) async fn drive(mut self) -> bool {
         let mut report = (!self.begun).then(|| self.report(Ops::default(), Then::Continue));
         loop {
@@ -184,7 +186,7 @@ impl Driver {
                 }
                 Turn::Reached(Reached::Next(_)) => {}
                 Turn::Reached(Reached::End(result)) => {
-                    // One report after another: the last one carries the end.
+                    // One report at a time: the last one carries the end.
                     if let Some(report) = report.take() {
                         match report.await {
                             Ok(Answer::Recorded(Recorded::GoOn)) => {}
@@ -199,7 +201,7 @@ impl Driver {
         }
     }
 
-    /// Waits for whatever comes first.
+    /// Waits for the next event.
     async fn turn(
         &mut self,
         report: &mut Option<BoxFuture<std::result::Result<Answer, Error>>>,
@@ -236,8 +238,8 @@ impl Driver {
         }
     }
 
-    /// How the run goes on once its handler has returned. An error of the handler comes before
-    /// records that it has not asked for: it may ask for them at its next attempt.
+    /// Returns how the run continues after its handler has returned. An error of the handler takes
+    /// precedence over records that it has not requested: it may request them at its next attempt.
     fn ending(&mut self, result: Result<Payload>) -> Then {
         let (broken, lost) = {
             let state = self.ctx.state();
@@ -256,8 +258,8 @@ impl Driver {
         }
     }
 
-    /// How a run goes on whose code has not asked for all that is on record. A task that the
-    /// handler has spawned may be about to ask: it outlives the handler and holds its [`Ctx`].
+    /// Returns how a run continues whose code has not requested every record. A task that the
+    /// handler has spawned may be about to do so: it outlives the handler and holds its [`Ctx`].
     /// Then the run is replayed once more, and waits for such tasks.
     fn changed(&mut self, fault: &StepError) -> Then {
         self.drop_handler();
@@ -268,7 +270,7 @@ impl Driver {
         Then::Yield
     }
 
-    /// Reports the last of it and lets go. `true` if the report freed the worker.
+    /// Sends the last report and releases the run. Returns `true` if the report freed the worker.
     async fn finish(&mut self, then: Then) -> bool {
         self.drop_handler();
         let last = loop {
@@ -292,8 +294,8 @@ impl Driver {
         }
     }
 
-    /// A report was not taken: somebody else has the run, or something in it cannot be kept, which
-    /// fails the run. `true` if a report freed the worker.
+    /// Handles a report that was not accepted: another engine has the run, or something in it
+    /// cannot be stored, which fails the run. Returns `true` if a report freed the worker.
     async fn refused(&mut self, answer: std::result::Result<Answer, Error>) -> bool {
         self.drop_handler();
         let error = match answer {
@@ -310,7 +312,7 @@ impl Driver {
         self.report(Ops::default(), Then::Fail(fault.to_row())).await.is_ok()
     }
 
-    /// Reports until the store answers: a repeat of a report changes nothing.
+    /// Reports until the store answers: repeating a report changes nothing.
     fn report(&self, ops: Ops, then: Then) -> BoxFuture<std::result::Result<Answer, Error>> {
         let (shared, known, engine) = (self.shared.clone(), self.run().clone(), self.engine);
         let Ops { steps, sends, session, commits, chunks, progress } = ops;
@@ -324,7 +326,7 @@ impl Driver {
             loop {
                 match shared.committer.send(salted.clone(), Some(kind)).await {
                     Err(Error::Store(error)) if !matches!(*error, StoreError::Data(_)) => {
-                        tracing::warn!(%error, "a report is tried again");
+                        tracing::warn!(%error, "retrying report");
                         shared.timer.sleep_until(shared.timer.elapsed() + pause).await;
                         pause = (pause * 2).min(LONGEST_PAUSE);
                     }
@@ -334,7 +336,7 @@ impl Driver {
         })
     }
 
-    /// Somebody else wants the run to stop. `true` if a report freed the worker.
+    /// Stops the run on request. Returns `true` if a report freed the worker.
     async fn stopped(
         mut self,
         stop: StopReason,
@@ -358,19 +360,19 @@ impl Driver {
         }
     }
 
-    /// Nothing of the handler goes on after this.
+    /// Drops the handler: none of its code runs after this.
     fn drop_handler(&mut self) {
         self.handler.stop();
     }
 
-    /// Says that the run is no longer driven. Without effect unless it was cancelled.
+    /// Confirms that the run is no longer driven. No effect unless it was cancelled.
     async fn confirm_stop(&mut self) {
         self.drop_handler();
         let known = Box::new(self.run().clone());
         let salted = (Command::Stopped { known }, self.shared.entropy.number());
         if let Err(error) = self.shared.committer.send(salted, None).await {
-            // The lease's end says the same, later.
-            tracing::warn!(%error, run = %self.run().id, "a stop could not be confirmed");
+            // The end of the lease has the same effect, later.
+            tracing::warn!(%error, run = %self.run().id, "stop not confirmed");
         }
     }
 }

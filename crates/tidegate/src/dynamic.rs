@@ -1,4 +1,4 @@
-//! Which code drives which stored version, also of versions that others register later: another
+//! Resolution of stored versions to code, including versions registered later by others: another
 //! process may have newer or older code of a workflow, and the server's workflows are called by
 //! URL.
 
@@ -30,20 +30,20 @@ use crate::{
     turns::WorkerKind,
 };
 
-/// The code of a stored definition, if this program has any.
+/// Returns the code of a stored definition, if this program has any.
 pub(crate) type HandlerResolver = dyn Fn(&Definition) -> Option<Arc<dyn Handler>> + Send + Sync;
 
-/// The code that stored versions are driven by.
+/// Code that drives stored versions.
 #[derive(Default)]
 pub(crate) struct DynamicHandlers {
     pub(crate) workspaces: Vec<Workspace>,
-    /// This program's workflows and actions.
+    /// Workflows and actions of this program.
     pub(crate) served: Vec<(Definition, ServedWorkflow)>,
-    /// Where these are in `served`, by app and name.
+    /// Indexes in `served`, by app and name.
     places: BTreeMap<(String, String), Vec<usize>>,
-    /// Code for all that this program has no workflow for.
+    /// Code for definitions without a workflow in this program.
     pub(crate) handler_resolver: Option<Box<HandlerResolver>>,
-    /// The epochs of the definitions that were taken up last.
+    /// Epochs of the catalogs that were last applied.
     taken_up: Mutex<BTreeMap<Workspace, i64>>,
 }
 
@@ -69,7 +69,7 @@ impl DynamicHandlers {
         Self { workspaces, served, places, handler_resolver, taken_up: Mutex::default() }
     }
 
-    /// Whether versions that others register later may have code here.
+    /// Returns whether versions registered later by others may have code here.
     pub(crate) fn follows(&self) -> bool {
         let follows = |(definition, served): &(Definition, ServedWorkflow)| {
             definition.version.is_none() || served.also_serves.is_some()
@@ -77,9 +77,9 @@ impl DynamicHandlers {
         self.handler_resolver.is_some() || self.served.iter().any(follows)
     }
 
-    /// What drives the runs of a version: code of its number, code that says that it also serves
-    /// it, or code without a number if the version was registered without one. A version that is
-    /// called by URL has its code elsewhere.
+    /// Returns the code that drives the runs of a version: code of its number, code that declares
+    /// that it also serves it, or code without a number if the version was registered without one.
+    /// A version that is called by URL has its code elsewhere.
     fn code(&self, version: &StoredVersion) -> Option<ServedVersion> {
         let stored = version.workflow()?;
         let places = self.places.get(&(stored.app.clone(), stored.name.clone()));
@@ -103,7 +103,7 @@ impl DynamicHandlers {
     }
 }
 
-/// A version that is driven by code of this program, which may be another version's.
+/// Creates a version that is driven by code of this program, which may be another version's.
 fn in_process(stored: &Arc<Definition>, served: &ServedWorkflow) -> ServedVersion {
     let (definition, handler) = (stored.clone(), served.handler.clone());
     let promised = stored.handles_failure();
@@ -112,7 +112,7 @@ fn in_process(stored: &Arc<Definition>, served: &ServedWorkflow) -> ServedVersio
     ServedVersion::new(definition, handler, on_failure, WorkerKind::Handler)
 }
 
-/// Follows what others define, for as long as the engine lives.
+/// Follows definitions registered by others, until the engine stops.
 pub(crate) async fn run(shared: &Arc<Shared>) {
     if !shared.stored.follows() {
         return;
@@ -120,14 +120,14 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
     let mut wakes = shared.store.wakes();
     loop {
         if let Err(error) = look(shared).await {
-            tracing::warn!(%error, "definitions could not be looked at");
+            tracing::warn!(%error, "reading definitions failed");
         }
-        // The sweep reads the epochs of an idle engine along, so that nothing is read here.
+        // On an idle engine the sweep reads the epochs as well, so nothing is read here.
         while !shared.rest(&mut wakes, None).await && !has_changed(shared) {}
     }
 }
 
-/// Whether this process has seen other definitions than those that it took up.
+/// Returns whether this process has seen newer definitions than those that it applied.
 fn has_changed(shared: &Shared) -> bool {
     let catalogs = shared.store.catalogs();
     let seen = |ws: &Workspace| catalogs.get(ws).map_or(0, |catalog| catalog.epoch);
@@ -135,12 +135,12 @@ fn has_changed(shared: &Shared) -> bool {
     shared.stored.workspaces.iter().any(|ws| taken_up.get(ws) != Some(&seen(ws)))
 }
 
-/// Takes up the versions that this program has code for, and leaves those that it has none for any
-/// more, in workspaces whose definitions have changed.
+/// Serves the versions that this program has code for, and withdraws those without code, in
+/// workspaces whose definitions have changed.
 pub(crate) async fn look(shared: &Arc<Shared>) -> Result<(), Error> {
     let mut changed = false;
     let catalogs = known(&*shared.store, &shared.stored.workspaces).await?;
-    // Held to the end: an older catalog must not be taken up after a newer one.
+    // Held to the end: an older catalog must not be applied after a newer one.
     let mut taken_up = shared.stored.taken_up.lock().unwrap_or_else(PoisonError::into_inner);
     for (ws, catalog) in catalogs {
         let before = taken_up.get(&ws).copied().unwrap_or(i64::MIN);
@@ -177,8 +177,10 @@ pub(crate) async fn look(shared: &Arc<Shared>) -> Result<(), Error> {
 }
 
 impl Engine {
-    /// Registers a definition as data, whose code is found as [`EngineBuilder::handler_resolver`] says. A
-    /// definition without a version gets the next number, unless nothing has changed.
+    /// Registers a definition written as data, whose code is resolved by
+    /// [`EngineBuilder::handler_resolver`].
+    ///
+    /// A definition without a version gets the next number, unless nothing has changed.
     ///
     /// [`EngineBuilder::handler_resolver`]: crate::EngineBuilder::handler_resolver
     pub async fn define(&self, definition: &Value) -> Result<Registered, Error> {
@@ -186,8 +188,9 @@ impl Engine {
         registered.pop().ok_or_else(|| Error::Value("the definition was not answered".to_owned()))
     }
 
-    /// As [`Engine::define`] for many definitions, in as few transactions as they fit into. All of
-    /// them are checked before the first is registered.
+    /// Registers many definitions as [`Engine::define`] does, in as few transactions as possible.
+    ///
+    /// All of them are checked before the first is registered.
     pub async fn define_all(&self, definitions: &[Value]) -> Result<Vec<Registered>, Error> {
         let workflows = definitions.iter().map(parsed).collect::<Result<_, _>>()?;
         let registered = self.register(workflows, false).await?;
@@ -195,8 +198,9 @@ impl Engine {
         Ok(registered)
     }
 
-    /// As [`Engine::define`], for the actions of a flow: what each is called (`flow/action`), and
-    /// how it was registered.
+    /// Registers the actions of a flow as [`Engine::define`] does.
+    ///
+    /// Returns the name (`flow/action`) and the registration of each.
     pub async fn define_flow(
         &self,
         definition: &Value,
@@ -206,13 +210,13 @@ impl Engine {
         Ok(all)
     }
 
-    /// What [`Engine::define`] would come to, without any effect.
+    /// Returns what [`Engine::define`] would return, without any effect.
     pub async fn would_define(&self, definition: &Value) -> Result<Registered, Error> {
         let mut registered = self.register(vec![parsed(definition)?], true).await?;
         registered.pop().ok_or_else(|| Error::Value("the definition was not answered".to_owned()))
     }
 
-    /// What [`Engine::define_flow`] would come to, without any effect.
+    /// Returns what [`Engine::define_flow`] would return, without any effect.
     pub async fn would_define_flow(
         &self,
         definition: &Value,
@@ -241,7 +245,7 @@ impl Engine {
         rehearsal: bool,
     ) -> Result<Vec<Registered>, Error> {
         if workflows.iter().any(reaction::asks) && !rehearsal {
-            // First, so that no event of a stream falls between the two.
+            // First, so that no event of a stream is missed in between.
             let command = StreamCommand::Define(reaction::triggers().definition);
             self.ask(Command::Stream { ws: self.ws(), command }).await?;
         }
@@ -255,12 +259,12 @@ impl Engine {
                 answers.push(self.would(command).await?);
             }
         } else {
-            // All are on their way before the first is waited for, so that they go together.
+            // All are sent before the first is awaited, so that they share a transaction.
             let replies: Vec<_> = commands.map(|command| self.ask(command)).collect();
             for reply in replies {
                 answers.push(reply.await?);
             }
-            // Others may have code for them.
+            // Other engines may have code for them.
             self.store().wake();
         }
         let registered = answers.into_iter().map(|answer| match answer {

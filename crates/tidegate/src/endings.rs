@@ -1,4 +1,4 @@
-//! Ends of runs: tells callers in this process that wait for one.
+//! Notification of callers in this process that wait for runs to end.
 
 use std::{
     collections::{BTreeMap, VecDeque, btree_map::Entry},
@@ -11,21 +11,21 @@ use tidegate_core::{
 };
 use tokio::sync::oneshot;
 
-/// How many ends are remembered.
+/// Number of ends that are remembered.
 const RECENT: usize = 1024;
 
-/// The callers that wait for ends of runs.
+/// Callers that wait for runs to end.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Endings(Arc<Mutex<Inner>>);
 
 #[derive(Debug, Default)]
 struct Inner {
     waiters: BTreeMap<Seq, Vec<oneshot::Sender<Ended>>>,
-    /// The last ends, for callers that ask a moment too late.
+    /// The last ends, for callers that subscribe a moment too late.
     recent: VecDeque<Ended>,
 }
 
-/// A caller that waits for the end of one run. Dropping it unregisters the caller.
+/// Subscription of a caller to the end of one run. Dropping it unregisters the caller.
 #[derive(Debug)]
 pub(crate) struct Subscription {
     /// Resolves once, when the run ends through this engine.
@@ -39,7 +39,8 @@ impl Endings {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the end of a run. A run that has just ended is told at once.
+    /// Subscribes to the end of a run. The subscription to a run that has just ended resolves at
+    /// once.
     pub(crate) fn subscribe(&self, run: RunId) -> Subscription {
         let (tell, told) = oneshot::channel();
         let mut inner = self.lock();
@@ -51,7 +52,7 @@ impl Endings {
         Subscription { told, endings: self.clone(), run: run.seq }
     }
 
-    /// Tells ends to all that wait for them.
+    /// Notifies all callers that wait for these ends.
     pub(crate) fn tell(&self, ends: Vec<Ended>) {
         let mut waiting = Vec::new();
         let mut inner = self.lock();
@@ -62,7 +63,8 @@ impl Endings {
             inner.recent.push_front(ended);
         }
         drop(inner);
-        // Without the lock: who is told drops its subscription, which takes it.
+        // After the lock is released: a notified caller drops its subscription, which takes the
+        // lock.
         for (waiter, ended) in waiting {
             let _ = waiter.send(ended);
         }
@@ -92,7 +94,7 @@ mod tests {
 
     use crate::{Ctx, Engine, RunId, Workflow, testing::TestHarness};
 
-    /// How many runs are waited for, and by how many callers.
+    /// Returns the number of runs that are waited for, and of callers that wait.
     fn registered(engine: &Engine) -> (usize, usize) {
         let inner = engine.shared().endings.lock();
         (inner.waiters.len(), inner.waiters.values().map(Vec::len).sum())
@@ -120,7 +122,8 @@ mod tests {
         (harness, engine, runs)
     }
 
-    /// A server answers long polls for weeks: each that is cut off would otherwise stay for ever.
+    /// A server answers long polls for weeks: each one that is cut off would otherwise stay
+    /// forever.
     #[tokio::test]
     async fn a_dropped_wait_leaves_no_registration() {
         let (harness, engine, runs) = harness().await;
@@ -133,7 +136,7 @@ mod tests {
         }
         assert_eq!(registered(&engine), (0, 0));
 
-        // One that is dropped takes no other along.
+        // A dropped subscription does not remove others.
         let others: Vec<_> = [runs[0], runs[0], runs[1]]
             .into_iter()
             .map(|run| {
@@ -153,7 +156,7 @@ mod tests {
         assert_eq!(registered(&engine), (0, 0), "and an end leaves none");
     }
 
-    /// Waits that are refused or answered at once leave none either.
+    /// Waits that are refused or answered at once leave no registration either.
     #[tokio::test]
     async fn a_wait_that_is_over_leaves_no_registration() {
         let (harness, engine, runs) = harness().await;

@@ -1,4 +1,4 @@
-//! The engine: what it shares among its tasks, and what programs ask of it.
+//! State shared by the tasks of an engine: identity, workers and driven runs.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -42,33 +42,35 @@ use crate::{
     turns::{Lease, PerKind, WorkerKind},
 };
 
-/// What can be set when an engine is built; all have defaults.
+/// Settings of an engine, each with a default.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    /// How many runs are driven at once by handlers at the most.
+    /// Maximum number of runs that handlers drive at once.
     pub(crate) workers: usize,
-    /// How many are driven at once by calls of URLs at the most.
+    /// Maximum number of runs driven at once by calls to URLs.
     pub(crate) call_workers: usize,
-    /// How long a lease lasts without renewal.
+    /// Duration of a lease without renewal.
     pub(crate) lease_ttl: Duration,
-    /// How many deaths of engines in a row pause a run whose handler was under way; 0 for none.
+    /// Number of consecutive engine deaths that pause a run whose handler was executing; 0 for
+    /// never.
     pub(crate) max_deaths: u32,
-    /// How often the store is looked at when nobody says that there is something.
+    /// Interval at which the store is polled when no wake-up arrives.
     pub(crate) poll: Duration,
-    /// How many streams' states are kept at hand after actions on them.
+    /// Number of stream states that stay cached after actions on their streams.
     pub(crate) stream_state_cache: usize,
-    /// How long what is over is kept.
+    /// Retention of ended runs and other finished rows.
     pub(crate) retention: Retention,
 }
 
 impl Options {
-    /// The length of the lease as others are told it, in whole milliseconds and never too short.
+    /// Returns the lease duration that other engines see, in whole milliseconds, rounded up so that
+    /// it is never too short.
     pub(crate) fn lease_ms(&self) -> u32 {
         u32::try_from(self.lease_ttl.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX)
     }
 }
 
-/// What an engine's tasks share.
+/// State shared by the tasks of an engine.
 pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -79,29 +81,29 @@ pub(crate) struct Shared {
     pub(crate) loader: Loader,
     pub(crate) registry: Mutex<Registry>,
     pub(crate) stored: DynamicHandlers,
-    /// When the sweep has to look next.
+    /// Time at which the sweep has to run next.
     pub(crate) alarm: Alarm,
     pub(crate) tasks: Tasks,
     pub(crate) reactions: Reactions,
-    /// Who acts on streams right now.
+    /// Writers of the streams that are being acted on.
     pub(crate) lines: Arc<WriterCache>,
-    /// Rings when other versions are served from now on.
+    /// Notified when the set of served versions changes.
     pub(crate) served: Notify,
-    /// Rings when runs of this engine may have been cancelled by others.
+    /// Notified when other engines may have cancelled runs of this engine.
     pub(crate) own: Notify,
-    /// Rings when a run has been let go, and when there was none to lease.
+    /// Notified when a run has been released, and when there was none to lease.
     pub(crate) idle: Notify,
-    /// Runs that are leased from now on are handed over at once.
+    /// Set on shutdown: runs that are leased from then on are handed over at once.
     leaving: AtomicBool,
     identity: Mutex<Identity>,
-    /// How the last writes went.
+    /// Results of the last writes.
     pub(crate) health: Notes,
     driven: Mutex<BTreeMap<Seq, Driven>>,
-    /// Callers that wait for ends of runs.
+    /// Callers that wait for runs to end.
     pub(crate) endings: Endings,
 }
 
-/// Without the store, which may hold a great deal.
+/// Leaves out the store, which may hold a great deal.
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (id, driven) = (self.id(), self.driven());
@@ -109,28 +111,29 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// Under which name this engine leases runs.
+/// Identity under which this engine leases runs.
 #[derive(Debug)]
 struct Identity {
-    /// Another one after a lease was lost.
+    /// Engine id. Replaced after a lease was lost.
     id: EngineId,
-    /// The store knows it: before its first beat nobody could tell when it is dead.
+    /// Whether the store has recorded a heartbeat of this id. Without one, no other engine could
+    /// tell when it is dead.
     known: bool,
 }
 
-/// The shortest time between two looks that wake-ups ask for.
+/// Minimum time between two polls that wake-ups cause.
 const NEWS: Duration = Duration::from_secs(1);
 
-/// A run that is driven here, or is being loaded for it.
+/// A run that is driven by this engine, or is being loaded for it.
 #[derive(Debug)]
 struct Driven {
     fence: i64,
     stop: watch::Sender<Option<StopReason>>,
-    /// Held while it is driven: a run is driven by one task at a time, whatever the store says.
+    /// Held while the run is driven: one task at a time drives a run, whatever the store says.
     mutex: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// A leased run's place among those that are driven.
+/// Slot of a leased run among the driven runs.
 #[derive(Debug)]
 pub(crate) struct Seat {
     stop: watch::Receiver<Option<StopReason>>,
@@ -139,14 +142,14 @@ pub(crate) struct Seat {
     kind: WorkerKind,
 }
 
-/// Gives a run's place and its worker back, also where a destructor of its handler panics.
+/// Frees a run's slot and its worker on drop, also if a destructor of its handler panics.
 struct Leave {
     shared: Arc<Shared>,
     seq: Seq,
     of: (Workspace, Seq),
     fence: i64,
     kind: WorkerKind,
-    /// A report has freed the worker.
+    /// Whether a report has already freed the worker.
     freed: bool,
 }
 
@@ -206,12 +209,12 @@ impl Shared {
         }
     }
 
-    /// This engine's name.
+    /// Returns the id of this engine.
     pub(crate) fn id(&self) -> EngineId {
         lock(&self.identity).id
     }
 
-    /// The store has seen this name's beat: runs can be leased under it.
+    /// Records that the store has a heartbeat of this id: runs can be leased under it.
     pub(crate) fn beaten(&self, engine: EngineId) {
         let mut identity = lock(&self.identity);
         if identity.id == engine && !identity.known {
@@ -221,100 +224,105 @@ impl Shared {
         }
     }
 
-    /// Tells the store, for `why` and for whoever releases a version, and looks for such runs.
+    /// Reports the served versions to the store, for `why` and for the release of versions, and
+    /// looks for runs of these versions.
     pub(crate) fn say_what_is_served(&self) {
         let Identity { id, known } = *lock(&self.identity);
         if known {
-            // Nobody waits for it.
+            // No caller waits for the answer.
             drop(self.ask(Command::Serve { engine: id, lanes: self.lanes() }));
             self.committer.look();
         }
     }
 
-    /// Runs of this version can be driven from now on.
+    /// Adds a version: its runs can be driven from now on.
     pub(crate) fn serve(&self, ws: &Workspace, turn: Turn, version: ServedVersion) {
         lock(&self.registry).serve(ws, turn, version);
     }
 
-    /// Runs of this version are left to others from now on.
+    /// Removes a version: its runs are left to other engines from now on.
     pub(crate) fn withdraw(&self, ws: &Workspace, turn: Turn) {
         lock(&self.registry).withdraw(ws, turn);
     }
 
-    /// The lanes whose runs can be driven here.
+    /// Returns the lanes whose runs this engine can drive.
     pub(crate) fn lanes(&self) -> Vec<Seq> {
         lock(&self.registry).lanes()
     }
 
-    /// Whether runs of this lane can be driven here.
+    /// Returns whether this engine can drive runs of this lane.
     pub(crate) fn serves(&self, lane: Seq) -> bool {
         lock(&self.registry).version(lane).is_some()
     }
 
-    /// Has a command decided, together with others. It is on its way at once.
+    /// Submits a command to the committer, which decides it together with others. The command is
+    /// sent at once, before the reply is awaited.
     pub(crate) fn ask(&self, command: Command) -> Reply {
         self.committer.send((command, self.entropy.number()), None)
     }
 
-    /// The schedules of what is served here.
+    /// Returns the schedules of the workflows served by this engine.
     pub(crate) fn schedules(&self) -> BTreeMap<ScheduleKey, Cron> {
         lock(&self.registry).schedules()
     }
 
-    /// The leases that go with the next transaction.
+    /// Returns the leases to request with the next transaction.
     pub(crate) fn leases(&self, free: PerKind) -> Vec<Lease> {
         let Identity { id, known } = *lock(&self.identity);
         if known { lock(&self.registry).leases(id, free) } else { Vec::new() }
     }
 
-    /// What it takes runs of, by workspace and kind of worker.
+    /// Returns the claims under which this engine takes runs, by workspace and kind of worker.
     pub(crate) fn claims(&self) -> Vec<Claim> {
         lock(&self.registry).claims()
     }
 
-    /// There are ready runs in these workspaces.
+    /// Records that these workspaces have ready runs.
     pub(crate) fn have_work<'a>(&self, workspaces: impl IntoIterator<Item = &'a Workspace>) {
         lock(&self.registry).have_work(workspaces);
     }
 
-    /// Takes down what a lease came to. Whether there may be more for the workers that are left.
+    /// Records the result of a lease. Returns whether there may be more runs for the workers that
+    /// are still free.
     pub(crate) fn leased(&self, lease: &Lease, runs: &[Run]) -> bool {
         lock(&self.registry).leased(lease, runs)
     }
 
-    /// The workers of one kind, as a workspace may see them.
+    /// Returns the workers of one kind, as a workspace may see them.
     pub(crate) fn workers(&self, kind: WorkerKind, ws: &Workspace) -> Workers {
         lock(&self.registry).workers(kind, ws)
     }
 
-    /// What drives the runs of a lane here.
+    /// Returns the kind of worker that drives runs of this lane here.
     pub(crate) fn kind_of(&self, lane: Seq) -> Option<WorkerKind> {
         lock(&self.registry).version(lane).map(|version| version.kind)
     }
 
-    /// Which of the runs that a transaction left ready find no worker here, with so many free.
+    /// Returns the runs that a transaction left ready and that find no worker here, given the free
+    /// workers.
     pub(crate) fn without_worker(&self, seen: &CommitEffects, free: PerKind) -> BTreeSet<RunId> {
         let registry = lock(&self.registry);
         let ready = seen.ready.iter().filter(|(_, (_, turn))| registry.is_out(turn.lane, free));
         ready.map(|(run, _)| *run).collect()
     }
 
-    /// Which of the runs that a transaction would leave ready would find no worker here.
+    /// Returns the runs that a transaction would leave ready and that would find no worker here.
     pub(crate) fn would_wait(&self, seen: &CommitEffects) -> BTreeSet<RunId> {
         let registry = lock(&self.registry);
         let ready = seen.ready.iter().filter(|(_, (ws, turn))| registry.is_out_for(ws, *turn));
         ready.map(|(run, _)| *run).collect()
     }
 
-    /// Has the runs that are driven here looked through: some may have been cancelled elsewhere.
+    /// Requests a check of the runs driven here: another engine may have cancelled some.
     pub(crate) fn look_at_own(&self) {
         if self.driven() > 0 {
             self.own.notify_one();
         }
     }
 
-    /// Waits for `next` or for the poll interval, whichever is shorter. Wake-ups of others end it, a
-    /// second after its beginning at the earliest: a busy store sends many. `true` after one.
+    /// Waits for `next` or for the poll interval, whichever is shorter. Wake-ups from other engines
+    /// end the wait, but not within its first second: a busy store sends many. Returns `true` after
+    /// a wake-up.
     pub(crate) async fn rest(
         &self,
         wakes: &mut watch::Receiver<u64>,
@@ -334,17 +342,17 @@ impl Shared {
         }
     }
 
-    /// A short wait after an error.
+    /// Waits a short time after an error.
     pub(crate) async fn pause(&self) {
         self.timer.sleep_until(self.timer.elapsed() + self.retry_pause()).await;
     }
 
-    /// How long what has failed waits for its next attempt.
+    /// Returns the delay before a failed operation is retried.
     pub(crate) fn retry_pause(&self) -> Duration {
         self.options.lease_ttl / 60
     }
 
-    /// Leased runs begin.
+    /// Starts leased runs.
     pub(crate) fn hand_over(
         self: &Arc<Self>,
         runs: Vec<(WorkerKind, Run)>,
@@ -363,7 +371,7 @@ impl Shared {
     fn seat(&self, run: &Run, kind: WorkerKind) -> Seat {
         let mut driven = lock(&self.driven);
         let mutex = driven.remove(&run.id.seq).map_or_else(Arc::default, |before| {
-            // It was taken from the old task, which may not know yet.
+            // The run was taken from the old task, which may not have noticed yet.
             let _ = before.stop.send(Some(StopReason::Lost));
             before.mutex
         });
@@ -377,7 +385,7 @@ impl Shared {
         Seat { stop: stopped, mutex, leased: self.timer.elapsed(), kind }
     }
 
-    /// Drives a loaded run in a task of its own.
+    /// Drives a loaded run in its own task.
     pub(crate) fn start(self: &Arc<Self>, run: Run, seat: Seat, loaded: Loaded) {
         let (seq, of, fence) = (run.id.seq, (run.ws.clone(), run.turn()), run.fence);
         let (shared, Seat { stop, mutex, leased, kind }) = (self.clone(), seat);
@@ -397,7 +405,7 @@ impl Shared {
     ) -> bool {
         let version = lock(&self.registry).version(run.lane);
         let Some(version) = version.filter(|_| !loaded.events.is_empty()) else {
-            tracing::error!(run = %run.id, lane = %run.lane, "a leased run cannot be driven here");
+            tracing::error!(run = %run.id, lane = %run.lane, "leased run cannot be driven here");
             return false;
         };
         let span = telemetry::run_span(&run, version.definition.flow.is_some());
@@ -405,7 +413,7 @@ impl Shared {
         tracing::Instrument::instrument(driver.drive(), span).await
     }
 
-    /// Acts on what a transaction changed.
+    /// Acts on the effects of a transaction.
     pub(crate) fn saw(&self, seen: CommitEffects) {
         let mut elsewhere = false;
         for run in &seen.stopping {
@@ -430,7 +438,7 @@ impl Shared {
         self.endings.tell(seen.ended);
     }
 
-    /// Stops a run that is driven here; `false` if it is not.
+    /// Stops a run that is driven here. Returns `false` if it is not.
     pub(crate) fn stop(&self, run: Seq, stop: StopReason) -> bool {
         let driven = lock(&self.driven);
         let Some(driven) = driven.get(&run) else { return false };
@@ -457,22 +465,23 @@ impl Shared {
         self.reactions.stop();
     }
 
-    /// Whether no run is driven here, or is about to be.
+    /// Returns whether no run is driven here or is about to be.
     pub(crate) fn is_idle(&self) -> bool {
         !self.committer.is_leasing() && self.driven() == 0 && self.reactions.is_idle()
     }
 
-    /// How many runs are driven here.
+    /// Returns the number of runs driven here.
     pub(crate) fn driven(&self) -> usize {
         lock(&self.driven).len()
     }
 
-    /// Whether this run is driven here under this fence.
+    /// Returns whether this run is driven here under this fence.
     pub(crate) fn drives(&self, run: Seq, fence: i64) -> bool {
         lock(&self.driven).get(&run).is_some_and(|driven| driven.fence == fence)
     }
 
-    /// The lease under this name is gone: everything stops, and goes on under another.
+    /// Handles the loss of the lease of this id: all runs stop, and the engine continues under a
+    /// new id.
     pub(crate) fn lose(&self, engine: EngineId) {
         {
             let mut identity = lock(&self.identity);
@@ -481,12 +490,12 @@ impl Shared {
             }
             *identity = Identity { id: self.entropy.engine_id(), known: false };
         }
-        tracing::error!("the lease of this engine was lost; its runs are stopped here");
+        tracing::error!("engine lease lost, stopping its runs");
         telemetry::lease_lost();
         self.stop_all(StopReason::Lost);
     }
 
-    /// Whether this run is driven here.
+    /// Returns whether this run is driven here.
     pub(crate) fn drives_any(&self, run: Seq) -> bool {
         lock(&self.driven).contains_key(&run)
     }

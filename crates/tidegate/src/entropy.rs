@@ -1,20 +1,20 @@
-//! Where chance comes from: the machine, or a test's seed.
+//! Source of randomness: the machine, or a test's seed.
 
 use std::sync::{Mutex, PoisonError};
 
-/// Random numbers. Ids are made from them, so nobody should be able to guess the next one.
+/// Random numbers. Ids are made from them, so the next one must not be predictable.
 #[derive(Debug)]
 pub(crate) struct Entropy(Mutex<Source>);
 
 #[derive(Debug)]
 enum Source {
-    /// The operating system's, some at a time: a call for each number would be dear.
+    /// Numbers of the operating system, fetched in batches: a call for each would be expensive.
     System(Vec<u64>),
-    /// Always the same for the same seed.
+    /// Always the same numbers for the same seed.
     Seeded(u64),
 }
 
-/// How many numbers are fetched at a time.
+/// Number of random numbers fetched at a time.
 const STOCK: usize = 64;
 
 impl Entropy {
@@ -26,7 +26,7 @@ impl Entropy {
         Self(Mutex::new(Source::Seeded(seed)))
     }
 
-    /// A number by chance.
+    /// Returns a random number.
     pub(crate) fn number(&self) -> u64 {
         match &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             Source::System(stock) => {
@@ -48,13 +48,13 @@ impl Entropy {
         }
     }
 
-    /// A number from 0 to 1.
+    /// Returns a random number from 0 to 1.
     pub(crate) fn chance(&self) -> f64 {
         let bits = u32::try_from(self.number() >> 32).unwrap_or_default();
         f64::from(bits) / f64::from(u32::MAX)
     }
 
-    /// A name for an engine: fresh at every start.
+    /// Returns a new engine id, for each start.
     pub(crate) fn engine_id(&self) -> u128 {
         (u128::from(self.number()) << 64) | u128::from(self.number())
     }

@@ -1,4 +1,4 @@
-//! What callers of an engine are told when it does not do what they asked for.
+//! Errors of an engine's callers.
 
 use std::sync::Arc;
 
@@ -7,25 +7,26 @@ use tidegate_store::StoreError;
 
 use crate::step_error::StepError;
 
-/// Why an engine did not do what it was asked for.
+/// Error of an engine's operation.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// The answer is no, and nothing changed.
+    /// The operation was refused, and nothing changed.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The store failed; nothing changed, except where the error says that it is not known.
+    /// The store failed. Nothing changed, except where the error says that the outcome is unknown.
     #[error(transparent)]
     Store(#[from] Arc<StoreError>),
-    /// Definitions that do not hold: everything that is wrong with them.
+    /// The definitions are invalid. Lists all their problems.
     #[error("{}", listed(.0))]
     Definition(Vec<Problem>),
-    /// A value that is not JSON, or too large.
+    /// A value is not JSON, or is too large.
     #[error(transparent)]
     Payload(#[from] PayloadError),
-    /// A value that cannot be written as JSON, or read in the caller's type.
+    /// A value cannot be written as JSON, or cannot be read as the caller's type.
     #[error("{0}")]
     Value(String),
-    /// The events of a closed stream could not be archived: it stays closed, and none is deleted.
+    /// The events of a closed stream could not be archived. The stream stays closed, and no event
+    /// is deleted.
     #[error("the archive failed, and the stream stays closed with all its events: {0}")]
     Archive(StepError),
     /// The engine has been shut down.

@@ -28,42 +28,46 @@ pub struct Flow {
     unreadable: Option<Problem>,
 }
 
-/// The key function of a flow's own policy, as definitions call it.
+/// Name of the key function of a flow's own policy in definitions.
 const FLOWS_OWN: &str = "*";
 
 impl Flow {
-    /// A flow of this name.
+    /// Creates a flow of this name.
     pub fn new(name: &str) -> Self {
         Self::from_definition(json!({ "name": name }))
     }
 
-    /// A flow whose definition is written as data. Its actions get their code by name, from
-    /// [`Flow::action`].
+    /// Creates a flow from a definition written as data.
+    ///
+    /// Its actions get their code by name, from [`Flow::action`].
     pub fn from_definition(definition: Value) -> Self {
         let (definition, unreadable) = read_fields("flow", definition);
         Self { definition, actions: Vec::new(), key_function: None, unreadable }
     }
 
-    /// A flow whose definition is written in TOML, with the same fields.
+    /// Creates a flow from a definition written in TOML, with the same fields.
     pub fn from_toml(definition: &str) -> Self {
         let (definition, unreadable) = read_toml("flow", definition);
         Self { unreadable, ..Self::from_definition(Value::Object(definition)) }
     }
 
-    /// The app that it belongs to.
+    /// Sets the app that the flow belongs to.
     pub fn app(mut self, app: &str) -> Self {
         self.definition.insert("app".to_owned(), json!(app));
         self
     }
 
-    /// The policy of actions that have none of their own.
+    /// Sets the policy of actions that have no policy of their own.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.definition.insert("concurrency".to_owned(), policy.into_value());
         self
     }
 
-    /// As [`Flow::policy`], with the key that this function sees in a request; none means that
-    /// the request is not arbitrated. All actions without a policy of their own meet by it.
+    /// Sets the policy as [`Flow::policy`] does, with a key that this function computes from a
+    /// request.
+    ///
+    /// If it returns `None`, the request is not arbitrated. All actions without a policy of their
+    /// own share this key space.
     pub fn policy_by<K: Into<ActionKey>>(
         mut self,
         policy: Policy,
@@ -79,8 +83,8 @@ impl Flow {
         self
     }
 
-    /// The whole definition, the code of each action in the same order, and what is wrong with
-    /// the two of them.
+    /// Returns the whole definition, the code of each action in the same order, and the problems of
+    /// both.
     pub(crate) fn into_parts(self) -> (Value, Vec<ServedWorkflow>, Vec<Problem>) {
         let Self { mut definition, mut actions, key_function, unreadable } = self;
         if let Some(unreadable) = unreadable {
@@ -110,7 +114,7 @@ impl Flow {
     }
 }
 
-/// The actions of a definition as a list, whichever way they are written.
+/// Returns the actions of a definition as a list, written as a list or as a map.
 fn written(actions: Value) -> Vec<Value> {
     let named = |(name, mut action): (String, Value)| {
         if let Some(fields) = action.as_object_mut() {
@@ -165,7 +169,7 @@ impl fmt::Debug for Action {
 }
 
 impl Action {
-    /// An action of this name.
+    /// Creates an action of this name.
     pub fn new<F, Fut, I, O>(name: &str, handler: F) -> Self
     where
         F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
@@ -197,13 +201,15 @@ impl Action {
         self
     }
 
-    /// What a request does when its session is busy.
+    /// Sets the policy for requests whose session is busy.
     pub fn policy(self, policy: Policy) -> Self {
         self.and_concurrency(policy.into_value())
     }
 
-    /// As [`Action::policy`], with the key that this function sees in a request; none means that
-    /// the request is not arbitrated.
+    /// Sets the policy as [`Action::policy`] does, with a key that this function computes from a
+    /// request.
+    ///
+    /// If it returns `None`, the request is not arbitrated.
     pub fn policy_by<K: Into<ActionKey>>(
         self,
         policy: Policy,
@@ -215,8 +221,10 @@ impl Action {
         action
     }
 
-    /// The clock calls it as well. Its input is `{schedule, plannedAt}`, which is not
-    /// checked against a schema; it has no session and no user.
+    /// Adds a schedule that starts the action as well.
+    ///
+    /// Its input is then `{schedule, plannedAt}`, which is not checked against a schema; the run
+    /// has no session and no user.
     pub fn schedule(mut self, schedule: crate::Schedule) -> Self {
         match &mut self.0.definition["triggers"] {
             Value::Array(triggers) => triggers.push(schedule.into_value()),
@@ -227,18 +235,20 @@ impl Action {
 
     crate::controls::on_both!();
 
-    /// How many runs of it are inside at once, beside its policy.
+    /// Limits the number of its concurrent runs, in addition to its policy.
     pub fn concurrency(self, limit: Concurrency) -> Self {
         self.and_concurrency(limit.into_value())
     }
 
-    /// The same code continues runs of these older versions.
+    /// Continues runs of these older versions with the same code.
     pub fn also_serves(mut self, versions: RangeInclusive<u32>) -> Self {
         self.0.also_serves = Some(versions);
         self
     }
 
-    /// What runs, once, after a run has failed for good. It has steps of its own.
+    /// Sets the handler that runs, once, after a run has failed for good.
+    ///
+    /// It records its own steps.
     pub fn on_failure<F, Fut, I>(mut self, handler: F) -> Self
     where
         F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
@@ -250,7 +260,7 @@ impl Action {
     }
 }
 
-/// What a key function may return: text, a whole number or a truth value.
+/// Value of a key function: text, a whole number or a boolean.
 #[derive(Clone, Debug)]
 pub struct ActionKey(Key);
 

@@ -1,8 +1,8 @@
-//! The seam between what is driven and who executes it.
+//! Interface between the driver of a run and the code that executes it.
 //!
-//! An activation goes in through [`Ctx`], operations come out through it: steps finished or
-//! failed, sleeps, waits, calls, and at last a result. Nothing on either side knows whether the
-//! code is an async function of this program or something that answers over a network.
+//! An activation enters through [`Ctx`], and operations leave through it: completed or failed
+//! steps, sleeps, waits, calls, and finally a result. Neither side knows whether the code is an
+//! async function of this program or a service that answers over a network.
 
 use std::{fmt, future::Future, marker::PhantomData, ops::RangeInclusive, sync::Arc};
 
@@ -22,27 +22,27 @@ use crate::{
 
 /// Executes the runs of one definition.
 pub trait Handler: Send + Sync + 'static {
-    /// Starts, or starts again with what is recorded.
+    /// Starts the run, or restarts it with the recorded results.
     fn call(&self, ctx: Ctx) -> std::pin::Pin<Box<dyn Future<Output = Result<Payload>> + Send>>;
 }
 
-/// A key that a program computes from a request; [`Key::Missing`] if there is none.
+/// Function of a program that computes a key from a request; [`Key::Missing`] if there is none.
 pub(crate) type KeyFunction = Arc<dyn Fn(&Request) -> Key + Send + Sync>;
 
 /// A definition in the author's form with the code that serves it.
 #[derive(Clone)]
 pub struct ServedWorkflow {
-    /// The definition, as data.
+    /// Definition, as data.
     pub(crate) definition: serde_json::Value,
-    /// What kept the definition from being read at all.
+    /// Problem that prevented the definition from being read at all.
     pub(crate) unreadable: Option<Problem>,
-    /// The code.
+    /// Handler of its runs.
     pub(crate) handler: Arc<dyn Handler>,
-    /// What runs after a failure.
+    /// Handler that runs after a failure.
     pub(crate) on_failure: Option<Arc<dyn Handler>>,
     /// Older versions that the same code continues.
     pub(crate) also_serves: Option<RangeInclusive<u32>>,
-    /// The key function of its policy, by name.
+    /// Key function of its policy, by name.
     pub(crate) key_function: Option<KeyFunction>,
 }
 
@@ -82,8 +82,8 @@ where
     }
 }
 
-/// Stands for the failure handler of a version where the code that serves it has none. The run is
-/// tried again by its retry: another process may have the handler.
+/// Failure handler of a version whose serving code has none. The run is retried by its retry
+/// policy: another process may have the handler.
 pub(crate) struct NoFailureHandler;
 
 impl Handler for NoFailureHandler {
@@ -99,10 +99,10 @@ impl Handler for NoFailureHandler {
     }
 }
 
-/// The code of an input that the handler cannot read.
+/// Error code of an input that the handler cannot read.
 pub(crate) const BAD_INPUT: &str = "BadInput";
 
-/// The handler's input: an event's data, all data of a batch, or what a request carries.
+/// Reads the handler's input: the data of an event, of all events of a batch, or of a request.
 fn read_input<I: DeserializeOwned>(ctx: &Ctx) -> Result<I> {
     let text = ctx.input();
     serde_json::from_str(&text).map_err(|error| {
@@ -113,11 +113,12 @@ fn read_input<I: DeserializeOwned>(ctx: &Ctx) -> Result<I> {
     })
 }
 
-/// The largest value that a step or a run returns. Larger data belongs into a file store, with its
-/// address in the value.
+/// Maximum size of a value that a step or a run returns.
+///
+/// Larger data belongs in a file store, with its address in the value.
 pub const MAX_VALUE_BYTES: usize = 4 * 1024 * 1024;
 
-/// Checks the name of a step, an event or a signal; says which rule it breaks.
+/// Checks the name of a step, an event or a signal. The error is the rule that it breaks.
 pub(crate) fn check_name(name: &str) -> Result<(), String> {
     let chars = name.chars().count();
     match chars {
@@ -127,7 +128,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), String> {
     }
 }
 
-/// A value as it is recorded.
+/// Serializes a value for its record.
 pub(crate) fn write(value: &impl Serialize) -> Result<Payload> {
     let text = serde_json::to_string(value).map_err(|error| {
         StepError::coded("BadOutput", format!("the value cannot be written as JSON: {error}"))

@@ -1,4 +1,4 @@
-//! What an engine knows about its store without asking it, for readiness probes.
+//! Health of the store from an engine's last writes, for readiness probes.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -8,38 +8,40 @@ use std::{
 use tidegate_store::StoreError;
 use tokio::sync::Notify;
 
-/// The store as an engine last found it. Read from memory: a probe never waits for the store.
+/// Health of the store as an engine last observed it.
+///
+/// Read from memory: a probe never waits for the store.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Health {
-    /// The time since the last heartbeat that was written was sent.
+    /// Time since the last successful heartbeat was sent.
     pub heartbeat_age: Duration,
-    /// The longest such time of a store that answers: half of the lease.
+    /// Maximum heartbeat age of a store that answers: half of the lease.
     pub heartbeat_limit: Duration,
-    /// Why the last attempt to write a heartbeat failed, if it did.
+    /// Error of the last heartbeat, if it failed.
     pub heartbeat_error: Option<Arc<StoreError>>,
-    /// Why the last commit failed, if it did and nothing was written since.
+    /// Error of the last commit, if it failed and nothing was written since.
     pub commit_error: Option<Arc<StoreError>>,
 }
 
 impl Health {
-    /// The failure that keeps the engine from working, if there is one.
+    /// Returns the failure that keeps the engine from working, if there is one.
     pub fn error(&self) -> Option<&StoreError> {
         self.commit_error.as_deref().or(self.heartbeat_error.as_deref())
     }
 
-    /// Whether no heartbeat was written for too long.
+    /// Returns whether no heartbeat was written for too long.
     pub fn is_overdue(&self) -> bool {
         self.heartbeat_age > self.heartbeat_limit
     }
 }
 
-/// Where the tasks of an engine note how their writes went.
+/// Results of the last writes, recorded by the tasks of an engine.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
     last: Mutex<Last>,
-    /// Rings when a commit has failed: the next heartbeat, sent at once, tells whether the store is
-    /// gone or only that transaction was.
+    /// Notified when a commit has failed: the next heartbeat, sent at once, shows whether the store
+    /// is gone or only that transaction failed.
     pub(crate) doubt: Notify,
 }
 
@@ -55,7 +57,7 @@ impl Notes {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A heartbeat that was sent at this time was written: what failed before is over.
+    /// Records a heartbeat that was sent at this time and written: earlier failures are over.
     pub(crate) fn beaten(&self, sent: Duration) {
         *self.last() = Last { heartbeat_at: sent, ..Last::default() };
     }
@@ -68,7 +70,8 @@ impl Notes {
         self.last().commit_error = None;
     }
 
-    /// A commit failed because of the store. A row that it refuses is the sender's matter.
+    /// Records a commit that failed because of the store. A row that the store refuses is the
+    /// sender's error.
     pub(crate) fn commit_failed(&self, error: Arc<StoreError>) {
         if !matches!(*error, StoreError::Data(_) | StoreError::TooManyRounds) {
             self.last().commit_error = Some(error);

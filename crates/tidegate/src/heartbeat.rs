@@ -3,7 +3,7 @@
 //! An engine renews one lease for all its runs. It judges others by their heartbeat on its own
 //! monotonic clock and by the length of *their* lease, which their row carries: engines with
 //! different settings share a store. It judges itself too: if it could not renew in time it stops
-//! everything before others may take it over. No wall clock takes part.
+//! all its runs before others may take them over. No wall clock is involved.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -18,26 +18,27 @@ use tidegate_store::{StoreError, commit};
 
 use crate::{builder::LEASE_TTL, drive::StopReason, engine::Shared, error::Error, telemetry};
 
-/// How many runs of a dead engine are taken over in one go.
+/// Maximum number of runs of a dead engine that are taken over at a time.
 const REAP: u32 = 256;
 
-/// How many engines are watched.
+/// Maximum number of engines that are watched.
 const ENGINES: u32 = 1000;
 
-/// How many of its own runs an engine looks through.
+/// Maximum number of its own runs that an engine checks.
 const OWNED: u32 = 10_000;
 
-/// How long an engine that ends waits for the store to remove its row.
+/// Time that a stopping engine waits for the store to remove its row.
 const LEAVE: Duration = Duration::from_millis(900);
 
-/// Renews the lease, and stops everything if that fails for too long.
+/// Renews the lease, and stops all runs if that fails for too long.
 pub(crate) async fn renew(shared: &Arc<Shared>) {
     let ttl = shared.options.lease_ttl;
     let timer = &*shared.timer;
     let mut renewed = timer.elapsed();
     loop {
         let (id, asked) = (shared.id(), timer.elapsed());
-        // Others wait for a whole TTL after the last beat that they saw; a quarter is the margin.
+        // Other engines wait for a whole TTL after the last heartbeat that they saw; a quarter is
+        // the margin.
         let deadline = renewed + ttl * 3 / 4;
         let answer = tokio::select! {
             biased;
@@ -66,7 +67,7 @@ pub(crate) async fn renew(shared: &Arc<Shared>) {
                 Duration::ZERO
             }
             Some(Err(error)) => {
-                tracing::warn!(%error, "the lease could not be renewed");
+                tracing::warn!(%error, "lease renewal failed");
                 ttl / 30
             }
             None => Duration::ZERO,
@@ -78,7 +79,7 @@ pub(crate) async fn renew(shared: &Arc<Shared>) {
         tokio::select! {
             biased;
             () = timer.sleep_until(timer.elapsed() + wait) => {}
-            // Not more often than after a heartbeat that has failed.
+            // Not more often than after a failed heartbeat.
             () = shared.health.doubt.notified() => {
                 timer.sleep_until(timer.elapsed() + wait.min(ttl / 30)).await;
             }
@@ -86,7 +87,8 @@ pub(crate) async fn renew(shared: &Arc<Shared>) {
     }
 }
 
-/// Says goodbye: it holds nothing, and nobody has to wait for its lease to end.
+/// Removes this engine from the store: it holds no runs, and no other engine has to wait for its
+/// lease to end.
 pub(crate) async fn leave(shared: &Shared) {
     let engine = shared.id();
     let key = RowKey::Engine(engine);
@@ -97,8 +99,7 @@ pub(crate) async fn leave(shared: &Shared) {
         let commands = vec![(dead, 0), (Command::Bury { engine }, 0)];
         commit(&*shared.store, commands).await.map(drop)
     };
-    // A store that does not answer must not hold up the end of the process: the lease ends by
-    // itself.
+    // A store that does not answer must not delay the end of the process: the lease ends by itself.
     let timer = &*shared.timer;
     tokio::select! {
         biased;
@@ -111,27 +112,27 @@ pub(crate) async fn leave(shared: &Shared) {
     }
 }
 
-/// An engine as it was last seen to change.
+/// Last observed change of an engine's heartbeat.
 struct Sighting {
     beat: i64,
     at: Duration,
 }
 
-/// The length of an engine's lease, as its own row gives it.
+/// Returns the length of an engine's lease, from its own row.
 ///
-/// A row of an older binary gives none. It gets the longer of the observer's own setting and the
-/// default: to wait too long delays a takeover once, to wait too little repeats work under way.
+/// A row of an older binary has none. It gets the longer of the observer's own setting and the
+/// default: waiting too long delays a takeover once, waiting too little repeats work in progress.
 fn lease_of(engine: &Engine, own: Duration) -> Duration {
     engine.lease_ms.map_or(own.max(LEASE_TTL), |ms| Duration::from_millis(ms.into()))
 }
 
-/// Watches the others, and takes over what the dead have left.
+/// Watches the other engines, and takes over the runs of dead ones.
 pub(crate) async fn watch(shared: &Arc<Shared>) {
     let mut seen: BTreeMap<EngineId, Sighting> = BTreeMap::new();
     let mut strays: BTreeMap<Seq, i64> = BTreeMap::new();
     loop {
         let lease_end = look(shared, &mut seen, &mut strays).await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "the other engines could not be watched");
+            tracing::warn!(%error, "watching other engines failed");
             None
         });
         let timer = &*shared.timer;
@@ -146,19 +147,19 @@ pub(crate) async fn watch(shared: &Arc<Shared>) {
     }
 }
 
-/// The shortest time between two looks at the other engines, and the time to the next one if
-/// nothing happens. `lease_end` is the time to the end of the first lease of the others.
+/// Returns the minimum time between two checks of the other engines, and the time to the next one
+/// if nothing happens. `lease_end` is the time until the first lease of another engine ends.
 ///
-/// An engine with a long lease looks as often as one with the default: others may have shorter
-/// leases, and one that has started since the last look is not known yet.
+/// An engine with a long lease checks as often as one with the default: others may have shorter
+/// leases, and an engine that has started since the last check is not known yet.
 fn pauses(own: Duration, lease_end: Option<Duration>) -> (Duration, Duration) {
     let own = own.min(LEASE_TTL);
     let (pause, next) = (own / 60, own / 3);
     (pause, lease_end.map_or(next, |end| end.min(next)).max(pause))
 }
 
-/// One look at all engines and at the runs of this one, in one transaction. Returns when the first
-/// lease of the others ends if no heartbeat changes.
+/// Checks all engines and the runs of this one, in one transaction. Returns the time at which the
+/// first lease of another engine ends if no heartbeat changes.
 async fn look(
     shared: &Arc<Shared>,
     seen: &mut BTreeMap<EngineId, Sighting>,
@@ -172,7 +173,7 @@ async fn look(
     let mut snapshot = shared.store.read(reads()).await?;
     let (lease_end, died) = look_around(shared, &snapshot, seen).await;
     if died {
-        // What was taken over leaves engines to bury.
+        // The takeover leaves engines to bury.
         snapshot = shared.store.read(reads()).await?;
     }
     bury(shared, &snapshot).await;
@@ -180,8 +181,9 @@ async fn look(
     Ok(lease_end)
 }
 
-/// Declares engines dead whose heartbeat has stood still for the length of their lease, and takes
-/// over their runs. Returns when the first lease of the others ends, and whether one was dead.
+/// Declares engines dead whose heartbeat has not changed for the length of their lease, and takes
+/// over their runs. Returns the time at which the first lease of another engine ends, and whether
+/// any engine was dead.
 async fn look_around(
     shared: &Arc<Shared>,
     snapshot: &Snapshot,
@@ -207,10 +209,10 @@ async fn look_around(
     *seen = present;
     let died = !dead.is_empty();
     for (engine, beat, marked) in dead {
-        // One whose runs cannot be taken over keeps nobody from those of the others.
+        // An engine whose runs cannot be taken over must not block the takeover of others.
         if let Err(error) = take_over(shared, engine, beat, marked).await {
             let engine = format_args!("{engine:032x}");
-            tracing::warn!(%error, %engine, "takeover of a dead engine failed and is retried");
+            tracing::warn!(%error, %engine, "retrying takeover of dead engine");
         }
     }
     (lease_end, died)
@@ -230,8 +232,8 @@ async fn take_over(
     if gone { reap(shared, engine).await } else { Ok(()) }
 }
 
-/// Takes over all runs of a dead engine, in pieces. A run that cannot be taken over is passed over
-/// and is the error at the end.
+/// Takes over all runs of a dead engine, in batches. A run that cannot be taken over is skipped,
+/// and its error is returned at the end.
 async fn reap(shared: &Arc<Shared>, engine: EngineId) -> Result<(), Error> {
     let scan = Scan::Owned(engine);
     let mut failed = None;
@@ -242,7 +244,10 @@ async fn reap(shared: &Arc<Shared>, engine: EngineId) -> Result<(), Error> {
         if runs.is_empty() {
             return failed.map_or(Ok(()), Err);
         }
-        tracing::info!(runs = runs.len(), engine = %format_args!("{engine:032x}"), "taking over");
+        tracing::info!(
+            runs = runs.len(), engine = %format_args!("{engine:032x}"),
+            "taking over runs of dead engine"
+        );
         let max_deaths = shared.options.max_deaths;
         let asked: Vec<_> = runs
             .into_iter()
@@ -263,7 +268,7 @@ async fn reap(shared: &Arc<Shared>, engine: EngineId) -> Result<(), Error> {
             };
             answered = true;
             match answer {
-                // It had ended before, and is only cleared away: nobody takes it over.
+                // The run had ended before, and is only cleaned up: no engine takes it over.
                 Answer::Changed(true) if stopping => {}
                 Answer::Changed(true) => telemetry::taken_over(),
                 Answer::Paused { reason } => {
@@ -279,19 +284,19 @@ async fn reap(shared: &Arc<Shared>, engine: EngineId) -> Result<(), Error> {
     }
 }
 
-/// Clears away dead engines that have nothing left.
+/// Deletes the rows of dead engines that own no more runs.
 async fn bury(shared: &Arc<Shared>, snapshot: &Snapshot) {
     for row in snapshot.found(&Scan::Buriable) {
         let Row::Engine(Engine { id: engine, .. }) = row else { continue };
         if let Err(error) = shared.ask(Command::Bury { engine: *engine }).await {
             let engine = format_args!("{engine:032x}");
-            tracing::warn!(%error, %engine, "row of a dead engine not deleted; it is retried");
+            tracing::warn!(%error, %engine, "retrying deletion of dead engine row");
         }
     }
 }
 
-/// Stops runs that others have cancelled, and gives back those that nobody here drives: a lease
-/// whose answer was lost. These are known by being there twice.
+/// Stops runs that others have cancelled, and returns runs that no task here drives: a lease whose
+/// answer was lost. A run counts as stray when two checks in a row find it so.
 async fn look_at_own(
     shared: &Arc<Shared>,
     snapshot: &Snapshot,
@@ -321,13 +326,14 @@ async fn look_at_own(
             Command::Record { known, report }
         };
         if let Err(error) = shared.ask(command).await {
-            tracing::debug!(%error, run = %run.id, "a stray run was given back by somebody else");
+            tracing::debug!(%error, run = %run.id, "stray run already released");
         }
     }
     Ok(found)
 }
 
-/// Looks for work when others say that there is some. What they do not say, the sweep's polls find.
+/// Looks for work on wake-ups from other engines. Work without a wake-up is found by the sweep's
+/// polls.
 pub(crate) async fn listen(shared: &Arc<Shared>) {
     let mut wakes = shared.store.wakes();
     while wakes.changed().await.is_ok() {
@@ -353,11 +359,11 @@ mod tests {
     use super::*;
     use crate::{engine::Options, entropy::Entropy, retention::Retention, timer::Timer};
 
-    /// A timer that stands still until it is moved, and a store that takes its time for heartbeats.
+    /// A timer that stands still until it is moved, and a store with slow heartbeats.
     #[derive(Debug, Default)]
     struct Slow {
         elapsed: Mutex<Duration>,
-        /// When each heartbeat was written.
+        /// Time at which each heartbeat was written.
         written: Mutex<Vec<Duration>>,
     }
 
@@ -367,7 +373,7 @@ mod tests {
         }
     }
 
-    /// Ready once the time has come. Whoever waits is polled after each move.
+    /// Ready at its time. Waiting tasks are polled after each move.
     struct Sleep(Arc<Slow>, Duration);
 
     impl Future for Sleep {
@@ -406,7 +412,8 @@ mod tests {
             Err(gone())
         }
 
-        /// The second one is written at once and answered ten seconds later, all others fail.
+        /// The second heartbeat is written at once and answered ten seconds later; all later ones
+        /// fail.
         async fn heartbeat(&self, _: EngineId, _: u32) -> Result<bool, StoreError> {
             let before = self.written.lock().unwrap().len();
             if before > 1 {
@@ -433,8 +440,8 @@ mod tests {
         }
     }
 
-    /// However late a heartbeat is answered: the others have seen it when it was written, and count
-    /// the lease from there.
+    /// However late a heartbeat is answered: the other engines saw it when it was written, and
+    /// count the lease from there.
     #[test]
     fn a_lease_is_given_up_before_others_may_take_it_over() {
         let (slow, ttl) = (Arc::new(Slow::default()), Duration::from_secs(30));
@@ -483,7 +490,7 @@ mod tests {
         for (engine, own, length) in [
             (&Engine::new(1, 1_000), 30, 1),
             (&Engine::new(1, 30_000), 1, 30),
-            // Nobody knows the setting of an older binary: it gets the longer time.
+            // The setting of an older binary is unknown: it gets the longer time.
             (&old, 1, 30),
             (&old, 60, 60),
         ] {

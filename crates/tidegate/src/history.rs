@@ -1,4 +1,4 @@
-//! Histories: runs as data, for a replay of their records against the code of today.
+//! Histories: runs as data, for a replay of their records against the current code.
 
 use std::collections::BTreeMap;
 
@@ -20,48 +20,50 @@ use crate::{
     load::{Loaded, load},
 };
 
-/// A run with all that its handler starts from. One line of JSON each is the format of
-/// `tidegate runs export`; payloads stand in it as JSON text, so that every byte is kept.
+/// A run with everything that its handler starts from.
+///
+/// `tidegate runs export` writes one history per line of JSON. Payloads are included as JSON text,
+/// so that every byte is preserved.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct History {
-    /// The run.
+    /// Id of the run.
     pub run: RunId,
-    /// Its app.
+    /// App of the run.
     pub app: String,
-    /// Its workflow, or `flow/action`.
+    /// Workflow of the run, or `flow/action`.
     pub workflow: String,
-    /// The version that it was admitted under.
+    /// Version that the run was admitted under.
     pub version: u32,
-    /// Its state.
+    /// State of the run.
     pub state: String,
-    /// Why there is this run.
+    /// Purpose of the run.
     #[serde(default)]
     pub purpose: Purpose,
-    /// When it was admitted.
+    /// Time of its admission.
     pub queued_at: Timestamp,
     /// Whether it was started with a batch.
     #[serde(default)]
     pub batch: bool,
-    /// Its input, or all inputs of its batch.
+    /// Input of the run, or all inputs of its batch.
     pub events: Vec<Input>,
-    /// The run that it took the place of.
+    /// Run that it replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaced: Option<RunId>,
-    /// The run that it is a new attempt at.
+    /// Run that it is a new attempt at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay_of: Option<RunId>,
-    /// The run whose id its idempotency keys begin with, where that is another.
+    /// Run whose id its idempotency keys begin with, if that is another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect_run: Option<RunId>,
     /// Failed attempts of steps that are not recorded yet.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub failures: BTreeMap<String, u32>,
-    /// Its waits that are not answered yet.
+    /// Unanswered waits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits: Vec<Wait>,
-    /// Its records, in the order in which they were written.
+    /// Records of its steps, in the order in which they were written.
     pub steps: Vec<Recorded>,
 }
 
@@ -70,15 +72,15 @@ pub struct History {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Input {
-    /// The event's id.
+    /// Id of the event.
     pub id: EventId,
-    /// Where it came from.
+    /// Origin of the event.
     pub kind: Kind,
-    /// Its name.
+    /// Name of the event.
     pub name: String,
-    /// When it was accepted.
+    /// Time at which the event was accepted.
     pub at: Timestamp,
-    /// Its data.
+    /// Data of the event.
     pub data: Payload,
 }
 
@@ -87,18 +89,18 @@ pub struct Input {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Recorded {
-    /// The step's id.
+    /// Id of the step.
     pub id: String,
-    /// Its kind.
+    /// Kind of the step.
     pub kind: StepKind,
-    /// The lease under which it was written.
+    /// Fence of the lease under which it was written.
     pub fence: i64,
-    /// When it was written.
+    /// Time at which it was written.
     pub at: Timestamp,
-    /// Its value, unless it failed.
+    /// Output, unless the step failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Payload>,
-    /// The error that it failed with.
+    /// Error, if the step failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<RunError>,
 }
@@ -107,19 +109,21 @@ pub struct Recorded {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Histories {
-    /// The histories.
+    /// Histories of this page.
     pub histories: Vec<History>,
-    /// The next page begins below this one.
+    /// Cursor: the next page begins below this run.
     pub next: Option<Seq>,
 }
 
-/// A page ends after the run with which its payloads exceed this, whatever its limit: a single
-/// run may remember gigabytes, and a page is held in memory.
+/// Size limit of a page: it ends after the run with which its payloads exceed this, whatever its
+/// row limit. A single run may record gigabytes, and a page is held in memory.
 const PAGE_BYTES: usize = 16 * 1024 * 1024;
 
 impl Engine {
-    /// The histories of runs, newest first, a page at a time: the next one begins below the last
-    /// page's `next`. For [`testing::replay`](crate::testing::replay).
+    /// Returns a page of histories of runs, newest first, for
+    /// [`testing::replay`](crate::testing::replay).
+    ///
+    /// The next page begins below the last page's `next`.
     pub async fn histories(
         &self,
         which: &RunFilter,
@@ -148,7 +152,7 @@ impl Engine {
     }
 }
 
-/// A run that has ended as its handler saw it.
+/// Reconstructs an ended run as its handler saw it.
 fn as_it_was(ended: &Ended) -> Run {
     let rank = Rank { at: ended.queued_at, seq: ended.id.seq };
     let name = (ended.app.clone(), ended.workflow.clone());
@@ -204,7 +208,7 @@ impl History {
         outputs.chain(inputs).map(|payload| payload.as_str().len()).sum()
     }
 
-    /// The rows that a handler starts from; `None` if the run's input is gone.
+    /// Returns the rows that a handler starts from; `None` if the run's input has been deleted.
     pub(crate) fn into_rows(self, ws: &Workspace) -> Option<(Run, Vec<Event>, Vec<Step>)> {
         let first = self.events.first()?.id;
         let source = if self.batch { Source::Batch(first) } else { Source::Event(first) };

@@ -1,4 +1,4 @@
-//! Requests that may be sent again under an idempotency key, and take place once.
+//! Idempotency keys: requests that may be sent again, and are executed once.
 
 use std::sync::{
     Arc,
@@ -22,26 +22,28 @@ use crate::{
 #[derive(Debug)]
 pub struct IdempotentCall {
     asked: IdempotentRequest,
-    /// How many commands it has asked for.
+    /// Number of commands that the request has issued.
     asks: AtomicU32,
     seen: AtomicU8,
 }
 
-/// It took place, now or before.
+/// The request was executed, now or before.
 const DONE: u8 = 1;
-/// It took place before.
+/// The request was executed before.
 const AGAIN: u8 = 2;
 
 impl IdempotentCall {
-    /// Whether it took place before: what is said now is what was, or would have been, said then.
+    /// Returns whether the request was executed before.
+    ///
+    /// Its answer is then the one that was, or would have been, given the first time.
     pub fn is_again(&self) -> bool {
         self.seen.load(Ordering::SeqCst) == AGAIN
     }
 
-    /// A command as it is to be decided.
+    /// Wraps a command with its idempotency key.
     ///
-    /// Each is kept under its number: a request that asks for several comes to the same ones in
-    /// the same order again, because it is told the same on the way.
+    /// Each command is stored under its number: a repeated request issues the same commands in the
+    /// same order, because it gets the same answers on the way.
     pub(crate) fn wrap(&self, command: Command) -> Command {
         let mut asked = self.asked.clone();
         match self.asks.fetch_add(1, Ordering::SeqCst) {
@@ -51,7 +53,7 @@ impl IdempotentCall {
         Command::Once { asked, command: Box::new(command) }
     }
 
-    /// The answer that the caller waits for.
+    /// Unwraps the answer for the caller.
     pub(crate) fn unwrap(&self, answer: Answer) -> Answer {
         let (answer, seen) = match answer {
             Answer::Again(answer) => (*answer, AGAIN),
@@ -63,8 +65,10 @@ impl IdempotentCall {
 }
 
 impl Engine {
-    /// The same engine for one request: what it asks for takes place once, over all engines of the
-    /// store and for 24 hours, and is answered the same again.
+    /// Returns a handle to the same engine for one request under an idempotency key.
+    ///
+    /// Its commands are executed once, over all engines of the store and for 24 hours, and get the
+    /// same answers when repeated.
     #[must_use]
     pub fn once(&self, asked: IdempotentRequest) -> (Self, Arc<IdempotentCall>) {
         let (asks, seen) = (AtomicU32::new(0), AtomicU8::new(0));
@@ -72,7 +76,7 @@ impl Engine {
         (self.under(once.clone()), once)
     }
 
-    /// What was kept of such a request.
+    /// Returns the stored reply to a request under an idempotency key.
     pub async fn kept(&self, asked: &IdempotentRequest) -> Result<Option<Reply>, Error> {
         let key = RowKey::Reply(asked.ws.clone(), asked.id.clone());
         let snapshot = self.store().read(ReadSet::default().row(key.clone())).await?;
@@ -84,7 +88,8 @@ impl Engine {
         Ok(Some(kept.clone()))
     }
 
-    /// Keeps what its sender is told, and says what that is: whoever answered it first counts.
+    /// Stores the response to the request, and returns the response to send: the first one stored
+    /// wins.
     pub async fn keep(&self, once: &IdempotentCall, response: Payload) -> Result<Payload, Error> {
         let done = once.seen.load(Ordering::SeqCst) != 0;
         let command = Command::Keep { asked: once.asked.clone(), response, done };

@@ -1,8 +1,8 @@
-//! Keys that a program computes: what its functions say of a request.
+//! Key functions: keys that a program computes from requests.
 //!
-//! The definition names the function; its code lives in the engines that serve the action. An
-//! engine that does not know it says nothing, and the policy refuses the request: without its key
-//! it would pass the policy by.
+//! The definition names the function; its code is in the engines that serve the action. An engine
+//! without the function computes no key, and the policy refuses the request: without its key it
+//! would bypass the policy.
 
 use tidegate_core::{
     id::RunId,
@@ -16,15 +16,14 @@ use tidegate_core::{
 use crate::{api::Engine, error::Error};
 
 impl Engine {
-    /// What the key function of the action says of a request.
+    /// Returns the key of a request, by the key function of its action.
     pub(crate) fn function_key(&self, request: &Request) -> Option<Key> {
         let action = format!("{}/{}", request.flow, request.action);
         let function = self.key_function(&request.app, &action)?;
         Some(function(request))
     }
 
-    /// What the key function says of the request of a run that has ended, or of that with another
-    /// input.
+    /// Returns the key of the request of an ended run, or of that request with another input.
     pub(crate) async fn function_key_again(
         &self,
         run: RunId,
@@ -54,7 +53,7 @@ impl Engine {
     }
 }
 
-/// A part of a recorded request.
+/// Returns a part of a recorded request.
 fn part(event: &Event, name: &str) -> Payload {
     let text = event.data.select(&[name.to_owned()]);
     let part = text.and_then(|text| Payload::parse(text.as_bytes(), usize::MAX).ok());

@@ -1,7 +1,7 @@
-//! A durable workflow engine whose heart is flow control.
+//! A durable workflow engine with flow control.
 //!
-//! This crate is what a program embeds: [`Engine`], [`Workflow`] and [`Ctx`]. It brings together
-//! the pure decisions ([`core`]) and the stores that keep their rows ([`store`]).
+//! A program embeds this crate and uses three types: [`Engine`], [`Workflow`] and [`Ctx`]. The
+//! decisions are pure functions in [`core`]; the stores that persist their rows are in [`store`].
 
 #![expect(
     clippy::wildcard_enum_match_arm,

@@ -1,6 +1,6 @@
-//! Loading what a leased run starts from: its inputs and the steps that are recorded.
+//! Loader of leased runs: their inputs and recorded steps.
 //!
-//! Loads gather like commits do: many runs, one read.
+//! Loads are grouped like commits: many runs, one read.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,13 +20,15 @@ use crate::{
     turns::WorkerKind,
 };
 
-/// The most steps of one run. A run that needs more is several runs.
+/// Maximum number of steps of one run.
+///
+/// Split larger work into several runs.
 pub const MAX_STEPS: u32 = 10_000;
 
-/// The most events of one batch that are read.
+/// Maximum number of events read of one batch.
 const MAX_ITEMS: u32 = 100_000;
 
-/// Runs that have to be loaded.
+/// Queue of runs to load.
 #[derive(Debug, Default)]
 pub(crate) struct Loader {
     queue: Mutex<Vec<(Run, Seat)>>,
@@ -43,7 +45,7 @@ impl Loader {
         std::mem::take(&mut *self.queue.lock().expect("nothing panics under this lock"))
     }
 
-    /// Loads what comes, for as long as the engine lives.
+    /// Loads queued runs until the engine stops.
     pub(crate) async fn run(&self, shared: &Arc<Shared>) {
         loop {
             let runs = self.take();
@@ -59,7 +61,7 @@ impl Loader {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(%error, runs = runs.len(), "leased runs could not be loaded");
+                    tracing::warn!(%error, runs = runs.len(), "loading leased runs failed");
                     self.queue.lock().expect("nothing panics under this lock").extend(runs);
                     shared.pause().await;
                 }
@@ -68,18 +70,18 @@ impl Loader {
     }
 }
 
-/// What a run starts from.
+/// Rows that a run starts from.
 #[derive(Debug, Default)]
 pub(crate) struct Loaded {
-    /// Its input, or all inputs of its batch.
+    /// Input of the run, or all inputs of its batch.
     pub(crate) events: Vec<Event>,
-    /// What it has recorded.
+    /// Recorded steps.
     pub(crate) steps: Vec<Step>,
-    /// The run that it undoes, and what that has recorded.
+    /// Run that it compensates, with the recorded steps of that run.
     pub(crate) undoes: Option<(Ended, Vec<Step>)>,
 }
 
-/// Reads what runs start from.
+/// Reads the rows that runs start from.
 pub(crate) async fn load<'a>(
     store: &dyn Store,
     runs: impl IntoIterator<Item = &'a Run>,
@@ -136,32 +138,33 @@ pub(crate) async fn load<'a>(
     Ok(loaded)
 }
 
-/// Inputs of runs that stand next in a line: read along with the transaction that may lease them,
+/// Prefetched inputs of runs that are next in a queue: read in the transaction that may lease them,
 /// so that a hot key is handed on without a read in between.
 #[derive(Debug, Default)]
 pub(crate) struct Ahead {
-    /// To be read along with the next transaction that leases runs.
+    /// Inputs to read in the next transaction that leases runs.
     wanted: BTreeSet<Seq>,
-    /// Read, and not needed yet. Only a cache: whoever is not found here is read as always.
+    /// Inputs that were read and are not needed yet. Only a cache: an input that is missing here is
+    /// read as usual.
     here: BTreeMap<Seq, Event>,
 }
 
-/// How many inputs are kept ahead at the most, and how large each may be.
+/// Maximum number of prefetched inputs, and maximum size of each.
 const MAX_AHEAD: usize = 64;
 const MAX_AHEAD_BYTES: usize = 16 * 1024;
 
-/// Where more lines than these move at once, those who are next are not driven at once: their
-/// inputs are read together when they are.
+/// Maximum number of queues for prefetching. If more queues move at once, their next runs are not
+/// driven at once: their inputs are read together when they are.
 const MAX_LINES: usize = 8;
 
 impl Ahead {
-    /// What to read along now.
+    /// Takes the inputs to read now.
     pub(crate) fn take(&mut self) -> Vec<Seq> {
         std::mem::take(&mut self.wanted).into_iter().collect()
     }
 
-    /// Remembers what a transaction has read along and who is next, and gives out what the runs
-    /// that it leased start from.
+    /// Stores the inputs that a transaction has read and the next runs, and returns the inputs of
+    /// the runs that it leased.
     pub(crate) fn saw(
         &mut self,
         read: &[Seq],
@@ -191,7 +194,7 @@ impl Ahead {
     }
 }
 
-/// What a run that has just been admitted starts from, if that is known without reading.
+/// Returns the rows that a just admitted run starts from, if they are known without reading.
 pub(crate) fn at_hand(run: &Run, events: &BTreeMap<Seq, Event>) -> Option<Loaded> {
     let fresh = run.fence == 1 && run.replay_of.is_none() && run.purpose == Purpose::Ordinary;
     let event = events.get(&run.source.first().seq)?;

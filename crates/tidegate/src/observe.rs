@@ -1,4 +1,4 @@
-//! Looking at events, receipts, gates, windows, buffers and numbers.
+//! Queries of events, receipts, gates, windows, buffers and counts.
 
 use tidegate_core::{
     id::{EventId, RunId},
@@ -19,23 +19,25 @@ use tidegate_store::look;
 
 use crate::{api::Engine, error::Error, schedule};
 
-/// Looking at what the gates read. Nothing is locked, and each look has a bound.
+/// Queries of the rows that gates decide on. They take no locks, and each is bounded.
 impl Engine {
-    /// The posted events of the workspace, newest first, a page at a time: the next one begins
-    /// below the last page's `next`. Names are filtered while paging, so that a page may be short
-    /// although there are more.
+    /// Returns a page of the workspace's posted events, newest first.
+    ///
+    /// The next page begins below the last page's `next`. The name filter applies while paging, so
+    /// a page may be short although there are more events.
     pub async fn events(&self, name: &Name, part: Part) -> Result<Newest<Event>, Error> {
         let ws = self.ws();
         Ok(look(&**self.store(), &ws, |draft| events::list(draft, &ws, name, part)).await?)
     }
 
-    /// An event with its receipts and the runs that carry it; `None` if there is none of this id.
+    /// Returns an event with its receipts and the runs that carry it; `None` if no event has this
+    /// id.
     pub async fn event(&self, id: EventId) -> Result<Option<EventDetails>, Error> {
         let ws = self.ws();
         Ok(look(&**self.store(), &ws, |draft| events::show(draft, &ws, id)).await?)
     }
 
-    /// Verdicts other than plain starts, newest first, a page at a time.
+    /// Returns a page of verdicts other than plain starts, newest first.
     pub async fn receipts(
         &self,
         which: &receipts::ReceiptFilter,
@@ -45,8 +47,9 @@ impl Engine {
         Ok(look(&**self.store(), &ws, |draft| receipts::list(draft, &ws, which, part)).await?)
     }
 
-    /// Gates in the order of their keys, a page at a time: the next one begins after the last
-    /// page's `next`.
+    /// Returns a page of gates in the order of their keys.
+    ///
+    /// The next page begins after the last page's `next`.
     pub async fn gates(
         &self,
         which: &gates::GateFilter,
@@ -57,8 +60,10 @@ impl Engine {
         Ok(look(&**self.store(), &ws, |draft| gates::list(draft, &ws, which, after, limit)).await?)
     }
 
-    /// The gates with the longest lines, longest first, as far as a bounded look finds them;
-    /// those of the last look (`known`) are counted again.
+    /// Returns the gates with the longest queues, longest first, as far as a bounded query finds
+    /// them.
+    ///
+    /// The gates of the last query (`known`) are counted again.
     pub async fn busiest_gates(
         &self,
         known: &[GateKey],
@@ -68,8 +73,10 @@ impl Engine {
         Ok(look(&**self.store(), &ws, |draft| gates::busiest(draft, &ws, known, most)).await?)
     }
 
-    /// The schedules of the current releases by app, workflow and expression, a page at a time: the
-    /// next one begins behind the last page's `next`. With the next occurrences of each.
+    /// Returns a page of the schedules of the current releases, ordered by app, workflow and
+    /// expression, with the next occurrences of each.
+    ///
+    /// The next page begins after the last page's `next`.
     pub async fn schedules(
         &self,
         which: &schedules::ScheduleFilter,
@@ -85,26 +92,27 @@ impl Engine {
         Ok(page)
     }
 
-    /// How many runs are driven, queued, waiting and paused, workflow by workflow.
+    /// Returns the numbers of driven, queued, waiting and paused runs, per workflow.
     pub async fn stats(&self) -> Result<Stats, Error> {
         let ws = self.ws();
         Ok(look(&**self.store(), &ws, |draft| stats::stats(draft, &ws)).await?)
     }
 
-    /// Where a run came from: its input, and the runs that it belongs to; `None` if there is none
-    /// of this id, or its input is gone.
+    /// Returns the origin of a run: its input, and the runs that it belongs to; `None` if no run
+    /// has this id, or its input has been deleted.
     pub async fn origin(&self, run: RunId) -> Result<Option<Origin>, Error> {
         let ws = self.ws();
         Ok(look(&**self.store(), &ws, |draft| origin::origin(draft, &ws, run)).await?)
     }
 
-    /// The life of a run, part by part; `None` if there is none of this id.
+    /// Returns the timeline of a run, phase by phase; `None` if no run has this id.
     pub async fn timeline(&self, run: RunId) -> Result<Option<Timeline>, Error> {
         let ws = self.ws();
         Ok(look(&**self.store(), &ws, |draft| timeline::timeline(draft, &ws, run)).await?)
     }
 
-    /// What debounces and batches hold, of one app or workflow if they are given.
+    /// Returns the open windows and buffers of debounces and batches, of one app or workflow if
+    /// given.
     pub async fn flow_state(
         &self,
         app: Option<&str>,

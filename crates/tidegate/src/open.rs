@@ -1,4 +1,4 @@
-//! Engines on the usual stores, for programs that want nothing special of them.
+//! Constructors of engines on the usual stores with default options.
 
 use std::sync::Arc;
 
@@ -7,12 +7,14 @@ use tidegate_store::{MemoryStore, SystemClock};
 use crate::{api::Engine, builder::EngineBuilder};
 
 impl Engine {
-    /// Begins an engine in memory: nothing outlives the program.
+    /// Returns a builder for an engine in memory: nothing outlives the program.
     pub fn in_memory() -> EngineBuilder {
         Self::builder(Arc::new(MemoryStore::new(Arc::new(SystemClock))))
     }
 
-    /// Begins an engine on a SQLite file, which is made if it is missing. One process owns a file.
+    /// Returns a builder for an engine on a SQLite file, which is created if it is missing.
+    ///
+    /// One process owns a file.
     #[cfg(feature = "sqlite")]
     pub async fn sqlite(
         path: impl AsRef<std::path::Path>,
@@ -21,8 +23,10 @@ impl Engine {
         Ok(Self::builder(Arc::new(store)))
     }
 
-    /// Begins an engine on a PostgreSQL database, in the schema `tidegate`, which is made if it is
-    /// missing. Any number of processes share one.
+    /// Returns a builder for an engine on a PostgreSQL database, in the schema `tidegate`, which is
+    /// created if it is missing.
+    ///
+    /// Any number of processes share one database.
     #[cfg(feature = "postgres")]
     pub async fn postgres(url: &str) -> Result<EngineBuilder, crate::error::Error> {
         let options = tidegate_store::PostgresOptions::default();

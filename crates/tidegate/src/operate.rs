@@ -1,4 +1,4 @@
-//! Looking at runs, and doing things to many of them.
+//! Queries of runs, bulk operations, sessions and schedules.
 
 use serde::Serialize;
 use tidegate_core::{
@@ -31,22 +31,23 @@ use crate::{
     step_error::StepError,
 };
 
-/// How often a resume looks again where an occurrence has taken place meanwhile.
+/// Maximum number of attempts to resume a schedule while occurrences happen concurrently.
 const RESUMES: usize = 3;
 
-/// How far a bulk operation is.
+/// Progress of a bulk operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BulkProgress {
-    /// What came of the runs that it has been at.
+    /// Results of the runs that it has processed.
     pub counts: BulkCounts,
-    /// Whether it has been at all of them.
+    /// Whether it has processed all of them.
     pub done: bool,
 }
 
-/// Looking.
+/// Queries.
 impl Engine {
-    /// Runs of the workspace, newest first, a page at a time: the next one begins below the last
-    /// page's `next`.
+    /// Returns a page of the workspace's runs, newest first.
+    ///
+    /// The next page begins below the last page's `next`.
     pub async fn runs(
         &self,
         which: &RunFilter,
@@ -56,7 +57,7 @@ impl Engine {
         Ok(list_runs(&**self.store(), &self.ws(), which, below, limit).await?)
     }
 
-    /// What is recorded of a run's steps, in the order in which they were recorded.
+    /// Returns the recorded steps of a run, in the order in which they were recorded.
     pub async fn steps(&self, run: RunId) -> Result<Vec<Step>, Error> {
         self.known(run).await?;
         let scan = Scan::Steps(run.seq);
@@ -69,7 +70,7 @@ impl Engine {
         Ok(steps)
     }
 
-    /// What a run has emitted after a place, in order.
+    /// Returns the chunks that a run has emitted after a position, in order.
     pub async fn chunks(&self, run: RunId, after: u32, limit: u32) -> Result<Vec<Chunk>, Error> {
         self.known(run).await?;
         let scan = Scan::Chunks(run.seq, after);
@@ -80,7 +81,7 @@ impl Engine {
             .collect())
     }
 
-    /// What would become of events, without any effect.
+    /// Returns the verdicts that events would get, without any effect.
     pub async fn dry_run(&self, events: Vec<NewEvent>) -> Result<Vec<Posted>, Error> {
         check_events(&events)?;
         let command = Command::Post { ws: self.ws(), events };
@@ -90,7 +91,7 @@ impl Engine {
         }
     }
 
-    /// What would become of a request, without any effect.
+    /// Returns the outcome that a request would get, without any effect.
     pub async fn would_dispatch(&self, mut request: Request) -> Result<event::Outcome, Error> {
         check_request(&request)?;
         request.function_key = self.function_key(&request);
@@ -101,29 +102,31 @@ impl Engine {
         }
     }
 
-    /// A session's document and its version; `None` before anybody has written it.
+    /// Returns a session's document and its version; `None` before the first write.
     pub async fn session(&self, session: &SessionRef) -> Result<Option<(i64, Payload)>, Error> {
         Ok(read_session(&**self.store(), self.ws(), session.clone()).await?)
     }
 
-    /// The run is of this workspace.
+    /// Checks that the run belongs to this workspace.
     async fn known(&self, run: RunId) -> Result<(), Error> {
         match self.look_up(run).await? {
-            // An open window or buffer may become it.
+            // An open window or buffer may become this run.
             (None, None) => self.why(run).await.map(drop),
             _ => Ok(()),
         }
     }
 
-    /// The moment since which this engine has deleted no ended run.
+    /// Returns the time since which this engine has deleted no ended run.
     pub fn runs_kept_since(&self) -> Timestamp {
         self.shared().options.retention.runs_kept_since(self.now())
     }
 }
 
-/// Doing.
+/// Operations.
 impl Engine {
-    /// Does something to all runs that fit, in pieces; where its progress can be read.
+    /// Applies an operation to all matching runs, in batches.
+    ///
+    /// Returns the id under which [`Engine::bulk_progress`] reports its progress.
     pub async fn bulk(&self, what: BulkWhat, filter: BulkFilter) -> Result<ChoreId, Error> {
         match self.ask(Command::Bulk { ws: self.ws(), what, filter }).await? {
             Answer::Left(chore) => Ok(chore),
@@ -131,7 +134,7 @@ impl Engine {
         }
     }
 
-    /// How far a bulk operation is; `None` if there is none of this id.
+    /// Returns the progress of a bulk operation; `None` if none has this id.
     pub async fn bulk_progress(&self, chore: ChoreId) -> Result<Option<BulkProgress>, Error> {
         let key = RowKey::Chore(chore.seq);
         let snapshot = self.store().read(ReadSet::default().row(key.clone())).await?;
@@ -148,8 +151,9 @@ impl Engine {
         })
     }
 
-    /// Works on a session's document from outside. With a version it must have, it is refused if
-    /// somebody else was faster.
+    /// Applies an operation to a session's document from outside of a run.
+    ///
+    /// With an expected version, the operation is refused if another writer was faster.
     pub async fn change_session(
         &self,
         session: SessionRef,
@@ -163,10 +167,12 @@ impl Engine {
         }
     }
 
-    /// Works on a session's document as a step of a run that is driven right now, wherever: for
-    /// those whom its handler has called. Done once with the step's record, and staged under
-    /// `restart`; refused once the run is over or is not driven. Its steps are apart from the
-    /// handler's own: `a` is recorded as `session:a`.
+    /// Applies an operation to a session's document as a step of a run that is being driven, on any
+    /// engine: for services that its handler has called.
+    ///
+    /// The operation is executed once, with the step's record, and staged under `restart`. It is
+    /// refused once the run has ended or is not driven. Its steps are separate from the handler's
+    /// own: `a` is recorded as `session:a`.
     pub async fn change_session_in(
         &self,
         run: RunId,
@@ -197,15 +203,17 @@ impl Engine {
         }
     }
 
-    /// Pauses a schedule: from now on nothing of it is planned, over all engines of the store and
-    /// through restarts and releases that still have it. What has begun goes on. How it is then.
+    /// Pauses a schedule, and returns its new state.
+    ///
+    /// From now on none of its occurrences is planned, over all engines of the store and through
+    /// restarts and releases that still have it. Runs that have started continue.
     pub async fn pause_schedule(&self, id: ScheduleId) -> Result<ScheduleView, Error> {
         self.hold(id, |_| Hold::Pause).await
     }
 
-    /// Lets a paused schedule go on with its next occurrence from now. How it is then.
+    /// Resumes a paused schedule with its next occurrence from now, and returns its new state.
     pub async fn resume_schedule(&self, id: ScheduleId) -> Result<ScheduleView, Error> {
-        // What was planned last has taken place, also where the clock has stepped back.
+        // The last planned occurrence has happened, even if the clock has stepped back.
         let after = |shown: &ScheduleView, now: Timestamp| {
             shown.last.as_ref().map_or(now, |last| now.max(last.planned_at))
         };
@@ -230,7 +238,7 @@ impl Engine {
         let ScheduleView { app, workflow, schedule, .. } = shown;
         let command = Command::HoldSchedule { ws: self.ws(), app, workflow, schedule, hold };
         self.ask(command).await?;
-        // Whoever serves it may not be this engine.
+        // Another engine may serve the schedule.
         self.store().wake();
         self.schedule(id).await
     }
@@ -242,7 +250,7 @@ impl Engine {
         found.pop().ok_or_else(|| Refusal::NoSchedule(id.to_string()).into())
     }
 
-    /// Posts an event once: a repeat with the same id within 24 hours changes nothing.
+    /// Posts an event once: a repetition with the same id within 24 hours changes nothing.
     pub async fn send_once(
         &self,
         dedupe_id: &str,
@@ -256,7 +264,7 @@ impl Engine {
     }
 }
 
-/// A session's document and its version.
+/// Reads a session's document and its version.
 pub(crate) async fn read_session(
     store: &dyn Store,
     ws: Workspace,

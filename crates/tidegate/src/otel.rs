@@ -10,12 +10,11 @@
 //! # }
 //! ```
 //!
-//! A program that has a `tracing` subscriber of its own, or a recorder, takes the parts:
-//! [`start`], [`Guard::layer`] and [`Guard::recorder`].
+//! A program that already has a `tracing` subscriber, or a recorder, uses the parts: [`start`],
+//! [`Guard::layer`] and [`Guard::recorder`].
 //!
-//! Exports are made by threads of their own with blocking sockets, and without TLS: the endpoint
-//! is a collector on this machine or in this network, which is also where secrets for a vendor
-//! belong.
+//! Separate threads export with blocking sockets, and without TLS: the endpoint is a collector on
+//! this machine or in this network, which is also where secrets for a vendor belong.
 
 mod http;
 mod recorder;
@@ -39,13 +38,13 @@ use tracing_subscriber::{
 
 pub use self::recorder::Recorder;
 
-/// The name that spans and metrics are filed under.
+/// Instrumentation scope of spans and metrics.
 const SCOPE: &str = "tidegate";
 
-/// How long one export may take, and the last one of a program.
+/// Timeout of one export, and of the last one of a program.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Where to export to, and what.
+/// Export options: the endpoint, and the data to export.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Options {
@@ -56,62 +55,71 @@ pub struct Options {
 }
 
 impl Options {
-    /// Exports to a collector, such as `http://localhost:4318`: the paths `/v1/traces` and
-    /// `/v1/metrics` are added.
+    /// Creates options for a collector, such as `http://localhost:4318`.
+    ///
+    /// The paths `/v1/traces` and `/v1/metrics` are appended.
     pub fn new(endpoint: impl Into<String>) -> Self {
         let (service_name, interval) = (SCOPE.to_owned(), Duration::from_mins(1));
         Self { endpoint: endpoint.into(), service_name, level: Level::INFO, interval }
     }
 
-    /// The name of the program; `tidegate` unless set.
+    /// Sets the name of the program.
+    ///
+    /// Defaults to `tidegate`.
     pub fn service_name(mut self, name: impl Into<String>) -> Self {
         self.service_name = name.into();
         self
     }
 
-    /// The least level of spans: `INFO` (one for each time that a run is driven) unless set;
-    /// `DEBUG` adds steps, posts and calls of actions.
+    /// Sets the minimum level of spans.
+    ///
+    /// Defaults to `INFO`: one span for each time that a run is driven.
+    ///
+    /// `DEBUG` adds steps, posts and dispatches.
     pub fn level(mut self, level: Level) -> Self {
         self.level = level;
         self
     }
 
-    /// How often metrics are sent; a minute unless set.
+    /// Sets the interval at which metrics are sent.
+    ///
+    /// Defaults to a minute.
     pub fn interval(mut self, interval: Duration) -> Self {
         self.interval = interval;
         self
     }
 }
 
-/// Why telemetry is not exported.
+/// Error of the telemetry export.
 #[derive(Debug, thiserror::Error)]
 pub enum OtelError {
-    /// The endpoint is not one.
+    /// The endpoint is invalid.
     #[error(
         "the OTLP endpoint `{endpoint}` {reason}; give the address of a collector without TLS, \
          such as http://localhost:4318"
     )]
     Endpoint {
-        /// As it was given.
+        /// Endpoint as it was given.
         endpoint: String,
-        /// What is wrong with it.
+        /// Reason why it is invalid.
         reason: String,
     },
-    /// An exporter does not take its configuration, of which a part is the environment.
+    /// An exporter rejects its configuration, which includes environment variables.
     #[error("the OTLP exporter cannot be built (see also the variables OTEL_*): {0}")]
     Exporter(#[from] ExporterBuildError),
-    /// There is another subscriber or recorder.
+    /// The program already has a subscriber or a recorder.
     #[error(
         "the program has {0} already; use `otel::start` and add the guard's layer and recorder \
          to it"
     )]
     Taken(&'static str),
-    /// What was left could not be sent.
+    /// The remaining telemetry could not be sent.
     #[error("spans or metrics could not be exported, the log says why: {0}")]
     Flush(#[from] OTelSdkError),
 }
 
-/// Exports for as long as it lives; then sends what is left, for some seconds at the most.
+/// Guard of the telemetry export: exports while it lives, and on drop sends what is left, for a few
+/// seconds at most.
 #[derive(Debug)]
 #[must_use = "nothing is exported once it is dropped"]
 pub struct Guard {
@@ -120,7 +128,7 @@ pub struct Guard {
     level: Level,
 }
 
-/// Exports, and makes this the subscriber and the recorder of the program.
+/// Starts the export, and installs its subscriber and its recorder globally in the program.
 pub fn install(options: &Options) -> Result<Guard, OtelError> {
     if tracing::dispatcher::has_been_set() {
         return Err(OtelError::Taken("a tracing subscriber"));
@@ -134,7 +142,7 @@ pub fn install(options: &Options) -> Result<Guard, OtelError> {
     Ok(guard)
 }
 
-/// Exports what the guard's layer and recorder are given.
+/// Starts the export of the telemetry that the guard's layer and recorder receive.
 pub fn start(options: &Options) -> Result<Guard, OtelError> {
     http::check(&options.endpoint)
         .map_err(|reason| OtelError::Endpoint { endpoint: options.endpoint.clone(), reason })?;
@@ -162,29 +170,33 @@ pub fn start(options: &Options) -> Result<Guard, OtelError> {
 }
 
 impl Guard {
-    /// A layer that exports spans, and the events within them.
+    /// Returns a layer that exports spans, and the events within them.
     pub fn layer<S>(&self) -> impl Layer<S> + Send + Sync + use<S>
     where
         S: Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
     {
         let tracer: SdkTracer = self.tracers.tracer(SCOPE);
-        // Where in the source a span begins is the same for each, and costs more than the rest.
+        // The source location of a span is the same for each, and costs more than the rest.
         let layer = tracing_opentelemetry::layer().with_tracer(tracer).with_location(false);
         layer.with_threads(false).with_filter(LevelFilter::from_level(self.level))
     }
 
-    /// A recorder that exports metrics.
+    /// Returns a recorder that exports metrics.
     pub fn recorder(&self) -> Recorder {
         Recorder::new(self.meters.meter(SCOPE))
     }
 
-    /// Sends what there is. It blocks: within async code, call it where blocking is allowed.
+    /// Sends all pending telemetry.
+    ///
+    /// Blocks: within async code, call it where blocking is allowed.
     pub fn flush(&self) -> Result<(), OtelError> {
         self.tracers.force_flush()?;
         Ok(self.meters.force_flush()?)
     }
 
-    /// Sends what is left, and ends. It blocks, as dropping the guard does.
+    /// Sends all pending telemetry, and stops.
+    ///
+    /// Blocks, as dropping the guard does.
     pub fn shutdown(self) -> Result<(), OtelError> {
         self.end()
     }
@@ -200,7 +212,7 @@ impl Drop for Guard {
     fn drop(&mut self) {
         match self.end() {
             Ok(()) | Err(OtelError::Flush(OTelSdkError::AlreadyShutdown)) => {}
-            Err(error) => tracing::warn!(%error, "telemetry was lost"),
+            Err(error) => tracing::warn!(%error, "telemetry lost"),
         }
     }
 }

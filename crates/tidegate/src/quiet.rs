@@ -1,4 +1,4 @@
-//! Whether a future that is pending can go on by itself.
+//! Detection of whether a pending future can continue by itself.
 
 use std::{
     sync::{
@@ -15,7 +15,7 @@ pub(crate) struct Watched {
     waker: Waker,
 }
 
-/// Passes a wake on, and remembers it.
+/// Waker that forwards a wake and remembers it.
 #[derive(Debug)]
 struct Flag {
     task: Waker,
@@ -33,11 +33,11 @@ impl Wake for Flag {
     }
 }
 
-/// How many references to the flag are the watch's own.
+/// Number of references to the flag that belong to the watch itself.
 const OWN: usize = 2;
 
 impl Watched {
-    /// The watch of a task, made anew where the task has another waker than before.
+    /// Returns the watch of a task, recreated if the task has another waker than before.
     pub(crate) fn renewed(watched: Option<Self>, cx: &Context<'_>) -> Self {
         match watched {
             Some(watched) if watched.flag.task.will_wake(cx.waker()) => watched,
@@ -49,22 +49,22 @@ impl Watched {
         }
     }
 
-    /// The waker to poll the future with.
+    /// Returns the waker to poll the future with.
     pub(crate) fn waker(&self) -> &Waker {
         &self.waker
     }
 
-    /// Forgets earlier wakes.
+    /// Clears earlier wakes.
     pub(crate) fn start(&self) {
         self.flag.woken.store(false, Ordering::SeqCst);
     }
 
-    /// Whether the future was woken since the start.
+    /// Returns whether the future was woken since the start.
     pub(crate) fn is_woken(&self) -> bool {
         self.flag.woken.load(Ordering::SeqCst)
     }
 
-    /// Whether somebody can wake the future beside the holders of this many wakers.
+    /// Returns whether anything besides the holders of this many wakers can wake the future.
     pub(crate) fn is_awaited_by_more_than(&self, known: usize) -> bool {
         Arc::strong_count(&self.flag) > OWN + known
     }

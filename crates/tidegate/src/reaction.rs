@@ -1,8 +1,8 @@
 //! Reactions: code that follows streams, in order within a stream and in parallel over streams.
 //!
-//! What a handler commits, sends and calls through its [`ReactionCtx`] is kept together with the
-//! ack of the event, so that it happens exactly once. Inside, a reaction is one task that claims
-//! streams (`runner.rs`) and one for each stream that is claimed (`delivery.rs`).
+//! Commits, sent events and calls of a handler through its [`ReactionCtx`] are committed together
+//! with the ack of the event, so that they happen exactly once. Internally, a reaction is one task
+//! that claims streams (`runner.rs`) and one task per claimed stream (`delivery.rs`).
 
 mod catch_up;
 mod close;
@@ -40,10 +40,10 @@ use crate::{
     timer::BoxFuture,
 };
 
-/// How many streams one engine works on at once unless set.
+/// Default number of streams that one engine works on at once.
 const PARALLEL: usize = 10;
 
-/// The most streams at once: each holds a batch of events in memory.
+/// Maximum number of streams at once: each holds a batch of events in memory.
 const MOST_PARALLEL: usize = 1000;
 
 type Each = Arc<dyn Fn(ReactionCtx, StreamEvent) -> BoxFuture<Result<()>> + Send + Sync>;
@@ -57,17 +57,17 @@ type PostgresFold = Arc<
         + Sync,
 >;
 
-/// What is done with events.
+/// Code that processes events.
 #[derive(Clone, Default)]
 pub(crate) enum Code {
-    /// Nothing was said.
+    /// No code was given.
     #[default]
     None,
     /// A handler for one event at a time.
     Each(Each),
     /// A fold of a batch in the store's own database.
     Fold(Folds),
-    /// Tidegate's own: workflows are triggered.
+    /// The built-in code that triggers workflows.
     Triggers,
 }
 
@@ -115,7 +115,7 @@ impl fmt::Debug for Reaction {
 }
 
 impl Reaction {
-    /// A reaction to the events of all streams, which does nothing yet.
+    /// Creates a reaction to the events of all streams, without code yet.
     pub fn new(name: &str) -> Self {
         let mut definition = Map::new();
         definition.insert("name".to_owned(), json!(name));
@@ -128,17 +128,19 @@ impl Reaction {
         self
     }
 
-    /// The streams that it follows, instead of all: `orders-1`, or `orders-*` for a family.
+    /// Sets the streams that it follows, instead of all: `orders-1`, or `orders-*` for a family.
     pub fn source(self, source: &str) -> Self {
         self.with("source", json!(source))
     }
 
-    /// Sees only what is committed after it was first defined, not what was there before.
+    /// Skips events from before its first definition: it sees only events that are committed later.
     pub fn from_head(self) -> Self {
         self.with("fromHead", json!(true))
     }
 
-    /// Handles each event that is a variant of `E`; passes over those of other names.
+    /// Handles each event that is a variant of `E`.
+    ///
+    /// Events of other names are skipped.
     pub fn on<E, F, Fut>(self, handler: F) -> Self
     where
         E: DeserializeOwned + Send + 'static,
@@ -173,8 +175,9 @@ impl Reaction {
         })))
     }
 
-    /// Folds batches of events into tables of the store's own SQLite file: what it writes and the
-    /// ack are kept together or not at all.
+    /// Folds batches of events into tables of the store's own SQLite file.
+    ///
+    /// The fold's writes and the ack are committed together or not at all.
     #[cfg(feature = "sqlite")]
     pub fn fold_sqlite<F>(mut self, fold: F) -> Self
     where
@@ -187,8 +190,9 @@ impl Reaction {
         self
     }
 
-    /// Folds batches of events into tables of the store's own PostgreSQL database: what it writes
-    /// and the ack are kept together or not at all.
+    /// Folds batches of events into tables of the store's own PostgreSQL database.
+    ///
+    /// The fold's writes and the ack are committed together or not at all.
     #[cfg(feature = "postgres")]
     pub fn fold_postgres<F, Fut>(mut self, fold: F) -> Self
     where
@@ -213,46 +217,58 @@ impl Reaction {
         self
     }
 
-    /// How often an event is tried again: 3 times unless set, which makes 4 attempts.
+    /// Sets the maximum number of retries of an event.
+    ///
+    /// Defaults to 3, which makes 4 attempts.
     pub fn max_retries(self, retries: u32) -> Self {
         self.with("maxRetries", json!(retries))
     }
 
-    /// Whether a stream stops when its retries are used up, which it does unless set; otherwise
-    /// it is retried for ever.
+    /// Sets whether a stream is blocked when its retries are used up.
+    ///
+    /// Defaults to `true`. With `false`, the event is retried forever.
     pub fn block_on_error(self, block: bool) -> Self {
         self.with("blockOnError", json!(block))
     }
 
-    /// The wait before an event is tried again; without one it is tried at once.
+    /// Sets the backoff before an event is retried.
+    ///
+    /// Without one it is retried at once.
     pub fn backoff(self, backoff: &Backoff) -> Self {
         self.with("backoff", json!(backoff))
     }
 
-    /// How long a lease on a stream lasts without renewal: 30 s unless set.
+    /// Sets the duration of a lease on a stream without renewal.
+    ///
+    /// Defaults to 30 s.
     pub fn lease_time(self, time: Duration) -> Self {
         let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         self.with("leaseMs", json!(ms))
     }
 
-    /// How many events of a stream are handled in one turn at the most: 100 unless set.
+    /// Sets the maximum number of events of a stream that are handled in one turn.
+    ///
+    /// Defaults to 100.
     pub fn batch_size(self, events: u32) -> Self {
         self.with("batch", json!(events))
     }
 
-    /// How many claims in a row may end without progress before the stream is blocked: 10 unless
-    /// set.
+    /// Sets the maximum number of consecutive claims without progress before the stream is blocked.
+    ///
+    /// Defaults to 10.
     pub fn max_lost_leases(self, leases: u32) -> Self {
         self.with("maxLostLeases", json!(leases))
     }
 
-    /// How many streams one engine works on at once: 10 unless set.
+    /// Sets the number of streams that one engine works on at once.
+    ///
+    /// Defaults to 10.
     pub fn parallel_streams(mut self, streams: usize) -> Self {
         self.parallel = streams;
         self
     }
 
-    /// What is defined in the store, and what is done here; or everything that is wrong with it.
+    /// Returns the definition for the store and the code for this engine, or all problems.
     pub(crate) fn into_served(self) -> Result<ServedReaction, Vec<Problem>> {
         let Self { definition, parallel, code } = self;
         let parsed = Definition::parse(&Value::Object(definition.clone()));
@@ -286,7 +302,7 @@ impl Reaction {
     }
 }
 
-/// A reaction that an engine works for.
+/// A reaction that an engine runs.
 #[derive(Clone)]
 pub(crate) struct ServedReaction {
     pub(crate) definition: Definition,

@@ -1,4 +1,4 @@
-//! What an engine serves: definitions with their code, by the lane that their runs come from.
+//! Registry of served versions: definitions with their code, by the lane of their runs.
 
 use std::{
     collections::BTreeMap,
@@ -26,9 +26,9 @@ pub(crate) struct ServedVersion {
     pub(crate) definition: Arc<Definition>,
     pub(crate) handler: Arc<dyn Handler>,
     pub(crate) on_failure: Option<Arc<dyn Handler>>,
-    /// What drives its runs.
+    /// Kind of worker that drives its runs.
     pub(crate) kind: WorkerKind,
-    /// The code has given its `Ctx` to tasks of their own, so that replays wait for them.
+    /// Whether the code has given its `Ctx` to spawned tasks, so that replays wait for them.
     pub(crate) spawns: Arc<AtomicBool>,
 }
 
@@ -43,13 +43,13 @@ impl ServedVersion {
     }
 }
 
-/// All that this engine can drive.
+/// All versions that this engine can drive.
 #[derive(Default)]
 pub(crate) struct Registry {
     versions: BTreeMap<Seq, Arc<ServedVersion>>,
     schedules: BTreeMap<ScheduleKey, Cron>,
     key_functions: BTreeMap<(String, String), KeyFunction>,
-    /// Whose turn it is, by kind of worker.
+    /// Turns of workspaces and workflows, by kind of worker.
     turns: [Turns; 2],
 }
 
@@ -60,12 +60,12 @@ impl fmt::Debug for Registry {
 }
 
 impl Registry {
-    /// Serves nothing yet, with so many workers for handlers and for calls.
+    /// Creates an empty registry, with the numbers of workers for handlers and for calls.
     pub(crate) fn new(handlers: usize, calls: usize) -> Self {
         Self { turns: [handlers, calls].map(Turns::new), ..Self::default() }
     }
 
-    /// Runs of this version can be driven from now on.
+    /// Adds a version: its runs can be driven from now on.
     pub(crate) fn serve(&mut self, ws: &Workspace, turn: Turn, version: ServedVersion) {
         let Definition { app, name, triggers, .. } = &*version.definition;
         for (id, cron) in schedule::of(triggers) {
@@ -77,7 +77,7 @@ impl Registry {
         self.versions.insert(turn.lane, Arc::new(version));
     }
 
-    /// Runs of this version are left to others from now on.
+    /// Removes a version: its runs are left to other engines from now on.
     pub(crate) fn withdraw(&mut self, ws: &Workspace, turn: Turn) {
         self.versions.remove(&turn.lane);
         for turns in &mut self.turns {
@@ -85,12 +85,12 @@ impl Registry {
         }
     }
 
-    /// What drives the runs of a lane.
+    /// Returns the version that drives the runs of a lane.
     pub(crate) fn version(&self, lane: Seq) -> Option<Arc<ServedVersion>> {
         self.versions.get(&lane).cloned()
     }
 
-    /// The code of a workflow: of this version if it is served, or else of the newest one.
+    /// Returns the code of a workflow: of this version if it is served, or else of the newest one.
     pub(crate) fn code(&self, app: &str, name: &str, version: u32) -> Option<Arc<ServedVersion>> {
         let versions = self.versions.values().filter(|it| {
             let definition = &it.definition;
@@ -103,7 +103,7 @@ impl Registry {
         versions.max_by_key(newest).cloned()
     }
 
-    /// A program's function for the key of an action.
+    /// Sets a program's key function of an action.
     pub(crate) fn set_key_function(&mut self, app: &str, action: &str, function: KeyFunction) {
         self.key_functions.insert((app.to_owned(), action.to_owned()), function);
     }
@@ -112,59 +112,61 @@ impl Registry {
         self.key_functions.get(&(app.to_owned(), action.to_owned())).cloned()
     }
 
-    /// The schedules of what it serves.
+    /// Returns the schedules of the served versions.
     pub(crate) fn schedules(&self) -> BTreeMap<ScheduleKey, Cron> {
         self.schedules.clone()
     }
 
-    /// All lanes, of all workspaces.
+    /// Returns all lanes, of all workspaces.
     pub(crate) fn lanes(&self) -> Vec<Seq> {
         self.versions.keys().copied().collect()
     }
 
-    /// The workers of one kind, as a workspace may see them.
+    /// Returns the workers of one kind, as a workspace may see them.
     pub(crate) fn workers(&self, kind: WorkerKind, ws: &Workspace) -> Workers {
         self.turns[kind as usize].workers(kind, ws)
     }
 
-    /// Whether no worker is left for a run of this lane that the last lease passed over, with so
-    /// many free; never where it is not driven here.
+    /// Returns whether no worker is left for a run of this lane that the last lease skipped, given
+    /// the free workers; `false` if the lane is not driven here.
     pub(crate) fn is_out(&self, lane: Seq, mut free: PerKind) -> bool {
         let kind = self.versions.get(&lane).map(|version| version.kind);
         kind.is_some_and(|kind| self.turns[kind as usize].is_out(*free.get(kind)))
     }
 
-    /// Whether a run of this turn that became ready now would find no worker.
+    /// Returns whether a run of this turn that became ready now would find no worker.
     pub(crate) fn is_out_for(&self, ws: &Workspace, turn: Turn) -> bool {
         let kind = self.versions.get(&turn.lane).map(|version| version.kind);
         let of = (ws.clone(), turn.workflow);
         kind.is_some_and(|kind| self.turns[kind as usize].is_out_for(&of))
     }
 
-    /// There are ready runs in these workspaces.
+    /// Records that these workspaces have ready runs.
     pub(crate) fn have_work<'a>(&mut self, workspaces: impl IntoIterator<Item = &'a Workspace>) {
         for ws in workspaces {
             self.turns.iter_mut().for_each(|turns| turns.has_work(ws));
         }
     }
 
-    /// What it takes runs of, by workspace and kind of worker.
+    /// Returns the claims under which this engine takes runs, by workspace and kind of worker.
     pub(crate) fn claims(&mut self) -> Vec<Claim> {
         self.turns.iter_mut().flat_map(Turns::claims).collect()
     }
 
-    /// The leases that go with the next transaction, for so many free workers of each kind.
+    /// Returns the leases to request with the next transaction, given the free workers of each
+    /// kind.
     pub(crate) fn leases(&mut self, engine: EngineId, mut free: PerKind) -> Vec<Lease> {
         let lease = |kind| self.turns[kind as usize].lease(kind, engine, *free.get(kind));
         WorkerKind::ALL.into_iter().filter_map(lease).collect()
     }
 
-    /// A run of a workflow is driven here no more.
+    /// Records that a run of a workflow is no longer driven here.
     pub(crate) fn left(&mut self, kind: WorkerKind, of: (Workspace, Seq)) {
         self.turns[kind as usize].left(kind, of);
     }
 
-    /// Takes down what a lease came to. Whether there may be more for the workers that are left.
+    /// Records the result of a lease. Returns whether there may be more runs for the workers that
+    /// are still free.
     pub(crate) fn leased(&mut self, lease: &Lease, runs: &[Run]) -> bool {
         self.turns[lease.kind as usize].leased(lease, runs)
     }

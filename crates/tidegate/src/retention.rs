@@ -1,4 +1,5 @@
-//! Retention: deletes what is over and old, in small parts, when nothing else is to do.
+//! Retention: deletes old rows of finished work, in small batches, when the engine has nothing else
+//! to do.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,10 +15,10 @@ use tidegate_store::StoreError;
 
 use crate::{engine::Shared, error::Error};
 
-/// How long what is over is kept.
+/// Retention periods of finished data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// Runs that have ended, with their steps and output.
+    /// Ended runs, with their steps and output.
     pub runs: Duration,
     /// Events and other inputs.
     pub events: Duration,
@@ -26,7 +27,7 @@ pub struct Retention {
 }
 
 impl Default for Retention {
-    /// Thirty days each: long enough to look into last month's trouble.
+    /// Thirty days each: long enough to investigate last month's incidents.
     fn default() -> Self {
         let month = Duration::from_hours(30 * 24);
         Self { runs: month, events: month, receipts: month }
@@ -34,7 +35,7 @@ impl Default for Retention {
 }
 
 impl Retention {
-    /// The moment since which no ended run has been deleted, for clocks that are less than a
+    /// Returns the time since which no ended run has been deleted, for clocks that are less than a
     /// minute apart.
     pub fn runs_kept_since(&self, now: Timestamp) -> Timestamp {
         let kept = self.runs.saturating_sub(Duration::from_millis(CLOCK_GRACE_MS));
@@ -42,19 +43,20 @@ impl Retention {
     }
 }
 
-/// How many rows of one kind a transaction looks at.
+/// Maximum number of rows of one kind that a transaction checks.
 const PART: u32 = 500;
 
-/// How often there is a pass at the most. What is kept for less is looked at as often as that.
+/// Maximum time between two passes. Shorter retention periods are checked as often as they are
+/// long.
 const PAUSE: Duration = Duration::from_hours(1);
 
-/// Deletes what is old, for as long as the engine lives.
+/// Deletes old rows until the engine stops.
 pub(crate) async fn run(shared: &Arc<Shared>) {
     let Retention { runs, events, receipts } = shared.options.retention;
     let pause = PAUSE.min(runs).min(events).min(receipts).max(Duration::from_secs(1));
     loop {
         shared.timer.sleep_until(shared.timer.elapsed() + pause).await;
-        // Runs first: what they keep alive can go after them.
+        // Runs first: rows that they keep alive can be deleted after them.
         let replies = Duration::from_millis(KEPT_MS);
         let kinds = [
             (Past::Runs, runs),
@@ -64,14 +66,14 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
         ];
         for (past, kept) in kinds {
             if let Err(error) = pass(shared, past, kept).await {
-                tracing::warn!(%error, ?past, "old rows could not be deleted");
+                tracing::warn!(%error, ?past, "deleting old rows failed");
             }
         }
     }
 }
 
-/// One pass over one kind of rows, part by part. A part that the store refuses is tried in smaller
-/// ones, down to the row that it refuses, which is passed over: the rest goes all the same.
+/// Makes one pass over one kind of rows, in batches. A batch that the store refuses is split, down
+/// to the row that it refuses, which is skipped: the others are deleted all the same.
 async fn pass(shared: &Arc<Shared>, past: Past, kept: Duration) -> Result<(), Error> {
     let now = shared.store.read(ReadSet::default()).await?.now;
     let before = before(now, kept);
@@ -91,7 +93,7 @@ async fn pass(shared: &Arc<Shared>, past: Past, kept: Duration) -> Result<(), Er
             }
             Err(error) => {
                 let next = next_number(shared, past, after).await?;
-                tracing::warn!(%error, ?past, row = ?next, "old row could not be deleted");
+                tracing::warn!(%error, ?past, row = ?next, "deleting old row failed");
                 most = PART;
                 next
             }
@@ -100,18 +102,18 @@ async fn pass(shared: &Arc<Shared>, past: Past, kept: Duration) -> Result<(), Er
         after = next;
     }
     if rows > 0 {
-        tracing::debug!(rows, ?past, "old rows were deleted");
+        tracing::debug!(rows, ?past, "deleted old rows");
     }
     Ok(())
 }
 
-/// Whether the same command would fail again.
+/// Returns whether the same command would fail again.
 fn is_refused(error: &Error) -> bool {
     let of_rows = |error: &StoreError| matches!(error, StoreError::Data(_));
     matches!(error, Error::Refused(_)) || matches!(error, Error::Store(error) if of_rows(error))
 }
 
-/// The number of the first row after a number.
+/// Returns the number of the first row after a number.
 async fn next_number(shared: &Shared, past: Past, after: Seq) -> Result<Option<Seq>, Error> {
     let scan = past.scan(after);
     let snapshot = shared.store.read(ReadSet::default().scan(scan.clone(), 1)).await?;

@@ -1,5 +1,4 @@
-//! Schedules: plans their occurrences and starts each when its time has come, once over all
-//! engines.
+//! Schedules: plans their occurrences and starts each at its time, once over all engines.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,16 +23,16 @@ use crate::{
     error::Error,
 };
 
-/// How many schedules are looked at in one go, the earliest first.
+/// Maximum number of schedules checked at a time, the earliest first.
 const SCHEDULES: u32 = 1000;
 
-/// How many occurrences of a schedule are shown.
+/// Number of future occurrences of a schedule that are shown.
 const FORESEEN: usize = 5;
 
-/// What a schedule is known by: workspace, app, workflow and its own id.
+/// Key of a schedule: workspace, app, workflow and its own id.
 pub(crate) type ScheduleKey = (Workspace, String, String, String);
 
-/// A definition's schedules, by id. The definitions have been checked.
+/// Returns a definition's schedules, by id. The definitions have been checked.
 pub(crate) fn of(triggers: &[Trigger]) -> impl Iterator<Item = (String, Cron)> {
     triggers.iter().filter_map(|trigger| {
         let Trigger::Cron { cron, time_zone, .. } = trigger else { return None };
@@ -41,12 +40,12 @@ pub(crate) fn of(triggers: &[Trigger]) -> impl Iterator<Item = (String, Cron)> {
     })
 }
 
-/// The first occurrence of a schedule after a moment.
+/// Returns the first occurrence of a schedule after a time.
 pub(crate) fn next_of(shown: &ScheduleView, after: Timestamp) -> Option<Timestamp> {
     Cron::parse(&shown.cron, &shown.time_zone).ok()?.next(after)
 }
 
-/// Adds the occurrences to come to what is known of a schedule; a paused one has none.
+/// Adds the future occurrences to the view of a schedule; a paused one has none.
 pub(crate) fn foresee(shown: &mut ScheduleView, now: Timestamp) {
     let Ok(cron) = Cron::parse(&shown.cron, &shown.time_zone) else { return };
     if shown.paused {
@@ -56,14 +55,14 @@ pub(crate) fn foresee(shown: &mut ScheduleView, now: Timestamp) {
     shown.next = std::iter::successors(first, |at| cron.next(*at)).take(FORESEEN).collect();
 }
 
-/// Starts what is planned, for as long as the engine lives.
+/// Starts planned occurrences until the engine stops.
 pub(crate) async fn run(shared: &Arc<Shared>) {
     let (mut epochs, mut known) = (BTreeMap::new(), BTreeMap::new());
     let mut wakes = shared.store.wakes();
     loop {
         let served = shared.schedules();
         if !served.keys().eq(known.keys()) {
-            // What is new here may be older than what was last planned for.
+            // A new schedule here may be older than the last planned epoch.
             epochs.clear();
             known.clone_from(&served);
         }
@@ -77,7 +76,7 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
         let next = match look(shared, &served, &mut epochs).await {
             Ok(next) => next,
             Err(error) => {
-                tracing::warn!(%error, "schedules could not be looked at");
+                tracing::warn!(%error, "reading schedules failed");
                 None
             }
         };
@@ -89,7 +88,7 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
     }
 }
 
-/// Does what is due; says how long it is until the next.
+/// Starts due occurrences. Returns the time until the next one.
 async fn look(
     shared: &Arc<Shared>,
     served: &BTreeMap<ScheduleKey, Cron>,
@@ -100,7 +99,7 @@ async fn look(
     let now = snapshot.now;
     let (planned, mut failed) = plan(shared, served, epochs, now).await;
     if planned {
-        // What was planned is not in this snapshot.
+        // The new plans are not in this snapshot.
         return Ok(Some(Duration::ZERO));
     }
     let catalogs = shared.store.catalogs();
@@ -120,17 +119,17 @@ async fn look(
             }
             Turn::Miss { next, missed } => {
                 let (schedule, workflow) = (&row.id, &row.workflow);
-                tracing::warn!(schedule, workflow, missed.count, "occurrences were missed");
+                tracing::warn!(schedule, workflow, missed.count, "occurrences missed");
                 Command::Miss { occurrence: occurrence(row, planned_at, next), missed }
             }
         };
         match shared.ask(command).await {
-            // What comes after it may be due as well.
+            // The next occurrence may be due as well.
             Ok(_) => next = Some(now),
-            // One that fails keeps no other from its time.
+            // A failing occurrence must not delay others.
             Err(error) => {
                 let (schedule, workflow) = (&row.id, &row.workflow);
-                tracing::warn!(%error, schedule, workflow, "occurrence failed and is retried");
+                tracing::warn!(%error, schedule, workflow, "retrying occurrence");
                 failed = true;
             }
         }
@@ -141,7 +140,7 @@ async fn look(
     Ok(next.into_iter().chain(retry).min())
 }
 
-/// How late the occurrences of a schedule may be, by the current release.
+/// Returns the catch-up limits of a schedule, by the current release.
 fn catch_up(catalogs: &BTreeMap<Workspace, Arc<Catalog>>, row: &Schedule) -> CatchUp {
     let entry = catalogs.get(&row.ws).and_then(|it| it.entry(&row.app, &row.workflow));
     let trigger = entry.and_then(Entry::open).and_then(|open| open.workflow.schedule(&row.id));
@@ -164,8 +163,8 @@ fn occurrence(row: &Schedule, planned_at: Timestamp, next: Option<Timestamp>) ->
     }
 }
 
-/// Plans what is not planned yet: at the start, and whenever definitions have changed. Returns
-/// whether anything was planned, and whether a plan failed and has to be retried.
+/// Plans schedules that are not planned yet: at the start, and whenever definitions have changed.
+/// Returns whether anything was planned, and whether a plan failed and has to be retried.
 async fn plan(
     shared: &Arc<Shared>,
     served: &BTreeMap<ScheduleKey, Cron>,
@@ -190,7 +189,7 @@ async fn plan(
         match shared.ask(command).await {
             Ok(_) => planned = true,
             Err(error) => {
-                tracing::warn!(%error, schedule, workflow, "schedule not planned; it is retried");
+                tracing::warn!(%error, schedule, workflow, "retrying schedule plan");
                 failed.insert(ws.clone());
             }
         }
@@ -198,6 +197,6 @@ async fn plan(
     for (ws, catalog) in catalogs.into_iter().filter(|(ws, _)| !failed.contains(ws)) {
         epochs.insert(ws, catalog.epoch);
     }
-    // After a failure all are planned again: at once would be for ever.
+    // After a failure all are planned again: doing so at once would loop forever.
     (planned && failed.is_empty(), !failed.is_empty())
 }

@@ -1,16 +1,16 @@
-//! What goes wrong inside of a handler, and whether trying again may help.
+//! Errors of handlers and steps, and their retry decisions.
 
 use std::{fmt, time::Duration};
 
 use tidegate_core::row;
 
-/// What handlers and steps return.
+/// Result of handlers and steps.
 pub type Result<T, E = StepError> = std::result::Result<T, E>;
 
-/// An error of a handler or a step.
+/// Error of a handler or a step.
 ///
-/// Any error converts into one, and is tried again as its step's retry says. [`StepResultExt::fatal`]
-/// makes it final, [`StepResultExt::retry_after`] says when to try again.
+/// Any error converts into it, and is retried by the step's retry policy. [`StepResultExt::fatal`]
+/// makes it final; [`StepResultExt::retry_after`] sets the time of the next attempt.
 #[derive(Clone, PartialEq, Eq)]
 pub struct StepError {
     code: String,
@@ -18,51 +18,51 @@ pub struct StepError {
     again: RetryDecision,
 }
 
-/// Whether and when a failed step is tried again.
+/// Whether and when a failed step is retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RetryDecision {
-    /// As the step's retry says.
+    /// Retry by the step's retry policy.
     Retry,
-    /// After this time, if an attempt is left.
+    /// Retry after this time, if an attempt is left.
     After(Duration),
-    /// Never: the failure is recorded.
+    /// Never retry: the failure is recorded.
     Never,
 }
 
 impl StepError {
-    /// An error in the caller's words, tried again as the step's retry says.
+    /// Creates an error with this message, retried by the step's retry policy.
     pub fn new(message: impl Into<String>) -> Self {
         Self::coded("Error", message)
     }
 
-    /// An error with a stable name that callers and consoles can tell apart.
+    /// Creates an error with a stable code, by which callers and consoles can distinguish errors.
     pub fn coded(code: impl Into<String>, message: impl Into<String>) -> Self {
         Self { code: code.into(), message: message.into(), again: RetryDecision::Retry }
     }
 
-    /// Trying again will not help.
+    /// Marks the error as final: it is not retried.
     #[must_use]
     pub fn fatal(self) -> Self {
         Self { again: RetryDecision::Never, ..self }
     }
 
-    /// Trying again will help after this time.
+    /// Retries after this time.
     #[must_use]
     pub fn retry_after(self, delay: Duration) -> Self {
         Self { again: RetryDecision::After(delay), ..self }
     }
 
-    /// The stable name.
+    /// Returns the stable code.
     pub fn code(&self) -> &str {
         &self.code
     }
 
-    /// What people read.
+    /// Returns the human-readable message.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// Whether trying again may help.
+    /// Returns whether the error is final: it is not retried.
     pub fn is_fatal(&self) -> bool {
         self.again == RetryDecision::Never
     }
@@ -75,12 +75,12 @@ impl StepError {
         row::RunError { code: self.code.clone(), message: self.message.clone() }
     }
 
-    /// A recorded failure: what is recorded is not tried again.
+    /// Creates the error of a recorded failure, which is not retried.
     pub(crate) fn recorded(fault: &row::RunError) -> Self {
         Self::coded(&fault.code, &fault.message).fatal()
     }
 
-    /// What a panic came to.
+    /// Creates the error of a panic.
     pub(crate) fn panicked(payload: &(dyn std::any::Any + Send)) -> Self {
         let text = payload.downcast_ref::<&str>().copied();
         let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
@@ -116,11 +116,11 @@ impl<E: std::error::Error> From<E> for StepError {
     }
 }
 
-/// Says of a result whether and when to try again.
+/// Extension of results that sets whether and when a failure is retried.
 pub trait StepResultExt<T> {
-    /// Trying again will not help.
+    /// Marks the error as final: it is not retried.
     fn fatal(self) -> Result<T>;
-    /// Trying again will help after this time.
+    /// Retries after this time.
     fn retry_after(self, delay: Duration) -> Result<T>;
 }
 

@@ -1,4 +1,4 @@
-//! Stranded runs: lists versions with live runs that no live engine serves.
+//! Stranded runs: logs versions with live runs that no live engine serves.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -12,31 +12,31 @@ use tidegate_core::{
 
 use crate::{api::Engine, engine::Shared, error::Error};
 
-/// How many engines are read.
+/// Maximum number of engines read.
 const ENGINES: u32 = 1000;
 
-/// How many runs of a version are counted.
+/// Maximum number of runs of a version that are counted.
 const COUNTED: u32 = 1000;
 
-/// How many versions that nobody serves are looked at in one go, the newest first: each is a scan.
+/// Maximum number of unserved versions checked at a time, the newest first: each is a scan.
 const VERSIONS: usize = 256;
 
 const WAYS_OUT: &str = "start code that serves the version, let newer code continue its runs \
                         (`also_serves`), or cancel them";
 
-/// Lists them at the start, and then those that have come to be since: an engine that fell counts
-/// as live until its lease is over.
+/// Logs stranded versions at the start, and later those that became stranded since: a crashed
+/// engine counts as live until its lease ends.
 pub(crate) async fn run(shared: &Arc<Shared>) {
     let mut listed = BTreeSet::new();
     loop {
         if let Err(error) = list(shared, &mut listed).await {
-            tracing::warn!(%error, "stranded runs could not be looked for");
+            tracing::warn!(%error, "checking for stranded runs failed");
         }
         shared.timer.sleep_until(shared.timer.elapsed() + shared.options.lease_ttl).await;
     }
 }
 
-/// Logs each version with runs that nobody serves, unless it is listed already.
+/// Logs each unserved version that has runs, unless it is listed already.
 async fn list(shared: &Shared, listed: &mut BTreeSet<Seq>) -> Result<(), Error> {
     let reads = ReadSet::default().scan(Scan::Engines, ENGINES);
     let reads = shared.stored.workspaces.iter().fold(reads, ReadSet::catalog);
@@ -53,7 +53,7 @@ async fn list(shared: &Shared, listed: &mut BTreeSet<Seq>) -> Result<(), Error> 
         .collect();
     versions.sort_by_key(|(_, version)| std::cmp::Reverse(version.lane));
     versions.truncate(VERSIONS);
-    // One run of each says whether there are any. The others are counted once, for the log.
+    // One run of each shows whether there are any. The others are counted once, for the log.
     versions = live(shared, versions, 1).await?.into_iter().map(|(found, _)| found).collect();
     let stranded = versions.iter().map(|(_, version)| version.lane).collect();
     versions.retain(|(_, version)| !listed.contains(&version.lane));
@@ -68,7 +68,7 @@ async fn list(shared: &Shared, listed: &mut BTreeSet<Seq>) -> Result<(), Error> 
     Ok(())
 }
 
-/// The versions that this engine or another live one has code for.
+/// Returns the versions that this engine or another live one has code for.
 fn served(shared: &Shared, snapshot: &Snapshot) -> BTreeSet<Seq> {
     let mut served: BTreeSet<Seq> = shared.lanes().into_iter().collect();
     for row in snapshot.found(&Scan::Engines) {
@@ -79,7 +79,7 @@ fn served(shared: &Shared, snapshot: &Snapshot) -> BTreeSet<Seq> {
 }
 
 impl Engine {
-    /// Whether a live engine has code for a registered version.
+    /// Returns whether a live engine has code for a registered version.
     pub async fn is_served(&self, registered: &Registered) -> Result<bool, Error> {
         let reads = ReadSet::default().scan(Scan::Engines, ENGINES);
         let snapshot = self.store().read(reads).await?;
@@ -87,7 +87,7 @@ impl Engine {
     }
 }
 
-/// The versions that have live runs, each with their number up to a limit.
+/// Returns the versions that have live runs, each with their number up to a limit.
 async fn live<'a>(
     shared: &Shared,
     versions: Vec<(&'a Workspace, Version)>,

@@ -1,4 +1,4 @@
-//! Streams in Rust: a state folded from events, and actions that decide on it.
+//! Typed streams: a state folded from events, and actions that decide on it.
 
 mod act;
 pub mod event;
@@ -22,7 +22,7 @@ pub(crate) use writer_cache::WriterCache;
 
 use crate::{api::Engine, error::Error};
 
-/// What a stream is folded into.
+/// A state that a stream is folded into.
 ///
 /// ```
 /// use serde::{Deserialize, Serialize};
@@ -51,24 +51,31 @@ use crate::{api::Engine, error::Error};
 /// }
 /// ```
 pub trait State: Default + Clone + Serialize + DeserializeOwned + Send + Sync + 'static {
-    /// What happens to it: an enum whose variants' names are the events' names.
+    /// Event of the stream: an enum whose variants' names are the events' names.
     type Event: Serialize + DeserializeOwned + Clone + Send + Sync + 'static;
 
-    /// Keeps a snapshot whenever so many events have come; without it all are folded every time.
+    /// Number of events after which a snapshot is stored; without it all events are folded every
+    /// time.
     const SNAPSHOT_EVERY: Option<u32> = None;
 
-    /// The shape of a snapshot. Raise it when old snapshots no longer say what this type says;
-    /// one that cannot be read at all is passed over anyway.
+    /// Version of the snapshot format.
+    ///
+    /// Raise it when old snapshots no longer mean what this type means. A snapshot that cannot be
+    /// read at all is skipped anyway.
     const SHAPE: u32 = 1;
 
-    /// What an event makes of it. Pure: the same events give the same state, always.
+    /// Applies an event to the state.
+    ///
+    /// Must be pure: the same events always give the same state.
     fn apply(&mut self, event: &Self::Event);
 }
 
-/// How often an action is decided again after a conflict, unless the handle says otherwise.
+/// Default number of retries of an action after conflicts.
 pub const DEFAULT_RETRIES: u32 = 32;
 
-/// A stream as a type sees it. Cheap to clone.
+/// A typed handle to a stream.
+///
+/// Cheap to clone.
 #[derive(Clone, Debug)]
 #[must_use = "a handle does nothing by itself"]
 pub struct Stream<S> {
@@ -83,14 +90,16 @@ pub struct Stream<S> {
 /// A state, and the version of the last event in it; -1 if there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loaded<S> {
-    /// The state.
+    /// Folded state.
     pub state: S,
-    /// The last event's version.
+    /// Version of the last event.
     pub version: i64,
 }
 
 impl Engine {
-    /// A stream as a type sees it. It begins with its first commit.
+    /// Returns a typed handle to a stream.
+    ///
+    /// The stream begins with its first commit.
     pub fn stream<S: State>(&self, name: impl Into<String>) -> Stream<S> {
         Stream {
             engine: self.clone(),
@@ -102,32 +111,34 @@ impl Engine {
         }
     }
 
-    /// All streams of the workspace, without types.
+    /// Returns an untyped handle to all streams of the workspace.
     pub fn streams(&self) -> Streams {
         Streams::new(self)
     }
 }
 
 impl<S: State> Stream<S> {
-    /// Its name.
+    /// Returns the stream's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Acts only on this version (-1: only on a stream that is not there), and fails at once with
-    /// [`ActError::Conflict`] otherwise.
+    /// Acts only on this version (-1: only on a stream that does not exist), and otherwise fails at
+    /// once with [`ActError::Conflict`].
     pub fn expecting(mut self, version: i64) -> Self {
         self.expected = Some(version);
         self
     }
 
-    /// How often an action is decided again after a conflict, [`DEFAULT_RETRIES`] unless given.
+    /// Sets the number of retries of an action after conflicts.
+    ///
+    /// Defaults to [`DEFAULT_RETRIES`].
     pub fn retries(mut self, retries: u32) -> Self {
         self.retries = retries;
         self
     }
 
-    /// What its commits belong to, and what caused them: handed on from an event.
+    /// Sets the correlation and the causation of its commits, passed on from an event.
     pub fn correlated(
         mut self,
         correlation: impl Into<String>,
@@ -137,18 +148,18 @@ impl<S: State> Stream<S> {
         self
     }
 
-    /// The state as it is now.
+    /// Returns the current state.
     pub async fn load(&self) -> Result<Loaded<S>, Error> {
         self.load_until(Until::Head).await
     }
 
-    /// The state as it was right after the event of a version.
+    /// Returns the state right after the event of this version.
     pub async fn load_at(&self, version: i64) -> Result<Loaded<S>, Error> {
         self.load_until(Until::Version(version)).await
     }
 
-    /// The state as it was at a moment of the store's clock: of all before the first event that
-    /// came later.
+    /// Returns the state at a time of the store's clock: folded from all events before the first
+    /// later one.
     pub async fn load_as_of(&self, moment: Timestamp) -> Result<Loaded<S>, Error> {
         self.load_until(Until::Moment(moment)).await
     }

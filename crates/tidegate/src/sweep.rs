@@ -1,5 +1,5 @@
-//! The timer loop: flushes expired windows, wakes sleeping runs, goes on with chores, and caps due
-//! times after the store's clock has stepped back.
+//! Timer loop: flushes expired windows, wakes sleeping runs, continues chores, and caps due times
+//! after the store's clock has stepped back.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -12,17 +12,17 @@ use tidegate_core::{
 
 use crate::{engine::Shared, error::Error};
 
-/// How many due rows of each kind are read at once.
+/// Maximum number of due rows of each kind read at once.
 const DUE: u32 = 1000;
 
-/// How often the clock is looked at while something is due soon.
+/// Interval at which the clock is checked while something is due soon.
 const CLOCK: Duration = Duration::from_secs(1);
 
-/// What is due so soon would be felt to be late.
+/// Threshold of "due soon": a delay of a row due within this time would be noticed.
 const SOON: Duration = Duration::from_secs(60);
 
-/// Does what is due when it is due. Polls as well, in the same transactions: looks now and then for
-/// ready runs, work of reactions and definitions that nobody has told this engine of.
+/// Processes rows when they are due. Polls as well, in the same transactions: looks periodically
+/// for ready runs, work of reactions and definitions for which this engine got no wake-up.
 pub(crate) async fn run(shared: &Arc<Shared>) {
     let (timer, interval) = (&*shared.timer, shared.options.poll);
     let (mut clock, mut polled) = (None, timer.elapsed());
@@ -31,7 +31,7 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
         let next = match sweep(shared, &mut clock, polls).await {
             Ok(next) => next,
             Err(error) => {
-                tracing::warn!(%error, "the sweep failed and is tried again");
+                tracing::warn!(%error, "retrying sweep");
                 shared.pause().await;
                 Some(Duration::ZERO)
             }
@@ -45,18 +45,19 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
     }
 }
 
-/// When to look again: when the next is due, and when it is time for a poll.
+/// Returns the time of the next sweep: the next due time, or the next poll.
 fn wake_up(now: Duration, next: Option<Duration>, poll: Duration) -> Duration {
     next.map_or(poll, |next| poll.min(now + until_look(next)))
 }
 
-/// When to look at something that is due so much later. While it is due soon, the clock is looked
-/// at as well: were a step back noticed at the due time only, it would wait for another period.
+/// Returns the time until the sweep for a row that is due after this time. While it is due soon,
+/// the clock is checked as well: if a step back were noticed at the due time only, the row would
+/// wait for another period.
 pub(crate) fn until_look(due: Duration) -> Duration {
     if due <= SOON { due.min(CLOCK) } else { due }
 }
 
-/// Does what is due; says how long it is until the next. `clock` is the store's time at the last
+/// Processes due rows. Returns the time until the next one. `clock` is the store's time at the last
 /// sweep.
 async fn sweep(
     shared: &Arc<Shared>,
@@ -68,17 +69,17 @@ async fn sweep(
     let mut snapshot = shared.store.read(polled.reads(pages.reads())).await?;
     polled.tell(shared, &snapshot);
     let now = snapshot.now;
-    // At the start too: the clock may have stepped back while nobody looked.
+    // At the start too: the clock may have stepped back while no engine was running.
     let stepped = clock.is_none_or(|last| now < last);
     if stepped {
-        // Claims cap the times of places that were written before the step.
+        // Claims cap the times of reaction positions that were written before the step.
         shared.reactions.look();
     }
     let mut looked = Looked::default();
     loop {
         looked.look(shared, pages.found(&snapshot), now, stepped).await;
-        // The times of all rows are capped after a step. Without one, what is behind the first page
-        // has its turn when that page is done, unless some of it cannot be done.
+        // After a step, the times of all rows are capped. Without one, rows behind the first page
+        // are processed when that page is done, unless some of its rows fail.
         let last = if stepped { Timestamp::MAX } else { now };
         let failed = looked.failed.is_some();
         if !(stepped || failed) || !pages.turn(&snapshot, last) {
@@ -91,26 +92,26 @@ async fn sweep(
     }
     *clock = Some(now);
     if looked.busy {
-        // What was done may have made more due, and there may be more than was read.
+        // Processed rows may have made others due, and there may be more than were read.
         return Ok(Some(Duration::ZERO));
     }
     let until = |due: Timestamp| due.micros().saturating_sub(now.micros()).max(0);
     Ok(looked.next.map(|due| Duration::from_micros(until(due).unsigned_abs())))
 }
 
-/// What became of the rows of a sweep.
+/// Results of a sweep's rows.
 #[derive(Default)]
 struct Looked {
-    /// The earliest due time to come.
+    /// Earliest future due time.
     next: Option<Timestamp>,
-    /// Something was due.
+    /// Whether any row was due.
     busy: bool,
-    /// Why one of them could not be done.
+    /// Error of a row that could not be processed.
     failed: Option<Error>,
 }
 
 impl Looked {
-    /// Does what is due among rows, all at once. One that fails keeps no other from being done.
+    /// Processes the due rows, all at once. A row that fails does not prevent others.
     async fn look(
         &mut self,
         shared: &Arc<Shared>,
@@ -133,14 +134,14 @@ impl Looked {
     }
 }
 
-/// Finds rows of one kind that are due from a moment on.
+/// Scan for rows of one kind that are due from a time on.
 type Due = fn(Timestamp) -> Scan;
 
-/// The rows that time alone decides about, page by page, the earliest first.
+/// Rows whose processing depends on time alone, in pages, the earliest first.
 struct Pages {
-    /// Where the next page begins, of each kind that may have one.
+    /// Start of the next page, for each kind that may have one.
     from: Vec<(Due, Timestamp)>,
-    /// How many rows of each kind the page has.
+    /// Maximum number of rows of each kind on the page.
     limit: u32,
 }
 
@@ -161,9 +162,9 @@ impl Pages {
         self.from.iter().flat_map(|(kind, from)| snapshot.found(&kind(*from)))
     }
 
-    /// Goes on to the pages behind these, of rows that are due at `last` or before; `false` if
-    /// there are none. A page begins with the moment at which the one before ended, and is larger
-    /// where that one held a single moment.
+    /// Advances to the next pages, of rows that are due at `last` or before. Returns `false` if
+    /// there are none. A page begins with the due time at which the previous one ended, and is
+    /// larger if that page held a single due time.
     fn turn(&mut self, snapshot: &Snapshot, last: Timestamp) -> bool {
         let mut limit = DUE;
         let mut next = |(kind, from): &(Due, Timestamp)| {
@@ -190,8 +191,8 @@ fn due_of(row: &Row) -> Option<Timestamp> {
     row.as_gate().map_or_else(|| row.as_run().and_then(Run::due), |gate| gate.due)
 }
 
-/// What a poll reads along. It locks nothing and writes nothing: an idle engine takes no transaction
-/// ids from PostgreSQL but for its heartbeats.
+/// Additional reads of a poll. They take no locks and write nothing: an idle engine uses no
+/// transaction ids of PostgreSQL except for its heartbeats.
 #[derive(Default)]
 struct Polled {
     ready: Vec<Scan>,
@@ -212,13 +213,13 @@ impl Polled {
     }
 
     fn reads(&self, reads: ReadSet) -> ReadSet {
-        // One row says that there is something.
+        // One row shows that there is something.
         let scans = self.ready.iter().chain(&self.work);
         let reads = scans.fold(reads, |reads, scan| reads.scan(scan.clone(), 1));
         self.followed.iter().fold(reads, ReadSet::catalog)
     }
 
-    /// Wakes those who have something to do. Definitions are seen by their own task.
+    /// Wakes the tasks that have work. Definitions are followed by their own task.
     fn tell(&self, shared: &Shared, snapshot: &Snapshot) {
         let found = |scans: &[Scan]| scans.iter().any(|scan| !snapshot.found(scan).is_empty());
         let ready = self.ready.iter().flat_map(|scan| snapshot.found(scan));
@@ -249,7 +250,7 @@ mod tests {
             (Some(0), 115, 100),
             (Some(30), 115, 101),
             (Some(60), 115, 101),
-            // A run that sleeps for long costs no transaction a second.
+            // A run that sleeps for long does not cost a transaction per second.
             (Some(61), 115, 115),
             (Some(61), 1000, 161),
         ] {

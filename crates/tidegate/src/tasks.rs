@@ -1,4 +1,4 @@
-//! The tasks of an engine, so that none outlives it.
+//! Tasks of an engine, so that none outlives it.
 
 use std::{
     future::Future,
@@ -16,7 +16,7 @@ use tokio::{sync::Notify, task::JoinSet};
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
     tasks: Mutex<JoinSet<()>>,
-    /// Counts those that have something to do, where a test wants to know.
+    /// Counter of busy tasks, for tests.
     busy: Option<Arc<Busy>>,
 }
 
@@ -31,30 +31,30 @@ impl Tasks {
             Some(busy) => drop(tasks.spawn(Tracked::new(task, busy.clone()))),
             None => drop(tasks.spawn(task)),
         }
-        // Those that have ended are let go of, or the set would grow with every run.
+        // Ended tasks are removed, or the set would grow with every run.
         while tasks.try_join_next().is_some() {}
     }
 
-    /// Counts work on another thread, where a test wants to know, until the guard is dropped.
+    /// Counts work on another thread until the guard is dropped, for tests.
     pub(crate) fn underway(&self) -> Option<Underway> {
         self.busy.as_ref().map(Busy::begin)
     }
 
-    /// Waits until all tasks are dropped, after they were [aborted](Self::abort): what they hold,
-    /// such as the store, is free then.
+    /// Waits until all tasks are dropped, after they were [aborted](Self::abort): resources that
+    /// they hold, such as the store, are free then.
     pub(crate) async fn gone(&self) {
         let lock = || self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         let mut tasks = std::mem::take(&mut *lock());
         while tasks.join_next().await.is_some() {}
     }
 
-    /// Drops all tasks where they are.
+    /// Drops all tasks at their current await.
     pub(crate) fn abort(&self) {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
     }
 }
 
-/// How many tasks have been woken and not polled since.
+/// Counter of tasks that have been woken and not polled since.
 #[derive(Debug, Default)]
 pub(crate) struct Busy {
     count: AtomicUsize,
@@ -62,7 +62,7 @@ pub(crate) struct Busy {
 }
 
 impl Busy {
-    /// Counts something that is under way, until the guard is dropped.
+    /// Counts work in progress, until the guard is dropped.
     pub(crate) fn begin(self: &Arc<Self>) -> Underway {
         self.add();
         Underway(self.clone())
@@ -78,8 +78,8 @@ impl Busy {
         }
     }
 
-    /// Waits until no task is busy. Asleep: tests that spin take the processor from the database
-    /// that they wait for.
+    /// Waits until no task is busy. Sleeps meanwhile: tests that spin take the processor from the
+    /// database that they wait for.
     pub(crate) async fn idle(&self) {
         loop {
             let mut idle = std::pin::pin!(self.idle.notified());
@@ -101,7 +101,7 @@ impl Busy {
     }
 }
 
-/// Something that is under way.
+/// Guard of work in progress.
 pub(crate) struct Underway(Arc<Busy>);
 
 impl Drop for Underway {
@@ -110,7 +110,7 @@ impl Drop for Underway {
     }
 }
 
-/// A task that is counted while it has something to do.
+/// A task that is counted while it has work to do.
 struct Tracked {
     task: Pin<Box<dyn Future<Output = ()> + Send>>,
     flag: Arc<Flag>,
@@ -139,7 +139,7 @@ impl Flag {
 impl Wake for Flag {
     fn wake(self: Arc<Self>) {
         let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        // Without one the task has ended.
+        // Without a waker the task has ended.
         if let Some(waker) = waker {
             self.raise();
             waker.wake();
@@ -161,7 +161,7 @@ impl Future for Tracked {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         *self.flag.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(cx.waker().clone());
-        // Up while it is polled: a wake in between is for another poll.
+        // Registered while the task is polled: a wake in between is for another poll.
         let waker = Waker::from(self.flag.clone());
         let counted = self.flag.woken.swap(false, Ordering::SeqCst);
         let _underway = counted.then(|| Underway(self.flag.busy.clone()));

@@ -1,11 +1,11 @@
-//! What an engine tells about itself: spans with run ids, and metrics.
+//! Telemetry of an engine: spans with run ids, and metrics.
 //!
 //! Spans go to `tracing`, metrics to the recorder that the program has installed for the `metrics`
-//! crate; without one they cost next to nothing. Names are in the book (operate/metrics).
+//! crate; without one they cost next to nothing. Their names are in the book (operate/metrics).
 //!
-//! Levels: at info there is one span for each time that a run is driven, and no line for any run
-//! that goes well. What happens several times within a run or a request (steps, tries, posts,
-//! calls) is at debug. Lines at warn and error are for operators.
+//! Levels: at info there is one span for each time that a run is driven, and no line for a
+//! successful run. Operations that happen several times within a run or a request (steps, attempts,
+//! posts, dispatches) are at debug. Lines at warn and error are for operators.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use tidegate_core::{
 };
 use tracing::{Span, debug_span, field::Empty, info_span};
 
-/// The span in which a run is driven. A request is named by the id of its run.
+/// Creates the span in which a run is driven. A request is named by the id of its run.
 pub(crate) fn run_span(run: &Run, is_request: bool) -> Span {
     let span = info_span!(
         "run",
@@ -38,31 +38,31 @@ pub(crate) fn run_span(run: &Run, is_request: bool) -> Span {
     span
 }
 
-/// The span of one try of a step.
+/// Creates the span of one attempt of a step.
 pub(crate) fn step_span(step: &str, attempt: u32) -> Span {
     debug_span!("step", step, attempt)
 }
 
-/// The span in which events are posted, named after the first.
+/// Creates the span in which events are posted, named after the first.
 pub(crate) fn post_span(ws: &str, events: &[NewEvent]) -> Span {
     let event = events.first().map(|event| event.name.as_str());
     debug_span!("post", workspace = ws, event, events = events.len(), event_id = Empty)
 }
 
-/// Events were posted.
+/// Records that events were posted.
 pub(crate) fn posted(span: &Span, posted: &[Posted]) {
     if let Some(first) = posted.first() {
         span.record("event_id", tracing::field::display(first.id));
     }
 }
 
-/// The span in which an action is called.
+/// Creates the span in which an action is called.
 pub(crate) fn dispatch_span(ws: &str, request: &Request) -> Span {
     let Request { flow, action, .. } = request;
     debug_span!("dispatch", workspace = ws, flow, action, request_id = Empty, verdict = Empty)
 }
 
-/// An action was called.
+/// Records that an action was called.
 pub(crate) fn dispatched(span: &Span, outcome: &Outcome) {
     span.record("verdict", outcome.verdict.outcome());
     if let Some(run) = outcome.verdict.run() {
@@ -70,7 +70,7 @@ pub(crate) fn dispatched(span: &Span, outcome: &Outcome) {
     }
 }
 
-/// A transaction was made, or failed.
+/// Records a transaction, committed or failed.
 pub(crate) fn committed(commands: usize, took: Duration, good: bool) {
     let outcome = if good { "ok" } else { "error" };
     histogram!("tidegate_store_seconds", "outcome" => outcome).record(took.as_secs_f64());
@@ -78,7 +78,7 @@ pub(crate) fn committed(commands: usize, took: Duration, good: bool) {
     histogram!("tidegate_batch_commands").record(commands as f64);
 }
 
-/// What came of a command.
+/// Records the answer to a command.
 pub(crate) fn answered(answer: &Answer) {
     match answer {
         Answer::Posted(posted) => {
@@ -94,7 +94,7 @@ pub(crate) fn answered(answer: &Answer) {
     }
 }
 
-/// What came of something that a reaction's handler wanted.
+/// Records an effect of a reaction's handler.
 fn effected(effect: &Effected) {
     match effect {
         Effected::Committed(_) => stream_committed(),
@@ -104,24 +104,24 @@ fn effected(effect: &Effected) {
     }
 }
 
-/// A command was refused.
+/// Records a refused command.
 pub(crate) fn refused(refusal: &Refusal) {
     if let Refusal::Stream(StreamRefusal::Conflict { .. }) = refusal {
         stream_conflict();
     }
 }
 
-/// Events were committed to a stream.
+/// Records a commit to a stream.
 pub(crate) fn stream_committed() {
     counter!("tidegate_stream_commits_total").increment(1);
 }
 
-/// A commit found its stream elsewhere than expected.
+/// Records a commit that found its stream at another version than expected.
 pub(crate) fn stream_conflict() {
     counter!("tidegate_stream_conflicts_total").increment(1);
 }
 
-/// A run was leased at a moment of the store's clock.
+/// Records the lease of a run at a time of the store's clock.
 pub(crate) fn leased(run: &Run, now: Timestamp) {
     if run.fence == 1 {
         let waited = now.micros().saturating_sub(run.queued_at.micros()).max(0).unsigned_abs();
@@ -132,7 +132,7 @@ pub(crate) fn leased(run: &Run, now: Timestamp) {
     }
 }
 
-/// A run has ended, whoever has seen to it.
+/// Records the end of a run, whichever engine ended it.
 pub(crate) fn ended(run: &Ended) {
     let mut labels = of_run(&run.ws, &run.workflow);
     labels.push(Label::new("state", run.ending.state()));
@@ -143,13 +143,13 @@ fn of_run(ws: &str, workflow: &str) -> Vec<Label> {
     vec![Label::new("workspace", ws.to_owned()), Label::new("workflow", workflow.to_owned())]
 }
 
-/// How many runs are driven.
+/// Records the number of driven runs.
 pub(crate) fn driven(runs: usize) {
     #[expect(clippy::cast_precision_loss, reason = "as many as there are workers")]
     gauge!("tidegate_driven_runs").set(runs as f64);
 }
 
-/// How many workers there are of one kind, and how many of them are busy.
+/// Records the number of workers of one kind, and how many of them are busy.
 pub(crate) fn workers(kind: &'static str, of: usize, busy: usize) {
     for (name, count) in [("tidegate_workers", of), ("tidegate_busy_workers", busy)] {
         #[expect(clippy::cast_precision_loss, reason = "some thousand workers")]
@@ -157,56 +157,56 @@ pub(crate) fn workers(kind: &'static str, of: usize, busy: usize) {
     }
 }
 
-/// A leased run is in its handler's hands.
+/// Records that a leased run has reached its handler.
 pub(crate) fn handed_over(took: Duration) {
     histogram!("tidegate_hand_off_seconds").record(took.as_secs_f64());
 }
 
-/// The engine's lease was lost.
+/// Records the loss of the engine's lease.
 pub(crate) fn lease_lost() {
     counter!("tidegate_lease_losses_total").increment(1);
 }
 
-/// A run was taken over from an engine that is dead.
+/// Records the takeover of a run from a dead engine.
 pub(crate) fn taken_over() {
     counter!("tidegate_takeovers_total").increment(1);
 }
 
-/// A reaction has claimed so many streams.
+/// Records the number of streams that a reaction has claimed.
 pub(crate) fn reaction_claimed(reaction: &str, streams: usize) {
     let claims = u64::try_from(streams).unwrap_or(u64::MAX);
     counter!("tidegate_reaction_claims_total", "reaction" => reaction.to_owned()).increment(claims);
 }
 
-/// An event is handed to a reaction so long after its commit.
+/// Records the delivery of an event to a reaction, with the lag since its commit.
 pub(crate) fn reaction_handled(reaction: &str, lag: Duration) {
     reaction_folded(reaction, 1);
     histogram!("tidegate_reaction_lag_seconds", "reaction" => reaction.to_owned())
         .record(lag.as_secs_f64());
 }
 
-/// A reaction has folded so many events.
+/// Records the number of events that a reaction has folded.
 pub(crate) fn reaction_folded(reaction: &str, events: usize) {
     let events = u64::try_from(events).unwrap_or(u64::MAX);
     counter!("tidegate_reaction_events_total", "reaction" => reaction.to_owned()).increment(events);
 }
 
-/// A reaction's handler has failed.
+/// Records a failure of a reaction's handler.
 pub(crate) fn reaction_failed(reaction: &str) {
     counter!("tidegate_reaction_failures_total", "reaction" => reaction.to_owned()).increment(1);
 }
 
-/// A stream of a reaction is blocked.
+/// Records that a stream of a reaction is blocked.
 pub(crate) fn reaction_blocked(reaction: &str) {
     counter!("tidegate_reaction_blocks_total", "reaction" => reaction.to_owned()).increment(1);
 }
 
-/// A lease on a stream was lost.
+/// Records the loss of a lease on a stream.
 pub(crate) fn reaction_lost(reaction: &str) {
     counter!("tidegate_reaction_lost_leases_total", "reaction" => reaction.to_owned()).increment(1);
 }
 
-/// One verdict, by workflow; and the control that it waits for, if it does.
+/// Records one verdict, by workflow; and the control that it waits for, if any.
 fn admitted(outcome: &Outcome) {
     let (workflow, verdict) = (outcome.workflow.clone(), outcome.verdict.outcome());
     counter!("tidegate_admissions_total", "workflow" => workflow.clone(), "verdict" => verdict)

@@ -1,4 +1,4 @@
-//! For tests: the real engine on a virtual clock, limits and leases included.
+//! Test support: the real engine on a virtual clock, limits and leases included.
 //!
 //! ```
 //! use std::time::Duration;
@@ -23,8 +23,8 @@
 //! # }
 //! ```
 //!
-//! Time moves only by [`TestHarness::advance`], and not before everything that can be done without it is
-//! done. Handlers should not do real I/O: the harness does not wait for it.
+//! Time moves only by [`TestHarness::advance`], and only after everything that can happen without
+//! it has happened. Handlers should not do real I/O: the harness does not wait for it.
 
 mod counted;
 mod replay;
@@ -49,7 +49,7 @@ use self::counted::Counted;
 pub use self::replay::{ReplayEnd, Replayed, Report, replay};
 use crate::{api::Engine, builder::EngineBuilder, tasks::Busy, timer::Timer};
 
-/// A clock that moves only by hand: it tells the time, and wakes who waits for it.
+/// A clock that moves only by hand: it tells the time, and wakes tasks that wait for it.
 #[derive(Debug)]
 pub struct VirtualClock {
     start: Timestamp,
@@ -64,14 +64,14 @@ struct Inner {
 }
 
 impl Default for VirtualClock {
-    /// A clock that stands at midnight, on a Friday in 2027.
+    /// Creates a clock set to midnight, on a Friday in 2027.
     fn default() -> Self {
         Self::new(Timestamp::from_ms(1_798_761_600_000))
     }
 }
 
 impl VirtualClock {
-    /// A clock that stands at a moment.
+    /// Creates a clock set to this time.
     pub fn new(start: Timestamp) -> Self {
         Self { start, inner: Mutex::default() }
     }
@@ -80,8 +80,8 @@ impl VirtualClock {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Moves to the next moment that somebody waits for, at most to `limit`; `false` if there is
-    /// none before.
+    /// Moves to the next time that a task waits for, at most to `limit`. Returns `false` if there
+    /// is none before.
     fn step(&self, limit: Duration) -> bool {
         let mut inner = self.inner();
         let next = inner.sleepers.keys().next().map(|(at, _)| *at).filter(|at| *at <= limit);
@@ -151,7 +151,7 @@ impl Drop for Sleep {
     }
 }
 
-/// A store, a virtual clock, and engines on them.
+/// A store and a virtual clock, with engines that share both.
 #[derive(Debug)]
 pub struct TestHarness {
     clock: Arc<VirtualClock>,
@@ -160,10 +160,11 @@ pub struct TestHarness {
     seed: Mutex<u64>,
 }
 
-/// The variable that repeats a harness's chance.
+/// Environment variable with the seed of a harness.
 const SEED: &str = "TIDEGATE_SEED";
 
-/// Nobody else shares the store, so leases and polls need not keep a virtual month busy.
+/// Lease and poll interval: no other process shares the store, so they need not keep a virtual
+/// month busy.
 const QUIET: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Default for TestHarness {
@@ -173,13 +174,13 @@ impl Default for TestHarness {
 }
 
 impl TestHarness {
-    /// A harness with an empty store in memory.
+    /// Creates a harness with an empty store in memory.
     pub fn new() -> Self {
         let clock = Arc::new(VirtualClock::default());
         Self::on(Arc::new(MemoryStore::new(clock.clone())), clock)
     }
 
-    /// A harness with a store of one's own, which should tell the time by the same clock.
+    /// Creates a harness with the given store, which should tell the time by the same clock.
     pub fn on(store: Arc<dyn Store>, clock: Arc<VirtualClock>) -> Self {
         let seed = std::env::var(SEED).ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
         let busy = Arc::<Busy>::default();
@@ -187,19 +188,21 @@ impl TestHarness {
         Self { clock, store, busy, seed: Mutex::new(seed) }
     }
 
-    /// Draws all chance of the engines to come from this seed.
+    /// Sets the seed from which engines created later derive all randomness.
     #[must_use]
     pub fn seeded(self, seed: u64) -> Self {
         Self { seed: Mutex::new(seed), ..self }
     }
 
-    /// Begins an engine on the harness's store and clock. Several share both.
+    /// Returns a builder for an engine on the harness's store and clock.
+    ///
+    /// Several engines share both.
     pub fn engine(&self) -> EngineBuilder {
         self.begin(self.store.clone())
     }
 
-    /// Begins an engine that reaches the harness's store through something of one's own: a store that
-    /// passes calls on, and fails now and then.
+    /// Returns a builder for an engine that reaches the harness's store through the given one: a
+    /// store that forwards calls, and fails now and then.
     pub fn engine_through(&self, store: Arc<dyn Store>) -> EngineBuilder {
         self.begin(Arc::new(Counted { store, busy: self.busy.clone() }))
     }
@@ -213,17 +216,17 @@ impl TestHarness {
         builder.lease_ttl(QUIET).poll_interval(QUIET)
     }
 
-    /// The store.
+    /// Returns the store.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
 
-    /// The clock as something to wait for: a step that takes a minute waits for it here.
+    /// Returns a timer of the virtual clock: a step that takes a minute waits for it here.
     pub fn timer(&self) -> Arc<dyn Timer> {
         Arc::new(VirtualTimer(self.clock.clone()))
     }
 
-    /// The time.
+    /// Returns the virtual time.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
@@ -233,7 +236,8 @@ impl TestHarness {
         self.busy.idle().await;
     }
 
-    /// Moves the clock on, moment by moment, and lets everything happen that happens on the way.
+    /// Advances the clock from one due time to the next, and lets everything happen that is due on
+    /// the way.
     pub async fn advance(&self, time: Duration) {
         self.settle().await;
         let until = self.clock.inner().elapsed + time;
@@ -242,14 +246,14 @@ impl TestHarness {
         }
     }
 
-    /// Stops an engine as a crash would: nothing is handed over, and what it held comes back when
-    /// its lease is over.
+    /// Stops an engine as a crash would: nothing is handed over, and its runs become available when
+    /// its lease expires.
     pub async fn crash(&self, engine: &Engine) {
         engine.kill();
         self.settle().await;
     }
 
-    /// All runs of a workflow, oldest first.
+    /// Returns all runs of a workflow, oldest first.
     pub async fn runs(&self, workflow: &str) -> Vec<RunView> {
         let rows = self.store.dump().await.expect("the harness's store works");
         let mut runs: BTreeMap<RunId, RunView> = BTreeMap::new();
@@ -271,8 +275,11 @@ impl TestHarness {
         runs.into_values().collect()
     }
 
-    /// The output of a run that must have completed; says otherwise what happened to it, and how
-    /// to see it again.
+    /// Returns the output of a run that must have completed.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the run has not completed, with its state and the seed that repeats the test.
     pub async fn completed(&self, engine: &Engine, run: RunId) -> serde_json::Value {
         let (live, ended) = engine.look_up(run).await.expect("the harness's store works");
         match ended.map(|ended| ended.ending) {
@@ -295,11 +302,11 @@ impl TestHarness {
 /// A run as a test sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunView {
-    /// Its id.
+    /// Id of the run.
     pub id: RunId,
-    /// `queued`, `running`, `waiting`, `paused`, `completed`, `failed` or `cancelled`.
+    /// State: `queued`, `running`, `waiting`, `paused`, `completed`, `failed` or `cancelled`.
     pub state: &'static str,
-    /// How it ended.
+    /// End of the run, if it has ended.
     pub ending: Option<Ending>,
 }
 

@@ -1,17 +1,19 @@
-//! Where an engine's waiting comes from: the machine's own clock, or a test's.
+//! Timers of an engine: the machine's clock, or a test's.
 
 use std::{fmt, future::Future, pin::Pin, time::Duration};
 
-/// A future on the heap.
+/// A boxed future.
 pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Measures spans and waits for them. It never steps back, and says nothing about dates: those
-/// are the store's.
+/// Measures durations and waits for them.
+///
+/// A timer never steps back, and knows no dates: those are the store's.
 pub trait Timer: Send + Sync + fmt::Debug {
-    /// The time since some moment in the past, the same for as long as the program runs.
+    /// Returns the time since a fixed point in the past, which stays the same while the program
+    /// runs.
     fn elapsed(&self) -> Duration;
 
-    /// Waits until so much has elapsed.
+    /// Waits until this much time has elapsed.
     fn sleep_until(&self, elapsed: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 }
 

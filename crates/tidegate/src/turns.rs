@@ -1,7 +1,8 @@
-//! Whose turn it is to get a free worker: workspaces in turn, in each its workflows in turn.
+//! Turns for free workers: round-robin over workspaces, and over the workflows of each.
 //!
-//! Places are kept for each kind of worker apart. They only say where to look on: which runs are
-//! ready is asked of the store, so that nothing is missed after a crash or because of others.
+//! Turns are kept for each kind of worker separately. They only say where to continue looking: the
+//! store is asked which runs are ready, so that nothing is missed after a crash or because of other
+//! engines.
 
 use std::{
     cmp::Reverse,
@@ -20,22 +21,22 @@ use tidegate_core::{
 
 use crate::telemetry;
 
-/// The most workspaces that one transaction leases for.
+/// Maximum number of workspaces that one transaction leases for.
 const MAX_WORKSPACES: usize = 16;
 
-/// What a worker does with a run.
+/// Kind of work that a worker does with a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum WorkerKind {
-    /// It runs a handler in this process.
+    /// Executes a handler in this process.
     Handler,
-    /// It calls a URL and waits for the answer, which costs next to nothing here.
+    /// Calls a URL and waits for the answer, which costs next to nothing here.
     Call,
 }
 
 impl WorkerKind {
     pub(crate) const ALL: [Self; 2] = [Self::Handler, Self::Call];
 
-    /// The word for its workers.
+    /// Returns the name of its workers.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Handler => "handlers",
@@ -66,47 +67,47 @@ impl AddAssign for PerKind {
     }
 }
 
-/// Leases for one kind of worker that go with a transaction.
+/// Leases for one kind of worker, requested with a transaction.
 #[derive(Clone, Debug)]
 pub(crate) struct Lease {
     pub(crate) kind: WorkerKind,
     pub(crate) command: Command,
-    /// How many runs it leases at the most.
+    /// Maximum number of runs to lease.
     pub(crate) limit: u32,
 }
 
-/// The turns of one kind of worker.
+/// Turns of one kind of worker.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     workspaces: BTreeMap<Workspace, ServedWorkspace>,
-    /// The workspace that had its turn last.
+    /// Workspace that had its turn last.
     last: Option<Workspace>,
-    /// How many workspaces in a row had nothing ready.
+    /// Number of consecutive workspaces that had nothing ready.
     passed: usize,
-    /// All workers, free or not.
+    /// Number of all workers, free or not.
     workers: usize,
-    /// The name of each workflow with runs that are driven here, and how many they are.
+    /// Workflows with runs that are driven here: their names, and the numbers of these runs.
     driven: BTreeMap<(Workspace, Seq), (String, usize)>,
-    /// How many runs these are together. Counted along: a sum would cost each end of a run more
-    /// with every workflow.
+    /// Total number of these runs. Kept as a counter: a sum would cost each end of a run more with
+    /// every workflow.
     busy: usize,
-    /// All lanes that are served.
+    /// All served lanes.
     lanes: Lanes,
-    /// How many workflows that are.
+    /// Number of served workflows.
     workflows: usize,
-    /// What is served has changed since the ranges were made.
+    /// Whether the served versions have changed since the ranges were computed.
     stale: bool,
 }
 
-/// What is served of one workspace.
+/// Served versions of one workspace.
 #[derive(Debug, Default)]
 struct ServedWorkspace {
-    /// All versions there are, and whether they are served.
+    /// All known versions, and whether they are served.
     versions: BTreeMap<Turn, bool>,
     ranges: Vec<Range>,
-    /// The workflow that had its turn last.
+    /// Workflow that had its turn last.
     last: Option<Seq>,
-    /// Nothing was ready when it was last looked at.
+    /// Whether nothing was ready at the last check.
     idle: bool,
 }
 
@@ -115,19 +116,20 @@ impl Turns {
         Self { workers, ..Self::default() }
     }
 
-    /// Notes a version of the catalog, and whether its runs are driven here.
+    /// Records a version of the catalog, and whether its runs are driven here.
     pub(crate) fn set(&mut self, ws: &Workspace, turn: Turn, served: bool) {
         let of = self.workspaces.entry(ws.clone()).or_default();
         self.stale |= of.versions.insert(turn, served) != Some(served);
     }
 
-    /// How many workers are kept for workflows that have few: a tenth, unless there is one
-    /// workflow only. Without them, one whose service does not answer would have all in the end.
+    /// Returns the number of workers reserved for workflows that have few: a tenth, unless there is
+    /// only one workflow. Without this reserve, a workflow whose service does not answer would
+    /// occupy all workers in the end.
     fn reserve(&self) -> usize {
         if self.workflows > 1 { self.workers / 10 } else { 0 }
     }
 
-    /// What is served of each workspace.
+    /// Returns the claims for the served versions of each workspace.
     pub(crate) fn claims(&mut self) -> Vec<Claim> {
         self.refresh();
         let served = self.workspaces.iter().filter(|(_, served)| !served.ranges.is_empty());
@@ -138,11 +140,11 @@ impl Turns {
         served.map(claim).collect()
     }
 
-    /// The lease that goes with the next transaction, for so many free workers.
+    /// Returns the lease to request with the next transaction, given the free workers.
     pub(crate) fn lease(&mut self, kind: WorkerKind, engine: EngineId, free: i64) -> Option<Lease> {
         self.refresh();
         let (free, reserve) = (usize::try_from(free).unwrap_or_default(), self.reserve());
-        // The last free workers are kept for workflows with fewer runs under way than these are.
+        // The last free workers are reserved for workflows with fewer driven runs than the reserve.
         let driven = self.driven.iter().filter(|_| free <= reserve);
         let many = driven.filter(|(_, (_, runs))| *runs >= reserve).map(|(of, _)| of);
         let many: Vec<_> = many.collect();
@@ -166,14 +168,16 @@ impl Turns {
             let claim = served.last.map(|last| claim.after(last)).unwrap_or(claim);
             let over = many.iter().filter(|(of, _)| of == ws).map(|(_, workflow)| *workflow);
             let claim = over.fold(claim, |claim, workflow| claim.without(workflow));
-            // Who had nothing while others had is asked for one, to see whether that is still so.
+            // A workspace that had no ready run while others had some is asked for one, to check
+            // whether that is still so.
             (claim, if served.idle && !calm { 1 } else { share })
         });
         let (claims, serves) = (claims.collect(), self.lanes.clone());
         Some(Lease { kind, command: Command::Lease { engine, claims, serves, limit }, limit })
     }
 
-    /// Takes down what a lease came to. Whether there may be more for the workers that are left.
+    /// Records the result of a lease. Returns whether there may be more runs for the workers that
+    /// are still free.
     pub(crate) fn leased(&mut self, lease: &Lease, runs: &[Run]) -> bool {
         let Command::Lease { claims, .. } = &lease.command else { return false };
         self.busy += runs.len();
@@ -191,7 +195,7 @@ impl Turns {
         if let Some(run) = runs.last() {
             (self.last, self.passed) = (Some(run.ws.clone()), 0);
         } else if let Some((claim, _)) = claims.last() {
-            // Where there are more workspaces than fit, the others are looked at next, once round.
+            // If there are more workspaces than fit, the others are checked next, once round.
             (self.last, self.passed) = (Some(claim.ws.clone()), self.passed + claims.len());
             more = self.passed < self.next().count();
         }
@@ -208,7 +212,8 @@ impl Turns {
         more
     }
 
-    /// What the workers are busy with, the most first. Other workspaces' workflows have no names.
+    /// Returns the workers and their workflows, the busiest first. Workflows of other workspaces
+    /// have no names.
     pub(crate) fn workers(&self, kind: WorkerKind, ws: &Workspace) -> Workers {
         let own = self.driven.iter().filter(|((of, _), _)| of == ws);
         let own = own.map(|(_, (workflow, runs))| Busy { workflow: workflow.clone(), runs: *runs });
@@ -220,19 +225,20 @@ impl Turns {
         Workers { kind, busy, of: self.workers, with, elsewhere, kept, ahead: 0 }
     }
 
-    /// Whether no worker is left for a run that the last lease passed over, with so many free.
+    /// Returns whether no worker is left for a run that the last lease skipped, given the free
+    /// workers.
     pub(crate) fn is_out(&self, free: i64) -> bool {
         usize::try_from(free).unwrap_or_default() <= self.reserve()
     }
 
-    /// Whether a run of this workflow that became ready now would find no worker.
+    /// Returns whether a run of this workflow that became ready now would find no worker.
     pub(crate) fn is_out_for(&self, of: &(Workspace, Seq)) -> bool {
         let free = self.workers.saturating_sub(self.busy);
         let has_few = self.driven.get(of).is_none_or(|(_, runs)| *runs < self.reserve());
         free == 0 || (free <= self.reserve() && !has_few)
     }
 
-    /// A run of a workflow is driven here no more.
+    /// Records that a run of a workflow is no longer driven here.
     pub(crate) fn left(&mut self, kind: WorkerKind, of: (Workspace, Seq)) {
         if let Entry::Occupied(mut driven) = self.driven.entry(of) {
             self.busy -= 1;
@@ -244,7 +250,7 @@ impl Turns {
         telemetry::workers(kind.as_str(), self.workers, self.busy);
     }
 
-    /// The workspaces with something served, the next in turn first.
+    /// Returns the workspaces with served versions, the next in turn first.
     fn next(&self) -> impl Iterator<Item = (&Workspace, &ServedWorkspace)> {
         let last = self.last.clone().unwrap_or_else(|| "".into());
         let later = self.workspaces.range((Bound::Excluded(last.clone()), Bound::Unbounded));
@@ -252,14 +258,14 @@ impl Turns {
         later.chain(sooner).filter(|(_, served)| !served.ranges.is_empty())
     }
 
-    /// There are ready runs in a workspace.
+    /// Records that a workspace has ready runs.
     pub(crate) fn has_work(&mut self, ws: &Workspace) {
         if let Some(served) = self.workspaces.get_mut(ws) {
             served.idle = false;
         }
     }
 
-    /// Makes the ranges anew where what is served has changed.
+    /// Recomputes the ranges if the served versions have changed.
     fn refresh(&mut self) {
         if !std::mem::take(&mut self.stale) {
             return;
@@ -278,7 +284,7 @@ impl Turns {
     }
 }
 
-/// Versions that are served with none between them that is not, as ranges.
+/// Groups served versions without an unserved one between them into ranges.
 fn ranges(versions: &BTreeMap<Turn, bool>) -> Vec<Range> {
     let mut ranges: Vec<Range> = Vec::new();
     let mut open = false;

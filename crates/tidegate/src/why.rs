@@ -1,4 +1,4 @@
-//! Why a run waits: what the store knows, and the workers of this engine.
+//! The `why` query: the store's explanation, and the workers of this engine.
 
 use tidegate_core::{
     explain::{Why, Workers},
@@ -11,11 +11,11 @@ use tidegate_store::why;
 
 use crate::{api::Engine, error::Error, turns::WorkerKind};
 
-/// How far ready runs that go before another are counted.
+/// Maximum count of ready runs ahead of another.
 const MAX_AHEAD: u32 = 1000;
 
 impl Engine {
-    /// Why a run waits, or what became of it.
+    /// Returns why a run waits, or how it ended.
     pub async fn why(&self, run: RunId) -> Result<Why, Error> {
         let mut why = why(&**self.store(), &self.workspace().into(), run).await??;
         if why.ready
@@ -29,13 +29,13 @@ impl Engine {
         Ok(why)
     }
 
-    /// The workers of this engine, by kind, and what they are busy with.
+    /// Returns the workers of this engine, by kind, with the workflows that occupy them.
     pub fn workers(&self) -> Vec<Workers> {
         let ws = self.workspace().into();
         WorkerKind::ALL.into_iter().map(|kind| self.shared().workers(kind, &ws)).collect()
     }
 
-    /// How many ready runs of its workflow have a better rank.
+    /// Returns the number of ready runs of its workflow with a better rank.
     async fn ahead_of(&self, run: &Run) -> Result<usize, Error> {
         let turn = |lane| Turn { workflow: run.turn(), lane };
         let turns = vec![(turn(Turn::FIRST.lane), turn(Turn::LAST.lane))];

@@ -1,4 +1,4 @@
-//! Workflows as a program defines them: an async function and what controls it.
+//! Workflows as a program defines them: an async function and its controls.
 
 use std::{fmt, future::Future, marker::PhantomData, ops::RangeInclusive, sync::Arc};
 
@@ -13,9 +13,9 @@ use crate::{
     step_error::Result,
 };
 
-/// A workflow: an async function of an input, started by events or by the clock.
+/// A workflow: an async function of an input, started by events or by a schedule.
 ///
-/// Whatever is wrong with its definition is said when the engine is built.
+/// Problems of its definition are reported when the engine is built.
 #[must_use]
 pub struct Workflow<I, O> {
     definition: Map<String, Value>,
@@ -37,7 +37,9 @@ where
     I: DeserializeOwned + Send + 'static,
     O: Serialize + Send + 'static,
 {
-    /// A workflow of this name. Without triggers an event of the same name starts it.
+    /// Creates a workflow of this name.
+    ///
+    /// Without triggers, an event of the same name starts it.
     pub fn new<F, Fut>(name: &str, handler: F) -> Self
     where
         F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
@@ -46,7 +48,7 @@ where
         Self::from_definition(json!({ "name": name }), handler)
     }
 
-    /// A workflow whose definition is written as data.
+    /// Creates a workflow from a definition written as data.
     pub fn from_definition<F, Fut>(definition: Value, handler: F) -> Self
     where
         F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
@@ -63,7 +65,7 @@ where
         }
     }
 
-    /// A workflow whose definition is written in TOML, with the same fields.
+    /// Creates a workflow from a definition written in TOML, with the same fields.
     pub fn from_toml<F, Fut>(definition: &str, handler: F) -> Self
     where
         F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
@@ -74,7 +76,9 @@ where
         Self { unreadable, ..workflow }
     }
 
-    /// What runs, once, after a run has failed for good. It has steps of its own.
+    /// Sets the handler that runs, once, after a run has failed for good.
+    ///
+    /// It records its own steps.
     pub fn on_failure<F, Fut>(mut self, handler: F) -> Self
     where
         F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
@@ -91,7 +95,7 @@ impl<I, O> Workflow<I, O> {
         self
     }
 
-    /// Adds to a field that may be given several times.
+    /// Appends to a field that may have several values.
     fn and(mut self, field: &str, value: Value) -> Self {
         let values = self.definition.entry(field).or_insert_with(|| json!([]));
         if !values.is_array() {
@@ -103,47 +107,51 @@ impl<I, O> Workflow<I, O> {
         self
     }
 
-    /// The app that it belongs to.
+    /// Sets the app that the workflow belongs to.
     pub fn app(self, app: &str) -> Self {
         self.with("app", json!(app))
     }
 
-    /// The same code continues runs of these older versions.
+    /// Continues runs of these older versions with the same code.
     pub fn also_serves(mut self, versions: RangeInclusive<u32>) -> Self {
         self.also_serves = Some(versions);
         self
     }
 
-    /// Events of this name start it; a star at the end stands for any rest.
+    /// Starts the workflow on events of this name; a star at the end matches any suffix.
     pub fn on_event(self, name: &str) -> Self {
         self.and("triggers", json!(name))
     }
 
-    /// The clock starts it, in this time zone. An occurrence is skipped while the last one runs.
+    /// Starts the workflow on a cron schedule in this time zone.
+    ///
+    /// An occurrence is skipped while the last one runs.
     pub fn cron(self, cron: &str, time_zone: &str) -> Self {
         self.and("triggers", json!({ "cron": cron, "timeZone": time_zone }))
     }
 
-    /// As [`Workflow::cron`], and occurrences may run side by side.
+    /// Starts the workflow as [`Workflow::cron`] does, except that occurrences may overlap.
     pub fn cron_overlapping(self, cron: &str, time_zone: &str) -> Self {
         self.and("triggers", json!({ "cron": cron, "timeZone": time_zone, "onOverlap": "allow" }))
     }
 
-    /// The clock starts it, with all that can be said about when.
+    /// Starts the workflow on a schedule with all its options.
     pub fn schedule(self, schedule: crate::Schedule) -> Self {
         self.and("triggers", schedule.into_value())
     }
 
     crate::controls::on_both!();
 
-    /// How many runs are inside at once. Several limits can stand side by side.
+    /// Limits the number of concurrent runs.
+    ///
+    /// Several limits can be combined.
     pub fn concurrency(self, limit: Concurrency) -> Self {
         self.and("concurrency", limit.into_value())
     }
 }
 
 impl<E, O> Workflow<Vec<E>, O> {
-    /// Many events in one run: the handler takes all of them.
+    /// Collects many events into one run: the handler takes all of them.
     pub fn batch(self, batch: Batch) -> Self {
         self.with("batch", batch.into_value())
     }
@@ -162,8 +170,8 @@ impl<I, O> From<Workflow<I, O>> for ServedWorkflow {
     }
 }
 
-/// The fields of a definition, or what keeps them from being read: that is said when the engine
-/// is built, like everything else that is wrong.
+/// Returns the fields of a definition, or the problem that prevents them from being read: it is
+/// reported when the engine is built, like every other problem.
 pub(crate) fn read_fields(what: &str, data: Value) -> (Map<String, Value>, Option<Problem>) {
     match data {
         Value::Object(fields) => (fields, None),
@@ -171,7 +179,7 @@ pub(crate) fn read_fields(what: &str, data: Value) -> (Map<String, Value>, Optio
     }
 }
 
-/// As [`read_fields`], of a definition in TOML.
+/// Reads a definition as [`read_fields`] does, from TOML.
 pub(crate) fn read_toml(what: &str, text: &str) -> (Map<String, Value>, Option<Problem>) {
     match toml::from_str(text) {
         Ok(fields) => (fields, None),

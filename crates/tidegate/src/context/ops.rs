@@ -1,4 +1,4 @@
-//! Operations of a run that are finished and not yet reported.
+//! Completed operations of a run that are not reported yet.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use tidegate_core::{
     stream,
 };
 
-/// One report's operations, by kind: a report records them in the order of these fields.
+/// Operations of one report, by kind: a report records them in the order of these fields.
 #[derive(Debug, Default)]
 pub(crate) struct Ops {
     pub(crate) steps: Vec<NewStep>,
@@ -23,7 +23,7 @@ pub(crate) struct Ops {
     pub(crate) progress: Option<Progress>,
 }
 
-/// One finished operation. The variants stand in the order in which a report records them.
+/// One completed operation. The variants are in the order in which a report records them.
 #[derive(Debug)]
 pub(crate) enum Op {
     Step(NewStep),
@@ -32,14 +32,15 @@ pub(crate) enum Op {
     Commit(NewCommit),
 }
 
-/// The most operations in one report: a transaction holds 4,000 rows, and each may change several.
+/// Maximum number of operations in one report: a transaction holds 4,000 rows, and each operation
+/// may change several.
 const MAX_OPS: usize = 500;
 
-/// The most bytes in one report, give or take one value.
+/// Maximum number of bytes in one report, give or take one value.
 const MAX_OPS_BYTES: usize = 8 * 1024 * 1024;
 
 impl Op {
-    /// The operation's place among those of one report.
+    /// Returns the rank of the operation's kind within a report.
     fn rank(&self) -> u8 {
         match self {
             Self::Step(_) => 0,
@@ -64,7 +65,7 @@ impl Op {
     }
 }
 
-/// Operations that wait for a report, in the order in which the handler finished them.
+/// Operations that wait for a report, in the order in which the handler completed them.
 #[derive(Debug, Default)]
 pub(super) struct Unreported {
     ops: VecDeque<Op>,
@@ -89,9 +90,9 @@ impl Unreported {
         self.progress = Some(progress);
     }
 
-    /// Takes the next report: as much as fits into one transaction, and no operation before one
-    /// that was finished earlier. A crash between two reports, and the sequence numbers of one,
-    /// then leave a history that the code can have written.
+    /// Takes the next report: as much as fits into one transaction, with no operation before one
+    /// that completed earlier. Thus a crash between two reports, and the sequence numbers of one,
+    /// leave a history that the code can have written.
     pub(super) fn split(&mut self) -> Ops {
         let mut room = MAX_OPS_BYTES;
         let mut fits = |size: usize| {

@@ -1,4 +1,4 @@
-//! What a run shows before it is done: chunks of its output, and how far it is.
+//! Output of a run before it ends: chunks and progress.
 
 use serde::Serialize;
 use tidegate_core::{
@@ -13,8 +13,10 @@ use crate::{
 };
 
 impl Ctx {
-    /// Emits a chunk of output for whoever follows the run: durable, in order, and once, however
-    /// often the handler is replayed. A step that is tried again emits anew, as another attempt.
+    /// Emits a chunk of output for subscribers of the run: durable, in order, and once, however
+    /// often the handler is replayed.
+    ///
+    /// A step that is retried emits its chunks again, as another attempt.
     pub fn emit(&self, chunk: impl Serialize) -> Result<()> {
         let data = write(&chunk)?;
         let size = data.as_str().len();
@@ -30,7 +32,9 @@ impl Ctx {
         Ok(())
     }
 
-    /// Says how far the run is, from 0 to 1, and what it is at. The last one counts.
+    /// Sets the progress of the run, from 0 to 1, with a text.
+    ///
+    /// The last call wins.
     pub fn progress(&self, fraction: f64, text: impl Into<String>) {
         #[expect(
             clippy::cast_possible_truncation,

@@ -1,4 +1,4 @@
-//! Patches: changes of a workflow's code on purpose, under runs that are on their way.
+//! Patches: intended code changes in a workflow that has live runs.
 
 use tidegate_core::{json::Payload, row::StepKind, run::record::NewStep};
 
@@ -6,9 +6,11 @@ use super::{Ctx, replay::PATCH};
 use crate::step_error::Result;
 
 impl Ctx {
-    /// Whether the run takes the changed path of its code. `true` for a run that comes here for
-    /// the first time, which is recorded; `false` for one that was past this point before the
-    /// patch was in the code, so that it replays the steps it has recorded.
+    /// Returns whether the run takes the changed path of its code.
+    ///
+    /// `true` for a run that gets here for the first time, which is recorded; `false` for a run
+    /// that passed this point before the patch was in the code, so that it replays the steps it has
+    /// recorded.
     ///
     /// ```
     /// # use tidegate::{Ctx, Result};
@@ -20,7 +22,7 @@ impl Ctx {
     /// # }
     /// ```
     ///
-    /// The call can be removed, with the old path, when no run from before it is left.
+    /// The call can be removed, with the old path, when no run from before the patch is left.
     pub async fn patched(&self, id: impl Into<String>) -> Result<bool> {
         let id = format!("{PATCH}{}", id.into());
         if let Some(outcome) = self.turn(&id, StepKind::Run).patch().await? {

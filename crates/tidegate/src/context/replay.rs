@@ -1,13 +1,13 @@
-//! Replay of a run's records: which of them the code has asked for, in which order it gets them,
-//! and what waits until the replay is over.
+//! Replay of a run's records: which records the code has requested, in which order it receives
+//! them, and which operations wait until the replay ends.
 //!
-//! Code that is the same asks for every record again, if it gets them in the order in which it
-//! got them first, each when it can advance on nothing else: then every branch has asked for what
-//! it asked for before. So records are delivered in that way, and an operation that is not on
-//! record begins only after them. A record that is not asked for by then proves that the code has
-//! changed, and the run stops before the new effect.
+//! Unchanged code requests every record again if it receives them in their original order, each one
+//! when it can advance on nothing else: then every branch has requested what it requested before.
+//! So records are delivered in that way, and an operation without a record begins only after them.
+//! A record that has not been requested by then proves that the code has changed, and the run stops
+//! before the new effect.
 //!
-//! Nothing here runs for a run without records: its gate is open from the start.
+//! A run without records skips all of this: its replay is open from the start.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,18 +21,18 @@ use tidegate_core::{
 
 use super::turn::Asks;
 
-/// What a recorded step came to.
+/// Outcome of a recorded step.
 pub(crate) type Outcome = Result<Payload, row::RunError>;
 
 #[derive(Debug)]
 struct Record {
     kind: StepKind,
     outcome: Outcome,
-    /// Its place in the order of delivery.
+    /// Position in the order of delivery.
     place: usize,
 }
 
-/// An operation that is not on record and waits for the end of the replay.
+/// An operation without a record that waits for the end of the replay.
 #[derive(Debug)]
 struct Queued {
     asks: Asks,
@@ -41,61 +41,61 @@ struct Queued {
 
 #[derive(Debug, Default)]
 pub(super) struct Replay {
-    /// The records of earlier activations, by id.
+    /// Records of earlier activations, by id.
     records: BTreeMap<String, Record>,
-    /// Ids that an earlier activation asked for, and this one has not yet: of records, and of
-    /// waits that are not answered.
+    /// Ids that an earlier activation requested, and this one has not yet: of records, and of
+    /// unanswered waits.
     unclaimed: BTreeMap<String, StepKind>,
-    /// The same of steps that failed and are tried again.
+    /// Like `unclaimed`, for steps that failed and are retried.
     retries: BTreeSet<String>,
-    /// Those of them that are on record, by their place.
+    /// Unclaimed ids that have a record, by the record's position.
     lost: BTreeMap<usize, String>,
-    /// Records that the handler has not got yet.
+    /// Positions of records that the handler has not received yet.
     undelivered: BTreeSet<usize>,
-    /// Those of them that it has asked for.
+    /// Undelivered records that the handler has requested.
     held: BTreeMap<usize, Waker>,
-    /// Operations that are not on record.
+    /// Operations without a record.
     queue: BTreeMap<String, Queued>,
-    /// Waits that no earlier activation asked for.
+    /// Waits that no earlier activation requested.
     new_waits: BTreeSet<String>,
     /// Patches that the run passed before they were in the code.
     passed: BTreeSet<String>,
-    /// Some records are copies out of another run, without its operations on sessions.
+    /// Whether some records are copies from another run, without its session operations.
     copied: bool,
-    /// Operations that are not on record may begin.
+    /// Whether operations without a record may begin.
     open: bool,
-    /// Operations that are not on record never begin.
+    /// Whether operations without a record never begin.
     dry: bool,
 }
 
-/// How far a replay is once the handler was polled.
+/// State of a replay after the handler was polled.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Settled {
-    /// The handler has got something: poll it again.
+    /// The handler received a record: poll it again.
     Advanced,
     /// Nothing is left to replay.
     Over,
     /// Nothing is left to replay, and an operation would begin.
     Fresh,
-    /// Nothing new is asked for, and something on record was not; or the handler is busy.
+    /// No operation is newly requested, and a record is unclaimed; or the handler is busy.
     Stuck,
-    /// This is on record and not asked for, and the handler cannot advance by itself before
-    /// [`Replay::proceed`] takes it for lost.
+    /// This record is unclaimed, and the handler cannot advance by itself before
+    /// [`Replay::proceed`] gives the record up as lost.
     Halted(String),
 }
 
-/// How a replay goes on without a record that is not asked for.
+/// Continuation of a replay without an unclaimed record.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Proceeds {
-    /// The handler has got something: poll it again.
+    /// The handler received a record: poll it again.
     Advanced,
     /// An operation would begin.
     Fresh,
     /// The code has changed.
     Changed {
-        /// Asked for by an earlier activation, and by this one not.
+        /// Id requested by an earlier activation, and not by this one.
         lost: String,
-        /// Asked for instead.
+        /// Ids requested instead.
         new: Vec<String>,
     },
 }
@@ -112,7 +112,7 @@ impl Replay {
                 (id, Record { kind, outcome, place })
             })
             .collect();
-        // An attempt that failed is no record: `Ctx::attempt` may lead the next one elsewhere.
+        // A failed attempt is not a record: `Ctx::attempt` may lead the next one elsewhere.
         let retries = run.waits.iter().filter(|wait| wait.on == WaitOn::Retry);
         let retries = retries.map(|wait| &wait.step).chain(run.failures.keys());
         let retries = retries.filter(|step| !step.is_empty()).cloned().collect();
@@ -129,13 +129,13 @@ impl Replay {
         Self { records, unclaimed, retries, lost, undelivered, copied, open, ..Self::default() }
     }
 
-    /// The replay of records that must have no further effect.
+    /// Makes this the replay of records that must have no further effect.
     pub(super) fn dry(self) -> Self {
         Self { dry: true, open: false, ..self }
     }
 
-    /// The handler asks for an operation: `true` if it is on record, or else the kind of which it
-    /// was before.
+    /// Claims an operation that the handler requests. Returns `true` if it has a record; the error
+    /// is its earlier kind, if it was another.
     pub(super) fn claim(&mut self, id: &str, kind: StepKind) -> Result<bool, StepKind> {
         let recorded = self.records.get(id).map(|record| record.kind);
         if let Some(Record { place, .. }) = self.records.get(id) {
@@ -152,17 +152,17 @@ impl Replay {
         Ok(recorded.is_some())
     }
 
-    /// Whether an earlier activation has come further than this one.
+    /// Returns whether an earlier activation got further than this one.
     pub(super) fn is_under_way(&self) -> bool {
         !self.unclaimed.is_empty() || !self.retries.is_empty()
     }
 
-    /// Whether operations that are not on record still wait.
+    /// Returns whether operations without a record still wait.
     pub(super) fn holds_back(&self) -> bool {
         !self.open
     }
 
-    /// How many operations wait for their turn.
+    /// Returns the number of operations that wait for their turn.
     pub(super) fn waiting(&self) -> usize {
         self.held.len() + self.queue.len()
     }
@@ -171,7 +171,8 @@ impl Replay {
         self.records.get(id).map(|record| &record.outcome)
     }
 
-    /// An operation that was asked for gets its record, in its place; `None` when it may begin.
+    /// Polls the turn of a requested operation: ready with its record in order of delivery, or with
+    /// `None` when the operation may begin.
     pub(super) fn poll_turn(
         &mut self,
         id: &str,
@@ -186,8 +187,8 @@ impl Replay {
         Poll::Ready(Some(record.outcome.clone()))
     }
 
-    /// An operation that is not on record begins when the replay is over. A patch that the run
-    /// has passed comes to `false`.
+    /// Polls an operation without a record, which begins when the replay is over. A patch that the
+    /// run has passed yields `false`.
     fn poll_begin(&mut self, id: &str, asks: Asks, cx: &Context<'_>) -> Poll<Option<Outcome>> {
         if self.passed.contains(id) {
             return Poll::Ready(asks.patch.then(|| Ok(Payload::from_value(&false.into()))));
@@ -200,7 +201,7 @@ impl Replay {
         Poll::Pending
     }
 
-    /// An operation was dropped before its turn came.
+    /// Removes an operation that was dropped before its turn.
     pub(super) fn withdraw(&mut self, id: &str) {
         self.queue.remove(id);
         self.new_waits.remove(id);
@@ -210,9 +211,9 @@ impl Replay {
         }
     }
 
-    /// The handler was polled: delivers the record that is next, or ends the replay. Neither
-    /// depends on what else the handler does, so that they also take place while it is busy.
-    /// `quiet`: it cannot advance by itself.
+    /// Delivers the next record after the handler was polled, or ends the replay. Neither depends
+    /// on what else the handler does, so both also happen while it is busy. `quiet`: the handler
+    /// cannot advance by itself.
     pub(super) fn settle(&mut self, quiet: bool) -> Settled {
         let (next, lost) = (self.held.first_key_value(), self.lost.first_key_value());
         if next.is_some_and(|(place, _)| lost.is_none_or(|(lost, _)| place < lost)) {
@@ -234,7 +235,7 @@ impl Replay {
         }
     }
 
-    /// Lets the operations begin that are not on record.
+    /// Opens the replay: operations without a record may begin.
     fn open(&mut self) -> Settled {
         self.open = true;
         let queue = std::mem::take(&mut self.queue);
@@ -253,7 +254,7 @@ impl Replay {
         true
     }
 
-    /// Goes on after [`Settled::Halted`]: what is not asked for will not be.
+    /// Continues after [`Settled::Halted`]: unclaimed records will not be requested.
     pub(super) fn proceed(&mut self) -> Proceeds {
         if self.deliver() || self.pass_early() {
             return Proceeds::Advanced;
@@ -270,8 +271,8 @@ impl Replay {
         self.held.is_empty() && self.queue.is_empty() && self.new_waits.is_empty()
     }
 
-    /// Lets those of the queue go on that need no end of the replay: patches, of which the run is
-    /// past, and operations on sessions that were taken back with the run that was copied.
+    /// Releases queued operations that need not wait for the end of the replay: patches that the
+    /// run has passed, and session operations that were rolled back with the run that was copied.
     fn pass_early(&mut self) -> bool {
         let copied = self.copied && !self.dry;
         let early = |Asks { kind, patch }| patch || copied && kind == StepKind::State;
@@ -284,39 +285,40 @@ impl Replay {
         passed
     }
 
-    /// The first operation by its record that the code should have asked for, if any has one.
+    /// Returns the first operation that the code should have requested: by its record, if any has
+    /// one.
     pub(super) fn first_unclaimed(&self) -> String {
         self.lost.values().chain(self.unclaimed.keys()).next().cloned().unwrap_or_default()
     }
 
-    /// The first effect on record that the code has not asked for.
+    /// Returns the first recorded effect that the code has not requested.
     pub(super) fn lost_effect(&self) -> Option<&str> {
         let effect = |id: &&String| self.unclaimed.get(*id).is_some_and(|kind| kind.is_effect());
         self.lost.values().find(effect).map(String::as_str)
     }
 
-    /// How many records are of this kind.
+    /// Returns the number of records of this kind.
     pub(super) fn count(&self, kind: StepKind) -> usize {
         self.records.values().filter(|record| record.kind == kind).count()
     }
 
-    /// Whether this is a replay without effects.
+    /// Returns whether this is a replay without effects.
     pub(super) fn is_dry(&self) -> bool {
         self.dry
     }
 
-    /// How many wakers of one task are kept here.
+    /// Returns the number of wakers of one task that are registered here.
     pub(super) fn wakers(&self, of: &Waker) -> usize {
         let wakers = self.held.values().chain(self.queue.values().map(|queued| &queued.waker));
         wakers.filter(|waker| waker.data() == of.data()).count()
     }
 }
 
-/// The kind of a step that waits for an answer.
+/// Returns the kind of step that waits for an answer.
 fn kind_of(on: &WaitOn) -> Option<StepKind> {
     match on {
         WaitOn::Time => Some(StepKind::Sleep),
-        // Nothing is driven while it waits for the run that goes before it.
+        // A run is not driven while it waits for its predecessor.
         WaitOn::Retry | WaitOn::Before { .. } => None,
         WaitOn::Event { .. } => Some(StepKind::Event),
         WaitOn::Signal { .. } => Some(StepKind::Signal),
@@ -324,12 +326,13 @@ fn kind_of(on: &WaitOn) -> Option<StepKind> {
     }
 }
 
-/// What the ids of steps begin with that those have asked for whom the handler has called
-/// ([`Engine::change_session_in`](crate::Engine::change_session_in)): no code comes to them.
+/// Prefix of the ids of steps that callees of the handler have requested
+/// ([`Engine::change_session_in`](crate::Engine::change_session_in)): the handler's own code never
+/// requests them.
 pub(crate) const OUTSIDE: &str = "session:";
 
-/// What the ids of the markers of [`Ctx::patched`](crate::Ctx::patched) begin with, and no other
-/// id may. The code may stop asking for them.
+/// Prefix reserved for the ids of the markers of [`Ctx::patched`](crate::Ctx::patched). The code
+/// may stop requesting them.
 pub(super) const PATCH: &str = "patch:";
 
 fn is_outside(id: &str, kind: StepKind) -> bool {

@@ -1,4 +1,4 @@
-//! The state of a session, as the runs of its actions see it.
+//! Session state, as the runs of its actions see it.
 
 use serde::{Serialize, de::DeserializeOwned};
 use tidegate_core::{
@@ -18,10 +18,12 @@ use crate::{
     step_error::{Result, StepError},
 };
 
-/// A session's document. Every operation is a step: done once, with its record, or not at all.
+/// A session's document.
 ///
-/// In a run whose policy is `restart`, writes are staged: the run sees its own, and all of them
-/// are applied when it completes, or none.
+/// Every operation is a step: executed once, with its record, or not at all.
+///
+/// In a run whose policy is `restart`, writes are staged: the run sees its own writes, and all of
+/// them are applied when it completes, or none.
 #[derive(Clone, Debug)]
 pub struct Session {
     ctx: Ctx,
@@ -33,13 +35,15 @@ impl Session {
         Self { ctx: ctx.clone(), session }
     }
 
-    /// Its id.
+    /// Returns the session's id.
     pub fn id(&self) -> &str {
         &self.session.id
     }
 
-    /// The document as others see it at this moment, with its version: not a step, so that every
-    /// try sees it anew. For a step that hands it to somebody else.
+    /// Returns the document as others see it at this moment, with its version.
+    ///
+    /// This is not a step: every attempt reads it anew. Use it in a step that passes the document
+    /// on.
     pub async fn current(&self) -> Result<(i64, Payload)> {
         let ws = self.ctx.activation().run.ws.clone();
         let _reading = Executing::begin(&self.ctx);
@@ -47,32 +51,36 @@ impl Session {
         Ok(found.unwrap_or_else(|| (0, Payload::null())))
     }
 
-    /// What stands at a path; `None` where nothing does. An empty path is the whole document.
+    /// Returns the value at a path, or `None`.
+    ///
+    /// An empty path is the whole document.
     pub async fn get<T: DeserializeOwned>(&self, step: &str, at: &str) -> Result<Option<T>> {
         let value = self.perform(step, at, |path| SessionOp::Get { path }).await?;
         read(step, value)
     }
 
-    /// Puts a value at a path.
+    /// Sets the value at a path.
     pub async fn set(&self, step: &str, at: &str, value: impl Serialize) -> Result<()> {
         let value = write(&value)?;
         self.perform(step, at, |path| SessionOp::Set { path, value }).await.map(drop)
     }
 
-    /// Merges an object into the one at a path; `null` removes a member.
+    /// Merges an object into the object at a path.
+    ///
+    /// `null` removes a member.
     pub async fn merge(&self, step: &str, at: &str, value: impl Serialize) -> Result<()> {
         let value = write(&value)?;
         self.perform(step, at, |path| SessionOp::Merge { path, value }).await.map(drop)
     }
 
-    /// Adds a value to the end of the list at a path; how long the list is now.
+    /// Appends a value to the list at a path, and returns the list's new length.
     pub async fn append(&self, step: &str, at: &str, value: impl Serialize) -> Result<u64> {
         let value = write(&value)?;
         let length = self.perform(step, at, |path| SessionOp::Append { path, value }).await?;
         read(step, length)
     }
 
-    /// Adds to the number at a path; what it is now.
+    /// Adds to the number at a path, and returns its new value.
     pub async fn increment<T: DeserializeOwned>(
         &self,
         step: &str,

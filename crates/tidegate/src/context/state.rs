@@ -1,4 +1,4 @@
-//! What one activation has asked for so far, shared between its handler and its driver.
+//! State of one activation, shared between its handler and its driver.
 
 use std::{
     collections::BTreeMap,
@@ -26,51 +26,51 @@ use crate::{
     step_error::{Result, StepError},
 };
 
-/// The handler's side and the driver's side meet here.
+/// State shared by the handler and the driver of an activation.
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    /// What earlier activations have done.
+    /// Replay of earlier activations.
     replay: Replay,
-    /// What this activation has asked for.
+    /// Operations that this activation has requested.
     asked: BTreeMap<String, StepKind>,
-    /// What the driver has to report.
+    /// Operations that the driver has to report.
     ops: Unreported,
-    /// A report is on its way.
+    /// Whether a report is in flight.
     reporting: bool,
-    /// What the handler waits for.
+    /// Waits of the handler.
     waits: BTreeMap<String, NewWait>,
-    /// How many closures run.
+    /// Number of executing closures.
     executing: usize,
-    /// The step whose closure is being polled.
+    /// Step whose closure is being polled.
     scope: Option<String>,
-    /// How many chunks each step has emitted; the handler itself under the empty name.
+    /// Number of chunks that each step has emitted; the handler itself under the empty name.
     emitted: BTreeMap<String, u32>,
-    /// What undoes the effects so far, oldest first.
+    /// Compensations registered so far, oldest first.
     undo: Vec<Undo>,
-    /// Something that no handler may swallow.
+    /// Error that no handler may swallow.
     broken: Option<StepError>,
     /// Steps that wait for the report to be durable.
     sleepers: Vec<Waker>,
     driver: Option<Waker>,
 }
 
-/// What the driver does next.
+/// Next action of the driver.
 #[derive(Debug)]
 pub(crate) enum Next {
-    /// Report what is finished.
+    /// Report the completed operations.
     Report,
-    /// Let go of the run until one of these is answered.
+    /// Suspend the run until one of these waits is answered.
     Suspend(Vec<NewWait>),
-    /// Poll the handler again: it has got something.
+    /// Poll the handler again: it received a record.
     Again,
     /// Fail the run.
     Stop(StepError),
-    /// This is on record and not asked for: [`State::proceed`] without it, unless the handler
-    /// awaits something outside of its operations and can go on by that.
+    /// This record is unclaimed: [`State::proceed`] without it, unless the handler awaits something
+    /// outside of its operations and can continue by that.
     Halted(String),
-    /// Fail the run: something is on record that the code does not ask for any more.
+    /// Fail the run: the code no longer requests a record.
     Changed(StepError),
-    /// Nothing is left on record, and an operation would begin if it might.
+    /// No record is left, and an operation would begin if it were allowed to.
     Fresh,
     /// The handler is busy.
     Wait,
@@ -81,12 +81,12 @@ impl State {
         Self { replay: Replay::new(run, steps), ..Self::default() }
     }
 
-    /// The state of a run that is only replayed: what is not on record never begins.
+    /// Creates the state of a run that is only replayed: operations without a record never begin.
     pub(crate) fn past(run: &Run, steps: Vec<row::Step>) -> Self {
         Self { replay: Replay::new(run, steps).dry(), ..Self::default() }
     }
 
-    /// The handler comes to an operation; `true` if it is on record.
+    /// Requests an operation. Returns `true` if it has a record.
     pub(super) fn ask(&mut self, id: &str, Asks { kind, patch }: Asks) -> Result<bool> {
         if let Err(rule) = check_name(id) {
             return Err(self.break_off("BadStep", format!("a step's id {rule}")));
@@ -120,7 +120,8 @@ impl State {
         })
     }
 
-    /// The turn of an operation that was asked for: its record, or `None` when it may begin.
+    /// Polls the turn of a requested operation: ready with its record, or with `None` when it may
+    /// begin.
     pub(super) fn poll_turn(
         &mut self,
         id: &str,
@@ -132,19 +133,19 @@ impl State {
         }
         let before = self.replay.waiting();
         let turn = self.replay.poll_turn(id, asks, cx);
-        // A task that the handler has spawned asks while the driver is not polling it.
+        // A task that the handler has spawned makes requests while the driver is not polling it.
         if self.replay.waiting() > before {
             self.wake_driver();
         }
         turn
     }
 
-    /// An operation was dropped before its turn came.
+    /// Removes an operation that was dropped before its turn.
     pub(crate) fn withdraw(&mut self, id: &str) {
         self.replay.withdraw(id);
     }
 
-    /// A record that cannot be read by the code of today: no handler may swallow it.
+    /// Records that the current code cannot read a record: no handler may swallow this error.
     pub(crate) fn unreadable(&mut self, fault: &StepError) -> StepError {
         self.break_off("ChangedWorkflow", format!("{}: {ADVICE}", fault.message()))
     }
@@ -155,27 +156,30 @@ impl State {
         fault
     }
 
-    /// Whether the code has been here before: it has not come to all that was asked for then.
+    /// Returns whether the code is replaying: it has not yet requested everything that it requested
+    /// before.
     pub(crate) fn is_replaying(&self) -> bool {
         self.replay.is_under_way()
     }
 
-    /// Whether operations that are not on record wait until the replay is over.
+    /// Returns whether operations without a record wait until the replay is over.
     pub(crate) fn holds_back(&self) -> bool {
         self.replay.holds_back()
     }
 
-    /// How many wakers of a task are kept for operations that wait for their turn.
+    /// Returns the number of wakers of a task that are registered for operations waiting for their
+    /// turn.
     pub(crate) fn wakers(&self, of: &Waker) -> usize {
         self.replay.wakers(of)
     }
 
-    /// What makes the run fail whatever its handler says, such as an id that is asked for twice.
+    /// Returns the error that fails the run whatever its handler returns, such as an id that is
+    /// requested twice.
     pub(crate) fn broken(&self) -> Option<StepError> {
         self.broken.clone()
     }
 
-    /// An effect is on record that the code has not asked for.
+    /// Returns an error if the code has not requested a recorded effect.
     pub(crate) fn lost(&self) -> Option<StepError> {
         self.replay.lost_effect().map(|lost| self.changed(lost, &[]))
     }
@@ -201,31 +205,31 @@ impl State {
         StepError::coded("ChangedWorkflow", format!("{message}: {ADVICE}")).fatal()
     }
 
-    /// A step has finished.
+    /// Reports a completed step.
     pub(crate) fn finish(&mut self, step: NewStep) {
         self.ops.push(Op::Step(step));
         self.wake_driver();
     }
 
-    /// A step sends something.
+    /// Reports a step that sends an event or a signal.
     pub(crate) fn send(&mut self, send: NewSend) {
         self.ops.push(Op::Send(send));
         self.wake_driver();
     }
 
-    /// A step commits to a stream.
+    /// Reports a step that commits to a stream.
     pub(crate) fn commit(&mut self, commit: NewCommit) {
         self.ops.push(Op::Commit(commit));
         self.wake_driver();
     }
 
-    /// A step works on a session's state.
+    /// Reports a step that operates on a session's state.
     pub(crate) fn change_session(&mut self, op: NewSessionOp) {
         self.ops.push(Op::Session(op));
         self.wake_driver();
     }
 
-    /// Whose output comes now: a step's, or the handler's own. Gives back whose it was before.
+    /// Sets the scope of further output: a step, or the handler itself. Returns the previous scope.
     pub(crate) fn enter(&mut self, scope: Option<String>) -> Option<String> {
         std::mem::replace(&mut self.scope, scope)
     }
@@ -234,14 +238,14 @@ impl State {
         self.scope.clone()
     }
 
-    /// The place of the next chunk of a step.
+    /// Returns the number of a step's next chunk.
     pub(crate) fn next_chunk(&mut self, step: &str) -> u32 {
         let count = self.emitted.entry(step.to_owned()).or_default();
         *count += 1;
         *count - 1
     }
 
-    /// Something is emitted.
+    /// Reports an emitted chunk.
     pub(crate) fn emit(&mut self, chunk: NewChunk) {
         if self.replay.is_dry() {
             return;
@@ -250,7 +254,7 @@ impl State {
         self.wake_driver();
     }
 
-    /// The run is so far by now.
+    /// Reports the progress of the run.
     pub(crate) fn set_progress(&mut self, progress: Progress) {
         if self.replay.is_dry() {
             return;
@@ -259,41 +263,41 @@ impl State {
         self.wake_driver();
     }
 
-    /// A compensation is registered.
+    /// Registers a compensation.
     pub(crate) fn register(&mut self, undo: Undo) {
         self.undo.push(undo);
     }
 
-    /// What has been registered, once all that is on record has been asked for again.
+    /// Returns the registered compensations, once every recorded one has been requested again.
     pub(crate) fn collected(&mut self) -> Option<Vec<Undo>> {
         let recorded = self.replay.count(StepKind::Compensate);
         (self.undo.len() >= recorded).then(|| std::mem::take(&mut self.undo))
     }
 
-    /// A closure begins.
+    /// Records the start of a closure.
     pub(crate) fn begin(&mut self) {
         self.executing += 1;
     }
 
-    /// A closure has ended, or was dropped.
+    /// Records the end of a closure, or its drop.
     pub(crate) fn end(&mut self) {
         self.executing -= 1;
         self.wake_driver();
     }
 
-    /// The handler waits for something.
+    /// Registers a wait of the handler.
     pub(crate) fn wait(&mut self, wait: NewWait) {
         self.waits.insert(wait.step.clone(), wait);
         self.wake_driver();
     }
 
-    /// The handler does not wait for it any more.
+    /// Removes a wait that the handler has dropped.
     pub(crate) fn forget(&mut self, step: &str) {
         self.waits.remove(step);
         self.replay.withdraw(step);
     }
 
-    /// Ready when all that has finished is durable.
+    /// Ready when all completed operations are durable.
     pub(crate) fn poll_durable(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.ops.is_empty() && !self.reporting && self.broken.is_none() {
             return Poll::Ready(());
@@ -302,20 +306,21 @@ impl State {
         Poll::Pending
     }
 
-    /// What there is to do for the driver, whose handler is busy. `woken`: the handler can go on
-    /// by itself.
+    /// Returns the driver's next action while its handler is pending. `woken`: the handler can
+    /// continue by itself.
     pub(crate) fn next(&mut self, cx: &Context<'_>, woken: bool) -> Next {
         self.driver = Some(cx.waker().clone());
         if self.reporting {
             return Next::Wait;
         }
         if let Some(fault) = &self.broken {
-            // What is under way when the run breaks off may end, and is recorded.
+            // Closures that execute when the run breaks off may complete, and are recorded.
             if self.executing == 0 {
                 return Next::Stop(fault.clone());
             }
         } else {
-            // What was let begin and waits for its report is not a sign of changed code.
+            // An operation that was allowed to begin and waits for its report is not a sign of
+            // changed code.
             let begins = !self.sleepers.is_empty() && !self.ops.is_empty();
             match self.replay.settle(self.executing == 0 && !woken && !begins) {
                 Settled::Advanced => return Next::Again,
@@ -338,7 +343,7 @@ impl State {
         }
     }
 
-    /// What there is to do after [`Next::Halted`], when the handler has had its time.
+    /// Returns the next action after [`Next::Halted`], when the handler has had its time.
     pub(crate) fn proceed(&mut self) -> Next {
         match self.replay.proceed() {
             Proceeds::Advanced => Next::Again,
@@ -347,19 +352,19 @@ impl State {
         }
     }
 
-    /// What is on record and not asked for so far, if anything is.
+    /// Returns the first unclaimed operation, if there is one.
     pub(crate) fn unclaimed(&self) -> Option<String> {
         Some(self.replay.first_unclaimed()).filter(|id| !id.is_empty())
     }
 
-    /// Takes what has to be reported next; `true` if that is all.
+    /// Takes the next report. Returns `true` if nothing is left to report after it.
     pub(crate) fn take(&mut self) -> (Ops, bool) {
         self.reporting = true;
         let ops = self.ops.split();
         (ops, self.ops.is_empty())
     }
 
-    /// What was taken is durable.
+    /// Records that the taken report is durable.
     pub(crate) fn reported(&mut self) {
         self.reporting = false;
         for sleeper in self.sleepers.drain(..) {
@@ -374,14 +379,14 @@ impl State {
     }
 }
 
-/// How many operations an error names.
+/// Maximum number of operations that an error names.
 const MAX_NAMED: usize = 5;
 
-/// The way out of changed code.
+/// Advice for errors about changed code.
 const ADVICE: &str = "the code has changed under the run; give changed code a new version, or \
                       mark the change with `ctx.patched`";
 
-/// A step's kind as people read it.
+/// Describes a step's kind in error texts.
 fn word(kind: StepKind) -> &'static str {
     match kind {
         StepKind::Run => "a step",

@@ -1,4 +1,4 @@
-//! Steps: named, remembered parts of a run.
+//! Steps: named, recorded parts of a run.
 
 use std::{
     fmt,
@@ -25,10 +25,10 @@ use crate::{
     telemetry,
 };
 
-/// A future of a step.
+/// Future of a step.
 type StepFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
-/// A step that runs when it is awaited.
+/// A step, which runs when it is awaited.
 #[must_use = "a step runs when it is awaited"]
 pub struct Step<'a, T> {
     ctx: Ctx,
@@ -53,13 +53,13 @@ impl<'a, T> Step<'a, T> {
         Self { ctx, id, run: Box::new(|| Box::pin(run())), retry: None, timeout: None }
     }
 
-    /// How it is tried again when it fails; else as its workflow says.
+    /// Sets the retry policy; defaults to the workflow's.
     pub fn retry(mut self, retry: Retry) -> Self {
         self.retry = Some(retry);
         self
     }
 
-    /// How long one attempt may take.
+    /// Sets the timeout of one attempt.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
@@ -88,14 +88,14 @@ where
             return ctx.read_record(&id, outcome);
         }
         if let Some(wait) = ctx.backs_off(&id) {
-            // Woken by something else before its time.
+            // The run was woken by something else before the backoff elapsed.
             ctx.state().wait(wait);
             return pending().await;
         }
         poll_fn(|cx| ctx.state().poll_durable(cx)).await;
         let span = telemetry::step_span(&id, ctx.attempt(&id));
         let outcome = ctx.execute(&id, timeout, run).instrument(span).await;
-        // Read back, so that the first time sees what every replay sees.
+        // Read back, so that the first execution sees what every replay sees.
         let outcome = outcome.and_then(|value| write_back::<T>(&id, &value));
         let result = match outcome {
             Ok(written) => Ok(written),
@@ -116,8 +116,8 @@ where
     }
 }
 
-/// A value as it is recorded, and as every replay reads it. One that cannot be read is the
-/// step's failure, before it is recorded.
+/// Returns a value as it is recorded, and as every replay reads it. If it cannot be read back, the
+/// step fails, before anything is recorded.
 pub(super) fn write_back<T: Serialize + DeserializeOwned>(
     id: &str,
     value: &T,
@@ -127,7 +127,7 @@ pub(super) fn write_back<T: Serialize + DeserializeOwned>(
     Ok((payload, value))
 }
 
-/// A recorded value in the caller's type.
+/// Deserializes a recorded value into the caller's type.
 pub(super) fn read<T: DeserializeOwned>(id: &str, value: Payload) -> Result<T> {
     serde_json::from_str(value.as_str()).map_err(|error| {
         let wanted = std::any::type_name::<T>();
@@ -137,14 +137,14 @@ pub(super) fn read<T: DeserializeOwned>(id: &str, value: Payload) -> Result<T> {
 }
 
 impl Ctx {
-    /// A step's record in the caller's type. One that cannot be read ends the run: what follows
-    /// would be the effects of code that the run did not start with.
+    /// Returns a step's record in the caller's type. A record that cannot be read ends the run:
+    /// later effects would come from code that the run did not start with.
     pub(super) fn read_record<T: DeserializeOwned>(&self, id: &str, outcome: Outcome) -> Result<T> {
         let value = outcome.map_err(|fault| StepError::recorded(&fault))?;
         read(id, value).map_err(|fault| self.state().unreadable(&fault))
     }
 
-    /// Runs a closure: counted, timed, and with its panics caught.
+    /// Executes a closure: counted, timed, and with its panics caught.
     async fn execute<'a, T>(
         &self,
         id: &str,
@@ -177,7 +177,7 @@ impl Ctx {
         .await
     }
 
-    /// The wait for the next attempt, if there is one.
+    /// Returns the wait for the next attempt, if there is one.
     pub(crate) fn next_attempt(
         &self,
         step: &str,
@@ -192,13 +192,13 @@ impl Ctx {
             RetryDecision::Retry => delay_ms,
             RetryDecision::After(delay) => u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
         };
-        tracing::debug!(step, failures, delay_ms, %fault, "a step failed and is tried again");
+        tracing::debug!(step, failures, delay_ms, %fault, "retrying step");
         let until = Some(Until::In(delay_ms));
         Some(NewWait { step: step.to_owned(), on: NewWaitOn::Retry, until })
     }
 }
 
-/// Counts a closure for as long as it runs.
+/// Guard that counts a closure while it executes.
 pub(super) struct Executing<'a>(&'a Ctx);
 
 impl<'a> Executing<'a> {

@@ -1,4 +1,4 @@
-//! What a run commits to streams: as steps, in the transaction of their record.
+//! Stream commits of a run: steps in the transaction of their record.
 
 use std::future::poll_fn;
 
@@ -19,7 +19,9 @@ use crate::{
 
 impl Ctx {
     /// Appends events to a stream, exactly once however often the handler is replayed: they are
-    /// committed with the step's record. They belong to the run, and name the step as their cause.
+    /// committed with the step's record.
+    ///
+    /// The events belong to the run, and name the step as their cause.
     pub async fn commit<E: Serialize>(
         &self,
         id: impl Into<String>,
@@ -39,9 +41,11 @@ impl Ctx {
         read(&step, outcome.ok_or_else(nothing)?)?.ok_or_else(nothing)
     }
 
-    /// Decides on a stream's state and commits what comes of it on that very version, exactly
-    /// once however often the handler is replayed. After a conflict it decides again. A refusal
-    /// is recorded like any other end of a step; `None` if there was nothing to commit.
+    /// Decides on a stream's state and commits the resulting events on exactly that version,
+    /// exactly once however often the handler is replayed.
+    ///
+    /// After a conflict the action is called again. A refusal is recorded like any other result of
+    /// a step. Returns `None` if there was nothing to commit.
     pub async fn act<S, F>(
         &self,
         id: impl Into<String>,
@@ -89,7 +93,7 @@ impl Ctx {
         read(&id, result)
     }
 
-    /// Commits with the step's record; `None` after a conflict, of which nothing is recorded.
+    /// Commits with the step's record. Returns `None` after a conflict, which is not recorded.
     async fn try_commit(
         &self,
         step: &str,
@@ -120,7 +124,7 @@ impl Ctx {
     }
 }
 
-/// What a step's record says.
+/// Reads a step's record.
 fn read(step: &str, outcome: Outcome) -> Result<Option<Committed>> {
     let recorded = outcome.map_err(|fault| StepError::recorded(&fault))?;
     if recorded == Payload::null() {

@@ -24,12 +24,13 @@ use crate::{
     telemetry,
 };
 
-/// How long a step's part of a transaction may take. On SQLite everybody waits for it.
+/// Time limit of a step's part of a transaction. On SQLite every other writer waits for it.
 const LIMIT: Duration = Duration::from_secs(5);
 
 impl Ctx {
-    /// A step in a transaction of the store's own SQLite file: what it writes and its record are
-    /// kept together or not at all, so it happens exactly once.
+    /// Executes a step in a transaction of the store's own SQLite file, exactly once.
+    ///
+    /// The step's writes and its record are committed together or not at all.
     #[cfg(feature = "sqlite")]
     pub async fn sqlite_step<T, F>(&self, id: impl Into<String>, run: F) -> Result<T>
     where
@@ -55,8 +56,9 @@ impl Ctx {
         self.end_transaction(&id, done.map(|kept| kept.value)).await
     }
 
-    /// A step in a transaction of the store's own PostgreSQL database: what it writes and its
-    /// record are kept together or not at all, so it happens exactly once.
+    /// Executes a step in a transaction of the store's own PostgreSQL database, exactly once.
+    ///
+    /// The step's writes and its record are committed together or not at all.
     #[cfg(feature = "postgres")]
     pub async fn postgres_step<T, F, Fut>(&self, id: impl Into<String>, run: F) -> Result<T>
     where
@@ -80,7 +82,7 @@ impl Ctx {
         self.end_transaction(&id, done.map(|kept| kept.value)).await
     }
 
-    /// Comes to the step.
+    /// Requests the step.
     async fn begin_transaction(&self, id: &str) -> Result<Begin> {
         if let Some(outcome) = self.turn(id, StepKind::Run).await? {
             return Ok(Begin::Recorded(outcome));
@@ -102,9 +104,9 @@ impl Ctx {
         let fault = match done {
             Ok(value) => return read(id, value),
             Err(TransactionError::Step(fault)) => fault,
-            // Somebody else drives the run: nothing of this activation counts any more.
+            // Another task drives the run: this activation no longer counts.
             Err(TransactionError::Refused(_)) => return pending().await,
-            // An earlier try was kept after all.
+            // An earlier attempt was committed after all.
             Err(TransactionError::Recorded) => {
                 let outcome = self.recorded(id).await?;
                 return read(id, outcome.map_err(|fault| StepError::recorded(&fault))?);
@@ -125,7 +127,7 @@ impl Ctx {
     }
 
     fn no_database(&self, wanted: &str) -> StepError {
-        // By its kind alone: a store's own text may hold rows of other runs.
+        // Names only its kind: a store's own text may contain rows of other runs.
         let kind = match self.store().database() {
             #[cfg(feature = "sqlite")]
             Database::Sqlite(_) => "a SQLite file",
@@ -138,13 +140,13 @@ impl Ctx {
     }
 }
 
-/// A transactional step when its turn has come.
+/// A transactional step at its turn.
 enum Begin {
     Recorded(Outcome),
     New(Recorder),
 }
 
-/// Makes the record of a step, once its part is done.
+/// Creates the record of a step, once its part is done.
 struct Recorder {
     ctx: Ctx,
     id: String,

@@ -1,4 +1,4 @@
-//! The turn of an operation: it gets its record, or may begin.
+//! The turn of an operation: it receives its record, or may begin.
 
 use std::{
     future::Future,
@@ -11,8 +11,8 @@ use tidegate_core::row::StepKind;
 use super::{Ctx, Outcome};
 use crate::step_error::Result;
 
-/// Ready with an operation's record when the replay comes to it, or without one when the
-/// operation may begin.
+/// Future of an operation's turn: ready with its record when the replay gets to it, or without one
+/// when the operation may begin.
 pub(super) struct Turn<'a> {
     ctx: &'a Ctx,
     id: &'a str,
@@ -20,11 +20,11 @@ pub(super) struct Turn<'a> {
     stage: Stage,
 }
 
-/// The sort of an operation that waits for its turn.
+/// Kind of an operation that waits for its turn.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asks {
     pub(super) kind: StepKind,
-    /// It marks a change of the code.
+    /// Whether the operation marks a code change.
     pub(super) patch: bool,
 }
 
@@ -36,14 +36,14 @@ enum Stage {
 }
 
 impl Ctx {
-    /// The handler comes to an operation.
+    /// Requests an operation.
     pub(super) fn turn<'a>(&'a self, id: &'a str, kind: StepKind) -> Turn<'a> {
         Turn { ctx: self, id, asks: Asks { kind, patch: false }, stage: Stage::New }
     }
 }
 
 impl Turn<'_> {
-    /// The operation is a patch: where the run is past it, its outcome is `false`.
+    /// Marks the operation as a patch: if the run has passed it, its outcome is `false`.
     pub(super) fn patch(mut self) -> Self {
         self.asks.patch = true;
         self

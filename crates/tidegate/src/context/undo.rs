@@ -1,8 +1,8 @@
-//! Compensations: what undoes the effects of a run that did not end well.
+//! Compensations: code that undoes the effects of a run that failed, was cancelled or was replaced.
 //!
-//! A compensation is code, so it cannot be kept in a store. What is kept is that it was
-//! registered. The run that undoes is a run of its own: it replays the handler on the old run's
-//! records, as far as they go, which gives the closures back, and does them newest first.
+//! A compensation is code, so a store cannot persist it. The store persists that it was registered.
+//! A separate run compensates: it replays the handler on the old run's records, as far as they go,
+//! which recreates the closures, and executes them newest first.
 
 use std::{fmt, future::Future};
 
@@ -27,8 +27,10 @@ impl fmt::Debug for Undo {
 }
 
 impl Ctx {
-    /// Registers what undoes the effects so far, should the run fail, be cancelled or be
-    /// replaced. Each is a step of a run of its own, `undo:` and the id; the newest comes first.
+    /// Registers a compensation, which runs if the run fails, is cancelled or is replaced.
+    ///
+    /// Each compensation is a step of a separate run, with the id `undo:` and this id; the newest
+    /// runs first.
     pub async fn compensate<F, Fut>(&self, id: impl Into<String>, undo: F) -> Result<()>
     where
         F: FnOnce() -> Fut + Send + 'static,
@@ -47,8 +49,8 @@ impl Ctx {
     }
 }
 
-/// Undoes what was registered, newest first. One that fails for good does not keep the others
-/// from being done, and fails the run at the end.
+/// Executes the registered compensations, newest first. One that fails for good does not prevent
+/// the others, and fails the run at the end.
 pub(crate) async fn undo_all(ctx: Ctx, registered: Vec<Undo>) -> Result<Payload> {
     let mut failed: Option<StepError> = None;
     for Undo { id, run } in registered.into_iter().rev() {

@@ -1,7 +1,7 @@
-//! Waiting: for a time, an event, a signal or another workflow.
+//! Waits: for a time, an event, a signal or another workflow.
 //!
-//! A wait never ends while its handler runs: it is registered, the run lets go of its worker, and
-//! when the answer is there the handler starts again and finds it recorded.
+//! A wait never ends while its handler runs: it is registered, the run releases its worker, and
+//! when the answer arrives the handler starts again and finds it recorded.
 
 use std::{
     fmt,
@@ -41,14 +41,14 @@ pub struct Wait<T> {
     answer: PhantomData<fn() -> T>,
 }
 
-/// How far a wait has come.
+/// Stage of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// It has not been asked for.
+    /// Not requested yet.
     New,
-    /// It is not answered: the run waits for it.
+    /// Unanswered: the run waits for it.
     Registered,
-    /// Its answer is on record.
+    /// Its answer is recorded.
     Answered,
     /// Its answer is delivered.
     Over,
@@ -75,14 +75,17 @@ impl<T> Wait<T> {
         Self { ctx, step, kind, on, until, stage, answer: PhantomData }
     }
 
-    /// How long to wait at the most. A wait for an event or a signal then gives `None`; a call
-    /// fails with `TimedOut`.
+    /// Sets the timeout.
+    ///
+    /// After it, a wait for an event or a signal returns `None`; a call fails with `TimedOut`.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.until = Some(in_time(timeout));
         self
     }
 
-    /// Only an event that has this value at this path will do. All that are given must match.
+    /// Accepts only events that have this value at this path.
+    ///
+    /// All given conditions must match.
     pub fn matching(mut self, path: &str, value: impl Serialize) -> Self {
         let document = write(&json!({ "it": value }));
         let found = document.map(|document| encoded(&document, "it"));
@@ -111,16 +114,16 @@ pub(super) fn in_time(duration: Duration) -> Until {
     Until::In(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// What a recorded answer is in the caller's type.
+/// Conversion of a recorded answer into the caller's type.
 pub trait FromAnswer {
-    /// That type.
+    /// Type of the converted answer.
     type Value;
 
     /// Reads the recorded answer of a step.
     fn from_answer(step: &str, answer: Payload) -> Result<Self::Value>;
 }
 
-/// A value, or none: the wait ran out.
+/// A value, or `None` if the wait timed out.
 impl<T: DeserializeOwned> FromAnswer for Option<T> {
     type Value = Self;
 
@@ -129,7 +132,7 @@ impl<T: DeserializeOwned> FromAnswer for Option<T> {
     }
 }
 
-/// A sleep is over.
+/// The end of a sleep.
 impl FromAnswer for () {
     type Value = ();
 
@@ -138,7 +141,7 @@ impl FromAnswer for () {
     }
 }
 
-/// Stands for what a called workflow returns, which has no time-out's `None`.
+/// Output of a called workflow, for which a timeout is an error and not `None`.
 #[derive(Debug)]
 pub struct Returned<T>(PhantomData<fn() -> T>);
 

@@ -12,7 +12,7 @@ fn shown(at: Timestamp) -> String {
     jiff::Timestamp::from_microsecond(at.micros()).unwrap().to_string()
 }
 
-/// The first occurrences after a moment.
+/// Returns the first occurrences after a time.
 fn occurrences(cron: &str, zone: &str, after: &str, count: usize) -> Vec<String> {
     let cron = Cron::parse(cron, zone).unwrap();
     let mut last = at(after);
@@ -66,7 +66,7 @@ fn an_occurrence_is_after_the_moment_to_the_microsecond() {
 #[test]
 fn where_clocks_change_nothing_is_lost_and_nothing_comes_twice() {
     let table: [(&str, &str, &str, &[&str]); 10] = [
-        // A jump from 02:00 to 03:00: the moment after it.
+        // A jump from 02:00 to 03:00: the first moment after it.
         (
             "30 2 * * *",
             "Europe/Berlin",
@@ -87,7 +87,7 @@ fn where_clocks_change_nothing_is_lost_and_nothing_comes_twice() {
             "2026-10-24T12:00:00Z",
             &["2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"],
         ),
-        // An interval goes on through both.
+        // An interval continues through both.
         (
             "*/30 * * * *",
             "Europe/Berlin",
@@ -141,7 +141,7 @@ fn where_clocks_change_nothing_is_lost_and_nothing_comes_twice() {
     }
 }
 
-/// Zones with many, odd or late changes of their clocks.
+/// Zones with many, odd or late clock changes.
 const ZONES: [&str; 20] = [
     "Africa/Cairo",
     "Africa/Casablanca",
@@ -165,7 +165,7 @@ const ZONES: [&str; 20] = [
     "Pacific/Kiritimati",
 ];
 
-/// Expressions on full quarters of an hour, with what they are: every hour, and frequent.
+/// Expressions on full quarters of an hour, with their kind: every hour, and frequent.
 const CRONS: [(&str, bool, bool); 8] = [
     ("30 2 * * *", false, false),
     ("0 0 * * *", false, false),
@@ -177,7 +177,7 @@ const CRONS: [(&str, bool, bool); 8] = [
     ("*/15 * * * *", true, true),
 ];
 
-/// Every kind of change of clocks from 1970 to 2040, against a walk in steps of a quarter of an hour.
+/// Every kind of clock change from 1970 to 2040, against a walk in steps of a quarter of an hour.
 #[test]
 fn every_change_of_clocks_is_survived() {
     let end: jiff::Timestamp = "2040-01-01T00:00:00Z".parse().unwrap();
@@ -212,7 +212,7 @@ fn every_change_of_clocks_is_survived() {
     assert!(shapes.len() > 60, "{}", shapes.len());
 }
 
-/// The occurrences after one second and until another, found by looking at the clock.
+/// Returns the occurrences after one second and until another, found by stepping through the clock.
 fn walked(
     cron: &Cron,
     from: i64,

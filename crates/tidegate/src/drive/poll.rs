@@ -1,4 +1,4 @@
-//! Polling a handler until it can advance neither by itself nor on recorded results.
+//! Polling of a handler until it can advance neither by itself nor on recorded results.
 
 use std::{
     sync::Arc,
@@ -15,17 +15,18 @@ use crate::{
     timer::{BoxFuture, Timer},
 };
 
-/// How long a replay that has come to a halt waits for something that its handler awaits outside
-/// of its operations, before it takes the code for changed. To stop a run late does no harm; to
-/// stop one whose code is the same cannot be undone.
+/// Time that a halted replay waits for something that its handler awaits outside of its operations,
+/// before it treats the code as changed. Stopping a run late does no harm; stopping one whose code
+/// is the same cannot be undone.
 const SETTLE_LIMIT: Duration = Duration::from_mins(1);
 
-/// How a replay waits for a record that its handler has not asked for.
+/// Limits of a replay's wait for a record that its handler has not requested.
 #[derive(Clone, Debug)]
 pub(crate) struct Patience {
     pub(crate) timer: Arc<dyn Timer>,
     pub(crate) limit: Duration,
-    /// It also waits where the handler itself awaits nothing: tasks that it has spawned may ask.
+    /// Whether to wait even if the handler itself awaits nothing: tasks that it has spawned may
+    /// request the record.
     pub(crate) for_tasks: bool,
 }
 
@@ -35,7 +36,7 @@ impl Patience {
     }
 }
 
-/// A handler under way.
+/// A handler that is being polled.
 pub(crate) struct Polled {
     handler: BoxFuture<Result<Payload>>,
     patience: Patience,
@@ -43,18 +44,18 @@ pub(crate) struct Polled {
     settling: Option<Settling>,
 }
 
-/// The wait for one record that is not asked for.
+/// The wait for one unclaimed record.
 struct Settling {
     lost: String,
-    /// The time until then; `None` when it is over.
+    /// Timer until the limit; `None` after it.
     limit: Option<BoxFuture<()>>,
 }
 
-/// What a handler has come to.
+/// Result of polling a handler.
 pub(crate) enum Reached {
-    /// Its end.
+    /// The handler returned.
     End(Result<Payload>),
-    /// A point where its driver has something to do. Never [`Next::Wait`], [`Next::Again`] or
+    /// A point where the driver has to act. Never [`Next::Wait`], [`Next::Again`] or
     /// [`Next::Halted`].
     Next(Next),
 }
@@ -64,12 +65,12 @@ impl Polled {
         Self { handler, patience, watched: None, settling: None }
     }
 
-    /// Drops the handler: nothing of it goes on after this.
+    /// Drops the handler: none of its code runs after this.
     pub(crate) fn stop(&mut self) {
         *self = Self::new(Box::pin(std::future::pending()), self.patience.clone());
     }
 
-    /// Whether the replay waits for tasks that the handler has spawned.
+    /// Returns whether the replay waits for tasks that the handler has spawned.
     pub(crate) fn waits_for_tasks(&self) -> bool {
         self.patience.for_tasks
     }
@@ -95,7 +96,7 @@ impl Polled {
         }
     }
 
-    /// Polls it, watched for as long as operations wait for the end of the replay.
+    /// Polls the handler, with a watched waker while operations wait for the end of the replay.
     fn poll_handler(&mut self, ctx: &Ctx, cx: &mut Context<'_>) -> Poll<Result<Payload>> {
         if !ctx.state().holds_back() {
             self.watched = None;
@@ -108,7 +109,8 @@ impl Polled {
         polled
     }
 
-    /// Whether the handler can go on by itself. One that wakes itself for ever cannot.
+    /// Returns whether the handler can continue by itself. A handler that wakes itself forever
+    /// cannot.
     fn is_woken(&mut self, ctx: &Ctx, cx: &mut Context<'_>) -> bool {
         if !self.watched.as_ref().is_some_and(Watched::is_woken) {
             return false;
@@ -117,7 +119,7 @@ impl Polled {
         self.is_in_time(&lost, cx)
     }
 
-    /// Whether something outside of the handler's operations may still let it go on.
+    /// Returns whether something outside of the handler's operations may still let it continue.
     fn may_settle(&mut self, lost: &str, ctx: &Ctx, cx: &mut Context<'_>) -> bool {
         let awaited = self.watched.as_ref().is_some_and(|watched| {
             watched.is_awaited_by_more_than(ctx.state().wakers(watched.waker()))
@@ -125,7 +127,7 @@ impl Polled {
         (awaited || self.patience.for_tasks) && self.is_in_time(lost, cx)
     }
 
-    /// Whether the time for one record is not over.
+    /// Returns whether the time limit for one record has not passed.
     fn is_in_time(&mut self, lost: &str, cx: &mut Context<'_>) -> bool {
         let Patience { timer, limit, .. } = &self.patience;
         if self.settling.as_ref().is_none_or(|settling| settling.lost != lost) {

@@ -1,7 +1,7 @@
-//! As much of HTTP/1.1 as an export needs: one POST on a connection of its own.
+//! Minimal HTTP/1.1 client for exports: one POST per connection.
 //!
-//! Exporters call it on threads of their own, so it may block. An HTTP client with all its
-//! features would cost more to compile than the rest of the export.
+//! Exporters call it on their own threads, so it may block. An HTTP client with all its features
+//! would cost more to compile than the rest of the export.
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
@@ -13,10 +13,10 @@ use std::{
 use async_trait::async_trait;
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 
-/// The most that is read of an answer's head.
+/// Maximum number of bytes read of a response's head.
 const MAX_HEAD: u64 = 16 * 1024;
 
-/// Says what is wrong with an endpoint.
+/// Checks an endpoint. The error says what is wrong with it.
 pub(super) fn check(endpoint: &str) -> Result<(), String> {
     if !endpoint.starts_with("http://") {
         return Err("does not begin with http://".to_owned());
@@ -28,11 +28,11 @@ pub(super) fn check(endpoint: &str) -> Result<(), String> {
     }
 }
 
-/// Posts to a collector.
+/// HTTP client that posts to a collector.
 #[derive(Debug)]
 pub(super) struct Client {
     limit: Duration,
-    /// The last export failed, and that has been said.
+    /// Whether the last export failed, and the failure has been logged.
     failing: AtomicBool,
 }
 
@@ -60,19 +60,19 @@ impl Client {
         answer(BufReader::new(stream.take(MAX_HEAD)))
     }
 
-    /// Says that exports fail, and that they do no more: once each.
+    /// Logs when exports begin to fail, and when they work again: once each.
     fn tell(&self, outcome: Result<(), String>) {
         let failing = outcome.is_err();
         if self.failing.swap(failing, Ordering::Relaxed) != failing {
             match outcome {
-                Ok(()) => tracing::info!("telemetry is exported again"),
-                Err(error) => tracing::warn!(error, "telemetry cannot be exported and is dropped"),
+                Ok(()) => tracing::info!("telemetry export resumed"),
+                Err(error) => tracing::warn!(error, "telemetry export failed, dropping telemetry"),
             }
         }
     }
 }
 
-/// The first of a host's addresses that answers.
+/// Connects to the first of a host's addresses that answers.
 fn connect(address: &str, limit: Duration) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
     for address in address.to_socket_addrs()? {
@@ -84,7 +84,7 @@ fn connect(address: &str, limit: Duration) -> io::Result<TcpStream> {
     Err(last)
 }
 
-/// The status of an answer, and when to try again. What else it says changes nothing.
+/// Reads the status of a response, and its `retry-after`. The rest of the response does not matter.
 fn answer(reader: impl BufRead) -> io::Result<Response<Bytes>> {
     let bad = || io::Error::new(io::ErrorKind::InvalidData, "the answer is not HTTP");
     let mut lines = reader.lines();

@@ -15,22 +15,22 @@ use opentelemetry::{
     metrics::{self as otel, Meter},
 };
 
-/// Upper bounds of histograms: from the hand-off of a run to a wait of days. What OpenTelemetry
-/// takes by default is made for milliseconds, and ours are seconds and counts.
+/// Upper bounds of histograms: from the hand-off of a run to a wait of days. OpenTelemetry's
+/// defaults are made for milliseconds; ours are seconds and counts.
 const BOUNDS: [f64; 17] = [
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0, 600.0,
     3_600.0, 86_400.0,
 ];
 
-/// Forwards what a program counts and measures.
+/// Recorder that forwards a program's metrics to OpenTelemetry.
 pub struct Recorder {
     meter: Meter,
     known: RwLock<Known>,
-    /// Units and descriptions, for instruments to come.
+    /// Units and descriptions, for instruments created later.
     described: Mutex<BTreeMap<String, (Option<Unit>, SharedString)>>,
 }
 
-/// Handles by name and labels: the macros ask for one each time that they count.
+/// Handles by name and labels: the macros request one each time that they count.
 #[derive(Default)]
 struct Known {
     counters: HashMap<Key, Counter>,
@@ -44,7 +44,7 @@ impl fmt::Debug for Recorder {
     }
 }
 
-/// A handle that is known, or made now.
+/// Returns the existing handle, or creates one.
 macro_rules! handle {
     ($self:ident, $key:ident, $kind:ident, $make:expr) => {{
         let known = $self.known.read().unwrap_or_else(PoisonError::into_inner);
@@ -69,7 +69,8 @@ impl Recorder {
         described.insert(key.as_str().to_owned(), (unit, description));
     }
 
-    /// The unit and the description of an instrument. By convention a name may end in its unit.
+    /// Returns the unit and the description of an instrument. By convention a name may end in its
+    /// unit.
     fn description(&self, name: &str) -> (&'static str, String) {
         let described = self.described.lock().unwrap_or_else(PoisonError::into_inner);
         let (unit, description) = described.get(name).cloned().unwrap_or((None, "".into()));
@@ -130,7 +131,7 @@ impl metrics::Recorder for Recorder {
 
 struct Counted {
     counter: otel::Counter<u64>,
-    /// What has been added: a counter may also be told where it stands.
+    /// Total so far: a counter can also be set to an absolute value.
     total: AtomicU64,
     attributes: Vec<KeyValue>,
 }
@@ -149,7 +150,7 @@ impl CounterFn for Counted {
 
 struct Level {
     gauge: otel::Gauge<f64>,
-    /// OpenTelemetry's gauge can only be set.
+    /// Current value: OpenTelemetry's gauge can only be set.
     value: Mutex<f64>,
     attributes: Vec<KeyValue>,
 }

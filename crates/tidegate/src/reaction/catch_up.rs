@@ -1,8 +1,8 @@
-//! Brings a reaction up to the streams that were there before it.
+//! Catch-up of a reaction on streams that existed before it.
 //!
-//! A commit tells those who follow at the time; a stream that rests would never be heard of. All
-//! streams are looked through at each start, so that it does not matter how far the last start
-//! got: what is followed already costs a read.
+//! A commit notifies the reactions that follow the stream at that time; an idle stream would never
+//! be noticed. Every start scans all streams, so that it does not matter how far the last start
+//! got: a stream that is already followed costs a read.
 
 use std::sync::Arc;
 
@@ -16,21 +16,21 @@ use tidegate_core::{
 use super::{lease::pause, runner::Runner};
 use crate::{engine::Shared, error::Error};
 
-/// How many streams are looked at in one go.
+/// Number of streams checked at a time.
 const PAGE: u32 = 500;
 
-/// After how many streams a line says how far it is.
+/// Number of streams after which the progress is logged.
 const TELL: usize = 10_000;
 
-/// Brings a reaction up to old streams, and tries again until it is done.
+/// Follows existing streams, and retries until it is done.
 pub(crate) async fn follow(shared: &Arc<Shared>, runner: &Arc<Runner>) {
-    // What begins at the head hears of a stream when there is something to hear.
+    // A reaction that begins at the head learns of a stream with its next event.
     if runner.served.definition.from_head {
         return;
     }
     let reaction = &runner.served.definition.name;
     while let Err(error) = bring_up(shared, runner).await {
-        tracing::warn!(%error, reaction, "old streams could not be followed; trying again");
+        tracing::warn!(%error, reaction, "retrying catch-up on existing streams");
         pause(shared).await;
     }
 }
@@ -51,7 +51,7 @@ async fn bring_up(shared: &Arc<Shared>, runner: &Runner) -> Result<(), Error> {
         seen += covered.len();
         if seen / TELL != (seen - covered.len()) / TELL {
             let reaction = &definition.name;
-            tracing::info!(reaction, seen, followed, "following streams that were there before");
+            tracing::info!(reaction, seen, followed, "catching up on existing streams");
         }
         if !more {
             break;
@@ -60,12 +60,12 @@ async fn bring_up(shared: &Arc<Shared>, runner: &Runner) -> Result<(), Error> {
     }
     if followed > 0 {
         let reaction = &definition.name;
-        tracing::info!(reaction, followed, "follows streams that were there before");
+        tracing::info!(reaction, followed, "caught up on existing streams");
     }
     failed.map_or(Ok(()), Err)
 }
 
-/// The name behind which the streams of a source begin.
+/// Returns the name after which the streams of a source begin.
 fn first(source: &Source) -> String {
     let (Source::Stream(name) | Source::Family(name)) = source else { return String::new() };
     // The greatest name that is less than this one: without its last character, or nothing.
@@ -74,7 +74,7 @@ fn first(source: &Source) -> String {
     before
 }
 
-/// Whether streams of the source may come after this one.
+/// Returns whether streams of the source may come after this one.
 fn goes_on(source: &Source, last: &str) -> bool {
     match source {
         Source::Stream(name) => last < name.as_str(),
@@ -93,8 +93,8 @@ async fn page(shared: &Shared, runner: &Runner, after: &str) -> Result<Vec<Strea
     Ok(streams.collect())
 }
 
-/// Follows those that it does not follow yet: how many it does now, and the error of one that it
-/// cannot follow, which keeps it from no other.
+/// Follows the streams that the reaction does not follow yet. Returns their number, and the error
+/// of a stream that cannot be followed, which does not prevent the others.
 async fn follow_all(
     shared: &Shared,
     runner: &Runner,

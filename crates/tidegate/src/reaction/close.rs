@@ -1,4 +1,4 @@
-//! Closing a stream: guard, wait, archive, truncate, and where wanted begin anew.
+//! Closing of a stream: guard, wait, archive, truncate, and optionally restart.
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
@@ -24,11 +24,11 @@ use crate::{
 
 type Archive = Arc<dyn Fn(Vec<StreamEventRow>) -> BoxFuture<Handled<()>> + Send + Sync>;
 
-/// How soon a close that waits looks again; then half as often.
+/// First and maximum interval between two checks of a close that waits; it doubles each time.
 const FIRST_LOOK: Duration = Duration::from_millis(50);
 const LAST_LOOK: Duration = Duration::from_secs(2);
 
-/// How a stream is to be closed.
+/// Options for closing a stream.
 #[derive(Clone)]
 #[must_use]
 pub struct Closing {
@@ -48,26 +48,27 @@ impl fmt::Debug for Closing {
 }
 
 impl Closing {
-    /// Closes a stream wherever it ends, archives nothing, and waits for nobody.
+    /// Closes a stream wherever it ends, archives nothing, and does not wait.
     pub fn new(stream: &str) -> Self {
         let (stream, wait) = (stream.to_owned(), Duration::ZERO);
         Self { stream, expected: None, meta: json!({}), archive: None, snapshot: None, wait }
     }
 
-    /// Only if the stream ends there; otherwise it is refused as a conflict.
+    /// Closes the stream only at this version; otherwise it is refused as a conflict.
     pub fn expecting(mut self, expected: Expected) -> Self {
         self.expected = Some(expected);
         self
     }
 
-    /// Who closes it and why, kept with the guard.
+    /// Sets the metadata of the guard, such as who closes the stream and why.
     pub fn meta(mut self, meta: Value) -> Self {
         self.meta = meta;
         self
     }
 
-    /// Has the events kept elsewhere before they are deleted, some at a time and in order. After
-    /// a crash it begins again, so that writing the same events twice must do no harm.
+    /// Archives the events before they are deleted, in batches and in order.
+    ///
+    /// After a crash the archive starts again, so writing the same events twice must do no harm.
     pub fn archive<F, Fut>(mut self, archive: F) -> Self
     where
         F: Fn(Vec<StreamEventRow>) -> Fut + Send + Sync + 'static,
@@ -77,39 +78,44 @@ impl Closing {
         self
     }
 
-    /// Begins the stream anew at version 0 with what it has come to. Needs
-    /// [`expecting`](Self::expecting): otherwise a repeat would close what has begun.
+    /// Restarts the stream at version 0 with a snapshot of its state.
+    ///
+    /// Needs [`expecting`](Self::expecting): otherwise a repetition would close the restarted
+    /// stream.
     pub fn restart(mut self, snapshot: impl Serialize) -> Self {
         self.snapshot = Some(payload(snapshot));
         self
     }
 
-    /// How long to wait for reactions and leases.
+    /// Sets the time to wait for reactions and leases.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
         self
     }
 }
 
-/// How far the closing of a stream is.
+/// Progress of closing a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CloseProgress {
-    /// Closed, and kept for these, who are not done with it. Call it again later.
+    /// Closed, and kept for these reactions and leases, which are not done with it. Call it again
+    /// later.
     Waits(Vec<Behind>),
-    /// Closed and deleted, but for the guard.
+    /// Closed and deleted, except for the guard.
     Closed {
-        /// The guard's version.
+        /// Version of the guard.
         guard: i64,
     },
-    /// Closed, deleted, and begun anew.
+    /// Closed, deleted, and restarted.
     Restarted,
 }
 
 impl Engine {
-    /// Closes a stream: nothing more is committed to it, and once all reactions have passed its
-    /// end and no lease is held, its events are archived and deleted.
+    /// Closes a stream: nothing more is committed to it, and once all reactions have passed its end
+    /// and no lease is held, its events are archived and deleted.
     ///
-    /// What was interrupted goes on when it is called again with the same wishes.
+    /// # Cancellation
+    ///
+    /// An interrupted close continues when it is called again with the same options.
     pub async fn close(&self, closing: &Closing) -> Result<CloseProgress, Error> {
         if closing.snapshot.is_some() && closing.expected.is_none() {
             let text = "a restart needs the version that the stream is expected at";
@@ -149,7 +155,8 @@ impl Engine {
         self.question(|draft| close_phase::<Refusal>(draft, &ws, stream, followers)).await
     }
 
-    /// Commits the guard; `true` if the stream was closed as wished before, and has begun anew.
+    /// Commits the guard. Returns `true` if the stream was already closed with these options and
+    /// has been restarted.
     async fn guard(&self, closing: &Closing) -> Result<bool, Error> {
         let Closing { stream, expected, meta, .. } = closing.clone();
         let close = Close { ws: self.ws(), stream, expected, meta: Payload::from_value(&meta) };
@@ -162,7 +169,7 @@ impl Engine {
         }
     }
 
-    /// Whether the stream begins with the snapshot that this closing wanted.
+    /// Returns whether the stream begins with the snapshot of this close.
     async fn has_begun_anew(&self, closing: &Closing) -> Result<bool, Error> {
         let guard = match closing.expected {
             Some(Expected::Version(version) | Expected::Of(_, version)) => version + 1,
@@ -191,7 +198,8 @@ impl Engine {
         }
     }
 
-    /// Deletes chunk by chunk, until all is gone or somebody has to be waited for again.
+    /// Deletes events in chunks, until all are deleted or a reaction or lease has to be waited for
+    /// again.
     async fn truncate(&self, stream: &str) -> Result<(), Error> {
         loop {
             let (stream, limit) = (stream.to_owned(), TRUNCATE_CHUNK);

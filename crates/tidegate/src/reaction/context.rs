@@ -1,4 +1,4 @@
-//! What a reaction's handler sees: the event, and what it wants to happen with the ack.
+//! Context of a reaction's handler: the event, and the effects to commit with the ack.
 
 use std::{
     fmt,
@@ -24,10 +24,10 @@ use crate::{
     stream::StreamEvent,
 };
 
-/// What a handler of one event works with. Cheap to clone.
+/// Context of the handler of one event.
 ///
-/// What it commits, sends and calls is collected, and kept when the handler has returned: together
-/// with the ack, or not at all.
+/// Cheap to clone. Commits, sent events and calls are collected, and committed after the handler
+/// has returned: together with the ack, or not at all.
 #[derive(Clone)]
 pub struct ReactionCtx(Arc<Inner>);
 
@@ -38,11 +38,11 @@ struct Inner {
     wanted: Mutex<Wanted>,
 }
 
-/// What a handler asked for.
+/// Requests of a handler.
 #[derive(Debug, Default)]
 pub(super) struct Wanted {
     pub(super) effects: Vec<Effect>,
-    /// Handle the event later.
+    /// Time until which the event is deferred.
     pub(super) later: Option<Timestamp>,
 }
 
@@ -63,39 +63,41 @@ impl ReactionCtx {
         self.0.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was asked for by now.
+    /// Takes the requests made so far.
     pub(super) fn take(&self) -> Wanted {
         std::mem::take(&mut *self.wanted())
     }
 
-    /// The reaction's name.
+    /// Returns the reaction's name.
     pub fn reaction(&self) -> &str {
         &self.0.reaction
     }
 
-    /// The stream's name.
+    /// Returns the stream's name.
     pub fn stream(&self) -> &str {
         &self.0.event.stream
     }
 
-    /// The event as it was committed: id, version, position, name, data, time and trail.
+    /// Returns the event as it was committed: id, version, position, name, data, time and trail.
     pub fn event(&self) -> &StreamEvent {
         &self.0.event
     }
 
-    /// What belongs together: the correlation of the event, or its id if it has none.
+    /// Returns the correlation of the event, or its id if it has none.
     pub fn correlation(&self) -> String {
         let of_event = self.0.event.correlation.clone();
         of_event.unwrap_or_else(|| self.0.event.id.to_string())
     }
 
-    /// A key for effects elsewhere, the same whenever this reaction handles this event.
+    /// Returns an idempotency key for external effects, the same whenever this reaction handles
+    /// this event.
     pub fn idempotency_key(&self) -> String {
         format!("{}/{}", self.0.reaction, self.0.event.id)
     }
 
-    /// Appends events to the end of a stream, whatever that is by then. They inherit the
-    /// correlation and name this event as their cause.
+    /// Appends events to the end of a stream, whatever its version is by then.
+    ///
+    /// The events inherit the correlation and name this event as their cause.
     pub fn commit<E: Serialize>(
         &self,
         stream: &str,
@@ -106,7 +108,7 @@ impl ReactionCtx {
         Ok(())
     }
 
-    /// Appends one event of a name and data to the end of a stream.
+    /// Appends one event, with this name and data, to the end of a stream.
     pub fn commit_named(&self, stream: &str, name: &str, data: impl Serialize) -> Result<()> {
         self.append(stream, vec![(name.to_owned(), payload(&data)?)]);
         Ok(())
@@ -122,7 +124,7 @@ impl ReactionCtx {
         self.wanted().effects.push(effect);
     }
 
-    /// Posts an event, for workflows and for those who wait.
+    /// Posts an event, for workflows and for runs that wait for it.
     pub fn send(&self, name: &str, data: impl Serialize) -> Result<()> {
         check_name(name).map_err(|rule| {
             StepError::coded("BadName", format!("event name `{name}` {rule}")).fatal()
@@ -138,13 +140,14 @@ impl ReactionCtx {
         self.wanted().effects.push(Effect::Call(request));
     }
 
-    /// Puts the stream off: this event is handled again at that moment, and those behind it wait
-    /// with it. Not a failure. What the handler asked for besides is dropped.
+    /// Defers the stream: this event is handled again at that time, and later events wait with it.
+    ///
+    /// A deferral is not a failure. Other requests of the handler are dropped.
     pub fn defer(&self, until: Timestamp) {
         self.wanted().later = Some(until);
     }
 
-    /// The same, for so long from now.
+    /// Defers the stream as [`ReactionCtx::defer`] does, for a duration from now.
     pub fn defer_for(&self, time: Duration) {
         let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         self.defer(self.0.now.plus_ms(ms));

@@ -31,29 +31,29 @@ use crate::{
     telemetry,
 };
 
-/// How long events are handled before they are acked, in one transaction. A handler that takes
-/// longer is acked after each event, so that little is done again after a crash.
+/// Time for which handled events are gathered before they are acked in one transaction. A handler
+/// that takes longer is acked after each event, so that little is repeated after a crash.
 const GATHER: Duration = Duration::from_millis(50);
 
-/// The most effects that are kept in one transaction, but for those of a single event.
+/// Maximum number of effects committed in one transaction, except for those of a single event.
 const MOST_EFFECTS: usize = 256;
 
-/// How a turn goes on after an event.
+/// Result of handling an event.
 enum Handled {
     Done(Vec<Effect>),
     Failed(StepError),
     Later(Timestamp),
 }
 
-/// The events of a turn that are handled and not acked yet.
+/// Handled events of a turn that are not acked yet.
 #[derive(Default)]
 struct Pending {
-    /// The last of them.
+    /// Version of the last of them.
     upto: Option<i64>,
-    /// Those that have effects.
+    /// Effects of the events that have any.
     effects: Vec<(i64, Vec<Effect>)>,
     count: usize,
-    /// When the first of them was begun with.
+    /// Time at which handling of the first of them began.
     since: Option<Duration>,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Delivery {
     pub(super) keeper: Keeper,
     pub(super) served: Arc<ServedReaction>,
     pub(super) leased: Leased,
-    /// The last event that is acked.
+    /// Version of the last acked event.
     pub(super) at: i64,
     pending: Pending,
     place: Turn,
@@ -79,7 +79,7 @@ impl Delivery {
         Self { keeper, served, leased, at, pending: Pending::default(), place }
     }
 
-    /// Works through one batch, and gives the stream back.
+    /// Processes one batch, and releases the stream.
     pub(super) async fn run(mut self) {
         let halt = match self.turn().await {
             Ok(()) => return,
@@ -94,7 +94,7 @@ impl Delivery {
         let events = self.load().await?;
         if events.is_empty() {
             let stream = &self.leased.lease.stream;
-            tracing::error!(stream, after = self.at, "the events of a stream are not there");
+            tracing::error!(stream, after = self.at, "events of stream missing");
             return self.put_off(self.keeper.shared.clock.now().plus_ms(60_000)).await;
         }
         match self.served.code.clone() {
@@ -104,7 +104,7 @@ impl Delivery {
         }
     }
 
-    /// The batch that comes next.
+    /// Loads the next batch.
     async fn load(&mut self) -> Result<Vec<StreamEvent>, Halt> {
         let scan = Scan::Log(self.leased.log, self.at + 1);
         let reads = ReadSet::default().scan(scan.clone(), self.served.definition.batch);
@@ -114,7 +114,7 @@ impl Delivery {
                 match shared.store.read(reads.clone()).await {
                     Ok(snapshot) => return snapshot,
                     Err(error) => {
-                        tracing::warn!(%error, "a stream could not be read and is tried again");
+                        tracing::warn!(%error, "retrying read of stream");
                         pause(&shared).await;
                     }
                 }
@@ -131,7 +131,7 @@ impl Delivery {
         Ok(events.collect())
     }
 
-    /// Hands over one event after another.
+    /// Handles one event after another.
     async fn each(&mut self, handler: Option<&Each>, events: Vec<StreamEvent>) -> Result<(), Halt> {
         for event in events {
             let (version, begun) = (event.version, self.keeper.shared.timer.elapsed());
@@ -156,7 +156,7 @@ impl Delivery {
         self.flush(Then::Free).await.map(drop)
     }
 
-    /// Lets the handler handle one event; a panic is a failure.
+    /// Calls the handler with one event; a panic is a failure.
     async fn handle(&mut self, handler: &Each, event: StreamEvent) -> Result<Handled, Halt> {
         let name = &self.served.definition.name;
         let now = self.keeper.shared.clock.now();
@@ -176,7 +176,7 @@ impl Delivery {
         })
     }
 
-    /// Calls of actions get the key that the program computes for them.
+    /// Adds the keys that the program computes to calls of actions.
     fn keyed(&self, mut effects: Vec<Effect>) -> Vec<Effect> {
         for effect in &mut effects {
             if let Effect::Call(request) = effect {
@@ -201,21 +201,21 @@ impl Delivery {
         pending.since.get_or_insert(begun);
     }
 
-    /// Whether what is handled should be kept before the next event is.
+    /// Returns whether the handled events should be acked before the next one is handled.
     fn is_full(&self) -> bool {
         let elapsed = self.keeper.shared.timer.elapsed();
         let late = self.pending.since.is_some_and(|since| elapsed.saturating_sub(since) >= GATHER);
         late || self.pending.count >= MOST_EFFECTS
     }
 
-    /// Acks what is handled, with its effects; `false` if an effect was refused, which is a
-    /// failure of its event and ends the turn.
+    /// Acks the handled events, with their effects. Returns `false` if an effect was refused, which
+    /// is a failure of its event and ends the turn.
     async fn flush(&mut self, then: Then) -> Result<bool, Halt> {
         let Pending { upto, effects, .. } = std::mem::take(&mut self.pending);
         let upto = upto.unwrap_or(self.at);
         let all = effects.iter().flat_map(|(_, effects)| effects.clone()).collect();
         let Err(refused) = self.react(upto, all, then).await? else { return Ok(true) };
-        // Somebody's effect cannot be: one event after another finds out whose.
+        // One effect was refused: acking the events one by one finds whose it is.
         let several = effects.len() > 1;
         let mut refused = Some(refused).filter(|_| !several);
         for (version, effects) in effects {
@@ -234,7 +234,7 @@ impl Delivery {
         self.react(upto, Vec::new(), then).await.map(|done| done.is_ok())
     }
 
-    /// One ack with effects; the error if they were refused.
+    /// Sends one ack with effects. Returns the error if they were refused.
     async fn react(
         &mut self,
         upto: i64,
@@ -273,7 +273,7 @@ impl Delivery {
         }
     }
 
-    /// Reports a failure of the event after those that are handled.
+    /// Reports a failure of the event after the handled ones.
     pub(super) async fn fail(&mut self, fault: &StepError) -> Result<(), Halt> {
         if !self.pending.effects.is_empty() && !Box::pin(self.flush(Then::Keep)).await? {
             return Ok(());
@@ -298,7 +298,7 @@ impl Delivery {
             Ok(Answer::Stream(StreamAnswer::Failed(Outcome::Done(failed)))) => {
                 match failed {
                     Failed::Retry { failures, .. } => {
-                        tracing::debug!(reaction, stream, failures, %fault, "a handler failed");
+                        tracing::debug!(reaction, stream, failures, %fault, "handler failed");
                     }
                     Failed::Blocked { at, reason } => {
                         tracing::trace!(reaction, stream, at, reason, "blocked");
@@ -311,7 +311,7 @@ impl Delivery {
         }
     }
 
-    /// Ends the turn: the event after those that are handled is handled at that moment.
+    /// Ends the turn: the event after the handled ones is handled at that time.
     async fn put_off(&mut self, until: Timestamp) -> Result<(), Halt> {
         if !self.pending.effects.is_empty() && !self.flush(Then::Keep).await? {
             return Ok(());
@@ -326,13 +326,13 @@ impl Delivery {
         }
     }
 
-    /// Frees the lease at once, with what is handled; nothing is counted.
+    /// Releases the lease at once, with an ack of the handled events; nothing counts as a failure.
     async fn give_back(&mut self) {
-        // A moment that has passed by every clock.
+        // A time that has passed by every clock.
         let _lost = self.put_off(Timestamp::default()).await;
     }
 
-    /// How long ago an event was committed.
+    /// Returns the time since an event was committed.
     fn lag(&self, event: &StreamEvent) -> Duration {
         let now = self.keeper.shared.clock.now();
         let micros = now.micros().saturating_sub(event.at.micros()).max(0);

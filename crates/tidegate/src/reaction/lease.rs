@@ -1,4 +1,4 @@
-//! A lease on a stream, kept while its events are handled and given up in time.
+//! Lease on a stream, renewed while its events are handled and given up in time.
 
 use std::{future::Future, pin::pin, sync::Arc, time::Duration};
 
@@ -11,20 +11,20 @@ use tokio::sync::watch;
 
 use crate::{committer::Reply, engine::Shared, error::Error, telemetry};
 
-/// Why the work on a stream has to stop.
+/// Reason why the work on a stream has to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Halt {
-    /// The stream is another's, or may be: nothing more is said about it.
+    /// The stream belongs to another engine, or may do so: report nothing more about it.
     Lost,
-    /// The engine shuts down: give the stream back.
+    /// The engine shuts down: release the stream.
     ShutDown,
 }
 
-/// How soon what the store did not answer is asked again.
+/// First and maximum backoff of commands that the store did not answer.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// How long a reaction leaves a store alone that has failed.
+/// Pause of a reaction after a failure of the store.
 const PAUSE: Duration = Duration::from_millis(500);
 
 pub(super) async fn pause(shared: &Shared) {
@@ -37,7 +37,8 @@ pub(super) struct Keeper {
     pub(super) shared: Arc<Shared>,
     pub(super) lease: Lease,
     time: Duration,
-    /// When the lease was last known to be held: before it was asked for, on our own clock.
+    /// Last time at which the lease was known to be held: before it was requested, on our own
+    /// clock.
     held: Duration,
     stop: watch::Receiver<bool>,
 }
@@ -53,18 +54,18 @@ impl Keeper {
         Self { shared, lease, time: Duration::from_millis(lease_ms), held, stop }
     }
 
-    /// Something else has renewed the lease, and was asked for at this time.
+    /// Records that another command, sent at this time, has renewed the lease.
     pub(super) fn renewed(&mut self, asked: Duration) {
         self.held = self.held.max(asked);
     }
 
-    /// After this nobody here may act under the lease.
+    /// Returns the end of the lease: after it, nothing here may act under it.
     fn end(&self) -> Duration {
         self.held + self.time
     }
 
-    /// Works under the lease, which is renewed meanwhile; drops the work when it is lost, and
-    /// when the engine shuts down.
+    /// Runs a future under the lease, which is renewed meanwhile. Drops the future when the lease
+    /// is lost, and when the engine shuts down.
     pub(super) async fn during<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Halt> {
         let mut work = pin!(work);
         let mut stop = self.stop.clone();
@@ -94,7 +95,7 @@ impl Keeper {
                         }
                         Ok(_) => return Err(self.lost()),
                         Err(error) => {
-                            tracing::warn!(%error, "a stream's lease could not be renewed");
+                            tracing::warn!(%error, "stream lease renewal failed");
                             timer.elapsed() + self.time / 30
                         }
                     };
@@ -115,7 +116,7 @@ impl Keeper {
         self.shared.ask(Command::Stream { ws: self.lease.ws.clone(), command })
     }
 
-    /// Asks the same until the store answers, as long as the lease lasts.
+    /// Repeats a command until the store answers, as long as the lease lasts.
     pub(super) async fn insist(&self, command: StreamCommand) -> Result<Answer, Error> {
         let command = Command::Stream { ws: self.lease.ws.clone(), command };
         let salted = (command, self.shared.entropy.number());
@@ -125,7 +126,7 @@ impl Keeper {
                 Err(Error::Store(error))
                     if !matches!(*error, StoreError::Data(_)) && timer.elapsed() < self.end() =>
                 {
-                    tracing::warn!(%error, "a reaction's report is tried again");
+                    tracing::warn!(%error, "retrying report of reaction");
                     timer.sleep_until(timer.elapsed() + pause).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }
@@ -134,14 +135,10 @@ impl Keeper {
         }
     }
 
-    /// The lease is gone: whatever was done since the last ack is delivered again.
+    /// Handles the loss of the lease: everything since the last ack is delivered again.
     pub(super) fn lost(&self) -> Halt {
         let Lease { reaction, stream, .. } = &self.lease;
-        tracing::warn!(
-            reaction,
-            stream,
-            "a stream's lease was lost: what was not acked is delivered again"
-        );
+        tracing::warn!(reaction, stream, "stream lease lost, redelivering unacked events");
         telemetry::reaction_lost(reaction);
         Halt::Lost
     }

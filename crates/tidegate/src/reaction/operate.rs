@@ -1,4 +1,4 @@
-//! Looking at the streams of reactions, and doing something about those that are stuck.
+//! Queries of the streams of reactions, and remedies for those that are stuck.
 
 use tidegate_core::{
     command::{Answer, Command, Refusal, StreamAnswer, StreamCommand},
@@ -15,59 +15,59 @@ use crate::{
     error::Error,
 };
 
-/// How many streams are mended in one transaction.
+/// Number of streams repaired in one transaction.
 const MEND: usize = 200;
 
-/// How many places are read at once, and how many of them before a page is given as it is.
+/// Number of subscriptions read at once, and the limit after which a page is returned as it is.
 const READ: u32 = 1000;
 const MOST_READ: usize = 20_000;
 
-/// Which places of reactions are asked for.
+/// Query of the positions of reactions in streams.
 #[derive(Clone, Debug, Default)]
 pub struct StreamQuery {
-    /// Of one reaction; of all, if none is given.
+    /// Reaction to query; all, if `None`.
     pub reaction: Option<String>,
-    /// Restricts them further.
+    /// Further filter.
     pub filter: Filter,
-    /// Those after the last of the page before: its `next`.
+    /// Cursor: the `next` of the previous page.
     pub after: Option<(String, String)>,
-    /// How many at the most; 100, if 0 is given.
+    /// Maximum number of results; 0 means 100.
     pub limit: usize,
 }
 
-/// Some of the places that were asked for, by reaction and stream.
+/// A page of positions, ordered by reaction and stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamPage {
-    /// The places.
+    /// Positions of this page.
     pub streams: Vec<StreamView>,
-    /// Where the next page begins; none after the last. A page may be shorter than its limit.
+    /// Cursor of the next page; `None` after the last. A page may be shorter than its limit.
     pub next: Option<(String, String)>,
 }
 
-/// How far a reaction is in a stream, and what keeps it.
+/// Position of a reaction in a stream, and its obstacles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamView {
-    /// The reaction.
+    /// Name of the reaction.
     pub reaction: String,
-    /// The stream.
+    /// Name of the stream.
     pub stream: String,
-    /// The version of the last event that it is done with; -1 at the start.
+    /// Version of the last handled event; -1 at the start.
     pub position: i64,
-    /// The version of the last event there is for it.
+    /// Version of the last event for the reaction.
     pub want: i64,
-    /// Failures in a row.
+    /// Number of consecutive failures.
     pub failures: u32,
-    /// Claims in a row without progress.
+    /// Number of consecutive claims without progress.
     pub claims: u32,
-    /// Why nothing more is done until it is unblocked.
+    /// Reason why the stream is blocked until it is unblocked.
     pub blocked: Option<String>,
-    /// What the last failure said.
+    /// Error of the last failure.
     pub error: Option<String>,
-    /// Who holds a lease.
+    /// Engine that holds the lease.
     pub holder: Option<EngineId>,
-    /// When that lease ends, unless it is renewed.
+    /// End of that lease, unless it is renewed.
     pub lease_end: Option<Timestamp>,
-    /// Not before: backoff or deferral.
+    /// Earliest time of the next turn: backoff or deferral.
     pub due: Option<Timestamp>,
 }
 
@@ -90,9 +90,11 @@ impl StreamView {
     }
 }
 
-/// Operating reactions.
+/// Operations on reactions.
 impl Engine {
-    /// Lets blocked streams of a reaction go on behind the last event that was acked; says which.
+    /// Unblocks streams of a reaction, and returns their names.
+    ///
+    /// They continue after the last acked event.
     pub async fn unblock(
         &self,
         reaction: &str,
@@ -101,8 +103,9 @@ impl Engine {
         self.mend(reaction, Remedy::Unblock, which).await
     }
 
-    /// Has streams of a reaction handled again from their first event, blocked or not; says which.
-    /// All of them only by [`Which::All`].
+    /// Resets streams of a reaction to their first event, blocked or not, and returns their names.
+    ///
+    /// All of its streams are reset only by [`StreamSelection::All`].
     pub async fn reset(
         &self,
         reaction: &str,
@@ -111,8 +114,8 @@ impl Engine {
         self.mend(reaction, Remedy::Reset, which).await
     }
 
-    /// Puts streams of a reaction off until a moment, but for those that are being worked on;
-    /// says which.
+    /// Defers streams of a reaction until a time, except those being processed, and returns their
+    /// names.
     pub async fn defer(
         &self,
         reaction: &str,
@@ -122,8 +125,8 @@ impl Engine {
         self.mend(reaction, Remedy::Defer(until), which).await
     }
 
-    /// Gives streams of a reaction the next turn, once, but for those that are being worked on;
-    /// says which.
+    /// Gives streams of a reaction the next turn, once, except those being processed, and returns
+    /// their names.
     pub async fn prioritize(
         &self,
         reaction: &str,
@@ -132,7 +135,7 @@ impl Engine {
         self.mend(reaction, Remedy::Prioritize, which).await
     }
 
-    /// Which streams of a reaction a remedy would be given to right now, without any effect.
+    /// Returns the streams of a reaction that a remedy would apply to now, without any effect.
     pub async fn rehearse(
         &self,
         reaction: &str,
@@ -142,14 +145,16 @@ impl Engine {
         self.each_page(reaction, remedy, which, true).await
     }
 
-    /// The reactions of the workspace by name, whoever runs them.
+    /// Returns the reactions of the workspace by name, whichever engines run them.
     pub async fn reactions(&self) -> Result<Vec<Reaction>, Error> {
         let snapshot = self.store().read(ReadSet::default().catalog(&self.ws())).await?;
         let catalog = snapshot.catalogs.get(&self.ws());
         Ok(catalog.into_iter().flat_map(|catalog| catalog.reactions().cloned()).collect())
     }
 
-    /// How far reactions are, a page at a time. Takes no lease and no lock.
+    /// Returns a page of the positions of reactions.
+    ///
+    /// Takes no lease and no lock.
     pub async fn query_streams(&self, query: &StreamQuery) -> Result<StreamPage, Error> {
         let limit = if query.limit == 0 { 100 } else { query.limit };
         let start = || (query.reaction.clone().unwrap_or_default(), String::new());
@@ -195,7 +200,8 @@ impl Engine {
         self.each_page(reaction, remedy, which, false).await
     }
 
-    /// Finds what is meant page by page, and mends each page, or only says what would be mended.
+    /// Finds the selected streams page by page, and repairs each page, or only returns what would
+    /// be repaired.
     async fn each_page(
         &self,
         reaction: &str,
@@ -229,7 +235,7 @@ impl Engine {
         known.map(Follower::from).ok_or_else(|| Refusal::NoReaction(reaction.to_owned()).into())
     }
 
-    /// Has a command about streams decided.
+    /// Submits a command about streams.
     pub(super) async fn ask_streams(&self, command: StreamCommand) -> Result<StreamAnswer, Error> {
         match self.ask(Command::Stream { ws: self.ws(), command }).await? {
             Answer::Stream(answer) => Ok(answer),
@@ -237,7 +243,7 @@ impl Engine {
         }
     }
 
-    /// Asks something that changes nothing, without a lock.
+    /// Evaluates a read-only query, without a lock.
     pub(super) async fn question<T, E: Into<Refusal>>(
         &self,
         question: impl Fn(&Draft) -> Decided<T, E>,

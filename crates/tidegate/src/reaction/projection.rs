@@ -20,13 +20,13 @@ use crate::{
     telemetry,
 };
 
-/// How long a fold may take. On SQLite everybody waits for it.
+/// Time limit of a fold. On SQLite every other writer waits for it.
 const LIMIT: Duration = Duration::from_secs(5);
 
 type Transacted = Result<StepRecord<()>, TransactionError<StepError>>;
 
 impl Delivery {
-    /// Folds a batch at once; where that fails, one event after another, to keep what is good.
+    /// Folds a batch at once; if that fails, one event after another, to keep those that succeed.
     pub(super) async fn fold(
         &mut self,
         folds: &Folds,
@@ -79,7 +79,7 @@ impl Delivery {
                     telemetry::reaction_folded(&self.served.definition.name, kept.len());
                     return Ok(Ok(()));
                 }
-                // An earlier try was kept after all, and the lease with it.
+                // An earlier attempt was committed after all, and the lease with it.
                 Err(TransactionError::Recorded) => {
                     let until = (then == Then::Keep).then(|| shared.clock.now());
                     let effects = Vec::new();
@@ -90,7 +90,7 @@ impl Delivery {
                     ..
                 }))) => return Err(self.keeper.lost()),
                 Err(TransactionError::Store(error)) if !matches!(error, StoreError::Data(_)) => {
-                    tracing::warn!(%error, "a fold is tried again");
+                    tracing::warn!(%error, "retrying fold");
                     pause(&shared).await;
                 }
                 Err(TransactionError::Step(fault)) => return Ok(Err(fault)),
@@ -102,7 +102,7 @@ impl Delivery {
     }
 }
 
-/// The fold and the ack in one transaction.
+/// Executes the fold and the ack in one transaction.
 async fn transact(
     database: Database<'_>,
     folds: &Folds,

@@ -1,4 +1,4 @@
-//! One reaction at work: claims streams when there is something to do, as many as it may.
+//! Runner of a reaction: claims streams that have work, up to its limit.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,15 +24,15 @@ use super::{
 };
 use crate::{engine::Shared, error::Error, telemetry, timer::Timer};
 
-/// The reactions that an engine works for.
+/// Reactions that an engine runs.
 #[derive(Debug, Default)]
 pub(crate) struct Reactions {
     runners: OnceLock<BTreeMap<(Workspace, String), Arc<Runner>>>,
-    /// Claims and turns under way.
+    /// Number of claims and turns in progress.
     busy: AtomicUsize,
-    /// No more streams are claimed.
+    /// Whether no more streams are claimed.
     closed: AtomicBool,
-    /// Streams that are being worked on are given back.
+    /// Signal to release the streams that are being processed.
     stop: watch::Sender<bool>,
 }
 
@@ -41,20 +41,20 @@ pub(crate) struct Reactions {
 pub(crate) struct Runner {
     pub(super) ws: Workspace,
     pub(super) served: Arc<ServedReaction>,
-    /// Streams that are being worked on.
+    /// Number of streams that are being processed.
     working: AtomicUsize,
-    /// The last claim got all that it asked for: there may be more.
+    /// Whether the last claim got as many streams as it requested: there may be more.
     more: AtomicBool,
     bell: Notify,
-    /// When streams can be claimed that have to wait.
+    /// Times at which waiting streams can be claimed.
     moments: Mutex<BTreeSet<Duration>>,
 }
 
-/// The most moments that are kept in mind. Those behind are found by looking now and then.
+/// Maximum number of times that are kept. Later ones are found by polling.
 const MOMENTS: usize = 4096;
 
 impl Reactions {
-    /// Takes over what was defined. Once.
+    /// Sets the defined reactions. Called once.
     pub(crate) fn serve(&self, served: Vec<(Workspace, Arc<ServedReaction>)>) {
         let runners = served.into_iter().map(|(ws, served)| {
             let name = served.definition.name.clone();
@@ -73,17 +73,18 @@ impl Reactions {
         let _twice = self.runners.set(runners.collect());
     }
 
-    /// All of them.
+    /// Returns all runners.
     pub(crate) fn runners(&self) -> impl Iterator<Item = &Arc<Runner>> {
         self.runners.get().into_iter().flat_map(BTreeMap::values)
     }
 
-    /// Something may have been committed elsewhere.
+    /// Wakes all runners: another engine may have committed events.
     pub(crate) fn look(&self) {
         self.runners().for_each(|runner| runner.bell.notify_one());
     }
 
-    /// Streams of a reaction can be claimed at a moment; `false` if nobody here does it.
+    /// Records that streams of a reaction can be claimed at a time. Returns `false` if no runner
+    /// here can do so.
     pub(crate) fn has_work(
         &self,
         of: &(Workspace, String),
@@ -101,18 +102,18 @@ impl Reactions {
         runner.free() > 0
     }
 
-    /// Claims no more streams.
+    /// Stops claiming streams.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
     }
 
-    /// Gives back all streams that are being worked on.
+    /// Releases all streams that are being processed.
     pub(crate) fn stop(&self) {
         self.close();
         self.stop.send_replace(true);
     }
 
-    /// Whether no stream is being worked on, or is about to be.
+    /// Returns whether no stream is being processed or is about to be.
     pub(crate) fn is_idle(&self) -> bool {
         self.busy.load(Ordering::SeqCst) == 0
     }
@@ -135,15 +136,15 @@ impl Runner {
         }
     }
 
-    /// Finds streams that can be claimed.
+    /// Returns the scan for streams that can be claimed.
     pub(crate) fn scan(&self) -> Scan {
         Scan::Work(self.ws.clone(), self.served.definition.name.clone())
     }
 
-    /// The next moment after now.
+    /// Returns the next time after now.
     fn next_moment(&self, now: Duration) -> Option<Duration> {
         let mut moments = self.moments();
-        // Those that have passed have had their look.
+        // Streams of past times have been looked for.
         *moments = moments.split_off(&(now + Duration::from_nanos(1)));
         moments.first().copied()
     }
@@ -153,7 +154,7 @@ impl Runner {
     }
 }
 
-/// Counts something under way, until it is dropped.
+/// Guard that counts work in progress.
 struct Underway(Arc<Shared>);
 
 impl Underway {
@@ -170,7 +171,7 @@ impl Drop for Underway {
     }
 }
 
-/// Claims streams and has them worked on, for as long as the engine lives.
+/// Claims streams and processes them, until the engine stops.
 pub(crate) async fn run(shared: &Arc<Shared>, runner: &Arc<Runner>) {
     loop {
         let free = runner.free();
@@ -186,7 +187,7 @@ pub(crate) async fn run(shared: &Arc<Shared>, runner: &Arc<Runner>) {
                 Err(error) => {
                     drop(underway);
                     let reaction = &runner.served.definition.name;
-                    tracing::warn!(%error, reaction, "streams could not be claimed");
+                    tracing::warn!(%error, reaction, "claiming streams failed");
                     pause(shared).await;
                     continue;
                 }
@@ -207,7 +208,7 @@ pub(crate) async fn run(shared: &Arc<Shared>, runner: &Arc<Runner>) {
     }
 }
 
-/// Claims up to so many streams; `true` if there may be more.
+/// Claims at most this number of streams. Returns `true` if there may be more.
 async fn claim(shared: &Arc<Shared>, runner: &Arc<Runner>, free: usize) -> Result<bool, Error> {
     runner.more.store(false, Ordering::SeqCst);
     let definition = &runner.served.definition;
@@ -217,7 +218,7 @@ async fn claim(shared: &Arc<Shared>, runner: &Arc<Runner>, free: usize) -> Resul
     let claimed = match shared.ask(Command::Stream { ws: runner.ws.clone(), command }).await {
         Ok(Answer::Stream(StreamAnswer::Claimed(claimed))) => claimed,
         Ok(other) => return Err(crate::api::unexpected(&other)),
-        // Nobody has asked for it yet.
+        // The reaction has not been defined yet.
         Err(Error::Refused(Refusal::NoReaction(_))) => return Ok(false),
         Err(error) => return Err(error),
     };
@@ -245,10 +246,10 @@ async fn claim(shared: &Arc<Shared>, runner: &Arc<Runner>, free: usize) -> Resul
     Ok(full && runner.free() > 0)
 }
 
-/// A stream's turn, until it is dropped.
+/// Guard of a stream's turn.
 pub(super) struct Turn {
     runner: Arc<Runner>,
-    /// Handlers may run in it.
+    /// Whether handlers may run in it.
     handles: bool,
     _underway: Underway,
 }
@@ -259,8 +260,8 @@ impl Turn {
         Self { runner: runner.clone(), handles: true, _underway: Underway::begin(shared) }
     }
 
-    /// Nothing more is handled in this turn: another stream may be claimed, by the transaction
-    /// that acks this one.
+    /// Ends the handling of events in this turn: the transaction that acks them may already claim
+    /// another stream.
     pub(super) fn handled(&mut self) {
         if std::mem::replace(&mut self.handles, false) {
             self.runner.working.fetch_sub(1, Ordering::SeqCst);

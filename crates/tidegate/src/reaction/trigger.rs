@@ -1,5 +1,5 @@
-//! Stream triggers: a built-in reaction that posts a stream's events to the workflows that ask
-//! for them.
+//! Stream triggers: a built-in reaction that posts a stream's events to the workflows that they
+//! trigger.
 
 use serde_json::json;
 use tidegate_core::{
@@ -12,21 +12,21 @@ use tidegate_core::{
 use super::{Code, PARALLEL, ServedReaction};
 use crate::stream::StreamEvent;
 
-/// The name of the reaction, the same in every workspace.
+/// Name of the reaction, the same in every workspace.
 const TRIGGERS: &str = "$triggers";
 
-/// Whether a workflow has a stream trigger.
+/// Returns whether a workflow has a stream trigger.
 pub(crate) fn asks(workflow: &Definition) -> bool {
     workflow.flow.is_none() && workflow.triggers.iter().any(|it| it.of_stream().is_some())
 }
 
-/// The reaction that starts workflows by their stream triggers.
+/// Returns the reaction that starts workflows by their stream triggers.
 ///
-/// It begins where streams are when it is first defined: whoever adds the first trigger does not
-/// mean all that ever happened.
+/// It begins at the heads of the streams when it is first defined: the first trigger is not meant
+/// for all past events.
 pub(crate) fn triggers() -> ServedReaction {
     ServedReaction {
-        // Nothing that it does can fail for good, so it does not stop.
+        // None of its effects can fail for good, so it is never blocked.
         definition: Reaction {
             from_head: true,
             block_on_error: false,
@@ -37,9 +37,9 @@ pub(crate) fn triggers() -> ServedReaction {
     }
 }
 
-/// What a stream's event comes to: an event named after it, if somebody asks for it.
+/// Returns the effects of a stream's event: an event named after it, if a trigger matches it.
 pub(super) fn effects(event: &StreamEvent) -> Vec<Effect> {
-    // Tidegate's own are nobody's business.
+    // Built-in events trigger nothing.
     if event.name.starts_with('$') {
         return Vec::new();
     }
@@ -47,7 +47,7 @@ pub(super) fn effects(event: &StreamEvent) -> Vec<Effect> {
     vec![Effect::Trigger(NewEvent { name, data, dedupe_id: None, ts: Some(event.at) })]
 }
 
-/// The event's data stays as it was committed, byte for byte.
+/// Builds the payload. The event's data stays as it was committed, byte for byte.
 fn data(event: &StreamEvent) -> Payload {
     let StreamEvent { version, position, .. } = event;
     let (stream, name, data) = (json!(event.stream), json!(event.name), event.data.as_str());

@@ -1,4 +1,4 @@
-//! Actions: a function of the state that gives events, or a refusal.
+//! Actions: functions of the state that return events, or a refusal.
 
 use tidegate_core::{
     command::{Answer, Command, Refusal, StreamAnswer, StreamCommand},
@@ -12,44 +12,44 @@ use super::{
 };
 use crate::{api::unexpected, error::Error};
 
-/// What an action has done.
+/// Result of an action.
 #[derive(Clone, Debug)]
 pub struct Acted<S> {
-    /// The state after its events.
+    /// State after its events.
     pub state: S,
-    /// The last event's version; -1 if the stream has none.
+    /// Version of the last event; -1 if the stream has none.
     pub version: i64,
-    /// Its events, as they are committed; none if it had nothing to commit.
+    /// Committed events; empty if it had nothing to commit.
     pub events: Vec<StreamEvent>,
-    /// How often it was decided: once, and once more after each conflict.
+    /// Number of calls of the action: one, and one more after each conflict.
     pub attempts: u32,
 }
 
-/// Why an action has done nothing.
+/// Error of an action, which has committed nothing.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ActError<E> {
-    /// The action's own no.
+    /// The action refused.
     #[error("{0}")]
     Refused(E),
-    /// The stream is not where the caller says, or others were first each time.
+    /// The stream is not at the expected version, or other writers were first each time.
     #[error("stream `{stream}`: expected {expected}, got {}", Expected::after(*actual))]
     Conflict {
-        /// The stream.
+        /// Name of the stream.
         stream: String,
-        /// The version that was decided on.
+        /// Version that the action decided on.
         expected: Expected,
-        /// The version that is there; -1 for none.
+        /// Actual version; -1 for none.
         actual: i64,
     },
     /// The stream is closed.
     #[error("stream `{stream}`: closed at version {guard}, nothing more is committed")]
     Closed {
-        /// The stream.
+        /// Name of the stream.
         stream: String,
-        /// The guard's version.
+        /// Version of the guard.
         guard: i64,
     },
-    /// Anything else.
+    /// Any other error.
     #[error(transparent)]
     Failed(Error),
 }
@@ -76,11 +76,11 @@ impl<E> From<StreamRefusal> for ActError<E> {
 }
 
 impl<S: State> Stream<S> {
-    /// Decides on the state as it is, and commits what comes of it on that very version.
+    /// Calls the action with the current state, and commits its events on exactly that version.
     ///
-    /// After a conflict it decides again, so an action must do nothing but decide. Actions of one
-    /// engine on one stream wait for each other rather than collide. Whatever the answer is, the
-    /// state that it was decided on was that of the stream after the call began.
+    /// After a conflict the action is called again, so it must do nothing but decide. Actions of
+    /// one engine on one stream wait for each other rather than collide. Whatever the result, the
+    /// action has decided on a state that the stream had after the call began.
     pub async fn act<E, F>(&self, mut action: F) -> Result<Acted<S>, ActError<E>>
     where
         E: Send,
@@ -96,7 +96,8 @@ impl<S: State> Stream<S> {
             let (verdict, told) = line.decide(shared, &self.trail, &mut action).await?;
             attempts += 1;
             let joined = matches!(verdict, Verdict::Joined { .. });
-            // A state of before the call says nothing about others now; the next one is loaded.
+            // A state from before the call proves nothing about other writers now; the next one is
+            // loaded.
             let kept = matches!(verdict, Verdict::Joined { kept: true, .. });
             let spare = kept && !std::mem::replace(&mut forgiven, kept);
             let committed = match told {
@@ -111,13 +112,13 @@ impl<S: State> Stream<S> {
                 }
                 Err(Lost::Conflict(_)) => conflicts += 1,
                 Err(Lost::Failed(error)) if joined => return Err(error.into()),
-                // The trouble was another's: decide on what there is now.
+                // Another action's commit failed: decide on the current state.
                 Err(Lost::Failed(_) | Lost::Void) => {}
             }
         }
     }
 
-    /// What the caller is told, now that it holds.
+    /// Returns the caller's result, once the batch is committed.
     fn told<E>(
         &self,
         verdict: Verdict<S, E>,
@@ -162,7 +163,7 @@ impl<S: State> Stream<S> {
             Ok(NewLogged { name, data, meta: meta.clone() })
         });
         let logged = logged.collect::<Result<Vec<_>, Error>>()?;
-        // Not only the version: the stream may begin anew in between, and come to the same one.
+        // Not only the version: the stream may be restarted in between, and reach the same one.
         let seen = Some(Expected::seen(folded.log, version));
         let commit = Commit { ws: ws.clone(), stream, events: logged.clone(), expected: seen };
         let command = Command::Stream { ws, command: StreamCommand::Commit(commit) };
@@ -178,11 +179,11 @@ impl<S: State> Stream<S> {
     }
 }
 
-/// What became of a batch.
+/// Waits for the outcome of a batch.
 async fn outcome(mut told: Told) -> Result<std::sync::Arc<Committed>, Lost> {
     match told.wait_for(Option::is_some).await {
         Ok(outcome) => outcome.clone().unwrap_or(Err(Lost::Void)),
-        // Nobody is there any more to tell.
+        // The sender has been dropped.
         Err(_) => Err(Lost::Failed(Error::ShutDown)),
     }
 }

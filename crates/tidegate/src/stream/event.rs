@@ -1,7 +1,7 @@
-//! Events in Rust: an enum, whose variants' names are the events' names.
+//! Typed events: an enum whose variants' names are the events' names.
 //!
-//! Plain serde, externally tagged: `Deposited { amount: 5 }` is the event `Deposited` with the
-//! data `{"amount":5}`, and a variant without fields has the data `null`.
+//! Plain serde, externally tagged: `Deposited { amount: 5 }` is the event `Deposited` with the data
+//! `{"amount":5}`, and a variant without fields has the data `null`.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ use tidegate_core::{
 
 use crate::{api::payload, error::Error};
 
-/// An event's name and data, as a stream keeps them.
+/// Returns an event's name and data, as a stream stores them.
 pub fn name_and_data<E: Serialize>(event: &E) -> Result<(String, Payload), Error> {
     let text = serde_json::to_string(event).map_err(|error| Error::Value(error.to_string()))?;
     let parts = match text.as_bytes() {
@@ -33,18 +33,18 @@ pub fn name_and_data<E: Serialize>(event: &E) -> Result<(String, Payload), Error
     })
 }
 
-/// An event that is named at run time, for [`Streams::commit`](crate::Streams::commit).
+/// Creates an event that is named at run time, for [`Streams::commit`](crate::Streams::commit).
 pub fn new(name: impl Into<String>, data: impl Serialize) -> Result<NewLogged, Error> {
     Ok(NewLogged { name: name.into(), data: payload(data)?, meta: Payload::null() })
 }
 
-/// An event in Rust, for [`Streams::commit`](crate::Streams::commit).
+/// Creates an event from a typed one, for [`Streams::commit`](crate::Streams::commit).
 pub fn of<E: Serialize>(event: &E) -> Result<NewLogged, Error> {
     let (name, data) = name_and_data(event)?;
     Ok(NewLogged { name, data, meta: Payload::null() })
 }
 
-/// The event of a name and data.
+/// Deserializes an event from its name and data.
 pub fn read<E: DeserializeOwned>(name: &str, data: &Payload) -> Result<E, Error> {
     let unreadable = |reason: String| {
         let of = std::any::type_name::<E>();
@@ -61,12 +61,13 @@ pub fn read<E: DeserializeOwned>(name: &str, data: &Payload) -> Result<E, Error>
     serde_json::from_str(&text).map_err(|error| unreadable(error.to_string()))
 }
 
-/// The names of the events that a type can read; `None` for one that is not a plain enum.
+/// Returns the names of the events that a type can read; `None` for a type that is not a plain
+/// enum.
 pub fn names<E: DeserializeOwned>() -> Option<&'static [&'static str]> {
     E::deserialize(Asking).err().and_then(|Asked(names)| names)
 }
 
-/// Name and data out of `"Name":data`, if there is nothing behind it.
+/// Splits `"Name":data` into name and data, if nothing follows.
 fn tagged(inner: &str) -> Result<Option<(String, Payload)>, Error> {
     let mut parts = serde_json::Deserializer::from_str(inner).into_iter::<String>();
     let Some(Ok(name)) = parts.next() else { return Ok(None) };
@@ -79,10 +80,10 @@ fn tagged(inner: &str) -> Result<Option<(String, Payload)>, Error> {
     }
 }
 
-/// Reads nothing: it only hears what a type asks for.
+/// Deserializer that reads nothing: it only records the variants that a type requests.
 struct Asking;
 
-/// The variants that a type asked for.
+/// Variants that a type requested.
 #[derive(Debug)]
 struct Asked(Option<&'static [&'static str]>);
 

@@ -1,4 +1,4 @@
-//! Which streams there are.
+//! Listing of streams.
 
 use tidegate_core::{
     reads::{ReadSet, Scan},
@@ -12,20 +12,20 @@ use crate::error::Error;
 /// A stream as a list shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// Its name.
+    /// Name of the stream.
     pub name: String,
-    /// The last event's version.
+    /// Version of the last event.
     pub version: i64,
-    /// Whether a guard ended it: nothing more is committed.
+    /// Whether a guard has closed it: nothing more is committed.
     pub closed: bool,
-    /// The last event's place among all events of the workspace.
+    /// Position of the last event among all events of the workspace.
     pub position: Option<i64>,
-    /// When the last event was committed.
+    /// Time at which the last event was committed.
     pub at: Option<Timestamp>,
 }
 
 impl Streams {
-    /// The streams of the workspace by name, after one, at most so many.
+    /// Returns at most `limit` streams of the workspace by name, after the given name.
     pub async fn list(&self, after: Option<&str>, limit: u32) -> Result<Vec<Listed>, Error> {
         let store = self.engine.store();
         let scan = Scan::Streams(self.engine.ws(), after.unwrap_or_default().to_owned());
@@ -34,7 +34,7 @@ impl Streams {
         let streams: Vec<_> = rows
             .filter_map(|row| if let Row::Stream(it) = row { Some(it.clone()) } else { None })
             .collect();
-        // Heads know no positions: the last events do.
+        // Heads have no positions: the last events have.
         let last = |stream: &tidegate_core::row::Stream| Scan::Log(stream.id, stream.head);
         let reads =
             streams.iter().fold(ReadSet::default(), |reads, stream| reads.scan(last(stream), 1));

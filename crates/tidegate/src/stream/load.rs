@@ -1,4 +1,4 @@
-//! Folding a stream: from the newest snapshot that fits, or from its start.
+//! Folding of a stream: from the newest matching snapshot, or from its start.
 
 use tidegate_core::{
     command::Refusal,
@@ -14,17 +14,17 @@ use tidegate_store::Store;
 use super::{Loaded, State, event};
 use crate::error::Error;
 
-/// How many events are read at a time.
+/// Number of events read at a time.
 const PAGE: u32 = 500;
 
-/// How far a stream is folded.
+/// End of a fold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Until {
-    /// To its end.
+    /// The end of the stream.
     Head,
-    /// To this version.
+    /// This version.
     Version(i64),
-    /// To the last event before the first that is later.
+    /// The last event before the first later one.
     Moment(Timestamp),
 }
 
@@ -32,13 +32,14 @@ pub(crate) enum Until {
 #[derive(Clone, Debug)]
 pub(crate) struct Folded<S> {
     pub(crate) loaded: Loaded<S>,
-    /// The stream's number, if it is there.
+    /// Number of the stream, if it exists.
     pub(crate) log: Option<Seq>,
-    /// The guard's version, where the stream is closed.
+    /// Version of the guard, if the stream is closed.
     pub(crate) closed: Option<i64>,
 }
 
-/// What folds a stream, and into which shape: only its own snapshots can be read.
+/// Returns the kind of a state's snapshots: the type and its format version. A state reads only its
+/// own snapshots.
 pub(super) fn kind<S: State>() -> String {
     format!("{}#{}", std::any::type_name::<S>(), S::SHAPE)
 }
@@ -67,7 +68,7 @@ pub(crate) async fn load<S: State>(
             let closed = stream.closed.then_some(stream.head);
             return Ok(Folded { loaded, log: Some(stream.id), closed });
         }
-        // The events that it begins with are gone: cut off for good, or for another beginning.
+        // Its first events are missing: truncated for good, or before a restart.
         let now = stream_row(store, ws, name).await?;
         if now.is_some_and(|now| now.id == stream.id) {
             let (stream, guard) = (name.to_owned(), stream.head);
@@ -76,7 +77,7 @@ pub(crate) async fn load<S: State>(
     }
 }
 
-/// The row of a stream.
+/// Reads the row of a stream.
 pub(super) async fn stream_row(
     store: &dyn Store,
     ws: &Workspace,
@@ -90,8 +91,8 @@ pub(super) async fn stream_row(
     }
 }
 
-/// What the fold begins with, and the events that should follow it: snapshots are kept at known
-/// versions, so both can be asked for at once.
+/// Returns the state that the fold begins with, and the events that should follow it: snapshots are
+/// stored at known versions, so both can be read at once.
 async fn start<S: State>(
     store: &dyn Store,
     stream: &row::Stream,
@@ -100,7 +101,7 @@ async fn start<S: State>(
     let limit = match until {
         Until::Head => i64::MAX,
         Until::Version(version) => version,
-        // The clock may have stood differently at each of the events in a snapshot.
+        // The clock may have differed at each of the events in a snapshot.
         Until::Moment(_) => -1,
     };
     let empty = Loaded { state: S::default(), version: -1 };
@@ -111,7 +112,7 @@ async fn start<S: State>(
     let reads = ReadSet::default().row(key.clone()).scan(scan.clone(), PAGE);
     let mut snapshot = store.read(reads).await?;
     let Some(Some(Row::StreamSnapshot(kept))) = snapshot.rows.remove(&key) else {
-        // None is kept yet of a stream that is short: then these are all of its events.
+        // A short stream has no snapshot yet: then these are all of its events.
         return Ok((empty, events(snapshot, &scan)));
     };
     if kept.version > limit {
@@ -125,13 +126,13 @@ async fn start<S: State>(
         }
         Err(error) => {
             let (stream, kind) = (&stream.name, &kept.kind);
-            tracing::debug!(stream, kind, %error, "a snapshot is passed over");
+            tracing::debug!(stream, kind, %error, "skipping unreadable snapshot");
             Ok((empty, Vec::new()))
         }
     }
 }
 
-/// Folds on; `None` if events are missing.
+/// Continues the fold. Returns `None` if events are missing.
 async fn fold<S: State>(
     store: &dyn Store,
     stream: &row::Stream,
@@ -164,7 +165,7 @@ async fn fold<S: State>(
             apply(&mut loaded.state, &stream.name, &logged)?;
             loaded.version = logged.version;
         }
-        // A stream has its last event for as long as it is there.
+        // A stream keeps its last event as long as it exists.
         let whole = loaded.version >= stream.head;
         if !full && (whole || !more) {
             return Ok(whole.then_some(loaded));
@@ -172,7 +173,7 @@ async fn fold<S: State>(
     }
 }
 
-/// Events of a stream from a version on.
+/// Reads events of a stream from a version on.
 pub(super) async fn page(
     store: &dyn Store,
     stream: Seq,
@@ -184,15 +185,15 @@ pub(super) async fn page(
     Ok(events(snapshot, &scan))
 }
 
-/// The events that a scan has found.
+/// Returns the events that a scan has found.
 fn events(mut snapshot: Snapshot, scan: &Scan) -> Vec<StreamEventRow> {
     let found = snapshot.scans.remove(scan).unwrap_or_default();
     let rows = found.keys.iter().filter_map(|key| snapshot.rows.remove(key).flatten());
     rows.filter_map(|row| if let Row::StreamEventRow(it) = row { Some(it) } else { None }).collect()
 }
 
-/// What one event makes of a state. Tidegate's own events are passed over, except the one that a
-/// restarted stream begins with: what it had come to before.
+/// Applies one event to a state. Built-in events are skipped, except the one that a restarted
+/// stream begins with: its state from before.
 fn apply<S: State>(state: &mut S, stream: &str, logged: &StreamEventRow) -> Result<(), Error> {
     let StreamEventRow { version, name, data, .. } = logged;
     let unreadable =

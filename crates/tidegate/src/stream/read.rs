@@ -1,4 +1,4 @@
-//! Streams without types: commit, read and ask where they end.
+//! Untyped streams: commits, reads and heads.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,35 +29,35 @@ use crate::{
 /// An event of a stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StreamEvent {
-    /// Its id.
+    /// Id of the event.
     pub id: EventId,
-    /// Its stream.
+    /// Name of the stream.
     pub stream: String,
-    /// Its place in the stream, from 0 without a gap.
+    /// Version: its index in the stream, from 0 without a gap.
     pub version: i64,
-    /// Its place among all events of the workspace.
+    /// Position among all events of the workspace.
     pub position: i64,
-    /// Its name. Those that begin with `$` are Tidegate's own.
+    /// Name of the event. Names that begin with `$` are built in.
     pub name: String,
-    /// Its data, as it was given.
+    /// Data, as it was given.
     pub data: Payload,
-    /// When it was committed, by the store's clock.
+    /// Time of the commit, by the store's clock.
     pub at: Timestamp,
-    /// The same for all that follows from one beginning.
+    /// Correlation id, the same for all events with one origin.
     pub correlation: Option<String>,
-    /// The event, or the run's step, that it follows from.
+    /// Event, or step of a run, that caused it.
     pub causation: Option<String>,
 }
 
 impl StreamEvent {
-    /// The event in Rust.
+    /// Deserializes the event into a type.
     pub fn read<E: DeserializeOwned>(&self) -> Result<E, Error> {
         event::read(&self.name, &self.data).map_err(|error| {
             Error::Value(format!("stream `{}`, version {}: {error}", self.stream, self.version))
         })
     }
 
-    /// An event as the store has it.
+    /// Creates an event from its row.
     pub(crate) fn logged(stream: &str, logged: StreamEventRow) -> Self {
         let Trail { correlation, causation } = Trail::read(&logged.meta);
         let StreamEventRow { id, version, pos: position, name, data, at, .. } = logged;
@@ -65,7 +65,7 @@ impl StreamEvent {
         Self { id, stream, version, position, name, data, at, correlation, causation }
     }
 
-    /// Events as they were committed, from a place of the commit on.
+    /// Creates events from a commit, from an index within the commit on.
     pub(super) fn committed(
         stream: &str,
         events: Vec<NewLogged>,
@@ -83,28 +83,30 @@ impl StreamEvent {
     }
 }
 
-/// All streams of a workspace.
+/// Untyped handle to all streams of a workspace.
 #[derive(Clone, Debug)]
 pub struct Streams {
     pub(super) engine: Engine,
     trail: Trail,
 }
 
-/// Where a stream ends.
+/// End of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// The last event's version.
+    /// Version of the last event.
     pub version: i64,
-    /// Whether a guard ended it: nothing more is committed.
+    /// Whether a guard has closed it: nothing more is committed.
     pub closed: bool,
 }
 
-/// What to read. Without a limit of its own it gives 100 events at a time.
+/// Query for [`Streams::read`].
+///
+/// Returns 100 events at a time unless a limit is set.
 #[derive(Clone, Debug)]
 #[must_use = "a query is handed to `Streams::read`"]
 pub struct Query {
     of: Of,
-    /// Events of any name, if absent.
+    /// Names to include; all, if `None`.
     names: Option<BTreeSet<String>>,
     positions: (Bound<i64>, Bound<i64>),
     times: (Bound<Timestamp>, Bound<Timestamp>),
@@ -122,27 +124,27 @@ enum Of {
     Family(String),
 }
 
-/// Where a read goes on.
+/// Cursor of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Cursor(i64);
 
-/// A part of what was asked for.
+/// A page of events.
 #[derive(Clone, Debug)]
 pub struct Page {
-    /// The events, in the order that was asked for. May be fewer than the limit, or none, also
-    /// where there is more: a read looks at so many events and no further.
+    /// Events, in the requested order. There may be fewer than the limit, or none, even if there
+    /// are more: a read checks a limited number of events.
     pub events: Vec<StreamEvent>,
-    /// Where to go on; forwards also at the end, for what comes later.
+    /// Cursor to continue from; forwards also at the end, for later events.
     pub cursor: Cursor,
     /// Whether there was more.
     pub more: bool,
 }
 
-/// How many events are read from the store at a time.
+/// Number of events read from the store at a time.
 const CHUNK: u32 = 500;
 
-/// How many events one read looks at before it gives what it has found.
+/// Number of events that one read checks before it returns what it has found.
 const LOOK: usize = 5000;
 
 impl Query {
@@ -154,70 +156,72 @@ impl Query {
         Self { of, names, positions, times, correlation, backwards, limit, from, version }
     }
 
-    /// All events of the workspace, by position.
+    /// Queries all events of the workspace, by position.
     pub fn all() -> Self {
         Self::of(Of::All)
     }
 
-    /// The events of one stream, by version.
+    /// Queries the events of one stream, by version.
     pub fn stream(name: impl Into<String>) -> Self {
         Self::of(Of::Stream(name.into()))
     }
 
-    /// The events of all streams whose names begin so, by position.
+    /// Queries the events of all streams whose names begin with this prefix, by position.
     pub fn family(prefix: impl Into<String>) -> Self {
         Self::of(Of::Family(prefix.into()))
     }
 
-    /// Only events of these names; nothing, if there are none.
+    /// Includes only events of these names; none, if the list is empty.
     pub fn named<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.names = Some(names.into_iter().map(Into::into).collect());
         self
     }
 
-    /// Only events at these positions.
+    /// Includes only events at these positions.
     pub fn positions(mut self, positions: impl RangeBounds<i64>) -> Self {
         self.positions = (positions.start_bound().cloned(), positions.end_bound().cloned());
         self
     }
 
-    /// Only events that were committed in this time.
+    /// Includes only events that were committed in this time range.
     pub fn times(mut self, times: impl RangeBounds<Timestamp>) -> Self {
         self.times = (times.start_bound().cloned(), times.end_bound().cloned());
         self
     }
 
-    /// Only events that belong to this.
+    /// Includes only events of this correlation.
     pub fn correlation(mut self, correlation: impl Into<String>) -> Self {
         self.correlation = Some(correlation.into());
         self
     }
 
-    /// The newest first.
+    /// Returns the newest events first.
     pub fn backwards(mut self) -> Self {
         self.backwards = true;
         self
     }
 
-    /// How many events at the most.
+    /// Sets the maximum number of events per page.
     pub fn limit(mut self, limit: usize) -> Self {
         self.limit = limit;
         self
     }
 
-    /// Goes on where another read has stopped.
+    /// Continues from the cursor of another read.
     pub fn from(mut self, cursor: Cursor) -> Self {
         self.from = Some(cursor);
         self
     }
 
-    /// Begins with the event of this version, in either direction. Only of one stream.
+    /// Begins with the event of this version, in either direction.
+    ///
+    /// Applies to queries of one stream only.
     pub fn from_version(mut self, version: i64) -> Self {
         self.version = Some(version);
         self
     }
 
-    /// Whether an event is wanted, its stream apart.
+    /// Returns whether an event matches, apart from its stream.
     fn wants(&self, event: &StreamEventRow) -> bool {
         let of = |correlation: &String| {
             Trail::read(&event.meta).correlation.as_ref() == Some(correlation)
@@ -228,7 +232,8 @@ impl Query {
             && self.correlation.as_ref().is_none_or(of)
     }
 
-    /// Where a read of the feed begins: before the first or behind the last position it wants.
+    /// Returns where a read of the feed begins: before the first or after the last matching
+    /// position.
     fn start(&self) -> i64 {
         match (self.from, self.backwards, self.positions) {
             (Some(Cursor(at)), ..) => at,
@@ -241,7 +246,7 @@ impl Query {
         }
     }
 
-    /// Whether nothing further on is wanted.
+    /// Returns whether nothing beyond this position can match.
     fn is_over(&self, position: i64) -> bool {
         let (first, last) = self.positions;
         match (if self.backwards { first } else { last }, self.backwards) {
@@ -257,7 +262,7 @@ impl Streams {
         Self { engine: engine.clone(), trail: Trail::default() }
     }
 
-    /// What its commits belong to, and what caused them: handed on from an event.
+    /// Sets the correlation and the causation of its commits, passed on from an event.
     #[must_use]
     pub fn correlated(
         mut self,
@@ -268,14 +273,15 @@ impl Streams {
         self
     }
 
-    /// The same where one of them may be unknown: what belongs to nothing is a beginning.
+    /// Sets the correlation and the causation as [`Streams::correlated`] does, if they are known:
+    /// commits without a correlation start a new one.
     #[must_use]
     pub fn under(mut self, correlation: Option<String>, causation: Option<String>) -> Self {
         self.trail = Trail { correlation, causation };
         self
     }
 
-    /// Appends events, all or none: at the version that is expected, or at the end.
+    /// Appends events, all or none: at the expected version, or at the end.
     pub async fn commit(
         &self,
         stream: &str,
@@ -296,13 +302,13 @@ impl Streams {
         }
     }
 
-    /// Where a stream ends; `None` if nothing was ever committed to it.
+    /// Returns the end of a stream; `None` if nothing was ever committed to it.
     pub async fn head(&self, stream: &str) -> Result<Option<Head>, Error> {
         let row = stream_row(&**self.engine.store(), &self.engine.ws(), stream).await?;
         Ok(row.map(|row| Head { version: row.head, closed: row.closed }))
     }
 
-    /// The last position of all events of the workspace; 0 if there is none.
+    /// Returns the last position of all events of the workspace; 0 if there is none.
     pub async fn position(&self) -> Result<i64, Error> {
         let key = RowKey::LogHead(self.engine.ws());
         let snapshot = self.engine.store().read(ReadSet::default().row(key.clone())).await?;
@@ -312,7 +318,7 @@ impl Streams {
         }
     }
 
-    /// Reads events, a page at a time.
+    /// Reads a page of events.
     pub async fn read(&self, query: &Query) -> Result<Page, Error> {
         if query.names.as_ref().is_some_and(BTreeSet::is_empty) {
             let cursor = query.from.unwrap_or(Cursor(query.start()));
@@ -393,7 +399,7 @@ impl Streams {
                 }
                 at = event.pos;
                 found.cursor = Cursor(at);
-                // A stream that is not there any more was begun anew since.
+                // A stream that no longer exists was restarted since.
                 let Some(stream) = streams.get(&event.stream) else { continue };
                 let name: &String = stream;
                 if name.starts_with(prefix) && query.wants(&event) {
@@ -418,7 +424,7 @@ impl Streams {
             .collect())
     }
 
-    /// Finds out the names of the streams that events belong to.
+    /// Looks up the names of the streams that events belong to.
     async fn learn(
         &self,
         streams: &mut BTreeMap<Seq, String>,

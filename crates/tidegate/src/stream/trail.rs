@@ -1,17 +1,17 @@
-//! What a commit belongs to, and what caused it.
+//! Correlation and causation of commits.
 
 use serde::{Deserialize, Serialize};
 use tidegate_core::json::Payload;
 
 use crate::entropy::Entropy;
 
-/// Correlation and causation, as an event's meta keeps them.
+/// Correlation and causation, as an event's metadata stores them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Trail {
-    /// The same for all that follows from one beginning.
+    /// Correlation id, the same for all events with one origin.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) correlation: Option<String>,
-    /// The event, or the run's step, that it follows from.
+    /// Event, or step of a run, that caused it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) causation: Option<String>,
 }
@@ -21,12 +21,12 @@ impl Trail {
         Self { correlation: Some(correlation.into()), causation: Some(causation.into()) }
     }
 
-    /// What an event's meta says.
+    /// Reads the trail from an event's metadata.
     pub(crate) fn read(meta: &Payload) -> Self {
         serde_json::from_str(meta.as_str()).unwrap_or_default()
     }
 
-    /// As an event's meta. What belongs to nothing is a beginning, under a name of its own: an
+    /// Returns the trail as an event's metadata. A commit without a correlation gets a new one: an
     /// event's id would do, but is not known before it is committed.
     pub(crate) fn meta(&self, entropy: &Entropy) -> Payload {
         let fresh = || format!("cor_{:016x}{:016x}", entropy.number(), entropy.number());

@@ -1,12 +1,12 @@
-//! Writers of one process queue on a stream instead of colliding.
+//! Stream writers: actions of one process on a stream queue instead of colliding.
 //!
-//! Each action is decided in turn, on the state as it will be after those before it, and its
-//! events join the batch that goes out next, as one commit on the version that the first of them
-//! saw. While a batch is on its way the next one fills. When one is not committed, the state that
-//! all later ones have seen never came to be: they are void, and all decide again.
+//! Each action is decided in turn, on the state as it will be after those before it, and its events
+//! join the next batch, as one commit on the version that the first of them saw. While a batch is
+//! being committed, the next one fills. When a batch is not committed, the state that all later
+//! ones have seen never existed: they are void, and all decide again.
 //!
-//! The lines that were used last are kept, with their states, so that the next action needs no
-//! load: its commit tells whether the state still is that of the stream.
+//! The most recently used writers are cached, with their states, so that the next action needs no
+//! load: its commit shows whether the state is still that of the stream.
 
 use std::{
     collections::VecDeque,
@@ -32,11 +32,11 @@ use super::{
 };
 use crate::{api::unexpected, committer::step_aside, engine::Shared, error::Error, stream::event};
 
-/// The actions on one stream.
+/// Writer of one stream.
 pub(super) struct StreamWriter<S> {
     key: Key,
     lines: Weak<WriterCache>,
-    /// The state after all that has been decided; held by whoever decides.
+    /// State after all decided actions; locked by the action that decides.
     turn: TurnMutex<Option<Ahead<S>>>,
     queue: Mutex<Queue>,
 }
@@ -49,56 +49,56 @@ struct Ahead<S> {
 
 #[derive(Default)]
 struct Queue {
-    /// Grows whenever a batch is not committed: no state of before counts any more.
+    /// Incremented whenever a batch is not committed: earlier states no longer count.
     era: u64,
     waiting: VecDeque<Batch>,
-    /// The number of the stream that the state is of, once that is known.
+    /// Number of the stream that the state belongs to, once it is known.
     log: Option<Seq>,
-    /// What became of the batch that went in last.
+    /// Outcome of the last batch in the queue.
     last: Option<Told>,
-    /// Somebody is sending.
+    /// Whether a sender task is running.
     sending: bool,
 }
 
 /// Events that are committed together.
 struct Batch {
-    /// The version before the first.
+    /// Version before the first event.
     base: i64,
     events: Vec<NewLogged>,
     bytes: usize,
-    /// What the stream has come to at a version in it, if that is to be kept.
+    /// State at a version in this batch, if a snapshot is to be stored.
     snapshot: Option<(i64, Payload)>,
     tell: watch::Sender<Option<Outcome>>,
 }
 
-/// What became of a batch.
+/// Outcome of a batch.
 type Outcome = Result<Arc<Committed>, Lost>;
 
-/// Where that is told.
+/// Receiver of a batch's outcome.
 pub(super) type Told = watch::Receiver<Option<Outcome>>;
 
-/// Why a batch was not committed.
+/// Reason why a batch was not committed.
 #[derive(Clone, Debug)]
 pub(super) enum Lost {
     /// Another process was first.
     Conflict(StreamRefusal),
-    /// Something that deciding again does not help.
+    /// An error that deciding again does not fix.
     Failed(Error),
     /// A batch before it was not committed.
     Void,
 }
 
-/// What an action came to, on a state that may not be committed yet.
+/// Result of an action, on a state that may not be committed yet.
 pub(super) enum Verdict<S: State, E> {
-    /// It said no.
+    /// The action refused.
     Refused(E),
-    /// It had nothing to commit.
+    /// The action had nothing to commit.
     Nothing(Loaded<S>),
-    /// Its events are in a batch, from this place on. `kept`: the state is of before the action.
+    /// Its events are in a batch, from this index on. `kept`: the state is from before the action.
     Joined { after: Loaded<S>, place: usize, events: Vec<NewLogged>, kept: bool },
 }
 
-/// A function of the state to events, or a no.
+/// A function of the state that returns events, or a refusal.
 pub(super) type Action<'a, S, E> = dyn FnMut(&S) -> Result<Vec<<S as State>::Event>, E> + Send + 'a;
 
 impl<S> Drop for StreamWriter<S> {
@@ -122,8 +122,8 @@ impl<S: State> StreamWriter<S> {
         &self.key.1
     }
 
-    /// Decides an action in its turn. What it came to holds once the batch that is told of is
-    /// committed; at once if there is none.
+    /// Decides an action in its turn. The result holds once the returned batch is committed; at
+    /// once if there is none.
     pub(super) async fn decide<E>(
         self: &Arc<Self>,
         shared: &Arc<Shared>,
@@ -137,7 +137,7 @@ impl<S: State> StreamWriter<S> {
             if !known {
                 *turn = Some(Ahead { loaded: self.load(shared, era).await?, era });
             }
-            // What was true before this action began may not be so any more.
+            // A state from before this action may be outdated.
             let doubtful = known && last.is_none();
             let ahead = turn.as_ref().expect("it was just loaded");
             let verdict = match action(&ahead.loaded.state) {
@@ -159,7 +159,7 @@ impl<S: State> StreamWriter<S> {
         }
     }
 
-    /// The era, and what the last batch will come to, if that is open.
+    /// Returns the era, and the outcome of the last batch, if it is pending.
     fn now(&self) -> (u64, Option<Told>) {
         let queue = self.queue();
         let open = queue.last.clone().filter(|told| told.borrow().is_none());
@@ -189,7 +189,7 @@ impl<S: State> StreamWriter<S> {
         Ok(stream.map_or(version == -1, |it| it.head == version && Some(it.id) == log))
     }
 
-    /// An action's events as the stream keeps them, if they can be committed at all.
+    /// Returns an action's events as the stream stores them, if they can be committed at all.
     fn logged(
         &self,
         shared: &Shared,
@@ -212,7 +212,7 @@ impl<S: State> StreamWriter<S> {
         Commit { ws, stream, events, expected: Some(expected) }
     }
 
-    /// Puts an action's events into a batch; `None` if its state has just been lost.
+    /// Adds an action's events to a batch. Returns `None` if its state has just been lost.
     fn join<E>(
         self: &Arc<Self>,
         shared: &Arc<Shared>,
@@ -221,7 +221,7 @@ impl<S: State> StreamWriter<S> {
         logged: Vec<NewLogged>,
         kept: bool,
     ) -> Option<(Verdict<S, E>, Option<Told>)> {
-        // Gone if `apply` panics: half a state is none.
+        // Dropped if `apply` panics: a half-applied state is invalid.
         let Ahead { mut loaded, era } = turn.take().expect("it was just decided on");
         let base = loaded.version;
         for event in events {
@@ -243,7 +243,7 @@ impl<S: State> StreamWriter<S> {
         Some((Verdict::Joined { after: loaded, place, events: logged, kept }, Some(told)))
     }
 
-    /// A batch was not committed: neither is what was decided on it.
+    /// Voids all waiting batches after one was not committed: they were decided on it.
     fn lose(&self, lost: &Lost) {
         let mut queue = self.queue();
         queue.era += 1;
@@ -258,7 +258,7 @@ impl<S: State> StreamWriter<S> {
 }
 
 impl Queue {
-    /// Puts events into the batch that goes last, if they fit, or into another.
+    /// Adds events to the last batch, if they fit, or to a new one.
     fn put(
         &mut self,
         base: i64,
@@ -288,7 +288,7 @@ impl Batch {
     }
 }
 
-/// What is to be kept of a state whose last events came after `base`.
+/// Returns the snapshot to store of a state whose last events came after `base`.
 fn snapshot<S: State>(loaded: &Loaded<S>, base: i64) -> Option<(i64, Payload)> {
     let every = i64::from(S::SNAPSHOT_EVERY.filter(|every| *every > 0)?);
     if (loaded.version + 1) / every == (base + 1) / every {
@@ -298,14 +298,14 @@ fn snapshot<S: State>(loaded: &Loaded<S>, base: i64) -> Option<(i64, Payload)> {
     match Payload::parse(&text, stream::MAX_SNAPSHOT_BYTES) {
         Ok(body) => Some((loaded.version, body)),
         Err(error) => {
-            tracing::debug!(%error, "a state is not kept as a snapshot");
+            tracing::debug!(%error, "snapshot not stored");
             None
         }
     }
 }
 
-/// Sends batch after batch, until none waits. A task of its own: whoever waits for an answer may
-/// stop waiting.
+/// Sends batch after batch, until none waits. Runs as a separate task: a caller that waits for an
+/// answer may stop waiting.
 async fn send<S: State>(line: Arc<StreamWriter<S>>, shared: Arc<Shared>) {
     let mut sending = Sending { line, done: false };
     let line = sending.line.clone();
@@ -349,8 +349,8 @@ async fn send<S: State>(line: Arc<StreamWriter<S>>, shared: Arc<Shared>) {
 }
 
 impl<S: State> StreamWriter<S> {
-    /// Lets those act first who were just told: otherwise callers split into two halves, and each
-    /// commit is for one of them.
+    /// Lets the callers that were just notified act first: otherwise callers split into two halves,
+    /// and each commit is for one of them.
     async fn gather(&self) {
         let mut before = None;
         loop {
@@ -362,7 +362,7 @@ impl<S: State> StreamWriter<S> {
         }
     }
 
-    /// Sends a snapshot after its commit. Nobody waits for it: to lose one loses nothing.
+    /// Sends a snapshot after its commit. No caller waits for it: losing one loses nothing.
     fn keep(&self, shared: &Shared, committed: &Committed, snapshot: Option<(i64, Payload)>) {
         let Some((version, body)) = snapshot else { return };
         let (stream, log, kind) = (self.stream().to_owned(), committed.log, kind::<S>());
@@ -372,7 +372,7 @@ impl<S: State> StreamWriter<S> {
     }
 }
 
-/// Whoever waits behind a sender that was stopped is told so.
+/// Guard of a sender: if it is stopped, the callers that wait behind it get an error.
 struct Sending<S: State> {
     line: Arc<StreamWriter<S>>,
     done: bool,
@@ -450,8 +450,8 @@ mod tests {
         assert_eq!(engine.shared().lines.len(), 2);
         for (name, attempts) in [("b", 1), ("c", 2)] {
             let before = other.stream::<Count>(name).act(one).await.unwrap();
-            // Whoever decides on a kept state finds out that it is not so any more, and this is
-            // not one of its retries.
+            // An action on a cached state finds out that the state is outdated, and this does not
+            // count as one of its retries.
             let acted = engine.stream::<Count>(name).retries(0).act(one).await.unwrap();
             assert_eq!((acted.state.0, acted.version), (before.state.0 + 1, before.version + 1));
             assert_eq!(acted.attempts, attempts, "`{name}`");
@@ -507,7 +507,7 @@ mod tests {
         let closing = crate::Closing::new("a").expecting(Expected::Version(0));
         let closed = other.close(&closing.restart(serde_json::json!(41))).await.unwrap();
         assert_eq!(closed, crate::CloseProgress::Restarted);
-        // It has come to version 0 as well.
+        // The restarted stream is at version 0 as well.
         match count.act(|count| Err::<Vec<Counted>, u32>(count.0)).await {
             Err(crate::ActError::Refused(seen)) => assert_eq!(seen, 41),
             other => panic!("it was not refused: {other:?}"),
@@ -518,7 +518,7 @@ mod tests {
         let closed = engine.close(&closing.restart(serde_json::json!(7))).await.unwrap();
         assert_eq!(closed, crate::CloseProgress::Restarted);
         count.act(one).await.unwrap();
-        // And here to the version that is at hand.
+        // And here it reaches the cached version.
         assert_eq!(other.act(one).await.unwrap().state.0, 9);
     }
 

@@ -1,4 +1,4 @@
-//! Which streams are acted on in this engine, and which states are kept of those used last.
+//! Cache of stream writers: those in use, and the most recently used with their states.
 
 use std::{
     any::{Any, TypeId},
@@ -14,30 +14,30 @@ pub(super) type Key = (Workspace, String, TypeId);
 
 type Erased = dyn Any + Send + Sync;
 
-/// The lines of an engine: one for each stream that somebody acts on, and those used last.
+/// Writers of an engine: one for each stream in use, and the most recently used ones.
 #[derive(Debug)]
 pub(crate) struct WriterCache {
     book: Mutex<Book>,
-    /// How many are kept.
+    /// Maximum number of cached writers.
     most: usize,
 }
 
 #[derive(Debug, Default)]
 struct Book {
-    /// All that there are, and when each was last used.
+    /// All existing writers, and the last use of each.
     lines: BTreeMap<Key, (Weak<Erased>, u64)>,
-    /// Those that are kept, by their last use.
+    /// Cached writers, by their last use.
     kept: BTreeMap<u64, Arc<Erased>>,
     uses: u64,
 }
 
 impl WriterCache {
-    /// Keeps so many lines that nobody uses.
+    /// Creates a cache that keeps at most this number of unused writers.
     pub(crate) fn new(most: usize) -> Self {
         Self { book: Mutex::default(), most }
     }
 
-    /// The line of a stream, as a type sees it.
+    /// Returns the typed writer of a stream.
     pub(super) fn of<S: State>(
         self: &Arc<Self>,
         ws: &Workspace,
@@ -51,12 +51,12 @@ impl WriterCache {
             .unwrap_or_else(|| Arc::new(StreamWriter::new(key.clone(), Arc::downgrade(self))));
         let old = book.used(key, line.clone(), self.most);
         drop(book);
-        // A line that goes looks into the book.
+        // A dropped writer locks the book.
         drop(old);
         line
     }
 
-    /// A line goes: it is not in the book any more, unless another one stands there already.
+    /// Removes a dropped writer from the book, unless it was already replaced.
     pub(super) fn forget(&self, key: &Key) {
         let mut book = self.lock();
         if book.lines.get(key).is_some_and(|(line, _)| line.strong_count() == 0) {
@@ -75,7 +75,8 @@ impl WriterCache {
 }
 
 impl Book {
-    /// Keeps a line that is used now; gives what is no longer kept for it.
+    /// Caches a writer that is used now. Returns the writers that are no longer cached because of
+    /// it.
     fn used(&mut self, key: Key, line: Arc<Erased>, most: usize) -> [Option<Arc<Erased>>; 2] {
         self.uses += 1;
         let before = self.lines.insert(key, (Arc::downgrade(&line), self.uses));

@@ -1,4 +1,5 @@
-//! A store whose calls count as something to do: a harness must not move its clock meanwhile.
+//! A store wrapper that counts its calls in progress as work: a harness must not move its clock
+//! meanwhile.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,7 +14,7 @@ use tokio::sync::watch;
 
 use crate::tasks::Busy;
 
-/// Counts calls that are under way.
+/// Counts calls in progress.
 #[derive(Debug)]
 pub(super) struct Counted {
     pub(super) store: Arc<dyn Store>,

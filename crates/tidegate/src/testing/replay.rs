@@ -1,4 +1,4 @@
-//! Replays of histories against the code of today, without effects.
+//! Replay of histories against the current code, without effects.
 
 use std::{
     any::Any, collections::BTreeMap, fmt, future::poll_fn, panic::AssertUnwindSafe, sync::Arc,
@@ -25,7 +25,7 @@ use crate::{
     timer::SystemTimer,
 };
 
-/// What became of histories under the code of today.
+/// Results of replaying histories against the current code.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Report {
@@ -33,25 +33,25 @@ pub struct Report {
     pub runs: Vec<Replayed>,
 }
 
-/// What became of one history.
+/// Result of replaying one history.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Replayed {
-    /// The run.
+    /// Id of the run.
     pub run: RunId,
-    /// Its workflow.
+    /// Workflow of the run.
     pub workflow: String,
-    /// The version that it was admitted under.
+    /// Version that the run was admitted under.
     pub version: u32,
-    /// How its replay ended.
+    /// End of its replay.
     pub end: ReplayEnd,
 }
 
-/// How a replay ended.
+/// End of a replay.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ReplayEnd {
-    /// The code asked for all that is recorded, and then for something new or nothing at all.
+    /// The code requested every record, and then something new or nothing at all.
     Fine,
     /// The run would fail.
     Breaks(StepError),
@@ -60,13 +60,13 @@ pub enum ReplayEnd {
 }
 
 impl Report {
-    /// The runs that would fail.
+    /// Returns the runs that would fail.
     pub fn broken(&self) -> impl Iterator<Item = &Replayed> {
         self.runs.iter().filter(|run| matches!(run.end, ReplayEnd::Breaks(_)))
     }
 }
 
-/// One line for each run that would fail or could not be replayed, and one with their numbers.
+/// One line for each run that would fail or could not be replayed, and one with the totals.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (mut broken, mut skipped) = (0, 0);
@@ -88,15 +88,17 @@ impl fmt::Display for Report {
     }
 }
 
-/// How long a handler may await something outside of its operations.
+/// Time that a handler may await something outside of its operations.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// How many histories are replayed side by side.
+/// Maximum number of histories replayed at once.
 const AT_ONCE: usize = 64;
 
-/// Replays histories, one line of JSON each as `tidegate runs export` writes them, against the
-/// code that an engine would serve, and says which runs it would break. No closure of a step is
-/// run, nothing is sent, and a replay ends at the first operation that is not on record.
+/// Replays histories against the code that an engine would serve, and reports the runs that it
+/// would break.
+///
+/// A history is one line of JSON, as `tidegate runs export` writes it. No closure of a step is
+/// executed, nothing is sent, and a replay ends at the first operation without a record.
 ///
 /// ```
 /// use serde_json::Value;
@@ -114,14 +116,14 @@ const AT_ONCE: usize = 64;
 /// # }
 /// ```
 ///
-/// Runs of other workflows, and those that compensate or handle a failure, are skipped. What a
-/// handler reads of other runs ([`Ctx::replaced`]) is not in a history.
+/// Runs of other workflows, and runs that compensate or handle a failure, are skipped. Data that a
+/// handler reads from other runs ([`Ctx::replaced`]) is not in a history.
 pub async fn replay(
     serve: impl FnOnce(EngineBuilder) -> EngineBuilder,
     histories: &str,
 ) -> Result<Report, Error> {
     let harness = TestHarness::new();
-    // Nothing is sent to it and its clock stands still: it only knows the code.
+    // Nothing is sent to this engine and its clock stands still: it only resolves the code.
     let engine = serve(harness.engine()).start().await?;
     let (mut replays, mut runs) = (JoinSet::new(), BTreeMap::new());
     for (n, line) in histories.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
@@ -159,7 +161,7 @@ async fn replay_one(
     if history.purpose != Purpose::Ordinary {
         return skipped("it compensates another run or handles its failure");
     }
-    // It has failed in this way already, whatever the code.
+    // The run has already failed in this way, whatever the code.
     let failed = history.state == "failed" && history.steps.is_empty();
     for for_tasks in [false, true] {
         let Some((run, events, steps)) = history.clone().into_rows(ws) else {
@@ -174,7 +176,7 @@ async fn replay_one(
             Err(fault) => Some(fault).filter(|_| !failed),
         };
         match broken {
-            // A task that the handler has spawned may be about to ask for more.
+            // A task that the handler has spawned may be about to request more.
             Some(_) if !for_tasks && ctx.is_held_elsewhere() => {}
             Some(fault) => return ReplayEnd::Breaks(fault),
             None => break,
@@ -183,8 +185,8 @@ async fn replay_one(
     ReplayEnd::Fine
 }
 
-/// Replays a handler: what would stop the run whatever its handler makes of it, or else an error
-/// that is the code's own.
+/// Replays a handler. Returns the error that would stop the run whatever its handler does with it;
+/// the error case is an error of the handler's own code.
 async fn reach(
     ctx: &Ctx,
     code: &ServedVersion,
@@ -201,7 +203,7 @@ async fn reach(
         let panicked = |payload: Box<dyn Any + Send>| StepError::panicked(payload.as_ref());
         polled.map_or_else(|payload| Poll::Ready(Err(panicked(payload))), |it| it.map(Ok))
     });
-    // As long again for what the handler awaits where nothing is left to replay.
+    // Twice the limit, for what the handler awaits where nothing is left to replay.
     let reached = tokio::time::timeout(2 * LIMIT, reached).await;
     drop(handler);
     let state = ctx.state();

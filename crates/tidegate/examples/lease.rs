@@ -53,7 +53,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     assert!(ledger.write(&second, "two begins"));
 
     println!("-- one wakes up");
-    assert!(!ledger.write(&first, "one goes on"));
+    assert!(!ledger.write(&first, "one continues"));
     assert_eq!(leases.renew(&first, TTL).await?, Renew::Lost);
     assert!(!leases.release(&first).await?, "the lease is no longer its own");
 

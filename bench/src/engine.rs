@@ -1,4 +1,4 @@
-//! The workloads of `bench/README.md`, through the engine, beside the limits of the same machine.
+//! The engine workloads of `bench/README.md`, beside the limits of the same machine.
 
 mod goals;
 mod loads;
@@ -12,37 +12,37 @@ use clap::Args;
 pub(crate) use self::meter::Meter;
 use crate::{figures::Figures, limits, stores::Kind};
 
-/// The benchmark of the engine.
+/// Benchmark of the engine.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// How many runs the ordinary workloads start; some do a part or a multiple of it.
+    /// Number of runs that the ordinary workloads start; some use a fraction or a multiple of it.
     #[arg(long, default_value_t = 5_000)]
     runs: usize,
-    /// How often each figure is taken.
+    /// Number of times that each figure is measured.
     #[arg(long, default_value_t = 3)]
     repeat: usize,
-    /// Which stores: sqlite, postgres or all.
+    /// Stores to measure: sqlite, postgres or all.
     #[arg(long, default_value = "all")]
     store: String,
     /// Only workloads whose name contains one of these, such as `W2,W5.hot`.
     #[arg(long, default_value = "", value_delimiter = ',')]
     only: Vec<String>,
-    /// How many runs an engine drives at once.
+    /// Number of workers per engine.
     #[arg(long, default_value_t = 100)]
     workers: usize,
-    /// The largest backlog of W7.
+    /// Largest backlog of W7.
     #[arg(long, default_value_t = 1_000_000)]
     backlog: usize,
-    /// The sleeping runs of W9.
+    /// Number of sleeping runs of W9.
     #[arg(long, default_value_t = 100_000)]
     sleepers: usize,
-    /// The distinct keys of W9.
+    /// Number of distinct keys of W9.
     #[arg(long, default_value_t = 1_000_000)]
     keys: usize,
-    /// The runs of W9 that wake at one moment.
+    /// Number of runs of W9 that wake at one moment.
     #[arg(long, default_value_t = 10_000)]
     wakers: usize,
-    /// Puts the table and a picture into the page of results, bench/README.md.
+    /// Write the table and the picture into the page of results, bench/README.md.
     #[arg(long)]
     write: bool,
 }
@@ -53,7 +53,7 @@ impl Arguments {
     }
 }
 
-/// Measures what is asked for.
+/// Runs the selected workloads.
 pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut figures = Figures::default();
     let kinds = Kind::named(&arguments.store)?;

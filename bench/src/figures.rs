@@ -1,4 +1,4 @@
-//! Figures: how they are made, printed and put beside each other.
+//! Figures: measurement, printing and comparison.
 
 use std::{
     collections::BTreeMap,
@@ -8,30 +8,30 @@ use std::{
 use serde::Serialize;
 use serde_json::Value;
 
-/// So many in so long, a second.
+/// Returns a count per second.
 #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
 pub(crate) fn rate(n: usize, took: Duration) -> f64 {
     n as f64 / took.as_secs_f64()
 }
 
-/// The middle one; of an even number the upper.
+/// Returns the median; of an even number the upper one.
 pub(crate) fn median(figures: &[f64]) -> f64 {
     let mut sorted = figures.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Figures by who and what, in the order in which they were taken.
+/// Figures by system and workload, in the order in which they were measured.
 #[derive(Debug, Default)]
 pub(crate) struct Figures(BTreeMap<(String, String), Vec<f64>>);
 
 impl Figures {
-    /// Keeps a figure that is not printed by itself.
+    /// Keeps a figure without printing it.
     pub(crate) fn keep(&mut self, peer: &str, workload: &str, figure: f64) {
         self.0.entry((peer.to_owned(), workload.to_owned())).or_default().push(figure);
     }
 
-    /// Keeps a throughput and prints its line, with whatever else is to be said.
+    /// Keeps a throughput and prints its line, with additional fields.
     pub(crate) fn throughput(
         &mut self,
         peer: &str,
@@ -66,14 +66,14 @@ impl Figures {
         print(&Line { peer, workload, n, figures: Size { mb: rounded(mb, 1) }, more });
     }
 
-    /// All figures of one workload, in the order in which they were taken.
+    /// Returns all figures of one workload, in the order in which they were measured.
     pub(crate) fn of(&self, peer: &str, workload: &str) -> &[f64] {
         let key = (peer.to_owned(), workload.to_owned());
         self.0.get(&key).map_or(&[], Vec::as_slice)
     }
 }
 
-/// One line of the output, in the order in which people read it.
+/// One line of the output, with its fields in reading order.
 #[derive(Serialize)]
 struct Line<'a, F> {
     peer: &'a str,
@@ -103,28 +103,28 @@ struct Size {
     mb: f64,
 }
 
-#[expect(clippy::print_stdout, reason = "printing is what it is for")]
+#[expect(clippy::print_stdout, reason = "printing is its purpose")]
 fn print(line: &impl Serialize) {
     println!("{}", serde_json::to_string(line).expect("figures are plain values"));
 }
 
-/// A figure with so many digits behind the point.
+/// Rounds a figure to this many decimal places.
 pub(crate) fn rounded(figure: f64, digits: i32) -> f64 {
     let scale = 10_f64.powi(digits);
     (figure * scale).round() / scale
 }
 
-/// Milliseconds since a moment.
+/// Returns the milliseconds since a moment.
 pub(crate) fn ms_since(started: Instant) -> f64 {
     started.elapsed().as_secs_f64() * 1000.0
 }
 
-/// The processor time of this process so far, in microseconds, as the kernel counts it.
+/// Returns the processor time of this process so far, in microseconds, as the kernel counts it.
 pub(crate) fn cpu_micros() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The second field is a name in parentheses, which may hold anything.
+    // The second field is a name in parentheses, which may contain anything.
     let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
     let ticks: f64 = fields.skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
-    // A hundred ticks a second on every Linux that matters.
+    // A hundred ticks a second on every relevant Linux.
     ticks * 10_000.0
 }

@@ -1,7 +1,7 @@
-//! Bare group commit: callers that wait, and one writer that writes for all who wait.
+//! Bare group commit: callers that wait, and one writer that writes for all of them.
 //!
-//! This is the least that any engine with durable answers does, on the same machine, at the same
-//! hour. A caller has either one row of a plain table to write or the very rows that a call of
+//! This is the minimum that any engine with durable answers does, measured on the same machine at
+//! the same time. A caller writes either one row of a plain table or the very rows that a call of
 //! the engine wrote.
 
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::{
     stores::{Bare, Raw},
 };
 
-/// The most callers in one commit.
+/// The maximum number of callers in one commit.
 const MOST: usize = 512;
 
 /// One caller's rows.
@@ -27,7 +27,7 @@ pub(crate) enum Job {
 
 type Call = (Job, oneshot::Sender<()>);
 
-/// Writes all jobs, each for a caller that waits for it; `callers` at once.
+/// Writes all jobs, each for a waiting caller; `callers` at once.
 pub(crate) async fn commit(
     place: &Raw,
     jobs: Vec<Job>,
@@ -36,7 +36,7 @@ pub(crate) async fn commit(
     let sink = Sink::new(place.connect().await?, &jobs).await?;
     let (calls, inbox) = mpsc::unbounded_channel::<Call>();
     let serving = match sink {
-        // As a store does it: a thread that does nothing else.
+        // As in a store: a dedicated thread.
         Sink::Sqlite(_) => {
             let runtime = tokio::runtime::Handle::current();
             tokio::task::spawn_blocking(move || runtime.block_on(serve(sink, inbox)))
@@ -77,7 +77,7 @@ async fn serve(mut sink: Sink, mut inbox: mpsc::UnboundedReceiver<Call>) -> anyh
         let (jobs, waiting): (Vec<_>, Vec<_>) = calls.drain(..).unzip();
         sink.write(jobs).await?;
         for caller in waiting {
-            // It waits until it is told.
+            // The caller is still waiting, so the send cannot fail.
             let _ = caller.send(());
         }
     }
@@ -143,7 +143,7 @@ impl Sink {
     }
 }
 
-/// What pads a plain row to the size of a payload.
+/// The padding of a plain row to the size of a payload.
 pub(crate) const PAD: &str = "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\
                               xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx";
 

@@ -1,4 +1,4 @@
-//! What the machine can do, with nothing of Tidegate around it.
+//! The limits of the machine, without any Tidegate code.
 
 use std::{
     io::Write as _,
@@ -13,10 +13,10 @@ use crate::{
     stores::{Bare, Kind, Opened, Raw},
 };
 
-/// How long each limit is measured.
+/// The time for which each limit is measured.
 const EACH: Duration = Duration::from_millis(700);
 
-/// Rows in a large commit.
+/// The number of rows in a large commit.
 const MANY: usize = 500;
 
 /// The name under which a store's limits are kept.
@@ -27,7 +27,7 @@ pub(crate) fn peer(kind: Kind) -> &'static str {
     }
 }
 
-/// The limits that all stores share.
+/// Measures the limits that all stores share.
 pub(crate) fn disk(figures: &mut Figures) -> anyhow::Result<()> {
     let path = std::env::temp_dir().join(tidegate_testkit::postgres::fresh_schema("sync"));
     let mut file = std::fs::File::create(&path)?;
@@ -44,7 +44,7 @@ pub(crate) fn disk(figures: &mut Figures) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The limits of one store.
+/// Measures the limits of one store.
 pub(crate) async fn store(figures: &mut Figures, kind: Kind) -> anyhow::Result<()> {
     let opened = Opened::new(kind).await?;
     let place = opened.into_raw();
@@ -129,7 +129,7 @@ async fn postgres(
     Ok(())
 }
 
-/// One-row commits on one connection; how long each took.
+/// Makes one-row commits on one connection, and returns the time of each.
 async fn one_by_one(client: tokio_postgres::Client, first: i64) -> anyhow::Result<Vec<f64>> {
     let one = client.prepare(PLAIN_ONE).await?;
     let (mut each, started) = (Vec::new(), Instant::now());

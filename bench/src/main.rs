@@ -1,8 +1,8 @@
-//! Measures Tidegate beside the limits of the machine that it runs on.
+//! Benchmark of Tidegate beside the limits of the machine it runs on.
 //!
-//! One JSON object a line on standard output, a table on standard error. Machines are shared and
-//! noisy: only ratios from one run count, so each figure is taken several times in turn with its
-//! limit, and the median and the spread are given.
+//! Prints one JSON object a line on standard output and a table on standard error. Machines are
+//! shared and noisy: only ratios from one run count, so each figure is measured several times in
+//! turn with its limit, and the median and the spread are given.
 
 mod engine;
 mod figures;
@@ -16,18 +16,18 @@ mod workload;
 
 use clap::Parser;
 
-/// As the shipped binary has it: a third of the time was spent in the system's allocator.
+/// The allocator of the shipped binary: a third of the time was spent in the system's allocator.
 #[cfg(not(feature = "allocations"))]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The system's allocator, which counts.
+/// The system's allocator with counters.
 #[cfg(feature = "allocations")]
 #[global_allocator]
 static ALLOCATOR: &stats_alloc::StatsAlloc<std::alloc::System> = &stats_alloc::INSTRUMENTED_SYSTEM;
 
-/// How often memory was asked for so far; 0 where that is not counted.
-#[expect(clippy::cast_precision_loss, reason = "some billion at the most")]
+/// Returns the number of allocations so far; 0 where they are not counted.
+#[expect(clippy::cast_precision_loss, reason = "a few billion at most")]
 fn allocations() -> f64 {
     #[cfg(feature = "allocations")]
     let count = ALLOCATOR.stats().allocations + ALLOCATOR.stats().reallocations;
@@ -36,16 +36,16 @@ fn allocations() -> f64 {
     count as f64
 }
 
-/// The benchmark.
+/// Benchmark of Tidegate.
 #[derive(Debug, Parser)]
 enum Arguments {
-    /// The workloads of `bench/README.md`, through the engine.
+    /// Engine workloads of `bench/README.md`.
     Engine(engine::Arguments),
-    /// W6 of `bench/README.md`: streams and reactions.
+    /// Streams and reactions: W6 of `bench/README.md`.
     Streams(streams::Arguments),
     /// Transactions of the stores, without an engine.
     Transact(transact::Arguments),
-    /// What `engine` starts as a process of its own, to look at its memory.
+    /// Child process of `engine` whose memory is measured.
     #[command(hide = true)]
     Memory(engine::memory::Arguments),
 }

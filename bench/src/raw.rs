@@ -1,7 +1,7 @@
-//! The limit: the very changes that the engine made, written again with nothing around them.
+//! The raw limit: the very changes that the engine made, written again without an engine.
 //!
-//! The rows are encoded beforehand. What is timed is the store's own statements on the store's
-//! own tables, one transaction for each that the engine made: no reads, no locks, no decisions.
+//! The rows are encoded beforehand. Only the store's own statements on the store's own tables are
+//! timed, one transaction for each that the engine made: no reads, no locks, no decisions.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -55,15 +55,15 @@ enum Verb {
     Delete,
 }
 
-/// One transaction's rows, by table and verb.
+/// The rows of one transaction, by table and verb.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Transaction(Vec<(Table, Verb, Vec<Vec<Cell>>)>);
 
 impl Transaction {
-    /// Encodes what a transaction changed.
+    /// Encodes the changes of a transaction.
     pub(crate) fn new(changes: &[Change]) -> Self {
         let mut groups: BTreeMap<(Table, Verb), Vec<Vec<Cell>>> = BTreeMap::new();
-        // An engine's own row belongs to no workload.
+        // The engine's own row is not part of a workload.
         for change in changes.iter().filter(|it| Table::of(&it.key()) != Table::Engine) {
             let (verb, row) = match change {
                 Change::Insert(row) => (Verb::Insert, cells(row)),
@@ -75,7 +75,7 @@ impl Transaction {
         Self(groups.into_iter().map(|((table, verb), rows)| (table, verb, rows)).collect())
     }
 
-    /// Several transactions as one. What they write must not meet.
+    /// Merges several transactions into one. Their rows must be distinct.
     pub(crate) fn merged(all: impl IntoIterator<Item = Self>) -> Self {
         let mut groups: BTreeMap<(Table, Verb), Vec<Vec<Cell>>> = BTreeMap::new();
         for (table, verb, rows) in all.into_iter().flat_map(|one| one.0) {
@@ -84,13 +84,13 @@ impl Transaction {
         Self(groups.into_iter().map(|((table, verb), rows)| (table, verb, rows)).collect())
     }
 
-    /// How many rows it writes.
+    /// Returns the number of rows that it writes.
     pub(crate) fn rows(&self) -> usize {
         self.0.iter().map(|(_, _, rows)| rows.len()).sum()
     }
 }
 
-/// Writes transactions into a SQLite file whose schema is there.
+/// Writes transactions into a SQLite file with an existing schema.
 pub(crate) fn sqlite(
     connection: &rusqlite::Connection,
     all: &[Transaction],
@@ -104,7 +104,7 @@ pub(crate) fn sqlite(
     Ok(started.elapsed())
 }
 
-/// The statements of one transaction, without its beginning and its end.
+/// Executes the statements of one transaction, without its begin and its commit.
 pub(crate) fn execute(
     connection: &rusqlite::Connection,
     transaction: &Transaction,
@@ -131,10 +131,10 @@ fn value(cell: &Cell) -> rusqlite::types::Value {
 
 type Param = Box<dyn tokio_postgres::types::ToSql + Send + Sync>;
 
-/// One transaction's columns, statement by statement.
+/// The columns of one transaction, statement by statement.
 type Columns = Vec<Vec<Param>>;
 
-/// Writes transactions into a PostgreSQL schema whose tables are there.
+/// Writes transactions into a PostgreSQL schema with existing tables.
 pub(crate) async fn postgres(
     client: &tokio_postgres::Client,
     all: &[Transaction],
@@ -171,7 +171,7 @@ impl Prepared {
         Ok(Self { statements, begin, commit })
     }
 
-    /// One statement for each table, and BEGIN, statements and COMMIT in one flight.
+    /// Sends BEGIN, one statement for each table, and COMMIT in one pipeline.
     pub(crate) async fn fly(
         &self,
         client: &tokio_postgres::Client,
@@ -194,12 +194,12 @@ impl Prepared {
     }
 }
 
-/// The columns of one transaction, statement by statement.
+/// Returns the columns of one transaction, statement by statement.
 pub(crate) fn columns(of: &Transaction) -> Columns {
     of.0.iter().map(|(table, verb, rows)| arrays(*table, *verb, rows)).collect()
 }
 
-/// The rows' columns, each as one array.
+/// Returns the rows' columns, each as one array.
 fn arrays(table: Table, verb: Verb, rows: &[Vec<Cell>]) -> Vec<Param> {
     let types = table.columns().iter().map(|(_, kind)| *kind);
     let width = if verb == Verb::Delete { table.key_len() } else { table.columns().len() };

@@ -1,4 +1,4 @@
-//! The stores to be measured: a file in a temporary folder, and a schema of its own.
+//! The measured stores: a file in a temporary folder, and a separate schema.
 
 use std::{
     path::PathBuf,
@@ -12,17 +12,17 @@ use tidegate_testkit::postgres::{self, Cluster};
 
 use crate::raw::{self, Transaction};
 
-/// Which database.
+/// The kind of database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// SQLite with `synchronous=full`.
     Sqlite,
-    /// PostgreSQL as it comes: fsync and `synchronous_commit` on.
+    /// PostgreSQL with its defaults: fsync and `synchronous_commit` on.
     Postgres,
 }
 
 impl Kind {
-    /// The stores that a command line names.
+    /// Parses the stores from the command line.
     pub(crate) fn named(name: &str) -> anyhow::Result<Vec<Self>> {
         Ok(match name {
             "sqlite" => vec![Self::Sqlite],
@@ -32,7 +32,7 @@ impl Kind {
         })
     }
 
-    /// The name in the results.
+    /// Returns the name in the results.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Sqlite => "tidegate-sqlite",
@@ -41,7 +41,7 @@ impl Kind {
     }
 }
 
-/// A store with a place of its own, gone when it is closed.
+/// A store with its own file or schema, which is removed when it is closed.
 #[derive(Debug)]
 pub(crate) struct Opened {
     /// The store.
@@ -55,21 +55,21 @@ enum Place {
     Schema(String),
 }
 
-/// A place that holds nothing but the tables.
+/// A file or schema with the tables and no store.
 #[derive(Debug)]
 pub(crate) struct Raw(Place);
 
-/// A connection with nothing around it.
+/// A bare connection.
 #[derive(Debug)]
 pub(crate) enum Bare {
-    /// To a file that is open nowhere else, with `synchronous=full`.
+    /// To a file that is not open elsewhere, with `synchronous=full`.
     Sqlite(Box<rusqlite::Connection>),
-    /// In the place's own schema.
+    /// In the schema of its place.
     Postgres(tokio_postgres::Client),
 }
 
 impl Opened {
-    /// An empty store.
+    /// Opens an empty store.
     pub(crate) async fn new(kind: Kind) -> anyhow::Result<Self> {
         let name = postgres::fresh_schema("bench");
         match kind {
@@ -89,25 +89,25 @@ impl Opened {
         }
     }
 
-    /// A SQLite store without a file.
+    /// Opens a SQLite store without a file.
     pub(crate) async fn in_memory() -> anyhow::Result<Arc<dyn Store>> {
         Ok(Arc::new(SqliteStore::in_memory(Arc::new(SystemClock)).await?))
     }
 
-    /// Lets go of the store and keeps its tables.
+    /// Drops the store and keeps its tables.
     pub(crate) fn into_raw(self) -> Raw {
         drop(self.store);
         Raw(self.place)
     }
 
-    /// Removes it.
+    /// Removes the file or schema.
     pub(crate) async fn close(self) -> anyhow::Result<()> {
         self.into_raw().close().await
     }
 }
 
 impl Raw {
-    /// A connection to it.
+    /// Opens a connection.
     pub(crate) async fn connect(&self) -> anyhow::Result<Bare> {
         match &self.0 {
             Place::Folder(folder) => {
@@ -119,14 +119,14 @@ impl Raw {
             }
             Place::Schema(schema) => {
                 let client = connect().await?;
-                // The name is made of letters and digits by `fresh_schema`.
+                // The name consists of letters and digits: see `fresh_schema`.
                 client.batch_execute(&format!("set search_path to {schema}")).await?;
                 Ok(Bare::Postgres(client))
             }
         }
     }
 
-    /// Writes transactions with nothing around them.
+    /// Writes transactions without an engine.
     pub(crate) async fn write(&self, all: &[Transaction]) -> anyhow::Result<Duration> {
         match self.connect().await? {
             Bare::Sqlite(connection) => Ok(raw::sqlite(&connection, all)?),
@@ -134,7 +134,7 @@ impl Raw {
         }
     }
 
-    /// Removes it.
+    /// Removes the file or schema.
     pub(crate) async fn close(self) -> anyhow::Result<()> {
         match self.0 {
             Place::Folder(folder) => Ok(std::fs::remove_dir_all(folder)?),
@@ -146,11 +146,12 @@ impl Raw {
     }
 }
 
-/// More megabytes than any machine has in memory, so that the cluster lies on the disk: in memory a
+/// More megabytes than any machine has in memory, so that the cluster is on the disk: in memory a
 /// sync costs nothing.
 const NEVER_IN_MEMORY: u64 = 1 << 50;
 
-/// The server that `TIDEGATE_TEST_POSTGRES` names, else a throw-away cluster on the disk.
+/// Returns the URL of the server in `TIDEGATE_TEST_POSTGRES`, or of a throw-away cluster on the
+/// disk.
 pub(crate) fn url() -> anyhow::Result<&'static str> {
     static NAMED: OnceLock<Option<String>> = OnceLock::new();
     static OWN: OnceLock<Option<Cluster>> = OnceLock::new();

@@ -10,22 +10,22 @@ use clap::Args;
 
 use crate::{figures::Figures, stores::Kind};
 
-/// The benchmark of streams and reactions.
+/// Benchmark of streams and reactions.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// How many events are committed; pinned commits are a tenth of it.
+    /// Number of committed events; pinned commits are a tenth of it.
     #[arg(long, default_value_t = 10_000)]
     events: usize,
-    /// How often each figure is taken, in turn with its limit.
+    /// Number of times that each figure is measured, in turn with its limit.
     #[arg(long, default_value_t = 5)]
     repeat: usize,
-    /// Which stores: sqlite, postgres or all.
+    /// Stores to measure: sqlite, postgres or all.
     #[arg(long, default_value = "all")]
     store: String,
     /// Only workloads whose name contains one of these, such as `s1000,load`.
     #[arg(long, default_value = "", value_delimiter = ',')]
     only: Vec<String>,
-    /// Leaves the limits out, to look at the engine alone.
+    /// Leave the limits out, to measure only the engine.
     #[arg(long)]
     bare: bool,
 }
@@ -36,7 +36,7 @@ impl Arguments {
     }
 }
 
-/// Measures what is asked for.
+/// Runs the selected workloads.
 pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut figures = Figures::default();
     let kinds = Kind::named(&arguments.store)?;

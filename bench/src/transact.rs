@@ -12,27 +12,27 @@ use crate::{
     workload::{Load, Recorder},
 };
 
-/// The benchmark of the foundation.
+/// Benchmark of the stores.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Runs for each figure of a batch of 256; smaller batches do fewer.
+    /// Number of runs for each figure of a batch of 256; smaller batches use fewer.
     #[arg(long, default_value_t = 20_000)]
     runs: usize,
-    /// How often each figure is taken.
+    /// Number of times that each figure is measured.
     #[arg(long, default_value_t = 3)]
     repeat: usize,
-    /// Which stores: sqlite, postgres or all.
+    /// Stores to measure: sqlite, postgres or all.
     #[arg(long, default_value = "all")]
     store: String,
     /// Only workloads whose name contains this, such as `k1.b256`.
     #[arg(long, default_value = "")]
     only: String,
-    /// How many runs are parked on one gate for the last figure; 0 leaves it out.
+    /// Number of runs parked on one gate for the last figure; 0 leaves it out.
     #[arg(long, default_value_t = 1_000_000)]
     parked: usize,
 }
 
-/// Measures what is asked for.
+/// Runs the selected workloads.
 pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     for kind in Kind::named(&arguments.store)? {
         for keys in [1, 1000] {
@@ -47,7 +47,7 @@ pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Admission, claim and hand-off for one number of keys and one size of batch.
+/// Measures admission, claim and hand-off for one number of keys and one batch size.
 async fn measure(
     arguments: &Arguments,
     kind: Kind,
@@ -100,7 +100,7 @@ struct Figures {
     rows: [f64; 2],
 }
 
-/// What the same workload changes, transaction by transaction: admission, then hand-off.
+/// Records the changes of the same workload, transaction by transaction: admission, then hand-off.
 async fn record(
     runs: usize,
     keys: usize,
@@ -115,7 +115,7 @@ async fn record(
     Ok([admission, recorder.take()])
 }
 
-/// The same changes, raw, on a fresh database.
+/// Writes the same changes, raw, on a fresh database.
 async fn limits(
     kind: Kind,
     first: &[Transaction],
@@ -142,7 +142,7 @@ async fn claim(kind: Kind, runs: usize, batch: usize) -> anyhow::Result<f64> {
 }
 
 #[expect(clippy::print_stderr, reason = "long work says what it does")]
-/// Hand-off on a thousand keys, beside a gate on which so many runs wait, and without it.
+/// Measures hand-off on a thousand keys, with and without a gate on which many runs wait.
 async fn parked(arguments: &Arguments, kind: Kind) -> anyhow::Result<()> {
     let (mut empty, mut full) = (Vec::new(), Vec::new());
     let (bare, crowded) = (Opened::new(kind).await?, Opened::new(kind).await?);
@@ -150,7 +150,7 @@ async fn parked(arguments: &Arguments, kind: Kind) -> anyhow::Result<()> {
     let mut beside = Load::new(crowded.store.clone(), 1).await?;
     eprintln!("parking {} runs on one gate of {kind:?} …", arguments.parked);
     beside.park(arguments.parked).await?;
-    // Many rounds: the first ones after a large load pay for what the database put off.
+    // Many rounds: the first ones after a large load pay for deferred work of the database.
     for _ in 0..arguments.repeat.max(15) {
         for (load, figures) in [(&mut alone, &mut empty), (&mut beside, &mut full)] {
             load.admit(5000, 1000, 256).await?;
@@ -168,8 +168,8 @@ async fn parked(arguments: &Arguments, kind: Kind) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints one figure, with its limit where there is one.
-#[expect(clippy::print_stdout, clippy::print_stderr, reason = "printing is what it is for")]
+/// Prints one figure, with its limit if there is one.
+#[expect(clippy::print_stdout, clippy::print_stderr, reason = "printing is its purpose")]
 fn report(
     kind: Kind,
     what: &str,

@@ -1,4 +1,4 @@
-//! What is measured: admission, hand-off and claim, in batches, beside the same writes raw.
+//! The measured workloads: admission, hand-off and claim, in batches, beside the same writes raw.
 
 use std::{
     sync::{Arc, Mutex},
@@ -23,7 +23,7 @@ use tokio::sync::watch;
 
 use crate::raw::Transaction;
 
-/// The engine that everything is leased to.
+/// The engine that all runs are leased to.
 const ENGINE: EngineId = 7;
 
 /// One store under load.
@@ -36,7 +36,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Registers the one workflow: `limit` at once for each `k`.
+    /// Registers the only workflow: `limit` at once for each `k`.
     pub(crate) async fn new(store: Arc<dyn Store>, limit: u32) -> Result<Self, StoreError> {
         let definition = json!({ "name": "w", "concurrency": { "limit": limit, "key": "k" } });
         let workflow = Definition::parse(&definition).expect("a good definition").value;
@@ -65,7 +65,7 @@ impl Load {
 
     /// Starts `n` runs over `keys` keys, one event a command, `batch` commands a transaction.
     ///
-    /// Two callers take turns, as two committers do: one prepares while the other is written.
+    /// Two callers take turns, as two committers do: one prepares while the other is being written.
     pub(crate) async fn admit(
         &mut self,
         n: usize,
@@ -90,7 +90,7 @@ impl Load {
         Ok(started.elapsed())
     }
 
-    /// Leaves `n` runs waiting on one gate that is never let go.
+    /// Leaves `n` runs waiting on one gate that is never released.
     pub(crate) async fn park(&mut self, n: usize) -> Result<(), StoreError> {
         let hot = usize::MAX;
         for first in (0..n).step_by(500) {
@@ -116,7 +116,7 @@ impl Load {
         Command::Lease { engine: ENGINE, claims, serves, limit }
     }
 
-    /// Leases up to `n` ready runs, `batch` a transaction; how many and how long.
+    /// Leases up to `n` ready runs, `batch` a transaction. Returns the number and the time.
     pub(crate) async fn lease(
         &mut self,
         n: usize,
@@ -135,8 +135,8 @@ impl Load {
         Ok((runs, started.elapsed()))
     }
 
-    /// Drains up to `n` runs: each transaction finishes a batch, hands its places on and leases
-    /// the next batch. Says how many it finished, how long it took, and how many were in flight.
+    /// Drains up to `n` runs: each transaction finishes a batch, hands its slots on and leases the
+    /// next batch. Returns the number finished, the time, and the number in flight.
     pub(crate) async fn hand_off(
         &mut self,
         n: usize,
@@ -163,7 +163,7 @@ fn finish(run: Run) -> Command {
     Command::Record { known: Box::new(run), report }
 }
 
-/// A store that keeps what each transaction changed, so that it can be written again raw.
+/// Store wrapper that keeps the changes of each transaction, so that they can be written again raw.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     inner: Arc<dyn Store>,
@@ -172,12 +172,12 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// Records what is done to a store.
+    /// Records the changes of a store.
     pub(crate) fn new(inner: Arc<dyn Store>) -> Self {
         Self { inner, changes: Arc::default() }
     }
 
-    /// What was recorded since the last time, encoded.
+    /// Returns the changes recorded since the last call, encoded.
     pub(crate) fn take(&self) -> Vec<Transaction> {
         let mut changes = self.changes.lock().expect("nothing panics under this lock");
         changes.drain(..).map(|changes| Transaction::new(&changes)).collect()

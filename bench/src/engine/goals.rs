@@ -8,17 +8,17 @@ use crate::{
     stores::Kind,
 };
 
-/// What a figure is measured against.
+/// The reference that a figure is compared with.
 enum Limit {
-    /// A limit's rate; so much of it is the goal, 0 for none.
+    /// A limit's rate, and the fraction of it that is the goal; 0 for none.
     Of(&'static str, f64),
-    /// Rows a second in large commits, divided by the rows that it wrote.
+    /// Rows a second in large commits, divided by the rows that the workload wrote.
     Rows(f64),
     /// Another workload's figure.
     Beside(&'static str, f64),
-    /// At most so many of a latency, plus milliseconds.
+    /// At most a multiple of a latency, plus milliseconds.
     Time(&'static str, &'static str, f64, f64),
-    /// At most so many of a unit.
+    /// At most an absolute value, with its unit.
     AtMost(f64, &'static str),
 }
 
@@ -59,21 +59,21 @@ fn goals(kind: Kind) -> Vec<(&'static str, Limit)> {
 pub(super) struct Line {
     pub(super) kind: Kind,
     pub(super) workload: &'static str,
-    /// The figures, in the order in which they were taken.
+    /// The figures, in the order in which they were measured.
     pub(super) taken: Vec<f64>,
     /// Each figure divided by its limit of the same round.
     pub(super) ratios: Vec<f64>,
-    /// What the limit is.
+    /// The name of the limit.
     pub(super) limit: String,
-    /// How much of it the very same changes reach, written with nothing around them.
+    /// The fraction of the limit that the very same changes reach, written without an engine.
     pub(super) same: Option<f64>,
-    /// How the ratio should be; none where nothing is asked for.
+    /// The goal of the ratio; none where there is none.
     pub(super) goal: Option<Goal>,
-    /// Row writes, commits, reads, microseconds and allocations of each, where they were counted.
+    /// Row writes, commits, reads, microseconds and allocations per unit, where they were counted.
     pub(super) each: Option<[f64; 5]>,
 }
 
-/// What a ratio should be.
+/// The goal of a ratio.
 #[derive(Clone, Copy)]
 pub(super) enum Goal {
     AtLeast(f64),
@@ -85,7 +85,7 @@ impl Line {
         median(&self.ratios)
     }
 
-    /// Whether the goal is met.
+    /// Returns whether the goal is met.
     pub(super) fn met(&self) -> Option<bool> {
         Some(match self.goal? {
             Goal::AtLeast(goal) => self.ratio() >= goal,
@@ -93,7 +93,7 @@ impl Line {
         })
     }
 
-    /// The goal and whether it is met, for people.
+    /// Formats the goal and whether it is met.
     pub(super) fn verdict(&self) -> String {
         let goal = match self.goal {
             None => return String::new(),
@@ -103,20 +103,20 @@ impl Line {
         format!("{goal} {}", if self.met() == Some(true) { "met" } else { "MISSED" })
     }
 
-    /// The spread of the figures.
+    /// Formats the spread of the figures.
     pub(super) fn spread(&self) -> String {
         let (least, most) = ends(&self.taken);
         format!("{}–{}", short(least), short(most))
     }
 
-    /// The spread of the ratios.
+    /// Formats the spread of the ratios.
     pub(super) fn ratio_spread(&self) -> String {
         let (low, high) = ends(&self.ratios);
         format!("{low:.2}–{high:.2}")
     }
 }
 
-/// All that was measured, workload by workload.
+/// Returns all measured workloads.
 pub(super) fn lines(figures: &Figures, kinds: &[Kind]) -> Vec<Line> {
     let all = kinds.iter().flat_map(|kind| {
         let goals = goals(*kind).into_iter();
@@ -126,7 +126,7 @@ pub(super) fn lines(figures: &Figures, kinds: &[Kind]) -> Vec<Line> {
 }
 
 /// Prints the table.
-#[expect(clippy::print_stderr, reason = "printing is what it is for")]
+#[expect(clippy::print_stderr, reason = "printing is its purpose")]
 pub(super) fn print(lines: &[Line]) {
     eprintln!(
         "{:15} {:18} {:>9} {:>17}  {:>6} {:>11}  of what; goal; row writes, commits, reads and processor time each",
@@ -208,7 +208,7 @@ fn ends(figures: &[f64]) -> (f64, f64) {
     (least, figures.iter().copied().fold(0.0, f64::max))
 }
 
-/// A figure for people.
+/// Formats a figure.
 pub(super) fn short(figure: f64) -> String {
     if figure < 100.0 { format!("{figure:.2}") } else { format!("{figure:.0}") }
 }

@@ -25,7 +25,7 @@ use crate::{
 /// The keys of W5.k1000, and the keys behind a hot one.
 const KEYS: usize = 1000;
 
-/// Everything that is repeated.
+/// Runs the repeated workloads.
 pub(super) async fn all(
     arguments: &Arguments,
     figures: &mut Figures,
@@ -68,7 +68,7 @@ impl Load<'_> {
         self.count(figures, &workload, &bench.rig, n);
         figures.throughput(self.peer(), &workload, n, took, Value::Null);
         bench.close().await?;
-        // The same calls one by one on a store in memory, so that each has its own rows.
+        // The same calls one by one on an in-memory store, so that each has its own rows.
         let recorder = Arc::new(Recorder::new(Opened::in_memory().await?));
         let rig = Rig::new(recorder.clone(), 0).await?;
         let _registered = recorder.take();
@@ -83,7 +83,8 @@ impl Load<'_> {
         Ok(())
     }
 
-    /// W1.bulk500: starts, 500 a call. Ten times as many, or it would be over at once.
+    /// W1.bulk500: starts, 500 a call. Ten times as many, because it would be over too soon
+    /// otherwise.
     async fn bulk(&self, figures: &mut Figures) -> anyhow::Result<()> {
         if !self.arguments.wants("W1.bulk500") {
             return Ok(());
@@ -124,7 +125,7 @@ impl Load<'_> {
         self.replay(figures, workload, flow, n, steps).await
     }
 
-    /// The very changes of such a load, written again with nothing around them.
+    /// Writes the very changes of such a load again, without an engine.
     async fn replay(
         &self,
         figures: &mut Figures,
@@ -162,7 +163,7 @@ impl Load<'_> {
         for n in 0..400 {
             let began = Instant::now();
             bench.rig.one(Flow::One, n).await?;
-            // The first ones find everything cold.
+            // The first calls run with cold caches.
             if n >= 50 {
                 each.push(ms_since(began));
             }
@@ -197,7 +198,7 @@ impl Load<'_> {
         bench.close().await
     }
 
-    /// `W5.cold_behind_hot`: a long line on one key must not hold up a thousand others.
+    /// `W5.cold_behind_hot`: a long queue on one key must not hold up a thousand others.
     async fn cold_behind_hot(&self, figures: &mut Figures) -> anyhow::Result<()> {
         let workload = "W5.cold_behind_hot";
         if !self.arguments.wants(workload) {
@@ -218,7 +219,7 @@ impl Load<'_> {
         bench.close().await
     }
 
-    /// Fails unless all has happened once and one at a time.
+    /// Fails unless every run was driven once and one at a time.
     fn checked(rig: &Rig, n: usize) -> anyhow::Result<Value> {
         rig.meter.witness.check(n)?;
         let most = rig.meter.witness.most_at_once();
@@ -226,7 +227,7 @@ impl Load<'_> {
         Ok(json!({ "mostAtOnce": most }))
     }
 
-    /// What each of `n` took: row writes, transactions, reads and microseconds.
+    /// Keeps the counts per unit: row writes, transactions, reads and microseconds.
     fn count(&self, figures: &mut Figures, workload: &str, rig: &Rig, n: usize) {
         let n = f64::from(u32::try_from(n).unwrap_or(u32::MAX));
         for (what, count) in rig.meter.counts() {
@@ -235,7 +236,7 @@ impl Load<'_> {
     }
 }
 
-/// W7: claim and finish the first of many.
+/// W7: claim and finish the first of many runs.
 pub(super) async fn backlogs(
     arguments: &Arguments,
     figures: &mut Figures,
@@ -273,10 +274,10 @@ pub(super) async fn backlogs(
     Ok(())
 }
 
-/// How long an idle engine is watched: as long as several heartbeats and polls.
+/// The time for which an idle engine is watched: several heartbeats and polls.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// `idle`: what an engine with nothing to do asks of its store, in calls a second.
+/// `idle`: the store calls of an idle engine, in calls a second.
 pub(super) async fn idle(
     arguments: &Arguments,
     figures: &mut Figures,
@@ -287,7 +288,7 @@ pub(super) async fn idle(
     }
     let bench = Bench::new(kind, arguments.workers).await?;
     bench.rig.one(Flow::One, 0).await?;
-    // What follows the last run is over.
+    // Wait for the cleanup after the last run.
     rest(Duration::from_secs(5)).await;
     bench.rig.meter.take_calls();
     let began = Instant::now();
@@ -305,11 +306,11 @@ async fn rest(time: Duration) {
     }
 }
 
-/// The workflows of W10 and how many there are.
+/// The workloads of W10 and their numbers of workflows.
 const MANY: [(&str, usize); 5] =
     [("W10.1", 1), ("W10.10", 10), ("W10.100", 100), ("W10.1k", 1_000), ("W10.10k", 10_000)];
 
-/// W10: runs of so many workflows that all have a backlog, and what it takes to register them.
+/// W10: runs of many workflows that all have a backlog, and the time to register them.
 pub(super) async fn workflows(
     arguments: &Arguments,
     figures: &mut Figures,
@@ -325,7 +326,7 @@ pub(super) async fn workflows(
         let bench = Bench::with_more(kind, 0, workflows).await?;
         let define = format!("{workload}.define");
         figures.throughput(kind.name(), &define, workflows, began.elapsed(), Value::Null);
-        // None of them is without a backlog when the last is counted.
+        // Enough that every workflow still has a backlog when the last run is counted.
         bench.rig.load_many(first + workflows * 2).await?;
         bench.rig.meter.reset();
         bench.rig.meter.count_above(tidegate_core::id::Seq(0));
@@ -340,7 +341,7 @@ pub(super) async fn workflows(
     Ok(())
 }
 
-/// How long the runs of `W9.wake` have to fall asleep.
+/// The time that the runs of `W9.wake` have to fall asleep.
 const NAP: Duration = Duration::from_secs(45);
 
 /// `W9.wake`: runs that sleep until one moment; from that moment until the last has ended.

@@ -1,4 +1,4 @@
-//! W9: resident memory, each time in a process of its own.
+//! W9: resident memory, measured in a separate process each time.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -12,21 +12,21 @@ use crate::{
     stores::{self, Kind},
 };
 
-/// What such a process does.
+/// Arguments of the measured process.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Which store: sqlite or postgres.
+    /// Store: sqlite or postgres.
     #[arg(long)]
     store: String,
-    /// So many runs go to sleep.
+    /// Number of runs that go to sleep.
     #[arg(long, default_value_t = 0)]
     sleepers: usize,
-    /// So many keys are seen and idle again.
+    /// Number of keys that are used and idle again.
     #[arg(long, default_value_t = 0)]
     keys: usize,
 }
 
-/// Both figures.
+/// Measures both figures.
 pub(super) async fn both(asked: &Asked, figures: &mut Figures, kind: Kind) -> anyhow::Result<()> {
     let store = match kind {
         Kind::Sqlite => "sqlite",
@@ -41,7 +41,7 @@ pub(super) async fn both(asked: &Asked, figures: &mut Figures, kind: Kind) -> an
         let mut child = std::process::Command::new(std::env::current_exe()?);
         child.args(["memory", "--store", store, option, &n.to_string()]);
         if kind == Kind::Postgres {
-            // The same cluster: one of its own would be gone with the process.
+            // The same cluster: one started by the child would end with it.
             child.env("TIDEGATE_TEST_POSTGRES", stores::url()?);
         }
         let output = tokio::task::spawn_blocking(move || {
@@ -55,7 +55,7 @@ pub(super) async fn both(asked: &Asked, figures: &mut Figures, kind: Kind) -> an
     Ok(())
 }
 
-/// What the process does that is looked at.
+/// Runs the workload in the measured process, and prints its memory.
 #[expect(clippy::print_stdout, reason = "the answer to the process that started it")]
 pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let kind = Kind::named(&arguments.store)?[0];
@@ -78,12 +78,12 @@ pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     bench.close().await
 }
 
-#[expect(clippy::disallowed_methods, reason = "a benchmark lives in real time")]
+#[expect(clippy::disallowed_methods, reason = "a benchmark needs real time")]
 pub(super) async fn pause() {
     tokio::time::sleep(std::time::Duration::from_millis(20)).await;
 }
 
-/// A figure of this process, in megabytes.
+/// Returns a memory figure of this process, in megabytes.
 fn status_mb(field: &str) -> anyhow::Result<f64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix(field));

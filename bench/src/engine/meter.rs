@@ -1,4 +1,4 @@
-//! A store that counts what goes through it, and a witness of what handlers do.
+//! A store wrapper that counts calls, and a witness that checks handlers.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -20,36 +20,36 @@ use tokio::sync::{Notify, watch};
 
 use crate::{allocations, figures::cpu_micros};
 
-/// Counts the changes of another store, and sees runs end.
+/// Store wrapper that counts changes and detects the ends of runs.
 #[derive(Debug)]
 pub(crate) struct Meter {
     inner: Arc<dyn Store>,
-    /// The processor time and the allocations when counting began.
+    /// The processor time and the allocations at the start of counting.
     began: Mutex<[f64; 2]>,
-    /// Row writes that are committed.
+    /// Committed row writes.
     rows: AtomicU64,
     /// Transactions that changed something.
     commits: AtomicU64,
-    /// Looks without a transaction.
+    /// Reads outside of transactions.
     reads: AtomicU64,
-    /// All that was asked of the store, heartbeats included.
+    /// All store calls, heartbeats included.
     calls: AtomicU64,
-    /// Transactions that lock, whether or not they write.
+    /// Transactions that lock, whether they write or not.
     locking: AtomicU64,
-    /// Runs whose end is committed, of those above the floor.
+    /// Runs above the floor whose end is committed.
     ended: AtomicU64,
     floor: AtomicI64,
     bell: Notify,
-    /// What handlers do.
+    /// The record of handler calls.
     pub(crate) witness: Arc<Witness>,
 }
 
-/// The processor time and the allocations of this process.
+/// Returns the processor time and the allocations of this process so far.
 fn so_far() -> [f64; 2] {
     [cpu_micros(), allocations()]
 }
 
-/// What one transaction changes.
+/// The changes of one transaction.
 #[derive(Debug, Default)]
 struct Changed {
     rows: usize,
@@ -67,7 +67,7 @@ impl Changed {
 }
 
 impl Meter {
-    /// Counts what is done to a store.
+    /// Wraps a store and counts its calls.
     pub(crate) fn new(inner: Arc<dyn Store>) -> Self {
         Self {
             inner,
@@ -84,12 +84,12 @@ impl Meter {
         }
     }
 
-    /// All calls since the last time, and those of them that lock.
+    /// Returns all calls since the last time, and the number of them that lock.
     pub(crate) fn take_calls(&self) -> [u64; 2] {
         [&self.calls, &self.locking].map(|count| count.swap(0, Ordering::Relaxed))
     }
 
-    /// Begins to count again.
+    /// Resets the counters.
     pub(crate) fn reset(&self) {
         for count in [&self.rows, &self.commits, &self.reads] {
             count.store(0, Ordering::Relaxed);
@@ -97,7 +97,8 @@ impl Meter {
         *self.began.lock().unwrap_or_else(PoisonError::into_inner) = so_far();
     }
 
-    /// Row writes, transactions, reads, microseconds and allocations of this process so far.
+    /// Returns row writes, transactions, reads, microseconds and allocations of this process so
+    /// far.
     pub(crate) fn counts(&self) -> [(&'static str, f64); 5] {
         let count = |of: &AtomicU64| {
             f64::from(u32::try_from(of.load(Ordering::Relaxed)).unwrap_or(u32::MAX))
@@ -115,13 +116,13 @@ impl Meter {
         ]
     }
 
-    /// From now on only the ends of runs above this number are counted.
+    /// Counts only the ends of runs above this number from now on.
     pub(crate) fn count_above(&self, floor: Seq) {
         self.floor.store(floor.0, Ordering::SeqCst);
         self.ended.store(0, Ordering::SeqCst);
     }
 
-    /// Waits until the end of so many runs is durable.
+    /// Waits until the ends of this many runs are durable.
     pub(crate) async fn ended(&self, runs: usize) {
         while self.ended.load(Ordering::SeqCst) < runs as u64 {
             self.bell.notified().await;
@@ -189,7 +190,7 @@ impl Store for Meter {
     }
 }
 
-/// Sees handlers begin and their runs end.
+/// Record of handlers that start and of runs that end.
 #[derive(Debug, Default)]
 pub(crate) struct Witness {
     seen: Mutex<Sightings>,
@@ -199,7 +200,7 @@ pub(crate) struct Witness {
 
 #[derive(Debug, Default)]
 struct Sightings {
-    /// Runs whose handler has begun and whose end is not durable yet, with their key.
+    /// Runs whose handler has started and whose end is not durable yet, with their key.
     inside: HashMap<Seq, u64>,
     by_key: HashMap<u64, usize>,
     most: usize,
@@ -212,12 +213,12 @@ impl Witness {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on it only counts, and takes no memory.
+    /// Switches to counting only, which takes no memory.
     pub(crate) fn forget(&self) {
         self.forgets.store(true, Ordering::SeqCst);
     }
 
-    /// A handler begins.
+    /// Records the start of a handler.
     pub(crate) fn begin(&self, run: Seq, key: u64) {
         self.begun.fetch_add(1, Ordering::SeqCst);
         if self.forgets.load(Ordering::SeqCst) {
@@ -232,7 +233,7 @@ impl Witness {
         }
     }
 
-    /// The ends of these runs are durable.
+    /// Records that the ends of these runs are durable.
     fn ended(&self, runs: &[Seq]) {
         if self.forgets.load(Ordering::SeqCst) {
             return;
@@ -248,22 +249,23 @@ impl Witness {
         }
     }
 
-    /// How many handlers have begun.
+    /// Returns the number of handlers that have started.
     pub(crate) fn begun(&self) -> usize {
         self.begun.load(Ordering::SeqCst)
     }
 
-    /// The most runs of one key between a handler's begin and its run's durable end.
+    /// Returns the largest number of runs of one key between a handler's start and its run's
+    /// durable end.
     pub(crate) fn most_at_once(&self) -> usize {
         self.lock().most
     }
 
-    /// Fails unless so many runs have begun once and ended once.
+    /// Fails unless this many runs have started once and ended once.
     pub(crate) fn check(&self, runs: usize) -> anyhow::Result<()> {
         self.check_each(runs, 1)
     }
 
-    /// Fails unless so many runs have begun so often each, and ended once.
+    /// Fails unless this many runs have started `times` times each, and ended once.
     pub(crate) fn check_each(&self, runs: usize, times: usize) -> anyhow::Result<()> {
         let it = self.lock();
         let (begun, ended, twice) = (self.begun(), it.ended.len(), it.twice);

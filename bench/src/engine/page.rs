@@ -10,7 +10,7 @@ use crate::{figures::median, stores::Kind};
 const BEGIN: &str = "<!-- results: written by `cargo bench-engine --write` -->";
 const END: &str = "<!-- end of results -->";
 
-/// Puts what was measured into the page, in place of what was measured before.
+/// Replaces the results in the page with the new ones.
 pub(super) fn write(lines: &[Line], rounds: usize) -> anyhow::Result<()> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let page = folder.join("README.md");
@@ -22,7 +22,7 @@ pub(super) fn write(lines: &[Line], rounds: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The page with other results between its markers.
+/// Returns the page with other results between its markers.
 fn replaced(page: &str, table: &str) -> Option<String> {
     let (before, rest) = page.split_once(BEGIN)?;
     let (_, after) = rest.split_once(END)?;
@@ -66,11 +66,11 @@ fn store(kind: Kind) -> &'static str {
     }
 }
 
-/// How high one bar is, and how long one that just meets its goal.
+/// The height of a bar, and the length of a bar that just meets its goal.
 const BAR: usize = 16;
 const GOAL: f64 = 150.0;
 
-/// How far each goal is met: a bar for each, and a line where all of them should end.
+/// Draws a bar for each goal, and a line where all of them should end.
 fn picture(lines: &[Line]) -> String {
     let bars: Vec<(&Line, f64)> = lines.iter().filter_map(|it| Some((it, share(it)?))).collect();
     let height = bars.len() * BAR + 30;
@@ -106,7 +106,7 @@ fn picture(lines: &[Line]) -> String {
     out
 }
 
-/// How much of its goal a line reaches: 1 just meets it.
+/// Returns the fraction of its goal that a line reaches: 1 just meets it.
 fn share(line: &Line) -> Option<f64> {
     Some(match line.goal? {
         Goal::AtLeast(goal) => line.ratio() / goal,
@@ -114,7 +114,7 @@ fn share(line: &Line) -> Option<f64> {
     })
 }
 
-/// A bar that is far beyond its goal says no more than one that is well beyond it.
+/// Caps the length of a bar: one far beyond its goal says no more than one well beyond it.
 fn length(share: f64) -> f64 {
     (share * GOAL).min(310.0)
 }
@@ -128,7 +128,7 @@ mod tests {
         let page = format!("# Title\n\n{BEGIN}\nold\n{END}\n\nThe rest.\n");
         let once = replaced(&page, "new").expect("both markers are there");
         assert_eq!(once, format!("# Title\n\n{BEGIN}\n\nnew\n{END}\n\nThe rest.\n"));
-        assert_eq!(replaced(&once, "new"), Some(once.clone()), "twice is as once");
+        assert_eq!(replaced(&once, "new"), Some(once.clone()), "replacing is idempotent");
         assert_eq!(replaced("no markers", "new"), None);
     }
 }

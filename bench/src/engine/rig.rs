@@ -40,7 +40,7 @@ pub(crate) enum Flow {
     Keyed,
     /// Sleeps for a day.
     Sleeper,
-    /// Sleeps until the moment that its key says, in microseconds.
+    /// Sleeps until the time in its key, in microseconds.
     Waker,
 }
 
@@ -75,7 +75,7 @@ impl Flow {
     async fn handle(self, ctx: Ctx, n: u64, k: u64) -> tidegate::Result<u64> {
         match self {
             Self::Noop => {}
-            // Somebody else may take a turn in the middle.
+            // Lets other tasks run in the middle.
             Self::Keyed => tokio::task::yield_now().await,
             Self::One | Self::Slack => return ctx.step("a", || async move { Ok(n) }).await,
             Self::Ten => {
@@ -110,17 +110,17 @@ fn one_of_many(n: usize, witness: Arc<Witness>) -> Workflow<Input, u64> {
 pub(crate) struct Rig {
     pub(crate) engine: Engine,
     pub(crate) meter: Arc<Meter>,
-    /// How many workflows there are beside the ordinary ones.
+    /// The number of additional workflows.
     more: usize,
 }
 
 impl Rig {
-    /// An engine that drives so many runs at once.
+    /// Starts an engine with this many workers.
     pub(crate) async fn new(store: Arc<dyn Store>, workers: usize) -> anyhow::Result<Self> {
         Self::on(Arc::new(Meter::new(store)), workers, 0).await
     }
 
-    /// An engine on a store that is counted already, with so many more workflows.
+    /// Starts an engine on a metered store, with additional workflows.
     async fn on(meter: Arc<Meter>, workers: usize, more: usize) -> anyhow::Result<Self> {
         let store: Arc<dyn Store> = meter.clone();
         let mut builder = Engine::builder(store).workers(workers);
@@ -147,14 +147,15 @@ impl Rig {
         Ok(())
     }
 
-    /// Another engine takes over, with so many workers.
+    /// Replaces the engine by one with this many workers.
     pub(crate) async fn with_workers(self, workers: usize) -> anyhow::Result<Self> {
         let (meter, more) = (self.meter.clone(), self.more);
         self.engine.shutdown().await;
         Self::on(meter, workers, more).await
     }
 
-    /// Starts `n` runs, one call each, by so many clients; says when the last answer was there.
+    /// Starts `n` runs, one call each, by concurrent clients. Returns the time until
+    /// the last answer.
     pub(crate) async fn start(
         &self,
         flow: Flow,
@@ -180,7 +181,7 @@ impl Rig {
         Ok(began.elapsed())
     }
 
-    /// Starts `n` runs, 500 events a call, by so many clients. Gives the last run's number.
+    /// Starts `n` runs, 500 events a call, by concurrent clients. Returns the last run's number.
     pub(crate) async fn load(
         &self,
         flow: Flow,
@@ -212,7 +213,7 @@ impl Rig {
         Ok(last)
     }
 
-    /// Starts one run and waits for its end, as its starter sees it.
+    /// Starts one run and waits for its end, as its caller sees it.
     pub(crate) async fn one(&self, flow: Flow, n: u64) -> anyhow::Result<()> {
         let posted = self.engine.send(flow.name(), input(n, |_| 0)).await?;
         let run = posted.runs.first().and_then(|told| told.verdict.run());
@@ -226,13 +227,13 @@ fn input(n: u64, key: impl Fn(u64) -> u64) -> Input {
     Input { n, k: key(n), pad: PAD }
 }
 
-/// The run that an event started.
+/// Returns the run that an event started.
 fn started(posted: &Posted) -> anyhow::Result<Seq> {
     let run = posted.runs.first().and_then(|told| told.verdict.run());
     Ok(run.ok_or_else(|| anyhow::anyhow!("no run was started: {posted:?}"))?.seq)
 }
 
-/// A rig on a store of its own, gone when it is closed.
+/// A rig on its own store, which is removed when it is closed.
 #[derive(Debug)]
 pub(crate) struct Bench {
     pub(crate) rig: Rig,
@@ -244,7 +245,7 @@ impl Bench {
         Self::with_more(kind, workers, 0).await
     }
 
-    /// With so many workflows beside the ordinary ones.
+    /// With this many additional workflows.
     pub(crate) async fn with_more(kind: Kind, workers: usize, more: usize) -> anyhow::Result<Self> {
         let opened = Opened::new(kind).await?;
         let meter = Arc::new(Meter::new(opened.store.clone()));

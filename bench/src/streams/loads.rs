@@ -17,8 +17,8 @@ use crate::{
     workload::Recorder,
 };
 
-/// The events of the stream that is loaded: a multiple of what a snapshot is kept after, and as
-/// many as can follow one.
+/// The number of events of the loaded stream, a multiple of the snapshot interval, and the largest
+/// number that can follow a snapshot.
 const LONG: usize = 10_000;
 const BEHIND: usize = 99;
 
@@ -47,7 +47,7 @@ pub(super) async fn all(
     Ok(())
 }
 
-/// W6.s1 and W6.s1000: one event an action.
+/// W6.s1 and W6.s1000: one event per action.
 async fn acts(
     figures: &mut Figures,
     kind: Kind,
@@ -71,7 +71,7 @@ fn conflicts(figures: &mut Figures, kind: Kind, workload: &str, n: usize, lost: 
     json!({ "conflicts": share })
 }
 
-/// Bare group commit: as many callers, a row of the same payload each.
+/// Bare group commit: the same number of callers, each with a row of the same payload.
 async fn group(figures: &mut Figures, kind: Kind, workload: &str, n: usize) -> anyhow::Result<()> {
     let place = Opened::new(kind).await?.into_raw();
     let jobs = (0..).take(n).map(Job::Plain).collect();
@@ -82,7 +82,7 @@ async fn group(figures: &mut Figures, kind: Kind, workload: &str, n: usize) -> a
     Ok(())
 }
 
-/// The very transactions of such a load, written again with nothing around them.
+/// Writes the very transactions of such a load again, without an engine.
 async fn replay(
     figures: &mut Figures,
     kind: Kind,
@@ -105,7 +105,7 @@ async fn replay(
     Ok(())
 }
 
-/// W6.pinned: the caller says on which version, and loads again after a conflict.
+/// W6.pinned: the caller gives the expected version, and loads again after a conflict.
 async fn pinned(figures: &mut Figures, kind: Kind, n: usize) -> anyhow::Result<()> {
     let opened = Opened::new(kind).await?;
     let rig = Rig::new(opened.store.clone(), None).await?;
@@ -145,7 +145,7 @@ async fn pinned(figures: &mut Figures, kind: Kind, n: usize) -> anyhow::Result<(
     rig.close(opened).await
 }
 
-/// W6.load: a long stream with as many events behind its last snapshot as there can be.
+/// W6.load: a long stream with the largest number of events behind its last snapshot.
 async fn load(figures: &mut Figures, kind: Kind) -> anyhow::Result<()> {
     let opened = Opened::new(kind).await?;
     let rig = Rig::new(opened.store.clone(), None).await?;
@@ -159,7 +159,7 @@ async fn load(figures: &mut Figures, kind: Kind) -> anyhow::Result<()> {
     for at in 0..loads {
         let began = Instant::now();
         let loaded: tidegate::Loaded<Tally> = stream.load().await?;
-        // The first ones find everything cold.
+        // The first loads run with cold caches.
         if at >= 50 {
             each.push(ms_since(began));
         }

@@ -1,4 +1,4 @@
-//! Reactions: how fast they work off what is there, and how soon they hear of what comes.
+//! Reactions: throughput on a backlog, and latency of new events.
 
 use std::{
     sync::{
@@ -25,10 +25,10 @@ use crate::{
     workload::Recorder,
 };
 
-/// The streams that are followed.
+/// The number of followed streams.
 const STREAMS: usize = 1000;
 
-/// What the handler has seen.
+/// The handler's observations.
 #[derive(Debug, Default)]
 struct Seen {
     handled: AtomicUsize,
@@ -39,7 +39,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// A reaction that does nothing but count, on so many streams at once.
+    /// A reaction that only counts, on this many streams in parallel.
     fn reaction(self: &Arc<Self>, parallel: usize) -> Reaction {
         let seen = self.clone();
         Reaction::new("count").parallel_streams(parallel).on(move |ctx: ReactionCtx, _: Tallied| {
@@ -48,7 +48,7 @@ impl Seen {
         })
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "a time for people")]
+    #[expect(clippy::cast_precision_loss, reason = "a time to be printed")]
     fn see(&self, committed: i64) {
         let lag = (SystemClock.now().micros() - committed) as f64 / 1000.0;
         self.lags.lock().unwrap_or_else(PoisonError::into_inner).push(lag);
@@ -96,7 +96,7 @@ pub(super) async fn all(
     Ok(())
 }
 
-/// Events that wait for a reaction which is known and does not work.
+/// Commits events for a reaction that is registered and not running.
 async fn preloaded(store: &Arc<dyn Store>, n: usize) -> anyhow::Result<()> {
     let known = Rig::new(store.clone(), Some(Arc::<Seen>::default().reaction(10))).await?;
     known.engine.shutdown().await;
@@ -106,8 +106,8 @@ async fn preloaded(store: &Arc<dyn Store>, n: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// W6.react: claim, handle and ack what is there. Ends with the last ack: an engine that shuts
-/// down acks what it has handled.
+/// W6.react: claim, handle and ack the backlog. Ends with the last ack: an engine that shuts down
+/// acks its handled events.
 async fn drain(
     figures: &mut Figures,
     kind: Kind,
@@ -134,7 +134,7 @@ async fn drain(
     rig.close(opened).await
 }
 
-/// The very transactions of it, written again with nothing around them.
+/// Writes its very transactions again, without an engine.
 async fn replay(
     figures: &mut Figures,
     kind: Kind,
@@ -161,7 +161,7 @@ async fn replay(
     Ok(())
 }
 
-/// W6.live: the same callers as of W6.s1000 while a reaction follows.
+/// W6.live: the callers of W6.s1000 while a reaction follows.
 async fn live(figures: &mut Figures, kind: Kind, n: usize) -> anyhow::Result<()> {
     let opened = Opened::new(kind).await?;
     let seen = Arc::<Seen>::default();
@@ -177,7 +177,7 @@ async fn live(figures: &mut Figures, kind: Kind, n: usize) -> anyhow::Result<()>
     rig.close(opened).await
 }
 
-/// W6.delivery: from the call of an action on an idle engine until the handler has its event,
+/// W6.delivery: from the call of an action on an idle engine until the handler gets its event,
 /// beside the action itself.
 async fn delivery(figures: &mut Figures, kind: Kind) -> anyhow::Result<()> {
     let opened = Opened::new(kind).await?;

@@ -17,16 +17,16 @@ use crate::{
     stores::{Kind, Opened},
 };
 
-/// How many callers act at once.
+/// The number of concurrent callers.
 pub(super) const CALLERS: usize = 16;
 
-/// What a stream comes to.
+/// The state of a stream.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Tally {
     total: u64,
 }
 
-/// What happens to it.
+/// The event of a stream.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Tallied {
     Added { n: u64, pad: String },
@@ -43,14 +43,14 @@ impl State for Tally {
     }
 }
 
-/// An action that gives so many events.
+/// An action that returns this many events.
 pub(super) fn add(
     events: usize,
 ) -> impl FnMut(&Tally) -> Result<Vec<Tallied>, Infallible> + Send + Copy {
     move |_| Ok(vec![Tallied::Added { n: 1, pad: PAD.to_owned() }; events])
 }
 
-/// An engine on a store that is counted.
+/// An engine on a metered store.
 pub(super) struct Rig {
     pub(super) engine: Engine,
     pub(super) meter: Arc<Meter>,
@@ -75,8 +75,8 @@ impl Rig {
         self.engine.stream(format!("tally-{number:04}"))
     }
 
-    /// So many actions of one event each by all callers over so many streams; how long it took,
-    /// and how often one was decided again.
+    /// Runs `n` actions of one event each by all callers over this many streams. Returns the time
+    /// it took, and the number of repeated decisions.
     pub(super) async fn act(&self, n: usize, streams: usize) -> anyhow::Result<(Duration, usize)> {
         let began = Instant::now();
         let callers: Vec<_> = (0..CALLERS)
@@ -100,14 +100,14 @@ impl Rig {
         Ok((began.elapsed(), again))
     }
 
-    /// What each of `n` took: row writes, transactions, reads and microseconds.
+    /// Keeps the counts per unit: row writes, transactions, reads and microseconds.
     pub(super) fn count(&self, figures: &mut Figures, kind: Kind, workload: &str, n: usize) {
         for (what, count) in self.meter.counts() {
             figures.keep(kind.name(), &format!("{workload}.{what}"), share(count, n));
         }
     }
 
-    /// Stops, and removes the store.
+    /// Shuts down, and removes the store.
     pub(super) async fn close(self, opened: Opened) -> anyhow::Result<()> {
         self.engine.shutdown().await;
         drop(self);
@@ -115,7 +115,7 @@ impl Rig {
     }
 }
 
-/// A count for each of so many.
+/// Returns a count per unit.
 pub(super) fn share(count: f64, n: usize) -> f64 {
     count / f64::from(u32::try_from(n).unwrap_or(u32::MAX))
 }

@@ -1,4 +1,4 @@
-//! Each figure beside its limit and its goal, as the page has it.
+//! Each figure beside its limit and its goal, in the format of the page.
 
 use crate::{
     figures::{Figures, median},
@@ -6,7 +6,7 @@ use crate::{
     stores::Kind,
 };
 
-/// A throughput and the part of bare group commit that it should reach; 0 for none.
+/// The throughputs, each with the fraction of bare group commit that is its goal; 0 for none.
 const RATES: [(&str, f64); 6] = [
     ("W6.s1", 1.0 / 3.0),
     ("W6.s1000", 0.5),
@@ -16,11 +16,11 @@ const RATES: [(&str, f64); 6] = [
     ("W6.live", 0.0),
 ];
 
-/// A latency and the most that it may be, in milliseconds; 0 for none.
+/// The latencies, each with its maximum in milliseconds; 0 for none.
 const TIMES: [(&str, f64); 4] =
     [("W6.load", 5.0), ("W6.act", 0.0), ("W6.delivery", 0.0), ("W6.live.lag", 0.0)];
 
-#[expect(clippy::print_stderr, reason = "printing is what it is for")]
+#[expect(clippy::print_stderr, reason = "printing is its purpose")]
 pub(super) fn print(figures: &Figures, kinds: &[Kind]) {
     eprintln!(
         "| | store | a second | spread | of group commit (spread) | goal | of its own rows, raw | conflicts | rows, commits, reads, µs each |"
@@ -39,7 +39,7 @@ pub(super) fn print(figures: &Figures, kinds: &[Kind]) {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "printing is what it is for")]
+#[expect(clippy::print_stderr, reason = "printing is its purpose")]
 fn rate(figures: &Figures, kind: Kind, workload: &str, goal: f64) {
     let (peer, raw) = (kind.name(), limits::peer(kind));
     let taken = figures.of(peer, workload);
@@ -72,7 +72,7 @@ fn rate(figures: &Figures, kind: Kind, workload: &str, goal: f64) {
     );
 }
 
-#[expect(clippy::print_stderr, reason = "printing is what it is for")]
+#[expect(clippy::print_stderr, reason = "printing is its purpose")]
 fn time(figures: &Figures, kind: Kind, workload: &str, goal: f64) {
     let taken = figures.of(kind.name(), workload);
     if taken.is_empty() {

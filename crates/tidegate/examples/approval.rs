@@ -1,5 +1,5 @@
-//! Somebody has to agree, and has three days for it. A run that waits costs nothing but its row,
-//! and survives every restart in between.
+//! Human approval with a timeout of three days. A waiting run costs only its row in the store, and
+//! survives every restart.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -36,7 +36,7 @@ async fn main() -> Result<()> {
 
     harness.advance(2 * DAY).await;
     println!("{}", engine.why(lunch).await?.sentence);
-    assert_eq!(engine.driven(), 0, "waiting takes no worker");
+    assert_eq!(engine.driven(), 0, "a waiting run occupies no worker");
     // A deploy in between makes no difference.
     engine.shutdown().await;
     let engine = serve().start().await?;

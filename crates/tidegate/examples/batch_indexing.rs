@@ -1,5 +1,5 @@
-//! An index is written a hundred documents at a time, and no document waits longer than five
-//! seconds.
+//! Batching: an index is written a hundred documents at a time, and no document waits longer than
+//! five seconds.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -14,7 +14,7 @@ struct Document {
     number: u32,
 }
 
-/// The handler takes all documents of a batch, in the order of their arrival.
+/// Handler: takes all documents of a batch, in the order of their arrival.
 async fn index(ctx: Ctx, documents: Vec<Document>) -> Result<String> {
     let (first, last) = (&documents[0], &documents[documents.len() - 1]);
     ctx.step("write", || async { Ok(()) }).await?;

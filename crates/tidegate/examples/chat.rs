@@ -1,5 +1,5 @@
-//! A chat: messages are taken at once, answers are given one after another, and the session
-//! remembers both. An answer is emitted word by word while it is written.
+//! A chat: messages are accepted at once, answers are produced one after another, and the session
+//! stores both. An answer is emitted word by word while it is produced.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -11,16 +11,16 @@ use tidegate::{
     testing::TestHarness,
 };
 
-/// Puts what was said into the session.
+/// Appends a message to the session.
 async fn append(ctx: Ctx, text: String) -> Result<u64> {
     ctx.session()?.append("said", "messages", text).await
 }
 
-/// Answers what has been said so far.
+/// Answers the messages so far.
 async fn respond(ctx: Ctx, _: Value) -> Result<String> {
     let session = ctx.session()?;
     let messages: Vec<String> = session.get("read", "messages").await?.unwrap_or_default();
-    // A model would think here.
+    // Stands for the call to a model.
     ctx.sleep("think", Duration::from_secs(2)).await?;
     let answer = format!("I have read {} messages.", messages.len());
     ctx.step("write", || async {
@@ -54,7 +54,8 @@ async fn main() -> Result<()> {
     call(&engine, "append", json!("Hello")).await?;
     harness.settle().await;
     let (_, first) = call(&engine, "respond", json!({})).await?;
-    // The first answer is being thought about: this is taken at once, the second answer waits.
+    // The first answer is still being produced: the message is accepted at once, the second answer
+    // is queued.
     harness.advance(Duration::from_secs(1)).await;
     assert_eq!(call(&engine, "append", json!("Are you there?")).await?.0, "started");
     let (told, second) = call(&engine, "respond", json!({})).await?;

@@ -1,6 +1,7 @@
-//! Every control, each on a workflow of its own: what becomes of a burst of a, b and c, and when.
+//! Every control, each on its own workflow: the verdicts on a burst of the events a, b and c, and
+//! the time at which each runs.
 //!
-//! A run takes a second. The clock is the harness's, so the seconds take no time.
+//! A run takes a second on the harness's virtual clock, so no real time passes.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -18,7 +19,7 @@ use tidegate::{
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What ran when.
+/// The inputs that ran, each with its time.
 type Ran = Arc<Mutex<Vec<String>>>;
 
 #[tokio::main(flavor = "current_thread")]
@@ -42,7 +43,7 @@ async fn main() -> Result<()> {
     let drain = Handoff::singleton(OnNewVersion::Drain);
     show("handoff", |it| it.handoff(drain), "started queued queued: a 0s, b 1s, c 2s").await?;
 
-    // A batch takes many inputs, and turns need two workflows that share one worker.
+    // A batch takes many inputs, and the turns between workflows need two that share one worker.
     let (harness, ran) = (TestHarness::new(), Ran::default());
     let batch = work::<Vec<Value>>("work", &harness, &ran).on_event("letter/*");
     let batch = batch.batch(Batch::of(2).within(5 * SECOND));
@@ -56,7 +57,7 @@ async fn main() -> Result<()> {
     burst("turns", &harness, engine, &ran, "started queued queued: a 0s, c 1s, b 2s").await
 }
 
-/// A burst meets a workflow with one control.
+/// Sends the burst to a workflow with one control.
 async fn show(
     control: &str,
     define: impl FnOnce(Workflow<Value, ()>) -> Workflow<Value, ()>,
@@ -67,7 +68,7 @@ async fn show(
     burst(control, &harness, harness.engine().workflow(workflow), &ran, expected).await
 }
 
-/// Sends the burst, lets a minute go by and compares what happened.
+/// Sends the burst, advances the clock by a minute and compares verdicts and times.
 async fn burst(
     control: &str,
     harness: &TestHarness,
@@ -86,7 +87,7 @@ async fn burst(
     Ok(())
 }
 
-/// A workflow that notes its input and works for a second.
+/// A workflow that records its input and takes a second.
 fn work<I>(name: &str, harness: &TestHarness, ran: &Ran) -> Workflow<I, ()>
 where
     I: DeserializeOwned + Into<Value> + Send + 'static,

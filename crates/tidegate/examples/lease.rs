@@ -1,5 +1,5 @@
-//! A lease by name, and what its fence is for: a holder that was stopped for too long wakes up,
-//! goes on as if nothing had happened, and is refused by what it writes to.
+//! A named lease and the purpose of its fence: a holder that was suspended past its TTL resumes,
+//! still believes it holds the lease, and is refused by the resource it writes to.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -10,11 +10,11 @@ use tidegate::{
     store::{ManualClock, MemoryStore},
 };
 
-/// How long a holder may be silent before somebody else takes over.
+/// The time without a renewal after which another holder may take the lease.
 const TTL: Duration = Duration::from_secs(30);
 
-/// What the lease protects. It remembers the greatest fence that it has seen; in a database this
-/// is a column, compared in the transaction that writes.
+/// The resource that the lease protects. It keeps the greatest fence it has seen; in a database
+/// the fence is a column, compared in the transaction that writes.
 #[derive(Default)]
 struct Ledger {
     fence: i64,
@@ -34,8 +34,8 @@ impl Ledger {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // A clock of our own, so that the example does not wait. A program gives `SystemClock`, or
-    // opens a `SqliteStore` or `PostgresStore` instead.
+    // A manual clock, so that the example does not wait. A program passes `SystemClock`, or opens
+    // a `SqliteStore` or `PostgresStore` instead.
     let clock = Arc::new(ManualClock::default());
     let leases: Arc<dyn Leases> = Arc::new(MemoryStore::new(clock.clone()));
     let mut ledger = Ledger::default();
@@ -53,9 +53,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     assert!(ledger.write(&second, "two begins"));
 
     println!("-- one wakes up");
-    assert!(!ledger.write(&first, "one goes on"));
+    assert!(!ledger.write(&first, "one continues"));
     assert_eq!(leases.renew(&first, TTL).await?, Renew::Lost);
-    assert!(!leases.release(&first).await?, "it has nothing to give back");
+    assert!(!leases.release(&first).await?, "the lease is no longer its own");
 
     assert!(ledger.write(&second, "two ends"));
     assert!(leases.release(&second).await?);

@@ -1,11 +1,11 @@
-//! Three engines on one PostgreSQL, as three processes would be: a limit holds over all of them,
-//! and what one leaves the others finish.
+//! Three engines on one PostgreSQL, standing for three processes: a concurrency limit holds across
+//! all of them, and runs left by one engine are finished by the others.
 //!
-//! Takes the database that `TIDEGATE_TEST_POSTGRES` or `DATABASE_URL` names, and a schema of its
-//! own there, which it removes again.
+//! Uses the database that `TIDEGATE_TEST_POSTGRES` or `DATABASE_URL` names, with its own schema,
+//! which is dropped at the end.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
-#![expect(clippy::disallowed_methods, reason = "what is called takes real time")]
+#![expect(clippy::disallowed_methods, reason = "the call takes real time")]
 
 use std::{
     sync::{
@@ -24,8 +24,8 @@ use tidegate::{
 static INSIDE: AtomicUsize = AtomicUsize::new(0);
 static MOST: AtomicUsize = AtomicUsize::new(0);
 
-/// Counts who is inside. Counted out as it is dropped, because an engine that leaves drops a step
-/// in the middle.
+/// Guard that counts concurrent calls. It decrements on drop, because an engine that shuts down
+/// drops a step in the middle.
 struct Inside;
 
 impl Inside {
@@ -77,7 +77,7 @@ async fn main() -> Result<()> {
         let sent = engines[n % 3].send("call.api", json!({ "n": n })).await?;
         runs.push(sent.run().expect("nothing drops it"));
     }
-    // One leaves in the middle, as in a deploy.
+    // One engine shuts down in the middle, as in a deploy.
     engines[0].shutdown().await;
     let mut by = std::collections::BTreeMap::<String, u32>::new();
     for run in runs {

@@ -1,5 +1,6 @@
-//! A table of balances, kept in the store's own database in the transaction of the ack: each
-//! event counts once, though an engine dies, and the table can be rebuilt at any time.
+//! Projection: a table of balances in the store's own database, updated in the transaction that
+//! acks the events. Each event counts once even if an engine crashes, and the table can be rebuilt
+//! at any time.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -41,7 +42,7 @@ fn balances(tx: &SqliteTransaction<'_>, batch: &[StreamEvent]) -> Result<()> {
     Ok(())
 }
 
-/// Reads the table, or forgets it.
+/// Reads the table; with `forget`, deletes its rows first.
 async fn table(ctx: Ctx, forget: bool) -> Result<Vec<(String, i64)>> {
     let step = ctx.sqlite_step("table", move |tx| {
         if forget {

@@ -14,7 +14,7 @@ struct Account {
 }
 
 async fn sync(ctx: Ctx, account: Account) -> Result<String> {
-    // Recorded when it is done: after a crash the run goes on behind it.
+    // The step's result is recorded: after a crash the run continues behind it.
     let rows = ctx.step("fetch", || async { Ok(42) }).await?;
     // Sleeping runs need no worker.
     ctx.sleep("pause", Duration::from_millis(50)).await?;

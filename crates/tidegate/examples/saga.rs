@@ -1,5 +1,5 @@
-//! An order that takes three steps in three systems. When the last one fails for good, what the
-//! others did is undone, newest first, by a run of its own.
+//! Saga: an order takes three steps in three systems. When the last step fails permanently, the
+//! compensations of the earlier steps run, newest first, in a separate run.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -11,7 +11,7 @@ use std::{
 use serde_json::{Value, json};
 use tidegate::{Ctx, Result, Retry, StepError, Workflow, testing::TestHarness};
 
-/// The world outside: what was asked of it, in order.
+/// The external systems: the calls they received, in order.
 #[derive(Clone, Default)]
 struct World(Arc<Mutex<Vec<String>>>);
 
@@ -19,7 +19,7 @@ impl World {
     async fn ask(&self, what: &str) -> Result<()> {
         println!("  {what}");
         self.0.lock().expect("it is whole").push(what.to_owned());
-        tokio::task::yield_now().await; // a call of another service would take its time
+        tokio::task::yield_now().await; // stands for the time of a call to another service
         Ok(())
     }
 
@@ -29,7 +29,7 @@ impl World {
 }
 
 async fn order(ctx: Ctx, world: World, order: Value) -> Result<String> {
-    // Registered before the step: from the moment it may have happened, it can be undone.
+    // Registered before the step, so that the effect can be undone as soon as it may have happened.
     let undo = world.clone();
     ctx.compensate("reserved", move || async move { undo.ask("release").await }).await?;
     ctx.step("reserve", || world.ask("reserve")).await?;

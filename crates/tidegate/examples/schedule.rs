@@ -1,4 +1,4 @@
-//! A report at half past two, on the night when clocks in Berlin jump from two to three.
+//! A cron schedule at 02:30 in Berlin, across the night when clocks jump from 02:00 to 03:00.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -40,7 +40,7 @@ async fn main() -> Result<()> {
         println!("planned {}:{:02} h after midnight by UTC", minutes / 60, minutes % 60);
         hours.push((minutes / 60, minutes % 60));
     }
-    // 02:30 in winter, the moment after the jump, and 02:30 in summer.
+    // 02:30 in winter time, the moment of the jump (02:30 does not exist), 02:30 in summer time.
     assert_eq!(hours, [(1, 30), (25, 0), (48, 30)]);
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! A payment in the store's own SQLite file: the effect and its record are one transaction, so it
-//! happens once, whatever breaks in between.
+//! Transactional step: a payment in the store's own SQLite file. The effect and its record are one
+//! transaction, so the payment happens exactly once despite failed attempts and crashes.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -19,12 +19,12 @@ use tidegate::{
     testing::{TestHarness, VirtualClock},
 };
 
-/// How often the payment was begun, and the mail.
+/// The attempts at the payment, and at the mail.
 static PAYMENTS: AtomicU32 = AtomicU32::new(0);
 static MAILS: AtomicU32 = AtomicU32::new(0);
 
 async fn pay(ctx: Ctx, _: Value) -> Result<i64> {
-    // Tables of one's own stand beside those of the store.
+    // The application's tables live beside those of the store.
     let open = ctx.sqlite_step("open", |tx| {
         tx.execute_batch("create table shop_account (balance integer)")?;
         Ok(tx.execute("insert into shop_account values (100)", [])?)
@@ -33,14 +33,14 @@ async fn pay(ctx: Ctx, _: Value) -> Result<i64> {
     let left = ctx.sqlite_step("pay", |tx| {
         tx.execute("update shop_account set balance = balance - 30", [])?;
         if PAYMENTS.fetch_add(1, SeqCst) == 0 {
-            return Err(StepError::new("the first attempt breaks behind its update"));
+            return Err(StepError::new("the first attempt fails after its update"));
         }
         Ok(tx.query_row("select balance from shop_account", [], |row| row.get(0))?)
     });
     let left: i64 = left.await?;
     let mail = ctx.step("mail", || async {
         match MAILS.fetch_add(1, SeqCst) {
-            0 => pending().await, // here the process dies
+            0 => pending().await, // the process crashes here
             _ => Ok(()),
         }
     });

@@ -1,7 +1,8 @@
-//! A long-lived agent for each customer gets a new version while it works.
+//! Version handoff: a new version of a long-lived agent (one run per customer) is deployed while
+//! the agent works.
 //!
-//! Both versions are served by one process. With `drain` the old agent finishes first; with
-//! `supersede` it is cancelled, and the new one begins.
+//! Both versions are served by one process. With `drain` the old run finishes first; with
+//! `supersede` the old run is cancelled and the new one starts.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -33,7 +34,7 @@ async fn deploy(name: &str, on_new: OnNewVersion) -> Result<[String; 3]> {
     harness.advance(HOUR).await;
     engine.shutdown().await;
 
-    // The new program knows both; the highest version gets the new runs.
+    // The new program serves both versions; new runs use the highest.
     let serving = harness.engine().workflow(version(name, 1, on_new));
     let engine = serving.workflow(version(name, 2, on_new)).start().await?;
     let (new, told) = begin(&engine, name).await?;

@@ -1,7 +1,8 @@
-//! A payment provider fires its webhook twice, and another one for the same payment meanwhile.
+//! Duplicate webhooks: a payment provider sends one delivery twice, and meanwhile another delivery
+//! for the same payment.
 //!
-//! A repeat of a delivery is known by its id for a day, also when the first is long done. Two
-//! deliveries for one payment never work on it at the same time.
+//! A repeated delivery is recognised by its id for a day, even after the first has finished. Two
+//! deliveries for one payment never run at the same time.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -15,7 +16,7 @@ use tidegate::{
 const DAY: Duration = Duration::from_hours(24);
 
 async fn book(ctx: Ctx, webhook: Value) -> Result<Value> {
-    // What is called outside gets a key of its own: a crash in the middle books once, too.
+    // The external service gets an idempotency key, so that a crash in the middle still books once.
     let key = ctx.idempotency_key("book");
     let booked = ctx.step("book", || async { Ok(json!({ "key": key })) }).await?;
     ctx.sleep("settle", Duration::from_secs(10)).await?;
@@ -39,11 +40,11 @@ async fn main() -> Result<()> {
 
     assert_eq!(deliver(&engine, "d-1", "p-7").await?, "started");
     assert_eq!(deliver(&engine, "d-1", "p-7").await?, "deduped", "the same delivery, at once");
-    assert_eq!(deliver(&engine, "d-2", "p-7").await?, "skipped", "another one for a busy payment");
+    assert_eq!(deliver(&engine, "d-2", "p-7").await?, "skipped", "another delivery, payment busy");
     assert_eq!(deliver(&engine, "d-3", "p-8").await?, "started", "another payment");
     harness.advance(Duration::from_mins(1)).await;
     assert_eq!(deliver(&engine, "d-1", "p-7").await?, "deduped", "the same delivery, later");
-    // It was refused, not lost: its sender tries again, and the payment is free by now.
+    // The delivery was skipped, not lost: its sender retries, and the payment is free by now.
     assert_eq!(deliver(&engine, "d-2", "p-7").await?, "started");
     harness.advance(Duration::from_mins(1)).await;
     let runs = harness.runs("payments/book").await;

@@ -1,6 +1,6 @@
-//! Runs that move together share their transactions.
+//! Group commit: runs that progress together share their transactions.
 
-#![allow(clippy::unwrap_used, reason = "a story that cannot go on fails")]
+#![allow(clippy::unwrap_used, reason = "a story that cannot continue fails")]
 
 use std::{
     collections::BTreeMap,
@@ -26,12 +26,12 @@ use tidegate::{
 };
 use tokio::sync::watch;
 
-/// Counts transactions, and what is read besides what was read at first.
+/// Store wrapper that counts transactions, and reads beyond the first read set.
 #[derive(Debug)]
 struct Counting {
     store: MemoryStore,
     transactions: AtomicUsize,
-    /// Decisions that asked for more rows.
+    /// Decisions that needed more rows.
     asked_again: Arc<AtomicUsize>,
     /// Reads of inputs outside of any transaction.
     inputs_read: AtomicUsize,
@@ -86,7 +86,7 @@ impl Store for Counting {
     }
 }
 
-// On a thread of the kind that programs have: there, the task that was woken last goes first.
+// On a multi-thread runtime, as programs have: there, the task that was woken last runs first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn runs_that_were_answered_together_report_together() {
     let clock = Arc::new(VirtualClock::new(Timestamp::from_micros(0)));
@@ -106,12 +106,12 @@ async fn runs_that_were_answered_together_report_together() {
     engine.send_all(events.collect()).await.unwrap();
     harness.settle().await;
     assert_eq!(harness.runs("steps").await.len(), 50);
-    // One for the events and one for each step: the last one carries the ends. Some more, because
-    // the test and the engine are on different threads; alone, each run would take eleven.
+    // One for the events and one for each step: the last one includes the ends. Some more, because
+    // the test and the engine are on different threads; separately, each run would take eleven.
     let transactions = store.transactions.load(Ordering::SeqCst) - before;
     assert!(transactions <= 50, "{transactions} transactions");
     let asked_again = store.asked_again.load(Ordering::SeqCst) - asked_before;
-    assert_eq!(asked_again, 0, "what plain runs need is read at first");
+    assert_eq!(asked_again, 0, "the first read covers plain runs");
 }
 
 #[tokio::test]
@@ -130,7 +130,7 @@ async fn a_hot_key_is_handed_on_without_a_read_in_between() {
         let output: Value = engine.output(posted.run().unwrap()).await.unwrap().unwrap();
         assert_eq!(output, json!(n), "each has its own input");
     }
-    // The first had it at hand, and nobody knew yet that the second would be next.
+    // The first run had its input at hand, and that the second would be next was not known yet.
     let read = store.inputs_read.load(Ordering::SeqCst);
     assert!(read <= 1, "inputs were read {read} times");
 }

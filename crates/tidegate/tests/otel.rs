@@ -1,6 +1,6 @@
-//! Spans and metrics arrive at a collector: here a server of some lines, on loopback.
+//! OTLP export of spans and metrics to a collector: a minimal server on loopback.
 
-#![allow(clippy::unwrap_used, reason = "a story that cannot go on fails")]
+#![allow(clippy::unwrap_used, reason = "a story that cannot continue fails")]
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -18,10 +18,10 @@ use tidegate::{
 use tracing::Level;
 use tracing_subscriber::{layer::SubscriberExt, registry::Registry};
 
-/// What was posted: the path, the content type, and the body.
+/// A received request: the path, the content type, and the body.
 type Post = (String, String, Vec<u8>);
 
-/// A collector that answers with a status, and its endpoint.
+/// Starts a collector that answers with a status, and returns its endpoint and its requests.
 fn collector(status: &'static str) -> (String, Receiver<Post>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
@@ -29,7 +29,8 @@ fn collector(status: &'static str) -> (String, Receiver<Post>) {
     thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
-            // Handed on before it is answered: whoever has the answer finds it.
+            // Passed on before it is answered, so that the request is there once the client has the
+            // answer.
             if tell.send(read(&stream)).is_err() {
                 return;
             }
@@ -60,7 +61,7 @@ fn read(stream: &TcpStream) -> Post {
     (path, kind, body)
 }
 
-/// Has one order driven, whose run has this id.
+/// Runs one order, and returns the id of its run.
 async fn order(harness: &TestHarness) -> String {
     let order = Workflow::new("order", |ctx: Ctx, _: Value| async move {
         ctx.step("pay the bill", || async { Ok(()) }).await
@@ -71,7 +72,7 @@ async fn order(harness: &TestHarness) -> String {
     posted.runs[0].verdict.run().unwrap().to_string()
 }
 
-/// Has one order driven under a guard of the test's own; what arrived, by path.
+/// Runs one order with an exporter, and returns the run's id and the received requests.
 async fn exported(level: Level) -> (String, Vec<Post>) {
     let (endpoint, told) = collector("200 OK");
     let options = Options::new(endpoint).service_name("shop").level(level);

@@ -1,7 +1,7 @@
-//! What an engine tells about itself, heard by a recorder and a subscriber of the test's own.
+//! The engine's metrics, spans and log lines, captured by a test recorder and subscriber.
 
-#![allow(clippy::unwrap_used, reason = "a story that cannot go on fails")]
-#![allow(clippy::float_cmp, reason = "what is counted and moved by hand is exact")]
+#![allow(clippy::unwrap_used, reason = "a story that cannot continue fails")]
+#![allow(clippy::float_cmp, reason = "counts and virtual times are exact")]
 
 use std::{
     collections::BTreeMap,
@@ -41,12 +41,12 @@ use tracing_subscriber::{
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Everything that was told of one metric with its labels, in order.
+/// Metrics recorder: all values of each metric with its labels, in order.
 #[derive(Clone, Default)]
 struct Heard(Arc<Mutex<BTreeMap<String, Vec<f64>>>>);
 
 impl Heard {
-    /// What a metric was told, as `name{label=value,…}`.
+    /// Returns the values of a metric, given as `name{label=value,…}`.
     fn values(&self, metric: &str) -> Vec<f64> {
         self.0.lock().unwrap().get(metric).cloned().unwrap_or_default()
     }
@@ -237,12 +237,12 @@ async fn a_lost_lease_is_counted() {
     assert_eq!(heard.sum("tidegate_lease_losses_total"), 1.0);
 }
 
-/// The spans that begin, as `LEVEL parent>name field=value …`.
+/// The spans that start, as `LEVEL parent>name field=value …`.
 #[derive(Clone, Default)]
 struct Spans(Arc<Mutex<BTreeMap<u64, (Level, String)>>>);
 
 impl Spans {
-    /// The spans of a level, without ids that differ from one program to the next.
+    /// Returns the spans of a level, without ids that differ between programs.
     fn of(&self, level: Level) -> Vec<String> {
         let spans = self.0.lock().unwrap();
         spans.values().filter(|(at, _)| *at == level).map(|(_, line)| line.clone()).collect()
@@ -275,7 +275,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Spans {
             });
             let mut spans = self.0.lock().unwrap();
             let place = spans.len() as u64;
-            // A later span may get the id of one that has ended, which is kept.
+            // A later span may reuse the id of an ended one, which is kept.
             if let Some(ended) = spans.remove(&id.into_u64()) {
                 spans.insert(u64::MAX - place, ended);
             }
@@ -335,7 +335,7 @@ async fn a_request_is_named_by_its_run_where_it_is_called_and_where_it_is_driven
     assert!(called[0].starts_with(call), "{called:?}");
 }
 
-/// Lines about reactions, with their level and fields.
+/// Log lines about reactions, with their level and fields.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<(Level, String)>>>);
 
@@ -355,8 +355,7 @@ async fn commit_to(engine: &tidegate::Engine, stream: &str) {
     engine.streams().commit(stream, vec![event], None).await.unwrap();
 }
 
-/// spec B221: claimed, acked and blocked are breadcrumbs at trace, and nothing is said at other
-/// levels.
+/// spec B221: claims, acks and blocks are logged at trace, and nothing at other levels.
 #[tokio::test]
 async fn a_reaction_leaves_breadcrumbs_at_trace_only() {
     let (lines, heard, harness) = (Lines::default(), Heard::default(), TestHarness::new());
@@ -390,7 +389,7 @@ async fn a_reaction_leaves_breadcrumbs_at_trace_only() {
     assert_eq!(lags, [0.0, 0.0]);
 }
 
-/// Everything that is told at any level, spans apart.
+/// All log lines at any level, without spans.
 #[derive(Clone, Default)]
 struct Told(Arc<Mutex<Vec<String>>>);
 
@@ -403,7 +402,7 @@ impl<S: Subscriber> Layer<S> for Told {
     }
 }
 
-/// spec B220: a conflict is for whoever asked. Nothing else is said about it, at any level.
+/// spec B220: a conflict is reported only to the caller, and logged at no level.
 #[tokio::test]
 async fn a_conflict_is_told_to_the_caller_only() {
     let (told, harness) = (Told::default(), TestHarness::new());
@@ -417,8 +416,8 @@ async fn a_conflict_is_told_to_the_caller_only() {
     let pinned = pinned.unwrap_err().to_string();
     assert_eq!(pinned, "stream `order`: expected no stream, got version 0");
     harness.settle().await;
-    assert_eq!(*told.0.lock().unwrap(), quiet, "nothing that a commit without one does not say");
+    assert_eq!(*told.0.lock().unwrap(), quiet, "same log as a commit without a conflict");
     tracing::warn!("heard");
-    assert_eq!(told.0.lock().unwrap().len(), quiet.len() + 1, "somebody listens");
+    assert_eq!(told.0.lock().unwrap().len(), quiet.len() + 1, "the subscriber is active");
     drop(listening);
 }

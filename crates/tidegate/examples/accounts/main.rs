@@ -1,5 +1,5 @@
-//! Accounts and transfers: what an account may do is decided on its events, and money that leaves
-//! one account arrives at the other exactly once, though engines die on the way.
+//! Accounts and transfers: actions are decided on the events of an account, and money that leaves
+//! one account arrives at the other exactly once, even if engines crash in between.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -25,7 +25,7 @@ use tidegate::{
 const ADA: &str = "account-ada";
 const BOB: &str = "account-bob";
 
-/// What happens to an account. These names and fields are what the store keeps.
+/// The events of an account. The store keeps these names and fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 enum Moved {
     Opened { owner: String },
@@ -34,7 +34,7 @@ enum Moved {
     Received { from: String, amount: u64 },
 }
 
-/// What an account has come to.
+/// The state of an account: its events folded.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Account {
     owner: Option<String>,
@@ -53,7 +53,7 @@ impl State for Account {
     }
 }
 
-/// Why an account says no.
+/// The reasons for which an account refuses an action.
 #[derive(Debug, PartialEq, thiserror::Error)]
 enum No {
     #[error("the account is open already")]
@@ -64,7 +64,7 @@ enum No {
     Overdrawn { balance: u64, amount: u64 },
 }
 
-// An action is a function of the state: it decides, and does nothing else.
+// An action is a function of the state: it decides, and has no effects.
 
 fn open(owner: &str, amount: u64) -> impl FnMut(&Account) -> Result<Vec<Moved>, No> {
     move |account| match account.owner {
@@ -81,8 +81,8 @@ fn send(to: &str, amount: u64) -> impl FnMut(&Account) -> Result<Vec<Moved>, No>
     }
 }
 
-/// Carries what was sent to the account it was sent to. What a handler commits is kept together
-/// with the note that the event is handled, so it may be run again but its money arrives once.
+/// The reaction that credits the receiving account. The handler's commits are written together
+/// with the ack of the event, so the handler may run again but the money arrives once.
 fn transfers(runs: &Arc<AtomicUsize>, first_hangs: bool) -> Reaction {
     let runs = runs.clone();
     Reaction::new("transfers").source("account-*").on(move |ctx: ReactionCtx, event: Moved| {
@@ -91,7 +91,7 @@ fn transfers(runs: &Arc<AtomicUsize>, first_hangs: bool) -> Reaction {
             let Moved::Sent { to, amount } = event else { return Ok(()) };
             ctx.commit(&to, [Moved::Received { from: ctx.stream().to_owned(), amount }])?;
             if runs.fetch_add(1, Ordering::SeqCst) == 0 && first_hangs {
-                // Here its engine is going to die, with the money on its way.
+                // The engine crashes here, with the money in transit.
                 future::pending::<()>().await;
             }
             Ok(())
@@ -103,8 +103,8 @@ async fn balance(engine: &Engine, account: &str) -> Result<u64, Error> {
     Ok(engine.stream::<Account>(account).load().await?.state.balance)
 }
 
-/// Reads the whole log: after each event, what the accounts have and what is on its way between
-/// them must be what was ever paid in. Says how much that is.
+/// Reads the whole log and checks after each event that the balances and the money in transit add
+/// up to the sum of all deposits. Returns that sum.
 async fn audit(engine: &Engine) -> Result<u64, Error> {
     let (mut accounts, mut transit, mut paid) = (BTreeMap::<String, Account>::new(), 0, 0);
     let mut query = Query::family("account-");
@@ -123,14 +123,14 @@ async fn audit(engine: &Engine) -> Result<u64, Error> {
             assert_eq!(sum + transit, paid, "after position {}", event.position);
         }
         if !page.more {
-            assert_eq!(transit, 0, "nothing is on its way any more");
+            assert_eq!(transit, 0, "no money is left in transit");
             return Ok(paid);
         }
         query = query.from(page.cursor);
     }
 }
 
-/// Ten transfers at once: each is decided on what those before it have left.
+/// Makes ten transfers at once: each is decided on the balance left by the earlier ones.
 async fn ten_at_once(
     engine: &Engine,
     harness: &TestHarness,
@@ -151,9 +151,9 @@ async fn ten_at_once(
     Ok(())
 }
 
-/// What the log says about the past.
+/// Queries the log about the past: correlation, causation and state as of a time.
 async fn look_back(engine: &Engine, noon: Timestamp) -> Result<(), Error> {
-    // Both ends of a transfer belong together: the second names the first as its cause.
+    // Both events of a transfer share a correlation; the second names the first as its cause.
     let arrived = Query::stream(BOB).named(["Received"]).limit(1);
     let arrived = engine.streams().read(&arrived).await?.events.remove(0);
     let whole = Query::all().correlation(arrived.correlation.clone().expect("each has one"));
@@ -173,13 +173,13 @@ async fn look_back(engine: &Engine, noon: Timestamp) -> Result<(), Error> {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = std::env::temp_dir().join(format!("tidegate-accounts-{}", std::process::id()));
     std::fs::create_dir_all(&dir)?;
-    // A real file; the clock is a toy, so that a minute takes no time.
+    // A real file with a virtual clock, so that a minute takes no time.
     let clock = Arc::new(VirtualClock::default());
     let store = SqliteStore::open(dir.join("bank.db"), clock.clone()).await?;
     let harness = TestHarness::on(Arc::new(store), clock);
     let runs = Arc::new(AtomicUsize::new(0));
 
-    // A second between looks for what dead engines have left, as everywhere but in a harness.
+    // Polls every second for work left by dead engines: the default outside of a harness.
     let serve = |first_hangs| {
         let reaction = transfers(&runs, first_hangs);
         harness.engine().poll_interval(Duration::from_secs(1)).reaction(reaction)

@@ -1,4 +1,4 @@
-//! Draws what was played as an SVG that needs nothing else, on light and on dark pages.
+//! Draws a played story as a self-contained SVG, for light and dark pages.
 
 use std::fmt::Write as _;
 
@@ -7,10 +7,10 @@ use tidegate::RunId;
 use crate::play::{Arrival, Course, Doing, Played, Story, seconds};
 
 const WIDTH: u64 = 720;
-/// Where the time axis begins and ends.
+/// The start and the end of the time axis.
 const LEFT: f64 = 92.0;
 const RIGHT: f64 = 548.0;
-/// Where the caller's answers stand.
+/// The position of the verdicts that callers get.
 const TOLD: u64 = 566;
 const ROW: u64 = 26;
 const BAR: u64 = 16;
@@ -40,7 +40,7 @@ pub(crate) struct Line<'a> {
     pub(crate) course: Option<&'a Course>,
 }
 
-/// A picture that is being drawn, from its top down.
+/// A picture that is being drawn, from top to bottom.
 struct Picture<'a> {
     story: &'a Story,
     svg: String,
@@ -115,7 +115,7 @@ impl Picture<'_> {
         self.y += 6;
     }
 
-    /// The marks of the axis, behind everything.
+    /// Draws the marks of the axis, behind everything.
     fn grid(&mut self, from: u64, to: u64) {
         let marks = (0..=self.story.until).step_by(usize::try_from(self.story.mark).unwrap());
         let lines: Vec<String> = marks.map(|at| format!("M{} {from}V{to}", self.x(at))).collect();
@@ -123,7 +123,7 @@ impl Picture<'_> {
         self.put(format_args!("<path d=\"{lines}\" class=\"grid\"/>"));
     }
 
-    /// Events on the top axis, each led to the line that carries it.
+    /// Draws events on the top axis, each connected to the line that carries it.
     fn arrivals(&mut self, lines: &[Line<'_>], top: u64) {
         let axis = top - 4;
         self.put(format_args!("<path d=\"M{LEFT} {axis}H{RIGHT}\" class=\"axis\"/>"));
@@ -215,7 +215,7 @@ impl Picture<'_> {
         self.put(format_args!("<text x=\"{at}\" y=\"{base}\" class=\"s bad\">{word}</text>"));
     }
 
-    /// From when to when a key is remembered.
+    /// Draws the period in which a key is remembered.
     fn claim(&mut self, letter: char, from: u64, to: u64) {
         let (x, middle, base) = (self.x(from), self.y + ROW / 2, self.y + ROW / 2 + 4);
         let end = self.x(to.min(self.story.until));
@@ -241,7 +241,7 @@ impl Picture<'_> {
         self.y = y;
     }
 
-    /// What stands for what, as far as it occurs.
+    /// Draws the legend of the symbols that occur.
     fn legend(&mut self, panels: &[Played]) {
         let runs = || panels.iter().flat_map(|panel| panel.runs.values());
         let does = |doing| runs().any(|run| run.parts.iter().any(|part| part.0 == doing));
@@ -273,7 +273,7 @@ impl Picture<'_> {
     }
 }
 
-/// The lines of a panel: keys together, in order of arrival.
+/// Returns the lines of a panel: grouped by key, in order of arrival.
 pub(crate) fn lines(played: &Played) -> Vec<Line<'_>> {
     let mut lines: Vec<(Option<RunId>, Line<'_>)> = Vec::new();
     for arrival in &played.arrivals {
@@ -292,7 +292,7 @@ pub(crate) fn lines(played: &Played) -> Vec<Line<'_>> {
     lines
 }
 
-/// What the callers of a line were told; once, where it was the same.
+/// Returns the verdicts of a line's callers; one, where all are the same.
 pub(crate) fn told(arrivals: &[&Arrival]) -> String {
     let mut groups: Vec<(String, &str)> = Vec::new();
     for arrival in arrivals {
@@ -315,7 +315,7 @@ fn letter_of(played: &Played, run: RunId) -> Option<char> {
     played.arrivals.iter().find(|arrival| arrival.run == Some(run)).map(|arrival| arrival.letter)
 }
 
-/// The picture in words.
+/// Describes the picture in words.
 fn describe(played: &Played) -> String {
     let mut text = format!("{}:", played.caption.replace('\n', ", "));
     for line in lines(played) {

@@ -1,4 +1,4 @@
-//! The definitions that the book writes in TOML are accepted as they stand.
+//! Checks that the engine accepts the TOML definitions in the book.
 
 use std::{fs, path::Path};
 
@@ -9,14 +9,14 @@ async fn nothing(_: Ctx, _: Value) -> tidegate::Result<()> {
     Ok(())
 }
 
-/// The blocks of a page in one language.
+/// Returns the code blocks of a page in one language.
 fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
     let fence = format!("```{language}\n");
     let blocks = page.split(fence.as_str()).skip(1);
     blocks.filter_map(|rest| rest.split("\n```").next()).collect()
 }
 
-/// The tables of one name.
+/// Returns the tables of one name.
 fn tables(block: &Value, name: &str) -> Vec<Value> {
     block[name].as_array().cloned().unwrap_or_default()
 }
@@ -33,14 +33,14 @@ async fn every_page_of_a_control_has_an_example_that_is_accepted() {
             continue;
         }
         let page = fs::read_to_string(&path).unwrap();
-        assert!(!blocks(&page, "rust").is_empty(), "{name}: an example in Rust");
+        assert!(!blocks(&page, "rust").is_empty(), "{name}: an example in Rust is missing");
         let mut defined = 0;
         for block in blocks(&page, "toml") {
             let read: Value =
                 toml::from_str(block).unwrap_or_else(|error| panic!("{name}: {error}"));
             let mut builder = TestHarness::new().engine();
             for mut workflow in tables(&read, "workflow") {
-                // Where the server finds the code; here it is at hand.
+                // The server resolves code by URL; here the handler is given.
                 workflow.as_object_mut().unwrap().remove("url");
                 builder = builder.workflow(Workflow::from_definition(workflow, nothing));
                 defined += 1;
@@ -59,6 +59,6 @@ async fn every_page_of_a_control_has_an_example_that_is_accepted() {
             }
             builder.start().await.unwrap_or_else(|error| panic!("{name}: {error}\n{block}"));
         }
-        assert!(defined > 0, "{name}: an example in TOML");
+        assert!(defined > 0, "{name}: an example in TOML is missing");
     }
 }

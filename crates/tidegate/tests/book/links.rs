@@ -1,4 +1,5 @@
-//! The book hangs together: every link leads somewhere, and every page is found from its index.
+//! Checks the links of the book: every link has a target, and every page is reachable from the
+//! index.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,7 +7,7 @@ use std::{
     path::Path,
 };
 
-/// The index that every page is reached from.
+/// The index from which every page is reachable.
 const INDEX: &str = "docs/README.md";
 
 /// Texts by their paths from the root of the tree.
@@ -19,7 +20,7 @@ fn every_page_is_found_and_every_link_leads_somewhere() {
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
 }
 
-/// The pages and pictures of the tree's root, of docs/ and of bench/.
+/// Reads the pages and pictures of the tree's root, of docs/ and of bench/.
 fn read() -> Texts {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let (mut texts, mut folders) = (Texts::new(), vec![String::new()]);
@@ -38,8 +39,8 @@ fn read() -> Texts {
     texts
 }
 
-/// What the links of a page lead to, from the root of the tree, each with its heading if it names
-/// one. Addresses of the web are not looked at.
+/// Returns the targets of a page's links, from the root of the tree, each with its heading if it
+/// names one. Web addresses are skipped.
 fn links(path: &str, text: &str) -> Vec<(String, Option<String>)> {
     let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     let near = targets.filter(|target| !target.contains("://") && !target.contains(' '));
@@ -62,7 +63,7 @@ fn links(path: &str, text: &str) -> Vec<(String, Option<String>)> {
     .collect()
 }
 
-/// The headings and the anchors (`<a id="g1"></a>`) of a page as links name them.
+/// Returns the headings and the anchors (`<a id="g1"></a>`) of a page as links name them.
 fn headings(text: &str) -> Vec<String> {
     let anchors = text.split("<a id=\"").skip(1).filter_map(|rest| rest.split('"').next());
     let titles = text.lines().filter(|line| line.starts_with('#'));
@@ -106,13 +107,13 @@ fn broken(texts: &Texts) -> Vec<String> {
     complaints
 }
 
-/// Code that a page leads to: it must be there, whatever it says.
+/// Returns whether a target is code: it must exist, whatever its content.
 fn outside(target: &str) -> bool {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     target.starts_with("crates/") && root.join(target).exists()
 }
 
-/// Pages and pictures of the book that no way leads to from its index.
+/// Returns the pages and pictures of the book that are not reachable from its index.
 fn lost(texts: &Texts) -> Vec<String> {
     let mut found = BTreeSet::from([INDEX.to_owned()]);
     let mut next = vec![INDEX.to_owned()];

@@ -1,8 +1,8 @@
-//! What the book says about controls, told by the engine: its pictures, its pairs, its examples.
+//! Checks of the book's statements about controls against the engine: pictures, pairs, examples.
 //!
-//! What is no longer true fails here; `UPDATE_EXPECT=1` draws and writes it anew, for a reader.
+//! An outdated statement fails here; `UPDATE_EXPECT=1` regenerates it, to be reviewed.
 
-#![allow(clippy::unwrap_used, reason = "a story that cannot go on fails")]
+#![allow(clippy::unwrap_used, reason = "a story that cannot continue fails")]
 #![allow(clippy::wildcard_enum_match_arm, reason = "a story looks at the rows it shows")]
 
 mod draw;

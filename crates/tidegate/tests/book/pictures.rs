@@ -1,4 +1,4 @@
-//! The pictures: one that no longer tells the truth fails, and `UPDATE_EXPECT=1` draws it anew.
+//! The pictures of the book: an outdated one fails, and `UPDATE_EXPECT=1` redraws it.
 
 use expect_test::expect_file;
 
@@ -7,7 +7,7 @@ use crate::{
     play::{Panel, Sent, Setting, Story, event, play},
 };
 
-/// More would be a drawing, not a picture.
+/// The maximum size of a picture: a larger one would be too detailed to read.
 const MAX_BYTES: usize = 12_000;
 
 macro_rules! pictures {
@@ -18,7 +18,7 @@ macro_rules! pictures {
             let file = concat!("../../../../docs/", $folder, "/pictures/", $page, ".svg");
             expect_file![file].assert_eq(&svg);
             let page = include_str!(concat!("../../../../docs/", $folder, "/", $page, ".md"));
-            assert!(page.contains(concat!("](pictures/", $page, ".svg)")), "show it: {file}");
+            assert!(page.contains(concat!("](pictures/", $page, ".svg)")), "page lacks {file}");
             for why in whys {
                 assert!(page.contains(&why), "docs/{}/{}.md: `why` says: {why}", $folder, $page);
             }
@@ -49,7 +49,7 @@ mod tests {
     }
 }
 
-/// The picture, and what `why` said on the way.
+/// Returns the picture, and the answers of `why` along the way.
 async fn drawn(story: Story) -> (String, Vec<String>) {
     let mut panels = Vec::new();
     for panel in &story.panels {
@@ -60,7 +60,7 @@ async fn drawn(story: Story) -> (String, Vec<String>) {
     (svg, panels.into_iter().flat_map(|panel| panel.whys).collect())
 }
 
-/// A workflow with one control, as it is written.
+/// A workflow with one control, as it is written in TOML.
 fn work(control: &str, sent: Vec<Sent>) -> Panel {
     let definition = format!("name = \"work\"\n{control}");
     let setting = Setting::Workflows(vec![definition], 100);
@@ -192,7 +192,7 @@ fn policies() -> Story {
     Story { title: "Policies", until: 9000, tick: 100, mark: 1000, panels }
 }
 
-/// A flow by its lines.
+/// A flow from the lines of its definition.
 fn flow(lines: &[&str], actions: &'static [&'static str], sent: Vec<Sent>) -> Panel {
     let setting = Setting::Flow(lines.join("\n"), actions);
     Panel { caption: lines.join("   "), setting, sent, asked: Vec::new() }

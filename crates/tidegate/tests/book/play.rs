@@ -1,4 +1,4 @@
-//! Plays a story on the real engine and writes down what the store's rows say at every tick.
+//! Plays a story on the real engine and records the store's rows at every tick.
 
 use std::{
     collections::BTreeMap,
@@ -20,23 +20,23 @@ use tidegate::{
     testing::TestHarness,
 };
 
-/// What one picture shows: the same clock over one or more panels.
+/// The content of one picture: one clock over one or more panels.
 pub(crate) struct Story {
     pub(crate) title: &'static str,
-    /// How long it is watched, how often, and where the axis has its marks, in milliseconds.
+    /// The duration, the tick and the distance of the axis marks, in milliseconds.
     pub(crate) until: u64,
     pub(crate) tick: u64,
     pub(crate) mark: u64,
     pub(crate) panels: Vec<Panel>,
 }
 
-/// Events that meet one definition.
+/// Events sent to one definition.
 pub(crate) struct Panel {
-    /// Shown above it. What stands in it of TOML is what the engine is given.
+    /// The caption above the panel. Its TOML is the definition that the engine gets.
     pub(crate) caption: String,
     pub(crate) setting: Setting,
     pub(crate) sent: Vec<Sent>,
-    /// Of whose run `why` is asked, and when.
+    /// The events whose run `why` is called for, and the times.
     pub(crate) asked: Vec<(char, u64)>,
 }
 
@@ -48,11 +48,11 @@ impl Panel {
 }
 
 pub(crate) enum Setting {
-    /// Workflows by their definitions, and how many runs are driven at once.
+    /// Workflows by their definitions, and the number of workers.
     Workflows(Vec<String>, usize),
     /// A flow with these lines, whose actions are called on one session.
     Flow(String, &'static [&'static str]),
-    /// Versions 1 and 2 of a workflow, how many runs are driven at once, and when 2 is released.
+    /// Versions 1 and 2 of a workflow, the number of workers, and the time at which 2 is released.
     Versions([String; 2], usize, u64),
 }
 
@@ -63,7 +63,7 @@ impl Setting {
     }
 }
 
-/// One event: when it comes, and what its run does.
+/// One event: its time, and the work of its run.
 #[derive(Clone, Copy)]
 pub(crate) struct Sent {
     pub(crate) letter: char,
@@ -74,11 +74,11 @@ pub(crate) struct Sent {
     /// A second key.
     id: &'static str,
     works: u64,
-    /// Then sleeps, and works once more.
+    /// The sleep after the work, and the work after that.
     naps: Option<(u64, u64)>,
 }
 
-/// An event that comes at a time and whose run works for a time.
+/// An event that arrives at a time and whose run works for a time.
 pub(crate) fn event(letter: char, at: u64, works: u64) -> Sent {
     Sent { letter, at, to: "work", key: ("", ""), id: "", works, naps: None }
 }
@@ -111,25 +111,26 @@ impl Sent {
     }
 }
 
-/// What a run is doing.
+/// The state of a run in the picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Doing {
-    /// There is no run yet: its window or buffer is open.
+    /// The run does not exist yet: its window or buffer is open.
     Collects,
     Waits,
     Runs,
     Sleeps,
 }
 
-/// What happened in a panel.
+/// The recorded course of a panel.
 pub(crate) struct Played {
     pub(crate) caption: String,
     pub(crate) arrivals: Vec<Arrival>,
     pub(crate) runs: BTreeMap<RunId, Course>,
-    /// How long the keys of a claim were remembered, in milliseconds, with the event that took it.
+    /// The period for which each claim's key was remembered, in milliseconds, with the event that
+    /// took it.
     pub(crate) claims: Vec<(char, u64, u64)>,
     pub(crate) released: Option<u64>,
-    /// What `why` said, with `run_…` for every run.
+    /// The answers of `why`, with `run_…` for every run.
     pub(crate) whys: Vec<String>,
 }
 
@@ -142,14 +143,14 @@ pub(crate) struct Arrival {
     pub(crate) run: Option<RunId>,
 }
 
-/// What a run did when.
+/// The recorded course of a run.
 #[derive(Default)]
 pub(crate) struct Course {
     pub(crate) parts: Vec<(Doing, u64, u64)>,
-    /// The letters of its input, as its code has seen them.
+    /// The letters of its input, as its handler received them.
     pub(crate) carries: String,
     pub(crate) version: u32,
-    /// When it was cancelled, and by the run of which event.
+    /// The time at which it was cancelled, and the run that replaced it.
     pub(crate) cancelled: Option<(u64, Option<RunId>)>,
 }
 
@@ -231,7 +232,7 @@ async fn engine(harness: &TestHarness, inputs: &Inputs, setting: &Setting) -> En
     }
 }
 
-/// Works, naps and works again, as its input says; a batch as its first event says.
+/// Works, sleeps and works again, as its input says; a batch as its first event says.
 async fn worked(ctx: Ctx, timer: Arc<dyn Timer>, inputs: Inputs, input: Value) -> Result<()> {
     let all = if let Value::Array(all) = input { all } else { vec![input] };
     let letters = all.iter().filter_map(|it| it["letter"].as_str()).collect::<Vec<_>>().join(" ");
@@ -266,7 +267,7 @@ async fn send(engine: &Engine, setting: &Setting, sent: &Sent) -> (Option<EventI
     (Some(posted.id), posted.runs.into_iter().next().unwrap().verdict)
 }
 
-/// The verdict in the words of its answer, with letters for ids and seconds for times.
+/// Formats a verdict, with letters for ids and seconds for times.
 fn told(
     verdict: &Verdict,
     events: &BTreeMap<EventId, char>,
@@ -290,7 +291,7 @@ fn told(
     }
 }
 
-/// Writes down where every run is from now until the next tick.
+/// Records the state of every run from now until the next tick.
 async fn look(
     harness: &TestHarness,
     played: &mut Played,
@@ -362,7 +363,7 @@ fn millis(at: Timestamp, began: Timestamp) -> u64 {
     u64::try_from((at.micros() - began.micros()) / 1000).unwrap()
 }
 
-/// Milliseconds as people read them.
+/// Formats milliseconds as seconds.
 pub(crate) fn seconds(ms: u64) -> String {
     let text = format!("{}.{:03}", ms / 1000, ms % 1000);
     format!("{} s", text.trim_end_matches('0').trim_end_matches('.'))

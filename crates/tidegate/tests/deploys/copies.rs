@@ -1,4 +1,4 @@
-//! Runs that begin with the records of another: retries from a step.
+//! Runs that start with the records of another: retries from a step.
 
 use std::{
     sync::{
@@ -15,8 +15,8 @@ use tidegate::{
 
 use crate::program::{All, Fails, Select, Signal, Sleep, Step, World, step};
 
-/// Under `restart` the operations on a session went with the run that failed: they are taken
-/// again before the steps that were copied, and the code has not changed for that.
+/// Under `restart` the staged session operations were discarded with the failed run: they run again
+/// before the copied steps, which does not count as changed code.
 #[tokio::test]
 async fn a_retry_takes_staged_operations_again_before_copied_steps() {
     let harness = TestHarness::new();
@@ -50,8 +50,8 @@ async fn a_retry_takes_staged_operations_again_before_copied_steps() {
     assert_eq!(charged.load(SeqCst), 1);
 }
 
-/// The copies come in the order in which the first run got them: a signal that arrived while its
-/// steps ran was seen after them.
+/// The copies are replayed in the order in which the first run got them: a signal that arrived
+/// while its steps ran was seen after them.
 #[tokio::test]
 async fn a_retry_gets_its_copies_in_their_first_order() {
     let id = str::to_owned;
@@ -69,6 +69,6 @@ async fn a_retry_gets_its_copies_in_their_first_order() {
     let second = engine.retry_from(first, "mail").await.unwrap().verdict.run().unwrap();
     harness.advance(Duration::from_mins(1)).await;
     let (_, ended) = engine.look_up(second).await.unwrap();
-    let Ending::Failed { error } = ended.unwrap().ending else { panic!("it has completed") };
+    let Ending::Failed { error } = ended.unwrap().ending else { panic!("expected a failed run") };
     assert_eq!(error.message, "never", "{}", error.code);
 }

@@ -1,4 +1,4 @@
-//! Answers that come when a run is leased and its records are not loaded yet.
+//! Answers that arrive after a run is leased and before its records are loaded.
 
 use std::{
     collections::BTreeMap,
@@ -26,7 +26,7 @@ use crate::program::{All, Select, Signal, Sleep, Step, World, night, step};
 
 type Before = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A store in which something happens right before the steps of a run are read.
+/// Store wrapper that runs a callback right before the steps of a run are read.
 struct Late {
     store: Arc<dyn Store>,
     before: Mutex<Option<Before>>,
@@ -79,7 +79,7 @@ impl Store for Late {
     }
 }
 
-/// The signal's branch must not get ahead of steps that were recorded without it.
+/// The signal's branch must not overtake steps that were recorded without it.
 #[tokio::test]
 async fn an_answer_between_lease_and_load_is_for_the_next_activation() {
     let id = str::to_owned;
@@ -99,6 +99,6 @@ async fn an_answer_between_lease_and_load_is_for_the_next_activation() {
         other.signal(run, "go", json!(null)).await.unwrap();
     }));
     harness.advance(Duration::from_mins(2)).await;
-    assert!(late.before.lock().unwrap().is_none(), "the signal came");
+    assert!(late.before.lock().unwrap().is_none(), "the signal was sent");
     harness.completed(&engine, run).await;
 }

@@ -1,4 +1,4 @@
-//! Workflow code as data, so that a test can change it, cut it short and draw it by chance.
+//! Workflow code as data, so that a test can change it, cut it short and generate it at random.
 
 use std::{
     collections::BTreeMap,
@@ -19,13 +19,13 @@ use tidegate::{Ctx, Result, Retry, StepError, Workflow, testing::TestHarness};
 /// A part of a workflow's code.
 #[derive(Clone, Debug)]
 pub(crate) enum Code {
-    /// A step with a number as its value, which takes so many milliseconds.
+    /// A step with a number as its value, which takes this many milliseconds.
     Step(String, u64),
     /// A step with a text as its value.
     Text(String),
     /// A step whose first attempt fails.
     Flaky(String),
-    /// A step that fails for good.
+    /// A step that fails permanently.
     Fails(String),
     /// The time.
     Now(String),
@@ -33,43 +33,43 @@ pub(crate) enum Code {
     Send(String),
     /// A registered compensation.
     Undo(String),
-    /// A sleep of so many milliseconds.
+    /// A sleep of this many milliseconds.
     Sleep(String, u64),
-    /// A wait for an event, `go`, of so many milliseconds at the most.
+    /// A wait for an event, `go`, with a timeout in milliseconds.
     Event(String, u64),
-    /// A wait for a signal, `go`, of so many milliseconds at the most.
+    /// A wait for a signal, `go`, with a timeout in milliseconds.
     Signal(String, u64),
     /// A call of the workflow `child`.
     Invoke(String),
     /// One after the other.
     All(Vec<Code>),
-    /// Side by side, all of them.
+    /// In parallel, all of them.
     Join(Vec<Code>),
-    /// Side by side, until the first of them is done.
+    /// In parallel, until the first of them is done.
     Select(Vec<Code>),
-    /// As often as a step says, which is drawn by chance.
+    /// Repeated as often as a step says, which is a random number.
     Loop(String, Box<Code>),
-    /// An error of the handler itself, or a panic, at the second time that the code comes here.
+    /// An error of the handler itself, or a panic, the second time that the code gets here.
     Trip(String),
-    /// The first at the first attempt of a step, or else the second.
+    /// The first part at the first attempt of a step, otherwise the second.
     Attempt(String, Box<Code>, Box<Code>),
-    /// The part, whatever becomes of it.
+    /// The part, with its error ignored.
     Swallow(Box<Code>),
-    /// The first if the run is patched, or else the second.
+    /// The first part if the run is patched, otherwise the second.
     Patch(String, Box<Code>, Box<Code>),
-    /// Side by side, all of them, each with a waker of its own.
+    /// In parallel, all of them, each with its own waker.
     Unordered(Vec<Code>),
-    /// The first in a task of its own beside the second, which is awaited before the task.
+    /// The first part in its own task beside the second, which is awaited before the task.
     Spawn(Box<Code>, Box<Code>),
-    /// The part in a task of its own that nobody awaits.
+    /// The part in its own task that is never awaited.
     Detach(Box<Code>),
-    /// An await of something that is no operation of the run.
+    /// An await of something that is not an operation of the run.
     Yield,
-    /// An await of so many milliseconds that is no operation of the run.
+    /// An await of this many milliseconds that is not an operation of the run.
     Outside(u64),
-    /// An await that wakes itself for ever.
+    /// An await that wakes itself forever.
     Spin,
-    /// An await of something outside that never comes.
+    /// An await of something external that never completes.
     Hang,
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn step(id: &str) -> Code {
     Step(id.to_owned(), 0)
 }
 
-/// The sleep in which the code is changed under a run.
+/// The sleep during which the code is changed.
 pub(crate) fn night() -> Code {
     sleep("night")
 }
@@ -91,7 +91,7 @@ pub(crate) fn sleep(id: &str) -> Code {
     Sleep(id.to_owned(), 60_000)
 }
 
-/// The world of the programs: what they have done, and chance.
+/// The world of the programs: their effects, and a source of randomness.
 #[derive(Clone)]
 pub(crate) struct World {
     effects: Arc<Mutex<BTreeMap<String, usize>>>,
@@ -107,7 +107,7 @@ impl World {
         Self { effects, turns, timer: harness.timer() }
     }
 
-    /// How often each step's closure has begun.
+    /// Returns how often each step's closure has started.
     pub(crate) fn effects(&self) -> BTreeMap<String, usize> {
         self.effects.lock().unwrap().clone()
     }
@@ -116,7 +116,7 @@ impl World {
         *self.effects.lock().unwrap().entry(id.to_owned()).or_default() += 1;
     }
 
-    /// A workflow, `job`, with this code.
+    /// Returns a workflow, `job`, with this code.
     pub(crate) fn job(&self, code: &Code) -> Workflow<Value, ()> {
         let (world, code) = (self.clone(), code.clone());
         let retry = Retry::attempts(3).fixed(Duration::from_millis(70));
@@ -126,7 +126,7 @@ impl World {
         job.retry(retry)
     }
 
-    /// Plays a part. The suffix makes the ids of a loop's rounds unlike each other.
+    /// Plays a part. The suffix makes the ids of a loop's iterations unique.
     fn play(self, ctx: Ctx, code: Code, suffix: String) -> Part {
         Box::pin(async move {
             let id = |id: String| format!("{id}{suffix}");
@@ -194,7 +194,7 @@ impl World {
         })
     }
 
-    /// Plays tasks, futures with wakers of their own, awaits and errors that are no operations.
+    /// Plays tasks, futures with their own wakers, awaits and errors that are no operations.
     async fn play_outside(self, ctx: Ctx, code: Code, suffix: String) -> Result<()> {
         let ms = Duration::from_millis;
         match code {
@@ -215,7 +215,7 @@ impl World {
             Trip(trip) => {
                 self.mark(&trip);
                 let second = self.effects()[&trip] == 2;
-                assert!(!second || !trip.starts_with("panic"), "the handler trips");
+                assert!(!second || !trip.starts_with("panic"), "the handler panics");
                 if second {
                     return Err(StepError::new("the handler trips"));
                 }
@@ -247,7 +247,7 @@ impl World {
         ctx.step(id.clone(), closure).await
     }
 
-    /// Polls parts in an order that changes from one activation to the next, as `select!` does.
+    /// Polls parts in an order that changes between activations, as `select!` does.
     async fn side_by_side(
         &self,
         ctx: &Ctx,

@@ -1,4 +1,4 @@
-//! Random programs that do not change, with crashes at random moments: none is taken for changed.
+//! Random unchanged programs, with crashes at random times: none is reported as changed.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::program::{
     Sleep, Step, Swallow, Undo, Unordered, World, Yield,
 };
 
-/// A small generator of random numbers, so that a seed repeats a program everywhere.
+/// A small random number generator, so that a seed repeats a program everywhere.
 struct Dice(u64);
 
 impl Dice {
@@ -39,7 +39,7 @@ impl Dice {
             6 => Signal(id, times[self.index(5)]),
             7 => Flaky(id),
             8 => Undo(id),
-            // A race that something outside ends may end otherwise on a replay: a step follows.
+            // A race decided by something external may end differently on a replay: a step follows.
             9 => All(vec![Yield, Step(id, 0)]),
             10 => All(vec![Outside(times[self.index(4)]), Step(id, 0)]),
             11 => Invoke(id),
@@ -70,8 +70,8 @@ impl Dice {
     }
 }
 
-/// How many programs are played, how often an engine of each crashes or is shut down, and how long
-/// it may take. An engine that dies sooner than a lease ends never finds the one before it dead.
+/// The number of programs, the maximum number of crashes and shutdowns of each, and of its rounds.
+/// An engine that dies before a lease expires never finds the previous engine dead.
 const PROGRAMS: u64 = 300;
 const STOPS: u32 = 8;
 const LONGEST: u64 = 4_000;
@@ -119,7 +119,7 @@ async fn play(seed: u64) {
                 engine = serve().await.unwrap();
             }
             2 => drop(engine.send("go", json!(null)).await.unwrap()),
-            // A run that has ended takes none.
+            // A run that has ended refuses signals.
             3 => drop(engine.signal(run, "go", json!(null)).await),
             _ => {}
         }

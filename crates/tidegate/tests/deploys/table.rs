@@ -1,4 +1,4 @@
-//! Changes of code under a sleeping run, and what must become of it.
+//! Changes of code under a sleeping run, and the expected end of the run.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::program::{
     Yield, night, sleep, step,
 };
 
-/// What becomes of a run.
+/// The expected end of a run.
 pub(crate) enum Then {
-    /// It completes, and these closures begin under the new code.
+    /// The run completes, and these closures start under the new code.
     Completes(&'static [&'static str]),
-    /// It fails with `ChangedWorkflow`, and with these words, before any effect.
+    /// The run fails with `ChangedWorkflow`, with these words in the message, before any effect.
     Stops(&'static [&'static str]),
 }
 
@@ -44,7 +44,7 @@ fn boxed(code: Vec<Code>) -> Box<Code> {
     Box::new(All(code))
 }
 
-/// Changes of the steps of a program that runs them one after the other.
+/// Changes of the steps of a sequential program.
 fn of_sequences() -> Vec<Change> {
     let order = || vec![step("charge"), night(), step("mail")];
     vec![
@@ -87,7 +87,7 @@ fn of_sequences() -> Vec<Change> {
     ]
 }
 
-/// The same for kinds and values of records, and for waits.
+/// Changes of the kinds and values of records, and of waits.
 fn of_records() -> Vec<Change> {
     let order = || vec![step("charge"), night(), step("mail")];
     vec![
@@ -149,7 +149,7 @@ fn of_records() -> Vec<Change> {
     ]
 }
 
-/// Errors of the handler itself, before it has asked for what is on record: it is tried again.
+/// Errors of the handler itself, before it has reached its records: it is retried.
 fn of_errors() -> Vec<Change> {
     let order = |trip: &str| vec![Trip(id(trip)), step("charge"), night(), step("mail")];
     vec![
@@ -166,7 +166,7 @@ fn of_errors() -> Vec<Change> {
     ]
 }
 
-/// Each kind of operation as the one that is new.
+/// Each kind of operation as the new one.
 fn of_kinds() -> Vec<Change> {
     let new = [
         ("a new time", Now(id("new"))),
@@ -189,7 +189,7 @@ fn of_kinds() -> Vec<Change> {
     changes.collect()
 }
 
-/// Branches: programs that are the same complete, whatever the order in which they are polled.
+/// Branches: unchanged programs complete, in whatever order their branches are polled.
 fn of_branches() -> Vec<Change> {
     let unequal = || {
         let ahead = All(vec![step("a1"), step("a2"), step("a3"), night(), step("a4")]);
@@ -247,10 +247,10 @@ fn of_branches() -> Vec<Change> {
     ]
 }
 
-/// Tasks and awaits that the engine does not know: code that is the same goes on with them.
+/// Tasks and awaits that the engine does not track: unchanged code continues with them.
 fn of_tasks() -> Vec<Change> {
     let spawned = |part: Vec<Code>| Spawn(boxed(vec![step("s1"), step("s2")]), boxed(part));
-    // It takes its time, so that the task gets somewhere before the run sleeps.
+    // The first step takes a while, so that the task makes progress before the run sleeps.
     let order = || vec![Step(id("charge"), 1_000), night(), step("mail")];
     let slow = || All(vec![Outside(1_000), step("a"), Sleep(id("long"), 90_000)]);
     let race = |slow| Select(vec![slow, All(vec![Step(id("w"), 5_000), night()])]);
@@ -303,7 +303,7 @@ fn of_tasks() -> Vec<Change> {
     ]
 }
 
-/// Changes that are marked.
+/// Changes guarded by `ctx.patched`.
 fn of_patches() -> Vec<Change> {
     let patched = |before: Vec<Code>, old: Vec<Code>| Patch(id("stock"), boxed(before), boxed(old));
     let order = || vec![step("charge"), night(), step("mail")];
@@ -345,8 +345,8 @@ pub(crate) fn all() -> Vec<Change> {
     all.into_iter().flatten().collect()
 }
 
-/// A change that is found only after a time in which the machine is busy, so that a clock that
-/// is moved by hand stands still.
+/// A change that is detected only after some time of busy polling, during which a virtual clock
+/// stands still.
 pub(crate) fn beside_a_busy_branch() -> Change {
     let code = |first| vec![Select(vec![Spin, All(vec![step(first), night(), step("mail")])])];
     change("beside a branch that wakes itself", code("charge"), code("bill"), {
@@ -364,8 +364,8 @@ async fn changed_code_stops_a_run_before_its_effects_and_no_other_code_does() {
     assert!(failed.is_empty(), "{failed:#?}");
 }
 
-/// A handler that awaits something outside may go on by it, so that it is stopped later, but it
-/// is stopped.
+/// A handler that awaits something external might continue because of it, so it is stopped later,
+/// but it is stopped.
 #[tokio::test]
 async fn changed_code_that_awaits_something_outside_is_stopped_too() {
     let old = vec![step("charge"), night(), step("mail")];

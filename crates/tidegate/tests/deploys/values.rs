@@ -11,7 +11,7 @@ use tidegate::{
     testing::{TestHarness, VirtualClock},
 };
 
-/// It is written as a number and read as a text.
+/// A value that is written as a number and read as a text.
 #[derive(Deserialize)]
 #[serde(transparent)]
 struct OneWay(#[allow(dead_code, reason = "it is never read")] String);
@@ -24,7 +24,7 @@ impl Serialize for OneWay {
 
 const NIGHT: Duration = Duration::from_mins(1);
 
-/// The step fails when it is executed, with its name, and fails in the same way on every replay.
+/// The step fails on execution, with its name, and in the same way on every replay.
 #[tokio::test]
 async fn a_value_that_cannot_be_read_back_is_the_failure_of_its_step() {
     let harness = TestHarness::new();
@@ -41,7 +41,7 @@ async fn a_value_that_cannot_be_read_back_is_the_failure_of_its_step() {
     assert!(fault.contains("the record of step `value` cannot be read"), "{fault}");
 }
 
-/// The same in a transaction: nothing of it is kept.
+/// The same in a transaction: nothing of it is written.
 #[tokio::test]
 async fn a_transaction_whose_value_cannot_be_read_back_is_undone() {
     let clock = Arc::new(VirtualClock::default());
@@ -71,7 +71,7 @@ async fn a_transaction_whose_value_cannot_be_read_back_is_undone() {
     assert_eq!(kept, 0);
 }
 
-/// A step that looked like the marker of a patch would not be checked.
+/// A step with the id of a patch marker would not be checked.
 #[tokio::test]
 async fn ids_of_patch_markers_are_refused() {
     let harness = TestHarness::new();
@@ -83,7 +83,7 @@ async fn ids_of_patch_markers_are_refused() {
     let run = engine.send("job", json!(null)).await.unwrap().run().unwrap();
     harness.settle().await;
     let (_, ended) = engine.look_up(run).await.unwrap();
-    let Ending::Failed { error } = ended.unwrap().ending else { panic!("it has completed") };
+    let Ending::Failed { error } = ended.unwrap().ending else { panic!("expected a failed run") };
     assert_eq!(error.code, "BadStep");
     assert!(error.message.contains("`patch:mine`"), "{}", error.message);
 }

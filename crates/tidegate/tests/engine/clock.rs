@@ -1,4 +1,4 @@
-//! A store's clock that steps back: engines notice, and nothing stands still for the step.
+//! A store clock that steps back: engines detect it, and nothing stalls for the size of the step.
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ use crate::{
     words::{Journal, Marks, burst, ms, secs, start, states, work},
 };
 
-/// spec I14: what waits when the clock steps back, by forty seconds and by an hour, goes on after
-/// its own period, and an engine that is started later finds it too.
+/// spec I14: everything that waits when the clock steps back, by forty seconds and by an hour,
+/// continues after its own period, also on an engine that is started later.
 async fn nothing_stands_still(
     store: Arc<dyn Store>,
     clock: Arc<VirtualClock>,
@@ -43,14 +43,14 @@ async fn nothing_stands_still(
     let mut engine = begin().await;
     let mut behind = 0;
     for (round, step) in [40, 3600, 40].into_iter().enumerate() {
-        // The first one starts at once, and each one after it waits.
+        // The first run starts at once, and each one after it waits.
         burst(&engine, "call", if round == 0 { 2 } else { 1 }).await;
         for name in ["save", "index", "nap"] {
             start(&engine, name, json!({ "n": 0 })).await;
         }
         harness.settle().await;
         if round == 2 {
-            // Nobody is there when the clock steps back.
+            // No engine runs when the clock steps back.
             engine.shutdown().await;
         }
         behind += step;
@@ -58,7 +58,7 @@ async fn nothing_stands_still(
         if round == 2 {
             engine = begin().await;
         }
-        // Its own period, and a second to notice.
+        // Its own period, and a second to detect the step.
         for _ in 0..12 {
             harness.advance(secs(1)).await;
         }
@@ -69,8 +69,8 @@ async fn nothing_stands_still(
     }
 }
 
-/// spec I14: a stream whose engine died before the clock stepped back is taken over after the
-/// lease.
+/// spec I14: a stream whose engine died before the clock stepped back is taken over once the lease
+/// has expired.
 async fn a_lease_of_a_reaction_ends(
     store: Arc<dyn Store>,
     clock: Arc<VirtualClock>,
@@ -87,11 +87,11 @@ async fn a_lease_of_a_reaction_ends(
     settable.set(-3_600_000_000);
     let _second = looking(&harness).reaction(reaction()).start().await.unwrap();
     seconds(&harness, 13).await;
-    assert_eq!(journal.take(), ["a 0"], "after the lease's time");
+    assert_eq!(journal.take(), ["a 0"], "after the lease expired");
 }
 
-/// spec I14: an event that failed before the clock stepped back is tried again after its backoff; a
-/// moment that a handler named stays.
+/// spec I14: an event that failed before the clock stepped back is retried after its backoff; a
+/// time set by a handler stays.
 async fn a_backoff_of_a_reaction_ends(
     store: Arc<dyn Store>,
     clock: Arc<VirtualClock>,
@@ -125,10 +125,10 @@ async fn a_backoff_of_a_reaction_ends(
     seconds(&harness, 13).await;
     assert_eq!(journal.take(), ["retried"], "after its backoff");
     harness.advance(secs(3600)).await;
-    assert_eq!(journal.take(), ["deferred"], "at its moment");
+    assert_eq!(journal.take(), ["deferred"], "at the time it was deferred to");
 }
 
-/// spec I14: an occurrence that waits for another gives up after its own time.
+/// spec I14: a queued occurrence times out after its own period.
 async fn an_occurrence_in_a_queue_gives_up(
     store: Arc<dyn Store>,
     clock: Arc<VirtualClock>,
@@ -140,7 +140,7 @@ async fn an_occurrence_in_a_queue_gives_up(
     let schedule = Schedule::cron("* * * * *").on_overlap(queue);
     let tick = work(&journal, "tick", secs(600)).schedule(schedule);
     let _engine = harness.engine().workflow(tick).start().await.unwrap();
-    // The first runs, and the second waits for it.
+    // The first run is driven, and the second waits for it.
     harness.advance(secs(60)).await;
     while states(&harness, "tick").await.len() < 2 {
         harness.advance(secs(1)).await;
@@ -152,7 +152,7 @@ async fn an_occurrence_in_a_queue_gives_up(
     assert_eq!((states.len(), cancelled), (2, 1), "{states:?}");
 }
 
-/// spec I14: the times of all rows are capped, however many there are.
+/// spec I14: the times of all rows are capped, even if they are more than one page.
 async fn more_rows_than_a_page_go_on(
     store: Arc<dyn Store>,
     clock: Arc<VirtualClock>,
@@ -172,7 +172,7 @@ async fn more_rows_than_a_page_go_on(
     assert_eq!(states(&harness, "nap").await, vec!["completed"; NAPS]);
 }
 
-/// Lets so many seconds pass, one after another.
+/// Advances the clock by `count` seconds, one at a time.
 async fn seconds(harness: &TestHarness, count: u32) {
     for _ in 0..count {
         harness.advance(secs(1)).await;

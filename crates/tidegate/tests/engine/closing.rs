@@ -1,4 +1,4 @@
-//! Streams that end: guard, wait, archive, truncate, and a new beginning.
+//! Closing of streams: guard, wait, archive, truncate, and restart.
 
 use std::time::Duration;
 
@@ -25,9 +25,9 @@ fn archiving(stream: &str, marks: &Marks) -> Closing {
     })
 }
 
-/// spec B218, B219, N74: a close guards the stream first; while a reaction is behind or holds a
-/// lease it waits, and says for whom; then it archives in order and deletes all but the guard. Once
-/// more changes nothing.
+/// spec B218, B219, N74: a close guards the stream first; while a reaction lags behind or holds a
+/// lease, the close waits and names the reaction; then it archives in order and deletes all but the
+/// guard. A repeated close changes nothing.
 pub(crate) async fn a_close_waits_for_reactions_and_says_for_whom(harness: &TestHarness) {
     let (journal, archive) = (Journal::new(harness), Marks::default());
     let engine =
@@ -37,13 +37,13 @@ pub(crate) async fn a_close_waits_for_reactions_and_says_for_whom(harness: &Test
     let wrong = engine.close(&closing.clone().expecting(Expected::Version(7))).await.unwrap_err();
     assert!(wrong.to_string().contains("expected version 7, got version 2"), "{wrong}");
     let CloseProgress::Waits(behind) = engine.close(&closing).await.unwrap() else {
-        panic!("a handler is at work")
+        panic!("a handler is running")
     };
     assert_eq!((behind.len(), behind[0].reaction.as_str(), behind[0].at), (1, "mail", -1));
-    assert!(behind[0].lease.is_some(), "it says who holds it: {behind:?}");
+    assert!(behind[0].lease.is_some(), "the lease is reported: {behind:?}");
     assert_eq!(archive.all(), [""; 0]);
     harness.advance(secs(20)).await;
-    assert_eq!(journal.take(), ["a 0", "a 1", "a 2"], "the guard is no handler's business");
+    assert_eq!(journal.take(), ["a 0", "a 1", "a 2"], "handlers do not get the guard event");
     let view = view(&engine, "mail", "a").await;
     assert_eq!((view.position, view.want), (3, 3));
     for _ in 0..2 {
@@ -55,8 +55,8 @@ pub(crate) async fn a_close_waits_for_reactions_and_says_for_whom(harness: &Test
     assert_eq!(left.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["$closed"]);
 }
 
-/// spec N74: an archive that fails leaves the stream guarded with all its events, and can be tried
-/// again; a close may wait for its time.
+/// spec N74: a failed archive leaves the stream guarded with all its events, and can be retried; a
+/// close may have a start time.
 pub(crate) async fn a_failed_archive_can_be_tried_again(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let engine =
@@ -76,8 +76,8 @@ pub(crate) async fn a_failed_archive_can_be_tried_again(harness: &TestHarness) {
     assert_eq!((closed, archive.all().len()), (CloseProgress::Closed { guard: 100 }, 100));
 }
 
-/// spec N74: a close with a snapshot begins the stream anew at version 0; reactions that have seen
-/// what it sums up go on behind it. Said again, it is done already.
+/// spec N74: a close with a snapshot restarts the stream at version 0; reactions that have handled
+/// the events it replaces continue behind it. A repeated close reports that it is done.
 pub(crate) async fn a_restarted_stream_begins_with_its_snapshot(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let reaction = noting(&journal, "mail", Duration::ZERO);
@@ -86,7 +86,7 @@ pub(crate) async fn a_restarted_stream_begins_with_its_snapshot(harness: &TestHa
     let closing = Closing::new("a").restart(json!({ "sum": 3 }));
     assert!(engine.close(&closing).await.unwrap_err().to_string().contains("expected at"));
     let closing = closing.expecting(Expected::Version(2));
-    // The reaction has to pass the guard, which it may have done by the time that it is asked.
+    // The reaction has to pass the guard, which it may have done by the time of the check.
     if engine.close(&closing).await.unwrap() != CloseProgress::Restarted {
         harness.settle().await;
     }
@@ -101,8 +101,8 @@ pub(crate) async fn a_restarted_stream_begins_with_its_snapshot(harness: &TestHa
     assert_eq!(events.len(), 2);
 }
 
-/// A close goes on where it was, whichever of its transactions fails, before or after it was kept;
-/// each event is in the archive.
+/// An interrupted close resumes, whichever of its transactions fails, before or after it is
+/// durable; every event is in the archive.
 pub(crate) async fn an_interrupted_close_goes_on(harness: &TestHarness, faults: &Faults) {
     let reaction = Reaction::new("mail").on_any(async |_: ReactionCtx, _| Ok(()));
     let engine = looking(harness).reaction(reaction).start().await.unwrap();

@@ -1,4 +1,4 @@
-//! What people do to runs, and what follows a run that did not end well.
+//! Operations on runs (cancel, pause, replay), and what follows a failed run.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ use crate::words::{Door, Marks, failed, start, state};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Never tried again.
+/// A retry policy without retries.
 fn once() -> Retry {
     Retry::attempts(1)
 }
 
-/// The runs that followed another.
+/// Returns the runs that followed another: failure handlers and compensations.
 async fn followers(harness: &TestHarness, of: RunId) -> Vec<(Purpose, Ended)> {
     let rows = harness.store().dump().await.unwrap();
     let ended = |row| if let Row::Ended(ended) = row { Some(ended) } else { None };
@@ -34,8 +34,8 @@ async fn followers(harness: &TestHarness, of: RunId) -> Vec<(Purpose, Ended)> {
         .collect()
 }
 
-/// spec N9, B69, B76: a run is cancelled wherever it is: in line, asleep, paused. It never goes on,
-/// its place is free at once, and what has ended cannot be cancelled.
+/// spec N9, B69, B76: a run can be cancelled in every state: queued, asleep, paused. It never
+/// continues, its slot is free at once, and an ended run cannot be cancelled.
 pub(crate) async fn a_run_is_cancelled_wherever_it_is(harness: &TestHarness) {
     let (door, marks) = (Door::closed(), Marks::default());
     let (gate, seen) = (door.clone(), marks.clone());
@@ -75,9 +75,9 @@ pub(crate) async fn a_run_is_cancelled_wherever_it_is(harness: &TestHarness) {
     harness.completed(&engine, runs[4]).await;
 }
 
-/// spec N9, G7, B69: a driven run is cancelled at once and dropped at its next await; what it
-/// handed to others hears of it, nothing more of it is recorded, and its slot is free when it has
-/// stopped.
+/// spec N9, G7, B69: a driven run is cancelled at once and dropped at its next await; tasks that it
+/// spawned learn of it through `ctx.cancelled()`, nothing more of it is recorded, and its slot is
+/// free once it has stopped.
 pub(crate) async fn a_driven_run_stops_at_its_next_await(harness: &TestHarness) {
     let (door, marks) = (Door::closed(), Marks::default());
     let (gate, seen) = (door.clone(), marks.clone());
@@ -152,7 +152,7 @@ pub(crate) async fn a_run_that_goes_on_at_once_can_be_cancelled(harness: &TestHa
     assert_eq!(engine.driven(), 0);
 }
 
-/// Says that it was dropped.
+/// Guard that records its drop.
 struct Told(Marks, String);
 
 impl Drop for Told {
@@ -178,8 +178,8 @@ pub(crate) async fn a_cancelled_parent_takes_its_children_along(harness: &TestHa
     assert_eq!(harness.runs("child").await[0].state, "cancelled");
 }
 
-/// spec N10, N11, B107: a pause takes effect at the next boundary and may be asked for twice. A
-/// paused run keeps its singleton and uses no slot; resumed, it goes on where it was.
+/// spec N10, N11, B107: a pause takes effect at the next step boundary and may be requested twice.
+/// A paused run keeps its singleton and uses no slot; once resumed, it continues where it was.
 pub(crate) async fn a_paused_run_stops_at_its_next_boundary(harness: &TestHarness) {
     let (door, marks) = (Door::closed(), Marks::default());
     let (gate, seen) = (door.clone(), marks.clone());
@@ -201,7 +201,7 @@ pub(crate) async fn a_paused_run_stops_at_its_next_boundary(harness: &TestHarnes
     harness.settle().await;
     engine.pause(first).await.unwrap();
     engine.pause(first).await.unwrap();
-    assert_eq!(state(harness, "work", first).await, "running", "until its step is done");
+    assert_eq!(state(harness, "work", first).await, "running", "until its step has finished");
     door.open();
     harness.settle().await;
     assert_eq!(state(harness, "work", first).await, "paused");
@@ -218,8 +218,8 @@ pub(crate) async fn a_paused_run_stops_at_its_next_boundary(harness: &TestHarnes
     }
 }
 
-/// spec N12: a replay does all again, with another input if there is one; a retry keeps what was
-/// recorded before its step, under the same effect keys.
+/// spec N12: a replay runs everything again, with another input if one is given; a retry keeps the
+/// records before its step, under the same idempotency keys.
 pub(crate) async fn a_new_go_is_made_of_a_run_that_has_ended(harness: &TestHarness) {
     let marks = Marks::default();
     let seen = marks.clone();
@@ -249,8 +249,8 @@ pub(crate) async fn a_new_go_is_made_of_a_run_that_has_ended(harness: &TestHarne
     assert!(nowhere.to_string().contains("`two`"), "{nowhere}");
 }
 
-/// spec N20: the handler of failures runs once for a run that has failed for good, with its error
-/// and steps of its own; not for one that was cancelled.
+/// spec N20: the failure handler runs once for a permanently failed run, with its error and its own
+/// steps; not for a cancelled run.
 pub(crate) async fn a_failure_is_handled_once(harness: &TestHarness) {
     let marks = Marks::default();
     let seen = marks.clone();
@@ -264,7 +264,7 @@ pub(crate) async fn a_failure_is_handled_once(harness: &TestHarness) {
         work.retry(Retry::attempts(2).fixed(SECOND)).on_failure(move |ctx: Ctx, how: String| {
             let seen = seen.clone();
             async move {
-                let (run, fault) = ctx.failure().await?.expect("it handles a failure");
+                let (run, fault) = ctx.failure().await?.expect("the run is a failure handler");
                 let what = format!("{run} {} {fault} {how}", fault.code());
                 ctx.step("tell", || async { Ok(seen.mark(what)) }).await?;
                 ctx.sleep("nap", SECOND).await?;
@@ -277,15 +277,14 @@ pub(crate) async fn a_failure_is_handled_once(harness: &TestHarness) {
     start(&engine, "work", json!("fine")).await;
     let cancelled = start(&engine, "work", json!("asleep")).await;
     harness.settle().await;
-    assert_eq!(marks.all(), [""; 0], "there is an attempt left");
+    assert_eq!(marks.all(), [""; 0], "an attempt is left");
     engine.cancel(cancelled, "enough").await.unwrap();
     harness.advance(SECOND * 60).await;
     assert_eq!(marks.all(), [format!("{broken} Broken glass glass"), "again".to_owned()]);
     assert_eq!(followers(harness, broken).await.len(), 1);
 }
 
-/// spec timeouts: a run that takes longer than its time-out fails, asleep or driven, and is
-/// stopped.
+/// spec timeouts: a run that exceeds its timeout fails, asleep or driven, and is stopped.
 pub(crate) async fn a_run_that_takes_too_long_fails(harness: &TestHarness) {
     let marks = Marks::default();
     let seen = marks.clone();
@@ -316,7 +315,7 @@ pub(crate) async fn a_run_that_takes_too_long_fails(harness: &TestHarness) {
     assert_eq!((marks.count("dropped"), engine.driven()), (1, 0));
 }
 
-/// A workflow that reserves three things, and what becomes of it then.
+/// A workflow that reserves three things, then ends as its input says.
 fn trip(marks: &Marks, door: &Door) -> Workflow<String, ()> {
     let (marks, door) = (marks.clone(), door.clone());
     Workflow::new("trip", move |ctx: Ctx, then: String| {
@@ -346,8 +345,9 @@ fn undone(run: RunId) -> [String; 3] {
     ["car", "hotel", "flight"].map(|thing| format!("undo {run}:{thing}"))
 }
 
-/// spec compensation: what a run registered is undone, newest first, in a run of its own, after
-/// failure, cancel and replacement alike, with the keys of the run that did it; not after success.
+/// spec compensation: a run's registered compensations run newest first, in a separate run, after
+/// failure, cancel and replacement alike, with the idempotency keys of the original run; not after
+/// success.
 pub(crate) async fn what_was_done_is_undone_newest_first(harness: &TestHarness) {
     let (door, marks) = (Door::closed(), Marks::default());
     door.open();
@@ -374,13 +374,13 @@ pub(crate) async fn what_was_done_is_undone_newest_first(harness: &TestHarness) 
     harness.settle().await;
     harness.completed(&engine, fine).await;
     let all = marks.all();
-    assert_eq!(all[before..before + 3], undone(old), "before the newcomer starts");
+    assert_eq!(all[before..before + 3], undone(old), "before the new run starts");
     assert_eq!(all[before + 3..], ["flight", "hotel", "car"]);
     assert!(followers(harness, fine).await.is_empty());
 }
 
-/// spec compensation: the code is replayed to find what it registered; what it would do next is not
-/// begun.
+/// spec compensation: the code is replayed to find the registered compensations; its next step is
+/// not started.
 pub(crate) async fn undoing_starts_nothing_of_the_old_run(harness: &TestHarness) {
     let (door, marks) = (Door::closed(), Marks::default());
     let (gate, seen) = (door.clone(), marks.clone());
@@ -411,8 +411,8 @@ pub(crate) async fn undoing_starts_nothing_of_the_old_run(harness: &TestHarness)
     assert_eq!(marks.all(), ["one".to_owned(), "two".to_owned(), format!("undo {run}")]);
 }
 
-/// spec compensation: a newcomer waits until all is undone, at most `compensateTimeoutMs`; the
-/// undoing goes on beside it then.
+/// spec compensation: a new run waits until all compensations have run, at most
+/// `compensateTimeoutMs`; after that they continue beside it.
 pub(crate) async fn a_newcomer_waits_for_the_undoing_for_a_while(harness: &TestHarness) {
     let (door, marks) = (Door::closed(), Marks::default());
     let trip = trip(&marks, &door).singleton(Singleton::cancel());
@@ -421,7 +421,7 @@ pub(crate) async fn a_newcomer_waits_for_the_undoing_for_a_while(harness: &TestH
     harness.settle().await;
     let new = start(&engine, "trip", json!("fine")).await;
     harness.advance(Duration::from_millis(59_999)).await;
-    assert_eq!(marks.count("flight"), 1, "the newcomer waits");
+    assert_eq!(marks.count("flight"), 1, "the new run waits");
     harness.advance(Duration::from_millis(1)).await;
     harness.completed(&engine, new).await;
     assert_eq!(marks.count("flight"), 2);
@@ -431,8 +431,8 @@ pub(crate) async fn a_newcomer_waits_for_the_undoing_for_a_while(harness: &TestH
     assert_eq!(all[6..], undone(old));
 }
 
-/// spec compensation: an undo that fails for good is tried as often as it may, keeps no other from
-/// being done, and shows in the end of the run that undoes.
+/// spec compensation: a failing compensation is retried up to its limit, does not keep the others
+/// from running, and its error ends the compensating run.
 pub(crate) async fn an_undo_that_fails_keeps_no_other_from_being_done(harness: &TestHarness) {
     let marks = Marks::default();
     let seen = marks.clone();
@@ -461,8 +461,8 @@ pub(crate) async fn an_undo_that_fails_keeps_no_other_from_being_done(harness: &
     assert_eq!((error.code.as_str(), error.message.as_str()), ("Panicked", "it slipped"));
 }
 
-/// spec replace, steps: a failure handler that registers compensations and fails is undone by its
-/// own code.
+/// spec replace, steps: a failure handler that registers compensations and fails is compensated by
+/// its own code.
 pub(crate) async fn a_failure_handler_is_undone_by_its_own_code(harness: &TestHarness) {
     let marks = Marks::default();
     let seen = marks.clone();
@@ -474,7 +474,7 @@ pub(crate) async fn a_failure_handler_is_undone_by_its_own_code(harness: &TestHa
     let work = work.retry(once()).on_failure(move |ctx: Ctx, _: Value| {
         let seen = seen.clone();
         async move {
-            let (failed, _) = ctx.failure().await?.expect("it handles a failure");
+            let (failed, _) = ctx.failure().await?.expect("the run is a failure handler");
             let undo = move || async move {
                 seen.mark(format!("undo the handling of {failed}"));
                 Ok(())

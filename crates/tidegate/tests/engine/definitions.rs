@@ -1,4 +1,4 @@
-//! Definitions: as data and as calls, and everything that is wrong with them at once.
+//! Definitions as data and as builder calls, and the reporting of all their errors at once.
 
 use serde_json::{Value, json};
 use tidegate::{
@@ -21,11 +21,11 @@ fn data(definition: Value) -> Workflow<Value, ()> {
 async fn problems(builder: tidegate::EngineBuilder) -> Vec<Problem> {
     match builder.start().await {
         Err(Error::Definition(problems)) => problems,
-        other => panic!("it is refused: {other:?}"),
+        other => panic!("expected a refusal: {other:?}"),
     }
 }
 
-/// spec A4, B20, B21, B59, N25: every problem of every definition is said at once, with the
+/// spec A4, B20, B21, B59, N25: all errors of all definitions are reported at once, each with the
 /// subject, the field and the fix, and nothing is registered.
 pub(crate) async fn everything_that_is_wrong_is_said_at_once(harness: &TestHarness) {
     let late = Action::new("say", nothing).debounce(Debounce::quiet(secs(1)));
@@ -75,8 +75,8 @@ pub(crate) async fn everything_that_is_wrong_is_said_at_once(harness: &TestHarne
     assert!(harness.store().dump().await.unwrap().is_empty(), "nothing is registered");
 }
 
-/// spec versions: a number with another definition is refused before anything is registered, unless
-/// in development.
+/// spec versions: a version number with a changed definition is refused before anything is
+/// registered, except in development.
 pub(crate) async fn a_changed_definition_needs_a_new_number(harness: &TestHarness) {
     let order = |limit| {
         let order = Workflow::new("order", nothing).version(1);
@@ -90,11 +90,11 @@ pub(crate) async fn a_changed_definition_needs_a_new_number(harness: &TestHarnes
     assert!(found[0].message.contains("higher number"), "{found:?}");
     let rows = harness.store().dump().await.unwrap();
     let registered = rows.iter().filter(|row| matches!(row, Row::Def(_))).count();
-    assert_eq!(registered, 1, "what stands beside it is not released");
+    assert_eq!(registered, 1, "the definitions beside it are not released");
     assert!(harness.engine().workflow(order(2)).dev().start().await.is_ok());
 }
 
-/// What the store keeps of a definition, apart from how it was spelled.
+/// Returns the stored body of a definition, independent of the form it was written in.
 async fn kept(harness: &TestHarness, ws: &str, name: &str) -> String {
     let rows = harness.store().dump().await.unwrap();
     let mut bodies = rows.iter().filter_map(|row| match row {
@@ -109,14 +109,14 @@ async fn kept(harness: &TestHarness, ws: &str, name: &str) -> String {
     bodies.next().expect("it is registered")
 }
 
-/// All three forms of a definition are the same to the store.
+/// Checks that all three forms of a definition are stored alike.
 async fn compare(harness: &TestHarness, name: &str) {
     let calls = kept(harness, "calls", name).await;
     assert_eq!(kept(harness, "json", name).await, calls);
     assert_eq!(kept(harness, "toml", name).await, calls);
 }
 
-/// spec N49, controls: the same definition as calls, as JSON and as TOML is the same workflow.
+/// spec N49, controls: a definition as builder calls, as JSON and as TOML is the same workflow.
 pub(crate) async fn calls_json_and_toml_are_the_same(harness: &TestHarness) {
     let calls = Workflow::new("order", nothing)
         .app("shop")
@@ -186,7 +186,7 @@ pub(crate) async fn calls_json_and_toml_are_the_same(harness: &TestHarness) {
     compare(harness, "order").await;
 }
 
-/// spec controls: a batch too, whose handler takes a list.
+/// spec controls: the same for a batch, whose handler takes a list.
 pub(crate) async fn a_batch_is_the_same_in_every_form(harness: &TestHarness) {
     async fn all(_: Ctx, _: Vec<Value>) -> tidegate::Result<()> {
         Ok(())
@@ -205,7 +205,7 @@ pub(crate) async fn a_batch_is_the_same_in_every_form(harness: &TestHarness) {
     compare(harness, "order").await;
 }
 
-/// spec B8, requests: a flow too, with the code of its actions by name.
+/// spec B8, requests: the same for a flow, with the code of its actions by name.
 pub(crate) async fn a_flow_is_the_same_in_every_form(harness: &TestHarness) {
     let policies = [
         Policy::allow(),

@@ -1,5 +1,5 @@
-//! Deploys of code without a version number: it continues the runs of all versions that were
-//! registered so, older and newer, whichever way the deploy goes.
+//! Deploys of code without a version number: the code continues the runs of all versions registered
+//! that way, older and newer, for deploys and rollbacks alike.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,8 +12,8 @@ use tidegate::{
 
 use crate::words::{Warnings, secs, sharing, start, states, verdict};
 
-/// A build of `order` without a version number: its limit makes it a version of its own, and its
-/// result names the build that finished the run.
+/// A build of `order` without a version number: each limit makes a separate version, and the result
+/// names the build that finished the run.
 fn order(limit: u32) -> Workflow<Value, Value> {
     let code = move |ctx: Ctx, input: Value| async move {
         ctx.sleep("nap", secs(input["nap"].as_u64().unwrap_or(10))).await?;
@@ -26,7 +26,7 @@ async fn deploy(harness: &TestHarness, limit: u32) -> Engine {
     sharing(harness).workflow(order(limit)).start().await.unwrap()
 }
 
-/// How many versions of `order` are registered.
+/// Returns the number of registered versions of `order`.
 async fn versions(harness: &TestHarness) -> usize {
     let rows = harness.store().dump().await.unwrap();
     rows.iter().filter(|row| matches!(row, Row::Def(def) if def.name == "order")).count()
@@ -52,8 +52,8 @@ pub(crate) async fn rolling_forward_strands_nobody(harness: &TestHarness) {
     assert_eq!(harness.completed(&second, new).await, json!([6, 2]));
 }
 
-/// spec versions: older code continues the runs of a newer version, and its controls rule again;
-/// programs that replace each other again and again make no new versions.
+/// spec versions: older code continues the runs of a newer version, and its controls apply again;
+/// alternating deploys of the same programs make no new versions.
 pub(crate) async fn rolling_back_strands_nobody(harness: &TestHarness) {
     deploy(harness, 5).await.shutdown().await;
     let mut runs = Vec::new();
@@ -70,7 +70,7 @@ pub(crate) async fn rolling_back_strands_nobody(harness: &TestHarness) {
     }
 }
 
-/// spec versions: with both programs at once each drives the runs of both versions, also of one
+/// spec versions: with both programs running, each drives the runs of both versions, also of one
 /// that was registered after it started; whichever dies, the other finishes all.
 pub(crate) async fn both_programs_at_once_finish_all_runs(harness: &TestHarness) {
     for survivor in [0, 1] {
@@ -80,7 +80,7 @@ pub(crate) async fn both_programs_at_once_finish_all_runs(harness: &TestHarness)
         let second = sleeping(&new, harness).await;
         let (gone, left) = if survivor == 0 { (new, old) } else { (old, new) };
         harness.crash(&gone).await;
-        // Nobody else serves them once the lease is over.
+        // No other engine serves them once the lease has expired.
         harness.advance(secs(60)).await;
         let limit = [5, 7][survivor as usize];
         assert_eq!(harness.completed(&left, first).await[0], json!(limit));
@@ -92,8 +92,8 @@ pub(crate) async fn both_programs_at_once_finish_all_runs(harness: &TestHarness)
     }
 }
 
-/// spec B108, B112: `singleton skip` skips while the holder runs, and no longer: a deploy does not
-/// leave its place to nobody.
+/// spec B108, B112: `singleton skip` skips only while the holder runs: a deploy leaves no stale
+/// holder.
 pub(crate) async fn a_singleton_is_free_again_after_a_deploy(harness: &TestHarness) {
     let order = |limit| order(limit).singleton(Singleton::skip());
     let first = sharing(harness).workflow(order(5)).start().await.unwrap();
@@ -106,7 +106,7 @@ pub(crate) async fn a_singleton_is_free_again_after_a_deploy(harness: &TestHarne
     assert_eq!(verdict(&second, "order", json!({})).await.outcome(), "started");
 }
 
-/// spec versions: the limit of the program that was deployed last rules for the runs of all
+/// spec versions: the limit of the most recently deployed program applies to the runs of all
 /// versions.
 pub(crate) async fn the_newest_controls_rule(harness: &TestHarness) {
     let first = deploy(harness, 1).await;
@@ -127,11 +127,11 @@ pub(crate) async fn the_newest_controls_rule(harness: &TestHarness) {
     }
     harness.advance(secs(1)).await;
     let all = states(harness, "order").await;
-    assert_eq!(all[..3], ["waiting"; 3], "they sleep outside of the old limit");
+    assert_eq!(all[..3], ["waiting"; 3], "sleeping runs do not count in the old limit");
     assert_eq!(all[3..], ["waiting", "waiting", "queued"]);
 }
 
-/// spec versions: a number pins: code without one leaves its runs alone, and it leaves theirs.
+/// spec versions: a version number pins: code without one does not drive its runs, and vice versa.
 pub(crate) async fn a_number_pins(harness: &TestHarness) {
     let numbered = sharing(harness).workflow(order(5).version(1)).start().await.unwrap();
     let pinned = sleeping(&numbered, harness).await;
@@ -157,7 +157,7 @@ pub(crate) async fn a_number_pins(harness: &TestHarness) {
 }
 
 /// spec versions: in development a definition changes under its number, given or assigned, and the
-/// runs under way go on with the new code.
+/// current runs continue with the new code.
 pub(crate) async fn development_changes_a_definition_in_its_place(harness: &TestHarness) {
     for given in [false, true] {
         let name = if given { "given" } else { "assigned" };
@@ -174,7 +174,7 @@ pub(crate) async fn development_changes_a_definition_in_its_place(harness: &Test
         harness.advance(secs(1)).await;
         first.shutdown().await;
         if given {
-            assert!(build(6).start().await.is_err(), "without it a number is kept");
+            assert!(build(6).start().await.is_err(), "otherwise a number is final");
         }
         let second = build(6).dev().start().await.unwrap();
         harness.advance(secs(20)).await;
@@ -186,7 +186,7 @@ pub(crate) async fn development_changes_a_definition_in_its_place(harness: &Test
     }
 }
 
-/// spec versions: a schedule that newer code brought is kept by older code if that is all there is.
+/// spec versions: a schedule introduced by newer code is kept by older code if no newer code runs.
 pub(crate) async fn older_code_keeps_the_schedules_of_newer(harness: &TestHarness) {
     let old = deploy(harness, 5).await;
     let new = sharing(harness).workflow(order(6).cron("* * * * *", "UTC")).start().await.unwrap();
@@ -197,7 +197,7 @@ pub(crate) async fn older_code_keeps_the_schedules_of_newer(harness: &TestHarnes
     old.shutdown().await;
 }
 
-/// A failure handler that the code at hand does not have is not replaced by the failed work.
+/// A failure handler that the current code does not have is not replaced by the failed handler.
 pub(crate) async fn a_failure_handler_that_is_gone_repeats_nothing(harness: &TestHarness) {
     let work = Arc::new(Mutex::new(0));
     let build = |limit: u32| {
@@ -226,8 +226,8 @@ pub(crate) async fn a_failure_handler_that_is_gone_repeats_nothing(harness: &Tes
     assert_eq!(error.code, "NoFailureHandler");
 }
 
-/// spec versions: runs that nobody serves are listed when an engine starts, each version once, with
-/// the ways out; runs of an engine that fell when its lease is over.
+/// spec versions: runs that no engine serves are logged when an engine starts, each version once,
+/// with the possible fixes; runs of a crashed engine are logged once its lease has expired.
 pub(crate) async fn runs_that_nobody_serves_are_listed(harness: &TestHarness) {
     let (warnings, _listening) = Warnings::listen();
     let lines = || -> Vec<String> {
@@ -255,7 +255,7 @@ pub(crate) async fn runs_that_nobody_serves_are_listed(harness: &TestHarness) {
     harness.crash(&second).await;
     let third = sharing(harness).workflow(order(7).version(3)).start().await.unwrap();
     harness.advance(secs(1)).await;
-    assert!(lines().iter().all(|line| line.contains("version=1")), "the other may live");
+    assert!(lines().iter().all(|line| line.contains("version=1")), "the other engine may be alive");
     harness.advance(secs(100)).await;
     let listed = lines();
     assert!(listed.len() == 1 && listed[0].contains("version=2"), "{listed:?}");

@@ -1,4 +1,4 @@
-//! Several engines on one store: leases, their loss, shutdown, and answers that get lost.
+//! Several engines on one store: leases, their loss, shutdown, and lost answers of the store.
 
 use std::{
     collections::BTreeSet,
@@ -21,8 +21,8 @@ use crate::{
     words::{Door, Journal, Marks, burst, ms, secs, sharing, start, state, states, steps, work},
 };
 
-/// A run that somebody cancels through another engine stops soon: that engine wakes the one that
-/// drives it, which would look much later.
+/// A run that is cancelled through another engine stops soon: that engine wakes the one that drives
+/// the run, whose next poll would be much later.
 pub(crate) async fn a_run_that_is_cancelled_elsewhere_stops_soon(
     harness: &TestHarness,
     faults: &Faults,
@@ -70,7 +70,7 @@ pub(crate) async fn a_lease_that_does_not_fit_is_repeated_at_once(
     assert_eq!(harness.completed(&engine, run).await["n"], json!(0));
 }
 
-/// However many runs a dead engine has left, another takes all of them over when it finds it dead.
+/// An engine that detects a dead engine takes over all of its runs at once, however many there are.
 pub(crate) async fn all_runs_of_a_dead_engine_are_taken_over_at_once(harness: &TestHarness) {
     let (journal, count) = (Journal::new(harness), 300);
     let build = || sharing(harness).workers(count).workflow(work(&journal, "long", secs(10_000)));
@@ -80,7 +80,7 @@ pub(crate) async fn all_runs_of_a_dead_engine_are_taken_over_at_once(harness: &T
     assert_eq!(journal.inside("long"), count);
     harness.crash(&first).await;
     let _second = build().start().await.unwrap();
-    // In small steps: those that are left would be found at a later look.
+    // In small steps, because a run left over would be found by a later poll.
     for _ in 0..1000 {
         harness.advance(ms(100)).await;
         if journal.inside("long") > 0 {
@@ -90,7 +90,7 @@ pub(crate) async fn all_runs_of_a_dead_engine_are_taken_over_at_once(harness: &T
     assert_eq!(journal.inside("long"), count);
 }
 
-/// Says when it is dropped.
+/// Guard that records its drop in the journal.
 struct Leaves<'a>(&'a Journal);
 
 impl Drop for Leaves<'_> {
@@ -99,7 +99,7 @@ impl Drop for Leaves<'_> {
     }
 }
 
-/// A run that notes when its step begins and ends, and takes ten minutes.
+/// A workflow that records when its step starts and ends, and takes ten minutes.
 fn long(journal: &Journal) -> Workflow<Value, ()> {
     let journal = journal.clone();
     Workflow::new("long", move |ctx: Ctx, _: Value| {
@@ -117,8 +117,8 @@ fn long(journal: &Journal) -> Workflow<Value, ()> {
 }
 
 /// spec B168, B173, B174, N36: an engine that cannot renew its lease stops its runs before the
-/// lease ends; another takes them over after that, and what the first had begun is not recorded.
-/// When it can renew again it goes on, under another name.
+/// lease expires; another takes them over afterwards, and unfinished work of the first is not
+/// recorded. When the first can renew again it continues, under a new engine id.
 pub(crate) async fn an_engine_that_cannot_renew_stops_in_time(
     harness: &TestHarness,
     faults: &Faults,
@@ -132,7 +132,7 @@ pub(crate) async fn an_engine_that_cannot_renew_stops_in_time(
     let name = faults.engines()[1];
     faults.set_beats(Beats::FailBut(name));
     harness.advance(secs(17)).await;
-    assert_eq!(first.driven(), 1, "a lease that was renewed at 10 s is good for a while");
+    assert_eq!(first.driven(), 1, "the lease renewed at 10 s is still valid");
     harness.advance(secs(18)).await;
     let times = journal.take_times();
     let [(0, _), (out, _), (again, _)] = times[..] else { panic!("{times:?}") };
@@ -142,7 +142,7 @@ pub(crate) async fn an_engine_that_cannot_renew_stops_in_time(
     harness.advance(secs(600)).await;
     harness.completed(&second, run).await;
     let records = steps(harness, run).await;
-    assert_eq!((records.len(), records[0].fence), (1, 2), "recorded by the second alone");
+    assert_eq!((records.len(), records[0].fence), (1, 2), "recorded by the second engine only");
     faults.set_beats(Beats::Fine);
     harness.advance(secs(10)).await;
     second.shutdown().await;
@@ -151,8 +151,8 @@ pub(crate) async fn an_engine_that_cannot_renew_stops_in_time(
     assert_eq!(first.driven(), 1);
 }
 
-/// spec B172, G6: an engine that is gone is judged by its beat, which every engine renews for all
-/// of its runs: an activation may be longer than the lease.
+/// spec B172, G6: a dead engine is detected by its heartbeat, which covers all of its runs: an
+/// activation may be longer than the lease.
 pub(crate) async fn an_activation_may_outlast_the_lease(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let first = sharing(harness).workflow(long(&journal)).start().await.unwrap();
@@ -163,8 +163,8 @@ pub(crate) async fn an_activation_may_outlast_the_lease(harness: &TestHarness) {
     assert_eq!(journal.take_times(), [(0, "in".to_owned()), (600_000, "out".to_owned())]);
 }
 
-/// spec B163, B164, B165, B167, B182: whatever wakes a run, and however often, it is driven once at
-/// a time, by one engine; other runs do not wait for it.
+/// spec B163, B164, B165, B167, B182: whatever wakes a run, and however often, one engine drives it
+/// at a time; other runs do not wait for it.
 pub(crate) async fn a_run_is_driven_by_one_at_a_time(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let job = |journal: &Journal| {
@@ -200,7 +200,7 @@ pub(crate) async fn a_run_is_driven_by_one_at_a_time(harness: &TestHarness) {
         harness.advance(ms(9_999)).await;
         for engine in &engines {
             for run in &runs {
-                // In the same instant as the sweeps of all three.
+                // At the same instant as the timer loops of all three engines.
                 let (paused, resumed) = tokio::join!(engine.pause(*run), engine.resume(*run));
                 paused.and(resumed).unwrap();
             }
@@ -217,11 +217,11 @@ pub(crate) async fn a_run_is_driven_by_one_at_a_time(harness: &TestHarness) {
         harness.completed(&engines[0], run).await;
         assert_eq!(journal.most(&format!("run {n}")), 1);
     }
-    assert_eq!(journal.take().len(), 4 * 5 * 2, "each step once");
+    assert_eq!(journal.take().len(), 4 * 5 * 2, "each step ran once");
 }
 
-/// spec N57, N79, B169: an engine that shuts down hands its runs over at once: no time passes,
-/// nothing recorded is done again, nothing counts as lost, also of what it was just about to lease.
+/// spec N57, N79, B169: a shutdown hands runs over at once: no time passes, no recorded step runs
+/// again, and no run counts as lost, not even one the engine was just about to lease.
 pub(crate) async fn a_shutdown_hands_runs_over(harness: &TestHarness) {
     let (door, marks) = (Door::closed(), Marks::default());
     let job = || {
@@ -250,20 +250,20 @@ pub(crate) async fn a_shutdown_hands_runs_over(harness: &TestHarness) {
     let rows = harness.store().dump().await.unwrap();
     let runs = rows.iter().filter_map(Row::as_run);
     let owners: BTreeSet<_> = runs.clone().map(|run| run.owner).collect();
-    assert_eq!(owners.len(), 1, "all belong to the second");
+    assert_eq!(owners.len(), 1, "the second engine has all runs");
     assert!(runs.clone().all(|run| run.deaths == 0));
     let engines = rows.iter().filter(|row| matches!(row, Row::Engine(_))).count();
-    assert_eq!(engines, 1, "the first has said goodbye");
+    assert_eq!(engines, 1, "the first has deregistered");
     door.open();
     harness.settle().await;
     assert!(states(harness, "job").await.iter().all(|state| *state == "completed"));
-    assert_eq!(marks.count("one"), 60, "what is recorded is not done again");
+    assert_eq!(marks.count("one"), 60, "a recorded step does not run again");
     let refused = first.send("job", json!(null)).await.unwrap_err();
     assert!(matches!(refused, Error::ShutDown), "{refused}");
 }
 
-/// spec N79: an engine that drains takes no more runs and lets those go on that it has, for so
-/// long; what is not done by then it hands over.
+/// spec N79: a graceful shutdown takes no more runs and lets the current ones continue until its
+/// timeout; unfinished runs are handed over.
 pub(crate) async fn a_drain_has_a_deadline(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let builder = |harness: &TestHarness| {
@@ -301,7 +301,7 @@ pub(crate) async fn a_drain_has_a_deadline(harness: &TestHarness) {
 }
 
 /// An engine that has handed its runs over takes no more, and still answers until it is shut down.
-/// Handing over at once cuts short a drain that is under way.
+/// An immediate hand-over cuts short a graceful one in progress.
 pub(crate) async fn an_engine_answers_after_it_has_handed_over(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let builder =
@@ -312,15 +312,15 @@ pub(crate) async fn an_engine_answers_after_it_has_handed_over(harness: &TestHar
     assert!(!first.is_draining());
     tokio::select! {
         biased;
-        () = first.hand_over(secs(600)) => panic!("the run is not over"),
+        () = first.hand_over(secs(600)) => panic!("the run has not ended"),
         () = harness.advance(secs(1)) => {}
     }
-    assert_eq!((first.is_draining(), first.driven()), (true, 1), "it goes on");
+    assert_eq!((first.is_draining(), first.driven()), (true, 1), "the run continues");
     first.hand_over(Duration::ZERO).await;
     assert_eq!(first.driven(), 0);
     let late = start(&first, "job", json!({ "n": 2 })).await;
     harness.settle().await;
-    assert_eq!(first.driven(), 0, "it takes no more");
+    assert_eq!(first.driven(), 0, "it takes no more runs");
     let second = builder(harness).start().await.unwrap();
     harness.settle().await;
     assert_eq!(second.driven(), 2);
@@ -349,7 +349,7 @@ pub(crate) async fn a_busy_engine_leaves_runs_to_others(harness: &TestHarness) {
     assert_eq!(journal.most("job"), 3);
 }
 
-/// What a run of `any` can wait for.
+/// The ways in which a run of `any` can wait.
 const ANY: [&str; 6] = ["sleep", "event", "signal", "child", "retry", "line"];
 
 fn any(marks: &Marks) -> [Workflow<String, String>; 2] {
@@ -384,8 +384,8 @@ fn any(marks: &Marks) -> [Workflow<String, String>; 2] {
     [any, child.concurrency(line)]
 }
 
-/// spec N57: a fresh process with the same store and definitions goes on with every run, whatever
-/// it waits for, also one that was paused or never started.
+/// spec N57: a new process with the same store and definitions continues every run, whatever it
+/// waits for, including paused runs and runs that never started.
 pub(crate) async fn a_fresh_engine_goes_on_with_every_run(harness: &TestHarness) {
     let marks = Marks::default();
     let engine = |workers: usize| {
@@ -401,7 +401,7 @@ pub(crate) async fn a_fresh_engine_goes_on_with_every_run(harness: &TestHarness)
     harness.settle().await;
     before.pause(paused).await.unwrap();
     before.shutdown().await;
-    // Accepted by a process that drives nothing.
+    // Accepted by a process without workers.
     let front = engine(0).await.unwrap();
     let fresh = start(&front, "any", json!("sleep")).await;
     front.shutdown().await;
@@ -424,7 +424,7 @@ pub(crate) async fn a_fresh_engine_goes_on_with_every_run(harness: &TestHarness)
     }
 }
 
-/// What orders do: pay, tell others, call another workflow, sleep in between.
+/// The `order` workflow: pays, sends an event, invokes another workflow, and sleeps in between.
 fn shop(builder: EngineBuilder, marks: &Marks) -> EngineBuilder {
     let (paid, mailed) = (marks.clone(), marks.clone());
     let order = Workflow::new("order", move |ctx: Ctx, n: u64| {
@@ -445,8 +445,8 @@ fn shop(builder: EngineBuilder, marks: &Marks) -> EngineBuilder {
     builder.workflow(order).workflow(mail).workflow(pack)
 }
 
-/// spec B130, B181, exact: whichever transaction fails, or whose answer ever is lost, no run and no
-/// step is lost or doubled; a client repeats its request under the same `dedupeId`.
+/// spec B130, B181, exact: whichever transaction fails, or whichever answer is lost, no run and no
+/// step is lost or doubled; a client repeats its request with the same `dedupeId`.
 pub(crate) async fn a_lost_answer_neither_loses_nor_doubles(
     harness: &TestHarness,
     faults: &Faults,
@@ -479,13 +479,13 @@ pub(crate) async fn a_lost_answer_neither_loses_nor_doubles(
     }
 }
 
-/// The same with real concurrency, on the machine's clock.
+/// The same with real concurrency, on the system clock.
 mod live {
     use super::*;
 
     const TTL: Duration = Duration::from_secs(3);
 
-    /// Looks again and again until it is so.
+    /// Polls until the condition holds.
     async fn until(mut so: impl AsyncFnMut() -> bool) {
         let mut ticks = tokio::time::interval(Duration::from_millis(5));
         while !so().await {
@@ -493,8 +493,8 @@ mod live {
         }
     }
 
-    /// spec B163, B166, B174: an engine that lost its lease and leases the same run again, while
-    /// the code of the first time cannot be stopped because it blocks, waits for it.
+    /// spec B163, B166, B174: an engine that has lost its lease and leases the same run again waits
+    /// for the handler of the first lease, which cannot be stopped because it blocks.
     async fn overlapping_leases(store: Arc<dyn Store>) {
         let (faults, marks) = (Arc::new(Faults::new(store)), Marks::default());
         let (unblock, blocked) = mpsc::channel::<()>();

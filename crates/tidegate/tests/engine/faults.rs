@@ -1,4 +1,4 @@
-//! A store on which things go wrong when a story says so.
+//! A store wrapper that injects failures planned by the story.
 
 use std::{
     collections::BTreeMap,
@@ -21,25 +21,25 @@ use tidegate::{
 use tidegate_testkit::sample;
 use tokio::sync::{oneshot, watch};
 
-/// How a transaction fails.
+/// The way in which a transaction fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// The connection dies before the commit: nothing is kept, and nobody can tell.
+    /// The connection dies before the commit: nothing is written, and the caller cannot know.
     BeforeCommit,
-    /// It dies after the commit: all is kept, and nobody is told.
+    /// The connection dies after the commit: everything is written, and the caller gets no answer.
     AfterCommit,
-    /// The store cannot be reached at all.
+    /// The store is unreachable.
     Unavailable,
 }
 
-/// What is wrong with a row, so that the store refuses its transaction.
+/// The defect of a row for which the store refuses its transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
-    /// A text holds a NUL.
+    /// A text contains a NUL.
     Nul,
-    /// There is a row under its key already: see [`Faults::occupy`].
+    /// The row's key is taken already: see [`Faults::occupy`].
     Taken,
-    /// The row that is changed is not there.
+    /// The updated row does not exist.
     Absent,
 }
 
@@ -55,10 +55,10 @@ impl Flaw {
     }
 }
 
-/// A number that no run has.
+/// A sequence number that no run has.
 const NOBODY: i64 = i64::MAX - 7;
 
-/// Which changes the store refuses, and what is wrong with them.
+/// The changes that the store refuses, and their defect.
 #[derive(Clone)]
 struct Curse {
     flaw: Flaw,
@@ -71,39 +71,39 @@ impl fmt::Debug for Curse {
     }
 }
 
-/// What becomes of beats.
+/// The fate of heartbeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Beats {
-    /// They are written.
+    /// Heartbeats are written.
     Fine,
-    /// They fail for all engines but this one.
+    /// Heartbeats fail for all engines but this one.
     FailBut(EngineId),
-    /// They are never answered, for this engine.
+    /// Heartbeats of this engine are never answered.
     Hang(EngineId),
 }
 
 #[derive(Debug)]
 struct Plan {
-    /// Which transaction fails, counted down, and how.
+    /// The countdown to the failing transaction, and its failure.
     fails: Option<(usize, Failure)>,
-    /// What the next transaction waits for.
+    /// The signal that the next transaction waits for.
     held: Option<oneshot::Receiver<()>>,
-    /// What somebody else does right before the next transaction.
+    /// Commands of another caller, run right before the next transaction.
     before: Vec<SeededCommand>,
     beats: Beats,
     engines: Vec<EngineId>,
-    /// Nothing is answered until it is over.
+    /// Whether the store is unreachable: nothing is answered until the outage ends.
     outage: bool,
-    /// How often others were woken.
+    /// The number of wake-ups sent to other engines.
     wakes: usize,
-    /// No wake-up arrives, as behind a pooler.
+    /// Whether all wake-ups are lost, as behind a connection pooler.
     deaf: bool,
     curse: Option<Curse>,
-    /// How many events the transactions had that were refused for it.
+    /// The number of events in each transaction that the curse refused.
     refused: Vec<usize>,
 }
 
-/// Passes everything on, but for what it was told to spoil.
+/// Store wrapper: passes all calls on, except for the planned failures.
 #[derive(Debug)]
 pub(crate) struct Faults {
     store: Arc<dyn Store>,
@@ -131,17 +131,17 @@ impl Faults {
         self.plan.lock().unwrap()
     }
 
-    /// The transaction after so many others fails in this way, once.
+    /// Makes the transaction after `after` others fail, once.
     pub(crate) fn fail(&self, after: usize, failure: Failure) {
         self.plan().fails = Some((after, failure));
     }
 
-    /// Whether what was planned has come to pass; it does not any more.
+    /// Returns whether the planned failure has happened, and clears the plan.
     pub(crate) fn is_over(&self) -> bool {
         self.plan().fails.take().is_none()
     }
 
-    /// Holds the next transaction up until told.
+    /// Holds up the next transaction until the returned sender is used.
     pub(crate) fn hold(&self) -> oneshot::Sender<()> {
         let (go, held) = oneshot::channel();
         self.plan().held = Some(held);
@@ -155,13 +155,13 @@ impl Faults {
         }
     }
 
-    /// Writes the row that [`Flaw::Taken`] finds there.
+    /// Writes the row whose key [`Flaw::Taken`] conflicts with.
     pub(crate) async fn occupy(&self) {
         let decide = |_| Decision::Apply(vec![Flaw::Taken.change()]);
         self.store.transact(ReadSet::default(), Box::new(decide)).await.unwrap();
     }
 
-    /// From here on the store refuses transactions with such changes, by its own rules.
+    /// Makes the store refuse transactions with such changes from now on, by its own rules.
     pub(crate) fn curse(
         &self,
         flaw: Flaw,
@@ -170,14 +170,14 @@ impl Faults {
         self.plan().curse = Some(Curse { flaw, is_cursed: Arc::new(is_cursed) });
     }
 
-    /// From here on it takes them again. Returns how many events each refused transaction had.
+    /// Accepts them again. Returns the number of events in each refused transaction.
     pub(crate) fn lift_curse(&self) -> Vec<usize> {
         let mut plan = self.plan();
         plan.curse = None;
         std::mem::take(&mut plan.refused)
     }
 
-    /// Adds what the store refuses to a decision with a cursed change.
+    /// Adds the defective row to a decision that contains a cursed change.
     fn cursed(&self, mut decide: Decide) -> Decide {
         let Some(Curse { flaw, is_cursed }) = self.plan().curse.clone() else { return decide };
         let plan = self.plan.clone();
@@ -193,17 +193,17 @@ impl Faults {
         })
     }
 
-    /// Somebody else is faster than the next transaction, with this.
+    /// Lets another caller run a command right before the next transaction.
     pub(crate) fn overtake(&self, command: Command) {
         self.plan().before.push((command, 7));
     }
 
-    /// Whether that has come to pass.
+    /// Returns whether the planned failure has happened.
     pub(crate) fn has_failed(&self) -> bool {
         self.plan().fails.is_none()
     }
 
-    /// From here on nothing can be reached, or everything again.
+    /// Starts or ends an outage of the store.
     pub(crate) fn set_outage(&self, outage: bool) {
         self.plan().outage = outage;
     }
@@ -213,12 +213,12 @@ impl Faults {
         if self.plan().outage { down() } else { Ok(()) }
     }
 
-    /// How often an engine has woken the others.
+    /// Returns the number of wake-ups that engines have sent to others.
     pub(crate) fn wakes_given(&self) -> usize {
         self.plan().wakes
     }
 
-    /// Engines that start from here on are woken by nobody, not even by themselves.
+    /// Makes engines that start from now on receive no wake-ups, not even their own.
     pub(crate) fn deafen(&self) {
         self.plan().deaf = true;
     }
@@ -227,12 +227,12 @@ impl Faults {
         self.plan().beats = beats;
     }
 
-    /// The engines that have beaten, in order.
+    /// Returns the engines that have sent heartbeats, in order.
     pub(crate) fn engines(&self) -> Vec<EngineId> {
         self.plan().engines.clone()
     }
 
-    /// What is planned for the transaction that begins now.
+    /// Returns the failure planned for the transaction that starts now.
     fn next(&self) -> Option<Failure> {
         let mut plan = self.plan();
         match plan.fails {

@@ -1,12 +1,12 @@
-//! Idempotency and `dedupeId`: the same thing once.
+//! Idempotency and `dedupeId`: duplicates are recognised.
 
 use serde_json::{Value, json};
 use tidegate::{Ctx, Engine, Idempotency, NewEvent, Posted, Workflow, testing::TestHarness};
 
 use crate::words::{Journal, ms, recorded, secs, sharing, start, states, verdict, work};
 
-/// spec C1, B116, B117, B118, B119, B120: one run for a key; a repeat is told so, and is still an
-/// event to everybody else.
+/// spec C1, B116, B117, B118, B119, B120: one run per key; the verdict on a repeat says so, and the
+/// repeat is still an event for all other workflows.
 pub(crate) async fn one_run_for_a_key(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let once = Idempotency::within(secs(60)).key("id");
@@ -35,7 +35,7 @@ pub(crate) async fn one_run_for_a_key(harness: &TestHarness) {
     harness.completed(&engine, waiting).await;
 }
 
-/// spec C1, B121, B122, B123: the window outlives the run, is not extended by repeats, and ends.
+/// spec C1, B121, B122, B123: the window outlives the run, is not extended by repeats, and expires.
 pub(crate) async fn the_window_is_fixed_and_outlives_the_run(harness: &TestHarness) {
     let order = Workflow::new("order", |_: Ctx, _: Value| async move {
         Err::<(), _>(tidegate::StepError::new("no").fatal())
@@ -54,7 +54,7 @@ pub(crate) async fn the_window_is_fixed_and_outlives_the_run(harness: &TestHarne
     assert_eq!(send().await, "started");
 }
 
-/// spec B124, B125: without a key it is one run of the workflow, without a period one a day.
+/// spec B124, B125: without a key one run per workflow, without a period one per day.
 pub(crate) async fn by_default_one_run_a_day(harness: &TestHarness) {
     let data = json!({ "name": "order", "idempotency": {} });
     let order = Workflow::from_definition(data, |_: Ctx, _: Value| async move { Ok(()) });
@@ -67,7 +67,7 @@ pub(crate) async fn by_default_one_run_a_day(harness: &TestHarness) {
     assert_eq!(send(4).await, "started");
 }
 
-/// spec B126: of repeats at once on two engines, exactly one runs.
+/// spec B126: of concurrent repeats on two engines, exactly one runs.
 pub(crate) async fn of_repeats_at_once_one_runs(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let period = || Idempotency::within(secs(60)).key("n");
@@ -94,8 +94,8 @@ async fn post(engine: &Engine, dedupe_id: &str, data: Value) -> Posted {
     engine.send_all(vec![event]).await.unwrap().remove(0)
 }
 
-/// spec C2, B127, B128, B129, B130: a repeated `dedupeId` is dropped before anything, and answered
-/// with what became of the first; after a day it is a new event.
+/// spec C2, B127, B128, B129, B130: a repeated `dedupeId` is dropped first of all, and answered
+/// with the verdicts of the first; after a day it is a new event.
 pub(crate) async fn a_repeated_dedupe_id_is_dropped_before_anything(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let order = work(&journal, "order", ms(0));
@@ -125,7 +125,7 @@ pub(crate) async fn a_repeated_dedupe_id_is_dropped_before_anything(harness: &Te
     assert_eq!(journal.take(), ["0", "2", "3"]);
 }
 
-/// spec C2: a `dedupeId` is one in its workspace, also inside of one request.
+/// spec C2: a `dedupeId` is unique in its workspace, also within one request.
 pub(crate) async fn a_dedupe_id_is_one_per_workspace(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let order = work(&journal, "order", ms(0));

@@ -1,5 +1,4 @@
-//! What an engine costs that has nothing to do, and what registering costs: transactions, counted
-//! by the store's callers.
+//! The cost of an idle engine and of registration, in transactions counted at the store.
 
 use std::{
     collections::BTreeMap,
@@ -25,12 +24,12 @@ use tokio::sync::watch;
 
 use crate::words::{Journal, ms, secs, start, states, work};
 
-/// Counts what goes to a store.
+/// Store wrapper that counts calls.
 #[derive(Debug)]
 struct Tally {
     store: Arc<dyn Store>,
     reads: AtomicUsize,
-    /// Transactions that lock, whether or not they write in the end.
+    /// Transactions that lock, whether they write or not.
     locking: AtomicUsize,
     beats: AtomicUsize,
 }
@@ -41,7 +40,7 @@ impl Tally {
         Arc::new(Self { store, reads, locking, beats })
     }
 
-    /// How many there were of each since the last time.
+    /// Returns the counts since the last call.
     fn take(&self) -> [usize; 3] {
         [&self.reads, &self.locking, &self.beats].map(|count| count.swap(0, Ordering::SeqCst))
     }
@@ -85,8 +84,8 @@ impl Store for Tally {
     }
 }
 
-/// An idle engine makes at most half a transaction a second, and writes nothing but a heartbeat
-/// every third of its lease: with code for what others define, a schedule and a reaction.
+/// An idle engine makes at most half a transaction a second, and writes only a heartbeat every
+/// third of its lease: with a handler resolver, a schedule and a reaction.
 pub(crate) async fn an_idle_engine_costs_little(harness: &TestHarness) {
     let tally = Tally::of(harness.store().clone());
     let journal = Journal::new(harness);
@@ -103,22 +102,22 @@ pub(crate) async fn an_idle_engine_costs_little(harness: &TestHarness) {
     let [reads, locking, beats] = tally.take();
     let seen = format!("{reads} reads, {locking} that lock, {beats} heartbeats in 600 s");
     assert!(reads + locking + beats <= 300, "{seen}");
-    assert_eq!(locking, 0, "a lock takes a transaction id: {seen}");
+    assert_eq!(locking, 0, "a lock costs a transaction id: {seen}");
     assert!((59..=61).contains(&beats), "{seen}");
-    // It still hears of work: from another engine that says so, and by itself otherwise.
+    // The engine still finds work: by wake-ups from another engine, and by polling otherwise.
     start(&engine, "job", json!({ "n": 2 })).await;
     harness.settle().await;
     assert_eq!(states(harness, "job").await, ["completed"; 2]);
 }
 
-/// What others define is taken up soon, although definitions are seldom read.
+/// Definitions of other processes are picked up soon, although definitions are read rarely.
 pub(crate) async fn what_others_define_is_taken_up_within_a_second(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let long = || harness.engine().lease_ttl(secs(30)).poll_interval(secs(15));
     let job = |n: u32| work(&journal, "job", ms(0)).throttle(Rate::per_second(n));
     let first = long().workflow(job(1)).start().await.unwrap();
     harness.advance(secs(100)).await;
-    // Newer code registers a version, and goes.
+    // Newer code registers a version, and stops.
     let second = long().workers(0).workflow(job(2)).start().await.unwrap();
     let run = start(&second, "job", json!({ "n": 7 })).await;
     second.shutdown().await;
@@ -126,8 +125,8 @@ pub(crate) async fn what_others_define_is_taken_up_within_a_second(harness: &Tes
     harness.completed(&first, run).await;
 }
 
-/// Definitions are registered together: at an engine's start, by `define_all`, and beside others
-/// that are there already.
+/// Definitions are registered in groups: at an engine's start, by `define_all`, and in addition to
+/// existing ones.
 pub(crate) async fn many_definitions_take_few_transactions(harness: &TestHarness) {
     let tally = Tally::of(harness.store().clone());
     let journal = Journal::new(harness);

@@ -1,10 +1,11 @@
-//! The promises kept end to end: stories told to the real engine, on every store.
+//! End-to-end tests of the specified behaviour: scenarios ("stories") on the real engine and every
+//! store.
 //!
-//! A story is one function of a [`TestHarness`](tidegate::testing::TestHarness) and one line in the list below, which makes a test of it
-//! for each store. The lines of the promise that a story keeps are named in its doc comment. Time
-//! is moved, not waited for.
+//! A story is one function of a [`TestHarness`](tidegate::testing::TestHarness) and one line in the
+//! list below, from which the macro generates a test for each store. Its doc comment cites the
+//! lines of the spec that it tests. Time is advanced on a virtual clock, not waited for.
 
-#![allow(clippy::unwrap_used, reason = "a story that cannot go on fails")]
+#![allow(clippy::unwrap_used, reason = "a story that cannot continue fails")]
 #![allow(clippy::wildcard_enum_match_arm, reason = "a story looks at the rows it is about")]
 #![allow(clippy::print_stderr, reason = "a skipped test must be seen")]
 
@@ -65,7 +66,7 @@ macro_rules! stories {
     };
 }
 
-/// Stories in which something goes wrong with the store.
+/// Generates the tests of stories in which the store fails.
 macro_rules! faulty_stories {
     ($($topic:ident { $($story:ident,)* })*) => {
         mod faulty {

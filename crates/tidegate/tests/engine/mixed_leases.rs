@@ -1,4 +1,4 @@
-//! Engines with different lease lengths on one store: each is judged by its own.
+//! Engines with different lease lengths on one store: each expires by its own lease.
 
 use std::{
     sync::{
@@ -24,14 +24,14 @@ use crate::{
     words::{Journal, secs, start, states, work},
 };
 
-/// An engine with one worker, so that every engine drives a run of its own.
+/// An engine with one worker, so that every engine drives its own run.
 async fn engine(harness: &TestHarness, journal: &Journal, ttl: Duration, ws: &str) -> Engine {
     let builder = harness.engine().lease_ttl(ttl).poll_interval(ttl / 3).workers(1);
     let job = work(journal, "job", secs(90));
     builder.workspaces([ws]).workflow(job).start().await.unwrap()
 }
 
-/// How many times each run was taken over, ended or not.
+/// Returns the number of takeovers of each run, ended or not.
 async fn takeovers(harness: &TestHarness) -> Vec<u32> {
     let rows = harness.store().dump().await.unwrap();
     let each = rows.iter().filter_map(|row| match row {
@@ -42,8 +42,8 @@ async fn takeovers(harness: &TestHarness) -> Vec<u32> {
     each.collect()
 }
 
-/// Runs that last longer than the shorter leases are taken over by nobody, in the same workspace
-/// or in another one.
+/// Runs that last longer than the shorter leases are not taken over by any engine, in the same
+/// workspace or in another.
 pub(crate) async fn a_long_lease_is_not_judged_by_a_short_one(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let mut engines = Vec::new();
@@ -54,15 +54,15 @@ pub(crate) async fn a_long_lease_is_not_judged_by_a_short_one(harness: &TestHarn
         engines.push(engine);
     }
     let driven: Vec<_> = engines.iter().map(Engine::driven).collect();
-    assert_eq!(driven, [1; 4], "each drives one");
+    assert_eq!(driven, [1; 4], "each drives one run");
     harness.advance(secs(100)).await;
     assert_eq!(states(harness, "job").await, ["completed"; 4]);
     assert_eq!(takeovers(harness).await, [0; 4]);
-    assert_eq!(journal.take().len(), 4, "nothing was done twice");
+    assert_eq!(journal.take().len(), 4, "no step ran twice");
 }
 
-/// What a dead engine held comes back after its own lease: soon if that is short, however long the
-/// observer's is, and not before if that is long, however short the observer's is.
+/// Runs of a dead engine are released after its own lease: soon if that is short, however long the
+/// observer's is, and not earlier if that is long, however short the observer's is.
 pub(crate) async fn a_dead_engine_is_judged_by_its_own_lease(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let short = engine(harness, &journal, secs(1), "default").await;
@@ -78,17 +78,18 @@ pub(crate) async fn a_dead_engine_is_judged_by_its_own_lease(harness: &TestHarne
     let short = engine(harness, &journal, secs(1), "default").await;
     harness.advance(secs(11)).await;
     harness.crash(&long).await;
-    // The last heartbeat was seen at most a third of a lease before.
+    // The last heartbeat was seen at most a third of a lease earlier.
     harness.advance(secs(19)).await;
     assert_eq!((short.driven(), takeovers(harness).await), (0, vec![1]));
     harness.advance(secs(12)).await;
     assert_eq!((short.driven(), takeovers(harness).await), (1, vec![2]));
     harness.advance(secs(90)).await;
     harness.completed(&short, run).await;
-    assert_eq!(takeovers(harness).await, [2], "it is known after the end");
+    assert_eq!(takeovers(harness).await, [2], "still recorded after the end");
 }
 
-/// The setting changes engine by engine while runs go on: they are handed over, never taken.
+/// The lease length is changed engine by engine while runs continue: they are handed over, never
+/// taken over.
 pub(crate) async fn a_rolling_change_of_the_lease_takes_nothing_over(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let start_one = async |ttl| {
@@ -112,8 +113,8 @@ pub(crate) async fn a_rolling_change_of_the_lease_takes_nothing_over(harness: &T
     assert_eq!(takeovers(harness).await, [0; 45]);
 }
 
-/// A run during which the process dies again and again is paused, and goes on when it is resumed;
-/// others that were only leased, or had not begun, go on by themselves.
+/// A run during which the process crashes repeatedly is paused, and continues when it is resumed;
+/// runs that were only leased, or had not started, continue by themselves.
 pub(crate) async fn a_crash_loop_pauses_only_what_was_under_way(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let start_one = async |workers| {
@@ -121,7 +122,7 @@ pub(crate) async fn a_crash_loop_pauses_only_what_was_under_way(harness: &TestHa
         let builder = builder.pause_after_deaths(3).workflow(work(&journal, "job", secs(90)));
         builder.start().await.unwrap()
     };
-    // One worker: the second run waits all the time.
+    // One worker: the second run stays queued.
     let front = start_one(0).await;
     let guilty = start(&front, "job", json!({ "n": 1 })).await;
     let innocent = start(&front, "job", json!({ "n": 2 })).await;
@@ -145,7 +146,7 @@ pub(crate) async fn a_crash_loop_pauses_only_what_was_under_way(harness: &TestHa
     harness.completed(&engine, guilty).await;
 }
 
-/// A store's clock that can be set while engines measure on.
+/// A store clock that can be set independently of the engines' clock.
 #[derive(Debug)]
 pub(crate) struct Settable {
     clock: Arc<VirtualClock>,
@@ -157,7 +158,7 @@ impl Settable {
         Self { clock, ahead: AtomicI64::new(0) }
     }
 
-    /// Sets the clock so many microseconds ahead of the engines' own time, or behind it.
+    /// Sets the clock this many microseconds ahead of the engines' time, or behind it.
     pub(crate) fn set(&self, ahead: i64) {
         self.ahead.store(ahead, Ordering::SeqCst);
     }
@@ -169,7 +170,7 @@ impl Clock for Settable {
     }
 }
 
-/// The store's clock goes ten minutes ahead and back again: leases do not end by it.
+/// The store's clock jumps ten minutes ahead and back: no lease expires by it.
 async fn a_step_of_the_clock_takes_nothing_over(
     store: Arc<dyn Store>,
     clock: Arc<VirtualClock>,
@@ -191,7 +192,7 @@ async fn a_step_of_the_clock_takes_nothing_over(
     harness.advance(secs(60)).await;
     assert_eq!(states(&harness, "job").await, ["completed"; 2]);
     assert_eq!(takeovers(&harness).await, [0; 2]);
-    assert_eq!(journal.take().len(), 2, "nothing was done twice");
+    assert_eq!(journal.take().len(), 2, "no step ran twice");
 }
 
 macro_rules! on_each_store {

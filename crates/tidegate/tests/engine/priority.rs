@@ -1,12 +1,12 @@
-//! Priority: an earlier place in line, by a bounded jump.
+//! Priority: an earlier position in the queue, by a bounded shift.
 
 use serde_json::json;
 use tidegate::{Concurrency, Priority, Rate, core::definition::DEFAULT_APP, testing::TestHarness};
 
 use crate::words::{Journal, ms, secs, start, work};
 
-/// spec P1, P2, B102, B103, B105: a shifted run goes ahead of those of its workflow that came less
-/// than the shift before it, and of no others; among themselves they keep their order.
+/// spec P1, P2, B102, B103, B105: a shifted run overtakes those of its workflow that came less than
+/// the shift before it, and no others; shifted runs keep their order among themselves.
 pub(crate) async fn a_shift_is_a_bounded_jump(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let plain = work(&journal, "job", secs(1)).version(1);
@@ -31,7 +31,7 @@ pub(crate) async fn a_shift_is_a_bounded_jump(harness: &TestHarness) {
     let order = ["0", "1", "2", "\"u0\"", "\"u1\"", "3", "4", "5", "6", "7", "\"late\""];
     assert_eq!(journal.take(), order);
 
-    // More than the shift before: the plain ones go first.
+    // More than the shift earlier: the plain runs go first.
     for n in 0..15 {
         send("plain", json!({ "n": n })).await;
     }

@@ -1,4 +1,4 @@
-//! Read models in the store's own database, in the transaction of the ack.
+//! Projections in the store's own database, in the transaction of the ack.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -19,7 +19,7 @@ use crate::{
     words::secs,
 };
 
-/// How often the fold falls over behind its write before it goes well.
+/// The number of times that the fold fails after its write before it succeeds.
 type Falls = Arc<AtomicUsize>;
 
 fn amount(event: &StreamEvent) -> i64 {
@@ -64,7 +64,7 @@ fn summing(table: &str, fall: &Falls) -> Reaction {
         })
 }
 
-/// Reads or clears the table, in a run's step: the one way to it that every store has.
+/// A workflow that reads or clears the table in a step: the only access that every store has.
 fn looking_in(table: &str, harness: &TestHarness) -> Workflow<String, Vec<i64>> {
     let (table, sqlite) =
         (table.to_owned(), matches!(harness.store().database(), Database::Sqlite(_)));
@@ -96,9 +96,9 @@ async fn look(engine: &Engine, what: &str) -> Vec<i64> {
     engine.output(run).await.unwrap().unwrap()
 }
 
-/// A projection counts each event exactly once, though its writes fall over and its engine dies;
-/// an event that cannot be folded stops its stream behind those that can; a reset rebuilds it.
-/// Where there is no database the stream is blocked and says so.
+/// A projection counts each event exactly once, even if its writes fail and its engine crashes; an
+/// event that cannot be folded blocks its stream after the earlier events are folded; a reset
+/// rebuilds the projection. Without a database the stream is blocked with an error that says so.
 pub(crate) async fn a_projection_is_kept_with_its_ack(harness: &TestHarness) {
     let table = format!("sums_{:016x}", RandomState::new().hash_one(0));
     let fall = Falls::default();
@@ -116,7 +116,7 @@ pub(crate) async fn a_projection_is_kept_with_its_ack(harness: &TestHarness) {
     append_quietly(harness, "account-1", &[("put", json!(1)), ("put", json!(2))]).await;
     append(harness, "account-2", &[("put", json!(3)), ("poison", json!(0)), ("put", json!(9))])
         .await;
-    assert_eq!(look(&engine, "").await, [5, 18], "each once, but for what is stuck");
+    assert_eq!(look(&engine, "").await, [5, 18], "each once, except behind the block");
     let stuck = view(&engine, "sums", "account-2").await;
     assert_eq!(stuck.position, 0);
     assert!(stuck.blocked.unwrap().contains("cannot be folded"));

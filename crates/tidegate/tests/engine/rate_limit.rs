@@ -1,12 +1,12 @@
-//! Rate limit: what is too much is dropped, and said so.
+//! Rate limit: events over the limit are dropped, with a verdict.
 
 use serde_json::{Value, json};
 use tidegate::{Ctx, Rate, Workflow, testing::TestHarness};
 
 use crate::words::{Journal, ms, recorded, secs, sharing, start, states, verdict, work};
 
-/// spec B77, B78, B79, B80, A3: beyond the limit no run is made and the caller is told; the event
-/// is still recorded, wakes who waits for it, and starts other workflows.
+/// spec B77, B78, B79, B80, A3: over the limit no run is created and the verdict says so; the event
+/// is still recorded, wakes runs that wait for it, and starts other workflows.
 pub(crate) async fn the_overflow_is_dropped_and_is_still_an_event(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let order = work(&journal, "order", ms(0)).rate_limit(Rate::per_minute(2));
@@ -68,7 +68,7 @@ pub(crate) async fn both_meters_call_the_same_arrivals_overflow(harness: &TestHa
     let limited = work(&journal, "limited", ms(0)).on_event("tick").rate_limit(rate());
     let throttled = work(&journal, "throttled", ms(0)).on_event("tick").throttle(rate());
     let engine = harness.engine().workflow(limited).workflow(throttled).start().await.unwrap();
-    // Never a second delayed one, which would stand behind the first and not count by itself.
+    // Never a second delayed event, which would queue behind the first and not count by itself.
     for gap in [0, 0, 0, 1000, 0, 500, 100, 1500, 0, 0] {
         harness.advance(ms(gap)).await;
         let posted = engine.send("tick", json!({})).await.unwrap();
@@ -81,7 +81,7 @@ pub(crate) async fn both_meters_call_the_same_arrivals_overflow(harness: &TestHa
     }
 }
 
-/// spec B84, B131: several engines count together.
+/// spec B84, B131: several engines share one limit.
 pub(crate) async fn several_engines_count_together(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let order = || work(&journal, "order", ms(0)).rate_limit(Rate::per_minute(5));

@@ -1,4 +1,4 @@
-//! Reactions at work: order, retries, leases, effects that happen once, and turns for all.
+//! Reactions: order, retries, leases, exactly-once effects, and fairness between streams.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -24,12 +24,13 @@ use crate::{
     words::{Door, Journal, Marks, secs, states},
 };
 
-/// An engine that looks at the store every second: the stories' commits are others'.
+/// An engine that polls the store every second, because the commits of these stories come from
+/// another process.
 pub(crate) fn looking(harness: &TestHarness) -> EngineBuilder {
     harness.engine().poll_interval(secs(1))
 }
 
-/// Commits events, as another process does, and lets a second pass.
+/// Commits events, as another process does, and advances the clock by a second.
 pub(crate) async fn append(harness: &TestHarness, stream: &str, events: &[(&str, Value)]) {
     append_quietly(harness, stream, events).await;
     harness.advance(secs(1)).await;
@@ -47,19 +48,19 @@ pub(crate) async fn append_quietly(harness: &TestHarness, stream: &str, events: 
     let append = Commit { ws, stream, events, expected: None };
     let command = StreamCommand::Commit(append);
     let command = Command::Stream { ws: "default".into(), command };
-    // A salt that tells one commit from another is enough.
+    // The salt only has to be unique per commit.
     let salt = u64::try_from(harness.now().micros()).unwrap();
     for answer in commit(&**harness.store(), vec![(command, salt)]).await.unwrap() {
         answer.unwrap();
     }
 }
 
-/// So many events named `n`, which carry their number.
+/// Returns `count` events named `n`, each with its number as data.
 pub(crate) fn numbered(count: usize) -> Vec<(&'static str, Value)> {
     (0..count).map(|n| ("n", json!(n))).collect()
 }
 
-/// A reaction that notes stream and version of each event, and takes so long for each.
+/// A reaction that records stream and version of each event, and takes `time` for each.
 pub(crate) fn noting(journal: &Journal, name: &str, time: Duration) -> Reaction {
     let journal = journal.clone();
     Reaction::new(name).on_any(move |ctx: ReactionCtx, event: StreamEvent| {
@@ -71,14 +72,14 @@ pub(crate) fn noting(journal: &Journal, name: &str, time: Duration) -> Reaction 
     })
 }
 
-/// A reaction's place in a stream.
+/// Returns a reaction's position in a stream.
 pub(crate) async fn view(engine: &Engine, reaction: &str, stream: &str) -> StreamView {
     let query = StreamQuery { reaction: Some(reaction.to_owned()), ..StreamQuery::default() };
     let page = engine.query_streams(&query).await.unwrap();
-    page.streams.into_iter().find(|view| view.stream == stream).expect("it has a place there")
+    page.streams.into_iter().find(|view| view.stream == stream).expect("it has a position")
 }
 
-/// The data of all events of a stream, in order.
+/// Returns all events of a stream, in order.
 pub(crate) async fn log(harness: &TestHarness, stream: &str) -> Vec<StreamEventRow> {
     let rows = harness.store().dump().await.unwrap();
     let id = rows.iter().find_map(|row| match row {
@@ -98,8 +99,8 @@ fn named(streams: &[&str]) -> StreamSelection {
     StreamSelection::Names(streams.iter().map(|stream| (*stream).to_owned()).collect())
 }
 
-/// spec B194, B195, B200, B215: every event is handled once, those of a stream one after another in
-/// their order, those of several side by side, as many as the reaction may.
+/// spec B194, B195, B200, B215: every event is handled once; the events of one stream are handled
+/// in order, and streams in parallel, up to the reaction's limit.
 pub(crate) async fn streams_are_handled_in_order_and_side_by_side(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let reaction = noting(&journal, "mail", secs(10)).parallel_streams(3).source("s-*");
@@ -128,9 +129,9 @@ enum Account {
     Deposited(u64),
 }
 
-/// spec B192, B224: a handler of typed events sees those that are its own; what it commits goes to
-/// the end of the stream, with the correlation of the event and its id as the cause; another
-/// reaction to that is woken at once.
+/// spec B192, B224: a handler of typed events gets the events of its type. Its commits are appended
+/// to the stream, with the correlation of the event and its id as the cause. A reaction to those
+/// commits is woken at once.
 pub(crate) async fn typed_events_are_handled_and_committed(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let gift =
@@ -154,13 +155,13 @@ pub(crate) async fn typed_events_are_handled_and_committed(harness: &TestHarness
     let opened = events[0].id.to_string();
     let meta: Value = serde_json::from_str(events[3].meta.as_str()).unwrap();
     assert_eq!(meta, json!({ "correlation": opened, "causation": opened }));
-    assert_eq!(view(&engine, "gift", "account-1").await.position, 3, "its own event is passed too");
-    assert_eq!(journal.take_times(), [(1000, "owners 0".to_owned())], "at once, not by looking");
+    assert_eq!(view(&engine, "gift", "account-1").await.position, 3, "past its own event too");
+    assert_eq!(journal.take_times(), [(1000, "owners 0".to_owned())], "at once, not by polling");
 }
 
-/// spec B201, B202, B205, B206, B210: the events before a failing one are done with; it and those
-/// behind it come again, as often as retries say, then the stream is blocked and others are not;
-/// unblocked it goes on where it was.
+/// spec B201, B202, B205, B206, B210: the events before a failing one are acked; the failing event
+/// and those behind it are retried up to the limit, then the stream is blocked and other streams
+/// are not. Once unblocked, it continues at its position.
 pub(crate) async fn a_failing_event_is_tried_again_then_blocks(harness: &TestHarness) {
     let marks = Marks::default();
     let noted = marks.clone();
@@ -184,7 +185,7 @@ pub(crate) async fn a_failing_event_is_tried_again_then_blocks(harness: &TestHar
     let reason = stuck.blocked.unwrap();
     assert_eq!(reason, "failed 3 times, maxRetries is 2: Sour: no milk");
     append(harness, "bad", &numbered(1)).await;
-    assert_eq!(count("bad 1"), 3, "a blocked stream is left alone");
+    assert_eq!(count("bad 1"), 3, "a blocked stream is not claimed");
     let all = StreamSelection::Where(Filter::default());
     assert_eq!(engine.unblock("mail", all).await.unwrap(), ["bad"]);
     harness.settle().await;
@@ -194,8 +195,8 @@ pub(crate) async fn a_failing_event_is_tried_again_then_blocks(harness: &TestHar
     assert_eq!(unknown.to_string(), "there is no reaction `nobody`");
 }
 
-/// spec B203, B204: an error that is final blocks at once, and so does an event that cannot be
-/// read; a panic is a failure like others; without blocking, retries go on for ever.
+/// spec B203, B204: a non-retryable error blocks at once, and so does an unreadable event; a panic
+/// counts as a failure; without blocking, retries never end.
 pub(crate) async fn a_final_error_blocks_at_once(harness: &TestHarness) {
     let marks = Marks::default();
     let failing = |name: &str, marks: &Marks| {
@@ -204,7 +205,7 @@ pub(crate) async fn a_final_error_blocks_at_once(harness: &TestHarness) {
             let times = marks.mark(which.clone());
             let final_error = which == "final";
             async move {
-                assert!(final_error || times > 20, "the handler falls over");
+                assert!(final_error || times > 20, "the handler panics");
                 if final_error { Err(StepError::new("never").fatal()) } else { Ok(()) }
             }
         })
@@ -226,8 +227,8 @@ pub(crate) async fn a_final_error_blocks_at_once(harness: &TestHarness) {
     assert_eq!(view(&engine, "panics", "a").await.position, 0);
 }
 
-/// spec B216, N67: the wait before another try is kept to the moment, by the definition or by the
-/// handler's word; a handler may put its stream off, which is no failure and drops what it wanted.
+/// spec B216, N67: the delay before a retry is exact, whether from the definition or from the
+/// handler; a handler may defer its stream, which is no failure and discards its effects.
 pub(crate) async fn a_try_waits_for_its_time(harness: &TestHarness) {
     let (journal, marks) = (Journal::new(harness), Marks::default());
     let kind = BackoffKind::Linear;
@@ -252,7 +253,7 @@ pub(crate) async fn a_try_waits_for_its_time(harness: &TestHarness) {
         },
     );
     append_quietly(harness, "a", &numbered(2)).await;
-    // It never looks by itself: what is due is known to whoever made it so.
+    // The engine never polls: the engine that sets a due time also sets the timer for it.
     let engine = harness.engine().reaction(reaction).start().await.unwrap();
     harness.advance(secs(80)).await;
     let moments = [0, 10, 30, 75, 75].map(|seconds| seconds * 1000);
@@ -264,7 +265,7 @@ pub(crate) async fn a_try_waits_for_its_time(harness: &TestHarness) {
     assert_eq!(log(harness, "never").await, []);
 }
 
-/// A try that is due sooner than those that wait already is made at its time.
+/// A retry that is due before those already waiting is made at its time.
 pub(crate) async fn a_try_that_is_due_first_waits_for_no_other(harness: &TestHarness) {
     let (journal, marks) = (Journal::new(harness), Marks::default());
     let noted = journal.clone();
@@ -277,7 +278,7 @@ pub(crate) async fn a_try_that_is_due_first_waits_for_no_other(harness: &TestHar
             if times == 1 { Err(busy) } else { Ok(()) }
         }
     });
-    // It never looks by itself: what is due is known to whoever made it so.
+    // The engine never polls: the engine that sets a due time also sets the timer for it.
     let engine = harness.engine().reaction(reaction).start().await.unwrap();
     for stream in ["late", "soon"] {
         let event = tidegate::events::new("n", json!(1)).unwrap();
@@ -289,9 +290,9 @@ pub(crate) async fn a_try_that_is_due_first_waits_for_no_other(harness: &TestHar
     assert_eq!(journal.take_times(), tries.map(|(at, stream)| (at, stream.to_owned())));
 }
 
-/// spec B212, B213, N68: a lease is renewed for as long as a handler runs, so that nobody else gets
-/// the stream; when its engine dies, another has it after the lease's time and no failure is
-/// counted.
+/// spec B212, B213, N68: a lease is renewed while its handler runs, so that no other engine claims
+/// the stream. When the engine crashes, another claims the stream once the lease has expired, and
+/// no failure is counted.
 pub(crate) async fn a_lease_outlasts_its_handler_but_not_its_engine(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let reaction = || noting(&journal, "mail", secs(600));
@@ -307,14 +308,14 @@ pub(crate) async fn a_lease_outlasts_its_handler_but_not_its_engine(harness: &Te
     let lines = journal.take_times();
     let [(moment, line)] = &lines[..] else { panic!("{lines:?}") };
     assert_eq!(line, "a 1", "the first was acked before the crash");
-    assert!((640_000..=642_000).contains(moment), "when the lease was over: {moment}");
+    assert!((640_000..=642_000).contains(moment), "after the lease expired: {moment}");
     let view = view(&second, "mail", "a").await;
     assert_eq!((view.position, view.failures, view.claims), (0, 0, 1));
     assert!(view.holder.is_some() && view.lease_end.is_some());
 }
 
-/// spec B214: a worker that has lost its lease is stopped at its next renewal, and what it has done
-/// is not acked; the one that has the stream now begins where the place is.
+/// spec B214: a worker that has lost its lease is stopped at its next renewal, and its work is not
+/// acked; the new holder starts at the stream's position.
 pub(crate) async fn a_lost_lease_stops_the_handler(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let noted = journal.clone();
@@ -333,10 +334,10 @@ pub(crate) async fn a_lost_lease_stops_the_handler(harness: &TestHarness) {
     assert_eq!(journal.take(), ["0", "1"]);
     assert_eq!(engine.reset("mail", named(&["a"])).await.unwrap(), ["a"]);
     harness.advance(secs(10)).await;
-    assert_eq!(journal.inside("all"), 0, "stopped in the middle");
+    assert_eq!(journal.inside("all"), 0, "the handler is stopped midway");
     harness.advance(secs(100)).await;
     let times = journal.take_times();
-    assert_eq!(times.len(), 2, "from the start, once: {times:?}");
+    assert_eq!(times.len(), 2, "once each, from the start: {times:?}");
     let sent: Vec<_> =
         log(harness, "letters").await.iter().map(|it| it.data.as_str().to_owned()).collect();
     assert_eq!(sent, ["0", "0", "1"], "version 0 was acked before the reset, version 1 was not");
@@ -345,8 +346,8 @@ pub(crate) async fn a_lost_lease_stops_the_handler(harness: &TestHarness) {
     assert!(refused.to_string().contains("needs all: true"), "{refused}");
 }
 
-/// spec N79: a shutdown gives streams back at once, with what is done, and nothing is counted; a
-/// drain lets handlers finish, and claims no more.
+/// spec N79: a shutdown releases streams at once, acking the handled events, and counts no failure;
+/// a graceful shutdown lets handlers finish, and claims no more.
 pub(crate) async fn a_shutdown_gives_streams_back_at_once(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let reaction = || noting(&journal, "mail", secs(20)).batch_size(1);
@@ -367,10 +368,10 @@ pub(crate) async fn a_shutdown_gives_streams_back_at_once(harness: &TestHarness)
     let third = looking(harness).reaction(reaction()).start().await.unwrap();
     harness.settle().await;
     let place = view(&third, "mail", "a").await;
-    assert_eq!((place.position, place.claims), (0, 1), "what was at work when it began is done");
+    assert_eq!((place.position, place.claims), (0, 1), "the handler in progress has finished");
 }
 
-/// What was committed before a reaction was defined is handled too, unless it begins at the head.
+/// Events committed before a reaction was defined are handled too, unless it starts at the head.
 pub(crate) async fn a_new_reaction_is_brought_up_to_old_streams(harness: &TestHarness) {
     for n in 0..7 {
         append_quietly(harness, &format!("old-{n}"), &numbered(2)).await;
@@ -392,7 +393,7 @@ pub(crate) async fn a_new_reaction_is_brought_up_to_old_streams(harness: &TestHa
     assert_eq!(view(&engine, "all", "old-3").await.position, 1);
 }
 
-/// The same however many streams there were: more than are read at once.
+/// The same with more streams than one read returns.
 pub(crate) async fn a_new_reaction_is_brought_up_to_many_streams(harness: &TestHarness) {
     let count = 501;
     for n in 0..count {
@@ -410,7 +411,7 @@ fn shop() -> Flow {
     Flow::new("shop").action(Action::new("ship", async |_: Ctx, _: Value| Ok(())))
 }
 
-/// A reaction to orders that commits, sends and calls for each.
+/// A reaction to orders that commits, sends and invokes for each.
 fn ordering(marks: &Marks) -> Reaction {
     let marks = marks.clone();
     Reaction::new("ordering").source("orders-*").on_any(
@@ -432,8 +433,8 @@ fn serving(builder: EngineBuilder, marks: &Marks) -> EngineBuilder {
     builder.workflow(pack).flow(shop()).reaction(ordering(marks))
 }
 
-/// spec B178, B181: whatever commit fails, before or after it was kept, everything that a handler
-/// wants happens exactly once, and the key for effects elsewhere is the same at every try.
+/// spec B178, B181: whichever commit fails, before or after it is durable, all effects of a handler
+/// happen exactly once, and the idempotency key for external effects is the same at every attempt.
 pub(crate) async fn effects_happen_once_whatever_fails(harness: &TestHarness, faults: &Faults) {
     let marks = Marks::default();
     let _engine = serving(looking(harness).lease_ttl(secs(30)), &marks).start().await.unwrap();
@@ -444,7 +445,7 @@ pub(crate) async fn effects_happen_once_whatever_fails(harness: &TestHarness, fa
                 .await;
             faults.fail(after, failure);
             harness.advance(secs(60)).await;
-            // An engine with nothing to do has no transactions, so that some plans never come true.
+            // An idle engine makes no transactions, so some planned failures never happen.
             assert!(faults.is_over() || after > 2, "the effects take three transactions");
             orders += 1;
             let told = format!("{failure:?} of transaction {after}");
@@ -462,11 +463,11 @@ pub(crate) async fn effects_happen_once_whatever_fails(harness: &TestHarness, fa
     assert!(keys.len() >= orders);
     keys.sort();
     keys.dedup();
-    assert_eq!(keys.len(), orders, "one key for an event, however often it was tried");
+    assert_eq!(keys.len(), orders, "one key per event over all attempts");
 }
 
-/// spec B181: an engine that dies between a handler and its ack has done nothing; the next one does
-/// all of it.
+/// spec B181: an engine that crashes between a handler and its ack leaves no effect; the next
+/// engine applies all of them.
 pub(crate) async fn a_crash_before_the_ack_leaves_no_effect(harness: &TestHarness) {
     let door = Door::closed();
     let marks = Marks::default();
@@ -489,7 +490,7 @@ pub(crate) async fn a_crash_before_the_ack_leaves_no_effect(harness: &TestHarnes
     let first = looking(harness).reaction(reaction(&door)).start().await.unwrap();
     append(harness, "orders-1", &numbered(4)).await;
     assert_eq!(marks.all(), ["0", "1", "2"]);
-    assert_eq!(log(harness, "letters").await, [], "handled, and not acked");
+    assert_eq!(log(harness, "letters").await, [], "handled but not acked");
     harness.crash(&first).await;
     door.open();
     let _second = looking(harness).reaction(reaction(&door)).start().await.unwrap();
@@ -501,8 +502,8 @@ pub(crate) async fn a_crash_before_the_ack_leaves_no_effect(harness: &TestHarnes
     );
 }
 
-/// An effect that cannot be is a failure of its event: those before it are kept, and no other
-/// effect of that event is.
+/// An impossible effect is a failure of its event: the earlier events are acked, and no other
+/// effect of the failed event is applied.
 pub(crate) async fn a_refused_effect_is_a_failure_of_its_event(harness: &TestHarness) {
     let reaction = Reaction::new("mail").source("orders-*").max_retries(0).on_any(
         async |ctx: ReactionCtx, event: StreamEvent| {
@@ -526,7 +527,7 @@ pub(crate) async fn a_refused_effect_is_a_failure_of_its_event(harness: &TestHar
     );
 }
 
-/// spec B217, N62: of n streams that have work, each has its turn within ⌈n / parallel⌉ claims,
+/// spec B217, N62: of n streams that have work, each is claimed within ⌈n / parallel⌉ claims,
 /// however many events one of them has and gains.
 pub(crate) async fn a_flood_on_one_stream_starves_no_other(harness: &TestHarness) {
     let journal = Journal::new(harness);
@@ -545,8 +546,8 @@ pub(crate) async fn a_flood_on_one_stream_starves_no_other(harness: &TestHarness
     assert!(before <= 20, "the flood had {before} events handled before the last of the others");
 }
 
-/// spec B208, B209, B222, N67, N71: operators see what is stuck, a page at a time and without a
-/// lease; they put streams off and first, by name or by filter.
+/// spec B208, B209, B222, N67, N71: operators list stuck streams, a page at a time and without a
+/// lease, and defer or prioritize streams by name or by filter.
 pub(crate) async fn operators_see_and_steer(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let reaction = noting(&journal, "mail", secs(5)).parallel_streams(1).source("s-*");
@@ -574,7 +575,7 @@ pub(crate) async fn operators_see_and_steer(harness: &TestHarness) {
     let until = harness.now().plus_ms(60_000);
     let filter = Filter { stream: Some("^s-".to_owned().try_into().unwrap()), ..Filter::default() };
     let put_off = engine.defer("mail", StreamSelection::Where(filter), until).await.unwrap();
-    assert_eq!(put_off, ["s-1", "s-2", "s-3", "s-4"], "all but the one at work");
+    assert_eq!(put_off, ["s-1", "s-2", "s-3", "s-4"], "all but the one being handled");
     assert_eq!(view(&engine, "mail", "s-2").await.due, Some(until));
     assert_eq!(engine.prioritize("mail", named(&["s-4", "gone"])).await.unwrap(), ["s-4"]);
     assert_eq!(engine.prioritize("mail", named(&[])).await.unwrap(), [""; 0]);
@@ -582,10 +583,10 @@ pub(crate) async fn operators_see_and_steer(harness: &TestHarness) {
     let lines = journal.take_times();
     let order: Vec<&str> = lines.iter().map(|(_, line)| line.as_str()).collect();
     assert_eq!(order, ["s-0 0", "s-4 0", "s-1 0", "s-2 0", "s-3 0"]);
-    assert!(lines[1].0 >= 61_000, "not before its time: {lines:?}");
+    assert!(lines[1].0 >= 61_000, "not before it is due: {lines:?}");
 }
 
-/// Everything that is wrong with reactions is said at once, before anything is defined.
+/// All errors in reactions are reported at once, before anything is defined.
 pub(crate) async fn a_bad_reaction_is_refused(harness: &TestHarness) {
     let idle = |name: &str| Reaction::new(name).on_any(async |_, _| Ok(()));
     let error = harness
@@ -612,8 +613,8 @@ pub(crate) async fn a_bad_reaction_is_refused(harness: &TestHarness) {
     assert!(!rows.iter().any(|row| matches!(row, Row::Def(_))), "nothing is defined");
 }
 
-/// spec A5: a workflow that asks for a stream's event by name is admitted it once, like any other
-/// event, from when the first such workflow was there.
+/// spec A5: a workflow subscribed to a stream's event by name gets it once, like any other event,
+/// starting when the first such subscription was defined.
 pub(crate) async fn a_stream_event_triggers_a_workflow(harness: &TestHarness) {
     append_quietly(harness, "orders-1", &[("paid", json!(1))]).await;
     let inputs = Marks::default();
@@ -627,7 +628,7 @@ pub(crate) async fn a_stream_event_triggers_a_workflow(harness: &TestHarness) {
     );
     let engine = looking(harness).workflow(flow).start().await.unwrap();
     harness.settle().await;
-    assert_eq!(inputs.all(), [""; 0], "what was there before is no news");
+    assert_eq!(inputs.all(), [""; 0], "earlier events trigger nothing");
     append_quietly(harness, "orders-1", &[("paid", json!({ "sum": 7 })), ("sent", json!(2))]).await;
     append(harness, "orders-2", &[("parked", json!(3)), ("paid", json!(4))]).await;
     let rows = log(harness, "orders-1").await;
@@ -646,6 +647,6 @@ pub(crate) async fn a_stream_event_triggers_a_workflow(harness: &TestHarness) {
     });
     let mut names: Vec<&str> = names.collect();
     names.sort_unstable();
-    assert_eq!(names, ["stream:paid", "stream:paid", "stream:parked"], "nobody asks for `sent`");
+    assert_eq!(names, ["stream:paid", "stream:paid", "stream:parked"], "no trigger on `sent`");
     assert_eq!(view(&engine, "$triggers", "orders-1").await.position, 2);
 }

@@ -1,5 +1,5 @@
-//! One command whose rows the store refuses: it fails alone, whatever it shares its transaction or
-//! its sweep with, and is tried again where nobody else would.
+//! One command whose rows the store refuses: it fails alone, whatever shares its transaction or its
+//! timer pass, and is retried if no caller would retry it.
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ use crate::{
 /// The workflow whose rows are refused.
 const CURSED: &str = "cursed";
 
-/// A run of it that is written.
+/// Returns the run of `cursed` that a change writes.
 fn run_of(change: &Change) -> Option<&Run> {
     let (Change::Insert(row) | Change::Update(row)) = change else { return None };
     row.as_run().filter(|run| run.workflow == CURSED)
@@ -37,11 +37,11 @@ fn waiter() -> Workflow<Value, Option<Value>> {
     Workflow::new("waiter", async |ctx: Ctx, _: Value| ctx.wait_for_signal("wait", "go").await)
 }
 
-/// How many commands of other kinds share the transaction.
+/// The number of commands of other kinds that share the transaction.
 const OTHERS: usize = 3;
 
-/// Sends events in one transaction with commands of other kinds, those of `cursed` with a row that
-/// the store refuses; the answers.
+/// Sends events in one transaction with commands of other kinds; the events of `cursed` have a row
+/// that the store refuses. Returns the answers.
 async fn send_together(
     faults: &Faults,
     engine: &Engine,
@@ -80,9 +80,9 @@ async fn send_together(
     sent.into_iter().map(|posted| posted.map(|it| it.run().unwrap())).collect()
 }
 
-/// A command with a row that the store refuses fails by itself; all that share its transaction are
-/// done, once, and the runs that they made ready are driven. Wherever it stands, however many there
-/// are, and whatever is wrong with them.
+/// A command with a row that the store refuses fails by itself; all other commands of its
+/// transaction are carried out, once, and the runs they made ready are driven. This holds for every
+/// position, number and kind of refused commands.
 pub(crate) async fn a_refused_row_takes_no_neighbour_along(harness: &TestHarness, faults: &Faults) {
     let journal = Journal::new(harness);
     let job = work(&journal, "job", ms(0));
@@ -106,7 +106,7 @@ pub(crate) async fn a_refused_row_takes_no_neighbour_along(harness: &TestHarness
             assert_eq!(refused[0], sends, "{case}: they share a transaction");
             for (n, answer) in answers.iter().enumerate() {
                 match answer {
-                    Ok(_) => assert!(!cursed.contains(&n), "{case}: {n} was taken"),
+                    Ok(_) => assert!(!cursed.contains(&n), "{case}: {n} was accepted"),
                     Err(Error::Store(error)) => {
                         let data = matches!(**error, StoreError::Data(_));
                         assert!(cursed.contains(&n) && data, "{case}: {n}: {error}");
@@ -122,7 +122,7 @@ pub(crate) async fn a_refused_row_takes_no_neighbour_along(harness: &TestHarness
             assert_eq!(driven, expected, "{case}: each is driven, once");
             done += good.len();
             assert_eq!(states(harness, "job").await, vec!["completed"; done], "{case}");
-            assert_eq!(recorded(harness, "job").await, done, "{case}: each event is there once");
+            assert_eq!(recorded(harness, "job").await, done, "{case}: each event is recorded once");
             assert_eq!(harness.completed(&engine, waiting).await, json!("done"), "{case}");
             assert_eq!(state(harness, "waiter", doomed).await, "cancelled", "{case}");
             let head = engine.streams().head("log").await.unwrap().unwrap();
@@ -132,7 +132,7 @@ pub(crate) async fn a_refused_row_takes_no_neighbour_along(harness: &TestHarness
     }
 }
 
-/// A transaction that is split still hands its runs over: nobody has to be woken for them.
+/// The runs of a split transaction are leased with it, without a wake-up.
 pub(crate) async fn the_runs_of_a_split_transaction_are_driven_at_once(
     harness: &TestHarness,
     faults: &Faults,
@@ -153,7 +153,7 @@ pub(crate) async fn the_runs_of_a_split_transaction_are_driven_at_once(
     assert_eq!(states(harness, "job").await, ["completed"; 7]);
 }
 
-/// A run whose report the store refuses gives its worker back once.
+/// A run whose report the store refuses releases its worker exactly once.
 pub(crate) async fn a_refused_report_frees_one_worker(harness: &TestHarness, faults: &Faults) {
     let journal = Journal::new(harness);
     let cursed = work(&journal, CURSED, ms(0));
@@ -175,8 +175,8 @@ pub(crate) async fn a_refused_report_frees_one_worker(harness: &TestHarness, fau
     assert_eq!(journal.most("job"), 1);
 }
 
-/// A lease goes with the commands of others: where the store refuses its rows, the commands are
-/// done all the same.
+/// A lease is added to a transaction with commands of callers: where the store refuses the lease's
+/// rows, the commands are carried out all the same.
 pub(crate) async fn a_lease_that_is_refused_fails_no_command(
     harness: &TestHarness,
     faults: &Faults,
@@ -189,15 +189,15 @@ pub(crate) async fn a_lease_that_is_refused_fails_no_command(
     let runs = join_all(runs).await;
     harness.settle().await;
     assert_eq!(states(harness, CURSED).await, ["queued"; 2]);
-    assert!(!faults.lift_curse().is_empty(), "the lease was tried");
+    assert!(!faults.lift_curse().is_empty(), "the lease was attempted");
     harness.advance(secs(2)).await;
     for (n, run) in runs.into_iter().enumerate() {
         assert_eq!(harness.completed(&engine, run).await["n"], json!(n));
     }
 }
 
-/// All kinds of things that are due at the same moment, behind two that fail: they are done at
-/// their time, the two as soon as they can be, and the log says what is wrong meanwhile.
+/// Timers of all kinds are due at the same moment, behind two that fail: they fire on time, the two
+/// failing ones as soon as they can, and the log names the error meanwhile.
 pub(crate) async fn one_failing_command_stops_no_sweep(harness: &TestHarness, faults: &Faults) {
     let (log, _listens) = Warnings::listen();
     let second = secs(1);
@@ -247,8 +247,8 @@ pub(crate) async fn one_failing_command_stops_no_sweep(harness: &TestHarness, fa
     }
 }
 
-/// A schedule that cannot be planned, or whose occurrence fails, keeps no other from its time, and
-/// is caught up with as soon as it can be.
+/// A schedule that cannot be planned, or whose occurrence fails, delays no other schedule, and
+/// catches up as soon as it can.
 pub(crate) async fn one_failing_schedule_stops_no_other(harness: &TestHarness, faults: &Faults) {
     let (log, _listens) = Warnings::listen();
     let journal = Journal::new(harness);
@@ -273,7 +273,7 @@ pub(crate) async fn one_failing_schedule_stops_no_other(harness: &TestHarness, f
     assert!(log.count("retrying occurrence") > 1, "it is logged and tried again");
     faults.lift_curse();
     harness.advance(secs(1)).await;
-    assert_eq!(journal.take(), [CURSED], "it is caught up with, once");
+    assert_eq!(journal.take(), [CURSED], "it catches up, once");
     harness.advance(secs(60)).await;
     let mut all = journal.take();
     all.sort();
@@ -281,7 +281,7 @@ pub(crate) async fn one_failing_schedule_stops_no_other(harness: &TestHarness, f
     engine.shutdown().await;
 }
 
-/// An occurrence that fails is tried again soon, also where nobody polls or wakes the engine.
+/// A failed occurrence is retried soon, even if the engine neither polls nor is woken.
 pub(crate) async fn a_failed_occurrence_waits_for_no_poll(harness: &TestHarness, faults: &Faults) {
     faults.deafen();
     let tick = Workflow::new(CURSED, async |_: Ctx, _: Value| Ok(())).cron("* * * * *", "UTC");
@@ -289,14 +289,14 @@ pub(crate) async fn a_failed_occurrence_waits_for_no_poll(harness: &TestHarness,
     faults.curse(Flaw::Nul, |change| run_of(change).is_some());
     harness.advance(secs(62)).await;
     assert_eq!(states(harness, CURSED).await, [""; 0]);
-    assert!(faults.lift_curse().len() > 1, "it is tried again");
+    assert!(faults.lift_curse().len() > 1, "it is retried");
     harness.advance(secs(1)).await;
     assert_eq!(states(harness, CURSED).await, ["completed"]);
     engine.shutdown().await;
 }
 
-/// A run of a dead engine that cannot be taken over keeps its engine's other runs from nobody,
-/// however many they are, nor those of other dead engines.
+/// A run of a dead engine that cannot be taken over prevents the takeover of no other run, of that
+/// engine or of other dead engines, however many there are.
 pub(crate) async fn one_run_that_stays_keeps_no_other_from_a_takeover(
     harness: &TestHarness,
     faults: &Faults,
@@ -321,7 +321,7 @@ pub(crate) async fn one_run_that_stays_keeps_no_other_from_a_takeover(
     };
     let mut dead = Vec::new();
     for runs in [RUNS, 1, 1] {
-        // Some workers are kept for workflows with few runs.
+        // Some workers are reserved for workflows with few runs.
         let engine = engine(2 * runs + 20).await.unwrap();
         start(&engine, CURSED, json!({})).await;
         let events = (0..runs).map(|n| tidegate::new_event("job", json!(n)).unwrap());
@@ -342,16 +342,17 @@ pub(crate) async fn one_run_that_stays_keeps_no_other_from_a_takeover(
     faults.lift_curse();
     harness.advance(secs(3)).await;
     assert_eq!(states(harness, CURSED).await, ["completed"; 3]);
-    assert_eq!(marks.count(CURSED), 6, "each once more");
+    assert_eq!(marks.count(CURSED), 6, "each ran once more");
     heir.shutdown().await;
 }
 
-/// A stream that a new reaction cannot follow keeps it from no other, on no later page.
+/// A stream that a new reaction cannot follow keeps the reaction from no other stream, also on
+/// later pages.
 pub(crate) async fn one_stream_that_cannot_be_followed_keeps_no_other(
     harness: &TestHarness,
     faults: &Faults,
 ) {
-    // More than the page of a start.
+    // More than one page of streams at start.
     const STREAMS: usize = 501;
     let (log, _listens) = Warnings::listen();
     for n in 0..STREAMS {
@@ -378,15 +379,15 @@ pub(crate) async fn one_stream_that_cannot_be_followed_keeps_no_other(
     engine.shutdown().await;
 }
 
-/// More rows than a page has that are due and fail, at one moment: what is behind them is done.
+/// More failing due rows than one page holds: the rows behind them are still handled.
 pub(crate) async fn a_page_of_failing_commands_stops_no_sweep(
     harness: &TestHarness,
     faults: &Faults,
 ) {
     const CURSES: usize = 1_002;
     if !matches!(harness.store().database(), Database::None) {
-        // Each failure is a transaction of its own, which takes minutes on a database. Their pages
-        // are read by the stories of the clock.
+        // Each failure is its own transaction, which takes minutes on a database. The stories of
+        // the clock cover paging there.
         return;
     }
     let nap = |name: &str| {

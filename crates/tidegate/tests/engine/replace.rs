@@ -1,4 +1,4 @@
-//! Replacing without tearing: `restart` and `singleton: cancel`, with session state in between.
+//! Replacing runs without torn state: `restart` and `singleton: cancel`, with session state.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,7 +28,7 @@ use crate::{
     words::{Door, Marks, failed, secs, start, state},
 };
 
-/// The state of a session of `chat`.
+/// Returns the state of a session of `chat`.
 async fn document(store: &dyn Store, session: &str) -> Value {
     let key = ["default", "chat", session].map(str::to_owned);
     let [app, flow, id] = key;
@@ -40,8 +40,8 @@ async fn document(store: &dyn Store, session: &str) -> Value {
     }
 }
 
-/// spec B44, replace: what a replaced run wrote to its session vanishes, nothing of it is kept
-/// afterwards, and the newcomer sees what it had done.
+/// spec B44, replace: session writes of a replaced run are discarded, none is written afterwards,
+/// and the new run sees the recorded steps of the old one.
 pub(crate) async fn a_replaced_run_leaves_nothing_in_its_session(harness: &TestHarness) {
     let door = Door::closed();
     let gate = door.clone();
@@ -71,7 +71,7 @@ pub(crate) async fn a_replaced_run_leaves_nothing_in_its_session(harness: &TestH
     let store = &**harness.store();
     let first = dispatch(&engine, call("edit", "s", json!(1))).await.run().unwrap();
     harness.settle().await;
-    assert_eq!(document(store, "s").await, json!(null), "staged, for nobody else to see");
+    assert_eq!(document(store, "s").await, json!(null), "staged, invisible to others");
     let verdict = dispatch(&engine, call("edit", "s", json!(2))).await;
     assert!(matches!(verdict, Verdict::Replaced { replaced, .. } if replaced == first));
     door.open();
@@ -83,8 +83,8 @@ pub(crate) async fn a_replaced_run_leaves_nothing_in_its_session(harness: &TestH
     assert_eq!(document(store, "s").await, json!({ "title": 2, "done": [2] }));
 }
 
-/// spec sessions: who is called for a run changes its session as steps of that run. The handler's
-/// code knows nothing of them, and is not to blame when it begins again without.
+/// spec sessions: a callee of a run changes its session as steps of that run. The handler's code
+/// does not contain these steps, and a restart of the handler without them is no error.
 pub(crate) async fn who_is_called_changes_the_session_once(harness: &TestHarness) {
     let called: Arc<OnceLock<Engine>> = Arc::default();
     let outside = called.clone();
@@ -100,7 +100,7 @@ pub(crate) async fn who_is_called_changes_the_session_once(harness: &TestHarness
                     op: SessionOp::Append { path, value },
                     expected_version: None,
                 };
-                let engine = outside.get().expect("it is there");
+                let engine = outside.get().expect("the engine is set");
                 engine.change_session_in(ctx.run_id(), asked).await.unwrap()?;
                 if ctx.attempt("call") == 1 { Err(StepError::new("once more")) } else { Ok(n) }
             });
@@ -116,8 +116,8 @@ pub(crate) async fn who_is_called_changes_the_session_once(harness: &TestHarness
     assert_eq!(document(&**harness.store(), "s").await, json!({ "done": [1] }));
 }
 
-/// spec B115, G7: no step of a replaced run starts after the first of the newcomer, which waits
-/// until the old worker has stopped; one that is replaced before its start leaves no trace.
+/// spec B115, G7: no step of a replaced run starts after the first step of the new run, which waits
+/// until the old worker has stopped; a run replaced before its start leaves no trace.
 pub(crate) async fn a_newcomer_starts_when_the_old_one_has_stopped(harness: &TestHarness) {
     let (door, marks) = (Door::closed(), Marks::default());
     let (gate, seen) = (door.clone(), marks.clone());
@@ -141,7 +141,7 @@ pub(crate) async fn a_newcomer_starts_when_the_old_one_has_stopped(harness: &Tes
         harness.engine().workflow(sync.singleton(Singleton::cancel())).start().await.unwrap();
     let first = start(&engine, "sync", json!(1)).await;
     harness.settle().await;
-    // Both in one request: the second is replaced before it could start.
+    // Both in one request: the second is replaced before it can start.
     let posted = engine
         .send_all([2, 3].map(|n| tidegate::new_event("sync", json!(n)).unwrap()).to_vec())
         .await
@@ -155,10 +155,10 @@ pub(crate) async fn a_newcomer_starts_when_the_old_one_has_stopped(harness: &Tes
     }
 }
 
-/// How many parts a run writes, each in a step of its own.
+/// The number of parts that a run writes, each in its own step.
 const PARTS: u64 = 4;
 
-/// Which run has begun how many steps, session by session.
+/// The number of steps started by each run, session by session.
 #[derive(Clone, Debug)]
 struct Begun(Arc<Mutex<BTreeMap<String, Vec<u64>>>>, watch::Sender<()>);
 
@@ -176,7 +176,7 @@ impl Begun {
         self.1.send_replace(());
     }
 
-    /// Waits until a run has begun so many steps.
+    /// Waits until a run has started this many steps.
     async fn reaches(&self, session: &str, n: u64, steps: u64) {
         let count = || self.of(session).into_iter().filter(|run| *run == n).count() as u64;
         let _ = self.1.subscribe().wait_for(|()| count() >= steps).await;
@@ -204,7 +204,8 @@ fn chat(begun: &Begun) -> Flow {
     Flow::new("chat").action(edit.policy(Policy::restart()))
 }
 
-/// Replaces the run of one session so often, each at another place of its code; the last one.
+/// Replaces the run of one session `times` times, each at another point of its code. Returns the
+/// last run.
 async fn replace(engine: &Engine, begun: &Begun, session: &str, times: u64) -> (u64, RunId) {
     let mut replaced = 0;
     for n in 0.. {
@@ -218,17 +219,17 @@ async fn replace(engine: &Engine, begun: &Begun, session: &str, times: u64) -> (
     unreachable!("it returns when it has replaced enough")
 }
 
-/// What a document is made of: one whole run.
+/// Checks that a document was written by one run, and returns that run's number.
 fn whole(document: &Value) -> Option<u64> {
     let parts: BTreeSet<_> = (0..PARTS).map(|n| document[format!("part{n}")].as_u64()).collect();
     assert_eq!(parts.len(), 1, "a mixture: {document}");
     parts.into_iter().next().flatten()
 }
 
-/// So many sessions are replaced in at once.
+/// The number of sessions in which runs are replaced concurrently.
 const SESSIONS: u64 = 10;
 
-/// Replaces runs in all sessions at once, and looks at their documents all the while.
+/// Replaces runs in all sessions concurrently, and keeps checking their documents.
 async fn replace_under_load(builder: EngineBuilder, replacements: u64) {
     let begun = Begun::new();
     let engine = builder.flow(chat(&begun)).start().await.unwrap();
@@ -264,27 +265,28 @@ async fn replace_under_load(builder: EngineBuilder, replacements: u64) {
         let begun = begun.of(&session);
         assert!(begun.is_sorted(), "a step of an old run began late in {session}: {begun:?}");
         let started: BTreeSet<u64> = begun.into_iter().collect();
-        assert!(started.len() as u64 > n / 2, "most had begun when they were replaced");
+        assert!(started.len() as u64 > n / 2, "most had started when they were replaced");
     }
     let rows = engine.store().dump().await.unwrap();
     let ended = |row: &&Row| match row {
         Row::Ended(ended) => matches!(ended.ending, Ending::Completed { .. }),
         _ => false,
     };
-    assert_eq!(rows.iter().filter(ended).count(), completed, "whoever completed has written");
+    assert_eq!(rows.iter().filter(ended).count(), completed, "every completed run has written");
     let staged = rows.iter().filter(|row| matches!(row, Row::Staged(_))).count();
-    assert_eq!(staged, 0, "nothing of those who did not is left");
+    assert_eq!(staged, 0, "no staged writes of other runs are left");
     engine.shutdown().await;
 }
 
-/// spec B44, B115, replace: however many runs are replaced, wherever they are, a session's state is
-/// always that of one whole run, and no step of an old run starts after the first of a new one.
+/// spec B44, B115, replace: however many runs are replaced, at whatever point, a session's state is
+/// always that of one whole run, and no step of an old run starts after the first step of a new
+/// one.
 pub(crate) async fn a_sessions_state_is_that_of_one_whole_run(harness: &TestHarness) {
     let postgres = matches!(harness.store().database(), Database::Postgres(_));
     replace_under_load(harness.engine(), if postgres { 200 } else { 1_000 }).await;
 }
 
-/// The same with real concurrency, on the machine's clock.
+/// The same with real concurrency, on the system clock.
 mod live {
     use super::{Arc, Engine, Store, SystemClock, replace_under_load, stores};
 

@@ -1,4 +1,4 @@
-//! Which requests meet: by session, user, a value, or what a function says.
+//! Request keys: by session, user, input value or key function.
 
 use serde_json::{Value, json};
 use tidegate::{
@@ -11,8 +11,8 @@ use crate::{
     words::{Journal, n, secs, start},
 };
 
-/// spec B22–B28, B31, B32, B33: requests meet by the key of their policy, and without it not at
-/// all.
+/// spec B22–B28, B31, B32, B33: requests with equal keys share a gate; without a key they share
+/// none.
 pub(crate) async fn requests_meet_by_the_key_of_their_policy(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let rejecting =
@@ -60,8 +60,8 @@ pub(crate) async fn requests_meet_by_the_key_of_their_policy(harness: &TestHarne
     }
 }
 
-/// spec B29, B30, N39: what the program's function says is the key; nothing means no arbitration,
-/// and what the request claims to be its key changes nothing.
+/// spec B29, B30, N39: the program's function computes the key; no key means no gate, and a key in
+/// the request itself is ignored.
 pub(crate) async fn a_key_function_gives_the_key(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let tenant = |request: &Request| {
@@ -83,14 +83,14 @@ pub(crate) async fn a_key_function_gives_the_key(harness: &TestHarness) {
     assert_eq!([send("act", "nobody").await, send("act", "nobody").await], ["started"; 2]);
 }
 
-/// A key that a caller would like to have.
+/// A key that a caller tries to set.
 #[expect(clippy::unnecessary_wraps, reason = "as a request carries it")]
 fn engine_key() -> Option<tidegate::core::key::Key> {
     let wish = tidegate::core::key::Scalar::text("a wish".to_owned());
     Some(tidegate::core::key::Key::Value(wish))
 }
 
-/// spec B6, B29: a function of the flow's own policy gives one key for all actions that follow it.
+/// spec B6, B29: a key function of the flow's policy gives one key for all actions that use it.
 pub(crate) async fn a_flows_key_function_is_shared_by_its_actions(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let flow = Flow::new("chat")
@@ -108,8 +108,8 @@ pub(crate) async fn a_flows_key_function_is_shared_by_its_actions(harness: &Test
     assert_eq!(send("own", "v").await, "skipped");
 }
 
-/// spec B48, N35: an engine that does not know the function refuses, rather than passing the policy
-/// by; so does a call from a run, which nobody asks the function for.
+/// spec B48, N35: an engine without the key function refuses the request rather than skipping the
+/// policy; so does an invocation from a run, for which the function is not called.
 pub(crate) async fn without_its_key_function_a_request_is_refused(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let act = act(&journal, "act", 10).policy_by(Policy::reject(), |_: &Request| Some("all"));
@@ -128,7 +128,7 @@ pub(crate) async fn without_its_key_function_a_request_is_refused(harness: &Test
     assert!(fault.message().contains("key function"), "{fault:?}");
 }
 
-/// spec A5, B29: a replay asks the key function too, of the input that it gets.
+/// spec A5, B29: a replay calls the key function too, with its input.
 pub(crate) async fn a_replay_meets_the_policy_by_the_same_key(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let key = |request: &Request| {
@@ -149,8 +149,8 @@ pub(crate) async fn a_replay_meets_the_policy_by_the_same_key(harness: &TestHarn
     assert_eq!(journal.take_moments(), [0, 10_000, 10_000, 20_000]);
 }
 
-/// spec B3, B34, B35, B36, B47: appends land at once, while a respond runs; responds run in order,
-/// and each sees all that was appended before it started. Nobody meets a conflict.
+/// spec B3, B34, B35, B36, B47: appends are accepted at once, while a respond runs; responds run in
+/// order, and each sees everything appended before its start. No request conflicts.
 pub(crate) async fn appends_land_while_a_respond_runs(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let append = Action::new("append", |ctx: Ctx, input: Value| async move {
@@ -199,5 +199,5 @@ pub(crate) async fn appends_land_while_a_respond_runs(harness: &TestHarness) {
     for respond in responds {
         seen.push(harness.completed(&engine, respond).await);
     }
-    assert_eq!(seen, [5, 15, 15], "all that was appended before it started");
+    assert_eq!(seen, [5, 15, 15], "everything appended before its start");
 }

@@ -1,4 +1,4 @@
-//! Requests: what an action does when its session is busy.
+//! Requests: the behaviour of each policy when the session is busy.
 
 use serde_json::{Value, json};
 use tidegate::{
@@ -10,7 +10,7 @@ use tidegate::{
 
 use crate::words::{Journal, ms, n, secs, sharing, start, states};
 
-/// An action that notes its `n` and works for a time, in the scope of its session.
+/// An action that records its `n` and works for a time, in the scope of its session.
 pub(crate) fn act(journal: &Journal, name: &str, seconds: u64) -> Action {
     let journal = journal.clone();
     Action::new(name, move |ctx: Ctx, input: Value| {
@@ -32,7 +32,7 @@ pub(crate) fn act(journal: &Journal, name: &str, seconds: u64) -> Action {
     .retry(Retry::attempts(1))
 }
 
-/// A call of `chat`'s action in a session.
+/// A request for an action of `chat` in a session.
 pub(crate) fn call(action: &str, session: &str, input: Value) -> Request {
     let request = new_request("chat", action, input).unwrap();
     Request { session: Some(session.to_owned()), ..request }
@@ -42,12 +42,13 @@ pub(crate) async fn dispatch(engine: &Engine, request: Request) -> Verdict {
     engine.dispatch(request).await.unwrap().verdict
 }
 
-/// Calls an action, which makes a run.
+/// Dispatches a request that creates a run, and returns the run's id.
 async fn ask(engine: &Engine, action: &str, session: &str, n: u32) -> RunId {
     dispatch(engine, call(action, session, json!({ "n": n }))).await.run().expect("it makes a run")
 }
 
-/// An engine with a flow that has an action for each policy, each of which takes ten seconds.
+/// Starts an engine with a flow that has an action for each policy, each of which takes ten
+/// seconds.
 async fn chat(harness: &TestHarness, journal: &Journal) -> Engine {
     let flow = Flow::new("chat")
         .action(act(journal, "plain", 10))
@@ -59,7 +60,8 @@ async fn chat(harness: &TestHarness, journal: &Journal) -> Engine {
     harness.engine().flow(flow).start().await.unwrap()
 }
 
-/// spec B1, B2, B7, B28: without a policy, with `allow`, and by the key `none`, all run at once.
+/// spec B1, B2, B7, B28: without a policy, with `allow`, and with the key `none`, all runs start at
+/// once.
 pub(crate) async fn without_a_policy_everything_runs(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let free = act(&journal, "free", 10).policy(Policy::reject().key("none"));
@@ -76,7 +78,7 @@ pub(crate) async fn without_a_policy_everything_runs(harness: &TestHarness) {
     }
 }
 
-/// spec B5, B6, B8: the action's policy decides, else the flow's, whole, key included.
+/// spec B5, B6, B8: the action's policy applies, else the flow's, as a whole, including its key.
 pub(crate) async fn the_action_decides_else_the_flow(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let flow = Flow::new("chat")
@@ -95,7 +97,7 @@ pub(crate) async fn the_action_decides_else_the_flow(harness: &TestHarness) {
 }
 
 /// spec B10, B11, B12, B13, B23: requests of a session run one after another, in order, each once,
-/// however those before them end; other sessions are not concerned.
+/// however the earlier ones end; other sessions are not affected.
 pub(crate) async fn a_queue_is_served_in_order(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let engine = chat(harness, &journal).await;
@@ -112,8 +114,8 @@ pub(crate) async fn a_queue_is_served_in_order(harness: &TestHarness) {
     assert_eq!(states(harness, "chat/respond").await, ended);
 }
 
-/// spec B14, B15, B16, B17, B19, B40, N37: a busy session refuses and names its holder; what was
-/// refused leaves nothing; who waits for the holder's end finds the session free.
+/// spec B14, B15, B16, B17, B19, B40, N37: a busy session refuses and names its holder; a refused
+/// request leaves no row; after the holder's end the session is free.
 pub(crate) async fn reject_names_the_holder(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let engine = chat(harness, &journal).await;
@@ -123,7 +125,7 @@ pub(crate) async fn reject_names_the_holder(harness: &TestHarness) {
         harness.advance(secs(5)).await;
         let told = dispatch(&engine, call("summarise", "s", json!({}))).await.to_value();
         assert_eq!((&told["outcome"], &told["holder"]), (&json!("skipped"), &json!(holder)));
-        // The refused caller follows the one that survived.
+        // The refused caller waits for the holder.
         let (ended, ()) = tokio::join!(engine.ended(holder), harness.advance(secs(5)));
         assert_eq!(ended.unwrap().id, holder);
     }
@@ -131,7 +133,7 @@ pub(crate) async fn reject_names_the_holder(harness: &TestHarness) {
     assert_eq!((journal.take().len(), harness.runs("chat/summarise").await.len()), (3, 3));
 }
 
-/// spec B18: of requests at once on two engines exactly one is admitted.
+/// spec B18: of concurrent requests on two engines exactly one is admitted.
 pub(crate) async fn of_requests_at_once_one_is_admitted(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let flow = || Flow::new("chat").action(act(&journal, "act", 10).policy(Policy::reject()));
@@ -149,7 +151,7 @@ pub(crate) async fn of_requests_at_once_one_is_admitted(harness: &TestHarness) {
     assert_eq!(states(harness, "chat/act").await, ["completed"; 5]);
 }
 
-/// spec N33: a session is busy while anyone holds it or waits for it; `allow` does not ask.
+/// spec N33: a session is busy while any run holds it or waits for it; `allow` does not check.
 pub(crate) async fn reject_sees_who_waits(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let engine = chat(harness, &journal).await;
@@ -163,8 +165,8 @@ pub(crate) async fn reject_sees_who_waits(harness: &TestHarness) {
     assert_eq!(plain.outcome(), "started");
 }
 
-/// spec B44, G7, replace: a restart replaces the run where it is; those who queue keep their
-/// places; the newcomer sees what was done.
+/// spec B44, G7, replace: a restart replaces the running run; queued runs keep their positions in
+/// the queue; the new run sees the recorded steps of the old one.
 pub(crate) async fn restart_replaces_the_holder(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let engine = chat(harness, &journal).await;
@@ -182,8 +184,8 @@ pub(crate) async fn restart_replaces_the_holder(harness: &TestHarness) {
     assert_eq!(ended, Ending::Cancelled { reason: "replaced".to_owned(), by: edit });
 }
 
-/// spec B43, controls: a burst gives one run, which waits for the running one and takes newer input
-/// with it until it starts; nobody is cancelled.
+/// spec B43, controls: a burst gives one run, which waits for the running one and folds in newer
+/// input until it starts; no run is cancelled.
 pub(crate) async fn debounce_coalesces_and_never_cancels(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let engine = chat(harness, &journal).await;
@@ -201,7 +203,7 @@ pub(crate) async fn debounce_coalesces_and_never_cancels(harness: &TestHarness) 
     assert_eq!(harness.completed(&engine, runs[0]).await, json!({ "n": 4 }));
 }
 
-/// spec B41, B42: reject sees who runs, idempotency who has run.
+/// spec B41, B42: reject considers running requests, idempotency also ended ones.
 pub(crate) async fn reject_and_idempotency_are_apart(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let once = || Idempotency::within(secs(1000)).key("input.id");
@@ -219,8 +221,8 @@ pub(crate) async fn reject_and_idempotency_are_apart(harness: &TestHarness) {
     assert_eq!([send("only", 3).await, send("only", 4).await], ["started"; 2]);
 }
 
-/// spec N31, N32: a request that waited for its longest time gives up its place, and one that was
-/// cancelled in line never runs; those behind move up.
+/// spec N31, N32: a request whose maximum wait is over leaves the queue, and a request cancelled in
+/// the queue never runs; those behind move up.
 pub(crate) async fn who_gives_up_its_place_never_runs(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let hasty = act(&journal, "hasty", 10).policy(Policy::queue().at_most(secs(5)));
@@ -240,7 +242,7 @@ pub(crate) async fn who_gives_up_its_place_never_runs(harness: &TestHarness) {
     assert_eq!(journal.take_times(), [(0, "0".to_owned()), (10_000, "3".to_owned())]);
 }
 
-/// spec G8, N40: a request whose key is held by its own ancestor is refused at once.
+/// spec G8, N40: a request whose key is held by its ancestor is refused at once.
 pub(crate) async fn a_key_held_by_an_ancestor_is_refused(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let between = Workflow::new("between", |ctx: Ctx, input: Value| async move {
@@ -256,7 +258,7 @@ pub(crate) async fn a_key_held_by_an_ancestor_is_refused(harness: &TestHarness) 
     harness.settle().await;
     let fault = engine.output::<Value>(outer).await.unwrap().unwrap_err();
     assert!(fault.message().contains("HeldByAncestor"), "{fault:?}");
-    // The same call finds another session free.
+    // The same call in another session succeeds.
     let other = ask(&engine, "outer", "t", 0).await;
     harness.advance(secs(1)).await;
     assert_eq!(harness.completed(&engine, other).await, json!(1));

@@ -1,4 +1,4 @@
-//! Schedules: workflows that are started by the clock.
+//! Schedules: workflows that are started by time.
 
 use serde_json::{Value, json};
 use tidegate::{
@@ -9,13 +9,13 @@ use tidegate::{
 
 use crate::words::{Journal, ms, secs, states};
 
-/// The moment that an occurrence was planned for, as its run reads it.
+/// Returns the planned time of an occurrence, from the input of its run.
 fn planned_at(input: &Value) -> Timestamp {
     let planned_at = input["plannedAt"].as_str().and_then(Timestamp::parse_rfc3339);
     planned_at.unwrap_or_else(|| panic!("`plannedAt` is RFC 3339: {input}"))
 }
 
-/// A workflow that notes which minute it was planned for, and works for a time.
+/// A workflow that records the minute it was planned for, and works for a time.
 fn tick(journal: &Journal, seconds: u64) -> Workflow<Value, ()> {
     let journal = journal.clone();
     Workflow::new("tick", move |ctx: Ctx, input: Value| {
@@ -33,7 +33,7 @@ fn tick(journal: &Journal, seconds: u64) -> Workflow<Value, ()> {
     })
 }
 
-/// Moves the clock to the beginning of an hour, and says which minute that is.
+/// Advances the clock to the start of an hour, and returns its minute number.
 async fn on_the_hour(harness: &TestHarness) -> i64 {
     let hour = 3_600_000_000;
     let rest = hour - harness.now().micros() % hour;
@@ -41,8 +41,8 @@ async fn on_the_hour(harness: &TestHarness) -> i64 {
     harness.now().micros() / 60_000_000
 }
 
-/// spec N6, N41, schedules: each occurrence makes one run over all engines, at its moment, and
-/// nobody else hears of it.
+/// spec N6, N41, schedules: each occurrence makes one run across all engines, at its time, and
+/// triggers no other workflow.
 pub(crate) async fn an_occurrence_runs_once_over_all_engines(harness: &TestHarness) {
     let hour = on_the_hour(harness).await;
     let journal = Journal::new(harness);
@@ -60,11 +60,11 @@ pub(crate) async fn an_occurrence_runs_once_over_all_engines(harness: &TestHarne
     assert!(states(harness, "listener").await.is_empty());
     one.shutdown().await;
     harness.advance(secs(120)).await;
-    assert_eq!(journal.take(), [line(8)], "the other one goes on");
+    assert_eq!(journal.take(), [line(8)], "the other engine continues");
     two.shutdown().await;
 }
 
-/// spec B45: an occurrence is skipped while the last one runs, and recorded.
+/// spec B45: an occurrence is skipped while the previous one runs, and the skip is recorded.
 pub(crate) async fn an_occurrence_is_skipped_while_the_last_one_runs(harness: &TestHarness) {
     let hour = on_the_hour(harness).await;
     let journal = Journal::new(harness);
@@ -80,7 +80,7 @@ pub(crate) async fn an_occurrence_is_skipped_while_the_last_one_runs(harness: &T
     engine.shutdown().await;
 }
 
-/// spec B46: occurrences that may overlap do.
+/// spec B46: occurrences overlap if the schedule allows it.
 pub(crate) async fn occurrences_overlap_if_they_may(harness: &TestHarness) {
     on_the_hour(harness).await;
     let journal = Journal::new(harness);
@@ -90,8 +90,8 @@ pub(crate) async fn occurrences_overlap_if_they_may(harness: &TestHarness) {
     assert_eq!((journal.take().len(), journal.most("tick")), (4, 2));
 }
 
-/// spec N41, schedules: what was planned while nobody was there is caught up with, in order, unless
-/// it is more than an hour late.
+/// spec N41, schedules: occurrences missed while no engine ran are caught up in order, unless they
+/// are more than an hour late.
 pub(crate) async fn what_nobody_was_there_for_is_caught_up_with(harness: &TestHarness) {
     let hour = on_the_hour(harness).await;
     let journal = Journal::new(harness);
@@ -108,8 +108,8 @@ pub(crate) async fn what_nobody_was_there_for_is_caught_up_with(harness: &TestHa
     assert_eq!(journal.take(), [line(140)]);
 }
 
-/// spec schedules: occurrences that queue run one after another, and one that restarts takes the
-/// place of the last.
+/// spec schedules: queued occurrences run one after another, and with restart an occurrence
+/// replaces the previous one.
 pub(crate) async fn occurrences_wait_for_each_other_or_take_over(harness: &TestHarness) {
     let hour = on_the_hour(harness).await;
     let (queued, newest) = (Journal::new(harness), Journal::new(harness));
@@ -123,12 +123,12 @@ pub(crate) async fn occurrences_wait_for_each_other_or_take_over(harness: &TestH
     };
     assert_eq!(queued.take(), lines(&[1, 2, 3, 4]), "each, a minute and a half after the last");
     assert_eq!(queued.most("tick"), 1);
-    assert_eq!(newest.take(), lines(&[1, 2, 3, 4, 5]), "each begins, and only the last goes on");
+    assert_eq!(newest.take(), lines(&[1, 2, 3, 4, 5]), "each starts, only the last continues");
     engine.shutdown().await;
 }
 
-/// spec N41: with a window of its own, a schedule catches up as far as that; how many are older is
-/// kept.
+/// spec N41: a schedule with its own catch-up window catches up within it; the number of older
+/// missed occurrences is recorded.
 pub(crate) async fn an_outage_longer_than_the_window_is_told_once(harness: &TestHarness) {
     let hour = on_the_hour(harness).await;
     let journal = Journal::new(harness);
@@ -154,8 +154,8 @@ pub(crate) async fn an_outage_longer_than_the_window_is_told_once(harness: &Test
     engine.shutdown().await;
 }
 
-/// A schedule that is paused on one engine stands still on all, and goes on with the next
-/// occurrence when it is resumed on another.
+/// A schedule that is paused on one engine stops on all, and continues with the next occurrence
+/// when it is resumed on another.
 pub(crate) async fn a_paused_schedule_stands_still_everywhere(harness: &TestHarness) {
     let hour = on_the_hour(harness).await;
     let journal = Journal::new(harness);
@@ -181,7 +181,7 @@ pub(crate) async fn a_paused_schedule_stands_still_everywhere(harness: &TestHarn
     let resumed = two.resume_schedule(shown.id).await.unwrap();
     assert_eq!((resumed.paused, minutes(&resumed)), (false, vec![50, 60, 70, 80, 90]));
     harness.advance(secs(15 * 60)).await;
-    assert_eq!(journal.take(), [50, 60].map(line), "nothing of what lies between");
+    assert_eq!(journal.take(), [50, 60].map(line), "no occurrence of the pause");
     let nobody = ScheduleId::new("default", "tick", "@daily");
     let refused = three.pause_schedule(nobody).await;
     let Err(Error::Refused(Refusal::NoSchedule(id))) = refused else { panic!("{refused:?}") };
@@ -190,8 +190,8 @@ pub(crate) async fn a_paused_schedule_stands_still_everywhere(harness: &TestHarn
     three.shutdown().await;
 }
 
-/// spec versions, schedules: a release that has no schedule ends it, one that has another begins
-/// that.
+/// spec versions, schedules: a release without the schedule ends it; a release with another one
+/// starts that.
 pub(crate) async fn a_release_changes_the_schedule(harness: &TestHarness) {
     let hour = on_the_hour(harness).await;
     let journal = Journal::new(harness);
@@ -216,8 +216,8 @@ pub(crate) async fn a_release_changes_the_schedule(harness: &TestHarness) {
     assert_eq!(journal.take(), [line(20, 80), line(20, 100)], "a rollback is a release");
 }
 
-/// spec schedules: a run of a schedule is told which, and for when it was planned, in the
-/// schedule's zone.
+/// spec schedules: a run of a schedule gets the schedule and the planned time, in the schedule's
+/// time zone.
 pub(crate) async fn a_schedule_says_what_it_is(harness: &TestHarness) {
     on_the_hour(harness).await;
     let tick = Workflow::new("tick", |_: Ctx, input: Value| async { Ok(input) });
@@ -231,7 +231,7 @@ pub(crate) async fn a_schedule_says_what_it_is(harness: &TestHarness) {
     assert!([7 * 60, 8 * 60].contains(&planned), "nine in Paris: {planned}");
 }
 
-/// spec schedules: an action is called by its schedule with the occurrence as its input.
+/// spec schedules: a schedule calls an action with the occurrence as its input.
 pub(crate) async fn a_schedule_calls_an_action(harness: &TestHarness) {
     on_the_hour(harness).await;
     let tick = json!({ "triggers": [{ "cron": "* * * * *" }] });

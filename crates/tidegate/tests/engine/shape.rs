@@ -1,4 +1,4 @@
-//! What holds for every control: none, any together, apart by workspace.
+//! Rules for all controls: none at all, any combination, separate workspaces.
 
 use serde_json::{Value, json};
 use tidegate::{
@@ -16,7 +16,7 @@ async fn gather(_: Ctx, _: Vec<Value>) -> tidegate::Result<()> {
     Ok(())
 }
 
-/// spec B49: a workflow without controls runs everything at once, in order, and drops nothing.
+/// spec B49: a workflow without controls runs every event at once, in order, and drops none.
 pub(crate) async fn a_workflow_without_controls_is_not_shaped(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let plain = work(&journal, "plain", secs(1));
@@ -30,8 +30,8 @@ pub(crate) async fn a_workflow_without_controls_is_not_shaped(harness: &TestHarn
     assert_eq!(journal.most("plain"), 20);
 }
 
-/// spec B50: whichever of the eight controls stand together, the definition holds, and one event
-/// gives one run that ends.
+/// spec B50: every combination of the eight controls is a valid definition, and one event gives one
+/// run that ends.
 pub(crate) async fn any_controls_stand_together(harness: &TestHarness) {
     let controls = [
         ("concurrency", json!({ "limit": 1 })),
@@ -69,7 +69,7 @@ pub(crate) async fn any_controls_stand_together(harness: &TestHarness) {
     }
 }
 
-/// spec B52: the field that a key names may lie deeper in the event.
+/// spec B52: a key may name a nested field of the event.
 pub(crate) async fn a_nested_field_can_be_the_key(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let sync =
@@ -86,7 +86,7 @@ pub(crate) async fn a_nested_field_can_be_the_key(harness: &TestHarness) {
     assert_eq!((states(harness, "sync").await.len(), journal.most("sync")), (4, 2));
 }
 
-/// spec B132, B146: limits, windows, buffers, claims and releases of one workspace do not touch
+/// spec B132, B146: limits, windows, buffers, claims and releases of one workspace do not affect
 /// another.
 pub(crate) async fn workspaces_share_nothing(harness: &TestHarness) {
     let journal = Journal::new(harness);
@@ -124,7 +124,7 @@ pub(crate) async fn workspaces_share_nothing(harness: &TestHarness) {
         }
     }
     assert_eq!(windows[0], windows[1]);
-    assert_ne!(windows[1], windows[2], "a window of its own");
+    assert_ne!(windows[1], windows[2], "separate windows");
 
     engine.in_workspace("one").release("default", "code", 1).await.unwrap();
     for (tenant, version) in [("one", 1), ("two", 2)] {
@@ -135,7 +135,7 @@ pub(crate) async fn workspaces_share_nothing(harness: &TestHarness) {
     }
 }
 
-/// spec N28: what a singleton skips has used neither a token, nor a claim, nor a turn.
+/// spec N28: an event skipped by a singleton consumes no token, no claim and no turn.
 pub(crate) async fn what_one_control_refuses_costs_another_nothing(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let sync = work(&journal, "sync", secs(10))
@@ -151,12 +151,12 @@ pub(crate) async fn what_one_control_refuses_costs_another_nothing(harness: &Tes
     }
     harness.advance(secs(10)).await;
     let told = verdict(&engine, "sync", json!({ "id": 2 })).await;
-    assert_eq!(told.outcome(), "queued", "neither dropped nor deduped, and first in line");
+    assert_eq!(told.outcome(), "queued", "neither dropped nor deduped, and first in queue");
     harness.advance(secs(60)).await;
     assert_eq!(states(harness, "sync").await, ["completed"; 2]);
 }
 
-/// spec N30: a run that waits for its next try is not over: a singleton excludes others still.
+/// spec N30: a run that waits for a retry has not ended: its singleton still excludes others.
 pub(crate) async fn a_run_between_its_tries_still_excludes_others(harness: &TestHarness) {
     let flaky = Workflow::new("flaky", |ctx: Ctx, _: Value| async move {
         let step = ctx.step("call", || async {
@@ -174,7 +174,7 @@ pub(crate) async fn a_run_between_its_tries_still_excludes_others(harness: &Test
     assert_eq!(verdict(&engine, "flaky", json!({})).await.outcome(), "started");
 }
 
-/// spec B170, B171: an engine that does not hold a run says what it is at, and does not drive it.
+/// spec B170, B171: an engine that does not hold a run can read its state, and does not drive it.
 pub(crate) async fn a_run_of_another_engine_is_seen_and_not_driven(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let order = || work(&journal, "order", secs(10));
@@ -190,8 +190,8 @@ pub(crate) async fn a_run_of_another_engine_is_seen_and_not_driven(harness: &Tes
     assert_eq!(journal.take(), ["1"]);
 }
 
-/// spec N56, events: a payload that is too large or no JSON, a bad name, or too many at once make
-/// neither an event nor a run.
+/// spec N56, events: a payload that is too large or not JSON, an invalid name, or too many events
+/// at once create neither an event nor a run.
 pub(crate) async fn a_bad_payload_makes_no_run(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let engine = harness.engine().workflow(work(&journal, "order", ms(0))).start().await.unwrap();

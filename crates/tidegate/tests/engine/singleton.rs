@@ -1,4 +1,4 @@
-//! Singleton: one run that is not over, by keeping the old one or by taking the new.
+//! Singleton: one live run, by keeping the old one or by replacing it with the new.
 
 use serde_json::{Value, json};
 use tidegate::{Ctx, Singleton, Workflow, core::row::Ending, testing::TestHarness};
@@ -26,7 +26,7 @@ fn nap(journal: &Journal, singleton: Singleton) -> Workflow<Value, Value> {
 }
 
 /// spec B106, B107, B108, B112, B114: while a run lives, driven, asleep or paused, a new one is
-/// skipped and told by whom; the event is still recorded and wakes who waits.
+/// skipped and its verdict names the holder; the event is still recorded and wakes waiting runs.
 pub(crate) async fn skip_keeps_the_live_run(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let waiter = Workflow::new("waiter", |ctx: Ctx, _: Value| async move {
@@ -57,8 +57,8 @@ pub(crate) async fn skip_keeps_the_live_run(harness: &TestHarness) {
     assert_eq!(journal.take(), ["0a", "0b", "2a", "2b"]);
 }
 
-/// spec B109, B110, B115, G7: a newcomer takes the place of the run wherever it is; no step of the
-/// old one starts after the newcomer's first.
+/// spec B109, B110, B115, G7: a new run replaces the current one in every state; no step of the old
+/// run starts after the new run's first.
 pub(crate) async fn cancel_replaces_the_live_run(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let order = nap(&journal, Singleton::cancel());
@@ -73,7 +73,7 @@ pub(crate) async fn cancel_replaces_the_live_run(harness: &TestHarness) {
         harness.advance(ms(time)).await;
     }
     assert_eq!(journal.take(), ["0a", "1a", "2a", "2b", "3a", "3b"]);
-    assert_eq!(journal.most("order"), 1, "never two at once, not even for a moment");
+    assert_eq!(journal.most("order"), 1, "never two at once, not for a moment");
     let ended = harness.runs("order").await;
     for n in 0..3 {
         let by = Some(runs[n + 1]);
@@ -83,8 +83,8 @@ pub(crate) async fn cancel_replaces_the_live_run(harness: &TestHarness) {
     assert_eq!(ended[3].state, "completed");
 }
 
-/// spec B115, G7: the newcomer waits until the worker of the old run has stopped, also when that
-/// worker is another engine's and dead.
+/// spec B115, G7: the new run waits until the worker of the old run has stopped, also when that
+/// worker belongs to another engine that has died.
 pub(crate) async fn a_newcomer_waits_for_the_old_worker(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let order = || work(&journal, "order", secs(100)).singleton(Singleton::cancel());
@@ -96,7 +96,7 @@ pub(crate) async fn a_newcomer_waits_for_the_old_worker(harness: &TestHarness) {
     assert_eq!(states(harness, "order").await[0], "cancelled", "at once");
     harness.advance(secs(2)).await;
     assert_eq!((journal.take(), journal.most("order")), (vec!["0".into(), "1".into()], 1));
-    // Whoever drives the second now dies, and its replacement has to wait for the lease.
+    // The engine that drives the second run dies, and the replacement has to wait for the lease.
     let (dead, alive) = if one.driven() == 1 { (one, two) } else { (two, one) };
     harness.crash(&dead).await;
     start(&alive, "order", json!({ "n": 2 })).await;
@@ -106,8 +106,7 @@ pub(crate) async fn a_newcomer_waits_for_the_old_worker(harness: &TestHarness) {
     assert_eq!(journal.take(), ["2"]);
 }
 
-/// spec B111, B53, B58: without a key it is one for the workflow, with one it is one for each
-/// value.
+/// spec B111, B53, B58: without a key there is one run per workflow, with a key one per value.
 pub(crate) async fn keys_are_apart(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let whole = work(&journal, "whole", secs(1)).singleton(Singleton::skip()).on_event("tick");
@@ -122,7 +121,7 @@ pub(crate) async fn keys_are_apart(harness: &TestHarness) {
     assert_eq!(states(harness, "keyed").await, ["completed"; 2]);
 }
 
-/// spec B113: triggers at once on two engines leave one run, in both modes.
+/// spec B113: concurrent triggers on two engines leave one run, in both modes.
 pub(crate) async fn triggers_at_once_leave_one_run(harness: &TestHarness) {
     for (name, mode) in [("skip", Singleton::skip()), ("cancel", Singleton::cancel())] {
         let journal = Journal::new(harness);

@@ -1,4 +1,4 @@
-//! Many runs that wait: they cost nothing, and wake together.
+//! Many waiting runs: they cost nothing, and wake together.
 
 use std::sync::{
     Arc,
@@ -11,7 +11,7 @@ use crate::words::{secs, states};
 
 const SLEEPERS: usize = 10_000;
 
-/// spec waits, G2: ten thousand runs that wake in the same instant all go on, each once.
+/// spec waits, G2: ten thousand runs that wake at the same instant all continue, each once.
 async fn ten_thousand_wake_at_once(harness: TestHarness) {
     let woken: Arc<Vec<AtomicU32>> = Arc::new((0..SLEEPERS).map(|_| AtomicU32::new(0)).collect());
     let (count, at) = (woken.clone(), harness.now().plus_ms(3_600_000));

@@ -1,4 +1,4 @@
-//! Steps: remembered, tried again, and never done twice once they are recorded.
+//! Steps: recorded, retried, and never repeated once they are recorded.
 
 use std::{future::pending, time::Duration};
 
@@ -7,7 +7,7 @@ use tidegate::{Ctx, Retry, StepError, StepResultExt, Workflow, testing::TestHarn
 
 use crate::words::{Door, Journal, Marks, failed, recorded_steps, start, state};
 
-/// spec steps, B162: a replay returns what is recorded and repeats no effect.
+/// spec steps, B162: a replay returns the recorded results and repeats no effect.
 pub(crate) async fn completed_steps_are_not_run_again(harness: &TestHarness) {
     let marks = Marks::default();
     let effects = marks.clone();
@@ -30,7 +30,7 @@ pub(crate) async fn completed_steps_are_not_run_again(harness: &TestHarness) {
     assert_eq!(marks.count("effect"), 2);
 }
 
-/// spec N20, N21: attempts in total are as many as the retry says, each after its delay.
+/// spec N20, N21: the retry sets the total number of attempts, each after its delay.
 pub(crate) async fn a_failing_step_is_tried_as_often_as_it_may(harness: &TestHarness) {
     let order = Workflow::new("order", |ctx: Ctx, input: Value| async move {
         let (attempt, good) = (ctx.attempt("pay"), input["good"].as_u64().unwrap_or(99));
@@ -49,8 +49,8 @@ pub(crate) async fn a_failing_step_is_tried_as_often_as_it_may(harness: &TestHar
     assert_eq!(failed(&engine, never).await.message(), "declined");
 }
 
-/// spec N20: the backoff doubles up to its bound, an error may say when to come back or that it is
-/// final, and an attempt that takes too long is a failed one.
+/// spec N20: the backoff doubles up to its maximum; an error may set its own delay or be
+/// non-retryable; an attempt that exceeds its timeout has failed.
 pub(crate) async fn a_failure_says_when_and_whether_to_try_again(harness: &TestHarness) {
     let marks = Marks::default();
     let tries = marks.clone();
@@ -90,15 +90,15 @@ pub(crate) async fn a_failure_says_when_and_whether_to_try_again(harness: &TestH
     assert_eq!((marks.count("final"), marks.count("later")), (1, 1));
     harness.advance(Duration::from_secs(88)).await;
     assert_eq!(marks.count("later"), 2);
-    // Five attempts of ten seconds, with the pauses of the first one.
+    // Five attempts of ten seconds, with the same backoff as the first run.
     assert_eq!((marks.count("slow"), failed(&engine, runs[3]).await.code()), (5, "TimedOut"));
     harness.advance(Duration::from_secs(1000)).await;
-    assert_eq!(marks.count("later"), 5, "whoever says when is tried no more often");
+    assert_eq!(marks.count("later"), 5, "an error with its own delay gets no extra attempt");
     assert_eq!(failed(&engine, runs[1]).await.message(), "busy");
 }
 
 /// spec N22, B178, B179: parallel steps run once each. A slow one delays neither the record of its
-/// sibling nor what comes after that; after a crash only what is not on record is done again.
+/// sibling nor the code after the sibling; after a crash only unrecorded steps run again.
 pub(crate) async fn parallel_steps_are_recorded_as_each_finishes(harness: &TestHarness) {
     let (marks, door) = (Marks::default(), Door::closed());
     let both = || {
@@ -135,7 +135,7 @@ pub(crate) async fn parallel_steps_are_recorded_as_each_finishes(harness: &TestH
     assert_eq!(marks.all(), ["slow", "fast", "next", "slow"]);
 }
 
-/// spec steps, N20: while one branch sleeps or backs off, the steps of another go on.
+/// spec steps, N20: while one branch sleeps or backs off, the steps of another continue.
 pub(crate) async fn a_branch_that_waits_does_not_hold_up_another(harness: &TestHarness) {
     let marks = Marks::default();
     let done = marks.clone();
@@ -169,7 +169,7 @@ pub(crate) async fn a_branch_that_waits_does_not_hold_up_another(harness: &TestH
     assert_eq!(marks.count("link"), 3);
 }
 
-/// spec steps, N20: a panic is a failure of its step or of its run, and of nothing else.
+/// spec steps, N20: a panic fails only its step or its run.
 pub(crate) async fn a_panic_is_a_failure_like_others(harness: &TestHarness) {
     let job = Workflow::new("job", |ctx: Ctx, place: String| async move {
         let in_step = ctx.attempt("step") == 1 && place == "step";
@@ -198,10 +198,10 @@ pub(crate) async fn a_panic_is_a_failure_like_others(harness: &TestHarness) {
     assert_eq!(harness.completed(&engine, fine).await, json!("fine"));
     let fault = failed(&engine, handler).await;
     assert_eq!((fault.code(), fault.message()), ("Panicked", "the handler slipped"));
-    assert_eq!(state(harness, "job", dropped).await, "running", "until it is seen to be nobody's");
+    assert_eq!(state(harness, "job", dropped).await, "running", "until the run is found orphaned");
 }
 
-/// Panics where it is dropped, once.
+/// Panics once, when it is dropped.
 struct Slippery;
 
 impl Drop for Slippery {
@@ -210,7 +210,7 @@ impl Drop for Slippery {
     }
 }
 
-/// spec steps, N20: what fails outside of steps is tried again as the workflow's retry says, and
+/// spec steps, N20: a failure outside of steps is retried by the workflow's retry policy, and
 /// repeats no step.
 pub(crate) async fn a_handler_that_fails_is_tried_again(harness: &TestHarness) {
     let marks = Marks::default();
@@ -240,11 +240,11 @@ pub(crate) async fn a_handler_that_fails_is_tried_again(harness: &TestHarness) {
     assert_eq!(marks.count("handler"), 4);
 }
 
-/// spec N54: an id that is asked for twice fails the run, also where the handler looks away.
+/// spec N54: a step id that is used twice fails the run, even if the handler ignores the error.
 pub(crate) async fn a_duplicate_id_fails_the_run(harness: &TestHarness) {
     let job = Workflow::new("job", |ctx: Ctx, _: Value| async move {
         ctx.step("pay", || async { Ok(()) }).await?;
-        // Its error is thrown away.
+        // The error is ignored.
         drop(ctx.sleep("pay", Duration::from_secs(1)).await);
         Ok(())
     });
@@ -257,8 +257,8 @@ pub(crate) async fn a_duplicate_id_fails_the_run(harness: &TestHarness) {
     assert!(fault.message().contains("a step"), "{fault}");
 }
 
-/// spec N54: code that has changed under a run is noticed before its effects: an id is of another
-/// kind, or a step that is on record is not asked for any more. Both the old and the new are named.
+/// spec N54: changed code is detected before its effects: an id has another kind, or a recorded
+/// step is no longer reached. The error names both the old and the new id.
 pub(crate) async fn changed_code_is_noticed(harness: &TestHarness) {
     let marks = Marks::default();
     let code = |new: bool| {
@@ -296,7 +296,7 @@ pub(crate) async fn changed_code_is_noticed(harness: &TestHarness) {
     assert_eq!(marks.count("effect"), 2, "once in each run, before the change");
 }
 
-/// A value that does not read as it was written.
+/// A value whose deserialization differs from what was serialized.
 #[derive(serde::Serialize, serde::Deserialize, Debug, Default, PartialEq)]
 struct Lopsided {
     kept: u32,
@@ -304,7 +304,8 @@ struct Lopsided {
     lost: u32,
 }
 
-/// spec N55: values are limited and checked, and the first time sees what every replay sees.
+/// spec N55: values are limited and checked, and the first execution sees the same value as every
+/// replay.
 pub(crate) async fn values_are_what_can_be_recorded(harness: &TestHarness) {
     let job = Workflow::new("job", |ctx: Ctx, kind: String| async move {
         match kind.as_str() {
@@ -350,8 +351,7 @@ pub(crate) async fn values_are_what_can_be_recorded(harness: &TestHarness) {
     assert!(fault.message().contains("`job` cannot be read as alloc::string::String"), "{fault}");
 }
 
-/// spec steps: thousands of steps that finish together are recorded, in as many reports as it
-/// takes.
+/// spec steps: thousands of steps that finish together are recorded, in as many reports as needed.
 pub(crate) async fn many_steps_at_once_are_recorded(harness: &TestHarness) {
     let job = Workflow::new("job", |ctx: Ctx, _: Value| async move {
         let mut all = Vec::new();
@@ -370,7 +370,8 @@ pub(crate) async fn many_steps_at_once_are_recorded(harness: &TestHarness) {
     assert_eq!(harness.completed(&engine, run).await, json!(false));
 }
 
-/// spec B180: a step's key, the time and chance are the same on every attempt, replay and engine.
+/// spec B180: a step's idempotency key, time and random values are the same on every attempt,
+/// replay and engine.
 pub(crate) async fn time_chance_and_keys_are_stable(harness: &TestHarness) {
     let marks = Marks::default();
     let job = || {
@@ -404,10 +405,10 @@ pub(crate) async fn time_chance_and_keys_are_stable(harness: &TestHarness) {
     assert_eq!((all.len(), marks.count(&key)), (4 + 3, 3));
     all.retain(|mark| *mark != key);
     all.dedup();
-    assert_eq!(all.len(), 1, "every activation saw the same: {all:?}");
+    assert_eq!(all.len(), 1, "same values in every activation: {all:?}");
 }
 
-/// spec steps: what a handler logs is logged once, not on every replay.
+/// spec steps: a log line of a handler is logged once, not on every replay.
 pub(crate) async fn a_line_is_logged_once(harness: &TestHarness) {
     let lines = Marks::default();
     let _logging = tracing::subscriber::set_default(Lines(lines.clone()));
@@ -430,7 +431,7 @@ pub(crate) async fn a_line_is_logged_once(harness: &TestHarness) {
     assert_eq!(lines.all(), ["one", "two", "three"]);
 }
 
-/// Keeps the lines that handlers log.
+/// A log subscriber that keeps the lines of handlers.
 struct Lines(Marks);
 
 impl tracing::Subscriber for Lines {
@@ -460,7 +461,7 @@ impl tracing::Subscriber for Lines {
     fn exit(&self, _: &tracing::span::Id) {}
 }
 
-/// How far a run says it is can be seen while its next step runs, and the last word counts.
+/// The progress reported by a run is visible while its next step runs, and the latest report wins.
 pub(crate) async fn progress_is_seen_before_the_step_ends(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let job = Workflow::new("job", move |ctx: Ctx, _: Value| {

@@ -1,4 +1,4 @@
-//! Definitions that come while engines run, with code that is found for them.
+//! Definitions added while engines run, with handlers from a resolver.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::{
     words::{Journal, secs, sharing, start, states, work},
 };
 
-/// Answers with the address that its definition names, and the version that the run has.
+/// A handler that returns the address in its definition, and the version of the run.
 struct Answer(String);
 
 impl Handler for Answer {
@@ -39,8 +39,8 @@ fn by_url(builder: EngineBuilder) -> EngineBuilder {
     })
 }
 
-/// spec versions: what is defined at one engine is served by all who have code for it, each version
-/// by its own; an unchanged definition makes no new one.
+/// spec versions: a definition added at one engine is served by all engines that have code for it,
+/// each version by its own code; an unchanged definition makes no new version.
 pub(crate) async fn a_definition_is_served_as_soon_as_it_is_there(harness: &TestHarness) {
     let one = by_url(sharing(harness)).start().await.unwrap();
     let two = by_url(sharing(harness)).call_workers(0).start().await.unwrap();
@@ -48,7 +48,7 @@ pub(crate) async fn a_definition_is_served_as_soon_as_it_is_there(harness: &Test
     assert_eq!(two.define(&sync("http://one")).await.unwrap().version, 1);
     let old = start(&two, "sync", json!({})).await;
     harness.advance(secs(2)).await;
-    assert_eq!(states(harness, "sync").await, ["waiting"], "the other one has taken it up");
+    assert_eq!(states(harness, "sync").await, ["waiting"], "the other engine serves it");
     let again = two.define(&sync("http://one")).await.unwrap();
     assert_eq!((again.version, again.unchanged), (1, true));
     assert_eq!(two.define(&sync("http://two")).await.unwrap().version, 2);
@@ -58,8 +58,8 @@ pub(crate) async fn a_definition_is_served_as_soon_as_it_is_there(harness: &Test
     assert_eq!(harness.completed(&one, new).await, json!(["http://two", 2]));
 }
 
-/// spec schedules: a schedule that is defined later begins then, and one who starts later serves
-/// what is stored; what has no code here is nobody's.
+/// spec schedules: a schedule that is defined later starts then, and an engine that starts later
+/// serves the stored definitions; a definition without code here is not served.
 pub(crate) async fn a_schedule_begins_with_its_definition(harness: &TestHarness) {
     let engine = by_url(sharing(harness)).start().await.unwrap();
     harness.advance(secs(5)).await;
@@ -76,14 +76,13 @@ pub(crate) async fn a_schedule_begins_with_its_definition(harness: &TestHarness)
     assert!(engine.why(other).await.unwrap().stranded);
 }
 
-/// spec schedules: a schedule that another program defines begins here beside those that are served
-/// already.
+/// spec schedules: a schedule that another program defines starts here beside those already served.
 pub(crate) async fn a_schedule_of_others_begins_beside_ones_own(harness: &TestHarness) {
     let tick = |name: &str| json!({ "name": name, "url": "http://t", "triggers": [{ "cron": "* * * * *" }] });
     let engine = by_url(sharing(harness)).start().await.unwrap();
     engine.define(&tick("first")).await.unwrap();
     harness.advance(secs(65)).await;
-    // It has no code for it: nobody but the other can plan it.
+    // The other engine has no code for it: only the first one can plan it.
     let other = sharing(harness).start().await.unwrap();
     other.define(&tick("second")).await.unwrap();
     harness.advance(secs(120)).await;
@@ -91,13 +90,13 @@ pub(crate) async fn a_schedule_of_others_begins_beside_ones_own(harness: &TestHa
     assert_eq!(states(harness, "second").await.len(), 2);
 }
 
-/// spec A5: a definition that comes later may ask for a stream's events, from then on.
+/// spec A5: a definition that is added later may subscribe to a stream's events, from then on.
 pub(crate) async fn a_stream_can_trigger_what_is_defined_later(harness: &TestHarness) {
     let engine = by_url(sharing(harness)).start().await.unwrap();
     append(harness, "orders", &[("paid", json!(1))]).await;
     let pack = json!({ "name": "pack", "url": "http://p", "triggers": [{ "stream": "paid" }] });
     engine.define(&pack).await.unwrap();
-    assert!(states(harness, "pack").await.is_empty(), "what was there before is no news");
+    assert!(states(harness, "pack").await.is_empty(), "earlier events trigger nothing");
     append(harness, "orders", &[("paid", json!(2))]).await;
     harness.advance(secs(2)).await;
     assert_eq!(states(harness, "pack").await, ["waiting"]);
@@ -107,13 +106,13 @@ pub(crate) async fn a_stream_can_trigger_what_is_defined_later(harness: &TestHar
     assert!(matches!(&refused, Err(Error::Definition(it)) if it.len() == 1), "{refused:?}");
 }
 
-/// A version is served as long as a live engine says so: what the row of a dead one says is over,
-/// also while it still has runs that nobody has taken over.
+/// A version is served while a live engine's row says so: the row of a dead engine does not count,
+/// even while it still has runs that are not taken over.
 pub(crate) async fn a_dead_engine_serves_nothing(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let engine = harness.engine().workflow(work(&journal, "here", secs(10))).start().await.unwrap();
     let registered = engine.define(&json!({ "name": "elsewhere" })).await.unwrap();
-    assert!(!engine.is_served(&registered).await.unwrap(), "it has no code here");
+    assert!(!engine.is_served(&registered).await.unwrap(), "no code for it here");
     let run = start(&engine, "here", json!({})).await;
     harness.settle().await;
     let run = engine.look_up(run).await.unwrap().0.unwrap();
@@ -129,8 +128,8 @@ pub(crate) async fn a_dead_engine_serves_nothing(harness: &TestHarness) {
     }
 }
 
-/// spec A4: a definition that comes later is checked like any other, and changes nothing if it is
-/// bad.
+/// spec A4: a definition that is added later is checked like any other, and an invalid one changes
+/// nothing.
 pub(crate) async fn a_bad_definition_changes_nothing(harness: &TestHarness) {
     let engine = by_url(harness.engine()).start().await.unwrap();
     for (bad, what) in [

@@ -1,4 +1,4 @@
-//! The stores that every story is told on, each empty.
+//! The stores that every story runs on, each empty.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -22,7 +22,7 @@ macro_rules! labs {
             Some(TestHarness::on($open(clock.clone()).await?, clock))
         })*
 
-        /// The same, with something in between that can go wrong.
+        /// The same stores, wrapped for failure injection.
         pub(crate) mod faulty {
             use super::{Arc, Faults, TestHarness, VirtualClock};
 
@@ -53,7 +53,7 @@ pub(crate) async fn open_postgres(clock: Arc<dyn Clock>) -> Option<Arc<dyn Store
     postgres_with(clock, 1).await
 }
 
-/// With transactions at the same time.
+/// Opens PostgreSQL with concurrent transactions.
 pub(crate) async fn open_postgres_wide(clock: Arc<dyn Clock>) -> Option<Arc<dyn Store>> {
     postgres_with(clock, 3).await
 }
@@ -74,8 +74,8 @@ async fn postgres_with(clock: Arc<dyn Clock>, committers: usize) -> Option<Arc<d
     Some(Arc::new(PostgresStore::open(&url, options).await.expect("PostgreSQL opens")))
 }
 
-/// A SQLite file has one owner: whoever opens it twice in one process is told so, and it is free
-/// as soon as its engine is shut down and dropped, whatever its tasks were doing.
+/// A SQLite file has one owner: opening it twice in one process is an error, and it is free as soon
+/// as its engine is shut down and dropped, whatever its tasks were doing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_is_free_after_a_shutdown() {
     async fn nap(ctx: Ctx, (): ()) -> tidegate::Result<()> {
@@ -100,8 +100,8 @@ async fn a_file_is_free_after_a_shutdown() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// A transactional step of another database's kind is refused in one sentence, which holds nothing
-/// of what else is in the store.
+/// A transactional step for another kind of database is refused with a one-line error, which leaks
+/// nothing else from the store.
 pub(crate) async fn a_step_of_another_database_is_refused(harness: &TestHarness) {
     async fn wrong(ctx: Ctx, sqlite: bool) -> tidegate::Result<()> {
         if sqlite {

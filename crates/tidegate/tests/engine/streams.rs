@@ -1,4 +1,4 @@
-//! Streams through types: actions decide on folded state, and lose no race unnoticed.
+//! Typed streams: actions decide on folded state and detect every conflicting commit.
 
 mod races;
 mod reads;
@@ -77,7 +77,7 @@ pub(crate) fn withdraw(amount: u64) -> impl FnMut(&Account) -> Decided + Send {
     }
 }
 
-/// The versions of a stream as the store has them.
+/// Returns the versions of a stream as the store has them.
 async fn versions(engine: &Engine, stream: &str) -> Vec<i64> {
     let query = tidegate::Query::stream(stream).limit(100_000);
     let page = engine.streams().read(&query).await.unwrap();
@@ -85,13 +85,13 @@ async fn versions(engine: &Engine, stream: &str) -> Vec<i64> {
     page.events.iter().map(|event| event.version).collect()
 }
 
-/// Does something about streams that only operators do.
+/// Runs a stream command that only operators have.
 async fn operate(harness: &TestHarness, command: StreamCommand) -> StreamAnswer {
     let command = Command::Stream { ws: Workspace::from("default"), command };
     let answers = commit(&**harness.store(), vec![(command, 7)]).await.unwrap();
     match answers.into_iter().next().unwrap() {
         Ok(Answer::Stream(answer)) => answer,
-        other => panic!("it was answered {other:?}"),
+        other => panic!("unexpected answer {other:?}"),
     }
 }
 
@@ -106,8 +106,8 @@ async fn truncate(harness: &TestHarness, stream: &str) {
     while let StreamAnswer::Truncated(Truncated::Partly(_)) = operate(harness, command()).await {}
 }
 
-/// spec B183, B191: an action sees the state of the stream, its events follow on the version that
-/// it saw, and its caller is told where they are.
+/// spec B183, B191: an action sees the state of the stream, its events are committed right after
+/// the version that it saw, and its caller gets their versions.
 pub(crate) async fn an_action_decides_on_the_state_and_commits_on_its_version(
     harness: &TestHarness,
 ) {
@@ -130,14 +130,14 @@ pub(crate) async fn an_action_decides_on_the_state_and_commits_on_its_version(
     assert_eq!((first.version, first.position, &*first.name), (1, 2, "Withdrawn"));
     assert_eq!((second.version, second.position, second.data.as_str()), (2, 3, "null"));
     assert_eq!(first.read::<Moved>().unwrap(), Moved::Withdrawn { amount: 5 });
-    assert_eq!(first.correlation, second.correlation, "they belong together");
+    assert_eq!(first.correlation, second.correlation, "one action is one correlation");
     assert_eq!(engine.stream::<Account>("account-1").load().await.unwrap().state, acted.state);
     assert_eq!(engine.stream::<Account>("account-2").load().await.unwrap().version, -1);
     let elsewhere = engine.in_workspace("b").stream::<Account>("account-1");
     assert_eq!(elsewhere.load().await.unwrap().version, -1);
 }
 
-/// spec B191: what an action refuses, and what it has nothing to say to, writes nothing.
+/// spec B191: an action that refuses, or that returns no events, writes nothing.
 pub(crate) async fn a_refusal_is_the_callers_own_and_writes_nothing(harness: &TestHarness) {
     let engine = harness.engine().start().await.unwrap();
     let account = engine.stream::<Account>("account-1");
@@ -145,15 +145,15 @@ pub(crate) async fn a_refusal_is_the_callers_own_and_writes_nothing(harness: &Te
     let rows = harness.store().dump().await.unwrap();
     match account.act(withdraw(4)).await {
         Err(ActError::Refused(refused)) => assert_eq!(refused, TooLittle(3)),
-        other => panic!("it was not refused: {other:?}"),
+        other => panic!("expected a refusal: {other:?}"),
     }
     let nothing = account.act(|_: &Account| Ok::<_, TooLittle>(Vec::new())).await.unwrap();
     assert_eq!((nothing.version, nothing.state.balance, nothing.events.len()), (0, 3, 0));
     assert_eq!(harness.store().dump().await.unwrap(), rows);
 }
 
-/// spec B185, B191: a pinned version fails at once where the stream is elsewhere, before and after
-/// the action has decided, and says where it is.
+/// spec B185, B191: a pinned version fails at once where the stream has another version, before and
+/// after the action has decided, and the error names the actual version.
 pub(crate) async fn a_pinned_version_fails_at_once(harness: &TestHarness) {
     let engine = harness.engine().start().await.unwrap();
     let account = engine.stream::<Account>("account-1");
@@ -169,7 +169,7 @@ pub(crate) async fn a_pinned_version_fails_at_once(harness: &TestHarness) {
             Err(ActError::Conflict { stream, expected, actual }) => {
                 assert_eq!((&*stream, expected, actual), ("account-1", Expected::after(pinned), 0));
             }
-            other => panic!("it fits: {other:?}"),
+            other => panic!("expected a conflict: {other:?}"),
         }
         assert_eq!(asked, 0);
     }
@@ -179,8 +179,8 @@ pub(crate) async fn a_pinned_version_fails_at_once(harness: &TestHarness) {
     assert!(matches!(refused, Err(ActError::Refused(TooLittle(6)))), "{refused:?}");
 }
 
-/// spec B186, B188: actions of several engines at the same time lose to each other and decide again
-/// on what is there: none is lost, none is overdrawn, and versions have no gap.
+/// spec B186, B188: concurrent actions of several engines that lose a race decide again on the
+/// current state: none is lost, none overdraws, and versions have no gap.
 pub(crate) async fn whoever_loses_a_race_decides_again(harness: &TestHarness) {
     let mut engines = Vec::new();
     for _ in 0..3 {
@@ -197,12 +197,12 @@ pub(crate) async fn whoever_loses_a_race_decides_again(harness: &TestHarness) {
         match acted.unwrap() {
             Ok(acted) => {
                 done += 1;
-                assert_eq!(acted.state.balance + acted.state.moves, 21, "a state of its own");
+                assert_eq!(acted.state.balance + acted.state.moves, 21, "a committed state");
                 assert_eq!(acted.version + 1, i64::try_from(acted.state.moves).unwrap());
             }
             Err(ActError::Refused(TooLittle(left))) => {
                 refused += 1;
-                assert_eq!(left, 0, "nobody is refused on a state that never was");
+                assert_eq!(left, 0, "refused only on a committed state");
             }
             Err(error) => panic!("{error:?}"),
         }
@@ -213,7 +213,7 @@ pub(crate) async fn whoever_loses_a_race_decides_again(harness: &TestHarness) {
     assert_eq!(versions(&engines[2], "account-1").await, (0..=20).collect::<Vec<_>>());
 }
 
-/// A commit of somebody else, without an expectation.
+/// A commit of another writer, without an expected version.
 pub(crate) fn append(stream: &str, event: &Moved) -> Command {
     let (ws, stream) = (Workspace::from("default"), stream.to_owned());
     let events = vec![events::of(event).unwrap()];
@@ -221,11 +221,12 @@ pub(crate) fn append(stream: &str, event: &Moved) -> Command {
     Command::Stream { ws, command: StreamCommand::Commit(commit) }
 }
 
-/// spec B185, B191, streams: an action that is overtaken between what it saw and its commit decides
-/// again; whoever has used up its retries, or has pinned a version, is told of the conflict, in
-/// the same words as one that was found too late from the start.
+/// spec B185, B191, streams: an action that is overtaken between its read and its commit decides
+/// again. An action that has used up its retries, or has pinned a version, gets the conflict, in
+/// the same words as one whose version was too old from the start.
 pub(crate) async fn an_overtaken_action_decides_again(harness: &TestHarness, faults: &Faults) {
-    // A kept state that is found old is not a retry; here all are loaded.
+    // Reloading a stale cached state does not count as a retry; without a cache every state is
+    // loaded.
     let engine = harness.engine().stream_state_cache(0).start().await.unwrap();
     let account = engine.stream::<Account>("account-1");
     harness.settle().await;
@@ -245,27 +246,28 @@ pub(crate) async fn an_overtaken_action_decides_again(harness: &TestHarness, fau
     let (acted, seen) = overtaken(account.clone().retries(2), 2).await;
     let acted = acted.unwrap();
     assert_eq!((acted.version, acted.attempts, acted.state.balance), (2, 3, 2));
-    assert_eq!(seen, [0, 1, 2], "each time on what is there");
+    assert_eq!(seen, [0, 1, 2], "each time on the current state");
 
     let told = |outcome: Result<Acted<Account>, ActError<TooLittle>>| match outcome {
         Err(error @ ActError::Conflict { .. }) => error.to_string(),
-        other => panic!("no conflict: {other:?}"),
+        other => panic!("expected a conflict: {other:?}"),
     };
     let (outcome, seen) = overtaken(account.clone().retries(1), 9).await;
     assert_eq!(seen, [2, 3]);
     assert_eq!(told(outcome), "stream `account-1`: expected version 3, got version 4");
     let (outcome, seen) = overtaken(account.clone().expecting(4), 9).await;
-    assert_eq!(seen, [4], "a pinned version is not tried again");
+    assert_eq!(seen, [4], "a pinned version is not retried");
     let late = "stream `account-1`: expected version 4, got version 5";
     assert_eq!(told(outcome), late);
     let (outcome, seen) = overtaken(account.clone().expecting(4), 9).await;
     assert_eq!(seen, [0; 0]);
-    assert_eq!(told(outcome), late, "found by the check, it is the same");
+    assert_eq!(told(outcome), late, "same error from the version check");
     assert_eq!(versions(&engine, "account-1").await, [0, 1, 2, 3, 4, 5]);
 }
 
-/// spec streams: what an action has decided on a state that is still on its way is not told before
-/// that is committed. When it is not, whoever stood behind decides again, on what is there.
+/// spec streams: the result of an action that was decided on an uncommitted state is not returned
+/// before that state is committed. If that commit fails, the actions queued behind it decide again,
+/// on the current state.
 pub(crate) async fn nobody_is_told_of_a_state_that_never_was(
     harness: &TestHarness,
     faults: &Faults,
@@ -283,7 +285,7 @@ pub(crate) async fn nobody_is_told_of_a_state_that_never_was(
         while second.1.load(Ordering::SeqCst) + third.1.load(Ordering::SeqCst) < 2 {
             tokio::task::yield_now().await;
         }
-        assert!(!second.0.is_finished() && !third.0.is_finished(), "nothing holds yet");
+        assert!(!second.0.is_finished() && !third.0.is_finished(), "nothing is committed yet");
         if let Some(failure) = failure {
             faults.fail(0, failure);
         }
@@ -303,10 +305,10 @@ pub(crate) async fn nobody_is_told_of_a_state_that_never_was(
     }
 }
 
-/// What comes of an action in a task of its own.
+/// The result of an action in its own task.
 type Spent = tokio::task::JoinHandle<Result<Acted<Account>, ActError<TooLittle>>>;
 
-/// Spends in a task of its own, and counts how often that is decided.
+/// Spends in its own task, and counts how often the action is decided.
 fn spend(account: &Stream<Account>, amount: u64) -> (Spent, Arc<AtomicU32>) {
     let (account, asked) = (account.clone(), Arc::new(AtomicU32::new(0)));
     let (counted, mut spend) = (asked.clone(), withdraw(amount));
@@ -317,7 +319,7 @@ fn spend(account: &Stream<Account>, amount: u64) -> (Spent, Arc<AtomicU32>) {
     (tokio::spawn(async move { account.act(counting).await }), asked)
 }
 
-/// spec streams: actions that go out in one commit fail together, and leave nothing.
+/// spec streams: actions that share a commit fail together, and write nothing.
 pub(crate) async fn a_commit_that_fails_leaves_nothing(harness: &TestHarness, faults: &Faults) {
     let engine = harness.engine().start().await.unwrap();
     let account = engine.stream::<Account>("account-1");
@@ -341,8 +343,8 @@ pub(crate) async fn a_commit_that_fails_leaves_nothing(harness: &TestHarness, fa
     assert_eq!(account.act(withdraw(8)).await.unwrap().version, 2);
 }
 
-/// An action that nobody waits for any more is carried out all the same, once it is decided, and
-/// holds nobody up.
+/// An action whose caller has stopped waiting is carried out all the same once it is decided, and
+/// blocks no other action.
 pub(crate) async fn whoever_stops_waiting_holds_nobody_up(harness: &TestHarness, faults: &Faults) {
     let engine = harness.engine().start().await.unwrap();
     let account = engine.stream::<Account>("account-1");
@@ -360,8 +362,8 @@ pub(crate) async fn whoever_stops_waiting_holds_nobody_up(harness: &TestHarness,
     assert_eq!((second.state.balance, second.version), (3, 1));
 }
 
-/// Writers of one engine queue rather than collide: many actions at once are few commits and no
-/// conflict, and each has seen those before it.
+/// Writers of one engine queue rather than conflict: many concurrent actions take few commits and
+/// no conflict, and each sees the earlier ones.
 pub(crate) async fn writers_of_one_engine_do_not_collide(harness: &TestHarness) {
     let engine = harness.engine().start().await.unwrap();
     let account = engine.stream::<Account>("account-1").retries(0);
@@ -383,8 +385,8 @@ pub(crate) async fn writers_of_one_engine_do_not_collide(harness: &TestHarness) 
     assert_eq!(versions(&engine, "account-1").await, (0..40).collect::<Vec<_>>());
 }
 
-/// spec B219: what is closed takes no action, and says so; its past can be loaded until it is cut
-/// off.
+/// spec B219: a closed stream refuses actions with an error that says so; its past can be loaded
+/// until it is truncated.
 pub(crate) async fn a_closed_stream_takes_no_action(harness: &TestHarness) {
     let engine = harness.engine().start().await.unwrap();
     let account = engine.stream::<Account>("account-1");
@@ -398,7 +400,7 @@ pub(crate) async fn a_closed_stream_takes_no_action(harness: &TestHarness) {
             Err(ActError::Closed { stream, guard }) => {
                 assert_eq!((&*stream, guard), ("account-1", 5));
             }
-            other => panic!("it takes actions: {other:?}"),
+            other => panic!("expected a closed stream: {other:?}"),
         }
     }
     assert_eq!(account.load().await.unwrap().state.balance, 10);
@@ -407,10 +409,10 @@ pub(crate) async fn a_closed_stream_takes_no_action(harness: &TestHarness) {
     let gone = account.load().await.unwrap_err().to_string();
     assert!(gone.contains("closed at version 5"), "{gone}");
     let rows = harness.store().dump().await.unwrap();
-    assert!(!rows.iter().any(|row| matches!(row, Row::StreamSnapshot(_))), "nor is its snapshot");
+    assert!(!rows.iter().any(|row| matches!(row, Row::StreamSnapshot(_))), "the snapshot is gone");
 }
 
-/// spec N74: a stream that was begun anew goes on from what it had come to.
+/// spec N74: a restarted stream continues from its snapshot.
 pub(crate) async fn a_restarted_stream_goes_on_from_its_snapshot(harness: &TestHarness) {
     let engine = harness.engine().start().await.unwrap();
     let account = engine.stream::<Account>("account-1");

@@ -1,4 +1,4 @@
-//! Throttle: starts are spread out, and none is lost.
+//! Throttle: starts are spaced out, and none is lost.
 
 use serde_json::{Value, json};
 use tidegate::{
@@ -7,7 +7,7 @@ use tidegate::{
 
 use crate::words::{Journal, burst, ms, secs, sharing, start, states, verdict, work};
 
-/// spec M1, B71, B72, B73: a burst starts one by one, evenly, in order, and all of it.
+/// spec M1, B71, B72, B73: the runs of a burst start one by one, evenly, in order, all of them.
 pub(crate) async fn a_burst_is_spread_out(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let order = work(&journal, "order", ms(0)).throttle(Rate::per_second(2));
@@ -19,7 +19,7 @@ pub(crate) async fn a_burst_is_spread_out(harness: &TestHarness) {
     assert_eq!(states(harness, "order").await, ["completed"; 6]);
 }
 
-/// spec M1: as many as the burst start at once, after a quiet time again.
+/// spec M1: as many runs as the burst allows start at once, and again after an idle period.
 pub(crate) async fn as_many_as_the_burst_start_at_once(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let order = work(&journal, "order", ms(0)).throttle(Rate::per_second(1).burst(3));
@@ -33,7 +33,7 @@ pub(crate) async fn as_many_as_the_burst_start_at_once(harness: &TestHarness) {
     }
 }
 
-/// spec B74: each value has its own rate, and the caller is told when its turn is about due.
+/// spec B74: each key value has its own rate, and the verdict gives the approximate start time.
 pub(crate) async fn every_key_has_its_own_rate(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let order = work(&journal, "order", ms(0)).throttle(Rate::per_second(1).key("to"));
@@ -56,7 +56,7 @@ pub(crate) async fn every_key_has_its_own_rate(harness: &TestHarness) {
     assert_eq!(noted, expected.map(|(at, n)| (at, n.to_owned())));
 }
 
-/// spec M1, B75: an outage does not bunch the starts.
+/// spec M1, B75: starts do not bunch up after an outage.
 pub(crate) async fn after_an_outage_the_spacing_holds(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let order = || work(&journal, "order", ms(0)).throttle(Rate::per_second(1));
@@ -70,7 +70,8 @@ pub(crate) async fn after_an_outage_the_spacing_holds(harness: &TestHarness) {
     assert_eq!(journal.take_moments(), [0, 1000, 100_000, 101_000, 102_000, 103_000]);
 }
 
-/// spec M1, B75, G9: a turn counts from the start, so those who waited behind a gate do not bunch.
+/// spec M1, B75, G9: spacing counts from the start of a run, so runs that waited at a gate do not
+/// bunch up.
 pub(crate) async fn behind_a_full_gate_the_spacing_holds(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let throttled = |name: &str, time| work(&journal, name, time).throttle(Rate::per_second(1));
@@ -81,7 +82,7 @@ pub(crate) async fn behind_a_full_gate_the_spacing_holds(harness: &TestHarness) 
     assert_eq!(journal.take_moments(), [0, 10_000, 20_000]);
 }
 
-/// spec M1, A5: a wake or a retry needs no turn.
+/// spec M1, A5: a wake-up or a retry needs no turn.
 pub(crate) async fn wakes_and_retries_need_no_turn(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let noted = journal.clone();
@@ -104,7 +105,7 @@ pub(crate) async fn wakes_and_retries_need_no_turn(harness: &TestHarness) {
     assert_eq!(journal.take_moments(), [0, 10, 20, 60_000, 60_010, 60_020]);
 }
 
-/// spec B76: what is cancelled before its turn never starts, and the next one takes the turn.
+/// spec B76: a run cancelled before its turn never starts, and the next one takes the turn.
 pub(crate) async fn what_is_cancelled_before_its_turn_never_starts(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let order = work(&journal, "order", ms(0)).throttle(Rate::per_second(1));

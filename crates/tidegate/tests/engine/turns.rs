@@ -1,4 +1,4 @@
-//! Workers are shared in turns, and one workflow does not get them all.
+//! Fair sharing of workers: workflows take turns, and one workflow cannot occupy all workers.
 
 use std::{pin::Pin, sync::Arc};
 
@@ -10,13 +10,14 @@ use tidegate::{
 
 use crate::words::{Journal, burst, ms, secs, start, states, verdict, work};
 
-/// The verdict of a dry run.
+/// Returns the verdict of a dry run.
 async fn dry_run(engine: &Engine, name: &str) -> Verdict {
     let event = tidegate::new_event(name, json!({ "n": name })).unwrap();
     engine.dry_run(vec![event]).await.unwrap().remove(0).runs.remove(0).verdict
 }
 
-/// spec L2: the next run of a workflow waits for one run of each other, whatever their backlog is.
+/// spec L2: between two runs of a workflow, every other workflow gets one, whatever the backlogs
+/// are.
 pub(crate) async fn workflows_take_turns_for_a_worker(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let all = ["bulk", "more", "late"].map(|name| work(&journal, name, secs(1)));
@@ -39,8 +40,8 @@ pub(crate) async fn workflows_take_turns_for_a_worker(harness: &TestHarness) {
     assert_eq!(states(harness, "bulk").await, ["completed"; 20]);
 }
 
-/// spec L2: the same for several workers that are free at once: nobody has a second turn before all
-/// have had one.
+/// spec L2: the same for several free workers: no workflow gets a second turn before all have had
+/// one.
 pub(crate) async fn workflows_take_turns_for_several_workers(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let names = ["a", "b", "c"];
@@ -60,7 +61,7 @@ pub(crate) async fn workflows_take_turns_for_several_workers(harness: &TestHarne
     }
 }
 
-/// spec L2: workspaces take turns, however many there are: more than one lease looks through.
+/// spec L2: workspaces take turns, even if there are more than one lease scans.
 pub(crate) async fn many_workspaces_take_turns_for_a_worker(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let names: Vec<String> = (0..40).map(|n| format!("w{n:02}")).collect();
@@ -100,7 +101,7 @@ pub(crate) async fn workspaces_take_turns_for_a_worker(harness: &TestHarness) {
     assert_eq!(calm, [true, false, true, false, true, false], "every other one");
 }
 
-/// spec L2: one workflow whose runs never end leaves workers to the others.
+/// spec L2: a workflow whose runs never end leaves workers to the others.
 pub(crate) async fn a_workflow_that_hangs_does_not_get_all_workers(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let stuck = work(&journal, "stuck", secs(1_000_000));
@@ -109,7 +110,7 @@ pub(crate) async fn a_workflow_that_hangs_does_not_get_all_workers(harness: &Tes
     let engine = engine.start().await.unwrap();
     burst(&engine, "stuck", 50).await;
     harness.advance(secs(1)).await;
-    assert_eq!(journal.most("stuck"), 18, "a tenth is kept for others");
+    assert_eq!(journal.most("stuck"), 18, "a tenth is reserved for others");
     journal.take();
     for _ in 0..30 {
         let run = start(&engine, "quick", json!({ "n": "quick" })).await;
@@ -118,7 +119,7 @@ pub(crate) async fn a_workflow_that_hangs_does_not_get_all_workers(harness: &Tes
     }
 }
 
-/// A handler that is called instead of a URL.
+/// A handler for definitions with a URL.
 struct Elsewhere(Journal);
 
 impl Handler for Elsewhere {
@@ -131,7 +132,7 @@ impl Handler for Elsewhere {
     }
 }
 
-/// spec L3: calls and handlers have workers of their own.
+/// spec L3: calls of URLs and local handlers have separate workers.
 pub(crate) async fn calls_need_no_workers_of_handlers(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let here = work(&journal, "here", secs(10));
@@ -152,8 +153,8 @@ pub(crate) async fn calls_need_no_workers_of_handlers(harness: &TestHarness) {
     assert_eq!(states(harness, "here").await, ["completed"; 5]);
 }
 
-/// spec L1: a run that finds no worker free is told so; one that stands in a line is told of the
-/// line.
+/// spec L1: the verdict of a run that finds no free worker says so; a run queued at a gate gets the
+/// gate.
 pub(crate) async fn a_run_without_a_worker_is_queued_by_workers(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let narrow = work(&journal, "narrow", secs(10)).concurrency(Concurrency::limit(1));
@@ -183,7 +184,7 @@ pub(crate) async fn a_run_without_a_worker_is_queued_by_workers(harness: &TestHa
         ("handlers", 3, 3, &[("wide", 2), ("narrow", 1)][..])
     );
     assert_eq!((calls.kind, calls.busy), ("calls", 0));
-    // Another workspace is not told whose they are.
+    // Another workspace does not see whose runs they are.
     let other = engine.in_workspace("other");
     let verdict = verdict(&other, "wide", json!({ "n": "other" })).await;
     assert_eq!(verdict.waits_for(), Some("workers"));
@@ -195,7 +196,7 @@ pub(crate) async fn a_run_without_a_worker_is_queued_by_workers(harness: &TestHa
     assert_eq!(engine.stats().await.unwrap().all.ready, 0);
 }
 
-/// spec L1: whoever may have one of the workers that are kept for few is not told to wait.
+/// spec L1: a run that may use one of the reserved workers is not reported as waiting.
 pub(crate) async fn a_run_that_gets_a_kept_worker_is_started(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let stuck = work(&journal, "stuck", secs(1_000_000));
@@ -212,7 +213,7 @@ pub(crate) async fn a_run_that_gets_a_kept_worker_is_started(harness: &TestHarne
     }
 }
 
-/// spec L2: the workers that are kept for few are for workflows with fewer runs than these are.
+/// spec L2: reserved workers are for workflows with fewer runs than there are reserved workers.
 pub(crate) async fn a_kept_worker_is_for_those_with_few_runs(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let engine = harness.engine().workers(20).workflow(work(&journal, "many", secs(1000)));

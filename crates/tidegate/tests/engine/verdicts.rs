@@ -1,4 +1,4 @@
-//! What callers are told: one table over all outcomes.
+//! Verdicts as callers see them: one table of all outcomes.
 
 use serde_json::{Value, json};
 use tidegate::{Ctx, Workflow, core::row::Row, testing::TestHarness};
@@ -6,7 +6,7 @@ use tidegate::{Ctx, Workflow, core::row::Row, testing::TestHarness};
 use crate::words::{Journal, recorded, secs, states, work};
 
 #[expect(clippy::too_many_lines, reason = "a table")]
-/// What a workflow is called, its controls, and what the first and the second event come to.
+/// Rows of workflow name, controls, and the verdicts of the first and the second event.
 fn table() -> Vec<(&'static str, Value, Value, Value)> {
     let started = || json!({ "outcome": "started", "runId": "id" });
     let by = |outcome: &str, control: &str, more: Value| {
@@ -84,7 +84,7 @@ fn table() -> Vec<(&'static str, Value, Value, Value)> {
     ]
 }
 
-/// A verdict without what differs from time to time: ids, moments, and who it concerns.
+/// A verdict without its varying parts: ids, times, and the runs it names.
 fn plain(told: &Value) -> Value {
     let mut told = told.as_object().unwrap().clone();
     told.remove("workflow");
@@ -95,14 +95,14 @@ fn plain(told: &Value) -> Value {
             _ => {}
         }
     }
-    // Whoever has a run is told of which version.
+    // Every verdict with a run has its version.
     let version = told.remove("version");
     assert_eq!(version, told.contains_key("runId").then(|| json!(1)));
     Value::Object(told)
 }
 
-/// spec verdicts, N7, N45: every outcome carries its control, its key and what follows from it, and
-/// no more; who is named is who it is; every verdict but a plain start leaves a receipt.
+/// spec verdicts, N7, N45: every outcome carries its control, its key and its consequence, and no
+/// more; it names the right run; every verdict but a plain start leaves a receipt.
 pub(crate) async fn every_outcome_is_told(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let mut builder = harness.engine();
@@ -125,7 +125,7 @@ pub(crate) async fn every_outcome_is_told(harness: &TestHarness) {
     let second = engine.send("order", json!({ "k": "a" })).await.unwrap().to_value();
     let find = |told: &Value, name: &str| -> Value {
         let runs = told["runs"].as_array().unwrap();
-        runs.iter().find(|run| run["workflow"] == name).expect("each is told").clone()
+        runs.iter().find(|run| run["workflow"] == name).expect("a verdict").clone()
     };
     for (name, _, expected_first, expected_second) in table() {
         let (first, second) = (find(&first, name), find(&second, name));
@@ -138,11 +138,11 @@ pub(crate) async fn every_outcome_is_told(harness: &TestHarness) {
     assert_eq!(find(&second, "idempotency")["first"], first["id"]);
     let rows = harness.store().dump().await.unwrap();
     let receipts = rows.iter().filter(|row| matches!(row, Row::Receipt(_))).count();
-    // Of the first event: a window, a buffer and a refusal. Of the second all but one.
+    // First event: a window, a buffer and a refusal. Second event: all but one.
     assert_eq!(receipts, 3 + 11);
 }
 
-/// spec N1, N2, N3, N4: who is started by which event, and once.
+/// spec N1, N2, N3, N4: the workflows that an event starts, each once.
 pub(crate) async fn an_event_starts_each_workflow_once(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let several = work(&journal, "several", secs(0)).on_event("order.*").on_event("order.paid");

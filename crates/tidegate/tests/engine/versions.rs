@@ -1,4 +1,4 @@
-//! Versions: which code a run is driven by, and what becomes of older runs.
+//! Versions: the code that drives a run, and the handling of older runs.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tidegate::{
 
 use crate::words::{Journal, n, secs, sharing, start, states, verdict};
 
-/// A version of `order` whose code notes `code:version:n`, works, and sleeps as long as it is told.
+/// A version of `order` whose code records `code:version:n`, works, and sleeps as its input says.
 fn order(journal: &Journal, code: u32, time: Duration) -> Workflow<Value, Value> {
     let journal = journal.clone();
     Workflow::new("order", move |ctx: Ctx, input: Value| {
@@ -32,7 +32,7 @@ fn order(journal: &Journal, code: u32, time: Duration) -> Workflow<Value, Value>
 }
 
 /// spec B157, B158, B160, versions: a run keeps the version and the code that it started with; new
-/// runs get the next, side by side in one process.
+/// runs use the next version, side by side in one process.
 pub(crate) async fn a_run_keeps_its_version(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let order = |code| order(&journal, code, secs(0));
@@ -48,8 +48,8 @@ pub(crate) async fn a_run_keeps_its_version(harness: &TestHarness) {
     assert_eq!(journal.take(), ["1:1:0", "2:2:1"]);
 }
 
-/// spec versions: newer code that serves older versions too continues their runs, unless they have
-/// code of their own; what nobody serves is stranded, and `why` says so.
+/// spec versions: newer code that also serves older versions continues their runs, unless those
+/// versions have their own code; runs that no engine serves are stranded, and `why` says so.
 pub(crate) async fn newer_code_can_continue_older_runs(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let order = |code| order(&journal, code, secs(0));
@@ -73,7 +73,8 @@ pub(crate) async fn newer_code_can_continue_older_runs(harness: &TestHarness) {
     assert_eq!(harness.completed(&engine, two).await, json!([2, 2]), "by its own");
 }
 
-/// spec versions, N47: only a higher number releases itself; rolling back is a release, and stays.
+/// spec versions, N47: only a higher number is released by itself; a rollback is a release, and
+/// persists.
 pub(crate) async fn rolling_back_is_a_release(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let both = || {
@@ -94,7 +95,7 @@ pub(crate) async fn rolling_back_is_a_release(harness: &TestHarness) {
     assert_eq!(journal.take(), ["2:2:0", "1:1:1", "1:1:2"]);
 }
 
-/// Two engines: the first serves version 1, the second versions 1 and 2; both drive.
+/// Starts two engines: the first serves version 1, the second versions 1 and 2; both drive.
 async fn two_versions(
     harness: &TestHarness,
     journal: &Journal,
@@ -112,7 +113,7 @@ async fn two_versions(
     (first, second, ids)
 }
 
-/// spec B145, B149: within one version a second run waits, and says for what.
+/// spec B145, B149: within one version a second run waits, and its verdict names the reason.
 pub(crate) async fn within_one_version_a_second_run_waits(harness: &TestHarness) {
     for policy in [OnNewVersion::Supersede, OnNewVersion::Drain, OnNewVersion::Coexist] {
         let journal = Journal::new(harness);
@@ -135,8 +136,9 @@ pub(crate) async fn within_one_version_a_second_run_waits(harness: &TestHarness)
     }
 }
 
-/// spec B150, B151, B152, B157, G7: the newer version's first run cancels the older one and takes
-/// those along that have not started, in their places; the release by itself does nothing.
+/// spec B150, B151, B152, B157, G7: the first run of the newer version cancels the older one and
+/// moves the unstarted ones to the newer version, in their positions; the release by itself does
+/// nothing.
 pub(crate) async fn supersede_cancels_older_runs(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let handoff = Handoff::singleton(OnNewVersion::Supersede);
@@ -154,8 +156,8 @@ pub(crate) async fn supersede_cancels_older_runs(harness: &TestHarness) {
     assert_eq!(harness.completed(&second, new).await, json!([2, 2]));
 }
 
-/// spec B153, B154, N48: older runs finish first, those in line too, asleep or not; then the newer
-/// one starts by itself.
+/// spec B153, B154, N48: older runs finish first, including queued and sleeping ones; then the
+/// newer run starts by itself.
 pub(crate) async fn drain_lets_older_runs_finish(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let handoff = Handoff::singleton(OnNewVersion::Drain);
@@ -170,7 +172,7 @@ pub(crate) async fn drain_lets_older_runs_finish(harness: &TestHarness) {
     assert!(noted[1].0 >= 40_000, "the sleeping one is still active: {noted:?}");
 }
 
-/// spec B156: versions that coexist are counted apart.
+/// spec B156: coexisting versions are counted separately.
 pub(crate) async fn coexisting_versions_are_counted_apart(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let handoff = Handoff::singleton(OnNewVersion::Coexist);
@@ -185,8 +187,8 @@ pub(crate) async fn coexisting_versions_are_counted_apart(harness: &TestHarness)
     assert_eq!(journal.most("order"), 2);
 }
 
-/// spec B144, B147, B148, B155, N46: keyed, the handover is for each value; without one it is
-/// refused.
+/// spec B144, B147, B148, B155, N46: a keyed handoff applies per key value; an event without the
+/// key is refused.
 pub(crate) async fn a_keyed_handover_is_per_key(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let user = |n: u32, id: Value| json!({ "n": n, "user": { "id": id } });
@@ -202,12 +204,12 @@ pub(crate) async fn a_keyed_handover_is_per_key(harness: &TestHarness) {
         assert!(told["error"].as_str().unwrap_or_default().contains("user.id"), "{told}");
     }
     harness.advance(secs(5)).await;
-    assert_eq!(journal.take(), ["2:2:3"], "nothing old is in its way");
+    assert_eq!(journal.take(), ["2:2:3"], "no older run blocks it");
     harness.advance(secs(60)).await;
     assert_eq!(journal.take(), ["2:2:2"]);
 }
 
-/// spec B161: a call from a run and a request meet the older runs by the same rule.
+/// spec B161: an invocation from a run and a request are handled like events.
 pub(crate) async fn every_way_in_meets_the_handoff(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let handoff = Handoff::singleton(OnNewVersion::Drain);

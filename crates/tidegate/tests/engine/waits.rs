@@ -1,5 +1,4 @@
-//! Waiting: for a time, an event, a signal or another workflow, without a worker and without a
-//! slot.
+//! Waits for a time, an event, a signal or another workflow, without occupying a worker or a slot.
 
 use std::time::Duration;
 
@@ -13,8 +12,8 @@ use crate::words::{Door, Journal, Marks, failed, ms, recorded_steps, secs, start
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// spec waits, N50: a sleep ends when its time has come, not before, and waking it early by
-/// something else changes nothing.
+/// spec waits, N50: a sleep ends at its due time, not before, and an early wake-up by another cause
+/// changes nothing.
 pub(crate) async fn a_sleep_ends_at_its_time(harness: &TestHarness) {
     let at = harness.now().plus_ms(5_000);
     let nap = Workflow::new("nap", move |ctx: Ctx, how: String| async move {
@@ -42,8 +41,8 @@ pub(crate) async fn a_sleep_ends_at_its_time(harness: &TestHarness) {
     assert_eq!(harness.completed(&engine, moment).await, json!(at));
 }
 
-/// spec N16, N17: an event wakes all who wait for one like it, with its data; one that came before
-/// does not count, and none at all is `None` when the time is up.
+/// spec N16, N17: an event wakes all runs that wait for a matching one, with its data; an earlier
+/// event does not count, and a wait without any returns `None` at its timeout.
 pub(crate) async fn an_event_wakes_all_who_wait_for_it(harness: &TestHarness) {
     let ship = Workflow::new("ship", |ctx: Ctx, order: u64| async move {
         let paid = ctx.wait_for_event::<Value>("paid", "order.paid").timeout(SECOND * 60);
@@ -72,11 +71,12 @@ pub(crate) async fn an_event_wakes_all_who_wait_for_it(harness: &TestHarness) {
     assert_eq!(state(harness, "ship", runs[2]).await, "waiting");
     harness.advance(SECOND * 60).await;
     assert_eq!(harness.completed(&engine, runs[2]).await, json!(null));
-    assert_eq!(paid(json!(2), false).await, 0, "nobody waits any more");
+    assert_eq!(paid(json!(2), false).await, 0, "no run waits any more");
 }
 
-/// spec N51, N52, B165: signals are kept in order until they are asked for, also those to a run
-/// that has not started, is busy or is about to be swept; one of another name changes nothing.
+/// spec N51, N52, B165: signals are kept in order until the run reads them, also for a run that has
+/// not started, is busy or is about to be woken by its timer; a signal of another name changes
+/// nothing.
 pub(crate) async fn a_signal_is_kept_until_it_is_asked_for(harness: &TestHarness) {
     let (door, marks) = (Door::closed(), Marks::default());
     let (gate, seen) = (door.clone(), marks.clone());
@@ -119,7 +119,7 @@ pub(crate) async fn a_signal_is_kept_until_it_is_asked_for(harness: &TestHarness
         assert_eq!(state(harness, "chat", run).await, "waiting");
         engine.signal(run, "word", "three").await.unwrap();
     }
-    // A wait runs out in the very moment in which a signal comes.
+    // A wait times out at the very moment at which a signal arrives.
     harness.advance(Duration::from_millis(9_999)).await;
     let late = engine.signal(busy, "word", "late");
     let ((), late) = tokio::join!(harness.advance(Duration::from_millis(1)), late);
@@ -128,11 +128,11 @@ pub(crate) async fn a_signal_is_kept_until_it_is_asked_for(harness: &TestHarness
     harness.settle().await;
     assert_eq!(harness.completed(&engine, busy).await, json!(["one", "two", "three", "late"]));
     assert_eq!(harness.completed(&engine, queued).await, json!(["one", "two", "three", "later"]));
-    assert!(marks.count("hear") > 8, "one wait ran out");
+    assert!(marks.count("hear") > 8, "one wait timed out");
 }
 
-/// spec N18, N51, wake-ups: a run signals another once, however often it is replayed; a run that
-/// has ended, or never was, is an error that the sender can deal with.
+/// spec N18, N51, wake-ups: a run signals another once, however often it is replayed; a target that
+/// has ended or never existed is an error that the sender can handle.
 pub(crate) async fn a_run_signals_another_once(harness: &TestHarness) {
     let chat = Workflow::new("chat", |ctx: Ctx, _: Value| async move {
         let first = ctx.wait_for_signal::<u64>("first", "word").await?;
@@ -160,8 +160,8 @@ pub(crate) async fn a_run_signals_another_once(harness: &TestHarness) {
     }
 }
 
-/// spec N19, G2: what a child returns, or how it fails, reaches its parent, which holds no slot
-/// meanwhile: both are in the same one.
+/// spec N19, G2: a child's output or error reaches its parent, which holds no slot meanwhile: both
+/// share one slot.
 pub(crate) async fn a_child_answers_its_parent(harness: &TestHarness) {
     let family = |name: &'static str| {
         let work = Workflow::new(name, move |ctx: Ctx, depth: u64| async move {
@@ -202,12 +202,12 @@ pub(crate) async fn a_child_answers_its_parent(harness: &TestHarness) {
     harness.advance(SECOND * 30).await;
     assert_eq!(harness.completed(&engine, late).await["code"], "TimedOut");
     harness.advance(SECOND * 30).await;
-    assert_eq!(harness.runs("slow").await[0].state, "completed", "the child goes on");
+    assert_eq!(harness.runs("slow").await[0].state, "completed", "the child continues");
     assert_eq!(harness.runs("family").await.len(), 3 + 1, "each was started once");
 }
 
 /// spec A5, G8, N40: a child that a gate refuses fails its step at once, with the control and the
-/// holder; a gate that an ancestor holds is named as such.
+/// holder; the error says so if an ancestor holds the gate.
 pub(crate) async fn a_refused_child_fails_its_step(harness: &TestHarness) {
     let only = Workflow::new("only", |ctx: Ctx, deep: bool| async move {
         if deep {
@@ -282,10 +282,10 @@ pub(crate) async fn a_waiting_run_holds_no_slot(harness: &TestHarness) {
     for run in runs {
         harness.completed(&engine, run).await;
     }
-    assert_eq!(marks.all(), ["hold", "sleep", "event", "retry"], "in their first order");
+    assert_eq!(marks.all(), ["hold", "sleep", "event", "retry"], "in their original order");
 }
 
-/// spec N18: what a step sends is sent once, however often the handler is replayed.
+/// spec N18: an event sent by a step is sent once, however often the handler is replayed.
 pub(crate) async fn a_sent_event_is_sent_once(harness: &TestHarness) {
     let teller = Workflow::new("teller", |ctx: Ctx, n: u64| async move {
         ctx.send_event("tell", "told", json!({ "n": n })).await?;
@@ -308,8 +308,8 @@ pub(crate) async fn a_sent_event_is_sent_once(harness: &TestHarness) {
     assert!(harness.runs("teller").await.iter().all(|run| run.state == "completed"));
 }
 
-/// spec waits: waits in parallel are answered each by its own, and the handler goes on with what it
-/// has; a call counts among them.
+/// spec waits: parallel waits are answered independently, and the handler continues with each
+/// answer as it arrives; an invoked child is one of them.
 pub(crate) async fn waits_in_parallel_are_answered_each(harness: &TestHarness) {
     let child = Workflow::new("child", |ctx: Ctx, _: Value| async move {
         ctx.sleep("nap", SECOND * 20).await?;
@@ -354,8 +354,8 @@ pub(crate) async fn waits_in_parallel_are_answered_each(harness: &TestHarness) {
     assert_eq!(harness.runs("child").await.len(), 1);
 }
 
-/// spec waits: of two waits that race, the one whose answer came first wins on every replay, in
-/// whatever order they are written, also when the other is answered later.
+/// spec waits: of two racing waits, the one answered first wins on every replay, in whatever order
+/// the code writes them, even if the other is answered later.
 pub(crate) async fn a_race_ends_on_every_replay_as_it_did_first(harness: &TestHarness) {
     let marks = Marks::default();
     let seen = marks.clone();
@@ -390,7 +390,7 @@ pub(crate) async fn a_race_ends_on_every_replay_as_it_did_first(harness: &TestHa
     assert!(recorded_steps(harness, event).await.contains(&"nap".to_owned()));
 }
 
-/// spec waits: code that has dropped a wait goes on with the answers of the others.
+/// spec waits: code that has dropped a wait continues with the answers of the others.
 pub(crate) async fn a_wait_that_the_code_has_dropped_holds_nothing_up(harness: &TestHarness) {
     let code = |both: bool| {
         Workflow::new("job", move |ctx: Ctx, _: Value| async move {
@@ -411,8 +411,8 @@ pub(crate) async fn a_wait_that_the_code_has_dropped_holds_nothing_up(harness: &
     harness.completed(&after, run).await;
 }
 
-/// A run that goes on remembers its steps, also where its event has just been read for another run
-/// of it that is next in line.
+/// A continued run keeps its recorded steps, also where its event has just been read for another
+/// run of that event that is next in the queue.
 pub(crate) async fn a_run_that_goes_on_shares_its_event_with_the_next_in_line(
     harness: &TestHarness,
 ) {

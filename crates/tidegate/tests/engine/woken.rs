@@ -1,4 +1,4 @@
-//! What wakes reactions, and what must not disturb them.
+//! Wake-ups of reactions, and isolation between them.
 
 use serde_json::json;
 use tidegate::{Reaction, ReactionCtx, StreamEvent, events, testing::TestHarness};
@@ -9,7 +9,7 @@ use crate::{
     words::{Door, Marks, secs},
 };
 
-/// A reaction to some streams that notes what it handles.
+/// A reaction to some streams that records the events it handles.
 fn marking(marks: &Marks, name: &str, source: &str) -> Reaction {
     let marks = marks.clone();
     Reaction::new(name).source(source).on_any(move |ctx: ReactionCtx, event: StreamEvent| {
@@ -23,8 +23,8 @@ async fn commit(engine: &tidegate::Engine, stream: &str, count: usize) {
     engine.streams().commit(stream, events.collect(), None).await.unwrap();
 }
 
-/// spec N78: what is committed while a reaction has its hands full is handled when they are free,
-/// on the same stream and on others, though the clock stands still and nobody looks around.
+/// spec N78: events committed while a reaction is at its limit are handled when it has capacity, on
+/// the same stream and on others, without time passing and without polling.
 pub(crate) async fn what_comes_while_a_reaction_works_is_not_overlooked(harness: &TestHarness) {
     let (door, marks) = (Door::closed(), Marks::default());
     let (inside, noted) = (door.clone(), marks.clone());
@@ -54,8 +54,8 @@ pub(crate) async fn what_comes_while_a_reaction_works_is_not_overlooked(harness:
     assert_eq!((all, harness.now()), (vec!["a 0".into(), "a 1".into(), "b 0".into()], before));
 }
 
-/// spec N80: a handler that panics stops one stream of one reaction. Other streams, other reactions
-/// and whoever commits notice nothing.
+/// spec N80: a panicking handler stops one stream of one reaction. Other streams, other reactions
+/// and writers are not affected.
 pub(crate) async fn a_handler_that_panics_harms_no_other(harness: &TestHarness) {
     let (mine, others) = (Marks::default(), Marks::default());
     let noted = mine.clone();
@@ -83,9 +83,9 @@ pub(crate) async fn a_handler_that_panics_harms_no_other(harness: &TestHarness) 
     assert_eq!(all, ["bad 0", "bad 1", "bad 2", "good 0", "good 1"]);
 }
 
-/// spec N76: nobody is woken for what an engine does itself; for what it leaves to others they are
-/// woken once for each commit, however many events it has; and a wake-up that is lost costs no
-/// more than the time until somebody looks.
+/// spec N76: an engine sends no wake-up for work it does itself; for work left to others it sends
+/// one per commit, however many events it has; and a lost wake-up costs no more than the time until
+/// the next poll.
 pub(crate) async fn others_are_woken_for_what_is_left_to_them(
     harness: &TestHarness,
     faults: &Faults,
@@ -102,7 +102,7 @@ pub(crate) async fn others_are_woken_for_what_is_left_to_them(
     commit(&engine, "theirs-1", 3).await;
     assert_eq!(faults.wakes_given() - before, 1, "one for the commit");
     append_quietly(harness, "theirs-2", &numbered(1)).await;
-    assert_eq!(faults.wakes_given() - before, 1, "a process that was killed wakes nobody");
+    assert_eq!(faults.wakes_given() - before, 1, "a killed process sends no wake-up");
     harness.advance(secs(1)).await;
     let mut all = there.all();
     all.sort();
@@ -110,13 +110,13 @@ pub(crate) async fn others_are_woken_for_what_is_left_to_them(
     assert_eq!(view(&other, "there", "theirs-1").await.failures, 0);
 }
 
-/// spec N77: while the store cannot be reached nothing is lost, and when it is back the work goes
-/// on without anybody committing anything.
+/// spec N77: while the store is unreachable nothing is lost, and when it is back the work continues
+/// without a new commit.
 pub(crate) async fn reactions_outlast_an_outage(harness: &TestHarness, faults: &Faults) {
     let marks = Marks::default();
     let reaction = marking(&marks, "mail", "*");
     let engine = looking(harness).lease_ttl(secs(30)).reaction(reaction).start().await.unwrap();
-    // Its first look is over, or it might find what comes next.
+    // Wait for the first poll, which might find the next commit otherwise.
     harness.settle().await;
     append_quietly(harness, "a", &numbered(3)).await;
     faults.set_outage(true);

@@ -1,4 +1,4 @@
-//! The words that stories are told in.
+//! Shared helpers of the stories: sending, waiting, journals.
 
 use std::{
     collections::BTreeMap,
@@ -28,18 +28,18 @@ use tracing_subscriber::{
     registry::Registry,
 };
 
-/// Posts one event that makes one run.
+/// Sends one event that creates one run, and returns the run's id.
 pub(crate) async fn start(engine: &Engine, name: &str, data: Value) -> RunId {
-    verdict(engine, name, data).await.run().expect("it makes a run")
+    verdict(engine, name, data).await.run().expect("the event creates a run")
 }
 
-/// Posts one event that concerns one workflow, and says what became of it.
+/// Sends one event that triggers one workflow, and returns the verdict.
 pub(crate) async fn verdict(engine: &Engine, name: &str, data: Value) -> Verdict {
     let posted = engine.send(name, data).await.unwrap();
-    posted.runs.into_iter().next().expect("it concerns a workflow").verdict
+    posted.runs.into_iter().next().expect("the event triggers a workflow").verdict
 }
 
-/// Posts events `{n}` in one request, counted from 0.
+/// Sends events `{n}` in one request, counted from 0.
 pub(crate) async fn burst(engine: &Engine, name: &str, count: usize) {
     let events = (0..count).map(|n| tidegate::new_event(name, json!({ "n": n })).unwrap());
     engine.send_all(events.collect()).await.unwrap();
@@ -53,23 +53,23 @@ pub(crate) fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 
-/// An engine that shares the store with others: it beats and looks around.
+/// An engine that shares the store with others: it sends heartbeats and polls.
 pub(crate) fn sharing(harness: &TestHarness) -> EngineBuilder {
     harness.engine().lease_ttl(secs(30)).poll_interval(secs(1))
 }
 
-/// The states of all runs of a workflow, oldest first.
+/// Returns the states of all runs of a workflow, oldest first.
 pub(crate) async fn states(harness: &TestHarness, workflow: &str) -> Vec<&'static str> {
     harness.runs(workflow).await.iter().map(|run| run.state).collect()
 }
 
-/// How many events of this name are recorded.
+/// Returns the number of recorded events of this name.
 pub(crate) async fn recorded(harness: &TestHarness, name: &str) -> usize {
     let rows = harness.store().dump().await.unwrap();
     rows.iter().filter(|row| matches!(row, Row::Event(event) if event.name == name)).count()
 }
 
-/// What ran when, as the code that ran has noted it.
+/// A timed journal written by handlers.
 #[derive(Clone)]
 pub(crate) struct Journal {
     notes: Arc<Mutex<Notes>>,
@@ -92,18 +92,18 @@ impl Journal {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that something happens now.
+    /// Writes an entry with the current time.
     pub(crate) fn note(&self, line: impl Display) {
         let now = self.timer.elapsed();
         self.notes().lines.push((now, line.to_string()));
     }
 
-    /// Is busy for a time, without letting go of the worker.
+    /// Stays busy for a time, occupying the worker.
     pub(crate) async fn spend(&self, time: Duration) {
         self.timer.sleep_until(self.timer.elapsed() + time).await;
     }
 
-    /// Notes it, and is inside a scope for a time.
+    /// Writes an entry, and stays inside a scope for a time.
     pub(crate) async fn work(&self, scope: &str, line: impl Display, time: Duration) {
         self.note(line);
         {
@@ -118,34 +118,34 @@ impl Journal {
         self.spend(time).await;
     }
 
-    /// What was noted, in order; the journal is empty from then on.
+    /// Takes the entries, in order, and leaves the journal empty.
     pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.notes().lines).into_iter().map(|(_, line)| line).collect()
     }
 
-    /// As [`Journal::take`], with the time in milliseconds since the harness began.
+    /// As [`Journal::take`], with the time in milliseconds since the start of the harness.
     pub(crate) fn take_times(&self) -> Vec<(u128, String)> {
         let lines = std::mem::take(&mut self.notes().lines);
         lines.into_iter().map(|(at, line)| (at.as_millis(), line)).collect()
     }
 
-    /// When things were noted, in milliseconds since the harness began.
+    /// Takes the times of the entries, in milliseconds since the start of the harness.
     pub(crate) fn take_moments(&self) -> Vec<u128> {
         self.take_times().into_iter().map(|(at, _)| at).collect()
     }
 
-    /// How many were in a scope at the most.
+    /// Returns the largest number that were in a scope at once.
     pub(crate) fn most(&self, scope: &str) -> usize {
         self.notes().most.get(scope).copied().unwrap_or_default()
     }
 
-    /// How many are in a scope.
+    /// Returns the number now in a scope.
     pub(crate) fn inside(&self, scope: &str) -> usize {
         self.notes().inside.get(scope).copied().unwrap_or_default()
     }
 }
 
-/// Somebody is inside, also if the code is dropped where it is.
+/// Guard of a scope: leaves it on drop, also if the code is dropped midway.
 struct Inside<'a> {
     journal: &'a Journal,
     scope: &'a str,
@@ -159,12 +159,12 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// The `n` of an input.
+/// Returns the `n` of an input.
 pub(crate) fn n(input: &Value) -> String {
     input["n"].to_string()
 }
 
-/// A workflow whose runs note their `n` and work for a time, in the scope of its name.
+/// A workflow whose runs record their `n` and work for a time, in the scope of its name.
 pub(crate) fn work(journal: &Journal, name: &str, time: Duration) -> Workflow<Value, Value> {
     let (journal, scope) = (journal.clone(), name.to_owned());
     Workflow::new(name, move |ctx: Ctx, input: Value| {
@@ -188,20 +188,20 @@ async fn worked(
     Ok(input)
 }
 
-/// How a run failed that must have failed.
+/// Returns the error of a run that must have failed.
 pub(crate) async fn failed(engine: &Engine, run: RunId) -> StepError {
     let (live, ended) = engine.look_up(run).await.unwrap();
     assert!(ended.is_some(), "{run} has not ended: {live:?}");
     engine.output::<Value>(run).await.unwrap().unwrap_err()
 }
 
-/// The state that a run is in.
+/// Returns the state of a run.
 pub(crate) async fn state(harness: &TestHarness, workflow: &str, run: RunId) -> &'static str {
     let runs = harness.runs(workflow).await;
     runs.iter().find(|view| view.id == run).map_or("none", |view| view.state)
 }
 
-/// What a run has on record.
+/// Returns the recorded steps of a run.
 pub(crate) async fn steps(harness: &TestHarness, run: RunId) -> Vec<Step> {
     let rows = harness.store().dump().await.unwrap();
     let step = |row| if let Row::Step(step) = row { Some(step) } else { None };
@@ -211,17 +211,17 @@ pub(crate) async fn steps(harness: &TestHarness, run: RunId) -> Vec<Step> {
     steps
 }
 
-/// The ids of these, in the order of their records.
+/// Returns the ids of the recorded steps, in the order of their records.
 pub(crate) async fn recorded_steps(harness: &TestHarness, run: RunId) -> Vec<String> {
     steps(harness, run).await.into_iter().map(|step| step.id).collect()
 }
 
-/// What handlers did, in order.
+/// The marks made by handlers, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Marks(Arc<Mutex<Vec<String>>>);
 
 impl Marks {
-    /// Writes something down; how often it has been written by now.
+    /// Adds a mark and returns how many equal ones there are now.
     pub(crate) fn mark(&self, what: impl Into<String>) -> usize {
         let what = what.into();
         let mut marks = self.0.lock().unwrap();
@@ -229,12 +229,12 @@ impl Marks {
         marks.iter().filter(|mark| **mark == what).count()
     }
 
-    /// All of it.
+    /// Returns all marks.
     pub(crate) fn all(&self) -> Vec<String> {
         self.0.lock().unwrap().clone()
     }
 
-    /// How often this was written.
+    /// Returns the number of marks equal to `what`.
     pub(crate) fn count(&self, what: &str) -> usize {
         self.all().iter().filter(|mark| *mark == what).count()
     }
@@ -253,7 +253,7 @@ impl Door {
         self.0.send_replace(true);
     }
 
-    /// Waits until it is open.
+    /// Waits until the door is open.
     pub(crate) async fn pass(&self) {
         let _ = self.0.subscribe().wait_for(|open| *open).await;
     }
@@ -282,19 +282,19 @@ impl<S: Subscriber> Layer<S> for Warnings {
 }
 
 impl Warnings {
-    /// Listens to this thread for as long as the guard lives.
+    /// Listens to this thread while the guard lives.
     pub(crate) fn listen() -> (Self, DefaultGuard) {
         let warnings = Self::default();
         let subscriber = Registry::default().with(warnings.clone());
         (warnings, tracing::subscriber::set_default(subscriber))
     }
 
-    /// What was logged since the last call.
+    /// Returns the lines logged since the last call.
     pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.0.lock().unwrap())
     }
 
-    /// How many lines hold this text.
+    /// Returns the number of lines that contain this text.
     pub(crate) fn count(&self, text: &str) -> usize {
         self.0.lock().unwrap().iter().filter(|line| line.contains(text)).count()
     }

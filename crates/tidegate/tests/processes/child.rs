@@ -1,4 +1,4 @@
-//! The child's side: what it was told, and how it says where it is.
+//! The child side of a process: its orders, and how it reports its progress.
 
 use std::{
     env,
@@ -16,7 +16,7 @@ use crate::{
     zombie,
 };
 
-/// What a process does.
+/// The job of a process.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) enum Role {
     Order,
@@ -30,25 +30,25 @@ pub(crate) enum Role {
     Reader,
 }
 
-/// What a process is told.
+/// The orders of a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Orders {
     pub(crate) role: Role,
-    /// What it signs its lines with.
+    /// The name that signs its journal lines.
     pub(crate) name: String,
     pub(crate) place: Place,
     pub(crate) folder: PathBuf,
     pub(crate) ttl: Duration,
-    /// Where it stops, to be killed there.
+    /// The point at which it stops, to be killed there.
     pub(crate) stop_at: Option<String>,
 }
 
 impl Orders {
-    /// The variable that holds them.
+    /// The environment variable that holds the orders.
     pub(crate) const VARIABLE: &str = "TIDEGATE_TEST_ORDERS";
 }
 
-/// A process about itself.
+/// A child process, from the inside.
 #[derive(Debug)]
 pub(crate) struct Me {
     pub(crate) orders: Orders,
@@ -64,7 +64,8 @@ impl Me {
         self.journal.note(&self.orders.name, what);
     }
 
-    /// A point where it can be told to stop, for good: nothing else of this task happens.
+    /// A point at which the orders may stop the process for good: nothing else of this task
+    /// happens.
     pub(crate) fn point(&self, name: &str) {
         self.note(name);
         while self.orders.stop_at.as_deref() == Some(name) {
@@ -72,12 +73,12 @@ impl Me {
         }
     }
 
-    /// Where the test puts a file to let processes go on.
+    /// The path of the file that the test creates to let processes continue.
     pub(crate) fn door(&self, name: &str) -> PathBuf {
         self.orders.folder.join(name)
     }
 
-    /// An engine on the story's store.
+    /// An engine on the test's store.
     pub(crate) async fn engine(&self) -> EngineBuilder {
         Engine::builder(self.orders.place.open().await).lease_ttl(self.orders.ttl)
     }
@@ -90,18 +91,18 @@ pub(crate) async fn wait_for_door(door: &Path) {
     }
 }
 
-/// Waits in real time: what is waited for are real processes.
-#[expect(clippy::disallowed_methods, reason = "a process does not live on the engine's clock")]
+/// Sleeps in real time, because other real processes are waited for.
+#[expect(clippy::disallowed_methods, reason = "real processes need real time")]
 pub(crate) async fn pause(time: Duration) {
     tokio::time::sleep(time).await;
 }
 
-/// Does what it was told, until it is killed or done.
+/// Carries out the orders, until it is killed or done.
 pub(crate) fn live() {
     let Ok(orders) = env::var(Orders::VARIABLE) else { return };
     let orders: Orders = serde_json::from_str(&orders).unwrap();
     thread::spawn(|| {
-        // The test holds the other end. When it is gone, nobody is left to be told anything.
+        // The test holds the other end. When the test is gone, there is nothing left to do.
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         process::exit(1);
     });
@@ -111,7 +112,7 @@ pub(crate) fn live() {
         builder = zombie::runtime();
     }
     let runtime = builder.worker_threads(2).enable_all().build().unwrap();
-    // It never ends the other way: a handler that stands still would keep the runtime.
+    // Leaked, because a blocked handler would keep the runtime from ending.
     let me: &'static Me = Box::leak(Box::new(me));
     runtime.block_on(async {
         match me.orders.role {

@@ -1,5 +1,4 @@
-//! A crowd: several processes on one PostgreSQL, killed at random and replaced, and a judge who
-//! was not there.
+//! Several processes on one PostgreSQL, killed at random and replaced, and checked from outside.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,13 +28,13 @@ const PROCESSES: usize = 3;
 const RUNS: usize = 200;
 const KILLS: usize = 25;
 
-/// How many runs of a key are inside at once, and how many keys there are.
+/// The number of runs per key that may run at once, and the number of keys.
 const LIMIT: u32 = 3;
 const KEYS: usize = 4;
 
 const STEPS: [&str; 3] = ["a", "b", "c"];
 
-/// Tells two activations of a process apart.
+/// Counter that numbers the activations of a process.
 static ACTIVATIONS: AtomicUsize = AtomicUsize::new(0);
 
 fn job(me: &'static Me) -> Workflow<Value, Value> {
@@ -59,7 +58,7 @@ fn job(me: &'static Me) -> Workflow<Value, Value> {
     job.concurrency(Concurrency::limit(LIMIT).key("key"))
 }
 
-/// Works until it is killed; the first one also brings the work.
+/// Works until it is killed; the first process also sends the events.
 pub(crate) async fn live(me: &'static Me) {
     let told = Workflow::new("told", |_: Ctx, _: Value| async { Ok(()) });
     let builder = me.engine().await.workflow(job(me)).workflow(told);
@@ -72,7 +71,7 @@ pub(crate) async fn live(me: &'static Me) {
     pause(Duration::from_mins(10)).await;
 }
 
-/// A random number below another, from a seed that changes with every draw.
+/// Returns a random number below another, from a seed that changes with every draw.
 pub(crate) fn draw(seed: &mut u64, below: usize) -> usize {
     // SplitMix64.
     *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -82,8 +81,8 @@ pub(crate) fn draw(seed: &mut u64, below: usize) -> usize {
     usize::try_from((z ^ (z >> 31)) % below as u64).expect("below is a usize")
 }
 
-/// spec B68, B173, B178, B179, B180, B181: under any placement of crashes every run completes once,
-/// every step is recorded once, no limit is exceeded and nothing is left behind.
+/// spec B68, B173, B178, B179, B180, B181: whenever processes crash, every run completes once,
+/// every step is recorded once, no limit is exceeded and no row is left behind.
 pub(crate) fn judge() {
     let Some(place) = Place::postgres() else { return };
     let seed = env::var("TIDEGATE_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
@@ -96,7 +95,7 @@ pub(crate) fn judge() {
     let steps = |lines: &[Line]| lines.iter().filter(|line| line.after("in").is_some()).count();
     let mut next = 0;
     for kill in 0..KILLS {
-        // Spread over the work, so that how fast the machine is does not matter.
+        // Spread over the work, so that the speed of the machine does not matter.
         next += 1 + draw(&mut seed, 2 * RUNS * STEPS.len() / KILLS - 2);
         let due = next.min(RUNS * STEPS.len() - 1);
         wait_until(|| steps(&scene.journal.lines()) >= due, || scene.journal.told());
@@ -111,16 +110,16 @@ pub(crate) fn judge() {
     let lines = scene.journal.lines();
     let most = crowded(&lines);
     assert!(most.values().all(|most| *most <= LIMIT as usize), "{most:?}");
-    assert!(most.values().any(|most| *most == LIMIT as usize), "nothing was tried: {most:?}");
+    assert!(most.values().any(|most| *most == LIMIT as usize), "limit never reached: {most:?}");
     let effects = judge_lines(&lines);
     judge_rows(&block_on(place.rows()), &effects);
     scene.clear();
 }
 
-/// The most runs of each key that were surely inside at once.
+/// Returns the largest number of runs of each key that were certainly inside at once.
 ///
-/// An activation is surely inside from its beginning to the last effect whose record it knows to
-/// be durable: a step begins only then. So a process that was late is never counted wrongly.
+/// An activation is certainly inside from its start to the last effect whose record it knows to be
+/// durable: a step starts only then. So a late process is never counted wrongly.
 fn crowded(lines: &[Line]) -> BTreeMap<String, usize> {
     let mut ends: BTreeMap<(&str, &str), (usize, usize)> = BTreeMap::new();
     for (at, line) in lines.iter().enumerate() {
@@ -146,10 +145,11 @@ fn crowded(lines: &[Line]) -> BTreeMap<String, usize> {
     most
 }
 
-/// What was done, by key: who did it, in the order in which it was done.
+/// The effects by idempotency key: the processes that made them, in order.
 type Effects = BTreeMap<String, Vec<String>>;
 
-/// spec B178–B181: a recorded step is never run again; one key for each effect, whoever has it.
+/// spec B178–B181: a recorded step never runs again; each effect has one idempotency key, in every
+/// process.
 fn judge_lines(lines: &[Line]) -> Effects {
     let mut reached: BTreeMap<&str, &str> = BTreeMap::new();
     let mut effects = Effects::new();
@@ -159,21 +159,22 @@ fn judge_lines(lines: &[Line]) -> Effects {
             let (run, step) = (words[0], words[2]);
             begun += 1;
             let before = reached.insert(run, step).unwrap_or(step);
-            // That it once began says that all before it are recorded.
+            // The start of a step proves that all steps before it are recorded.
             assert!(before <= step, "{run} ran `{step}` again after `{before}` had begun");
         } else if let Some(words) = line.after("effect") {
             assert_eq!(words[3], format!("{}:{}", words[0], words[2]));
             effects.entry(words[3].to_owned()).or_default().push(words[4].to_owned());
         }
     }
-    assert_eq!(effects.len(), RUNS * STEPS.len(), "one effect for each key");
+    assert_eq!(effects.len(), RUNS * STEPS.len(), "one effect per key");
     let done: usize = effects.values().map(Vec::len).sum();
     eprintln!("{} effects, begun {begun} times and done {done} times", effects.len());
-    assert!(begun > effects.len(), "no kill has hit anything");
+    assert!(begun > effects.len(), "no kill interrupted a step");
     effects
 }
 
-/// Every run complete, every step once, everything said once, and nobody inside of a gate.
+/// Checks that every run is complete, every step recorded once, every event sent once, and all
+/// gates are empty.
 fn judge_rows(rows: &[Row], effects: &Effects) {
     let (mut jobs, mut tolds, mut steps) = (BTreeMap::new(), 0, BTreeMap::new());
     for row in rows {
@@ -192,20 +193,20 @@ fn judge_rows(rows: &[Row], effects: &Effects) {
             }
             Row::Gate(gate) => {
                 let GateState::Slots(slots) = &gate.state else { continue };
-                assert!(slots.holders.is_empty(), "somebody is still inside: {gate:?}");
+                assert!(slots.holders.is_empty(), "the gate still has holders: {gate:?}");
             }
             Row::Run(run) => panic!("left behind: {run:?}"),
             _ => {}
         }
     }
-    assert_eq!((jobs.len(), tolds), (RUNS, RUNS), "every run completes once, and says so once");
+    assert_eq!((jobs.len(), tolds), (RUNS, RUNS), "every run completes and sends once");
     assert_eq!(steps.len(), RUNS * (STEPS.len() + 1));
     for (run, output) in jobs {
         let output: Vec<String> = serde_json::from_str(output.as_str()).unwrap();
         for (step, value) in STEPS.iter().zip(output) {
             let recorded = &steps[&(run.seq, (*step).to_owned())];
-            assert_eq!(recorded.as_str(), json!(value).to_string(), "{run} saw something else");
-            assert!(effects[&format!("{run}:{step}")].contains(&value), "nobody did it: {value}");
+            assert_eq!(recorded.as_str(), json!(value).to_string(), "{run} saw another value");
+            assert!(effects[&format!("{run}:{step}")].contains(&value), "done by none: {value}");
         }
     }
 }

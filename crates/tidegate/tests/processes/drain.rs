@@ -1,4 +1,4 @@
-//! Reactions in many processes, while others commit, and while they are killed.
+//! Reactions in many processes, while other processes commit, and while processes are killed.
 
 use std::{
     collections::BTreeMap,
@@ -20,7 +20,7 @@ use crate::{
     writers::{BEGIN, CALLERS},
 };
 
-/// spec B194–B200, B215: what is committed while reactions run is handled by all of them.
+/// spec B194–B200, B215: events committed while reactions run are handled by all reactions.
 pub(crate) fn judge() {
     let (writers, commits, readers) = if full() { (4, 500, 4) } else { (2, 60, 2) };
     let Some(place) = Place::postgres() else { return };
@@ -47,7 +47,7 @@ pub(crate) fn judge() {
     scene.clear();
 }
 
-/// spec B193, B200, B212–B215: processes of both kinds are killed at random, again and again.
+/// spec B193, B200, B212–B215: writers and readers are killed at random, repeatedly.
 pub(crate) fn judge_killed_at_random() {
     let (writers, commits, readers, kills) = if full() { (4, 500, 4, 40) } else { (2, 60, 2, 6) };
     let Some(place) = Place::postgres() else { return };
@@ -69,12 +69,12 @@ pub(crate) fn judge_killed_at_random() {
     let (all, mut next, mut watch) = (writers * commits, 0, Watch::new(&place));
     for _ in 0..kills {
         next += 1 + draw(&mut seed, (2 * all / kills).max(3) - 2);
-        // Whoever is killed may take along what it had under way.
+        // A killed process may lose the commits it had in flight.
         let due = next.min(all - kills * CALLERS);
         watch.until(&scene.journal, |lines| did(lines) >= due);
         let (process, name, role) = living.swap_remove(draw(&mut seed, living.len()));
         process.kill();
-        // Another goes on with what the killed one had not begun.
+        // A new process continues with the commits that the killed one had not started.
         let begun = scene.journal.count(&name, "try");
         living.push(start(match role {
             Role::Committer { commits, streams } => {
@@ -98,8 +98,8 @@ pub(crate) fn judge_killed_at_random() {
     scene.clear();
 }
 
-/// spec B194, B212, B213: killed after the handler and before the ack. Its effect is not there, its
-/// lease ends in time, and another does it, once.
+/// spec B194, B212, B213: a process is killed after the handler and before the ack. Its effect is
+/// not stored, its lease expires in time, and another process applies the effect, once.
 pub(crate) fn judge_killed_before_the_ack() {
     for point in POINTS {
         let Some(place) = Place::postgres() else { return };
@@ -127,20 +127,20 @@ pub(crate) fn judge_killed_before_the_ack() {
         Watch::new(&place).until_drained(|| scene.journal.told());
         let (tried, handled) = judge_place(&scene, &place);
         assert_eq!((tried.done, handled), (3, 3), "{point}");
-        assert!(scene.journal.count("second", point) > 0, "{point}: nobody did it again");
+        assert!(scene.journal.count("second", point) > 0, "{point}: no process did it again");
         scene.clear();
     }
 }
 
-/// spec B190, B193: killed inside of the transaction. What it had under way is there whole or not
-/// at all, and those after it go on without a gap.
+/// spec B190, B193: a process is killed inside a transaction. Its commits are stored whole or not
+/// at all, and the following commits continue without a gap.
 pub(crate) fn judge_killed_in_a_commit() {
     let Some(place) = Place::postgres() else { return };
     let scene = scene(&place);
     let role = Role::Committer { commits: 40, streams: 2 };
     assert!(scene.start(role, "before", &place, LEASE, None).wait().success());
     block_on(async {
-        // Two of them: a transaction sees the others' activity as it first saw it.
+        // Two clients: a transaction sees the other backends' activity as of its first look.
         let (held, other) = (place.client().await, place.client().await);
         let lock = format!("begin; select pos from {} for update", place.own("log_head"));
         held.batch_execute(&lock).await.unwrap();
@@ -165,20 +165,20 @@ pub(crate) fn judge_killed_in_a_commit() {
     scene.clear();
 }
 
-/// A scene whose writers need not wait, with a table for those who fold.
+/// A scene whose writers need not wait, with the table of the folding reactions.
 fn scene(place: &Place) -> Scene {
     let scene = Scene::new();
     scene.open_door(BEGIN);
     block_on(async {
-        // Made by one, so that no two processes make it at once.
+        // Created here, so that no two processes create it at once.
         drop(place.open().await);
         place.make_table().await;
     });
     scene
 }
 
-/// Every event is handled by every reaction: at least once and in order where the effect is
-/// outside, exactly once where it is in the store. Says how many events there were.
+/// Checks that every event is handled by every reaction: at least once and in order where the
+/// effect is external, exactly once where it is in the store. Returns the number of events.
 fn judge_place(scene: &Scene, place: &Place) -> (Tried, usize) {
     let (ledger, lines) = (Ledger::of(&block_on(place.rows())), scene.journal.lines());
     let tried = ledger.judge(&lines);
@@ -199,7 +199,7 @@ fn judge_place(scene: &Scene, place: &Place) -> (Tried, usize) {
         table.extend((0..=last).map(|version| format!("{stream}/{version}")));
         for reaction in REACTIONS {
             let found = places.iter().find(|it| it.reaction == reaction && it.stream == *stream);
-            let found = found.expect("a reaction that has handled something has a place");
+            let found = found.expect("the reaction has a position");
             assert_eq!((found.at, found.owner.as_ref()), (last, None), "{found:?}");
         }
     }

@@ -1,4 +1,5 @@
-//! A process that is asked to go (SIGTERM) hands its runs over, long before its lease is over.
+//! Graceful shutdown: a process that gets SIGTERM hands its runs over, long before its lease
+//! expires.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -20,17 +21,17 @@ use crate::{
     process::Scene,
 };
 
-/// Longer than any test may take: nothing comes back because a lease is over.
+/// Longer than any test may take: no run is recovered by an expired lease.
 const TTL: Duration = Duration::from_mins(5);
 
-/// How many runs are under way.
+/// The number of runs in progress.
 const RUNS: usize = 6;
 
-/// How many short ones are brought under load, and how many of them are driven at once.
+/// The number of short runs under load, and the number driven at once.
 const LOAD: usize = 1000;
 const WORKERS: usize = 8;
 
-/// This process was asked to go.
+/// Whether this process got SIGTERM.
 static ASKED: AtomicBool = AtomicBool::new(false);
 
 fn job(me: &'static Me) -> Workflow<Value, Value> {
@@ -58,7 +59,7 @@ fn quick(me: &'static Me) -> Workflow<Value, Value> {
         let step = || async {
             me.note("quick");
             if ASKED.load(Ordering::SeqCst) {
-                // Begun too late to be done in time.
+                // Started too late to finish in time.
                 wait_for_door(&me.door("go")).await;
             }
             Ok(me.name().to_owned())
@@ -67,7 +68,7 @@ fn quick(me: &'static Me) -> Workflow<Value, Value> {
     })
 }
 
-/// Works until it is asked to go; the first one also brings the work.
+/// Works until SIGTERM; the first process also sends the events.
 pub(crate) async fn live(me: &'static Me) {
     let mut asked = signal(SignalKind::terminate()).unwrap();
     let builder = me.engine().await.workflow(job(me)).workflow(quick(me)).workers(WORKERS);
@@ -86,7 +87,7 @@ pub(crate) async fn live(me: &'static Me) {
     me.note("gone");
 }
 
-/// spec steps, B180: runs are handed over in the middle of a step, and it is no loss.
+/// spec steps, B180: runs are handed over in the middle of a step, and count as no worker death.
 pub(crate) fn judge() {
     let scene = Scene::new();
     let Some(place) = Place::postgres() else { return };
@@ -96,7 +97,7 @@ pub(crate) fn judge() {
     scene.journal.wait_for("second", "up", 1);
     let asked = Instant::now();
     first.signal("-TERM");
-    assert!(first.wait().success(), "it ends in good order");
+    assert!(first.wait().success(), "it exits with success");
     let gone = asked.elapsed();
     scene.journal.wait_for("second", "in second", RUNS);
     eprintln!("gone after {gone:.1?}, handed over after {:.1?}", asked.elapsed());
@@ -113,7 +114,7 @@ pub(crate) fn judge() {
     second.signal("-TERM");
     assert!(second.wait().success());
 
-    // What was recorded stays, what was under way is done again under the same key.
+    // Recorded steps stay; unfinished ones run again under the same idempotency key.
     assert_eq!(scene.journal.count("second", "in first"), 0, "{told}");
     let [before, after] = ["first", "second"].map(|by| {
         let lines = scene.journal.lines();
@@ -132,18 +133,18 @@ pub(crate) fn judge() {
     scene.clear();
 }
 
-/// spec steps: nor is a run left behind that was being leased at that moment.
+/// spec steps: a run that is being leased at the moment of the shutdown is handed over too.
 pub(crate) fn judge_under_load() {
     let scene = Scene::new();
     let Some(place) = Place::postgres() else { return };
     let second = scene.start(Role::Leaver, "second", &place, TTL, None);
     scene.journal.wait_for("second", "up", 1);
-    // It waits until the other is gone.
+    // The second process is stopped until the first has ended.
     second.signal("-STOP");
     let first = scene.start(Role::Leaver, "first", &place, TTL, Some("load"));
     scene.journal.wait_for("first", "quick", 100);
     first.signal("-TERM");
-    assert!(first.wait().success(), "it ends in good order");
+    assert!(first.wait().success(), "it exits with success");
     assert!(scene.journal.count("first", "quick") < LOAD, "nothing was left to be handed over");
     let rows = block_on(place.rows());
     let owned: Vec<_> =

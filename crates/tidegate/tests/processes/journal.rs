@@ -1,8 +1,7 @@
-//! What processes write down, outside of the store: one file for all of a test, one `write` for
-//! each line, so that its order is the order in which things happened.
+//! The journal of the processes, outside of the store: one file per test, one `write` per line, so
+//! that the order of the lines is the order of what happened.
 //!
-//! A line that was written outlives its process; only a machine that loses its power would need
-//! more than that.
+//! A written line outlives its process; only a loss of power would need more than that.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -12,10 +11,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long anything may take before it is thought stuck. Generous: the machine may be busy.
+/// The time without progress after which a test fails. Generous: the machine may be busy.
 const STUCK: Duration = Duration::from_secs(120);
 
-/// How often somebody who waits looks again.
+/// The interval of polling.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// A journal, open for writing and reading.
@@ -25,7 +24,7 @@ pub(crate) struct Journal {
     path: PathBuf,
 }
 
-/// Who wrote, and what, in words.
+/// A line: its writer and its words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Line {
     pub(crate) by: String,
@@ -33,7 +32,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// What follows these words, in words of its own; `None` where it begins otherwise.
+    /// Returns the words after this prefix; `None` where the line starts differently.
     pub(crate) fn after(&self, words: &str) -> Option<Vec<&str>> {
         let rest = self.what.strip_prefix(words)?;
         (rest.is_empty() || rest.starts_with(' ')).then(|| rest.split_whitespace().collect())
@@ -51,7 +50,7 @@ impl Journal {
         (&self.file).write_all(format!("{by} {what}\n").as_bytes()).unwrap();
     }
 
-    /// All whole lines so far.
+    /// Returns all complete lines so far.
     pub(crate) fn lines(&self) -> Vec<Line> {
         let text = fs::read_to_string(&self.path).unwrap();
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
@@ -59,18 +58,18 @@ impl Journal {
         lines.map(|(by, what)| Line { by: by.to_owned(), what: what.to_owned() }).collect()
     }
 
-    /// How many lines of somebody begin with these words.
+    /// Returns the number of lines of a writer that start with these words.
     pub(crate) fn count(&self, by: &str, words: &str) -> usize {
         self.lines().iter().filter(|line| line.by == by && line.after(words).is_some()).count()
     }
 
-    /// Waits until somebody has written so many lines that begin with these words.
+    /// Waits until a writer has written this many lines that start with these words.
     pub(crate) fn wait_for(&self, by: &str, words: &str, count: usize) {
         let told = || format!("{by} never wrote `{words}` {count} times:\n{}", self.told());
         wait_until(|| self.count(by, words) >= count, told);
     }
 
-    /// The end of it, for people.
+    /// Returns the last lines, for error messages.
     pub(crate) fn told(&self) -> String {
         let lines = self.lines();
         let last = lines.iter().skip(lines.len().saturating_sub(60));
@@ -78,7 +77,7 @@ impl Journal {
     }
 }
 
-/// Looks until something is so.
+/// Polls until a condition holds.
 pub(crate) fn wait_until(mut so: impl FnMut() -> bool, told: impl Fn() -> String) {
     let begun = Instant::now();
     while !so() {

@@ -1,4 +1,4 @@
-//! What streams hold in the end, beside what was written down outside of them.
+//! The final content of the streams, compared with the journal.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,18 +20,18 @@ pub(crate) struct Entry {
     pub(crate) data: tidegate::core::json::Payload,
 }
 
-/// What came of what was tried.
+/// The results of the attempted commits.
 #[derive(Debug)]
 pub(crate) struct Tried {
     pub(crate) done: usize,
     pub(crate) conflicts: usize,
-    /// Never reported, because their processes were killed, and committed all the same.
+    /// Committed but never reported, because the process was killed.
     pub(crate) unreported: usize,
 }
 
 impl Ledger {
-    /// spec B183, B193: versions are exactly 0 to n-1 on every stream, positions grow with them
-    /// and are exactly 1 to N over all.
+    /// spec B183, B193: versions are exactly 0 to n-1 on every stream, positions increase with them
+    /// and are exactly 1 to N overall.
     pub(crate) fn of(rows: &[Row]) -> Self {
         let (mut names, mut heads) = (BTreeMap::new(), BTreeMap::new());
         for row in rows {
@@ -57,17 +57,18 @@ impl Ledger {
             positions.extend(entries.iter().map(|entry| entry.position));
         }
         let all: i64 = streams.values().map(|entries| i64::try_from(entries.len()).unwrap()).sum();
-        assert!(positions.into_iter().eq(1..=all), "positions have a gap, or one is there twice");
+        assert!(positions.into_iter().eq(1..=all), "positions have a gap or a duplicate");
         Self { streams }
     }
 
-    /// The streams of a family.
+    /// Returns the streams of a family.
     pub(crate) fn family(&self, prefix: &str) -> impl Iterator<Item = (&String, &Vec<Entry>)> {
         self.streams.iter().filter(move |(name, _)| name.starts_with(prefix))
     }
 
-    /// spec B184, B186, B188, B191: what was reported is where it was reported to be, once; what
-    /// was decided on a version follows it; and nothing is there that nobody tried.
+    /// spec B184, B186, B188, B191: every reported event is stored once, where it was reported;
+    /// every event decided on a version follows it; and no event is stored that was never
+    /// attempted.
     pub(crate) fn judge(&self, lines: &[Line]) -> Tried {
         let (mut tried, mut done) = (BTreeSet::new(), BTreeMap::new());
         let conflicts = lines.iter().filter(|line| line.after("conflict").is_some()).count();
@@ -85,7 +86,7 @@ impl Ledger {
                 let at = format!("{stream} {} {}", entry.version, entry.position);
                 let follows = after.is_none_or(|after| after + 1 == entry.version);
                 assert!(follows, "{key} was decided on {after:?} and is at {at}");
-                assert!(tried.contains(key.as_str()), "nobody tried {key}, at {at}");
+                assert!(tried.contains(key.as_str()), "{key}, at {at}, was never attempted");
                 let before = there.insert(key.clone(), at);
                 assert!(before.is_none(), "{key} is at {before:?} and at {:?}", there[&key]);
             }

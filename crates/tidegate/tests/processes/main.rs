@@ -1,14 +1,13 @@
-//! What holds when processes die: the real engine in real processes, killed, stopped and asked to
-//! go, on a SQLite file and on PostgreSQL. With `TIDEGATE_TEST_FULL` the storms on streams are
-//! played at full size.
+//! Crash tests: the real engine in real processes that are killed, stopped and terminated, on a
+//! SQLite file and on PostgreSQL. With `TIDEGATE_TEST_FULL` the storms on streams run at full size.
 //!
-//! A test starts this very program again as its children and tells them where to stop. They write
-//! down what they do in a [`journal`](journal::Journal) outside of the store; the test waits for
-//! a line, strikes, and judges in the end by the journal and by the rows. Nothing here waits for
-//! a time to pass where it can wait for a line.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-#![allow(clippy::wildcard_enum_match_arm, reason = "a judge looks at the rows that matter to it")]
-#![allow(clippy::print_stderr, reason = "a test says what it has measured, and what it skips")]
+//! A test starts this very program again as its child processes, with orders where to stop. The
+//! children record their actions in a [`journal`](journal::Journal) outside of the store; the test
+//! waits for a line, kills, and checks the journal and the rows at the end. No test waits for a
+//! time to pass where it can wait for a line.
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
+#![allow(clippy::wildcard_enum_match_arm, reason = "a check looks at the rows that matter to it")]
+#![allow(clippy::print_stderr, reason = "a test reports measurements and skips")]
 
 mod child;
 mod crowd;
@@ -33,7 +32,7 @@ fn a_crash_at_any_point_loses_and_repeats_nothing_on_sqlite() {
     matrix::judge_all(|scene| Some(Place::Sqlite(scene.path("tidegate.db"))));
 }
 
-/// spec B178, B179, B180, B181, B173: every crash point, and another process that takes over.
+/// spec B178, B179, B180, B181, B173: every crash point, with a takeover by another process.
 #[test]
 fn a_crash_at_any_point_loses_and_repeats_nothing_on_postgres() {
     matrix::judge_all(|_| Place::postgres());

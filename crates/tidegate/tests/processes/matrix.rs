@@ -1,5 +1,5 @@
 //! The crash matrix: one workflow, killed at every boundary and in the middle of every kind of
-//! step, then gone on with by another process.
+//! step, then continued by another process.
 
 use std::{sync::Mutex, thread, time::Duration};
 
@@ -18,23 +18,23 @@ use crate::{
 
 const TTL: Duration = Duration::from_secs(1);
 
-/// How many points are tried at once.
+/// The number of points tested in parallel.
 const AT_ONCE: usize = 4;
 
-/// Where the process is killed; which steps were surely recorded by then, and are never run
-/// again; and which one had begun and was surely not, and is.
+/// The points at which the process is killed; the steps certainly recorded by then, which never run
+/// again; and the step started but certainly not recorded, which does.
 const POINTS: [(&str, &[&str], Option<&str>); 16] = [
     ("begun", &[], None),
     ("in a", &[], Some("a")),
     ("effect of a", &[], Some("a")),
-    // The handler has the result, and nobody else does.
+    // The handler has the result; the store does not.
     ("returned a", &[], Some("a")),
-    // A step begins only when the one before is durable.
+    // A step starts only when the one before is durable.
     ("in b", &["a"], Some("b")),
     ("effect of b", &["a"], Some("b")),
     ("returned b", &["a"], Some("b")),
     ("in t", &["a", "b"], Some("t")),
-    // Its effect, so far as its own transaction sees it.
+    // The effect as its own transaction sees it.
     ("effect of t", &["a", "b"], Some("t")),
     // Committed with its record.
     ("returned t", &["a", "b", "t"], None),
@@ -46,7 +46,7 @@ const POINTS: [(&str, &[&str], Option<&str>); 16] = [
     ("ended", &["a", "b", "t", "c"], None),
 ];
 
-/// An effect outside of the store.
+/// An external effect.
 fn effect(me: &Me, ctx: &Ctx, step: &str) -> String {
     me.point(&format!("in {step}"));
     me.note(&format!("done {step} {}", ctx.idempotency_key(step)));
@@ -101,7 +101,7 @@ fn order(me: &'static Me) -> Workflow<Value, Value> {
     })
 }
 
-/// Starts the run if nobody has, sees it through, and says how it ended.
+/// Starts the run if none exists, waits for its end, and reports it.
 pub(crate) async fn live(me: &'static Me) {
     let told = Workflow::new("told", |_: Ctx, _: Value| async { Ok(()) });
     let builder = me.engine().await.workflow(order(me)).workflow(told);
@@ -128,7 +128,7 @@ pub(crate) async fn live(me: &'static Me) {
     me.point("ended");
 }
 
-/// The one order there is.
+/// Returns the only order.
 async fn the_run(engine: &Engine) -> RunId {
     let rows = engine.store().dump().await.unwrap();
     let mut orders = rows.iter().filter_map(|row| match row {
@@ -136,7 +136,7 @@ async fn the_run(engine: &Engine) -> RunId {
         Row::Ended(ended) if ended.workflow == "order" => Some(ended.id),
         _ => None,
     });
-    orders.next().expect("it is durable when it is answered")
+    orders.next().expect("an answered order is durable")
 }
 
 async fn has_live(engine: &Engine) -> bool {
@@ -144,7 +144,7 @@ async fn has_live(engine: &Engine) -> bool {
     rows.iter().any(|row| matches!(row, Row::Run(_)))
 }
 
-/// Tries every point, a few at a time.
+/// Tests every point, a few at a time.
 pub(crate) fn judge_all(place: impl Fn(&Scene) -> Option<Place> + Sync) {
     let left = Mutex::new(POINTS.iter());
     let next = || left.lock().unwrap().next();
@@ -161,7 +161,7 @@ pub(crate) fn judge_all(place: impl Fn(&Scene) -> Option<Place> + Sync) {
     });
 }
 
-/// Kills one process at the point, lets another go on, and judges what came of it.
+/// Kills one process at the point, lets another continue, and checks the result.
 fn judge(scene: Scene, place: &Place, point: &str, done: &[&str], again: Option<&str>) {
     block_on(place.make_table());
     let first = scene.start(Role::Order, "first", place, TTL, Some(point));
@@ -184,7 +184,7 @@ fn judge(scene: Scene, place: &Place, point: &str, done: &[&str], again: Option<
     let (rows, effects) = block_on(async { (place.rows().await, place.effects().await) });
     let run = judge_rows(&rows, done, &told);
     for step in ["a", "b", "c"] {
-        // spec B180, B181: whoever runs it and how often, under one key it is one effect.
+        // spec B180, B181: in whichever process and however often it runs, one key is one effect.
         let key = format!("{run}:{step}");
         let lines = scene.journal.lines();
         let mut keys: Vec<&str> =
@@ -198,7 +198,7 @@ fn judge(scene: Scene, place: &Place, point: &str, done: &[&str], again: Option<
     scene.clear();
 }
 
-/// What is on record: one run, complete, with every step once and everything said once.
+/// Checks the rows: one run, complete, with every step recorded once and every event sent once.
 fn judge_rows(rows: &[Row], done: &[&str], told: &impl Fn() -> String) -> RunId {
     let (mut orders, mut heard, mut steps, mut events) = (Vec::new(), 0, Vec::new(), 0);
     for row in rows {
@@ -213,7 +213,7 @@ fn judge_rows(rows: &[Row], done: &[&str], told: &impl Fn() -> String) -> RunId 
     }
     steps.sort_unstable();
     assert_eq!(steps, ["a", "b", "c", "go", "t", "tell"], "{}", told());
-    assert_eq!((events, heard), (1, 1), "what is sent is sent once; {}", told());
+    assert_eq!((events, heard), (1, 1), "an event is sent once; {}", told());
     let [order] = orders[..] else { panic!("{orders:?}; {}", told()) };
     let Ending::Completed { output } = &order.ending else { panic!("{order:?}; {}", told()) };
     let output: Value = serde_json::from_str(output.as_str()).unwrap();

@@ -1,4 +1,4 @@
-//! Where a test's runs are kept, and what is found there.
+//! The store of a test, and access to its content.
 
 use std::{
     env,
@@ -23,11 +23,11 @@ pub(crate) enum Place {
     Postgres { url: String, schema: String },
 }
 
-/// How long a transaction of a process that stands still keeps its locks.
+/// The time for which a transaction of a stopped process keeps its locks.
 const STANDS_STILL: Duration = Duration::from_secs(1);
 
 impl Place {
-    /// An empty schema; `None`, said loudly, where there is no PostgreSQL.
+    /// Creates an empty schema; `None`, with a printed notice, where there is no PostgreSQL.
     pub(crate) fn postgres() -> Option<Self> {
         let Ok(url) = env::var("TIDEGATE_TEST_POSTGRES") else {
             assert!(env::var_os("CI").is_none(), "no PostgreSQL, and in CI a skip is a failure");
@@ -56,8 +56,8 @@ impl Place {
         }
     }
 
-    /// The table that transactional steps write to. Nothing in it is unique: what happens twice
-    /// is there twice.
+    /// Returns the name of the table that transactional steps write to. It has no unique columns: a
+    /// repeated effect is there twice.
     pub(crate) fn table(&self) -> String {
         match self {
             Self::Sqlite(_) => "shop_effect".to_owned(),
@@ -65,11 +65,11 @@ impl Place {
         }
     }
 
-    /// Makes the table.
+    /// Creates the table.
     pub(crate) async fn make_table(&self) {
         let sql = format!("create table {} (key text, made_by text)", self.table());
         match self {
-            // No process has it yet, or any more.
+            // No process has the file open.
             Self::Sqlite(path) => {
                 drop(self.open().await);
                 rusqlite::Connection::open(path).unwrap().execute_batch(&sql).unwrap();
@@ -78,7 +78,7 @@ impl Place {
         }
     }
 
-    /// What transactional steps have written: keys, and by whom.
+    /// Returns the effects of transactional steps: keys, and the processes that wrote them.
     pub(crate) async fn effects(&self) -> Vec<(String, String)> {
         let sql = format!("select key, made_by from {} order by 1, 2", self.table());
         match self {
@@ -103,19 +103,19 @@ impl Place {
         client
     }
 
-    /// A table of the store itself.
+    /// Returns the qualified name of a table of the store itself.
     pub(crate) fn own(&self, table: &str) -> String {
         let Self::Postgres { schema, .. } = self else { panic!("no PostgreSQL") };
         format!("{schema}.{table}")
     }
 
-    /// Every row there is.
+    /// Returns all rows.
     pub(crate) async fn rows(&self) -> Vec<Row> {
         self.open().await.dump().await.unwrap()
     }
 }
 
-/// Does something that needs a runtime.
+/// Runs a future on a new runtime.
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(future)

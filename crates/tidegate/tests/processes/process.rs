@@ -1,4 +1,4 @@
-//! The test's side of a process: starts it, strikes it, sees it end.
+//! The test side of a process: starts it, signals it, waits for its end.
 
 use std::{
     env, fs,
@@ -14,7 +14,7 @@ use crate::{
     place::Place,
 };
 
-/// Where one story takes place: a folder with a journal, and a store.
+/// The surroundings of one test: a folder with a journal, and a store.
 #[derive(Debug)]
 pub(crate) struct Scene {
     folder: PathBuf,
@@ -34,7 +34,7 @@ impl Scene {
         self.folder.join(name)
     }
 
-    /// Lets those go on who wait for this.
+    /// Lets the processes continue that wait for this door.
     pub(crate) fn open_door(&self, name: &str) {
         fs::write(self.path(name), "").unwrap();
     }
@@ -59,7 +59,7 @@ impl Scene {
         Process::start(&orders)
     }
 
-    /// Throws everything away: it has told what it had to tell. Kept where the test fails.
+    /// Deletes the folder after success. It is kept where the test fails.
     pub(crate) fn clear(self) {
         fs::remove_dir_all(&self.folder).unwrap();
     }
@@ -69,8 +69,8 @@ impl Scene {
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
-    /// Open for as long as this process lives: no child outlives it. Apart from the child,
-    /// because waiting for that would close it.
+    /// Open for as long as this process lives, so that no child outlives it. Kept apart from the
+    /// child, because waiting for the child would close it.
     _leash: Option<ChildStdin>,
 }
 
@@ -86,19 +86,19 @@ impl Process {
         Self { _leash: child.stdin.take(), child }
     }
 
-    /// Sends a signal that the standard library does not know.
+    /// Sends a signal that the standard library does not have.
     pub(crate) fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         let sent = Command::new("kill").args([name, &pid]).status().expect("there is a `kill`");
         assert!(sent.success(), "{name} could not be sent");
     }
 
-    /// SIGKILL: it does nothing more from here on.
+    /// Sends SIGKILL and waits for the end.
     pub(crate) fn kill(mut self) {
         self.end();
     }
 
-    /// Waits for it to end by itself.
+    /// Waits for the process to end by itself.
     pub(crate) fn wait(mut self) -> ExitStatus {
         self.child.wait().expect("it is a child of this process")
     }
@@ -115,7 +115,7 @@ impl Drop for Process {
     }
 }
 
-/// The folder of a child's story.
+/// Opens the journal in a child's folder.
 pub(crate) fn journal_of(folder: &Path) -> Journal {
     Journal::open(&folder.join("journal"))
 }

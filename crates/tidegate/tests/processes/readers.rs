@@ -1,4 +1,4 @@
-//! Processes that react to streams in three ways, and where each of them can be killed.
+//! Processes with three kinds of reactions, and the points at which each can be killed.
 
 use serde_json::json;
 use std::time::Duration;
@@ -6,16 +6,16 @@ use tidegate::{Reaction, ReactionCtx, StreamEvent};
 
 use crate::child::{Me, pause};
 
-/// How long a lease on a stream lasts without renewal.
+/// The length of a lease on a stream.
 pub(crate) const LEASE: Duration = Duration::from_secs(1);
 
-/// The reactions, by where their effect is: in another stream, in a table, or outside.
+/// The reactions, by the place of their effect: another stream, a table, or external.
 pub(crate) const REACTIONS: [&str; 3] = ["echo", "table", "outside"];
 
-/// Where a process can be told to stop: its handler has done its work, which is not acked yet.
+/// The points at which a process can stop: its handler is done, and the event is not acked yet.
 pub(crate) const POINTS: [&str; 3] = ["echoed", "folded", "handled"];
 
-/// Where a reaction puts what it has made of a stream.
+/// Returns the stream to which a reaction writes its results for a stream.
 pub(crate) fn echo_of(stream: &str) -> String {
     format!("echo-{stream}")
 }

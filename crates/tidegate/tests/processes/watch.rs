@@ -1,4 +1,4 @@
-//! The places of reactions, looked at from outside while processes work and die.
+//! The positions of reactions, observed from outside while processes work and crash.
 
 use std::{
     collections::BTreeMap,
@@ -12,13 +12,13 @@ use crate::{
     readers::LEASE,
 };
 
-/// How long nothing may move before it is thought stuck.
+/// The time without progress after which a test fails.
 const STUCK: Duration = Duration::from_secs(120);
 
-/// How often somebody who waits looks again.
+/// The interval of polling.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A reaction's place in one stream, and the moment by the store's clock when it was looked at.
+/// A reaction's position in one stream, with the store's time of the observation.
 #[derive(Clone, Debug)]
 pub(crate) struct Spot {
     pub(crate) reaction: String,
@@ -32,7 +32,7 @@ pub(crate) struct Spot {
     pub(crate) now: i64,
 }
 
-/// All places as they are.
+/// Returns all current positions.
 pub(crate) fn spots(place: &Place) -> Vec<Spot> {
     let sql = format!(
         "select reaction, stream, at, want, fence, owner, until, blocked,
@@ -55,7 +55,7 @@ pub(crate) fn spots(place: &Place) -> Vec<Spot> {
     rows.iter().map(spot).collect()
 }
 
-/// What was seen of them so far.
+/// The observations so far.
 #[derive(Debug)]
 pub(crate) struct Watch<'a> {
     place: &'a Place,
@@ -68,8 +68,8 @@ impl<'a> Watch<'a> {
         Self { place, seen: BTreeMap::new(), looks: 0 }
     }
 
-    /// Looks once: no position and no fence moves back, no lease lasts longer than its time, and
-    /// nothing is blocked.
+    /// Polls once and checks: no position and no fence moves back, no lease is longer than allowed,
+    /// and nothing is blocked.
     pub(crate) fn look(&mut self) -> Vec<Spot> {
         let spots = spots(self.place);
         for spot in &spots {
@@ -86,7 +86,7 @@ impl<'a> Watch<'a> {
         spots
     }
 
-    /// Looks until the journal says so, for as long as anybody writes in it.
+    /// Polls until the journal satisfies a condition, as long as lines are being written.
     pub(crate) fn until(&mut self, journal: &Journal, so: impl Fn(&[Line]) -> bool) {
         let (mut written, mut moved) = (0, Instant::now());
         loop {
@@ -98,12 +98,12 @@ impl<'a> Watch<'a> {
             if lines.len() != written {
                 (written, moved) = (lines.len(), Instant::now());
             }
-            assert!(moved.elapsed() < STUCK, "nobody writes any more:\n{}", journal.told());
+            assert!(moved.elapsed() < STUCK, "no progress in the journal:\n{}", journal.told());
             thread::sleep(LOOK);
         }
     }
 
-    /// Looks until all is handled and all leases are given back, for as long as anything moves.
+    /// Polls until every event is handled and every lease released, as long as there is progress.
     pub(crate) fn until_drained(&mut self, told: impl Fn() -> String) {
         let (mut last, mut moved) = ((0, 0), Instant::now());
         loop {

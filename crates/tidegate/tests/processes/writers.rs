@@ -1,8 +1,8 @@
-//! Processes that write to streams and follow them, and what they say about it.
+//! Processes that write to streams and follow them, and their journal lines.
 //!
-//! Each event carries a key that was written down before it was asked for (`try`), and again with
-//! its place once the store has answered (`done`). So whoever reads the journal knows what must
-//! be there, and what may be there because its process was killed in between.
+//! Each event carries a key that is written to the journal before the commit (`try`), and again
+//! with its position once the store has answered (`done`). So the journal tells which events must
+//! be stored, and which may be, because their process was killed in between.
 
 use serde::{Deserialize, Serialize};
 use tidegate::{
@@ -13,29 +13,29 @@ use tidegate::{
 
 use crate::child::{Me, pause, wait_for_door};
 
-/// Events that are under way at once in one process, so that they share transactions.
+/// The number of concurrent events in one process, so that they share transactions.
 pub(crate) const CALLERS: usize = 4;
 
-/// Opened by the test when all are there, so that they begin together.
+/// The door that the test opens when all processes are ready, so that they start together.
 pub(crate) const BEGIN: &str = "begin";
 
-/// Opened by the test when nothing more is committed.
+/// The door that the test opens when no more events are committed.
 pub(crate) const OVER: &str = "over";
 
 /// The stream that all actors act on.
 pub(crate) const ONE: &str = "tally";
 
-/// What is committed.
+/// The committed event.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Work {
     Counted {
         key: String,
-        /// The version that it was decided on; none where it was only appended.
+        /// The version that it was decided on; none for a plain append.
         after: Option<i64>,
     },
 }
 
-/// How many events there are.
+/// The state: the number of events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Tally {
     count: i64,
@@ -49,7 +49,7 @@ impl State for Tally {
     }
 }
 
-/// Commits events, spread over streams: half of them on a version that it names.
+/// Commits events, spread over streams: half of them with an expected version.
 pub(crate) async fn commit(me: &'static Me, commits: usize, streams: usize) {
     let engine = ready(me).await;
     let callers = (0..CALLERS).map(|caller| {
@@ -89,11 +89,11 @@ async fn commit_one(me: &Me, engine: &Engine, stream: &str, n: usize, pinned: bo
     }
 }
 
-/// Acts on one stream, as all others of its kind do at the same time.
+/// Acts on one stream, as all other actors do at the same time.
 pub(crate) async fn act(me: &'static Me, acts: usize) {
     let engine = ready(me).await;
     let callers = (0..CALLERS).map(|caller| {
-        // As often as it takes: with 8 processes the default of 32 is used up now and then.
+        // Enough retries: with 8 processes the default of 32 is sometimes used up.
         let stream = engine.stream::<Tally>(ONE).retries(10_000);
         tokio::spawn(async move {
             for n in (caller..acts).step_by(CALLERS) {
@@ -125,7 +125,7 @@ pub(crate) async fn follow(me: &'static Me) {
     let engine = ready(me).await;
     let mut query = Query::all().limit(500);
     loop {
-        // Asked before the read: what is read then is all there ever will be.
+        // Checked before the read: then the read returns everything there will ever be.
         let over = me.door(OVER).exists();
         let page = engine.streams().read(&query).await.unwrap();
         for event in &page.events {

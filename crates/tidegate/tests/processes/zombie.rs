@@ -1,5 +1,5 @@
-//! A zombie: a process that stands still for three times its lease, is replaced, and wakes up in
-//! the middle of everything that it can do, believing that no time has passed.
+//! Zombie process: it is stopped for three times its lease, replaced, and resumes in the middle of
+//! every kind of write, unaware that time has passed.
 
 use std::{
     fs,
@@ -27,30 +27,31 @@ use crate::{
     process::Scene,
 };
 
-/// A busy machine that stands still for a second must not cost the lease before its time.
+/// Long enough that a busy machine that pauses for a second does not lose the lease early.
 const TTL: Duration = Duration::from_secs(4);
 
-/// What a run can commit: each is tried by a run of its own.
+/// The kinds of writes of a run: each is tried by a separate run.
 const WAYS: [&str; 6] = ["step", "state", "event", "chunk", "result", "transaction"];
 
-/// How many of them stand where they are to be woken.
+/// The number of runs that wait at their hold point.
 static HOLDING: AtomicUsize = AtomicUsize::new(0);
 
-/// Wakes them all at once.
+/// Releases all held runs at once.
 static THAW: Notify = Notify::const_new();
 
-/// Tells the process that it was woken.
+/// Signals that the process was resumed.
 static THAWED: Notify = Notify::const_new();
 
-/// One thread, and no look at its clocks while there is anything else to do: when it wakes up, all
-/// that its runs have in hand is on its way to the store before it can notice how late it is.
+/// One thread that does not check its timers while other work is ready: after it resumes, all
+/// writes of its runs are sent to the store before it can notice how late it is.
 pub(crate) fn runtime() -> tokio::runtime::Builder {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.event_interval(100_000).global_queue_interval(1);
     builder
 }
 
-/// Where a run stands when its process is stopped, and where its heir stands while it wakes.
+/// The point at which a run is held while its process is stopped, and its successor while it
+/// resumes.
 async fn hold(me: &Me, way: &str) {
     let thaw = THAW.notified();
     me.note(&format!("holding {way}"));
@@ -63,7 +64,7 @@ async fn hold(me: &Me, way: &str) {
     }
 }
 
-/// Commits in one way, signed with the name of the process.
+/// Writes in one way, signed with the name of the process.
 async fn commit(me: &'static Me, ctx: Ctx, way: String) -> tidegate::Result<Value> {
     let signed = format!("by-{}", me.name());
     match way.as_str() {
@@ -92,7 +93,7 @@ async fn commit(me: &'static Me, ctx: Ctx, way: String) -> tidegate::Result<Valu
         "chunk" => ctx.emit(&signed)?,
         _ => return Ok(json!(signed)),
     }
-    // One more step, so that the last one is reported on its own before the end is.
+    // One more step, so that the previous one is reported separately before the end.
     Ok(json!(ctx.step("more", || async { Ok(signed.clone()) }).await?))
 }
 
@@ -101,7 +102,7 @@ fn flow(me: &'static Me) -> Flow {
     Flow::new("shop").action(work)
 }
 
-/// Stops the whole process in the middle of a handler until the test lets it go on.
+/// Stops the whole process in the middle of a handler until the test resumes it.
 fn freeze(me: &'static Me) -> Workflow<Value, ()> {
     Workflow::new("freeze", move |_: Ctx, _: Value| async move {
         if matches!(me.orders.role, Role::Zombie) {
@@ -145,7 +146,7 @@ pub(crate) async fn live(me: &'static Me) {
     }
     engine.send("freeze", json!({})).await.unwrap();
     THAWED.notified().await;
-    // Behind all that was on its way; and the proof that it goes on under another name.
+    // Queued behind all pending writes; also proves that it continues under a new engine id.
     let posted = engine.send("late", json!({})).await.unwrap();
     engine.ended(posted.runs[0].verdict.run().unwrap()).await.unwrap();
     me.note("done late");
@@ -159,8 +160,8 @@ pub(crate) async fn inherit(me: &'static Me) {
     pause(Duration::from_mins(10)).await;
 }
 
-/// spec B174, B173, B178: the late holder's writes are refused, all of them, and its heir's are
-/// not.
+/// spec B174, B173, B178: all writes of the late holder are refused, and those of its successor are
+/// accepted.
 pub(crate) fn judge() {
     let scene = Scene::new();
     let Some(place) = Place::postgres() else { return };
@@ -180,7 +181,7 @@ pub(crate) fn judge() {
     let left = |rows: &[Row]| rows.iter().filter(|row| matches!(row, Row::Run(_))).count();
     let rows = block_on(place.rows());
     nothing_by_the_zombie(&rows);
-    assert_eq!(left(&rows), WAYS.len(), "all are still driven by the heir: {rows:#?}");
+    assert_eq!(left(&rows), WAYS.len(), "the successor still drives all: {rows:#?}");
     assert_eq!(block_on(place.effects()), [], "no transaction is committed yet");
     scene.open_door("go");
     let ended = || left(&block_on(place.rows())) == 0;
@@ -196,14 +197,14 @@ pub(crate) fn judge() {
     scene.clear();
 }
 
-/// No step, no state, no event, no chunk and no result bears its name.
+/// Checks that no step, state, event, chunk or result is signed by the zombie.
 fn nothing_by_the_zombie(rows: &[Row]) {
     let signed: Vec<_> = rows.iter().map(|row| format!("{row:?}")).collect();
     let signed: Vec<_> = signed.iter().filter(|row| row.contains("by-zombie")).collect();
     assert!(signed.is_empty(), "{signed:#?}");
 }
 
-/// Each of them once, by the heir.
+/// Checks that each write exists once, signed by the successor.
 fn by_the_heir(rows: &[Row]) {
     let (mut steps, mut told, mut chunks, mut states, mut results) = (0, 0, 0, 0, 0);
     for row in rows {
@@ -219,7 +220,7 @@ fn by_the_heir(rows: &[Row]) {
             }
             _ => continue,
         }
-        // The records of what was sent and set say nothing of their own.
+        // The records of sent events and state changes carry no signature.
         assert!(signed || matches!(row, Row::Step(_)), "{row:?}");
     }
     let found = (steps, told, chunks, states, results);

@@ -1,7 +1,7 @@
-//! The code of handlers: a script, as one build of a program after another has edited it.
+//! The code of handlers: a script, edited by successive builds of a program.
 //!
-//! A handler is a sequence of operations, so what it may do with a history is plain: all that is
-//! on record has to be asked for before the first operation that is not.
+//! A handler is a sequence of operations, so the rule for continuing a history is simple: the code
+//! has to reach all recorded operations before the first unrecorded one.
 
 use std::collections::BTreeSet;
 
@@ -10,10 +10,10 @@ use tidegate_testkit::{
     workload::Chance,
 };
 
-/// How many builds of a program there are at the most.
+/// The maximum number of builds of a program.
 pub(crate) const BUILDS: usize = 4;
 
-/// What an author changes in the code of all handlers. The place is taken modulo their lengths.
+/// A change of the code of all handlers. The position is taken modulo their lengths.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change {
     /// An operation gets another id.
@@ -30,12 +30,12 @@ pub(crate) enum Change {
     Settle,
 }
 
-/// One edit: its number, which is its own in all builds, its place, and what it changes.
+/// One edit: its number, which is unique over all builds, its position, and its change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Edit(usize, usize, Change);
 
-/// The builds of a program: the first is the script itself, each other is one that came before
-/// with one edit more.
+/// The builds of a program: the first is the script itself, each other is an earlier one with one
+/// more edit.
 pub(crate) fn builds(chance: &mut Chance) -> Vec<Vec<Edit>> {
     let mut builds: Vec<Vec<Edit>> = vec![Vec::new()];
     for number in 1..BUILDS {
@@ -63,7 +63,7 @@ pub(crate) type Named = (String, Op);
 #[derive(Clone, Debug)]
 pub(crate) enum Part {
     Plain(Named),
-    /// One of two, or nothing instead of the second.
+    /// One of two operations, or none instead of the second.
     Patched {
         patch: String,
         new: Named,
@@ -76,7 +76,7 @@ pub(crate) enum Part {
 pub(crate) struct Code {
     pub(crate) parts: Vec<Part>,
     pub(crate) script: Script,
-    /// The version that the author gave it.
+    /// The version number in the definition.
     pub(crate) version: Option<u32>,
 }
 
@@ -90,13 +90,13 @@ impl Code {
         Self { parts, script: script.clone(), version }
     }
 
-    /// Whether the code can go on with a history: it asks for all of it before the first thing that
-    /// is not on record. `around` are the ids before and after its parts, `waits` those whose
-    /// answer is not there yet.
+    /// Returns whether the code can continue a history: it reaches all of it before the first
+    /// unrecorded operation. `around` are the ids before and after its parts, `waits` those that
+    /// are not answered yet.
     ///
-    /// A patch comes to `true` where its marker is on record, or where nothing was recorded behind
-    /// it. So it comes to `false`, and the run may stop, on a history of code from which the call
-    /// was removed too early.
+    /// A patch is `true` where its marker is recorded, or where nothing was recorded behind it. So
+    /// it is `false`, and the run may stop, on a history of code from which the call was removed
+    /// too early.
     pub(crate) fn continues(
         &self,
         around: [&[&str]; 2],
@@ -109,7 +109,8 @@ impl Code {
             let mut ids = recorded.iter().chain(waits).filter(|id| !id.starts_with("patch:"));
             ids.all(|id| asked.contains(*id))
         };
-        // Whether the code goes on, as all of a group is on record; whether all was asked for.
+        // Returns whether the code continues, because the whole group is recorded, and whether all
+        // recorded ids have been reached.
         let mut ask = |group: Group| {
             let goes_on = group.iter().all(|id| recorded.contains(id.as_str()));
             asked.extend(group);
@@ -140,13 +141,13 @@ impl Code {
     }
 }
 
-/// Ids that are asked for at once.
+/// Ids that are reached at once.
 type Group = Vec<String>;
 
-/// What an operation asks for, one after another.
+/// The ids that an operation reaches, one group after another.
 pub(crate) fn groups(id: &str, op: &Op) -> Vec<Group> {
     match op {
-        // What undoes it is registered first.
+        // The compensation is registered first.
         Op::Step { fails: 1, .. } => vec![vec![format!("u{id}")], vec![id.to_owned()]],
         Op::Both(_) => vec![vec![format!("{id}a"), format!("{id}b")]],
         _ => vec![vec![id.to_owned()]],

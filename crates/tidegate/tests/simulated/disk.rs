@@ -1,4 +1,4 @@
-//! The rows of a world: in memory, or in a SQLite file that is closed and opened again.
+//! The rows of a world: in memory, or in a SQLite file that is closed and reopened.
 
 use std::{
     env, fs,
@@ -15,35 +15,35 @@ use tidegate::store::{Clock, MemoryStore, SqliteStore, Store, StoreError};
 use tidegate_testkit::sim::world::block_on;
 use tokio::task::unconstrained;
 
-/// Where a world keeps its rows.
+/// The storage of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Backend {
     Memory,
     Sqlite,
 }
 
-/// How the machine under a SQLite file stops.
+/// The way in which the machine under a SQLite file stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// The store is dropped, which writes its log back into the database.
+    /// The store is dropped, which checkpoints the log into the database.
     Closed,
-    /// The files stay as they are between two transactions, and the log is played at the start.
+    /// The files stay as they are between two transactions, and the log is replayed at the start.
     Killed,
-    /// The same, and the log ends in the middle of a transaction that was being written.
+    /// The same, and the log ends in the middle of a transaction being written.
     Torn,
 }
 
-/// The store that all processes share. Opening it again ends the generation of processes that had
-/// it before: none of their calls gets through any more.
+/// The store that all processes share. Reopening it ends the generation of processes that had it
+/// before: none of their calls reaches the store any more.
 #[derive(Debug)]
 pub(crate) struct Shared {
     clock: Arc<dyn Clock>,
     folder: Option<Folder>,
     store: Mutex<Option<Arc<dyn Store>>>,
     generation: AtomicU64,
-    /// The machine has stopped, and was not started again.
+    /// Whether the machine has stopped and was not restarted yet.
     down: AtomicBool,
-    /// How many copies of the file were opened.
+    /// The number of copies of the file that were opened.
     copies: AtomicU64,
 }
 
@@ -60,7 +60,7 @@ impl Shared {
         shared
     }
 
-    /// Whether it is a file.
+    /// Returns whether the store is a file.
     pub(crate) fn is_file(&self) -> bool {
         self.folder.is_some()
     }
@@ -74,19 +74,19 @@ impl Shared {
         Arc::new(opened.expect("the file can be opened"))
     }
 
-    /// The generation of the processes that start now.
+    /// Returns the generation of the processes that start now.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::SeqCst)
     }
 
-    /// The store, for a process of this generation.
+    /// Returns the store, for a process of this generation.
     pub(crate) fn get(&self, generation: u64) -> Result<Arc<dyn Store>, StoreError> {
         let store = self.store.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let store = store.filter(|_| generation == self.generation());
         store.ok_or_else(|| StoreError::Unavailable("the machine is down, as simulated".to_owned()))
     }
 
-    /// The machine stops: nothing that its processes ask for reaches the store any more.
+    /// Stops the machine: no call of its processes reaches the store any more.
     pub(crate) fn shut_off(&self) {
         self.generation.fetch_add(1, Ordering::SeqCst);
         self.down.store(true, Ordering::SeqCst);
@@ -96,7 +96,7 @@ impl Shared {
         self.down.load(Ordering::SeqCst)
     }
 
-    /// Closes the file in one way and opens it again.
+    /// Closes the file in one of the ways and opens it again.
     pub(crate) fn reopen(&self, stop: Stop) {
         let folder = self.folder.as_ref().expect("only a file is opened again");
         let last = self.copies.load(Ordering::SeqCst);
@@ -109,7 +109,7 @@ impl Shared {
             self.copies.fetch_add(1, Ordering::SeqCst);
             new
         };
-        assert_eq!(Arc::strong_count(&store), 1, "a call is still under way");
+        assert_eq!(Arc::strong_count(&store), 1, "a call is still in progress");
         drop(store);
         self.put(Some(self.open(&path)));
         self.down.store(false, Ordering::SeqCst);
@@ -128,8 +128,8 @@ fn copy(old: &Path, new: &Path, stop: Stop) -> io::Result<()> {
     Ok(())
 }
 
-/// A folder that is gone with its world. A sync costs nothing in the memory of the machine, where
-/// there is such a place: what is lost with the power is not what is played here.
+/// A folder that is deleted with its world. It is in the machine's memory where there is such a
+/// place, because a sync costs nothing there: loss of power is not simulated.
 #[derive(Debug)]
 struct Folder(PathBuf);
 
@@ -152,7 +152,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // A folder that stays does no harm.
+        // A leftover folder does no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

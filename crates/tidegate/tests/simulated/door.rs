@@ -1,4 +1,4 @@
-//! The way from one process to the store, on which things go wrong.
+//! The connection from one process to the store, with injected failures.
 
 use std::{
     collections::BTreeMap,
@@ -30,16 +30,16 @@ use tokio::{
 
 use crate::world::World;
 
-/// The way from one process to the store.
+/// The connection from one process to the store.
 #[derive(Debug)]
 pub(crate) struct Door {
     world: Arc<World>,
     process: usize,
-    /// When the process started: its calls end with its machine.
+    /// The generation in which the process started: its calls end with its machine.
     generation: u64,
-    /// Until when nothing gets through, in microseconds.
+    /// The time until which no call gets through, in microseconds.
     cut: AtomicU64,
-    /// Until when no beat gets through.
+    /// The time until which no heartbeat gets through.
     mute: AtomicU64,
 }
 
@@ -49,7 +49,7 @@ impl Door {
         Self { world, process, generation, cut: AtomicU64::new(0), mute: AtomicU64::new(0) }
     }
 
-    /// Nothing gets through for so many microseconds; or no beat.
+    /// Blocks all calls, or only heartbeats, for this many microseconds.
     pub(crate) fn shut(&self, micros: u64, beats_only: bool) {
         let until = self.world.now() + micros;
         let gate = if beats_only { &self.mute } else { &self.cut };
@@ -57,13 +57,13 @@ impl Door {
         self.world.note(|| format!("process {} is cut off for {micros} µs", self.process));
     }
 
-    /// Everything gets through again.
+    /// Lets all calls through again.
     pub(crate) fn open(&self) {
         self.cut.store(0, Ordering::SeqCst);
         self.mute.store(0, Ordering::SeqCst);
     }
 
-    /// The others go first for a while.
+    /// Lets other tasks run first for a while.
     async fn dawdle(&self) {
         for _ in 0..self.world.delay() {
             yield_now().await;
@@ -82,7 +82,7 @@ impl Door {
         self.world.store.get(self.generation)
     }
 
-    /// Decides and commits, and shows the judge what was kept.
+    /// Decides and commits, and reports the committed changes to the judge.
     fn commit(&self, reads: ReadSet, mut decide: Decide, keeps: bool) -> Result<(), StoreError> {
         let decided: Arc<Mutex<Kept>> = Arc::default();
         let seen = decided.clone();
@@ -90,7 +90,7 @@ impl Door {
         let watched = move |snapshot: Snapshot| {
             let now = snapshot.now;
             match decide(snapshot) {
-                // A database has to undo what it has written by then.
+                // Forces the database to roll back its writes.
                 Decision::Apply(mut changes) if !keeps && fails => {
                     changes.push(Change::Delete(RowKey::Run(Seq(i64::MAX))));
                     Decision::Apply(changes)
@@ -118,7 +118,7 @@ impl Door {
         Ok(())
     }
 
-    /// The process dies here: its tasks are dropped before they are told anything.
+    /// Kills the process here: its tasks are dropped before they get an answer.
     async fn die(&self) {
         if self.world.doom(self.process) {
             while self.world.is_alive(self.process) {
@@ -128,8 +128,8 @@ impl Door {
     }
 }
 
-/// Waits for the store without giving others a turn: how long its thread takes decides nothing,
-/// and no caller can be dropped between a commit and the judge's sight of it.
+/// Waits for the store without yielding to other tasks: the speed of its thread decides nothing,
+/// and no caller can be dropped between a commit and the judge's report of it.
 fn finish<F: Future>(call: F) -> F::Output {
     block_on(unconstrained(call))
 }

@@ -13,15 +13,15 @@ use crate::{
     world::World,
 };
 
-/// Calls and sends go no deeper than this.
+/// The maximum depth of calls and sends.
 const DEEPEST: u64 = 2;
 
-/// Who executes: a process and the world it is in.
+/// The host of handlers: a process and its world.
 #[derive(Clone, Debug)]
 pub(crate) struct Host {
     pub(crate) world: Arc<World>,
     pub(crate) process: usize,
-    /// What its build has changed in the scripts.
+    /// The edits of its build.
     pub(crate) edits: Vec<Edit>,
 }
 
@@ -34,7 +34,7 @@ struct Call {
 }
 
 impl Host {
-    /// Serves all that the plan defines, up to a version.
+    /// Serves everything that the plan defines, up to a version.
     pub(crate) fn serve(&self, mut builder: EngineBuilder, newest: u32) -> EngineBuilder {
         let plan = self.world.plan.clone();
         for spec in &plan.specs {
@@ -47,7 +47,7 @@ impl Host {
     }
 
     /// Serves the definitions of one version without its number. All versions have the code of the
-    /// first: what changes is what controls it.
+    /// first; only their controls differ.
     pub(crate) fn serve_unnumbered(
         &self,
         mut builder: EngineBuilder,
@@ -56,7 +56,7 @@ impl Host {
         let plan = self.world.plan.clone();
         for spec in &plan.specs {
             let mut definition = spec.definition(version);
-            // Versions can have the same controls; the judge knows them by number.
+            // Versions can have equal controls; the judge tells them apart by this number.
             definition["compensateTimeoutMs"] = json!(60_000 + version);
             let fields = definition.as_object_mut().expect("a definition is an object");
             fields.remove("version");
@@ -109,7 +109,7 @@ impl Host {
         let ms = Duration::from_millis;
         let (Call { ctx, data, asked, .. }, id) = (call, id.clone());
         match op {
-            // It asks for two things, one after the other.
+            // The operation has two ids, one after the other.
             Op::Step { ms, fails } => return self.step(call, id, *ms, *fails).await,
             op => asked.add(groups(&id, op).into_iter().flatten()),
         }
@@ -134,7 +134,7 @@ impl Host {
                     None => wait.await?,
                 };
             }
-            // A child that is refused or fails is no failure of this one.
+            // A refused or failed child does not fail this run.
             Op::Invoke(name) => {
                 let _ = ctx.invoke::<Value>(id, name.as_str(), deeper(data)).await;
             }
@@ -147,7 +147,7 @@ impl Host {
         Ok(())
     }
 
-    /// A step that takes a while and fails as often as the script says; some can be undone.
+    /// A step that takes a while and fails as often as the script says; some have a compensation.
     async fn step(&self, call: &Call, id: String, ms: u64, fails: u32) -> Result<()> {
         let Call { ctx, asked, drive, .. } = call;
         let script = &drive.code.script;
@@ -173,7 +173,7 @@ impl Host {
         step.retry(retry).await.map_err(StepError::fatal)
     }
 
-    /// Time that a closure takes.
+    /// Spends the time of a closure.
     async fn spend(&self, ms: u64) {
         let timer = &self.world.timer;
         timer.sleep_until(timer.elapsed() + Duration::from_millis(ms)).await;

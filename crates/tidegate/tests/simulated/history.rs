@@ -1,5 +1,5 @@
-//! What becomes of histories under changed code: no effect before all that is on record was asked
-//! for, no run stopped that could go on, and no version driven by code of another.
+//! Histories under changed code: no effect before all records were reached, no run stopped that
+//! could continue, and no version driven by the code of another.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +18,7 @@ use tidegate_testkit::sim::{script::Op, state::State, trace::Effect, workload::P
 
 use crate::code::Code;
 
-/// The ids that one call of a handler has asked for.
+/// The ids that one call of a handler has reached.
 #[derive(Debug, Default)]
 pub(crate) struct Asked(Mutex<BTreeSet<String>>);
 
@@ -33,22 +33,22 @@ impl Asked {
     }
 }
 
-/// What a process drives a run with.
+/// The code with which a process drives a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Drive {
     pub(crate) code: Arc<Code>,
     pub(crate) workflow: String,
-    /// The run was called by others, and calls none.
+    /// Whether the run was started by another, and starts none itself.
     pub(crate) deep: bool,
     pub(crate) session: bool,
 }
 
 impl Drive {
-    /// Whether the handler does an operation, and does not pass it over.
+    /// Returns whether the handler performs an operation rather than skipping it.
     pub(crate) fn does(&self, plan: &Plan, op: &Op) -> bool {
         match op {
             Op::Invoke(_) | Op::Send(_) if self.deep => false,
-            // Its versions may stand in each other's way, which no caller can know.
+            // Versions of a workflow may block each other, which no caller can know.
             Op::Invoke(name) => *name != self.workflow || plan.releases == 0,
             _ => true,
         }
@@ -58,7 +58,8 @@ impl Drive {
 /// The code that each process has for the runs that it drives.
 pub(crate) type Drives = BTreeMap<(usize, Seq), Drive>;
 
-/// Whether the code of a version may drive a run: it has the run's number, or neither has one.
+/// Checks whether the code of a version may drive a run: it has the run's number, or neither has
+/// one.
 pub(crate) fn serves(state: &State, run: RunId, version: Option<u32>) -> Result<(), String> {
     let Some(run) = state.run(run.seq) else { return Ok(()) };
     let def = state.defs().find(|def| def.lane == run.lane);
@@ -70,8 +71,8 @@ pub(crate) fn serves(state: &State, run: RunId, version: Option<u32>) -> Result<
     Err(format!("{} of version {} is driven by code of {version:?}", run.id, run.version))
 }
 
-/// An effect begins only once all that earlier activations recorded was asked for: otherwise the
-/// code has changed, and what begins may be on record under another id.
+/// Checks that an effect starts only after all records of earlier activations were reached:
+/// otherwise the code has changed, and the effect may be recorded under another id.
 pub(crate) fn replayed(state: &State, effect: &Effect, asked: &Asked) -> Result<(), String> {
     let lost = state.rows().find_map(|row| match row {
         Row::Step(step)
@@ -90,8 +91,8 @@ pub(crate) fn replayed(state: &State, effect: &Effect, asked: &Asked) -> Result<
     }
 }
 
-/// A run is said to have changed code only if its code cannot go on with its history: whether this
-/// one is. Looks at the state before the commit that ended it.
+/// Checks that a run ends with changed code only if its code cannot continue its history. Returns
+/// whether this run did. Uses the state before the commit that ended it.
 pub(crate) fn changed(
     plan: &Plan,
     state: &State,
@@ -100,7 +101,7 @@ pub(crate) fn changed(
     changes: &[Change],
 ) -> Result<bool, String> {
     let Ending::Failed { error } = &ended.ending else { return Ok(false) };
-    // The history of one that undoes another is that of the other.
+    // The history of a compensating run is that of the run it compensates.
     if error.code != "ChangedWorkflow" || matches!(ended.purpose, Purpose::Compensates(_)) {
         return Ok(false);
     }
@@ -130,7 +131,7 @@ pub(crate) fn changed(
     Ok(true)
 }
 
-/// What a run waits for by ids of its own.
+/// Returns the ids of the waits of a run.
 fn waits(run: &Run) -> BTreeSet<&str> {
     let waits = run.waits.iter().filter(|wait| wait.on != WaitOn::Retry);
     waits.map(|wait| wait.step.as_str()).collect()

@@ -1,19 +1,19 @@
 //! The real engine under the simulator: several engines in one thread, on one store and on virtual
-//! time, while commits fail, answers get lost, leases cannot be renewed, processes die between two
-//! calls or at a commit and start again, and people meddle. The simulator's judge of
-//! `tidegate-testkit` sees every commit and every closure of a step; at the end the faults stop and
-//! everything must finish.
+//! time, while commits fail, answers are lost, leases cannot be renewed, processes crash between
+//! two calls or at a commit and restart, and operators intervene. The simulator's judge in
+//! `tidegate-testkit` checks every commit and every closure of a step; at the end the faults stop
+//! and everything must finish.
 //!
 //! There are three kinds of worlds. In `memory` the store cannot fail by itself and the code of
-//! handlers stays. In `changed` every process may have another build of the code: steps renamed,
-//! inserted and removed, with and without `ctx.patched`, forward and back. In `sqlite` the rows are
-//! in a file; transactions are rolled back, and now and then the whole machine stops: all engines
-//! are dropped, the file is closed, or copied as a crash would leave it, and opened again. After
-//! every opening and at the end the file is compared with what the judge has seen, and `doctor`
-//! looks at it.
+//! handlers stays the same. In `changed` every process may have another build of the code: steps
+//! renamed, inserted and removed, with and without `ctx.patched`, forward and back. In `sqlite` the
+//! rows are in a file; transactions are rolled back, and now and then the whole machine stops: all
+//! engines are dropped, the file is closed, or copied as a crash would leave it, and reopened.
+//! After every reopening and at the end the file is compared with the commits that the judge has
+//! seen, and checked by `doctor`.
 //!
-//! A seed decides everything, and gives the same trace every time. The command-level simulator
-//! plays many more seeds; what only this one can find is wrong in the engine itself.
+//! A seed decides everything, and gives the same trace every time. The command-level simulator runs
+//! many more seeds; this one finds defects in the engine itself.
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "the player looks at the rows it is about")]
 
@@ -33,20 +33,20 @@ use tidegate_testkit::sim::{Progress, check::Violation};
 
 use self::play::{Kind, Played, play};
 
-/// How many seeds are played, and how many in a full run.
+/// The number of seeds, and the number in a full run.
 const SEEDS: [u64; 2] = [200, 10_000];
 
 /// The same on SQLite, and with changed code.
 const MORE_SEEDS: [u64; 2] = [50, 5000];
 
-/// Every seed that ever failed, whatever the reason was.
+/// Every seed that ever failed, for whatever reason.
 const FAILED: &[(Kind, u64)] = &[(Kind::Sqlite, 8)];
 
 /// The kinds of worlds, as `TIDEGATE_SIM_WORLD` names them.
 const KINDS: &[(&str, Kind)] =
     &[("memory", Kind::Memory), ("changed", Kind::Changed), ("sqlite", Kind::Sqlite)];
 
-/// The seed that `TIDEGATE_SIM_SEED` names, with the end of its trace if it fails.
+/// Runs the seed that `TIDEGATE_SIM_SEED` names, with the end of its trace if it fails.
 #[test]
 fn one_seed() {
     let seed = env::var("TIDEGATE_SIM_SEED").map_or(1, |seed| seed.parse().expect("a number"));
@@ -89,7 +89,7 @@ fn a_seed_gives_the_same_trace_every_time() {
     }
 }
 
-/// Plays the seeds that the environment asks for, or so many.
+/// Runs the seeds that the environment selects, or this many.
 fn check_all(kind: Kind, seeds: [u64; 2]) {
     let number = |name| env::var(name).ok().map(|text| text.parse().expect("a number"));
     let full = usize::from(env::var("TIDEGATE_TEST_FULL").is_ok());
@@ -116,8 +116,8 @@ fn check_all(kind: Kind, seeds: [u64; 2]) {
     assert!(seeds < MORE_SEEDS[0] || missing.is_empty(), "{missing:?} is missing in {met:?}");
 }
 
-/// Plays a seed; if something does not hold, shows what, the end of the trace, and how to see it
-/// again. Gives what took place in it.
+/// Runs a seed; if an invariant is violated, prints it, the end of the trace, and how to repeat it.
+/// Returns the counts of what happened.
 fn check(kind: Kind, seed: u64) -> BTreeMap<String, u64> {
     let played = panic::catch_unwind(|| play(kind, seed, false));
     let broken = match played.map(|played| (played.violation, played.met)) {

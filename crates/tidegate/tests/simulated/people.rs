@@ -1,4 +1,4 @@
-//! Those outside: clients who send what the plan says, and people who meddle with runs.
+//! The outside world: clients that send the plan's traffic, and operators that act on runs.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -24,13 +24,14 @@ use tokio::task::JoinSet;
 
 use crate::world::World;
 
-/// Something to be delivered: when, in microseconds, where, what.
+/// A planned delivery: its time in microseconds, its workspace and its content.
 type Letter = (u64, usize, Delivery);
 
-/// What came of a delivery.
+/// The result of a delivery.
 type Answer = (Letter, Result<Vec<Outcome>, Error>);
 
-/// Sends the traffic. A delivery whose answer is lost is sent again where that is safe.
+/// The client that sends the traffic. A delivery whose answer is lost is sent again where that is
+/// safe.
 #[derive(Debug)]
 pub(crate) struct Client {
     left: VecDeque<Letter>,
@@ -47,7 +48,7 @@ impl Client {
         self.left.is_empty() && self.underway.is_empty()
     }
 
-    /// Sends what is due, through any of these, and looks at what was answered.
+    /// Sends the due deliveries through any of these engines, and checks the answers.
     pub(crate) fn turn(&mut self, world: &World, chance: &mut Chance, engines: &[Engine]) {
         while let Some(answer) = self.underway.try_join_next() {
             let ((_, ws, what), answer) = answer.expect("a client does not panic");
@@ -111,12 +112,12 @@ async fn deliver(engine: &Engine, delivery: &Delivery) -> Result<Vec<Outcome>, E
             let (first, then) = engine.dispatch_then(call(MESSAGE)?, call(then)?).await?;
             Ok(std::iter::once(first).chain(then).collect())
         }
-        // The engines have schedules of their own.
+        // The engines plan their schedules themselves.
         Delivery::Occur { .. } => Ok(Vec::new()),
     }
 }
 
-/// Whoever was told of a run relies on it.
+/// Records the runs that a client was promised.
 fn promise(world: &World, outcomes: &[Outcome]) {
     let mut inner = world.lock();
     for outcome in outcomes {
@@ -124,7 +125,7 @@ fn promise(world: &World, outcomes: &[Outcome]) {
     }
 }
 
-/// What people do to a run.
+/// An operator's action on a run.
 #[derive(Clone, Copy, Debug)]
 enum Deed {
     Cancel,
@@ -135,7 +136,7 @@ enum Deed {
     RetryFrom,
 }
 
-/// Does something to some run. Nobody waits for what comes of it.
+/// Applies some action to some run, without waiting for the result.
 pub(crate) fn meddle(world: &Arc<World>, chance: &mut Chance, engine: &Engine) {
     let deed = chance.one(&[
         Deed::Cancel,
@@ -154,7 +155,7 @@ pub(crate) fn meddle(world: &Arc<World>, chance: &mut Chance, engine: &Engine) {
     world.note(|| format!("people {deed:?} {run}"));
     let (engine, world) = (engine.in_workspace(&*ws), world.clone());
     tokio::spawn(async move {
-        // What people are told otherwise is of no interest: they look again.
+        // Other results do not matter.
         let _ = match deed {
             Deed::Cancel => engine.cancel(run, "by hand").await,
             Deed::Pause => engine.pause(run).await,
@@ -168,13 +169,13 @@ pub(crate) fn meddle(world: &Arc<World>, chance: &mut Chance, engine: &Engine) {
     });
 }
 
-/// Some run that is alive, or one that has ended.
+/// Picks a live run, or one that has ended.
 fn pick(world: &World, chance: &mut Chance, ended: bool, plain: bool) -> Option<(String, RunId)> {
     let inner = world.lock();
     let state = &inner.judge.state;
     let live = |run: &Run| (run.ws.to_string(), run.id);
     let over = |row: &Row| match row {
-        // A retry keeps what its run had recorded, but not what it had staged for a session.
+        // A retry keeps its run's records, but not the staged session state.
         Row::Ended(Ended { ws, id, workflow, .. }) if !(plain && workflow.contains('/')) => {
             Some((ws.to_string(), *id))
         }

@@ -1,4 +1,4 @@
-//! One seed from its beginning to its end.
+//! One seed from start to end.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -27,48 +27,48 @@ use crate::{
     world::{Doom, Setting, World},
 };
 
-/// For how long there are faults, at the least, in microseconds.
+/// The minimum duration of the faults, in microseconds.
 const STORM: u64 = 300_000;
 
-/// How many turns the calm may take, each of which moves the time on.
+/// The maximum number of turns of the calm phase, each of which advances the time.
 const PATIENCE: u32 = 3000;
 
-/// After how many of them the time moves faster: a replay on changed code that may have spawned
-/// tasks waits for a minute before it stops.
+/// The number of turns after which the time advances faster: a replay on changed code that may have
+/// spawned tasks waits for a minute before it stops.
 const HURRY: u32 = 1000;
 
-/// How often a machine stops by itself, in a thousand turns; it also does at commits.
+/// The rate at which the machine stops by itself, per thousand turns; it also stops at commits.
 const MACHINE: u64 = 15;
 
 /// Midnight, when schedules fire.
 const MIDNIGHT_MS: i64 = 1_798_761_600_000;
 
-/// What a seed came to.
+/// The result of a seed.
 #[derive(Debug)]
 pub(crate) struct Played {
-    /// The trace as one number.
+    /// The hash of the trace.
     pub(crate) hash: u64,
-    /// What did not hold.
+    /// The violated invariant.
     pub(crate) violation: Option<Violation>,
-    /// The trace as text, if it was asked for.
+    /// The trace as text, if it was requested.
     pub(crate) trace: Vec<String>,
-    /// How often something took place that the world is played for.
+    /// The counts of the things that must happen in such worlds.
     pub(crate) met: BTreeMap<String, u64>,
 }
 
 /// The kinds of worlds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// In memory, with code that stays.
+    /// In memory, with unchanged code.
     Memory,
     /// In memory, where every process may have another build of the code.
     Changed,
-    /// On a SQLite file, some of them with other builds, too. The machine stops now and then.
+    /// On a SQLite file, sometimes with other builds too. The machine stops now and then.
     Sqlite,
 }
 
 impl Kind {
-    /// What must take place somewhere in a number of worlds, or they are played for nothing.
+    /// The things that must happen in some of the worlds; otherwise the simulation tests nothing.
     pub(crate) fn meets(self) -> &'static [&'static str] {
         match self {
             Self::Memory => &["process dies at a commit"],
@@ -85,7 +85,7 @@ impl Kind {
         }
     }
 
-    /// What a seed is played with.
+    /// Returns the setting of a seed.
     fn setting(self, seed: u64, text: bool) -> Setting {
         let backend = if self == Self::Sqlite { Backend::Sqlite } else { Backend::Memory };
         let changes = self == Self::Changed || (self == Self::Sqlite && seed.is_multiple_of(3));
@@ -99,7 +99,7 @@ pub(crate) fn play(kind: Kind, seed: u64, text: bool) -> Played {
     runtime.block_on(async {
         let mut player = Player::new(kind.setting(seed, text));
         player.play().await;
-        // They hold the world.
+        // The engines hold the world.
         player.world.engines().clear();
         let inner = player.world.lock();
         Played {
@@ -111,8 +111,8 @@ pub(crate) fn play(kind: Kind, seed: u64, text: bool) -> Played {
     })
 }
 
-/// Kills those that die at a commit, while their calls are under way. Nobody waits for the end of
-/// that here: another may be about to die meanwhile.
+/// Kills the processes that die at a commit, while their calls are in progress. Does not wait for
+/// the end of a kill, because another process may be about to die meanwhile.
 async fn reap(
     world: Arc<World>,
     harness: Arc<TestHarness>,
@@ -136,7 +136,7 @@ async fn kill(world: &World, harness: &TestHarness, number: usize) {
     }
 }
 
-/// Kills all, and lets nothing of them reach the store any more.
+/// Kills all processes, and blocks all their calls to the store.
 async fn kill_all(world: &World, harness: &TestHarness) {
     world.store.shut_off();
     let engines = std::mem::take(&mut *world.engines());
@@ -144,7 +144,7 @@ async fn kill_all(world: &World, harness: &TestHarness) {
     drop(futures_util::future::join_all(crashes).await);
 }
 
-/// An engine, as a process of its own.
+/// An engine, standing for a process.
 #[derive(Debug)]
 struct Process {
     number: usize,
@@ -159,16 +159,16 @@ struct Player {
     chance: Chance,
     client: Client,
     processes: Vec<Process>,
-    /// How many processes there shall be.
+    /// The target number of processes.
     wanted: usize,
-    /// How many have ever been started.
+    /// The number of processes ever started.
     started: usize,
-    /// The newest version that is deployed.
+    /// The newest deployed version.
     newest: u32,
-    /// The newest build that is deployed.
+    /// The newest deployed build.
     build: usize,
-    /// Whether programs give their workflows no numbers. Each then has the code of one version, the
-    /// newest or an older one, and has to continue the runs of all.
+    /// Whether programs give their workflows no version numbers. Each program then has the code of
+    /// one version, the newest or an older one, and has to continue the runs of all.
     unnumbered: bool,
 }
 
@@ -207,7 +207,7 @@ impl Player {
         }
     }
 
-    /// The storm, then the calm in which all must finish.
+    /// Runs the storm, then the calm phase in which everything must finish.
     async fn play(&mut self) {
         while self.processes.len() < self.wanted {
             self.start().await;
@@ -246,7 +246,7 @@ impl Player {
         self.harness.advance(Duration::from_millis(ms)).await;
     }
 
-    /// Starts a process with what is deployed now, if the store lets it.
+    /// Starts a process with the current deployment, if the store allows it.
     async fn start(&mut self) {
         self.started += 1;
         let (world, number) = (self.world.clone(), self.started);
@@ -279,7 +279,7 @@ impl Player {
         }
     }
 
-    /// The build of a program: any that was deployed, or the next.
+    /// Chooses the build of a program: any that was deployed, or the next.
     fn next_build(&mut self) -> usize {
         let builds = self.world.builds.len();
         if builds == 1 {
@@ -291,8 +291,8 @@ impl Player {
         self.chance.index(self.build + 1)
     }
 
-    /// The version of a program without numbers: any that was deployed, or the next. Definitions are
-    /// registered in their order first, so that the numbers that they are assigned are theirs.
+    /// Chooses the version of a program without numbers: any that was deployed, or the next.
+    /// Definitions are first registered in their order, so that the assigned numbers match.
     fn next_deploy(&mut self) -> u32 {
         let plan = self.world.plan.clone();
         let inner = self.world.lock();
@@ -309,7 +309,7 @@ impl Player {
         u32::try_from(self.chance.between(1, u64::from(most))).expect("a few")
     }
 
-    /// Clients and people have their turn.
+    /// Gives clients and operators their turn.
     fn act(&mut self) {
         let engines: Vec<Engine> = self.processes.iter().map(|it| it.engine.clone()).collect();
         self.client.turn(&self.world, &mut self.chance, &engines);
@@ -326,7 +326,7 @@ impl Player {
         }
     }
 
-    /// A version is released, or the next one is deployed with the processes that start from now.
+    /// Releases a version, or deploys the next one with the processes that start from now on.
     fn release(&mut self, engine: &Engine) {
         if self.newest < VERSIONS && self.chance.percent(50) {
             self.newest += 1;
@@ -341,7 +341,7 @@ impl Player {
         tokio::spawn(async move { engine.release("default", &name, version).await.map(drop) });
     }
 
-    /// Something goes wrong, or somebody has an engine shut down or started.
+    /// Injects a fault, or shuts down or starts an engine.
     async fn disturb(&mut self) {
         let (world, mix) = (self.world.clone(), self.world.plan.mix.clone());
         if world.strikes(mix.clock) {
@@ -373,7 +373,7 @@ impl Player {
         }
     }
 
-    /// Forgets processes that have died. A machine that has stopped starts again.
+    /// Removes processes that have died. A stopped machine is restarted.
     fn bury(&mut self) {
         let world = &self.world;
         self.processes.retain(|process| world.is_alive(process.number));
@@ -389,7 +389,7 @@ impl Player {
         tokio::spawn(async move { process.engine.shutdown().await });
     }
 
-    /// From now on nothing goes wrong, and somebody serves all there is.
+    /// Ends all faults, and makes sure that everything is served.
     async fn calm_down(&mut self) {
         self.world.lock().calm = true;
         self.bury();
@@ -400,7 +400,7 @@ impl Player {
         self.start().await;
     }
 
-    /// Brings what live runs wait for from outside.
+    /// Delivers the external events that live runs wait for.
     async fn help(&mut self) {
         let commands = missing(&self.world.lock().judge.state);
         let door = Door::new(self.world.clone(), 0);
@@ -411,8 +411,8 @@ impl Player {
         door.wake();
     }
 
-    /// Everything has finished: nothing may be left behind, and the store holds what was
-    /// committed, also after it was opened again.
+    /// Checks the end: no row is left behind, and the store holds what was committed, also after it
+    /// is reopened.
     async fn settled(&mut self) {
         self.world.settled();
         self.world.compare();

@@ -1,8 +1,8 @@
-//! State of sessions: what every action writes, and what must always be true of it.
+//! Session state: the writes of every action, and the invariants on them.
 //!
-//! A run writes its number at its beginning and at its end, and counts itself. Under `restart` all
-//! of it appears at once, when the run completes; so a document never has a beginning of one run
-//! with the end of another.
+//! A run writes its number at its start and at its end, and counts itself. Under `restart` all of
+//! it appears at once, when the run completes; so a document never has the start of one run with
+//! the end of another.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ fn field(word: &str, name: &str) -> String {
     format!("{word}_{}", name.trim_start_matches("f/"))
 }
 
-/// Writes the beginning, if there is a session.
+/// Writes the start fields, if there is a session.
 pub(crate) async fn begin(ctx: &Ctx) -> tidegate::Result<()> {
     let Ok(session) = ctx.session() else { return Ok(()) };
     let (run, name) = (ctx.run_id().to_string(), ctx.workflow());
@@ -26,19 +26,19 @@ pub(crate) async fn begin(ctx: &Ctx) -> tidegate::Result<()> {
     session.increment::<i64>("count", &field("count", name), 1).await.map(drop)
 }
 
-/// Writes the end, if there is a session.
+/// Writes the end field, if there is a session.
 pub(crate) async fn end(ctx: &Ctx) -> tidegate::Result<()> {
     let Ok(session) = ctx.session() else { return Ok(()) };
     session.set("end", &field("end", ctx.workflow()), ctx.run_id().to_string()).await
 }
 
-/// Whether a run of this action shows nothing before it completes.
+/// Returns whether the writes of this action's runs stay invisible until they complete.
 fn is_staged(plan: &Plan, name: &str) -> Option<bool> {
     let spec = plan.specs.iter().find(|spec| spec.name == name)?;
     let staged = |policy: &Option<Policy>| *policy == Some(Policy::Restart);
     let mut all = spec.versions.iter().map(|(controls, _)| staged(&controls.policy));
     let first = all.next()?;
-    // Where versions differ nothing can be said.
+    // Unknown where versions differ.
     (plan.releases == 0 || all.all(|staged| staged == first)).then_some(first)
 }
 
@@ -46,7 +46,7 @@ fn json(body: &str) -> Value {
     serde_json::from_str(body).expect("it is JSON")
 }
 
-/// Under `restart` a document is that of whole runs.
+/// Checks that under `restart` a document consists of whole runs.
 pub(crate) fn whole(plan: &Plan, session: &Session) -> Result<(), String> {
     let body = json(session.body.as_str());
     for spec in plan.specs.iter().filter(|spec| is_staged(plan, &spec.name) == Some(true)) {
@@ -58,7 +58,7 @@ pub(crate) fn whole(plan: &Plan, session: &Session) -> Result<(), String> {
     Ok(())
 }
 
-/// In the end every run has counted once: with its record, or when it completed.
+/// Checks that in the end every run has counted once: with its record, or when it completed.
 pub(crate) fn settled(plan: &Plan, state: &State) -> Result<(), String> {
     let mut wanted: BTreeMap<(String, String, String), i64> = BTreeMap::new();
     for row in state.rows() {
@@ -86,7 +86,7 @@ pub(crate) fn settled(plan: &Plan, state: &State) -> Result<(), String> {
     Ok(())
 }
 
-/// The session that a run's request named.
+/// Returns the session that a run's request named.
 fn session_of(state: &State, ended: &Ended) -> Option<String> {
     match state.row(&RowKey::Event(ended.source.first().seq)) {
         Some(Row::Event(event)) => json(event.data.as_str())["session"].as_str().map(str::to_owned),

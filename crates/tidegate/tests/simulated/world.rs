@@ -1,4 +1,4 @@
-//! What all processes share: the store, the time, the faults, and the judge who watches.
+//! The state shared by all processes: the store, the time, the faults, and the judge.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -43,7 +43,7 @@ use crate::{
     sessions,
 };
 
-/// The store's clock, which may step while processes measure on.
+/// The store's clock, which may step independently of the processes' clock.
 #[derive(Debug)]
 pub(crate) struct Skewed {
     clock: Arc<VirtualClock>,
@@ -57,23 +57,23 @@ impl Clock for Skewed {
     }
 }
 
-/// What all processes share.
+/// The state shared by all processes.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) plan: Arc<Plan>,
-    /// What the builds of programs change in the scripts; only the first where code stays.
+    /// The edits of each build; only the first build where code does not change.
     pub(crate) builds: Vec<Vec<Edit>>,
     pub(crate) store: Shared,
     pub(crate) timer: Arc<dyn Timer>,
-    /// The engines of processes that are alive, by the number of the process.
+    /// The engines of live processes, by the number of the process.
     pub(crate) engines: Mutex<BTreeMap<usize, Engine>>,
-    /// Where processes are sent that die at a commit.
+    /// The channel for processes that die at a commit.
     doom: mpsc::UnboundedSender<Doom>,
     clock: Arc<Skewed>,
     inner: Mutex<Inner>,
 }
 
-/// Who dies at a commit.
+/// The victim of a crash at a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Doom {
     Process(usize),
@@ -81,7 +81,7 @@ pub(crate) enum Doom {
     Machine,
 }
 
-/// What kind of world is played.
+/// The kind of world.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
     pub(crate) seed: u64,
@@ -92,26 +92,26 @@ pub(crate) struct Setting {
     pub(crate) text: bool,
 }
 
-/// What is behind the lock.
+/// The state behind the lock.
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) judge: Judge,
     pub(crate) trace: Trace,
     pub(crate) faults: Chance,
-    /// Nothing goes wrong any more.
+    /// Whether the faults have ended.
     pub(crate) calm: bool,
-    /// When each name's last beat was written, in microseconds, and by which process.
+    /// The time of each engine's last heartbeat, in microseconds, and its process.
     beats: BTreeMap<EngineId, (u64, usize)>,
-    /// Under which name and fence a process has leased a run last.
+    /// The engine id and fence of each process's last lease of a run.
     leases: BTreeMap<(usize, Seq), (EngineId, i64)>,
-    /// Processes that say goodbye.
+    /// Processes that are shutting down.
     leaving: BTreeSet<usize>,
     /// Closures that are running, with the gates that their runs need.
     running: Vec<(Effect, Vec<GateKey>)>,
     drives: Drives,
-    /// How often something took place that the world is played for.
+    /// The counts of the things that must happen in such worlds.
     pub(crate) met: BTreeMap<String, u64>,
-    /// Who wants to know that there may be work. One channel each: those who share one are woken
+    /// The receivers of wake-ups. One channel each, because the receivers of a shared one are woken
     /// in an order that no seed decides.
     wakes: Vec<watch::Sender<u64>>,
 }
@@ -147,7 +147,7 @@ impl World {
         (Self { plan, builds, store, timer, engines, doom, clock, inner }, doomed)
     }
 
-    /// The engines of processes that are alive.
+    /// Returns the engines of live processes.
     pub(crate) fn engines(&self) -> MutexGuard<'_, BTreeMap<usize, Engine>> {
         self.engines.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -156,7 +156,7 @@ impl World {
         self.engines().contains_key(&process)
     }
 
-    /// A process dies now, or its machine with it; `false` if it has not started yet.
+    /// Marks a process to die now, or its machine with it; `false` if it has not started yet.
     pub(crate) fn doom(&self, process: usize) -> bool {
         if !self.is_alive(process) {
             return false;
@@ -168,8 +168,8 @@ impl World {
         self.doom.send(doom).is_ok()
     }
 
-    /// The machine starts again, after all its processes have died. Opening the file declares all
-    /// engines dead; after that it holds what was committed.
+    /// Restarts the machine, after all its processes have died. Opening the file declares all
+    /// engines dead; then its content is compared with what was committed.
     pub(crate) fn reopen(&self, stop: Stop) {
         self.note(|| format!("the file is opened again: {stop:?}"));
         self.meets(format!("file {stop:?}"));
@@ -189,7 +189,7 @@ impl World {
         self.compare();
     }
 
-    /// Everything has finished: nothing may be left behind.
+    /// Checks that nothing is left behind once everything has finished.
     pub(crate) fn settled(&self) {
         let mut inner = self.lock();
         inner.judge.settled();
@@ -198,7 +198,7 @@ impl World {
         }
     }
 
-    /// The store holds what was committed, and `doctor` finds nothing.
+    /// Checks that the store holds what was committed, and that `doctor` finds nothing.
     pub(crate) fn compare(&self) {
         let store = self.store.get(self.store.generation()).expect("it is open");
         let rows = block_on(unconstrained(store.dump())).expect("the store can be read");
@@ -221,7 +221,7 @@ impl World {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Microseconds since the beginning.
+    /// Returns the microseconds since the start.
     pub(crate) fn now(&self) -> u64 {
         u64::try_from(self.timer.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
@@ -232,43 +232,43 @@ impl World {
         self.lock().trace.note(now, || text.clone(), &text);
     }
 
-    /// Counts something that the world is played for.
+    /// Counts something that must happen in such worlds.
     pub(crate) fn meets(&self, what: impl Into<String>) {
         *self.lock().met.entry(what.into()).or_default() += 1;
     }
 
-    /// The store's clock steps, back or forth.
+    /// Steps the store's clock, back or forward.
     pub(crate) fn step_clock(&self, micros: i64) {
         self.clock.micros.fetch_add(micros, Ordering::SeqCst);
         self.lock().judge.clock_stepped();
         self.note(|| format!("the store's clock steps by {micros}"));
     }
 
-    /// Whether something goes wrong that happens so many times in a thousand.
+    /// Returns whether a fault happens, with this probability in permille.
     pub(crate) fn strikes(&self, permille: u64) -> bool {
         let mut inner = self.lock();
         !inner.calm && inner.faults.permille(permille)
     }
 
-    /// What becomes of a transaction.
+    /// Returns the fate of a transaction.
     pub(crate) fn fate(&self) -> Fate {
         let mut inner = self.lock();
         if inner.calm { Fate::Told } else { Fate::draw(&self.plan.mix, &mut inner.faults) }
     }
 
-    /// How many turns others have before a call goes on.
+    /// Returns the number of turns that others get before a call continues.
     pub(crate) fn delay(&self) -> u64 {
         self.lock().faults.one(&[0, 0, 0, 1, 2, 5, 20])
     }
 
-    /// Somebody wants to be woken.
+    /// Subscribes to wake-ups.
     pub(crate) fn wakes(&self) -> watch::Receiver<u64> {
         let (wake, woken) = watch::channel(0);
         self.lock().wakes.push(wake);
         woken
     }
 
-    /// There may be work.
+    /// Sends a wake-up.
     pub(crate) fn wake(&self) {
         self.lock().wakes.retain(|wake| {
             wake.send_modify(|count| *count += 1);
@@ -276,12 +276,12 @@ impl World {
         });
     }
 
-    /// A process says goodbye: it may call itself dead.
+    /// Notes that a process shuts down: it may declare itself dead.
     pub(crate) fn leaves(&self, process: usize) {
         self.lock().leaving.insert(process);
     }
 
-    /// Sees what a process has committed.
+    /// Checks the changes that a process has committed.
     pub(crate) fn commit(&self, process: usize, at: Timestamp, changes: Vec<Change>) {
         let now = self.now();
         let mut inner = self.lock();
@@ -300,11 +300,11 @@ impl World {
             }
         }
         inner.judge.rows(now, at, changes);
-        // What follows would only bury it.
+        // Later lines would only hide the violation.
         inner.trace.all &= inner.judge.violation.is_none();
     }
 
-    /// Sees a beat.
+    /// Checks a heartbeat.
     pub(crate) fn heartbeat(&self, process: usize, engine: (EngineId, u32), alive: bool) {
         let now = self.now();
         let mut inner = self.lock();
@@ -316,7 +316,7 @@ impl World {
         inner.judge.heartbeat(now, engine, alive);
     }
 
-    /// A handler is called.
+    /// Notes that a handler is called.
     pub(crate) fn drives(&self, process: usize, run: RunId, drive: Drive) {
         let mut inner = self.lock();
         if let Err(text) = history::serves(&inner.judge.state, run, drive.code.version) {
@@ -325,7 +325,7 @@ impl World {
         inner.drives.insert((process, run.seq), drive);
     }
 
-    /// A step's closure begins; it ends when the guard is dropped.
+    /// Notes that a step's closure starts; it ends when the guard is dropped.
     pub(crate) fn enter(
         self: &Arc<Self>,
         (process, run): (usize, RunId),
@@ -360,7 +360,7 @@ impl Inner {
                 }
             }
             Row::Step(step) => {
-                // An answer comes from outside, and a copy has no fence.
+                // An answer is recorded from outside, and a copy has no fence.
                 let own = step.kind.is_effect() && step.fence != 0;
                 let run = self.judge.state.run(step.run).filter(|_| own);
                 if let Some(run) = run.filter(|run| run.fence != step.fence) {
@@ -377,7 +377,7 @@ impl Inner {
         }
     }
 
-    /// A run is taken from nobody who is alive.
+    /// Checks that no run is taken from a live engine.
     fn see_run(&mut self, process: usize, run: &Run) {
         let before = self.judge.state.run(run.id.seq);
         let owner = before.and_then(|run| run.owner).filter(|owner| run.owner != Some(*owner));
@@ -395,9 +395,8 @@ impl Inner {
         }
     }
 
-    /// As many are inside of a gate as its limit allows, counted in the handlers themselves. An
-    /// engine that loses its lease stops before others can take its runs over, so nobody is
-    /// inside who should not be.
+    /// Checks the limit of each gate by counting the running handlers themselves. An engine that
+    /// loses its lease stops before others can take its runs over, so no handler exceeds the limit.
     fn enter(&mut self, effect: &Effect, plan: &Plan) {
         let state = &self.judge.state;
         let gates: Vec<GateKey> = state

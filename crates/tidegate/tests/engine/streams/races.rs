@@ -1,5 +1,5 @@
-//! Races that are forced: transactions of PostgreSQL that meet or are held open on purpose, and
-//! writers in every order.
+//! Forced races: PostgreSQL transactions that meet or are held open on purpose, and writers in
+//! every order.
 
 use std::{
     collections::BTreeMap,
@@ -28,10 +28,10 @@ use tokio::{sync::watch, task::block_in_place};
 use super::{Account, Decided, Moved, TooLittle, deposit, withdraw};
 use crate::stores::open_postgres_wide;
 
-/// What a test does inside of a transaction.
+/// A callback of the test inside a transaction.
 type Inside<T> = Arc<dyn Fn(&T) + Send + Sync>;
 
-/// A store whose transactions a test stops, before and after their decision.
+/// A store whose transactions the test can stop, before and after their decision.
 struct Stopped {
     store: Arc<dyn Store>,
     read: Inside<Snapshot>,
@@ -87,8 +87,8 @@ async fn engines(store: &Arc<dyn Store>) -> (Engine, Engine) {
     (start().await, start().await)
 }
 
-/// Two engines whose first transactions on a stream have both seen that it is not there before
-/// either goes on; and how many have.
+/// Returns two engines whose first transactions on a stream have both seen that it does not exist
+/// before either continues, and the count of transactions that have.
 async fn that_meet(stream: &'static str) -> Option<((Engine, Engine), Arc<AtomicU32>)> {
     let store = open_postgres_wide(Arc::new(VirtualClock::default())).await?;
     let (met, barrier) = (Arc::new(AtomicU32::new(0)), Barrier::new(2));
@@ -104,8 +104,8 @@ async fn that_meet(stream: &'static str) -> Option<((Engine, Engine), Arc<Atomic
     Some((engines(&store).await, met))
 }
 
-/// spec streams, B187: of two transactions that have both passed the check, one loses at the unique
-/// index, and is told what it would have been told by the check.
+/// spec streams, B187: of two transactions that have both passed the version check, one loses at
+/// the unique index, and gets the same error as from the check.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn losing_at_the_index_looks_like_losing_at_the_check() {
     let Some(((one, two), met)) = that_meet("account-1").await else { return };
@@ -116,7 +116,7 @@ async fn losing_at_the_index_looks_like_losing_at_the_check() {
     let (one_did, two_did) = (first(&one), first(&two));
     let (one_did, two_did) = (one_did.await.unwrap(), two_did.await.unwrap());
     assert_eq!(met.load(Ordering::SeqCst), 2, "both have passed the check");
-    assert!(one_did.is_ok() != two_did.is_ok(), "one of them: {one_did:?}, {two_did:?}");
+    assert!(one_did.is_ok() != two_did.is_ok(), "exactly one wins: {one_did:?}, {two_did:?}");
     let at_the_index = one_did.err().or(two_did.err()).unwrap();
     let at_the_check = one.stream::<Account>("account-1").expecting(-1).act(deposit(1)).await;
     let at_the_check = at_the_check.unwrap_err();
@@ -127,7 +127,7 @@ async fn losing_at_the_index_looks_like_losing_at_the_check() {
     assert_eq!(at_the_index.to_string(), at_the_check.to_string());
 }
 
-/// spec streams, B188: and whoever has not pinned a version decides again; both are committed.
+/// spec streams, B188: without a pinned version, the loser decides again; both are committed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn losing_at_the_index_is_tried_again() {
     let Some(((one, two), met)) = that_meet("account-1").await else { return };
@@ -143,7 +143,7 @@ async fn losing_at_the_index_is_tried_again() {
     assert_eq!(done.each_ref().map(told), [(0, 1, 1), (1, 2, 2)]);
 }
 
-/// spec streams, N73: while a commit is held open no later one is seen, and then both are, in
+/// spec streams, N73: while a commit is held open, no later one is visible; afterwards both are, in
 /// order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_reader_skips_no_commit_that_was_held_open() {
@@ -176,7 +176,7 @@ async fn a_reader_skips_no_commit_that_was_held_open() {
         async move { account.act(deposit(1)).await.unwrap() }
     });
     let next = Query::all().from(seen.cursor);
-    // Each look is a round trip, in which the second could get through if it were let.
+    // Each read is a round trip, in which the second commit could get through if nothing held it.
     for _ in 0..200 {
         let page = two.streams().read(&next).await.unwrap();
         assert_eq!((page.events.len(), page.cursor), (0, seen.cursor));
@@ -189,7 +189,7 @@ async fn a_reader_skips_no_commit_that_was_held_open() {
     assert_eq!(page.events.iter().map(|it| it.position).collect::<Vec<_>>(), [2, 3]);
 }
 
-/// A number by chance, always the same for the same seed.
+/// A seeded random number generator.
 struct Chance(u64);
 
 impl Chance {
@@ -200,9 +200,9 @@ impl Chance {
     }
 }
 
-/// spec B183, B186–B188: in whatever order actions of several engines come, pinned or not, refused
-/// or not, versions have no gap, everyone is told what is there, and the state is the fold of it
-/// all.
+/// spec B183, B186–B188: whatever the order of the actions of several engines, pinned or not,
+/// refused or not, versions have no gap, every caller gets the committed state, and the state is
+/// the fold of all events.
 pub(crate) async fn any_order_of_actions_gives_one_history(harness: &TestHarness) {
     let mut all = Vec::new();
     for _ in 0..3 {
@@ -230,7 +230,7 @@ pub(crate) async fn any_order_of_actions_gives_one_history(harness: &TestHarness
             assert_eq!(at.state, acted.state, "seed {seed}, version {}", acted.version);
             for event in acted.events {
                 let again = told.insert(event.version, event);
-                assert_eq!(again, None, "seed {seed}: one version, told twice");
+                assert_eq!(again, None, "seed {seed}: one version was returned twice");
             }
         }
         let query = Query::stream(&stream).limit(1000);
@@ -247,7 +247,8 @@ pub(crate) async fn any_order_of_actions_gives_one_history(harness: &TestHarness
     }
 }
 
-/// What an action has done; none if it was refused, or too late for its version.
+/// Runs one action and returns its result; none if it was refused or its pinned version was too
+/// old.
 async fn one_action(account: &Stream<Account>, kind: u64, amount: u64) -> Option<Acted<Account>> {
     let several = move |account: &Account| -> Decided {
         let half = Moved::Withdrawn { amount: account.balance / 2 };

@@ -1,4 +1,4 @@
-//! What was committed, as it is read: folded, at a time, and as events.
+//! Reads of streams: folded state, state as of a version or time, and events.
 
 use serde_json::json;
 use tidegate::{
@@ -10,7 +10,7 @@ use tidegate::{
 
 use super::{Account, SECOND, deposit, withdraw};
 
-/// spec streams: a state can be loaded as it was at a version and at a moment.
+/// spec streams: a state can be loaded as of a version and as of a time.
 pub(crate) async fn a_state_is_loaded_as_it_was(harness: &TestHarness) {
     let engine = harness.engine().start().await.unwrap();
     let account = engine.stream::<Account>("account-1");
@@ -36,8 +36,7 @@ pub(crate) async fn a_state_is_loaded_as_it_was(harness: &TestHarness) {
     assert_eq!(none, "stream `account-2` has no version 0: it has no events");
 }
 
-/// spec streams: a snapshot is kept every so many events, and what is loaded is the same without
-/// it.
+/// spec streams: a snapshot is kept every few events, and the loaded state is the same without it.
 pub(crate) async fn a_snapshot_changes_nothing_but_the_work(harness: &TestHarness) {
     let engine = harness.engine().start().await.unwrap();
     let account = engine.stream::<Account>("account-1");
@@ -59,19 +58,19 @@ pub(crate) async fn a_snapshot_changes_nothing_but_the_work(harness: &TestHarnes
         seen.dedup();
     }
     assert_eq!(seen, [3, 7], "one every four events");
-    assert_eq!(kept().await, [7], "and no other");
-    // The same stream as another type sees it: the snapshot is not its own.
+    assert_eq!(kept().await, [7], "only the latest is kept");
+    // The same stream read as another type: a snapshot of a different type is not used.
     let counted = engine.stream::<Counted>("account-1").load().await.unwrap();
     assert_eq!((counted.state.0, counted.version), (10, 9));
     let forged = forge(harness, "not an account").await;
     assert_eq!(forged, 1);
-    assert_eq!(account.load().await.unwrap().state.moves, 10, "it is passed over");
+    assert_eq!(account.load().await.unwrap().state.moves, 10, "an unreadable snapshot is ignored");
     forge(harness, r#"{"balance":1000,"moves":8}"#).await;
-    assert_eq!(account.load().await.unwrap().state.balance, 1017, "it is what is begun with");
+    assert_eq!(account.load().await.unwrap().state.balance, 1017, "the fold starts there");
     assert_eq!(account.load_at(6).await.unwrap().state.balance, 21, "unless it is too new");
 }
 
-/// Events counted, under another shape.
+/// A count of events: another state type on the same stream.
 #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 struct Counted(u64);
 
@@ -85,7 +84,7 @@ impl State for Counted {
     }
 }
 
-/// Puts something else into every snapshot.
+/// Replaces the body of every snapshot.
 async fn forge(harness: &TestHarness, body: &str) -> usize {
     use tidegate::{
         core::{
@@ -115,7 +114,7 @@ async fn forge(harness: &TestHarness, body: &str) -> usize {
     count
 }
 
-/// An event that the type does not know is named, with its stream and version.
+/// An event that the type does not have is named in the error, with its stream and version.
 pub(crate) async fn an_unknown_event_is_named(harness: &TestHarness) {
     let engine = harness.engine().start().await.unwrap();
     let account = engine.stream::<Account>("account-1");
@@ -199,7 +198,7 @@ pub(crate) async fn events_are_read_both_ways_and_filtered(harness: &TestHarness
     assert_eq!(engine.in_workspace("other").streams().position().await.unwrap(), 0);
 }
 
-/// Pages of any size are the whole, without a gap and without a repeat.
+/// Checks that pages of any size add up to the whole, without a gap or a repeat.
 async fn paged(engine: &Engine, query: &Query) {
     let whole = engine.streams().read(query).await.unwrap().events;
     for limit in 1..=3 {
@@ -217,7 +216,7 @@ async fn paged(engine: &Engine, query: &Query) {
     }
 }
 
-/// spec streams: who follows the feed goes on from where it was, and sees what came since, once.
+/// spec streams: a reader of the feed continues from its cursor, and sees every new event once.
 pub(crate) async fn a_reader_goes_on_where_it_was(harness: &TestHarness) {
     let engine = harness.engine().start().await.unwrap();
     let follow = Query::family("a").named(["x"]);

@@ -14,8 +14,8 @@ use crate::{
     words::start,
 };
 
-/// spec steps, streams: a run's commits happen once however often its handler is replayed, belong
-/// to the run, and name the step as their cause.
+/// spec steps, streams: a run's commits are written once however often its handler is replayed,
+/// carry the correlation of the run, and name the step as their cause.
 pub(crate) async fn a_run_commits_to_a_stream_once(harness: &TestHarness) {
     let goes = Arc::new(AtomicU32::new(0));
     let counted = goes.clone();
@@ -52,7 +52,7 @@ pub(crate) async fn a_run_commits_to_a_stream_once(harness: &TestHarness) {
     assert_eq!(causes, [format!("{run}:in"), format!("{run}:in"), format!("{run}:out")]);
 }
 
-/// spec streams: a run whose decision is overtaken decides again; nothing of the first is
+/// spec streams: a run whose decision is overtaken decides again; nothing of the first decision is
 /// committed.
 pub(crate) async fn a_run_that_is_overtaken_decides_again(
     harness: &TestHarness,
@@ -83,7 +83,7 @@ pub(crate) async fn a_run_that_is_overtaken_decides_again(
     assert_eq!((loaded.state.balance, loaded.version), (0, 1));
 }
 
-/// spec steps, streams: wherever the store's answer is lost, a run's commits are there once.
+/// spec steps, streams: whichever answer of the store is lost, a run's commits are written once.
 pub(crate) async fn a_lost_answer_doubles_no_commit(harness: &TestHarness, faults: &Arc<Faults>) {
     let pay = Workflow::new("pay", |ctx: Ctx, stream: String| async move {
         ctx.commit("in", &stream, &[Moved::Deposited { amount: 2 }]).await?;
@@ -96,7 +96,7 @@ pub(crate) async fn a_lost_answer_doubles_no_commit(harness: &TestHarness, fault
     let failures = [Failure::BeforeCommit, Failure::AfterCommit, Failure::Unavailable];
     for (n, failure) in (0..6).zip(failures.into_iter().cycle()) {
         let stream = format!("account-{n}");
-        // The first one of all is the event's.
+        // The first transaction is the event's.
         faults.fail(1 + n / 3, failure);
         let run = start(&engine, "pay", json!(stream)).await;
         harness.advance(super::SECOND * 60).await;
@@ -108,7 +108,8 @@ pub(crate) async fn a_lost_answer_doubles_no_commit(harness: &TestHarness, fault
     }
 }
 
-/// spec steps: what a stream or an action refuses is how the step ends, on every replay.
+/// spec steps: a refusal by a stream or an action is recorded as the step's error, the same on
+/// every replay.
 pub(crate) async fn a_refused_commit_is_how_its_step_ends(harness: &TestHarness) {
     let pay = Workflow::new("pay", |ctx: Ctx, (): ()| async move {
         let bad = ctx.commit("bad", "", &[Moved::Looked]).await.unwrap_err();

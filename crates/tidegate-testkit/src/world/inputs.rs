@@ -78,7 +78,7 @@ impl World {
     }
 }
 
-/// Returns the run of the debounce window that an event joined, and when the window fires.
+/// Returns the run of the window that an event joined, and when the window fires.
 pub fn window(verdict: &Verdict) -> (RunId, tidegate_core::time::Timestamp) {
     match verdict {
         Verdict::Coalesced { run, fire_at, .. } => (*run, *fire_at),
@@ -86,7 +86,7 @@ pub fn window(verdict: &Verdict) -> (RunId, tidegate_core::time::Timestamp) {
     }
 }
 
-/// Returns the run of the batch that an event joined, its number of events, and its flush time.
+/// Returns the run of the buffer that an event joined, its number of events, and its flush time.
 pub fn buffer(verdict: &Verdict) -> (RunId, u32, tidegate_core::time::Timestamp) {
     match verdict {
         Verdict::Buffered { run, pending, flush_at, .. } => (*run, *pending, *flush_at),

@@ -23,7 +23,8 @@ pub enum Failure {
     /// The process or the connection dies before the commit: everything was decided, nothing is
     /// committed.
     BeforeCommit,
-    /// It dies after the commit: everything is committed, and the answer is lost.
+    /// The process or the connection dies after the commit: everything is committed, and the
+    /// answer is lost.
     AfterCommit,
     /// The store cannot be reached at all.
     Unavailable,

@@ -50,7 +50,7 @@ enum Stop {
 enum State {
     /// Its fold is open: there is an id and no run.
     Folding,
-    /// It is queued at the first stop that it has not passed.
+    /// Queued at the first stop that the run has not passed.
     Line,
     Ready,
     Driven(u128),

@@ -529,7 +529,7 @@ pub fn payload(data: &Value) -> Payload {
 }
 
 /// Builds the command that leases ready runs of these lanes. Its claim covers the whole workspace:
-/// the engine decides which lanes between those are served.
+/// only an engine narrows it to the ranges of the lanes that it serves.
 pub fn lease(ws: Workspace, engine: EngineId, lanes: Vec<Seq>, limit: u32) -> Command {
     lease_by(Claim::all(ws), engine, lanes, limit)
 }

@@ -86,7 +86,7 @@ async fn a_limit_holds_over_processes_that_are_killed() {
     assert_eq!(crowd.most, LIMIT, "the limit was never reached, so that nothing was tried");
     assert_eq!(samples.most, LIMIT, "the limit was never reached, so that nothing was tried");
     assert!(kills >= 10 && !returns.is_empty(), "{kills} kills");
-    // The holds have been freed, or the runs would not have ended. How soon depends on the machine,
+    // The holds have been freed, or the runs would not have ended. The time depends on the machine,
     // but never takes minutes.
     assert!(returns.iter().all(|time| *time < TTL * 10 + Duration::from_secs(20)), "{returns:?}");
     rig.clear();

@@ -162,7 +162,7 @@ pub async fn development_keeps_the_number(world: &World) {
     world.define(order(3)).await;
     assert_eq!(outcome(&world.define_dev(order(4)).await), (2, false, true));
     assert_eq!(outcome(&world.define_dev(order(2)).await), (1, true, true), "it is known");
-    // Version 1 was released by a deploy: the place of version 2 is released instead.
+    // Version 1 was released by a deploy: the redefined version 2 is released instead.
     assert_eq!(outcome(&world.define_dev(order(7)).await), (2, false, true));
     assert_eq!(current(world).await, 2);
     world.release("order", 1).await;

@@ -72,7 +72,7 @@ pub async fn runs_are_counted_where_they_are(world: &World) {
         ],
     });
     assert_eq!(stats_of(world).await, expected);
-    // It was cancelled, and keeps its slot until its worker has stopped.
+    // The run was cancelled, and keeps its slot until its worker has stopped.
     let a = driven.iter().find(|run| run.workflow == "a").unwrap();
     world.cancel(a.id).await.unwrap();
     assert_eq!(stats_of(world).await, expected);

@@ -196,7 +196,7 @@ pub async fn priority_does_not_break_a_limit(world: &World) {
     let urgent = world.send_for_run("sync", json!({})).await;
     assert!(world.lease_all().await.is_empty(), "the limit holds");
     world.complete(&driven).await;
-    // It came 200 ms after the second and 100 ms after the third.
+    // `urgent` was sent 200 ms after the second and 100 ms after the third.
     assert_eq!(order(world).await, [plain[1], urgent, plain[2]]);
     world.check_holds().await;
 }

@@ -273,7 +273,7 @@ pub async fn an_ancestor_is_known_over_generations(world: &World) {
     let parent = world.drive("order", json!({})).await;
     world.suspend(&parent, vec![for_child("child", "between", &json!({}))]).await;
     let child = world.lease_one().await;
-    // It continues at once for its signal, and has a child of its own kind besides.
+    // The child continues at once for its signal, and calls a run of `order` besides.
     world.signal(child.id, "go", json!({})).await.expect("it lives");
     let waits = vec![
         for_signal("go", "go"),

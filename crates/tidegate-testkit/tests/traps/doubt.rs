@@ -113,7 +113,7 @@ async fn r10_a_frozen_server_process_cannot_commit_once_its_outcome_is_known() {
     posted.await.unwrap().unwrap();
     assert_eq!(events(&store).await, 2, "the second attempt");
     signal("-CONT", pid);
-    // It finds the whole flight in its socket, COMMIT included.
+    // The resumed process finds the whole flight in its socket, COMMIT included.
     let through = format!(
         "select 1 from pg_stat_activity where pid = {pid}
             and state in ('idle', 'idle in transaction (aborted)')"

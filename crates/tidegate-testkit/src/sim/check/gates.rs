@@ -58,7 +58,7 @@ fn place(run: &&Run) -> Option<Place> {
     if let Phase::Queued { place, .. } = run.phase { Some(place) } else { None }
 }
 
-/// A gate with room and a queue has a due time at which it will be looked at.
+/// A gate with room and a queue has a due time at which it will be swept.
 pub(super) fn i7(look: &Look<'_>, _: &History) -> Checked {
     for gate in look.state.gates() {
         if !look.lines.contains_key(&gate.id) || gate.due.is_some() {

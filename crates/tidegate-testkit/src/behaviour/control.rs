@@ -20,8 +20,8 @@ const DONE: Answered = Ok(Answer::Done);
 /// States of a run before it has ended.
 const PLACES: [&str; 7] = ["line", "throttled", "ready", "driven", "waiting", "paused", "retrying"];
 
-/// Defines a workflow with one slot, one run at a time and a claim on its key, and brings a run
-/// into that state. Returns the run, and the run that blocks it, if any.
+/// Defines a workflow with one slot, a throttle and a singleton by key, and brings a run into that
+/// state. Returns the run, and the run that blocks it, if any.
 async fn run_in(world: &World, place: &str) -> (RunId, Option<Run>) {
     let throttle = json!({ "limit": 1, "perMs": 1000 });
     let by_key = json!({ "key": "id", "mode": "skip" });

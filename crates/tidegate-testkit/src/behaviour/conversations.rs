@@ -178,8 +178,8 @@ pub async fn a_repetition_of_a_failed_call_has_no_reply(world: &World) {
     assert_eq!(world.drain().await, []);
 }
 
-/// An engine of a version that does not know of replies ends a message without ending its wait: the
-/// reply finds out. Until then the doctor reports it.
+/// An engine of a version that does not know of replies ends a message without waking its reply:
+/// the reply finds out. Until then the doctor reports it.
 pub async fn a_reply_finds_out_that_its_message_has_ended(world: &World) {
     let (allow, queue) = (json!({ "concurrency": "allow" }), json!({ "concurrency": "queue" }));
     define(world, allow, queue).await;

@@ -145,7 +145,7 @@ pub async fn leases_in_one_transaction_are_disjoint(world: &World) {
 }
 
 /// spec G6, B68, B173: runs are taken only from an engine that is marked dead, and it is marked
-/// only if it has sent no heartbeat since it was looked at.
+/// only if it has sent no heartbeat since its last one was read.
 pub async fn only_the_dead_are_reaped(world: &World) {
     world.define(json!({ "name": "order", "concurrency": { "limit": 1 } })).await;
     assert!(world.heartbeat(world.engine).await, "the first beat");

@@ -173,7 +173,7 @@ impl Meddler {
     }
 }
 
-/// Maximum number of them at once.
+/// Maximum number of commands that [`missing`] returns.
 const HELP: usize = 8;
 
 /// Returns commands that let live runs continue that wait for something outside.

@@ -141,7 +141,7 @@ async fn r8_a_lease_is_lost_by_the_beat_that_others_saw() {
     a.send("sync", json!({ "k": 1 })).await;
     assert!(a.store.heartbeat(a.engine, LEASE_MS).await.unwrap());
     let run = a.lease_one().await;
-    // The engine has renewed since it was looked at: it is not dead, and its run is not taken.
+    // The engine has renewed since its beat was read: it is not dead, and its run is not taken.
     assert!(a.store.heartbeat(a.engine, LEASE_MS).await.unwrap());
     let mark = |beat| Command::MarkDead { engine: a.engine, beat };
     let reap = || Command::Reap {

@@ -22,7 +22,7 @@ fn changed<'a>(look: &Look<'a>) -> impl Iterator<Item = (Option<&'a Gate>, Optio
 }
 
 /// A run enters a gate only if there is room. Lowering a limit evicts no run, and a release that
-/// adds a handoff gives holds to the runs that have started.
+/// adds a handoff gives holds to the live runs.
 pub(super) fn i2(look: &Look<'_>, _: &History) -> Checked {
     if look.redefines() {
         return Ok(());

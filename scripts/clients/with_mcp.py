@@ -70,7 +70,7 @@ async def only_looks():
         assert (await it.list_tools()).tools
         try:
             result = await it.call_tool("support_echo", {"text": "no"})
-        except Exception as error:  # whichever the client makes of a 403
+        except Exception as error:  # the client's own error for a 403
             say(f"may look with a read-only key, and not call ({type(error).__name__})")
         else:
             raise AssertionError(f"a read-only key has called a tool: {result}")

@@ -1,4 +1,4 @@
-//! A store that fails once, at a transaction of the test's choice.
+//! Fault injection: a store that fails once, at a transaction of the test's choice.
 
 use std::{
     collections::BTreeMap,
@@ -17,23 +17,25 @@ use tidegate_core::{
 use tidegate_store::{Database, Decide, Decision, Store, StoreError};
 use tokio::sync::watch;
 
-/// How a transaction fails.
+/// The way in which a transaction fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The process or the connection dies before the commit: all was decided, nothing is kept.
+    /// The process or the connection dies before the commit: everything was decided, nothing is
+    /// committed.
     BeforeCommit,
-    /// It dies after the commit: all is kept, and nobody is told.
+    /// The process or the connection dies after the commit: everything is committed, and the
+    /// answer is lost.
     AfterCommit,
     /// The store cannot be reached at all.
     Unavailable,
 }
 
 impl Failure {
-    /// All of them.
+    /// All failures.
     pub const ALL: [Self; 3] = [Self::BeforeCommit, Self::AfterCommit, Self::Unavailable];
 }
 
-/// A store whose n-th transaction fails.
+/// A store of which one transaction fails.
 #[derive(Debug)]
 pub struct FaultStore {
     inner: Arc<dyn Store>,
@@ -42,12 +44,12 @@ pub struct FaultStore {
 }
 
 impl FaultStore {
-    /// Lets the transaction of this number, from 0, fail in this way; none of them with `None`.
+    /// Makes the transaction of this number, from 0, fail in this way; none with `None`.
     pub fn new(inner: Arc<dyn Store>, fails: Option<(usize, Failure)>) -> Self {
         Self { inner, fails, transactions: AtomicUsize::new(0) }
     }
 
-    /// How many transactions there have been.
+    /// Returns the number of transactions so far.
     pub fn transactions(&self) -> usize {
         self.transactions.load(Ordering::SeqCst)
     }

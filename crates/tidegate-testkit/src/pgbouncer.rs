@@ -1,12 +1,13 @@
-//! PgBouncer for tests: a throw-away one in transaction mode in front of the tests' PostgreSQL.
+//! PgBouncer for tests: a temporary one in transaction mode in front of the tests' PostgreSQL.
 //!
-//! One per process, tied to it by a pipe like a throw-away cluster; see `scripts/pgbouncer`.
+//! One per process, tied to it by a pipe like a temporary cluster; see `scripts/pgbouncer`.
 
 use std::{env, sync::OnceLock};
 
 use crate::{postgres, server::Server};
 
-/// The pooler of this process's tests; `None`, said loudly, where there is none.
+/// Returns the URL of the pooler of this process's tests; `None`, with a loud message, if there is
+/// none.
 pub fn url() -> Option<&'static str> {
     static SHARED: OnceLock<Option<Server>> = OnceLock::new();
     SHARED.get_or_init(start).as_ref().map(Server::url)

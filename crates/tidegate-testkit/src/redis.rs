@@ -1,4 +1,4 @@
-//! Redis for tests: the one that the environment names, or a throw-away server.
+//! Redis for tests: the server that the environment names, or a temporary one.
 //!
 //! As [`crate::postgres`], with `TIDEGATE_TEST_REDIS` and `scripts/redis`.
 
@@ -6,7 +6,8 @@ use std::{env, sync::OnceLock, time::Duration};
 
 use crate::server::Server;
 
-/// The Redis of this process's tests; `None`, said loudly, where there is none.
+/// Returns the URL of the Redis of this process's tests; `None`, with a loud message, if there is
+/// none.
 pub fn url() -> Option<&'static str> {
     static SHARED: OnceLock<Option<Shared>> = OnceLock::new();
     match SHARED.get_or_init(Shared::find) {
@@ -16,13 +17,13 @@ pub fn url() -> Option<&'static str> {
     }
 }
 
-/// Starts a server of its own; `None` where the machine has no Redis.
+/// Starts a separate server; `None` if the machine has no Redis.
 pub fn start() -> Option<Server> {
     Server::start("redis")
 }
 
-/// Lets time pass for all keys of a prefix: the server's clock cannot be moved, and so the moment
-/// at which each key expires comes nearer.
+/// Advances the time of all keys with a prefix: the server's clock cannot be moved, and so the
+/// expiry of each key is moved earlier.
 pub async fn pass(url: &str, prefix: &str, time: Duration) {
     let script = redis::Script::new(
         "for _, key in ipairs(redis.call('KEYS', '{' .. ARGV[1] .. '}*')) do
@@ -36,13 +37,13 @@ pub async fn pass(url: &str, prefix: &str, time: Duration) {
     let () = passed.expect("the script is right");
 }
 
-/// A plain connection, to look at what a client left.
+/// Opens a plain connection, to inspect the keys that a client left.
 pub async fn connect(url: &str) -> redis::aio::MultiplexedConnection {
     let client = redis::Client::open(url).expect("the address of a Redis");
     client.get_multiplexed_async_connection().await.expect("it listens")
 }
 
-/// What all tests of one process use.
+/// The server that all tests of one process use.
 #[derive(Debug)]
 enum Shared {
     Named(String),

@@ -1,4 +1,4 @@
-//! A slow, obvious reference of flow control, written from `docs/spec` alone.
+//! A slow, obvious reference implementation of flow control, written from `docs/spec` alone.
 //!
 //! It knows neither rows nor stores nor commits: a list of runs, a list of open folds, and loops
 //! over both. It shares no code with the core, so that the two can only agree by meaning the same.
@@ -16,24 +16,24 @@ use serde_json::Value;
 use fields::text;
 use meter::Meter;
 
-/// A moment or a length of time, in microseconds.
+/// A time or a duration, in microseconds.
 pub type Time = i128;
 
 /// A run, by the order in which the ids of runs were fixed.
 pub type Ordinal = usize;
 
-/// What the reference remembers something for: one control of one owner, and one key.
+/// The scope of a gate, meter or claim: one control of one owner, and one key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// The workflow, or the flow for a policy.
     pub owner: String,
     /// The control; limits are numbered.
     pub control: String,
-    /// The key; `None` is shared by all that have none.
+    /// The key; `None` is shared by all events that have none.
     pub key: Option<String>,
 }
 
-/// One stop on a run's way to its start, in the order of spec G9.
+/// One gate of a run's plan, in the order of spec G9.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stop {
     Singleton,
@@ -45,12 +45,12 @@ enum Stop {
     Wide,
 }
 
-/// Where a run is.
+/// The state of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
     /// Its fold is open: there is an id and no run.
     Folding,
-    /// It waits at the stop that it has not passed.
+    /// Queued at the first stop that the run has not passed.
     Line,
     Ready,
     Driven(u128),
@@ -62,9 +62,9 @@ enum State {
 struct Run {
     workflow: String,
     version: i128,
-    /// How many releases there had been when it was admitted.
+    /// Number of releases at its admission.
     release: usize,
-    /// What it carries: one event, or those of a batch.
+    /// Its events: one, or those of a batch.
     events: Vec<Value>,
     admitted: Time,
     rank: (Time, u64),
@@ -72,13 +72,13 @@ struct Run {
     way: Vec<(Stop, Place)>,
     passed: usize,
     started: bool,
-    /// The engine that has yet to confirm that it stopped driving it.
+    /// The engine that has yet to confirm that it stopped driving the run.
     stopping: Option<u128>,
-    /// Another was cancelled for it.
+    /// Another run was cancelled for it.
     replaced: bool,
-    /// A restart: it stands before those who wait for the session in the ordinary way.
+    /// A restart: it is queued before the ordinary requests of the session.
     in_place: bool,
-    /// The window that it came from, where later requests still join it.
+    /// The window that it came from, while later requests still join it.
     window: Option<Place>,
 }
 
@@ -93,9 +93,9 @@ struct Fold {
     place: Place,
     workflow: String,
     control: &'static str,
-    /// What it holds, each with the run that will carry it.
+    /// Its events, each with the run that will carry it.
     items: Vec<Item>,
-    /// Its time came, and this gate would have skipped it, in this version.
+    /// The gate that would have skipped it when it was due, and the version at that time.
     blocked: Option<(Place, i128)>,
 }
 
@@ -106,32 +106,32 @@ struct Item {
     run: Ordinal,
 }
 
-/// What one workflow made of one event.
+/// The outcome of one event for one workflow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// The word.
+    /// The outcome's name.
     pub outcome: &'static str,
     /// The run that carries the event.
     pub run: Option<Ordinal>,
 }
 
-/// The whole of it.
+/// The reference implementation.
 #[derive(Clone, Debug, Default)]
 pub struct Reference {
     now: Time,
     releases: BTreeMap<String, Vec<Value>>,
-    /// Workflows in the order in which they were first released, and whose turn was last.
+    /// Workflows in the order of their first release, and the one that had the last turn.
     turns: (Vec<String>, Option<usize>),
     runs: Vec<Run>,
     folds: Vec<Fold>,
     meters: BTreeMap<Place, Meter>,
-    /// Until when, and for which run.
+    /// Expiry and run of each claim.
     claims: BTreeMap<Place, (Time, Ordinal)>,
     arrivals: u64,
 }
 
 impl Reference {
-    // ------------------------------------------------------------------ what is done
+    // ------------------------------------------------------------------ operations
 
     /// Releases a definition: a workflow, or an action with its `flow`.
     pub fn release(&mut self, definition: &Value) {
@@ -166,12 +166,13 @@ impl Reference {
             .collect()
     }
 
-    /// Leases up to `limit` ready runs, workflows in turn and each by rank (spec P2); by rank.
+    /// Leases up to `limit` ready runs, workflows in turn and each by rank (spec P2); returns them
+    /// by rank.
     pub fn lease(&mut self, engine: u128, limit: usize) -> Vec<Ordinal> {
         let ready = self.ready();
         let (mut left, mut taken) = (ready.clone(), Vec::new());
         let (names, last) = &mut self.turns;
-        // Whoever has nothing is passed over; once round without anybody, nothing is left.
+        // A workflow without ready runs is passed over; after one round without any, none is left.
         let mut passed = 0;
         while taken.len() < limit && passed < names.len() {
             let turn = (last.map_or(0, |last| last + 1) + passed) % names.len();
@@ -197,20 +198,20 @@ impl Reference {
         leased
     }
 
-    /// A driven run completes or fails (spec G7).
+    /// Completes or fails a driven run (spec G7).
     pub fn end(&mut self, run: Ordinal, how: &'static str) {
         self.runs[run].state = State::Ended(how);
         self.settle();
     }
 
-    /// A driven run sleeps (spec G2).
+    /// Puts a driven run to sleep (spec G2).
     pub fn sleep(&mut self, run: Ordinal, time: Time) {
         self.requeue(run);
         self.runs[run].state = State::Sleeping(self.now + time);
         self.settle();
     }
 
-    /// Somebody cancels a run; false where it has ended or is not there yet.
+    /// Cancels a run; returns `false` if it has ended or does not exist yet.
     pub fn cancel(&mut self, run: Ordinal) -> bool {
         let alive = self.alive(run);
         if alive {
@@ -220,13 +221,14 @@ impl Reference {
         alive
     }
 
-    /// A worker says that it stopped a cancelled run.
+    /// Confirms that a worker stopped a cancelled run.
     pub fn stopped(&mut self, run: Ordinal) {
         self.runs[run].stopping = None;
         self.settle();
     }
 
-    /// An engine's lease is over: what it drove queues again, what it was stopping has stopped.
+    /// Ends an engine's lease: the runs that it drove are queued again, those that it was stopping
+    /// have stopped.
     pub fn lose(&mut self, engine: u128) {
         for run in 0..self.runs.len() {
             if self.runs[run].stopping == Some(engine) {
@@ -239,7 +241,7 @@ impl Reference {
         }
     }
 
-    /// The next moment at which something is due.
+    /// Returns the next time at which something is due.
     pub fn next_due(&self) -> Option<Time> {
         let asleep = self.runs.iter().filter_map(Run::wakes_at);
         let folds = self.next_flush();
@@ -249,18 +251,18 @@ impl Reference {
         asleep.chain(folds).chain(turns).chain(patience).min()
     }
 
-    /// The next moment at which a fold is due.
+    /// Returns the next time at which a fold is due.
     pub fn next_flush(&self) -> Option<Time> {
         let open = self.folds.iter().filter(|fold| fold.blocked.is_none());
         open.map(|fold| self.deadline(fold)).min()
     }
 
-    /// Time passes and nobody notices.
+    /// Advances the time without a sweep.
     pub fn pass(&mut self, time: Time) {
         self.now += time;
     }
 
-    /// All that is due happens, in the order in which it became due.
+    /// Processes everything that is due, in the order in which it became due.
     pub fn sweep(&mut self) {
         self.settle();
         loop {
@@ -282,9 +284,9 @@ impl Reference {
         }
     }
 
-    // ------------------------------------------------------------------ what can be seen
+    // ------------------------------------------------------------------ queries
 
-    /// The state of every run that there is, as users see it.
+    /// Returns the status of every run, as users see it.
     pub fn states(&self) -> Vec<&'static str> {
         let state = |run: &Run| match run.state {
             State::Folding => "none",
@@ -296,38 +298,38 @@ impl Reference {
         self.runs.iter().map(state).collect()
     }
 
-    /// What every run carries, or will carry.
+    /// Returns the events that every run carries, or will carry.
     pub fn carried(&self) -> Vec<Vec<Value>> {
         self.runs.iter().map(|run| run.events.clone()).collect()
     }
 
-    /// This moment.
+    /// Returns the current time.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// The rank of a run.
+    /// Returns the rank of a run.
     pub fn rank(&self, run: Ordinal) -> (Time, u64) {
         self.runs[run].rank
     }
 
-    /// The version of every run.
+    /// Returns the version of every run.
     pub fn versions(&self) -> Vec<i128> {
         self.runs.iter().map(|run| run.version).collect()
     }
 
-    /// The runs that an engine drives, and those that it has yet to stop.
+    /// Returns the driven runs, and those that an engine has yet to stop.
     pub fn driven(&self) -> (Vec<Ordinal>, Vec<Ordinal>) {
         let driven = |run: &Run| matches!(run.state, State::Driven(_));
         (self.by_rank(driven), self.by_rank(|run| run.stopping.is_some()))
     }
 
-    /// The ready runs, best rank first.
+    /// Returns the ready runs, best rank first.
     pub fn ready(&self) -> Vec<Ordinal> {
         self.by_rank(|run| run.state == State::Ready)
     }
 
-    /// Who is inside each gate.
+    /// Returns the holders of each gate.
     pub fn holders(&self) -> BTreeMap<Place, Vec<Ordinal>> {
         let mut holders = BTreeMap::<Place, Vec<Ordinal>>::new();
         for run in 0..self.runs.len() {
@@ -339,7 +341,7 @@ impl Reference {
         holders
     }
 
-    /// Who waits at each gate or throttle, in order.
+    /// Returns the queue of each gate or throttle, in order.
     pub fn lines(&self) -> BTreeMap<Place, Vec<Ordinal>> {
         let mut lines = BTreeMap::<Place, Vec<Ordinal>>::new();
         for run in self.by_rank(|run| run.state == State::Line && run.passed < run.way.len()) {
@@ -352,14 +354,14 @@ impl Reference {
         lines
     }
 
-    // ------------------------------------------------------------------ small questions
+    // ------------------------------------------------------------------ helpers
 
-    /// The definition that rules.
+    /// Returns the definition in effect.
     fn current(&self, workflow: &str) -> &Value {
         self.releases[workflow].last().expect("never empty")
     }
 
-    /// Whether a run was released earlier than another (spec versions).
+    /// Returns whether a run's release is older than another's (spec versions).
     fn is_older(&self, run: Ordinal, than: Ordinal) -> bool {
         let released = |run: Ordinal| {
             let releases = &self.releases[&self.runs[run].workflow];
@@ -368,7 +370,7 @@ impl Reference {
         self.runs[run].workflow == self.runs[than].workflow && released(run) < released(than)
     }
 
-    /// Whether a run is only promised: its window or buffer is open.
+    /// Returns whether a run is only promised: its window or buffer is open.
     pub fn is_folding(&self, run: Ordinal) -> bool {
         self.runs[run].state == State::Folding
     }

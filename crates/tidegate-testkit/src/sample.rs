@@ -1,4 +1,4 @@
-//! Rows to test with: small ones to build on, and one of every kind at its extremes.
+//! Sample rows: small ones to build on, and one of every kind at its extremes.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -22,13 +22,13 @@ use tidegate_core::key::{Decimal, Key, Path, Scalar};
 /// The length of a lease in tests that do not wait for its end, in milliseconds.
 pub const LEASE_MS: u32 = 30_000;
 
-/// Names that databases trip over.
+/// A name with characters that databases may mishandle.
 pub const NAME: &str = "żółć 🦀 'quoted' \"too\" \\ %_ \u{1}\n;--";
 
-/// Free text that one database cannot keep as it is.
+/// Free text that one database cannot store as it is.
 pub const FREE_TEXT: &str = "before\0after \u{10ffff}";
 
-/// Payloads that must come back byte for byte.
+/// Payloads that must be stored byte for byte.
 pub const PAYLOADS: &[&str] = &[
     r#""\u0000""#,
     r#"{"\u0000":"a\u0000b"}"#,
@@ -47,12 +47,12 @@ pub const PAYLOADS: &[&str] = &[
     "null",
 ];
 
-/// A payload from its text.
+/// Parses a payload from its text.
 pub fn payload(text: &str) -> Payload {
     Payload::parse(text.as_bytes(), MAX_EVENT_BYTES).expect("a sample is valid JSON")
 }
 
-/// A gate's key in workspace `ws`, told apart by `key`.
+/// Builds a gate's key in workspace `ws`, distinguished by `key`.
 pub fn gate_key(ws: &str, key: &str) -> GateKey {
     GateKey::new(&Scope {
         ws: ws.into(),
@@ -64,7 +64,7 @@ pub fn gate_key(ws: &str, key: &str) -> GateKey {
     })
 }
 
-/// A gate with nobody in it.
+/// Builds a gate without holders.
 pub fn gate(ws: &str, key: &str, id: i64) -> Gate {
     Gate {
         key: gate_key(ws, key),
@@ -75,7 +75,7 @@ pub fn gate(ws: &str, key: &str, id: i64) -> Gate {
     }
 }
 
-/// A run that waits for nothing in particular, in lane 1.
+/// Builds a run that waits for nothing in particular, in lane 1.
 pub fn run(seq: i64) -> Run {
     Run {
         id: run_id(seq),
@@ -122,7 +122,7 @@ pub fn run(seq: i64) -> Run {
     }
 }
 
-/// A chore that is done with.
+/// Builds a finished chore.
 pub fn chore(seq: i64) -> Chore {
     Chore {
         id: ChoreId { seq: Seq(seq), salt: 9 },
@@ -133,7 +133,7 @@ pub fn chore(seq: i64) -> Chore {
     }
 }
 
-/// An event with some data.
+/// Builds an event with some data.
 pub fn event(seq: i64, data: &str) -> Event {
     Event {
         id: event_id(seq),
@@ -146,7 +146,7 @@ pub fn event(seq: i64, data: &str) -> Event {
     }
 }
 
-/// A reaction's place with one event to do.
+/// Builds a reaction's subscription with one event to handle.
 pub fn sub(reaction: &str, stream: &str) -> Subscription {
     Subscription {
         ws: "main".into(),
@@ -167,7 +167,7 @@ pub fn sub(reaction: &str, stream: &str) -> Subscription {
     }
 }
 
-/// An event of a stream.
+/// Builds an event of a stream.
 pub fn logged(stream: i64, version: i64, pos: i64) -> StreamEventRow {
     StreamEventRow {
         stream: Seq(stream),
@@ -182,12 +182,12 @@ pub fn logged(stream: i64, version: i64, pos: i64) -> StreamEventRow {
     }
 }
 
-/// A stream's snapshot.
+/// Builds a stream's snapshot.
 pub fn snapshot(stream: i64, kind: &str) -> StreamSnapshot {
     StreamSnapshot { stream: Seq(stream), kind: kind.to_owned(), version: 1, body: payload("{}") }
 }
 
-/// A schedule that plans a moment long ago.
+/// Builds a schedule with a planned time long ago.
 pub fn schedule(id: &str) -> Schedule {
     Schedule {
         ws: "main".into(),
@@ -201,18 +201,18 @@ pub fn schedule(id: &str) -> Schedule {
     }
 }
 
-/// What became of an occurrence, with everything that can be said.
+/// Builds the outcome of an occurrence, with every field set.
 fn occurred() -> Occurred {
     let run_id = Some(RunId { seq: Seq(i64::MAX), salt: u64::MAX });
     Occurred { outcome: NAME.to_owned(), run_id, missed: Some(u32::MAX) }
 }
 
-/// Something that a run emitted.
+/// Builds a chunk that a run emitted.
 pub fn chunk(run: i64, step: &str, n: u32, seq: u32) -> Chunk {
     Chunk { run: Seq(run), step: step.to_owned(), attempt: 0, n, seq, data: payload("1") }
 }
 
-/// A definition.
+/// Builds a definition.
 pub fn def(lane: i64, name: &str, version: u32) -> Def {
     Def {
         lane: Seq(lane),
@@ -227,7 +227,7 @@ pub fn def(lane: i64, name: &str, version: u32) -> Def {
     }
 }
 
-/// A step that went well.
+/// Builds a step that succeeded.
 pub fn step(run: i64, id: &str) -> Step {
     Step {
         run: Seq(run),
@@ -240,7 +240,7 @@ pub fn step(run: i64, id: &str) -> Step {
     }
 }
 
-/// A run of lane 1 that completed.
+/// Builds a run of lane 1 that completed.
 pub fn ended_run(seq: i64) -> Ended {
     Ended {
         id: run_id(seq),
@@ -264,7 +264,7 @@ pub fn ended_run(seq: i64) -> Ended {
     }
 }
 
-/// A receipt of event 1.
+/// Builds a receipt of event 1.
 pub fn receipt(seq: i64) -> Receipt {
     Receipt {
         seq: Seq(seq),
@@ -278,7 +278,7 @@ pub fn receipt(seq: i64) -> Receipt {
     }
 }
 
-/// An open window that will fire with this event.
+/// Builds an open window that will fire with this event.
 pub fn window(last: i64) -> Gate {
     let (first, last) = (event_id(1), event_id(last));
     let state = GateState::Fold(Fold {
@@ -298,7 +298,7 @@ pub fn window(last: i64) -> Gate {
     Gate { state, ..gate("main", "window", 1) }
 }
 
-/// A key of the API.
+/// Builds an API key.
 pub fn api_key(id: &str) -> ApiKey {
     ApiKey {
         id: id.to_owned(),
@@ -313,7 +313,7 @@ pub fn api_key(id: &str) -> ApiKey {
     }
 }
 
-/// A kept answer that says nothing yet.
+/// Builds a stored reply without an answer yet.
 pub fn reply(id: &str, seq: i64) -> Reply {
     Reply {
         ws: "main".into(),
@@ -326,7 +326,7 @@ pub fn reply(id: &str, seq: i64) -> Reply {
     }
 }
 
-/// A session's document.
+/// Builds a session's document.
 pub fn session(id: &str) -> Session {
     Session {
         ws: "main".into(),
@@ -338,7 +338,7 @@ pub fn session(id: &str) -> Session {
     }
 }
 
-/// An operation that a run has staged.
+/// Builds an operation that a run has staged.
 pub fn staged(run: i64, n: u32) -> Staged {
     Staged {
         run: Seq(run),
@@ -350,18 +350,18 @@ pub fn staged(run: i64, n: u32) -> Staged {
     }
 }
 
-/// A run's id.
+/// Builds a run's id.
 pub fn run_id(seq: i64) -> RunId {
     RunId { seq: Seq(seq), salt: 7 }
 }
 
-/// An event's id.
+/// Builds an event's id.
 pub fn event_id(seq: i64) -> EventId {
     EventId { seq: Seq(seq), salt: 8 }
 }
 
-/// Rows of every kind, at least one each, with every optional part present and absent and every
-/// number at an end of its range. No two have the same key.
+/// Returns rows of every kind, at least one each, with every optional part present and absent and
+/// every number at an end of its range. No two have the same key.
 pub fn every_row() -> Vec<Row> {
     let mut rows = gates();
     rows.extend(chores());

@@ -1,4 +1,4 @@
-//! A throw-away server for tests, owned by a script that ends when its standard input does.
+//! A temporary server for tests, owned by a script that ends when its standard input does.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -6,23 +6,23 @@ use std::{
     process::{Child, ChildStdout, Command, Stdio},
 };
 
-/// Where the scripts are.
+/// The directory of the scripts.
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts");
 
-/// A script's exit status where the machine has no such server.
+/// A script's exit status if the machine has no such server.
 const NONE_FOUND: i32 = 3;
 
-/// A throw-away server, alive until it is dropped or its process ends.
+/// A temporary server, alive until it is dropped or its process ends.
 #[derive(Debug)]
 pub struct Server {
     url: String,
-    /// Ends when its standard input does, which this handle keeps open.
+    /// The script ends when its standard input does, which this handle keeps open.
     script: Child,
     output: BufReader<ChildStdout>,
 }
 
 impl Server {
-    /// Starts a server of its own by `scripts/<name>`; `None` where the machine has none.
+    /// Starts a separate server by `scripts/<name>`; `None` if the machine has none.
     pub fn start(name: &str) -> Option<Self> {
         Self::begin(name, &[], &[])
     }
@@ -44,7 +44,8 @@ impl Server {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // Out of reach of the terminal's Ctrl-C and of a runner that kills the test's group.
+            // Out of reach of the terminal's Ctrl-C and of a runner that kills the test's process
+            // group.
             .process_group(0)
             .spawn()
             .expect("the script is in the tree and executable");
@@ -63,7 +64,7 @@ impl Server {
         Some(Self { url: url.trim_end().to_owned(), script, output })
     }
 
-    /// Has the script obey a command, and gives its answer.
+    /// Sends a command to the script; returns its answer.
     pub fn command(&mut self, command: &str) -> String {
         let input = self.script.stdin.as_mut().expect("standard input is piped");
         writeln!(input, "{command}").expect("the script reads");
@@ -80,7 +81,7 @@ impl Server {
         complaint
     }
 
-    /// Where to connect.
+    /// Returns the URL to connect to.
     pub fn url(&self) -> &str {
         &self.url
     }

@@ -1,5 +1,5 @@
-//! What workers do with the runs that they drive, and what is remembered of it: the words of a
-//! [`World`] that waits, leases and versions are told in.
+//! Worker operations of a [`World`], and queries of recorded steps, for the behaviours of waits,
+//! leases and versions.
 
 use serde_json::Value;
 use tidegate_core::{
@@ -20,7 +20,7 @@ use crate::{
 };
 
 impl World {
-    /// Posts one event that starts or queues one run; its id.
+    /// Posts one event that starts or queues one run; returns its id.
     pub async fn start(&self, name: &str, data: Value) -> RunId {
         let verdict = self.send(name, data).await;
         verdict.run().unwrap_or_else(|| panic!("`{name}` makes a run: {verdict:?}"))
@@ -34,7 +34,7 @@ impl World {
         leased
     }
 
-    /// Registers a definition as a developer does: its number may have meant something else.
+    /// Registers a definition in development mode: its number may have had another definition.
     pub async fn define_dev(&self, definition: Value) -> Registered {
         let workflow = Definition::parse(&definition).expect("a good definition").value;
         let (ws, workflow) = (self.ws.clone(), Box::new(workflow));
@@ -50,18 +50,18 @@ impl World {
         assert_eq!(let_go, Ok(Recorded::LetGo));
     }
 
-    /// A sleep of so many milliseconds from now.
+    /// Builds a sleep of `ms` milliseconds from now.
     pub fn nap(&self, step: &str, ms: u64) -> NewWait {
         let until = Some(self.now().plus_ms(ms).into());
         NewWait { step: step.to_owned(), on: NewWaitOn::Time, until }
     }
 
-    /// Reports one step that went well and goes on.
+    /// Reports one step that succeeded; the run continues.
     pub async fn record(&self, run: &Run, id: &str, output: Value) -> Result<Recorded, Refusal> {
         self.report(run, vec![step(id, &output)], Then::Continue).await
     }
 
-    /// A step sends an event, and the run goes on.
+    /// Reports a step that sends an event; the run continues.
     pub async fn tell(&self, run: &Run, step: &str, event: NewEvent) -> Result<Recorded, Refusal> {
         let engine = run.owner.expect("the run is leased");
         let sends = vec![NewSend::event(step, event)];
@@ -73,26 +73,26 @@ impl World {
         Ok(recorded)
     }
 
-    /// An engine says that it lives.
+    /// Sends an engine's heartbeat.
     pub async fn heartbeat(&self, engine: EngineId) -> bool {
         self.store.heartbeat(engine, LEASE_MS).await.expect("the store works")
     }
 
-    /// The engine's first beat, unless it has beaten before.
+    /// Sends the engine's first heartbeat, unless it has sent one before.
     pub async fn enlist(&self) {
         if self.row(RowKey::Engine(self.engine)).await.is_none() {
             self.heartbeat(self.engine).await;
         }
     }
 
-    /// The engine serves every version in the workspace.
+    /// Registers that the engine serves every version in the workspace.
     pub async fn serve(&self) {
         self.enlist().await;
         let serve = Command::Serve { engine: self.engine, lanes: self.lanes().await };
         assert_eq!(self.run(serve).await, Ok(Answer::Done));
     }
 
-    /// All that is remembered of a run's steps, by id.
+    /// Returns the recorded steps of a run, by id.
     pub async fn steps(&self, run: RunId) -> Vec<Step> {
         let scan = Scan::Steps(run.seq);
         let snapshot = self.read(ReadSet::default().scan(scan.clone(), 1000)).await;
@@ -101,7 +101,7 @@ impl World {
             .collect()
     }
 
-    /// What came of one step: its output as text, or the code of its error; `None` before.
+    /// Returns the outcome of one step: its output as text, or its error; `None` before.
     pub async fn came_of(&self, run: RunId, id: &str) -> Option<Result<String, RunError>> {
         match self.row(RowKey::Step(run.seq, id.to_owned())).await {
             Some(Row::Step(step)) => Some(step.result.map(|output| output.as_str().to_owned())),
@@ -109,7 +109,7 @@ impl World {
         }
     }
 
-    /// Why a run was cancelled, and by whom.
+    /// Returns the reason of a run's cancellation, and the run that caused it.
     pub async fn cancelled(&self, run: RunId) -> (String, Option<RunId>) {
         match self.ended(run).await.map(|ended| ended.ending) {
             Some(Ending::Cancelled { reason, by }) => (reason, by),
@@ -117,7 +117,7 @@ impl World {
         }
     }
 
-    /// Nothing is under way in the workspace: no run lives, nobody holds or waits, nothing folds.
+    /// Asserts that the workspace is quiet: no live run, no holder, no queue, no open fold.
     pub async fn check_quiet(&self) {
         self.check_holds().await;
         for row in self.dump().await {
@@ -151,19 +151,19 @@ impl World {
     }
 }
 
-/// A step that failed and is tried again later.
+/// Builds the retry of a failed step.
 pub fn again(step: &str, delay_ms: u64) -> NewWait {
     let until = Some(Until::In(delay_ms));
     NewWait { step: step.to_owned(), on: NewWaitOn::Retry, until }
 }
 
-/// A wait for an event, for ever.
+/// Builds a wait for an event, without a timeout.
 pub fn for_event(step: &str, name: &str) -> NewWait {
     let on = NewWaitOn::Event { name: name.to_owned(), matches: Vec::new() };
     NewWait { step: step.to_owned(), on, until: None }
 }
 
-/// A wait for an event whose fields have these values.
+/// Builds a wait for an event whose fields have these values.
 pub fn for_event_with(step: &str, name: &str, fields: &[(&str, Value)]) -> NewWait {
     let encoded = |(path, value): &(&str, Value)| {
         let document = payload(&serde_json::json!({ "it": value }));
@@ -175,20 +175,20 @@ pub fn for_event_with(step: &str, name: &str, fields: &[(&str, Value)]) -> NewWa
     NewWait { step: step.to_owned(), on, until: None }
 }
 
-/// A wait for a signal, for ever.
+/// Builds a wait for a signal, without a timeout.
 pub fn for_signal(step: &str, name: &str) -> NewWait {
     let on = NewWaitOn::Signal { name: name.to_owned() };
     NewWait { step: step.to_owned(), on, until: None }
 }
 
-/// A child, and a wait for its end.
+/// Builds a call of a child and a wait for its end.
 pub fn for_child(step: &str, workflow: &str, data: &Value) -> NewWait {
     let (app, workflow, data) = ("default".to_owned(), workflow.to_owned(), payload(data));
     let on = NewWaitOn::Invoke { app, workflow, data };
     NewWait { step: step.to_owned(), on, until: None }
 }
 
-/// A step that failed for good.
+/// Builds a step that failed finally.
 pub fn failed(id: &str, code: &str) -> NewStep {
     let error = RunError { code: code.to_owned(), message: code.to_owned() };
     NewStep { result: Err(error), ..step(id, &Value::Null) }

@@ -1,8 +1,8 @@
-//! One seeded workload of all commands, to be played on any store.
+//! Seeded workload of all commands, to be played on any store.
 //!
-//! A [`Move`] says what happens without naming rows: which of the known runs, which of the leases.
-//! A [`Player`] turns moves into commands with what its own store has answered so far, so that the
-//! same moves can be played on stores that number their rows differently.
+//! A [`Move`] describes an action without naming rows: it picks one of the known runs or leases by
+//! number. A [`Player`] turns moves into commands with the answers of its own store so far, so that
+//! the same moves can be played on stores that number their rows differently.
 
 mod player;
 
@@ -17,12 +17,12 @@ use serde_json::{Value, json};
 pub struct Chance(u64);
 
 impl Chance {
-    /// The chance of a seed.
+    /// Creates the generator of a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -31,18 +31,19 @@ impl Chance {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`.
+    /// Returns a number below `end`.
     pub fn below(&mut self, end: u64) -> u64 {
         self.draw() % end
     }
 
-    /// One of a list.
+    /// Returns one element of a list.
     pub fn one<T: Copy>(&mut self, of: &[T]) -> T {
         of[usize::try_from(self.below(of.len() as u64)).expect("less than a length")]
     }
 }
 
-/// The seeds to play: those asked for by `TIDEGATE_SEED` or `TIDEGATE_TEST_FULL`, else the first.
+/// Returns the seeds to play: those of `TIDEGATE_SEED` or `TIDEGATE_TEST_FULL`, else the first
+/// `some`.
 pub fn seeds(some: u64) -> Range<u64> {
     if let Ok(seed) = std::env::var("TIDEGATE_SEED") {
         let seed: u64 = seed.parse().expect("TIDEGATE_SEED is a number");
@@ -51,45 +52,45 @@ pub fn seeds(some: u64) -> Range<u64> {
     0..if std::env::var("TIDEGATE_TEST_FULL").is_ok() { FULL } else { some }
 }
 
-/// How many seeds a full run plays.
+/// Number of seeds in a full run.
 const FULL: u64 = 2000;
 
-/// Something that happens. Numbers pick one of what the player knows.
+/// One action. Numbers pick a run or a lease that the player knows.
 #[derive(Clone, Debug)]
 #[expect(missing_docs, reason = "the fields are what their names say")]
 pub enum Move {
-    /// Events, in one request; the second may repeat the first's `dedupeId`.
+    /// Posts events in one request; the second may repeat the first's `dedupeId`.
     Post(Vec<Sent>),
-    /// A call of an action.
+    /// Calls an action.
     Call { action: &'static str, session: Option<&'static str>, key: u64 },
-    /// A message, and the action that answers it.
+    /// Sends a message, and calls the action that answers it.
     Say { respond: &'static str, session: Option<&'static str>, key: u64 },
-    /// An occurrence of a schedule.
+    /// Starts an occurrence of a schedule.
     Occur { workflow: &'static str },
-    /// Ready runs are leased.
+    /// Leases ready runs.
     Lease { limit: u32 },
-    /// A worker reports.
+    /// Reports as a worker.
     Report { run: u64, then: Goes },
-    /// A worker reports with the fence of a lease that is over.
+    /// Reports as a worker with the fence of a lease that is over.
     Late { run: u64 },
-    /// A worker confirms that it stopped.
+    /// Confirms as a worker that a run stopped.
     Stopped { run: u64 },
-    /// People act on a run.
+    /// Controls a run as an operator.
     Control { run: u64, how: &'static str },
-    /// A definition is registered; a higher version is released.
+    /// Registers a definition; a higher version is released.
     Register { workflow: &'static str, version: u32 },
-    /// A version is released.
+    /// Releases a version.
     Release { workflow: &'static str, version: u32 },
-    /// Something about streams.
+    /// Acts on streams.
     Stream(Streams),
-    /// Time passes, and all that is due is done.
+    /// Advances the time and sweeps.
     Pass { ms: u64 },
-    /// The engine dies and its runs are taken from it.
+    /// Lets the engine die; its runs are reaped.
     Lose,
 }
 
 impl Move {
-    /// Whether it is one command, which may share a transaction with others.
+    /// Returns whether the move is one command, which may share a transaction with others.
     pub fn is_command(&self) -> bool {
         !matches!(self, Self::Pass { .. } | Self::Lose)
     }
@@ -100,59 +101,58 @@ impl Move {
 pub struct Sent {
     /// Its name.
     pub name: &'static str,
-    /// What its key fields hold.
+    /// The value of its key fields.
     pub key: u64,
     /// Its `dedupeId`.
     pub dedupe: Option<u64>,
 }
 
-/// How a leased run goes on.
+/// The continuation of a leased run.
 #[derive(Clone, Copy, Debug)]
 pub enum Goes {
-    /// It completes.
+    /// Completes.
     Completes,
-    /// It fails.
+    /// Fails.
     Fails,
-    /// It records a step, sends an event and goes on.
+    /// Records a step, sends an event and continues.
     Steps,
-    /// It sleeps.
+    /// Sleeps.
     Sleeps(u64),
-    /// It waits for an event, with or without a match on a field.
+    /// Waits for an event, with or without a match on a field.
     WaitsForEvent(Option<u64>),
-    /// It waits for a signal.
+    /// Waits for a signal.
     WaitsForSignal,
-    /// It calls another workflow.
+    /// Calls another workflow.
     Invokes(&'static str),
-    /// It tries a step again later.
+    /// Retries a step later.
     Retries(u64),
-    /// Its engine shuts down.
+    /// Yields: its engine shuts down.
     Yields,
 }
 
-/// What happens to streams and reactions.
+/// Actions on streams and reactions.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "the fields are what their names say")]
 pub enum Streams {
-    /// Events are committed, expecting nothing or a version.
+    /// Commits events, expecting nothing or a version.
     Commit { stream: &'static str, events: u64, expected: Option<i64> },
-    /// Streams with work are leased.
+    /// Leases streams with work.
     Claim,
-    /// A lease's work is done, as far as it was seen.
+    /// Acknowledges the events of a lease, as far as they were seen.
     Ack { lease: u64 },
-    /// A lease is kept for longer.
+    /// Renews a lease.
     Renew { lease: u64 },
-    /// The handler failed.
+    /// Fails the handler.
     Fail { lease: u64, retryable: bool },
-    /// The holder blocks or puts off its stream.
+    /// Blocks or defers the stream of a lease.
     Hold { lease: u64, block: bool },
-    /// Blocked streams are released, or begin again.
+    /// Unblocks or resets blocked streams.
     Repair { reset: bool },
-    /// A stream is closed, emptied or begun anew.
+    /// Closes, truncates or restarts a stream.
     End { stream: &'static str, how: u64 },
 }
 
-/// The workflows and actions that every play begins with: each control alone, and several
-/// together.
+/// Returns the workflows and actions of every play: each control alone, and several together.
 pub fn definitions(version: u32) -> Vec<Value> {
     let more = u64::from(version) - 1;
     let mut all = vec![
@@ -193,22 +193,22 @@ pub fn definitions(version: u32) -> Vec<Value> {
     all
 }
 
-/// The schedule of those that have one. What it does about overlapping occurrences is another thing
-/// in each of them and in each version.
+/// The schedule of the scheduled workflows. Each of them has another overlap policy, and another
+/// one in each version.
 const SCHEDULE: &str = "@daily";
 
-/// The first definitions: those that have a schedule.
+/// The scheduled workflows: the first definitions.
 const SCHEDULED: [&str; 2] = ["plain", "limit"];
 
 const WORKFLOWS: [&str; 8] =
     ["plain", "limit", "throttle", "rate", "quiet", "pile", "single", "hand"];
-/// The most commands in one transaction.
+/// Maximum number of commands in one transaction.
 const TOGETHER: u64 = 6;
 
 const STREAMS: [&str; 3] = ["order-1", "order-2", "cart-1"];
 
 impl Chance {
-    /// The next move.
+    /// Draws the next move.
     pub fn next_move(&mut self) -> Move {
         match self.below(100) {
             0..24 => Move::Post((0..=self.below(2)).map(|_| self.sent()).collect()),
@@ -243,7 +243,7 @@ impl Chance {
         }
     }
 
-    /// Commands that share a transaction, or one thing that is no command.
+    /// Draws commands that share a transaction, or one move that is no command.
     pub fn group(&mut self) -> Vec<Move> {
         let mut moves = vec![self.next_move()];
         let most = 1 + self.below(TOGETHER);

@@ -1,8 +1,8 @@
-//! A world to test behaviours in: one store, one clock that moves by hand, and short words for
-//! what users and workers do.
+//! Behaviour test world: one store, one manual clock, and short methods for the actions of users
+//! and workers.
 //!
-//! It drives the store as an engine would, one command a transaction unless told otherwise, so
-//! that a behaviour reads as a story. It knows nothing that a user could not see.
+//! A [`World`] drives the store as an engine would, one command per transaction unless the test
+//! batches them, so that a behaviour reads as a story. It sees only what a user could see.
 
 mod again;
 mod inputs;
@@ -44,27 +44,27 @@ use tidegate_store::{Answered, ManualClock, Store, commit};
 
 use crate::sample::LEASE_MS;
 
-/// How many rows a sweep or a lease looks at.
+/// Row limit of a sweep or a lease.
 const MANY: u32 = 500;
 
-/// One store and what is done with it.
+/// One store and the operations on it.
 #[derive(Debug)]
 pub struct World {
     /// The store.
     pub store: Arc<dyn Store>,
-    /// Its clock.
+    /// The store's clock.
     pub clock: Arc<ManualClock>,
-    /// The workspace that the short words use.
+    /// The workspace of the short methods.
     pub ws: Workspace,
-    /// The engine that the short words use.
+    /// The engine of the short methods.
     pub engine: EngineId,
     salt: AtomicU64,
-    /// The workflow that had its turn last.
+    /// The workflow that had the last turn.
     turn: AtomicI64,
 }
 
 impl World {
-    /// A world on an empty store.
+    /// Creates a world on an empty store.
     pub fn new(store: Arc<dyn Store>, clock: Arc<ManualClock>) -> Self {
         Self {
             store,
@@ -76,13 +76,13 @@ impl World {
         }
     }
 
-    /// The same store seen by another engine.
+    /// Returns the same store as another engine sees it.
     #[must_use]
     pub fn engine(&self, engine: EngineId) -> Self {
         Self { engine, ..self.in_workspace(&self.ws) }
     }
 
-    /// The same store seen by another tenant.
+    /// Returns the same store as another tenant sees it.
     #[must_use]
     pub fn in_workspace(&self, ws: &str) -> Self {
         Self {
@@ -100,13 +100,13 @@ impl World {
         (command, self.salt.fetch_add(1, Ordering::SeqCst))
     }
 
-    /// Carries out commands in one transaction.
+    /// Executes commands in one transaction.
     pub async fn batch(&self, commands: Vec<Command>) -> Vec<Answered> {
         let commands = commands.into_iter().map(|command| self.salted(command)).collect();
         commit(&*self.store, commands).await.expect("the store works")
     }
 
-    /// Carries out one command.
+    /// Executes one command.
     pub async fn run(&self, command: Command) -> Answered {
         self.batch(vec![command]).await.pop().expect("one answer for one command")
     }
@@ -122,7 +122,7 @@ impl World {
         }
     }
 
-    /// Registers a workflow, which may be refused.
+    /// Registers a workflow; the registration may be refused.
     pub async fn try_register(&self, workflow: Definition) -> Result<Registered, Refusal> {
         let (ws, workflow) = (self.ws.clone(), Box::new(workflow));
         match self.run(Command::Register { ws, workflow, dev: false }).await? {
@@ -148,7 +148,7 @@ impl World {
         }
     }
 
-    // ------------------------------------------------------------------ what comes in
+    // ------------------------------------------------------------------ ingress
 
     /// Posts one event.
     pub async fn post(&self, name: &str, data: Value) -> Posted {
@@ -168,7 +168,7 @@ impl World {
         }
     }
 
-    /// Posts one event that triggers exactly one workflow; its verdict.
+    /// Posts one event that triggers exactly one workflow; returns its verdict.
     pub async fn send(&self, name: &str, data: Value) -> Verdict {
         let posted = self.post(name, data).await;
         assert_eq!(posted.runs.len(), 1, "`{name}` triggers one workflow: {posted:?}");
@@ -189,7 +189,7 @@ impl World {
         }
     }
 
-    /// An occurrence of a schedule that the workflow has, planned for this moment.
+    /// Starts an occurrence of a workflow's schedule, planned for the current time.
     pub async fn occur(&self, workflow: &str, schedule: &str) -> Verdict {
         let occurrence = self.set_schedule(workflow, schedule, self.now()).await;
         match self.run(Command::Occur { occurrence }).await {
@@ -198,9 +198,9 @@ impl World {
         }
     }
 
-    // ------------------------------------------------------------------ what workers do
+    // ------------------------------------------------------------------ workers
 
-    /// The lanes of every version in the workspace.
+    /// Returns the lanes of every version in the workspace.
     pub async fn lanes(&self) -> Vec<Seq> {
         let snapshot = self.read(ReadSet::default().catalog(&self.ws)).await;
         let catalog = snapshot.catalogs.get(&self.ws);
@@ -225,7 +225,7 @@ impl World {
         }
     }
 
-    /// Leases all that is ready.
+    /// Leases all ready runs.
     pub async fn lease_all(&self) -> Vec<Run> {
         self.lease(MANY).await
     }
@@ -265,7 +265,7 @@ impl World {
         assert_eq!(self.report(run, Vec::new(), Then::Fail(error)).await, Ok(Recorded::LetGo));
     }
 
-    /// Puts a leased run to sleep for so many milliseconds.
+    /// Puts a leased run to sleep for `ms` milliseconds.
     pub async fn sleep(&self, run: &Run, step: &str, ms: u64) {
         let until = Some(Until::In(ms));
         let wait = NewWait { step: step.to_owned(), on: NewWaitOn::Time, until };
@@ -287,13 +287,13 @@ impl World {
         assert_eq!(let_go, Ok(Recorded::LetGo));
     }
 
-    /// A worker confirms that it has stopped a cancelled run.
+    /// Confirms, as a worker, that a cancelled run has stopped.
     pub async fn stopped(&self, run: &Run) {
         let answer = self.run(Command::Stopped { known: Box::new(run.clone()) }).await;
         assert_eq!(answer, Ok(Answer::Done));
     }
 
-    /// Leases and completes whatever is ready, wave after wave, until nothing is.
+    /// Leases and completes ready runs, wave after wave, until none is left.
     pub async fn drain(&self) -> Vec<RunId> {
         let mut done = Vec::new();
         loop {
@@ -308,7 +308,7 @@ impl World {
         }
     }
 
-    // ------------------------------------------------------------------ what people do
+    // ------------------------------------------------------------------ operators
 
     /// Cancels a run.
     pub async fn cancel(&self, run: RunId) -> Answered {
@@ -333,23 +333,23 @@ impl World {
 
     // ------------------------------------------------------------------ time
 
-    /// This moment.
+    /// Returns the current time.
     pub fn now(&self) -> Timestamp {
         tidegate_store::Clock::now(&*self.clock)
     }
 
-    /// Moves the clock on without anybody noticing.
+    /// Advances the clock without a sweep.
     pub fn pass(&self, ms: u64) {
         self.clock.set(self.now().plus_ms(ms));
     }
 
-    /// Moves the clock on by so many milliseconds and does whatever is due by then.
+    /// Advances the clock by `ms` milliseconds and sweeps.
     pub async fn tick(&self, ms: u64) {
         self.pass(ms);
         self.sweep().await;
     }
 
-    /// Does whatever is due, until nothing is.
+    /// Processes all due rows, until none is left.
     pub async fn sweep(&self) {
         for round in 0..1000 {
             let kinds = [
@@ -376,7 +376,8 @@ impl World {
         panic!("the sweep finds something due for ever");
     }
 
-    /// The engine died: its lease is over and others take its runs.
+    /// Declares an engine dead: its lease has expired and other engines take its runs. Returns the
+    /// number of reaped runs.
     pub async fn lose(&self, engine: EngineId) -> usize {
         let beat = if let Some(Row::Engine(row)) = self.row(RowKey::Engine(engine)).await {
             row.beat
@@ -404,20 +405,20 @@ impl World {
         reaped
     }
 
-    // ------------------------------------------------------------------ what can be seen
+    // ------------------------------------------------------------------ queries
 
     /// Reads without locks.
     pub async fn read(&self, reads: ReadSet) -> tidegate_core::reads::Snapshot {
         self.store.read(reads).await.expect("the store works")
     }
 
-    /// One row.
+    /// Returns one row.
     pub async fn row(&self, key: RowKey) -> Option<Row> {
         let snapshot = self.read(ReadSet::default().row(key.clone())).await;
         snapshot.rows.get(&key).cloned().flatten()
     }
 
-    /// A run that has not ended.
+    /// Returns a run that has not ended.
     pub async fn live(&self, run: RunId) -> Option<Run> {
         match self.row(RowKey::Run(run.seq)).await {
             Some(Row::Run(run)) => Some(*run),
@@ -425,7 +426,7 @@ impl World {
         }
     }
 
-    /// A run that has ended.
+    /// Returns a run that has ended.
     pub async fn ended(&self, run: RunId) -> Option<Ended> {
         match self.row(RowKey::Ended(run.seq)).await {
             Some(Row::Ended(ended)) => Some(ended),
@@ -433,8 +434,8 @@ impl World {
         }
     }
 
-    /// The state that users see: `queued`, `running`, `waiting`, `paused`, `completed`, `failed`
-    /// or `cancelled`; `none` where there is no such run.
+    /// Returns the status that users see: `queued`, `running`, `waiting`, `paused`, `completed`,
+    /// `failed` or `cancelled`; `none` if there is no such run.
     pub async fn state(&self, run: RunId) -> &'static str {
         if let Some(ended) = self.ended(run).await {
             return ended.ending.state();
@@ -448,19 +449,19 @@ impl World {
         }
     }
 
-    /// Everything in the store.
+    /// Returns all rows of the store.
     pub async fn dump(&self) -> Vec<Row> {
         self.store.dump().await.expect("the store works")
     }
 
-    /// How many runs of a workflow have not ended.
+    /// Counts the runs of a workflow that have not ended.
     pub async fn alive(&self, workflow: &str) -> usize {
         let rows = self.dump().await;
         let of = |row: &Row| matches!(row, Row::Run(run) if run.workflow == workflow && run.phase != Phase::Stopping);
         rows.iter().filter(|row| of(row)).count()
     }
 
-    /// Holds and runs agree: every hold has a live run that says so, and the other way round.
+    /// Asserts that holds and runs agree: every hold has a live run that lists it, and vice versa.
     pub async fn check_holds(&self) {
         let rows = self.dump().await;
         let runs: Vec<&Run> = rows
@@ -491,12 +492,12 @@ impl World {
     }
 }
 
-/// An event with a name and data.
+/// Builds an event with a name and data.
 pub fn event(name: &str, data: &Value) -> NewEvent {
     NewEvent { name: name.to_owned(), data: payload(data), dedupe_id: None, ts: None }
 }
 
-/// A request in the default app.
+/// Builds a request in the default app.
 pub fn request(
     flow: &str,
     action: &str,
@@ -517,18 +518,18 @@ pub fn request(
     }
 }
 
-/// A step that went well.
+/// Builds a step that succeeded.
 pub fn step(id: &str, output: &Value) -> NewStep {
     NewStep { id: id.to_owned(), kind: StepKind::Run, result: Ok(payload(output)) }
 }
 
-/// Data as a payload.
+/// Converts data to a payload.
 pub fn payload(data: &Value) -> Payload {
     Payload::from_value(data)
 }
 
-/// The command that leases ready runs of these lanes. It looks through the whole workspace: which
-/// lanes there are between those that are served is the engine's business.
+/// Builds the command that leases ready runs of these lanes. Its claim covers the whole workspace:
+/// only an engine narrows it to the ranges of the lanes that it serves.
 pub fn lease(ws: Workspace, engine: EngineId, lanes: Vec<Seq>, limit: u32) -> Command {
     lease_by(Claim::all(ws), engine, lanes, limit)
 }

@@ -6,7 +6,7 @@ use tidegate_core::time::Timestamp;
 use tidegate_store::{ManualClock, MemoryStore, PostgresOptions, PostgresStore, SqliteStore};
 use tidegate_testkit::{postgres as server, world::World};
 
-/// A Sunday, so that nothing depends on the epoch.
+/// Starts on a Sunday, so that nothing depends on the epoch.
 fn clock() -> Arc<ManualClock> {
     Arc::new(ManualClock::new(Timestamp::from_ms(1_800_000_000_000)))
 }

@@ -1,4 +1,4 @@
-//! Rows become cells and come back the same.
+//! Rows are encoded to cells and decoded without change.
 
 use tidegate_core::row::Row;
 use tidegate_store::codec::{Cell, ColumnType, Table, cells, check, key_cells, prefix_end, row};

@@ -1,9 +1,9 @@
-//! Crash points: whichever transaction fails, and however, nothing is lost and nothing doubled.
+//! Crash points: whichever transaction fails, and however, nothing is lost and nothing is doubled.
 //!
 //! A workload runs once without a failure. Then it runs again for every transaction that it took
-//! and every way to fail: the process dies there, its successor has a new engine id and takes the
-//! runs of the dead one, and callers repeat what they were not answered. In the end everything is
-//! quiet, and what came of it is the same as without the failure.
+//! and every way to fail: the process dies there, its successor has a new engine id and reaps the
+//! runs of the dead one, and callers repeat unanswered requests. In the end everything is quiet,
+//! and the outcome is the same as without the failure.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "one kind of row is looked for among all")]
 
@@ -30,7 +30,7 @@ async fn sqlite(clock: Arc<ManualClock>) -> Arc<dyn Store> {
     Arc::new(SqliteStore::in_memory(clock).await.expect("SQLite opens"))
 }
 
-/// Runs a workload with one failure at most; what came of it, and in how many transactions.
+/// Runs a workload with at most one failure; returns its outcome, and the number of transactions.
 async fn once(
     open: impl AsyncFn(Arc<ManualClock>) -> Arc<dyn Store>,
     workload: impl AsyncFn(&mut Process),
@@ -45,7 +45,7 @@ async fn once(
     (process.came_of_it().await, store.transactions())
 }
 
-/// The store is not even asked when it cannot be reached: one store is enough to show that.
+/// A store that cannot be reached is not even called: one store is enough to test that.
 const AT_THE_COMMIT: [Failure; 2] = [Failure::BeforeCommit, Failure::AfterCommit];
 
 async fn at_every_point(

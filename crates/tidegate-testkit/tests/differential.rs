@@ -1,5 +1,5 @@
-//! One seeded workload of all commands on every store: each must answer as the others do and come
-//! to hold the same rows.
+//! Differential test: one seeded workload of all commands on every store; all must give the same
+//! answers and end with the same rows.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use tidegate_testkit::{
 const SEEDS: u64 = 20;
 const MOVES: usize = 300;
 
-/// How often the whole store is compared on the way.
+/// Moves between two comparisons of the whole store.
 const EVERY: usize = 50;
 
-/// Every transaction takes two round trips and a flush there.
+/// PostgreSQL takes two round trips and a flush for every transaction.
 const POSTGRES_SEEDS: u64 = 4;
 
 #[tokio::test]
@@ -39,7 +39,8 @@ async fn commands_in_one_transaction_come_to_the_same_as_one_by_one() {
     }
 }
 
-/// The same moves in the same transactions on every store: the same answers, and the same rows.
+/// Plays the same moves in the same transactions on every store: the same answers, and the same
+/// rows.
 async fn play(seed: u64, players: &mut [(&str, Player)]) {
     let mut chance = Chance::new(seed);
     let mut next_dump = EVERY;
@@ -64,11 +65,12 @@ async fn play(seed: u64, players: &mut [(&str, Player)]) {
     }
 }
 
-/// The same moves, together and one by one.
+/// Plays the same moves, together and one by one.
 ///
-/// Everything must agree: each command is decided on what the one before left, at one moment, in
-/// both. Only the numbers that rows get differ, since a transaction has a block of its own; they
-/// keep their order, and so all that goes by it. An epoch counts transactions (ADR 22).
+/// Everything must agree: each command is decided on the rows that the one before left, at one
+/// moment, in both. Only the numbers of rows differ, since each transaction has its own block; they
+/// keep their order, and so does everything that is ordered by them. An epoch counts transactions
+/// (ADR 22).
 async fn one_by_one(seed: u64) {
     let (mut together, mut apart) = (memory().await, memory().await);
     let mut chance = Chance::new(seed);
@@ -99,7 +101,7 @@ async fn step(player: &mut Player, moves: &[Move], together: bool) -> Vec<String
     Vec::new()
 }
 
-/// Shows the first line that differs, and how to see it again.
+/// Shows the first line that differs, and the command that repeats it.
 fn agree(seed: u64, when: &str, all: &[(&str, Vec<String>)]) {
     let (name, expected) = &all[0];
     for (other, got) in &all[1..] {

@@ -1,4 +1,4 @@
-//! What a decision leaves undone, it leaves no trace of.
+//! A command that is refused or postponed leaves no trace in the decision.
 //!
 //! The batches of the seeded workload, each decided twice on the same rows: with all its commands,
 //! and with only those that were answered and not refused.
@@ -47,7 +47,7 @@ async fn a_batch_changes_only_what_it_has_answered_for() {
 
 type Decided = (Vec<Change>, Vec<Option<Answered>>, Snapshot);
 
-/// What a batch would come to, with all the rows that it was decided on. Nothing is changed.
+/// Returns the decision of a batch, with all the rows that it was decided on. Nothing is changed.
 async fn decided(player: &Player, commands: Vec<SeededCommand>) -> Decided {
     let reads = probe(&commands, &player.store().catalogs(), Timestamp::from_micros(0));
     let seen = Arc::new(Mutex::new(None));
@@ -88,7 +88,8 @@ fn check_batch(
     }
 }
 
-/// What is left of an event that every control refused: itself, and what was said of it.
+/// Returns whether a row is the record of an event that every control refused: the event, its
+/// receipt or its `dedupeId`.
 fn is_record(key: &RowKey) -> bool {
     let dedupe = matches!(key, RowKey::Gate(gate) if gate.class() == Some(Class::Dedupe));
     dedupe || matches!(key, RowKey::Event(_) | RowKey::Receipt(_))

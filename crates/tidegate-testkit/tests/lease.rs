@@ -1,4 +1,4 @@
-//! All keepers of leases by name keep the contract.
+//! All stores of named leases fulfil the contract.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use tidegate_testkit::{
     postgres::{self, fresh_schema},
 };
 
-/// A Sunday, so that nothing depends on the epoch.
+/// Starts on a Sunday, so that nothing depends on the epoch.
 fn clock() -> Arc<ManualClock> {
     Arc::new(ManualClock::new(Timestamp::from_ms(1_800_000_000_000)))
 }
@@ -78,7 +78,7 @@ mod sqlite {
 mod on_postgres {
     use super::*;
 
-    /// By a clock of ours where time is to pass, by the server's otherwise.
+    /// Uses a manual clock where time has to pass, the server's otherwise.
     struct Schema(Option<Arc<ManualClock>>, String);
 
     impl Place for Schema {
@@ -143,7 +143,7 @@ mod on_redis {
 
     const TTL: Duration = Duration::from_mins(1);
 
-    /// What is lost with a failover or a flush: every key there is.
+    /// A failover or a flush loses every key.
     #[tokio::test]
     async fn fences_grow_though_the_server_forgot_everything() {
         let Some(server) = redis::start() else { return };

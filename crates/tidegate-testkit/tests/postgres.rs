@@ -1,4 +1,4 @@
-//! The PostgreSQL store keeps the contract.
+//! The PostgreSQL store fulfils the contract.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The harness answers, keeps its names apart, and leaves nothing behind.
+//! The PostgreSQL harness answers, gives unique names, and leaves nothing behind.
 
 use std::{
     env,
@@ -38,7 +38,7 @@ async fn a_dropped_cluster_leaves_nothing() {
     assert!(!directory.exists(), "{} is left behind", directory.display());
 }
 
-/// In memory where the room is there, on the disk where it is not: no machine has a terabyte.
+/// The cluster is in memory if there is room, on disk if not: no machine has a terabyte.
 #[tokio::test]
 async fn a_cluster_lies_in_memory_if_there_is_room() {
     let memory = Path::new("/dev/shm");
@@ -65,7 +65,7 @@ fn a_cluster_goes_when_its_owner_is_killed() {
         .find_map(|line| line.split_once("directory: ").map(|(_, path)| PathBuf::from(path)));
     owner.kill().expect("the owner is a child of this process");
     owner.wait().expect("the owner is a child of this process");
-    // The owner says nothing where the machine has no PostgreSQL.
+    // The owner prints nothing if the machine has no PostgreSQL.
     let Some(directory) = directory else {
         assert!(Cluster::start().is_none(), "the owner started no cluster");
         return;
@@ -91,7 +91,7 @@ fn no_two_schemas_have_one_name() {
     assert!(first.starts_with("gates_"));
 }
 
-/// The first column of the first row, as text.
+/// Returns the first column of the first row, as text.
 async fn ask(url: &str, query: &str) -> String {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("it listens");
     let connection = tokio::spawn(connection);
@@ -102,13 +102,13 @@ async fn ask(url: &str, query: &str) -> String {
     answer
 }
 
-/// What the cluster must take with it when it goes.
+/// Returns the directory that must be deleted with the cluster.
 async fn directory_of(cluster: &Cluster) -> PathBuf {
     let data = PathBuf::from(ask(cluster.url(), "show data_directory").await);
     data.parent().expect("the data lies inside the cluster's directory").to_owned()
 }
 
-/// Waits in real time: the process that deletes the directory is nobody's child, and has no
+/// Waits in real time: the process that deletes the directory is no child of the test, and has no
 /// clock that a test could move.
 fn wait_until_gone(directory: &Path) {
     let deadline = Instant::now() + Duration::from_mins(1);

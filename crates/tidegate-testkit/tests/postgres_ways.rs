@@ -1,4 +1,4 @@
-//! The ways to a PostgreSQL: encrypted, through a pooler, and those that are refused.
+//! Connections to a PostgreSQL: encrypted, through a pooler, and refused ones.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::{
@@ -43,7 +43,7 @@ async fn with(url: &str, settings: &str) -> Result<PostgresStore, StoreError> {
     PostgresStore::open(&format!("{url}{mark}{settings}"), options()).await
 }
 
-/// A directory that is gone when it is dropped.
+/// A directory that is deleted on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -60,8 +60,8 @@ impl Drop for Scratch {
     }
 }
 
-/// Runs on the server's side, so that the key belongs to the server's user. The certificate is
-/// its own authority and names `db.example`; the second is somebody else's.
+/// Runs on the server's side, so that the key belongs to the server's user. The certificate is its
+/// own authority and names `db.example`; the second is of another authority.
 const MAKE_CERTIFICATES: &str = "copy (select 1) to program $$
     cat >/dev/null
     for name in db other; do
@@ -76,7 +76,7 @@ const MAKE_CERTIFICATES: &str = "copy (select 1) to program $$
     chmod 600 leaf.key
   $$";
 
-/// A cluster of its own that speaks TLS with this certificate.
+/// Makes a separate cluster use TLS with this certificate.
 async fn encrypted(cluster: &Cluster, certificate: &str, scratch: &Scratch) {
     let (client, connection) = tokio_postgres::connect(cluster.url(), NoTls).await.unwrap();
     tokio::spawn(connection);
@@ -114,7 +114,7 @@ async fn check_modes(certificate: &str, host_is_named: bool) {
         let error = ok(&format!("sslmode={mode}&sslrootcert={bad}")).await.unwrap_err();
         assert!(error.to_string().contains("invalid peer certificate"), "{mode}: {error}");
     }
-    // The address says 127.0.0.1.
+    // The URL has 127.0.0.1.
     let full = ok(&format!("sslmode=verify-full&sslrootcert={good}")).await;
     match (host_is_named, full) {
         (true, full) => full.unwrap(),
@@ -152,7 +152,7 @@ async fn a_server_that_may_lose_a_commit_is_refused() {
     PostgresStore::open(&format!("{url}?{careless}"), allowed).await.unwrap();
 }
 
-/// The server's own `version()` is hidden by one that says what another product says.
+/// The server's own `version()` is hidden by one that returns another product's text.
 #[tokio::test]
 async fn a_server_that_is_not_postgresql_is_refused() {
     let Some(url) = url() else { return };
@@ -172,7 +172,7 @@ async fn a_server_that_is_not_postgresql_is_refused() {
     PostgresStore::open(&format!("{url}?{hidden}"), allowed).await.unwrap();
 }
 
-/// Several hosts: the first that answers and can be written to.
+/// Of several hosts the first that answers and can be written to is used.
 #[tokio::test]
 async fn an_address_may_name_several_hosts() {
     let Some(url) = url() else { return };
@@ -186,8 +186,8 @@ async fn an_address_may_name_several_hosts() {
     assert!(error.contains("does not allow writes"), "{error}");
 }
 
-/// A server that is frozen accepts connections and says nothing: it is given up, and the next host
-/// is tried.
+/// A frozen server accepts connections and does not answer: the connection is given up, and the
+/// next host is tried.
 #[tokio::test]
 async fn a_host_that_says_nothing_is_given_up() {
     let Some(url) = url() else { return };
@@ -220,7 +220,7 @@ async fn a_wake_up_reaches_another_process() {
     let a = PostgresStore::open(url, shared.clone()).await.unwrap();
     let b = PostgresStore::open(url, shared).await.unwrap();
     let mut wakes = b.wakes();
-    // The first is that of having begun to listen.
+    // The first wake is the start of listening.
     tokio::time::timeout(STUCK, wakes.changed()).await.unwrap().unwrap();
     a.wake();
     tokio::time::timeout(STUCK, wakes.changed()).await.unwrap().unwrap();
@@ -248,7 +248,7 @@ async fn a_store_outlives_its_connections() {
     a.transact(ReadSet::default(), nothing()).await.unwrap();
     a.read(ReadSet::default()).await.unwrap();
     assert!(a.heartbeat(1, sample::LEASE_MS).await.unwrap());
-    // Having begun to listen again is a wake-up: others may have been missed.
+    // A new start of listening is a wake: others may have been missed.
     tokio::time::timeout(STUCK, wakes.changed()).await.unwrap().unwrap();
     b.wake();
     tokio::time::timeout(STUCK, wakes.changed()).await.unwrap().unwrap();
@@ -269,7 +269,7 @@ impl Drop for Pooler {
 }
 
 impl Pooler {
-    /// None, said loudly, where there is no pgbouncer.
+    /// Starts a pooler; `None`, with a loud message, if there is no pgbouncer.
     async fn start(server: &str) -> Option<Self> {
         let binary = ["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer"].map(Path::new);
         let Some(binary) = binary.into_iter().find(|path| path.exists()) else {
@@ -290,7 +290,7 @@ impl Pooler {
             config.get_user().unwrap(),
         );
         fs::write(&file, text).unwrap();
-        // It refuses to run as root.
+        // pgbouncer refuses to run as root.
         let mut command = if is_root() {
             let mut command = Command::new("setpriv");
             command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups"]).arg(binary);
@@ -356,8 +356,8 @@ async fn a_pooler_in_transaction_mode_is_enough() {
     tokio::time::timeout(STUCK, wakes.changed()).await.unwrap().unwrap();
 }
 
-/// The driver prepares what a step sends, and what it needs to know about a type of the user's:
-/// neither may stay behind on a server's connection that is another client's by then.
+/// The driver prepares the statements of a step, and queries for the user's types: neither may stay
+/// behind on a server connection that another client uses by then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_transactional_step_goes_through_a_pooler() {
     let Some(url) = url() else { return };
@@ -395,7 +395,7 @@ async fn a_transactional_step_goes_through_a_pooler() {
     for (n, felt) in feeling.collect::<Vec<_>>().into_iter().enumerate() {
         assert_eq!(felt.await.unwrap(), format!("mood_{n}"));
     }
-    // All server connections at once.
+    // Uses all server connections at once.
     let mut clients = Vec::new();
     for _ in 0..3 {
         let (client, connection) = tokio_postgres::connect(&pooler.url, NoTls).await.unwrap();

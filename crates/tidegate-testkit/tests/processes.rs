@@ -1,6 +1,6 @@
-//! Exactness over processes: what holds while engines on one PostgreSQL are killed at random.
+//! Exactness over processes: limits hold while engines on one PostgreSQL are killed at random.
 //!
-//! `TIDEGATE_TEST_SEED` repeats the choices of a run; what the machine does in between differs.
+//! `TIDEGATE_TEST_SEED` repeats the choices of a run; the timing of the machine differs.
 
 use std::{
     env,
@@ -19,13 +19,13 @@ use tidegate_testkit::{
     },
 };
 
-/// How many runs are claimed before the faults stop.
+/// Number of claimed runs before the faults stop.
 const CLAIMS: usize = 20_000;
 
-/// As many with `TIDEGATE_TEST_FULL`.
+/// The same with `TIDEGATE_TEST_FULL`.
 const FULL_CLAIMS: usize = 100_000;
 
-/// spec I2, I4, I5, I7, I11: never more than the limit, every slot comes back, no run is lost.
+/// spec I2, I4, I5, I7, I11: never more than the limit, every slot is freed, no run is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_limit_holds_over_processes_that_are_killed() {
     let Some(url) = url() else { return };
@@ -41,7 +41,7 @@ async fn a_limit_holds_over_processes_that_are_killed() {
     let full = env::var_os("TIDEGATE_TEST_FULL").is_some();
     let load = rig.kill_until(if full { FULL_CLAIMS } else { CLAIMS }).await;
     let loaded = begun.elapsed();
-    // What came to a stop is judged like everything else: the judges know more than that.
+    // A stuck test is checked like any other: the checks explain more than the timeout.
     let quiet = rig.drain().await;
     let samples = rig.samples();
 
@@ -86,13 +86,13 @@ async fn a_limit_holds_over_processes_that_are_killed() {
     assert_eq!(crowd.most, LIMIT, "the limit was never reached, so that nothing was tried");
     assert_eq!(samples.most, LIMIT, "the limit was never reached, so that nothing was tried");
     assert!(kills >= 10 && !returns.is_empty(), "{kills} kills");
-    // They have come back, or the runs would not have ended. How soon depends on the machine;
-    // that it is not a matter of minutes does not.
+    // The holds have been freed, or the runs would not have ended. The time depends on the machine,
+    // but never takes minutes.
     assert!(returns.iter().all(|time| *time < TTL * 10 + Duration::from_secs(20)), "{returns:?}");
     rig.clear();
 }
 
-/// What a judge has found, with the first few cases.
+/// Formats the findings of a check, with the first few cases.
 fn told(what: &str, wrong: &[String]) -> String {
     if wrong.is_empty() {
         return String::new();

@@ -1,8 +1,8 @@
-//! Small random worlds, compared operation by operation with the reference.
+//! Property tests: small random worlds, compared operation by operation with the reference.
 //!
-//! Each case draws which controls are on, short times and few keys, and a list of operations.
-//! After each one the answers, the states, the holders, the lines and the ready runs must be the
-//! same on both sides. A failure prints the smallest such case, and its seed is kept in
+//! Each case draws which controls are on, short times and few keys, and a list of operations. After
+//! each one the answers, the states, the holders, the queues and the ready runs must be the same on
+//! both sides. A failure prints the smallest such case, and its seed is kept in
 //! `properties.proptest-regressions`, which every later run repeats first.
 
 mod worlds;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use worlds::{Case, Field, Op, case, check};
 
-/// As many as fit into about twenty seconds; more with `PROPTEST_CASES`.
+/// As many cases as fit into about twenty seconds; more with `PROPTEST_CASES`.
 fn config() -> ProptestConfig {
     let more = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
     ProptestConfig {
@@ -36,7 +36,8 @@ proptest! {
     }
 }
 
-// What was found this way is rare enough to be lost among random cases: the smallest ones stay.
+// Cases found by these properties are rare enough to be lost among random ones: the smallest ones
+// stay.
 
 /// spec F4: a holder that is cancelled has ended, though its worker has not stopped.
 #[test]
@@ -49,8 +50,8 @@ fn a_held_fold_flushes_when_its_holder_is_cancelled() {
     agree(vec![quiet], Vec::new(), ops);
 }
 
-/// spec controls: policy `debounce`: it coalesces until it starts, also while it waits for the run
-/// that it replaced to stop.
+/// spec controls: policy `debounce`: a request coalesces until it starts, also while it waits for
+/// the run that it replaced to stop.
 #[test]
 fn a_debounced_request_coalesces_while_the_one_it_replaced_is_stopped() {
     let action = json!({
@@ -62,7 +63,8 @@ fn a_debounced_request_coalesces_while_the_one_it_replaced_is_stopped() {
     agree(vec![action], Vec::new(), ops);
 }
 
-/// spec N31: a request gives up its place, also one that a window has put off before.
+/// spec N31: a request leaves the queue after its longest wait, also one that a window has delayed
+/// before.
 #[test]
 fn a_debounced_request_gives_up_its_place_in_the_queue() {
     let action = json!({
@@ -74,7 +76,7 @@ fn a_debounced_request_gives_up_its_place_in_the_queue() {
     agree(vec![action], Vec::new(), ops);
 }
 
-/// A release looks at all live runs in a few rounds, not in some for each.
+/// A release reads all live runs in a few rounds, not in some for each.
 #[test]
 fn a_release_takes_many_live_runs_along() {
     let version = |version| {

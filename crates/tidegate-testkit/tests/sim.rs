@@ -5,10 +5,10 @@ use std::{env, panic, thread};
 
 use tidegate_testkit::sim::{Backend, Progress, simulate};
 
-/// Seeds on the memory store, and how many a full run plays.
+/// Seeds on the memory store, in an ordinary run and in a full run.
 const MEMORY: [u64; 2] = [1000, 100_000];
 
-/// Seeds on SQLite, and how many a full run plays.
+/// Seeds on SQLite, in an ordinary run and in a full run.
 const SQLITE: [u64; 2] = [100, 10_000];
 
 /// Every seed that ever failed, whatever the reason was: each is one more world worth keeping.
@@ -19,7 +19,7 @@ const FAILED: &[u64] = &[
     50_001_090, 60_020_316, 60_023_499, 27, 30, 164, 279, 2815, 2982, 70_070_931,
 ];
 
-/// The seed that `TIDEGATE_SIM_SEED` names, with its whole trace if it fails.
+/// Plays the seed of `TIDEGATE_SIM_SEED`, and prints the end of its trace if it fails.
 #[test]
 fn one_seed() {
     let seed = env::var("TIDEGATE_SIM_SEED").map(|seed| seed.parse().expect("a number"));
@@ -57,8 +57,8 @@ fn a_seed_gives_the_same_trace_every_time_and_on_every_store() {
     }
 }
 
-/// How many seeds to play, from `TIDEGATE_SIM_FROM` on: `TIDEGATE_SIM_SEEDS`, else a few, else many
-/// in a full run.
+/// Returns the number of seeds to play, from `TIDEGATE_SIM_FROM` on: `TIDEGATE_SIM_SEEDS`, else a
+/// few, else many in a full run.
 fn seeds([some, full]: [u64; 2]) -> u64 {
     match env::var("TIDEGATE_SIM_SEEDS") {
         Ok(seeds) => seeds.parse().expect("TIDEGATE_SIM_SEEDS is a number"),
@@ -83,8 +83,8 @@ fn on_all_cores(seeds: u64, backend: Backend) {
     });
 }
 
-/// Plays a seed; if something does not hold, shows what, the end of the trace, and how to see it
-/// again.
+/// Plays a seed; a failure prints the violation, the end of the trace, and the command that repeats
+/// it.
 fn check(seed: u64, backend: Backend) {
     let played = panic::catch_unwind(|| simulate(seed, backend, false).violation);
     let broken = match played {

@@ -1,5 +1,5 @@
-//! The statements of both dialects on real databases: all of them prepare, those that are asked
-//! all the time use their indexes, and the schema is the one on file.
+//! The statements of both dialects on real databases: all of them prepare, the hot ones use their
+//! indexes, and the schema equals the one on file.
 //!
 //! A changed plan or schema is accepted with `UPDATE_EXPECT=1`, after a look at the difference.
 
@@ -19,7 +19,7 @@ use tidegate_store::{PostgresOptions, PostgresStore, codec::Table};
 use tidegate_testkit::postgres::{fresh_schema, url};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
-/// Statements whose plans are looked at: scans, and the locks that every transaction takes.
+/// Statements whose plans are checked: scans, and the locks that every transaction takes.
 const HOT: [&str; 55] = [
     "only/gate_lock",
     "only/run_lock",
@@ -82,12 +82,12 @@ fn folder(dialect: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tidegate-store/sql").join(dialect)
 }
 
-/// A statement's text, where the dialect has it.
+/// Returns a statement's text, if the dialect has it.
 fn text(dialect: &str, name: &str) -> Option<String> {
     fs::read_to_string(folder(dialect).join(name).with_extension("sql")).ok()
 }
 
-/// The names of all statements of a dialect.
+/// Returns the names of all statements of a dialect.
 fn names(dialect: &str) -> Vec<String> {
     let mut names = Vec::new();
     for part in ["", "only/"] {
@@ -104,14 +104,15 @@ fn names(dialect: &str) -> Vec<String> {
     names
 }
 
-/// An empty SQLite database with the schema on file, which its own test holds to the migrations.
+/// Opens an empty SQLite database with the schema on file, which another test compares with the
+/// migrations.
 fn sqlite() -> Connection {
     let db = Connection::open_in_memory().unwrap();
     db.execute_batch(&text("sqlite", "schema").unwrap()).unwrap();
     db
 }
 
-/// A PostgreSQL schema after all migrations, with the settings of a transaction of the store.
+/// Creates a PostgreSQL schema with all migrations, and the settings of a transaction of the store.
 async fn postgres() -> Option<Client> {
     let (url, schema) = (url()?, fresh_schema("sql"));
     let options = PostgresOptions { schema: schema.clone(), ..PostgresOptions::default() };
@@ -147,7 +148,7 @@ async fn every_statement_of_postgres_can_be_prepared() {
     }
 }
 
-/// How SQLite goes about a statement.
+/// Returns SQLite's plan of a statement.
 fn sqlite_plan(db: &Connection, sql: &str) -> Vec<String> {
     let mut explain = db.prepare(&format!("explain query plan {sql}")).unwrap();
     let parameters = explain.parameter_count();
@@ -156,20 +157,20 @@ fn sqlite_plan(db: &Connection, sql: &str) -> Vec<String> {
     rows.collect::<Result<_, _>>().unwrap()
 }
 
-/// What PostgreSQL knows of a table's size when it plans. Plans must not depend on it: a plan is
+/// PostgreSQL's statistics of a table's size at planning. Plans must not depend on them: a plan is
 /// made once and used for as long as the connection lives.
 #[derive(Clone, Copy, Debug)]
 enum Statistics {
     /// The tables are empty.
     Empty,
-    /// The tables hold rows, and have never been analysed.
+    /// The tables have rows, and have never been analysed.
     Never,
-    /// The tables hold rows, and were empty when they were last analysed.
+    /// The tables have rows, and were empty when they were last analysed.
     Stale,
 }
 
-/// How many rows a table gets: enough for indexes of more than one page. Indexes are higher with
-/// `TIDEGATE_TEST_FULL`, that of the runs with a million.
+/// Returns the number of rows for a table: enough for indexes of more than one page. Indexes are
+/// higher with `TIDEGATE_TEST_FULL`, that of the runs with a million.
 fn many(table: Table) -> usize {
     match (std::env::var("TIDEGATE_TEST_FULL").is_ok(), table) {
         (false, _) => 3_000,
@@ -178,8 +179,8 @@ fn many(table: Table) -> usize {
     }
 }
 
-/// Gives every table rows whose columns are all different and none null, so that every partial
-/// index holds all of them.
+/// Fills every table with rows whose columns are all different and none null, so that every partial
+/// index has all of them.
 async fn fill(client: &Client, rows: impl Fn(Table) -> usize) {
     let value = |kind: &str| match kind {
         "bigint" => "n".to_owned(),
@@ -220,7 +221,7 @@ async fn prepare_statistics(client: &Client, statistics: Statistics) {
             for table in Table::ALL {
                 let name = table.name();
                 client.batch_execute(&format!("delete from {name}")).await.unwrap();
-                // The pages stay, so that the planner believes in "none on so many pages".
+                // The pages stay, so that the planner sees many pages without rows.
                 let vacuum = format!("vacuum (truncate off, analyze) {name}");
                 client.batch_execute(&vacuum).await.unwrap();
             }
@@ -229,8 +230,8 @@ async fn prepare_statistics(client: &Client, statistics: Statistics) {
     }
 }
 
-/// How PostgreSQL goes about a statement whatever its parameters are: which tables it reads by
-/// what, and what it sorts. Other lines differ between versions.
+/// Returns PostgreSQL's plan of a statement for any parameters: the access path of each table, and
+/// the sorts. Other lines differ between versions.
 async fn postgres_plan(client: &Client, sql: &str) -> Vec<String> {
     let parameters = client.prepare(sql).await.unwrap().params().len();
     let nothing = vec!["null"; parameters].join(", ");
@@ -242,7 +243,7 @@ async fn postgres_plan(client: &Client, sql: &str) -> Vec<String> {
     lines.iter().map(|row| row.get::<_, String>(0)).filter_map(|line| told(&line)).collect()
 }
 
-/// A line of a plan, if it says how a table is read; parameters look alike.
+/// Returns a line of a plan, if it describes access to a table; parameters are normalized.
 fn told(line: &str) -> Option<String> {
     let line = line.trim_start_matches([' ', '-', '>']);
     let words = [
@@ -262,7 +263,7 @@ fn told(line: &str) -> Option<String> {
     Some(parameters.fold(line.to_owned(), |line, parameter| line.replace(&parameter, "?")))
 }
 
-/// The plans of statements under all statistics: they must be the same.
+/// Returns the plans of statements under all statistics: they must be the same.
 async fn postgres_plans(names: &[String]) -> Option<BTreeMap<String, Vec<String>>> {
     let mut plans: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut turned = String::new();
@@ -274,7 +275,7 @@ async fn postgres_plans(names: &[String]) -> Option<BTreeMap<String, Vec<String>
             let Some(sql) = text("postgres", name) else { continue };
             let plan = postgres_plan(&client, &sql).await;
             let first = plans.entry(name.clone()).or_insert_with(|| plan.clone());
-            // Which of several conditions is asked first is a matter of estimates.
+            // The order of several conditions depends on estimates.
             let sorted = |plan: &[String]| plan.iter().cloned().collect::<BTreeSet<_>>();
             if sorted(first) != sorted(&plan) {
                 writeln!(turned, "{name}, {statistics:?}: {plan:#?}, not {first:#?}").unwrap();
@@ -308,7 +309,7 @@ async fn scans_use_their_index_whatever_the_statistics_say() {
     expect_file!["plans.txt"].assert_eq(&plans);
 }
 
-/// Ready runs in a schema of their own: so many workflows with so many runs each.
+/// Creates ready runs in a separate schema: `workflows` workflows with `backlog` runs each.
 async fn backlogs(workflows: i64, backlog: i64) -> Option<Client> {
     let client = postgres().await?;
     let insert =
@@ -319,7 +320,8 @@ async fn backlogs(workflows: i64, backlog: i64) -> Option<Client> {
     Some(client)
 }
 
-/// The rows that scans of a plan have read, with those that a condition removed.
+/// Returns the number of rows that the scans of a plan have read, with those that a condition
+/// removed.
 fn rows_read(plan: &Value) -> f64 {
     let number = |name: &str| plan[name].as_f64().unwrap_or_default();
     let removed = number("Rows Removed by Filter") + number("Rows Removed by Index Recheck");
@@ -329,7 +331,7 @@ fn rows_read(plan: &Value) -> f64 {
     own + parts.map(rows_read).sum::<f64>()
 }
 
-/// The plan of a claim of a hundred runs, as it was executed.
+/// Returns the executed plan of a claim of a hundred runs.
 async fn executed_claim(workflows: i64, backlog: i64) -> Option<Value> {
     let sql = text("postgres", "only/run_ready_lock").unwrap();
     let client = backlogs(workflows, backlog).await?;
@@ -347,8 +349,8 @@ async fn executed_claim(workflows: i64, backlog: i64) -> Option<Value> {
     Some(plan[0]["Plan"].clone())
 }
 
-/// A claim of a hundred runs costs what it leases, whatever the number of workflows and the length
-/// of backlogs. The same for SQLite is among the tests of its store.
+/// The cost of a claim of a hundred runs depends on the runs that it leases, not on the number of
+/// workflows and the length of backlogs. The same for SQLite is among the tests of its store.
 #[tokio::test]
 async fn a_claim_reads_no_backlogs() {
     let mut read = Vec::new();
@@ -356,12 +358,12 @@ async fn a_claim_reads_no_backlogs() {
         let Some(plan) = executed_claim(workflows, backlog).await else { return };
         read.push(rows_read(&plan));
     }
-    // A hundred workflows with one run each are the most that a hundred workers can meet. A lane
-    // offers four times its share.
+    // A hundred workflows with one run each are the worst case for a hundred workers. A lane offers
+    // four times its share.
     let most = read[2];
     assert!(read.iter().all(|rows| *rows <= most * 1.05), "{read:?}");
 
-    // What an index condition passes over is not counted as rows, but its pages are.
+    // Entries that an index condition skips are not counted as rows, but their pages are.
     let mut pages = Vec::new();
     for backlog in [1_000, 50_000] {
         let plan = executed_claim(3, backlog).await.unwrap();
@@ -370,8 +372,8 @@ async fn a_claim_reads_no_backlogs() {
     assert!(pages[1] < pages[0] * 2, "{pages:?}");
 }
 
-/// Rows are read, locked, changed and deleted by key in batches: each key is looked up by itself
-/// in the primary key, however many rows the planner believes the table to have.
+/// Rows are read, locked, changed and deleted by key in batches: each key is looked up by itself in
+/// the primary key, however many rows the planner estimates for the table.
 #[tokio::test]
 async fn batches_look_up_each_key_whatever_the_statistics_say() {
     let statements: Vec<(String, Table)> = Table::ALL
@@ -418,7 +420,7 @@ async fn the_schema_of_postgres_is_the_one_on_file() {
     expect_file!["../../tidegate-store/sql/postgres/schema.sql"].assert_eq(&schema);
 }
 
-/// What the dump says can be said again: it makes the same schema.
+/// The dump is a valid script: it makes the same schema.
 #[tokio::test]
 async fn the_schema_on_file_makes_itself() {
     let Some(client) = postgres().await else { return };
@@ -434,7 +436,7 @@ async fn the_schema_on_file_makes_itself() {
     }
 }
 
-/// The texts of the migrations of a dialect up to this one, and its own.
+/// Returns the migrations of a dialect before this one, and this one.
 fn migrations(dialect: &str, last: &str) -> (Vec<String>, String) {
     let entries = fs::read_dir(folder(dialect).join("migrations")).unwrap();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -446,7 +448,7 @@ fn migrations(dialect: &str, last: &str) -> (Vec<String>, String) {
     (texts, own)
 }
 
-/// Rows from before: two runs that have ended, one of a version that is known no more.
+/// Rows from before the migration: two ended runs, one of a version that is no longer known.
 const BEFORE: &str = "
     insert into def (lane, ws, app, name, version, body) values (7, 'w', 'a', 'order', 2, '{}');
     insert into ended (seq, salt, ws, app, workflow, version, state, queued_at, ended_at,
@@ -455,7 +457,7 @@ const BEFORE: &str = "
            (2, 0, 'w', 'a', 'order', 1, 'failed', 0, 0, 0, '{}');
     insert into step (run, id, kind, fence, at, ok, out) values (1, 's', 'run', 1, 0, 1, '1');";
 
-/// What became of them.
+/// The same rows after the migration.
 const AFTER: &str = "select ended.seq, ended.lane, coalesce(step.seq, -1)
                        from ended left join step on step.run = ended.seq order by ended.seq";
 

@@ -1,4 +1,4 @@
-//! The SQLite store keeps the contract, and what only a file can promise.
+//! The SQLite store fulfils the contract, and the promises of a file.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
@@ -28,10 +28,10 @@ use tidegate_testkit::{
     sample,
 };
 
-/// How long a lease by name is asked for.
+/// Length of a named lease.
 const TTL: Duration = Duration::from_secs(60);
 
-/// A folder of its own, gone with the test.
+/// A separate directory, deleted with the test.
 struct Place(PathBuf);
 
 impl Place {
@@ -124,7 +124,7 @@ async fn a_link_to_the_file_is_the_same_file() {
     drop(through_link);
 }
 
-/// A file that was removed or replaced stays open, and what is written into it is lost.
+/// A file that was removed or replaced stays open, and writes to it are lost.
 #[cfg(unix)]
 #[tokio::test]
 async fn a_store_whose_files_are_gone_acknowledges_nothing() {
@@ -157,7 +157,7 @@ async fn a_store_whose_files_are_gone_acknowledges_nothing() {
         let leases = Arc::new(leases);
         let store: Arc<dyn Store> = leases.clone();
         if aged {
-            // Nothing has changed in its folder for long, so that the folder alone is looked at.
+            // The directory has not changed for long, so that only the directory is checked.
             let folder = std::fs::File::open(place.file().parent().unwrap()).unwrap();
             folder.set_modified(UNIX_EPOCH + Duration::from_secs(1_000_000_000)).unwrap();
         }
@@ -194,7 +194,7 @@ async fn a_log_without_its_database_is_kept() {
     place.open().await.expect("an empty log holds nothing");
 }
 
-/// What is written into a file that goes away before the commit is in doubt, never acknowledged.
+/// Writes to a file that disappears before the commit are in doubt, never acknowledged.
 #[cfg(unix)]
 #[tokio::test]
 async fn a_file_that_goes_during_a_transaction_leaves_it_in_doubt() {
@@ -210,7 +210,7 @@ async fn a_file_that_goes_during_a_transaction_leaves_it_in_doubt() {
     assert!(error.to_string().contains("tidegate.db was removed"), "{error}");
 }
 
-/// A copy that fails leaves no file behind that could be taken for a backup.
+/// A copy that fails leaves no file behind that could be mistaken for a backup.
 #[tokio::test]
 async fn a_copy_that_fails_leaves_nothing_behind() {
     let place = Place::new();
@@ -351,7 +351,7 @@ async fn a_caller_that_goes_away_does_not_stop_its_transaction() {
     {
         let inserting = insert(&store, [sample::run(1)]);
         let mut inserting = std::pin::pin!(inserting);
-        // Asked once, so that it is under way, and then dropped.
+        // Polled once, so that it has started, and then dropped.
         let once = std::future::poll_fn(|context| {
             let _ = inserting.as_mut().poll(context);
             std::task::Poll::Ready(())
@@ -370,7 +370,7 @@ fn assert_in_use(error: StoreError, place: &Place, pid: u32) {
     assert_eq!(error.to_string(), expected);
 }
 
-/// This program once more, committing to the file of a place until it is killed.
+/// This program as a second process, committing to the file of a place until it is killed.
 struct OtherProcess {
     child: Child,
     says: BufReader<std::process::ChildStdout>,
@@ -390,7 +390,7 @@ impl OtherProcess {
         Self { child, says, last_block: 0 }
     }
 
-    /// Reads on until so many commits were acknowledged; gives the last one.
+    /// Reads until `count` commits were acknowledged; returns the last one.
     fn wait_for_commits(&mut self, count: i64) -> i64 {
         loop {
             let mut line = String::new();
@@ -418,10 +418,10 @@ impl Drop for OtherProcess {
     }
 }
 
-/// Tells the other process its file.
+/// Passes the file to the other process.
 const FILE: &str = "TIDEGATE_TEST_SQLITE_FILE";
 
-/// The most that the other process commits: it ends by itself if nobody kills it.
+/// Maximum number of commits of the other process: it ends by itself if it is not killed.
 const MOST_COMMITS: i64 = 100_000;
 
 #[tokio::test]

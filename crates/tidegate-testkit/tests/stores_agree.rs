@@ -1,6 +1,6 @@
-//! One seeded workload on every store: each must say the same as the reference.
+//! One seeded workload on every store: each must give the same answers as the memory store.
 //!
-//! The contract finds what somebody thought of; this finds the rest.
+//! The contract finds expected mistakes; this finds the rest.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,7 +27,7 @@ use tidegate_testkit::{postgres, sample};
 const SEEDS: u64 = 20;
 const STEPS: i64 = 200;
 
-/// Every transaction takes two round trips and a flush here.
+/// PostgreSQL takes two round trips and a flush for every transaction.
 const POSTGRES_SEEDS: u64 = 5;
 
 #[tokio::test]
@@ -36,7 +36,7 @@ async fn sqlite_says_what_memory_says() {
         let clock = Arc::new(ManualClock::new(Timestamp::from_micros(0)));
         let memory: Arc<dyn Store> = Arc::new(MemoryStore::new(clock.clone()));
         let sqlite = SqliteStore::in_memory(clock.clone()).await.expect("a store in memory opens");
-        // Slowly, so that moments to come are met one by one.
+        // Slowly, so that times in the future are reached one by one.
         let tick = |step| clock.set(Timestamp::from_micros(step / 12));
         compare(seed, tick, &memory, &(Arc::new(sqlite) as Arc<dyn Store>)).await;
     }
@@ -46,7 +46,7 @@ async fn sqlite_says_what_memory_says() {
 async fn postgres_says_what_memory_says() {
     let Some(url) = postgres::url() else { return };
     for seed in seeds(POSTGRES_SEEDS) {
-        // The server's clock is its own, and far beyond every moment of the workload.
+        // The server has its own clock, far beyond every time of the workload.
         let clock = Arc::new(ManualClock::new(Timestamp::from_micros(i64::MAX / 2)));
         let memory: Arc<dyn Store> = Arc::new(MemoryStore::new(clock));
         let schema = postgres::fresh_schema("differential");
@@ -66,7 +66,7 @@ fn seeds(count: u64) -> Range<u64> {
     }
 }
 
-/// What is printed on a difference is enough to see it again.
+/// Plays a seed on two stores. A difference prints the command that repeats it.
 async fn compare(
     seed: u64,
     tick: impl Fn(i64),
@@ -86,7 +86,7 @@ async fn compare(
     assert_eq!(got.ok(), expected.ok(), "the dump of {again}");
 }
 
-/// What a store says of one transaction, without what stores word as they like.
+/// A store's answer to one transaction, without the texts that differ between stores.
 type Answer = (
     BTreeMap<RowKey, Option<Row>>,
     Vec<(Scan, u32, Vec<RowKey>)>,
@@ -107,7 +107,7 @@ async fn ask(store: &Arc<dyn Store>, reads: &ReadSet, changes: &[Change]) -> Ans
         Err(other) => panic!("a store failed: {other}"),
     };
     let mut snapshot = std::mem::take(&mut *seen.lock().expect("nobody panicked"));
-    // A store may read more than it was asked for, to lock what is about to change.
+    // A store may read more rows than requested, to lock those that are about to change.
     let found = snapshot.scans.iter().flat_map(|(scan, found)| {
         found.keys.iter().filter(|key| scan.is_locked() || !key.is_locked())
     });
@@ -117,7 +117,7 @@ async fn ask(store: &Arc<dyn Store>, reads: &ReadSet, changes: &[Change]) -> Ans
     (snapshot.rows, scans.collect(), snapshot.counts, outcome)
 }
 
-/// Small numbers and names, so that rows meet often.
+/// Draws small numbers and names, so that rows collide often.
 struct Chance(u64);
 
 impl Chance {
@@ -270,7 +270,8 @@ impl Chance {
         }
     }
 
-    /// Mostly of different rows; premises hold by luck, and a refusal is an answer too.
+    /// Draws changes, mostly of different rows; premises hold by luck, and a refusal is an answer
+    /// too.
     fn changes(&mut self) -> Vec<Change> {
         let count = (self.below(5) - 1).max(1);
         (0..count)
@@ -291,7 +292,8 @@ impl Chance {
         reads
     }
 
-    /// Ranges that do not overlap, in any order; one that goes round begins with a workflow.
+    /// Draws ranges that do not overlap, in any order; a range that wraps around begins with a
+    /// workflow.
     fn turns(&mut self) -> Vec<turn::Range> {
         let turn = |number: i64| Turn { workflow: Seq(number / 4), lane: Seq(number % 4 - 1) };
         let (first, second, round) = (self.below(12), self.below(12), self.below(2) == 0);

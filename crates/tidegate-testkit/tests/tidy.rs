@@ -1,7 +1,7 @@
-//! The house style, as far as a machine can hold it.
+//! House style checks, as far as a program can do them.
 //!
-//! A check is a function from the tree's texts to complaints, and each complaint says what to do
-//! instead. `CHECKS` is the list; `tests` below shows that each of them can fail.
+//! A check is a function from the tree's texts to complaints, and each complaint names the fix.
+//! `CHECKS` is the list; `tests` below shows that each of them can fail.
 
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
@@ -10,7 +10,7 @@ mod spec;
 
 type Check = fn(&Tree) -> Vec<String>;
 
-/// Everything that is checked.
+/// All checks.
 const CHECKS: [Check; 18] = [
     files_stay_short,
     the_store_stays_narrow,
@@ -55,11 +55,11 @@ const STORE_METHODS: usize = 25;
 const CONTROLS: &str = "crates/tidegate-core/src/flow/mod.rs";
 const AT_A_GLANCE: &str = "docs/controls/at-a-glance.md";
 const ERRORS: &str = "docs/reference/errors.md";
-/// The files whose errors of runs are listed there too.
+/// The files whose run errors are listed there too.
 const FAULTS: [&str; 3] =
     ["crates/tidegate-server/src/call", "crates/tidegate/src/", "crates/tidegate-core/src/run/"];
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
-/// How many files lead from an event to a finished run.
+/// Number of files from an event to a finished run.
 const WALK: usize = 8;
 const DIALECTS: [&str; 2] =
     ["crates/tidegate-store/sql/sqlite/", "crates/tidegate-store/sql/postgres/"];
@@ -73,12 +73,12 @@ fn the_tree_is_tidy() {
 
 /// One file of the tree.
 struct File {
-    /// From the root of the tree.
+    /// Path from the root of the tree.
     path: String,
     text: String,
 }
 
-/// The texts that git keeps, or would keep if they were added.
+/// The texts that git tracks, or would track if they were added.
 struct Tree {
     files: Vec<File>,
 }
@@ -98,7 +98,7 @@ impl Tree {
         let paths: BTreeSet<&str> = list.split_terminator('\0').collect();
         let files: Vec<File> = paths
             .into_iter()
-            // What cannot be read as text is deleted or an image: nothing to check.
+            // A file that cannot be read as text is deleted or an image: nothing to check.
             .filter_map(|path| {
                 let text = fs::read_to_string(root.join(path)).ok()?;
                 Some(File { path: path.to_owned(), text })
@@ -116,7 +116,7 @@ impl Tree {
         self.files.iter().filter(move |file| extension_of(&file.path) == extension)
     }
 
-    /// Whether `named` is a file or directory, from the root or from anywhere below it.
+    /// Returns whether `named` is a file or directory, from the root or from anywhere below it.
     fn has_path(&self, named: &str) -> bool {
         let (inside, end) = (format!("/{named}/"), format!("/{named}"));
         self.files.iter().any(|file| {
@@ -135,7 +135,7 @@ fn files_stay_short(tree: &Tree) -> Vec<String> {
     too_long.collect()
 }
 
-/// The most lines that a file may have, and what to do about more.
+/// Returns the maximum number of lines of a file, and the fix if it has more.
 fn limit_of(path: &str) -> Option<(usize, &'static str)> {
     match (Path::new(path).file_name()?.to_str()?, extension_of(path)) {
         ("lib.rs" | "mod.rs", _) => {
@@ -166,7 +166,7 @@ fn the_store_stays_narrow(tree: &Tree) -> Vec<String> {
     }
 }
 
-/// How many methods a public trait has; `None` if it is not there.
+/// Counts the methods of a public trait; `None` if it is missing.
 fn methods_of_trait(text: &str, name: &str) -> Option<usize> {
     let heads = [format!("pub trait {name} "), format!("pub trait {name}:")];
     let mut lines = text.lines().map(str::trim).filter(|line| !line.starts_with("//"));
@@ -186,7 +186,7 @@ fn methods_of_trait(text: &str, name: &str) -> Option<usize> {
     Some(methods)
 }
 
-/// How much deeper the end of a line is than its start.
+/// Returns how much deeper the end of a line is than its start.
 fn braces(line: &str) -> i32 {
     line.chars()
         .map(|character| match character {
@@ -219,7 +219,7 @@ fn statements_come_in_both_dialects(tree: &Tree) -> Vec<String> {
     let names = |dialect: &str| -> BTreeSet<String> {
         tree.with_extension("sql")
             .filter_map(|file| file.path.strip_prefix(dialect).map(str::to_owned))
-            // What the other database has no use for; the folder says so.
+            // Statements that the other database has no use for; the folder's name says so.
             .filter(|name| !name.starts_with("only/"))
             .collect()
     };
@@ -231,7 +231,7 @@ fn statements_come_in_both_dialects(tree: &Tree) -> Vec<String> {
     lonely.collect()
 }
 
-/// Codes are what callers rely on: each has its row.
+/// Callers rely on error codes: each has its row.
 fn errors_are_documented(tree: &Tree) -> Vec<String> {
     let page = tree.file(ERRORS).map_or("", |page| page.text.as_str());
     let mut complaints = Vec::new();
@@ -246,7 +246,7 @@ fn errors_are_documented(tree: &Tree) -> Vec<String> {
     complaints
 }
 
-/// The literals in the functions that give errors their codes.
+/// Returns the literals in the functions that give errors their codes.
 fn codes_of(text: &str) -> impl Iterator<Item = &str> {
     let bodies = text.split("pub fn code(&self)").skip(1);
     let bodies = bodies.map(|rest| rest.split("\n    }\n").next().unwrap_or_default());
@@ -255,7 +255,7 @@ fn codes_of(text: &str) -> impl Iterator<Item = &str> {
     words.filter(|word| !word.is_empty()).filter(is_code)
 }
 
-/// The codes of the errors that runs and steps end with, outside of examples and tests.
+/// Returns the codes of the errors that runs and steps end with, outside of examples and tests.
 fn faults_of(text: &str) -> impl Iterator<Item = &str> {
     let code = text.split("#[cfg(test)]").next().unwrap_or_default();
     let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
@@ -318,7 +318,7 @@ fn the_architecture_names_real_paths(tree: &Tree) -> Vec<String> {
         .collect()
 }
 
-/// The walk and its like: a row that names one file holds functions of that file.
+/// The walk and similar tables: a row that names one file has functions of that file.
 fn the_architecture_names_real_functions(tree: &Tree) -> Vec<String> {
     let Some(page) = tree.file(ARCHITECTURE) else { return missing(ARCHITECTURE) };
     let (mut complaints, mut checked) = (Vec::new(), 0);
@@ -347,24 +347,24 @@ fn the_architecture_names_real_functions(tree: &Tree) -> Vec<String> {
     complaints
 }
 
-/// A file that a check is about and that is gone is a complaint of its own.
+/// Returns a complaint about a missing file that a check needs.
 fn missing(path: &str) -> Vec<String> {
     vec![format!("{path}: it is gone: bring it back, or tell the tidy test where it went")]
 }
 
-/// The words of a line that stand in backticks.
+/// Returns the words of a line in backticks.
 fn quoted(line: &str) -> Vec<&str> {
     line.split('`').skip(1).step_by(2).collect()
 }
 
-/// Whether a quoted word claims to be a path in this tree, not a route, a type or a pattern.
+/// Returns whether a quoted word is a path in this tree, not a route, a type or a pattern.
 fn is_path(word: &str) -> bool {
     let plain = |character: char| character.is_ascii_alphanumeric() || "/._-".contains(character);
     let named = ["rs", "md", "sql", "toml"].contains(&extension_of(word));
     !word.starts_with('/') && word.chars().all(plain) && (word.contains('/') || named)
 }
 
-/// The last part of `name`, `name()` or `Type::name`, if that is how functions are spelled.
+/// Returns the last part of `name`, `name()` or `Type::name`, if it is spelled like a function.
 fn function_name(word: &str) -> Option<&str> {
     let name = word.trim_end_matches("()").rsplit("::").next()?;
     let snake =
@@ -441,7 +441,7 @@ fn pages_have_one_title(tree: &Tree) -> Vec<String> {
     untitled.collect()
 }
 
-/// The lines of a page that lie outside of its code blocks.
+/// Returns the lines of a page outside of its code blocks.
 fn prose(text: &str) -> impl Iterator<Item = &str> {
     let mut in_code = false;
     text.lines().filter(move |line| {
@@ -502,7 +502,7 @@ fn nothing_names_this_machine(tree: &Tree) -> Vec<String> {
     complaints
 }
 
-/// Whether `start` occurs where a path begins, rather than inside of a longer one.
+/// Returns whether `start` occurs where a path begins, rather than inside of a longer one.
 fn starts_path(line: &str, start: &str) -> bool {
     line.match_indices(start).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -544,7 +544,7 @@ fn numbered(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines().enumerate().map(|(index, line)| (index + 1, line))
 }
 
-/// Each check, shown to fail on what it forbids and to pass on what it asks for.
+/// Each check fails on a bad sample and passes on a good one.
 mod tests {
     use super::*;
 

@@ -5,12 +5,12 @@ import os
 import urllib.error
 import urllib.request
 
-# Beyond the five minutes that a delivery may be old.
+# Beyond the maximum age of a delivery, five minutes.
 TOO_OLD = 301
 
 
 def send(name, headers, body):
-    """Posts a body, byte for byte, to a webhook of the flow `hooks`: the status and the answer."""
+    """Posts a body, byte for byte, to a webhook of the flow `hooks`; returns status and answer."""
     address = f"{os.environ['TIDEGATE_URL']}/webhooks/hooks/{name}"
     headers = {"content-type": "application/json", **headers}
     request = urllib.request.Request(address, method="POST", data=body, headers=headers)
@@ -27,15 +27,15 @@ def refused(name, headers, body):
 
 
 def changed(data):
-    """All that differ from some bytes in one of them."""
+    """Yields all variants of some bytes with one byte changed."""
     for place in range(len(data)):
         yield data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
 
 
 def taken_once(name, sign, body):
-    """Takes what is signed, once however often it comes; refuses what is changed, or not of now.
+    """Checks that a signed delivery is accepted once, and a changed or outdated one is refused.
 
-    `sign` makes the headers for a body that was signed so many seconds ago.
+    `sign` makes the headers for a body that was signed the given number of seconds ago.
     """
     headers = sign(body)
     status, first = send(name, headers, body)

@@ -1,4 +1,4 @@
-"""A service that the server calls: `/stream` answers piece by piece, all else says it again.
+"""A service that the server calls: `/stream` answers in chunks, every other path echoes.
 
 `POST /gate/shut` lets calls wait until `POST /gate/open`.
 """

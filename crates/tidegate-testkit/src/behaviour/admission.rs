@@ -1,4 +1,4 @@
-//! Admission: one order of controls, and what is refused costs nothing.
+//! Admission: one order of controls, and a refused event consumes nothing.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -10,14 +10,14 @@ use tidegate_store::dry_run;
 
 use crate::world::{World, event};
 
-/// A definition with a name, from its controls.
+/// Builds a definition with a name, from its controls.
 fn named(name: &str, controls: &Value) -> Value {
     let mut definition = controls.clone();
     definition["name"] = json!(name);
     definition
 }
 
-/// What a verdict says, and which control said it.
+/// Returns the outcome of a verdict, and the control that decided it.
 fn said(verdict: &Verdict) -> String {
     match verdict.by() {
         Some(by) => format!("{} by {}", verdict.outcome(), by.control),
@@ -25,7 +25,7 @@ fn said(verdict: &Verdict) -> String {
     }
 }
 
-/// Two controls that would both act, what comes second, and what becomes of it.
+/// Two controls that would both act, the second event, and its expected outcome.
 const ORDER: [(&str, &str, &str); 16] = [
     // On arrival.
     ("handoff idempotency", "lacking", "rejected"),
@@ -48,7 +48,7 @@ const ORDER: [(&str, &str, &str); 16] = [
     ("throttle executing", "another", "queued by throttle"),
 ];
 
-/// A definition with these controls, each of which lets one event in.
+/// Builds a definition with these controls, each of which admits one event.
 fn shaped(name: &str, controls: &str) -> Value {
     let mut definition = json!({ "name": name });
     for control in controls.split(' ') {
@@ -80,7 +80,7 @@ fn data(which: &str) -> Value {
     }
 }
 
-/// spec A1: of two controls that would both act, the one that comes first in the order does.
+/// spec A1: of two controls that would both act, the one that is first in the order does.
 pub async fn controls_act_in_one_order(world: &World) {
     for (n, (controls, second, expected)) in ORDER.into_iter().enumerate() {
         let name = format!("w{n}");
@@ -92,7 +92,7 @@ pub async fn controls_act_in_one_order(world: &World) {
     world.check_holds().await;
 }
 
-/// spec api: a dry run says what would happen, and changes nothing.
+/// spec api: a dry run returns the verdict that an event would have, and changes nothing.
 pub async fn a_dry_run_changes_nothing(world: &World) {
     for (n, (controls, second, expected)) in ORDER.into_iter().enumerate() {
         let name = format!("w{n}");
@@ -111,7 +111,7 @@ pub async fn a_dry_run_changes_nothing(world: &World) {
     }
 }
 
-/// spec A2, N28: a skipped event gives its token and its claim back, and stands in no line.
+/// spec A2, N28: a skipped event gives its token and its claim back, and is in no queue.
 pub async fn what_a_gate_skips_costs_nothing(world: &World) {
     let controls = json!({
         "singleton": { "mode": "skip" },
@@ -156,7 +156,7 @@ pub async fn what_a_rate_limit_drops_costs_nothing(world: &World) {
     assert_eq!(world.drain().await, [second.run().unwrap()]);
 }
 
-/// spec A2, N28: neither a repeat nor what lacks a required key spends a token.
+/// spec A2, N28: neither a repeat nor an event without a required key spends a token.
 pub async fn what_is_deduped_or_rejected_costs_nothing(world: &World) {
     let controls = json!({
         "rateLimit": { "limit": 2, "perMs": 3_600_000 },
@@ -177,8 +177,7 @@ pub async fn what_is_deduped_or_rejected_costs_nothing(world: &World) {
     assert_eq!(said(&last), "dropped by rateLimit");
 }
 
-/// spec A2: a run that is cancelled before it started leaves every line and gives back what it
-/// held.
+/// spec A2: a run that is cancelled before it started leaves every queue and gives back its holds.
 pub async fn a_run_cancelled_in_line_gives_everything_back(world: &World) {
     let controls = json!({
         "concurrency": [{ "limit": 2, "span": "run" }, { "limit": 1, "key": "k" }, { "limit": 1 }],
@@ -225,8 +224,8 @@ pub async fn a_fold_is_counted_once(world: &World) {
     world.check_holds().await;
 }
 
-/// spec A3, B79, B80, B120: whatever one workflow says of it, an event is recorded, wakes who waits
-/// for it, and triggers the others.
+/// spec A3, B79, B80, B120: whatever the verdict of one workflow, an event is recorded, wakes the
+/// runs that wait for it, and triggers the other workflows.
 pub async fn what_one_workflow_refuses_is_still_an_event(world: &World) {
     let refusing = [
         (json!({ "rateLimit": { "limit": 1, "perMs": 60_000 } }), "dropped"),
@@ -253,8 +252,8 @@ pub async fn what_one_workflow_refuses_is_still_an_event(world: &World) {
     }
 }
 
-/// spec A5: what a schedule or a parent starts passes gates and throttle, and neither sees nor
-/// touches idempotency, rate limit and folds.
+/// spec A5: a run that a schedule or a parent starts passes gates and throttle, and neither sees
+/// nor touches idempotency, rate limit and folds.
 pub async fn schedules_and_calls_pass_gates_only(world: &World) {
     let rate = json!({ "limit": 1, "perMs": 60_000 });
     let cases = [
@@ -295,8 +294,8 @@ pub async fn schedules_and_calls_pass_gates_only(world: &World) {
     world.check_holds().await;
 }
 
-/// spec N1, N2, N3: an event starts every workflow that it triggers, once; one that triggers none
-/// is recorded all the same.
+/// spec N1, N2, N3: an event starts every workflow that it triggers, once; an event that triggers
+/// none is recorded all the same.
 pub async fn an_event_starts_each_workflow_once(world: &World) {
     world.define(json!({ "name": "order.paid" })).await;
     let triggers = json!([{ "event": "order.*" }, { "event": "order.paid" }, { "event": "o*" }]);
@@ -314,7 +313,7 @@ pub async fn an_event_starts_each_workflow_once(world: &World) {
     assert!(world.post("late", json!({})).await.runs.is_empty(), "its triggers are others");
 }
 
-/// spec B51: all of them together hold at once.
+/// spec B51: all controls together hold at once.
 pub async fn all_controls_hold_at_once(world: &World) {
     let controls = json!({
         "idempotency": { "key": "id", "periodMs": 60_000 },
@@ -350,8 +349,8 @@ pub async fn all_controls_hold_at_once(world: &World) {
     world.check_holds().await;
 }
 
-/// spec M2, G4, I14: a clock that steps back shuts no key for longer than its period, and who came
-/// later still stands behind who came before.
+/// spec M2, G4, I14: a clock that steps back blocks no key for longer than its period, and a run
+/// that arrived later is still queued behind those that arrived before.
 pub async fn a_clock_that_steps_back_keeps_order_and_shuts_nothing(world: &World) {
     world
         .define(json!({

@@ -1,4 +1,4 @@
-//! Arbitration: by which key requests meet, who gives up, and who is never asked.
+//! Arbitration: keys of policies, give-up times of queued requests, and overlaps of schedules.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -13,14 +13,14 @@ use tidegate_core::{
 
 use crate::world::{World, event, payload, request, skipped};
 
-/// A flow of one action that rejects by this key.
+/// Defines a flow of one action that rejects by this key.
 async fn rejecting(world: &World, flow: &str, key: &Value) {
     let policy = json!({ "policy": "reject", "key": key });
     let actions = json!({ "act": { "concurrency": policy } });
     world.define_flow(json!({ "name": flow, "actions": actions })).await;
 }
 
-/// A request with session and user.
+/// Builds a request with session and user.
 fn by(flow: &str, session: &str, user: &str) -> Request {
     let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     Request {
@@ -30,7 +30,8 @@ fn by(flow: &str, session: &str, user: &str) -> Request {
     }
 }
 
-/// spec B22, B23, B25, B26, B28: requests meet by the key of the policy, and without it not at all.
+/// spec B22, B23, B25, B26, B28: requests are arbitrated by the key of the policy, and without the
+/// key not at all.
 pub async fn requests_meet_by_the_key_of_their_policy(world: &World) {
     // The key, then for each of several requests: session, user, and whether it is admitted.
     let cases = [
@@ -74,7 +75,7 @@ pub async fn requests_meet_by_the_key_of_their_policy(world: &World) {
     world.check_holds().await;
 }
 
-/// spec B22, keys: a key may be any value of the request; objects, arrays and null are none.
+/// spec B22, keys: a key may be any value of the request; objects, arrays and null are no keys.
 pub async fn a_key_may_be_any_value_of_the_request(world: &World) {
     rejecting(world, "flow", &json!("input.order.id")).await;
     let call = async |id: Value| {
@@ -96,7 +97,8 @@ pub async fn a_key_may_be_any_value_of_the_request(world: &World) {
     assert_eq!(world.dispatch(hook()).await.verdict.outcome(), "skipped");
 }
 
-/// spec B24, B27: equal sessions and users of two tenants never meet; nor do those of two flows.
+/// spec B24, B27: equal sessions and users of two tenants, or of two flows, are never arbitrated
+/// together.
 pub async fn tenants_and_flows_never_meet(world: &World) {
     let other = world.in_workspace("b");
     for tenant in [world, &other] {
@@ -108,7 +110,7 @@ pub async fn tenants_and_flows_never_meet(world: &World) {
     }
 }
 
-/// spec policies: in one flow the kinds of keys are apart, even where their values are equal.
+/// spec policies: in one flow the kinds of keys are separate, even where their values are equal.
 pub async fn kinds_of_keys_are_apart(world: &World) {
     let policy = |key: Value| json!({ "concurrency": { "policy": "reject", "key": key } });
     let actions = json!({
@@ -133,8 +135,8 @@ pub async fn kinds_of_keys_are_apart(world: &World) {
     world.check_holds().await;
 }
 
-/// spec B29, B30, B48: what a key function says is the key; if it says nothing, the request runs;
-/// if nobody asked it, the request is refused.
+/// spec B29, B30, B48: the value of a key function is the key; without a value, the request runs;
+/// if the function was not called, the request is refused.
 pub async fn a_key_function_gives_the_key(world: &World) {
     rejecting(world, "flow", &json!({ "function": "tenant_of" })).await;
     let call = async |key: Option<&str>| {
@@ -151,7 +153,7 @@ pub async fn a_key_function_gives_the_key(world: &World) {
     assert!(matches!(unasked, Verdict::Rejected { control: "policy", .. }), "{unasked:?}");
 }
 
-/// spec B43, B29: a window of a key function's value goes on to the gate of that value.
+/// spec B43, B29: a window of a key function's value continues to the gate of that value.
 pub async fn a_window_keeps_what_the_key_function_said(world: &World) {
     let key = json!({ "function": "tenant_of" });
     let actions = json!({
@@ -167,7 +169,7 @@ pub async fn a_window_keeps_what_the_key_function_said(world: &World) {
     assert_eq!(skipped(&world.dispatch(act).await.verdict).0, run);
 }
 
-/// spec N39: nothing that a request carries changes its policy or its key.
+/// spec N39: no field of a request changes its policy or its key.
 pub async fn a_request_cannot_choose_its_policy(world: &World) {
     rejecting(world, "flow", &json!("session")).await;
     assert_eq!(world.dispatch(by("flow", "s", "u")).await.verdict.outcome(), "started");
@@ -181,7 +183,7 @@ pub async fn a_request_cannot_choose_its_policy(world: &World) {
     assert_eq!(world.dispatch(request).await.verdict.outcome(), "skipped");
 }
 
-/// spec N31: a request that has waited for its longest time gives up its place; those behind move
+/// spec N31: a request that has waited for its longest time leaves the queue; those behind it move
 /// up.
 pub async fn a_request_gives_up_its_place_in_time(world: &World) {
     let actions = json!({
@@ -213,7 +215,7 @@ pub async fn a_request_gives_up_its_place_in_time(world: &World) {
     world.check_holds().await;
 }
 
-/// spec N31: the time counts from the request, also where another gate comes first.
+/// spec N31: the time counts from the request, also where another gate is passed first.
 pub async fn a_request_gives_up_its_place_at_an_earlier_gate_too(world: &World) {
     let handoff = json!({ "type": "singleton", "onNewVersion": "drain" });
     let hasty = json!([{ "policy": "queue", "maxWaitMs": 1000 }]);
@@ -230,8 +232,8 @@ pub async fn a_request_gives_up_its_place_at_an_earlier_gate_too(world: &World) 
     world.check_holds().await;
 }
 
-/// spec policies: where `queue` does not say how long, the caller's patience counts; where it does,
-/// the policy rules.
+/// spec policies: where `queue` has no longest wait, the caller's own counts; where it has one, the
+/// policy decides.
 pub async fn a_caller_gives_up_where_the_policy_does_not_say(world: &World) {
     let short = json!({ "policy": "queue", "maxWaitMs": 100 });
     let actions = json!({ "act": { "concurrency": "queue" }, "short": { "concurrency": short } });
@@ -278,7 +280,7 @@ pub async fn an_input_that_does_not_fit_is_refused(world: &World) {
     assert_eq!(world.dispatch(ask(json!({ "n": 1 }))).await.verdict.outcome(), "started");
 }
 
-/// spec N32: a queued request exists at once; cancelled while it waits, it never runs.
+/// spec N32: a queued request exists at once; cancelled while it is queued, it never runs.
 pub async fn a_queued_request_can_be_cancelled(world: &World) {
     let actions = json!({ "respond": { "concurrency": "queue" } });
     world.define_flow(json!({ "name": "chat", "actions": actions })).await;
@@ -293,7 +295,7 @@ pub async fn a_queued_request_can_be_cancelled(world: &World) {
     world.check_holds().await;
 }
 
-/// Lets a run call another workflow and wait for it; gives the fault if that was refused.
+/// Lets a run call another workflow and wait for it; returns the error if the call was refused.
 async fn invoke(world: &World, run: &Run, workflow: &str, data: &Value) -> Option<String> {
     let (app, workflow, data) = ("default".to_owned(), workflow.to_owned(), payload(data));
     let on = NewWaitOn::Invoke { app, workflow, data };
@@ -328,8 +330,8 @@ pub async fn a_key_held_by_an_ancestor_is_refused(world: &World) {
     }
 }
 
-/// spec B45, B46: an occurrence is skipped while the last of its schedule runs, unless it may
-/// overlap.
+/// spec B45, B46: an occurrence is skipped while the last run of its schedule is live, unless it
+/// may overlap.
 pub async fn a_schedule_skips_or_allows_overlap(world: &World) {
     let hourly = json!({ "cron": "@hourly", "onOverlap": "allow" });
     let triggers = json!(["report", { "cron": "@daily" }, { "cron": "@weekly" }, hourly]);

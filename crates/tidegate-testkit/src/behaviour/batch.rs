@@ -5,12 +5,12 @@ use tidegate_core::{definition::Definition, event::NewEvent};
 
 use crate::world::{World, buffer, event};
 
-/// The data of the n-th event.
+/// Returns the data of event `n`.
 fn nth(n: usize) -> Value {
     json!({ "n": n })
 }
 
-/// The data of several events, as a run that has some sees them.
+/// Returns the data of several events, as a run with a list of events sees them.
 #[expect(clippy::unnecessary_wraps, reason = "it is compared with what a run sees")]
 fn some(numbers: impl IntoIterator<Item = usize>) -> Option<Vec<Value>> {
     Some(numbers.into_iter().map(nth).collect())
@@ -30,7 +30,7 @@ pub async fn a_full_buffer_flushes_at_once(world: &World) {
     assert_eq!(world.input_of(run).await, nth(0), "the single event is the first");
 }
 
-/// spec F2, B93, B94: a buffer flushes a time after its first event, whatever came since.
+/// spec F2, B93, B94: a buffer flushes its timeout after its first event, whatever came since.
 pub async fn a_buffer_flushes_a_time_after_its_first_event(world: &World) {
     let batch = json!({ "maxSize": 100, "timeoutMs": 1000 });
     world.define(json!({ "name": "index", "batch": batch })).await;
@@ -62,7 +62,7 @@ pub async fn a_run_without_batch_has_no_list_of_events(world: &World) {
     assert_eq!(world.inputs_of(index).await, some([0]), "a batch of one is a batch");
 }
 
-/// spec B98: each key has a buffer and a timer of its own.
+/// spec B98: each key has its own buffer and timer.
 pub async fn keys_are_collected_apart(world: &World) {
     let batch = json!({ "maxSize": 2, "timeoutMs": 1000, "key": "shop" });
     world.define(json!({ "name": "index", "batch": batch })).await;
@@ -153,7 +153,7 @@ pub async fn a_buffer_survives_a_restart_of_all_engines(world: &World) {
     assert_eq!(world.inputs_of(run).await, some(0..2));
 }
 
-/// spec F2: nobody looked when the buffer was due; it takes no event from then on.
+/// spec F2: no sweep ran when the buffer was due; it takes no event from then on.
 pub async fn a_late_flush_takes_no_later_event(world: &World) {
     for late in [0, 1, 50_000] {
         let name = format!("index{late}");
@@ -193,8 +193,8 @@ pub async fn a_buffer_holds_no_more_bytes_than_allowed(world: &World) {
     }
 }
 
-/// spec F4: a flush that a singleton would skip waits; then it comes in chunks, one per holder's
-/// end.
+/// spec F4: a flush that a singleton would skip waits; then the buffer flushes in chunks, one per
+/// end of a holder.
 pub async fn a_held_buffer_flushes_in_chunks(world: &World) {
     let batch = json!({ "maxSize": 3, "timeoutMs": 1000 });
     let singleton = json!({ "mode": "skip" });
@@ -230,7 +230,7 @@ pub async fn a_held_buffer_flushes_in_chunks(world: &World) {
     world.check_holds().await;
 }
 
-/// spec F2, F4: a held buffer keeps to its bytes too.
+/// spec F2, F4: a held buffer keeps to its byte limit too.
 pub async fn a_held_buffer_keeps_to_its_bytes(world: &World) {
     let batch = json!({ "maxSize": 10, "timeoutMs": 1000, "maxBytes": 20 });
     let singleton = json!({ "mode": "skip" });
@@ -271,7 +271,7 @@ pub async fn each_member_takes_its_own_claim(world: &World) {
     assert_eq!(buffer(&world.send("index", nth(1)).await).1, 1);
 }
 
-/// A batch's run has the version that is current at its flush, whose numbers rule at once.
+/// A batch's run has the version that is current at its flush, whose limits apply at once.
 pub async fn a_buffer_flushes_by_the_release_of_that_moment(world: &World) {
     let index = |version: u32, size: u32| {
         let batch = json!({ "maxSize": size, "timeoutMs": 1000 });
@@ -294,7 +294,7 @@ pub async fn a_buffer_flushes_by_the_release_of_that_moment(world: &World) {
     assert_eq!((last.id, last.version), (next, 3));
 }
 
-/// spec N26, A4: gates, throttle and handoff of a batch go by its key or by none.
+/// spec N26, A4: gates, throttle and handoff of a batch use its key or none.
 pub async fn gates_of_a_batch_go_by_its_key(world: &World) {
     let batch = json!({ "maxSize": 2, "timeoutMs": 1000, "key": "shop" });
     let refused = [

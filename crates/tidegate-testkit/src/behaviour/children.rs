@@ -1,4 +1,4 @@
-//! Children: what becomes of them when their parent ends before them.
+//! Children: cancellation, failure and completion of a parent before its children.
 
 use serde_json::json;
 use tidegate_core::{
@@ -15,10 +15,10 @@ use crate::{
     world::{World, payload, replaced},
 };
 
-/// Where a child can be when its parent is cancelled.
+/// States of a child when its parent is cancelled.
 const PLACES: [&str; 6] = ["line", "ready", "driven", "sleeping", "waiting", "paused"];
 
-/// The child that a parent waits for under this step.
+/// Returns the child that a parent waits for under this step.
 async fn child_of(world: &World, parent: &Run, step: &str) -> Run {
     let live = world.live(parent.id).await.expect("the parent lives");
     let wait = live.waits.iter().find(|wait| wait.step == step).expect("it waits");
@@ -26,7 +26,8 @@ async fn child_of(world: &World, parent: &Run, step: &str) -> Run {
     world.live(*run).await.expect("the child lives")
 }
 
-/// A parent that waits for a child which is in that place; what is in the child's way.
+/// Returns a parent that waits for a child in that state, the child, and the run that blocks the
+/// child.
 async fn family(world: &World, place: &str) -> (Run, Run, Option<Run>) {
     world.define(json!({ "name": "order" })).await;
     world.define(json!({ "name": "part", "concurrency": { "limit": 1 } })).await;
@@ -51,8 +52,8 @@ async fn family(world: &World, place: &str) -> (Run, Run, Option<Run>) {
     (parent, child, in_the_way)
 }
 
-/// spec N19: cancelling a parent cancels the child that it waits for, wherever that is, in the same
-/// moment; both say why, and neither leaves anything behind.
+/// spec N19: cancelling a parent cancels the child that it waits for, in whatever state, in the
+/// same transaction; both record the reason, and neither leaves anything behind.
 pub async fn a_cancelled_parent_takes_its_children_along(world: &World) {
     for place in PLACES {
         let world = world.in_workspace(place);
@@ -104,7 +105,7 @@ pub async fn whoever_replaces_a_parent_ends_its_children_too(world: &World) {
     }
 }
 
-/// spec N19: a run that took too long is failed from outside, and nobody is left for its children.
+/// spec N19: a run that timed out is failed from outside, and no parent is left for its children.
 pub async fn a_parent_that_took_too_long_takes_its_children_along(world: &World) {
     world.define(json!({ "name": "order", "timeoutMs": 1000 })).await;
     world.define(json!({ "name": "part" })).await;
@@ -118,8 +119,8 @@ pub async fn a_parent_that_took_too_long_takes_its_children_along(world: &World)
     world.check_quiet().await;
 }
 
-/// spec N19: a child goes on when its parent completes, fails or has stopped waiting for it; its
-/// end finds nobody and harms nothing.
+/// spec N19: a child continues when its parent completes, fails or has stopped waiting for it; its
+/// end has no receiver and harms nothing.
 pub async fn a_child_that_nobody_waits_for_goes_on(world: &World) {
     world.define(json!({ "name": "order" })).await;
     for end in ["completed", "failed", "timed out"] {
@@ -152,8 +153,8 @@ pub async fn a_child_that_nobody_waits_for_goes_on(world: &World) {
     }
 }
 
-/// spec N19, G4: the transaction that cancels a child with its parent names who is next in its
-/// place.
+/// spec N19, G4: the transaction that cancels a child with its parent names the next holder of the
+/// child's slots.
 pub async fn what_a_cancelled_child_held_goes_to_the_next(world: &World) {
     world.define(json!({ "name": "order", "singleton": { "mode": "cancel" } })).await;
     world.define(json!({ "name": "part", "concurrency": { "limit": 1, "span": "run" } })).await;
@@ -172,7 +173,7 @@ pub async fn what_a_cancelled_child_held_goes_to_the_next(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec N19: the children of children go too, however deep, and however many.
+/// spec N19: the children of children are cancelled too, however deep, and however many.
 pub async fn a_line_of_descendants_is_cancelled_together(world: &World) {
     world.define(json!({ "name": "order", "concurrency": { "limit": 100, "key": "n" } })).await;
     let first = world.drive("order", json!({ "n": 0 })).await;

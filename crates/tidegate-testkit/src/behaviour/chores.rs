@@ -1,4 +1,4 @@
-//! Chores: what is too much for one transaction is done in chunks, once and in order.
+//! Chores: work that is too much for one transaction is done in chunks, once and in order.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -20,7 +20,7 @@ use crate::{
 /// More than two chunks.
 const CROWD: usize = 2 * WOKEN_AT_ONCE + 40;
 
-/// So many runs of a workflow that wait for this.
+/// Returns `count` runs of a workflow that wait for this.
 async fn crowd(world: &World, workflow: &str, count: usize, wait: &NewWait) -> Vec<Run> {
     world.post_all(vec![event(workflow, &json!({})); count]).await;
     let mut runs = Vec::new();
@@ -43,7 +43,7 @@ async fn crowd(world: &World, workflow: &str, count: usize, wait: &NewWait) -> V
     runs
 }
 
-/// What the waits of a step were answered with, each with how often.
+/// Returns the answers of the waits of a step, each with its count.
 async fn answers(world: &World, step: &str) -> Vec<(String, usize)> {
     let mut counts = std::collections::BTreeMap::new();
     for row in world.dump().await {
@@ -67,8 +67,8 @@ async fn sweep_one(world: &World, chore: &Chore) {
     assert_eq!(world.run(Command::SweepChore { known }).await, Ok(Answer::Done));
 }
 
-/// spec N16, I33: an event wakes all who waited when it came, each once, however many they are;
-/// those who begin to wait while it does are none of its business.
+/// spec N16, I33: an event wakes all runs that waited when it came, each once, however many they
+/// are; it does not wake runs that begin to wait during the waking.
 pub async fn an_event_wakes_a_crowd_chunk_by_chunk(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let seven = for_event_with("paid", "payment", &[("id", json!(7))]);
@@ -80,7 +80,7 @@ pub async fn an_event_wakes_a_crowd_chunk_by_chunk(world: &World) {
     assert_eq!((posted.woke as usize, posted.waking), (WOKEN_AT_ONCE, true));
     assert_eq!(posted.to_value()["waking"], true);
     let woken = world.drain().await.len();
-    // It waits from now on, beside hundreds whose answer is under way.
+    // This run waits from now on, beside hundreds whose answers are still to be written.
     let late = crowd(world, "order", 1, &seven).await;
     world.sweep().await;
     let first = r#"{"id":7,"n":1}"#.to_owned();
@@ -95,8 +95,8 @@ pub async fn an_event_wakes_a_crowd_chunk_by_chunk(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec N17: while an event's waiters are being woken, the next event of its name stands behind it:
-/// every wait is answered by the first event that matches it.
+/// spec N17: while an event's waiters are being woken, the next event of its name is queued behind
+/// it: every wait is answered by the first event that matches it.
 pub async fn events_of_a_name_wake_in_their_order(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let any = for_event("paid", "payment");
@@ -106,7 +106,7 @@ pub async fn events_of_a_name_wake_in_their_order(world: &World) {
     crowd(world, "order", 3, &any).await;
     let posted = world.post("payment", json!(2)).await;
     assert_eq!((posted.woke, posted.waking), (0, true), "it waits for its turn");
-    // Another name is not kept up.
+    // Another name is not delayed.
     crowd(world, "order", 2, &for_event("told", "refund")).await;
     assert_eq!(world.post("refund", json!(0)).await.woke, 2);
     let [first, second] = &chores(world).await[..] else { panic!("one chore for each event") };
@@ -168,8 +168,8 @@ fn cancel() -> BulkWhat {
     BulkWhat::Cancel { reason: "all of it".to_owned() }
 }
 
-/// spec N13: a bulk operation reaches all runs that had been admitted, wherever they are, chunk by
-/// chunk; how far it is can be read at any time, and for a day afterwards.
+/// spec N13: a bulk operation reaches all runs that had been admitted, in whatever state, chunk by
+/// chunk; its progress can be read at any time, and for a day afterwards.
 pub async fn a_bulk_operation_goes_chunk_by_chunk(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let runs = crowd(world, "order", CROWD, &for_event("paid", "payment")).await;
@@ -198,7 +198,7 @@ pub async fn a_bulk_operation_goes_chunk_by_chunk(world: &World) {
     assert!(progress(world, id).await.is_none());
 }
 
-/// spec N13: a filter restricts as it says, and what there is nothing to do to is not counted.
+/// spec N13: a filter restricts the operation, and runs that need no change are not counted.
 pub async fn a_bulk_operation_does_what_its_filter_says(world: &World) {
     world.define(json!({ "name": "order", "version": 1, "concurrency": { "limit": 1 } })).await;
     world.define(json!({ "name": "mail", "app": "post", "triggers": [{ "event": "m" }] })).await;

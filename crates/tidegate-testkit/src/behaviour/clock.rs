@@ -1,4 +1,4 @@
-//! A clock that steps back: what a rule puts off is put off by so much at the most.
+//! A clock that steps back: a deferred action is delayed by at most its own period.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -10,7 +10,7 @@ use tidegate_core::{
 
 use crate::world::{World, event};
 
-/// The steps that are tried: shorter than the periods below, longer, and much longer.
+/// The tested steps: shorter than the periods below, longer, and much longer.
 const STEPS_MS: [u64; 3] = [400, 40_000, 3_600_000];
 
 /// The period of every control below.
@@ -22,11 +22,12 @@ async fn step_back(world: &World, ms: u64) {
     world.sweep().await;
 }
 
-/// Sets the clock back while something is put off. It must not happen at once, and must have
-/// happened a period later.
+/// Sets the clock back while an action is deferred. The action must not happen at once, and must
+/// have happened a period later.
 async fn is_put_off_by_a_period(world: &World, name: &str, step_ms: u64) {
     step_back(world, step_ms).await;
-    // Sweeps in between change nothing more: each would put it off again, or hasten it.
+    // Sweeps in between change nothing more: a faulty one would defer the action again, or hasten
+    // it.
     for _ in 0..4 {
         assert!(world.lease_all().await.is_empty(), "`{name}` is early after {step_ms} ms back");
         world.tick(PERIOD_MS / 4).await;
@@ -36,7 +37,7 @@ async fn is_put_off_by_a_period(world: &World, name: &str, step_ms: u64) {
     world.complete(&runs[0]).await;
 }
 
-/// spec I14, M1: a throttled key stands still for one period at the most, and keeps its spacing.
+/// spec I14, M1: a throttled key is blocked for at most one period, and keeps its spacing.
 pub async fn a_throttled_key_waits_for_one_period_at_most(world: &World) {
     let throttle = json!({ "limit": 1, "perMs": PERIOD_MS, "burst": 1 });
     world.define(json!({ "name": "call", "throttle": throttle })).await;
@@ -47,7 +48,7 @@ pub async fn a_throttled_key_waits_for_one_period_at_most(world: &World) {
     for step_ms in STEPS_MS {
         is_put_off_by_a_period(world, "call", step_ms).await;
     }
-    // Somebody who joins the line hastens nothing, and the sweep is not needed to notice.
+    // A run that joins the queue hastens nothing, and the sweep is not needed to notice.
     world.send("call", json!({})).await;
     world.clock.set(world.now().minus_ms(40_000));
     world.send("call", json!({})).await;
@@ -57,7 +58,7 @@ pub async fn a_throttled_key_waits_for_one_period_at_most(world: &World) {
     world.check_holds().await;
 }
 
-/// spec F1, F2: a window fires a period after its last event at the latest, a buffer a time-out
+/// spec F1, F2: a window fires at most a period after its last event, a buffer at most a timeout
 /// after its first.
 pub async fn a_window_and_a_buffer_are_open_for_one_period_at_most(world: &World) {
     for (name, control) in [
@@ -78,7 +79,7 @@ pub async fn a_window_and_a_buffer_are_open_for_one_period_at_most(world: &World
     }
 }
 
-/// spec C1: a claim is held for its period at the most.
+/// spec C1: a claim is held for at most its period.
 pub async fn a_claim_is_held_for_one_period_at_most(world: &World) {
     let once = json!({ "key": "id", "periodMs": PERIOD_MS });
     world.define(json!({ "name": "pay", "idempotency": once })).await;
@@ -100,7 +101,8 @@ pub async fn a_claim_is_held_for_one_period_at_most(world: &World) {
     }
 }
 
-/// spec clock: a span ends after its time at the latest; a moment that the author named stays.
+/// spec clock: a wait with a duration ends at most that duration later; a time that the author
+/// named stays.
 pub async fn a_wait_lasts_as_long_as_it_was_given_at_most(world: &World) {
     world.define(json!({ "name": "job" })).await;
     for step_ms in STEPS_MS {
@@ -132,7 +134,7 @@ async fn suspend(world: &World, run: &Run, on: NewWaitOn, until: Until) {
     assert_eq!(let_go, Ok(Recorded::LetGo));
 }
 
-/// A run that takes too long times out a time-out after its start at the latest.
+/// A run that takes too long times out at most its timeout after its start.
 pub async fn a_time_out_comes_after_its_time_at_most(world: &World) {
     world.define(json!({ "name": "job", "timeoutMs": PERIOD_MS })).await;
     for step_ms in STEPS_MS {
@@ -148,7 +150,7 @@ pub async fn a_time_out_comes_after_its_time_at_most(world: &World) {
     }
 }
 
-/// Work that is left for the sweep goes on at once.
+/// Work that is left for the sweep continues at once.
 pub async fn work_that_is_left_does_not_wait(world: &World) {
     world.define(json!({ "name": "job" })).await;
     let run = world.send_for_run("job", json!({})).await;

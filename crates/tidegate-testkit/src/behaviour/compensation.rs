@@ -1,4 +1,4 @@
-//! Compensation: what a run registered is undone by a run of its own, whatever ended it but
+//! Compensation: a separate run undoes the registered steps of a run, however it ended except by
 //! success; and a failure is followed by its handler.
 
 use serde_json::{Value, json};
@@ -21,8 +21,9 @@ fn single() -> Value {
     json!({ "name": "order", "singleton": { "key": "id" } })
 }
 
-/// spec compensation: after failure, cancel, replacement and time-out alike, in the transaction
-/// that ends the run; not after success, and not where nothing was registered.
+/// spec compensation: a failure, cancel, replacement or timeout alike is followed by a
+/// compensation, in the transaction that ends the run; success is not, nor is a run that registered
+/// nothing.
 pub async fn whatever_ends_a_run_but_success_is_followed_by_its_undoing(world: &World) {
     let definition =
         json!({ "name": "order", "singleton": { "key": "id" }, "timeoutMs": 1_000_000 });
@@ -72,8 +73,8 @@ pub async fn a_compensation_counts_once(world: &World) {
     assert_eq!(world.steps_in_order(run.id).await, ["undo", "undo more"], "for its newest first");
 }
 
-/// spec compensation, G7: where the old run is being driven, its undoing begins when its worker has
-/// stopped or is dead; until then nothing undoes what may still be done.
+/// spec compensation, G7: where the old run is being driven, its compensation begins when its
+/// worker has stopped or is dead; until then nothing undoes steps that may still be executed.
 pub async fn the_undoing_of_a_driven_run_waits_for_its_stop(world: &World) {
     world.define(single()).await;
     for dead in [false, true] {
@@ -97,8 +98,8 @@ pub async fn the_undoing_of_a_driven_run_waits_for_its_stop(world: &World) {
     }
 }
 
-/// spec compensation: who replaces a run waits for its undoing, and `why` says so; whoever comes
-/// meanwhile takes that one's place, never that of the run that undoes.
+/// spec compensation: a run that replaces another waits for its compensation, and `why` says so; a
+/// later arrival takes the place of the waiting run, never that of the compensation.
 pub async fn who_replaces_a_run_waits_for_its_undoing(world: &World) {
     world.define(single()).await;
     let run = world.drive_with_undo("order", json!({})).await;
@@ -123,7 +124,8 @@ pub async fn who_replaces_a_run_waits_for_its_undoing(world: &World) {
     world.check_holds().await;
 }
 
-/// spec compensation: the same in a session under `restart`; others keep their places behind.
+/// spec compensation: the same in a session under `restart`; other requests keep their positions
+/// behind.
 pub async fn a_session_waits_for_the_undoing(world: &World) {
     let actions =
         json!({ "respond": { "concurrency": "restart" }, "note": { "concurrency": "queue" } });
@@ -142,7 +144,7 @@ pub async fn a_session_waits_for_the_undoing(world: &World) {
 }
 
 /// spec compensation: a newcomer waits for at most `compensateTimeoutMs`, 60 s by default; the
-/// undoing goes on without the gate, wherever it is by then.
+/// compensation continues without the gate, in whatever state it is by then.
 pub async fn a_newcomer_waits_no_longer_than_the_time_out(world: &World) {
     let given = json!({ "name": "order", "singleton": {}, "compensateTimeoutMs": 500 });
     for (definition, ms) in [(single(), MINUTE_MS), (given, 500)] {
@@ -188,8 +190,8 @@ pub async fn a_newcomer_waits_no_longer_than_the_time_out(world: &World) {
     }
 }
 
-/// spec G1: a place that counts until a run is over is kept through its undoing; one that counts
-/// only while it is driven is free at once.
+/// spec G1: a hold that counts until a run is over is kept through its compensation; a hold that
+/// counts only while the run is driven is free at once.
 pub async fn the_undoing_keeps_run_gates_and_no_others(world: &World) {
     let limits = json!([{ "limit": 1 }, { "limit": 1, "span": "run", "key": "id" }]);
     world.define(json!({ "name": "order", "concurrency": limits })).await;
@@ -209,7 +211,7 @@ pub async fn the_undoing_keeps_run_gates_and_no_others(world: &World) {
     assert_eq!(world.drain().await, [same]);
 }
 
-/// A run that undoes is not undone, however it ends, and is followed by nothing.
+/// A compensation is not compensated, however it ends, and is followed by nothing.
 pub async fn what_undoes_is_not_undone(world: &World) {
     world.define(json!({ "name": "order", "onFailure": true })).await;
     for end in ["fail", "cancel"] {
@@ -228,7 +230,8 @@ pub async fn what_undoes_is_not_undone(world: &World) {
     }
 }
 
-/// spec compensation: while it is undone, the run's key is not busy: who would be skipped waits.
+/// spec compensation: during its compensation, the run's key is not busy: an arrival that would be
+/// skipped waits.
 pub async fn nobody_is_skipped_for_an_undoing(world: &World) {
     let definition = json!({ "name": "order", "singleton": { "mode": "skip" } });
     world.define(definition).await;
@@ -242,8 +245,8 @@ pub async fn nobody_is_skipped_for_an_undoing(world: &World) {
     world.check_holds().await;
 }
 
-/// Sections 7, 8: a newer version waits for the undoing of the run that it supersedes, and no
-/// release makes an undoing part of a handoff.
+/// Sections 7, 8: a newer version waits for the compensation of the run that it supersedes, and no
+/// release makes a compensation part of a handoff.
 pub async fn a_superseding_version_waits_for_the_undoing(world: &World) {
     let handoff = json!({ "type": "singleton", "onNewVersion": "supersede" });
     let version =
@@ -266,8 +269,8 @@ pub async fn a_superseding_version_waits_for_the_undoing(world: &World) {
     world.check_holds().await;
 }
 
-/// Exactly once: an event that a run sends may replace it; what it registered in the same report
-/// is undone.
+/// Exactly once: an event that a run sends may replace it; the compensations registered in the same
+/// report are executed.
 pub async fn a_run_that_replaces_itself_is_undone(world: &World) {
     world.define(single()).await;
     let id = world.send_for_run("order", json!({})).await;
@@ -288,8 +291,8 @@ pub async fn a_run_that_replaces_itself_is_undone(world: &World) {
     world.check_holds().await;
 }
 
-/// spec N20: a run that failed is followed by its failure handler, once; one that was cancelled or
-/// completed is not, and a handler that fails is followed by nothing.
+/// spec N20: a run that failed is followed by its failure handler, once; a cancelled or completed
+/// run is not, and a handler that fails is followed by nothing.
 pub async fn a_failure_is_handled_once(world: &World) {
     let limit = json!({ "limit": 1, "span": "run" });
     world.define(json!({ "name": "order", "onFailure": true, "concurrency": limit })).await;
@@ -321,8 +324,8 @@ pub async fn a_failure_is_handled_once(world: &World) {
     }
 }
 
-/// A failure is followed where somebody handles it: code, or a service of its own. A stored
-/// definition that names a URL and no service for failures calls nobody again.
+/// A failure is followed only if it has a handler: code, or a separate service. A stored definition
+/// with a URL and no service for failures is not called again.
 pub async fn a_failure_is_followed_where_somebody_handles_it(world: &World) {
     let url = Some("http://127.0.0.1:9/work".to_owned());
     let called = || OnFailure::Call { url: "http://127.0.0.1:9/failed".to_owned() };
@@ -346,7 +349,7 @@ pub async fn a_failure_is_followed_where_somebody_handles_it(world: &World) {
     }
 }
 
-/// spec steps: who waits for a child is told of its failure at once, not after its undoing.
+/// spec steps: a parent gets its child's failure at once, not after the compensation.
 pub async fn a_parent_does_not_wait_for_the_undoing(world: &World) {
     world.define(json!({ "name": "parent" })).await;
     world.define(single()).await;
@@ -363,7 +366,7 @@ pub async fn a_parent_does_not_wait_for_the_undoing(world: &World) {
     assert!(ready.contains(&parent) && ready.contains(&undo.id), "{ready:?}");
 }
 
-/// spec explained: an ended run and the one that follows it point at each other.
+/// spec explained: an ended run and its follow-up point at each other.
 pub async fn an_ended_run_says_why_there_was_one(world: &World) {
     world.define(single()).await;
     let run = world.drive_with_undo("order", json!({})).await;

@@ -1,4 +1,4 @@
-//! Concurrency: how many are inside at once, and in which order the others follow.
+//! Concurrency: limits on holders, and the order of the queue.
 
 use std::cell::Cell;
 
@@ -15,7 +15,7 @@ use tidegate_core::{
 
 use crate::world::{World, event, payload};
 
-/// spec G1, B60, B66: a limit holds, nobody is dropped, everyone gets a turn.
+/// spec G1, B60, B66: a limit holds, no run is dropped, every run gets a turn.
 pub async fn never_more_than_the_limit_are_driven(world: &World) {
     world.define(json!({ "name": "sync", "concurrency": { "limit": 3 } })).await;
     for n in 0..10 {
@@ -34,7 +34,7 @@ pub async fn never_more_than_the_limit_are_driven(world: &World) {
     world.check_holds().await;
 }
 
-/// spec G1, B65, B131: engines that share a store share the limit, whoever posts and whoever
+/// spec G1, B65, B131: engines that share a store share the limit, whichever engine posts or
 /// drives.
 pub async fn several_engines_share_the_limit(world: &World) {
     let engines = [world.engine(11), world.engine(12), world.engine(13)];
@@ -49,7 +49,7 @@ pub async fn several_engines_share_the_limit(world: &World) {
         assert!(driven.len() <= 4, "{} at once", driven.len());
         assert!(world.inside("sync", Class::Whole, "(whole)").await <= 4);
         if round % 2 == 1 && !driven.is_empty() {
-            // Each ends where it is driven, in no particular order.
+            // Each run ends on the engine that drives it, in no particular order.
             let run = driven.remove(round % driven.len());
             match round % 3 {
                 0 => engines[0].fail(&run).await,
@@ -78,7 +78,7 @@ pub async fn engines_that_race_never_exceed_the_limit(world: &World) {
             most.set(most.get().max(inside.get()));
             for run in runs {
                 tokio::task::yield_now().await;
-                // It has left before it says so: whoever is next comes after that.
+                // The run is counted as outside before the report: the next one enters after that.
                 inside.set(inside.get() - 1);
                 engine.complete(&run).await;
                 done.set(done.get() + 1);
@@ -108,7 +108,7 @@ pub async fn waiters_are_served_in_their_order(world: &World) {
     assert_eq!(served, sent);
 }
 
-/// spec G4, B66: the caller is told whether it starts or for which gate it waits.
+/// spec G4, B66: the caller learns whether its run starts or at which gate it is queued.
 pub async fn the_caller_is_told_for_which_gate_it_waits(world: &World) {
     let limits = json!([{ "limit": 2 }, { "limit": 1, "key": "account" }]);
     world.define(json!({ "name": "sync", "concurrency": limits })).await;
@@ -123,7 +123,7 @@ pub async fn the_caller_is_told_for_which_gate_it_waits(world: &World) {
     assert_eq!((by.control, by.key.as_str()), ("concurrency", "(whole)"));
 }
 
-/// spec G5, B70: a full gate delays nobody else, and nobody looks through those who wait at it.
+/// spec G5, B70: a full gate delays no other key, and a claim does not read the runs queued at it.
 pub async fn a_full_gate_delays_no_other_key(world: &World) {
     let limit = json!({ "limit": 1, "key": "account" });
     world.define(json!({ "name": "sync", "concurrency": limit })).await;
@@ -133,14 +133,14 @@ pub async fn a_full_gate_delays_no_other_key(world: &World) {
     assert_eq!(first.len(), 1);
     let started = world.send("sync", json!({ "account": "b" })).await;
     assert!(matches!(started, Verdict::Started { .. }), "{started:?}");
-    // A claim for one run finds it, although 199 older ones wait.
+    // A claim for one run finds it, although 199 older ones are queued.
     let leased = world.lease(1).await;
     assert_eq!(leased.iter().map(|run| run.id).collect::<Vec<_>>(), [started.run().unwrap()]);
     world.check_holds().await;
 }
 
-/// spec B51, G9: of several limits all hold at once, and a run that waits for its key takes nothing
-/// of the whole.
+/// spec B51, G9: several limits all hold at once, and a run that is queued for its key takes no
+/// slot of the whole.
 pub async fn several_limits_hold_at_once(world: &World) {
     let limits = json!([{ "limit": 3 }, { "limit": 1, "key": "account" }]);
     world.define(json!({ "name": "sync", "concurrency": limits })).await;
@@ -162,7 +162,8 @@ pub async fn several_limits_hold_at_once(world: &World) {
     world.check_holds().await;
 }
 
-/// spec G4, G9: who comes through to the next gate stands there by rank, not by when it came.
+/// spec G4, G9: a run that passes to the next gate is queued there by rank, not by its time of
+/// arrival.
 pub async fn at_the_next_gate_the_older_run_is_served_first(world: &World) {
     let limits = json!([{ "limit": 1 }, { "limit": 1, "key": "account" }]);
     world.define(json!({ "name": "sync", "concurrency": limits })).await;
@@ -171,7 +172,7 @@ pub async fn at_the_next_gate_the_older_run_is_served_first(world: &World) {
         sent.push(world.send_for_run("sync", json!({ "account": account })).await);
     }
     let first = world.lease_one().await;
-    // The third waits for the whole already, the second only for its key.
+    // The third is queued for the whole already, the second only for its key.
     world.complete(&first).await;
     let second = world.lease_one().await;
     assert_eq!(second.id, sent[1]);
@@ -248,7 +249,8 @@ pub async fn with_the_span_run_a_sleeping_run_counts(world: &World) {
     world.check_holds().await;
 }
 
-/// spec G2, G9: both spans side by side: who sleeps keeps its run slot and frees its executing one.
+/// spec G2, G9: both spans side by side: a sleeping run keeps its run slot and frees its executing
+/// one.
 pub async fn both_spans_stand_side_by_side(world: &World) {
     let limits = json!([{ "limit": 2, "span": "run" }, { "limit": 1 }]);
     world.define(json!({ "name": "sync", "concurrency": limits })).await;
@@ -269,7 +271,7 @@ pub async fn both_spans_stand_side_by_side(world: &World) {
     world.check_holds().await;
 }
 
-/// spec G4: many that end in one transaction name as many successors in it, in their order.
+/// spec G4: many runs that end in one transaction name as many successors in it, in their order.
 pub async fn many_that_end_together_name_their_successors(world: &World) {
     world.define(json!({ "name": "sync", "concurrency": { "limit": 100 } })).await;
     let events = (0..300).map(|n| event("sync", &json!({ "n": n }))).collect();
@@ -294,13 +296,13 @@ pub async fn many_that_end_together_name_their_successors(world: &World) {
     assert_eq!(world.alive("sync").await, 0);
 }
 
-/// A version of a workflow with a limit.
+/// Builds a version of a workflow with a limit.
 fn limited(version: u32, limit: u32) -> Value {
     json!({ "name": "sync", "version": version, "concurrency": { "limit": limit } })
 }
 
-/// spec controls: a new release's limit rules from its commit on: raised, it lets in more; lowered,
-/// it throws nobody out; gone, it lets in everyone.
+/// spec controls: a new release's limit applies from its commit on: raised, it admits more runs;
+/// lowered, it evicts none; gone, it admits all.
 pub async fn a_new_releases_limit_rules_at_once(world: &World) {
     world.define(limited(1, 1)).await;
     for n in 0..9 {
@@ -326,7 +328,7 @@ pub async fn a_new_releases_limit_rules_at_once(world: &World) {
     world.check_holds().await;
 }
 
-/// spec controls, G4: a limit raised over a long line is served in bounded pieces, and to the end.
+/// spec controls, G4: a limit raised over a long queue is served in bounded pieces, and to the end.
 pub async fn a_limit_raised_over_a_long_line_serves_all_of_it(world: &World) {
     world.define(limited(1, 1)).await;
     world.post_all((0..600).map(|n| event("sync", &json!({ "n": n }))).collect()).await;

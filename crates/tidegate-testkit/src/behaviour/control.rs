@@ -1,4 +1,4 @@
-//! Control: cancel, pause and resume, wherever a run is.
+//! Control: cancel, pause and resume, in every state of a run.
 
 use serde_json::json;
 use tidegate_core::{
@@ -17,11 +17,11 @@ use crate::{
 
 const DONE: Answered = Ok(Answer::Done);
 
-/// Where a run can be before it has ended.
+/// States of a run before it has ended.
 const PLACES: [&str; 7] = ["line", "throttled", "ready", "driven", "waiting", "paused", "retrying"];
 
-/// A workflow with one slot, one run at a time and key of everything, and a run in that place.
-/// Where somebody is in its way, that is the second run.
+/// Defines a workflow with one slot, a throttle and a singleton by key, and brings a run into that
+/// state. Returns the run, and the run that blocks it, if any.
 async fn run_in(world: &World, place: &str) -> (RunId, Option<Run>) {
     let throttle = json!({ "limit": 1, "perMs": 1000 });
     let by_key = json!({ "key": "id", "mode": "skip" });
@@ -66,7 +66,7 @@ async fn run_in(world: &World, place: &str) -> (RunId, Option<Run>) {
     (run, in_the_way)
 }
 
-/// spec N9, B76: cancel works wherever a run is, at once, and a second time is refused as ended.
+/// spec N9, B76: cancel works in every state, at once, and a second cancel is refused as ended.
 pub async fn cancel_works_wherever_a_run_is(world: &World) {
     for place in PLACES {
         let world = world.in_workspace(place);
@@ -78,7 +78,7 @@ pub async fn cancel_works_wherever_a_run_is(world: &World) {
         let ended = Err(Refusal::Ended { run, state: "cancelled" });
         assert_eq!(world.cancel(run).await, ended, "{place}");
         assert_eq!(world.post("payment", json!({})).await.woke, 0, "{place}");
-        // Its key is free for the next, which starts when nothing else is in its way.
+        // Its key is free for the next run, which starts when nothing else blocks it.
         let next = world.send("order", json!({ "id": "mine" })).await;
         assert!(next.run().is_some(), "{place}: {next:?}");
         if let Some(driven) = driven {
@@ -94,7 +94,7 @@ pub async fn cancel_works_wherever_a_run_is(world: &World) {
     }
 }
 
-/// spec N9, N10: nothing can be done to a run that has ended, and the answer says how it ended.
+/// spec N9, N10: every command on an ended run is refused, and the answer says how it ended.
 pub async fn an_ended_run_refuses_everything(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let completed = world.drive("order", json!({})).await;
@@ -116,7 +116,7 @@ pub async fn an_ended_run_refuses_everything(world: &World) {
     }
 }
 
-/// spec N14: a run of another workspace is not found, whatever is asked of it.
+/// spec N14: a run of another workspace is not found by any command.
 pub async fn a_run_of_another_workspace_is_not_found(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let live = world.drive("order", json!({})).await;
@@ -133,14 +133,14 @@ pub async fn a_run_of_another_workspace_is_not_found(world: &World) {
     }
     assert_eq!(world.state(live.id).await, "running", "nothing was done to it");
     world.record(&live, "go", json!(1)).await.expect("the lease is good");
-    // Nor does another workspace's event wake it.
+    // An event of another workspace does not wake it either.
     world.suspend(&live, vec![for_event("paid", "payment")]).await;
     assert_eq!(stranger.post("payment", json!({})).await.woke, 0);
     assert_eq!(world.post("payment", json!({})).await.woke, 1);
 }
 
-/// spec N10, N11: pause works wherever a run is and twice is once; the run keeps its key, uses no
-/// slot and no throttle turn; resume sends it on from where it was, and twice is once.
+/// spec N10, N11: pause works in every state and is idempotent; the run keeps its key, uses no slot
+/// and no throttle turn; resume continues it from where it was, and is idempotent.
 pub async fn pause_and_resume_work_wherever_a_run_is(world: &World) {
     for place in PLACES {
         let world = world.in_workspace(place);
@@ -181,7 +181,7 @@ pub async fn pause_and_resume_work_wherever_a_run_is(world: &World) {
     }
 }
 
-/// spec N10: what comes while a run is paused is kept for it, and it looks at it when it is
+/// spec N10: events and signals during a pause are kept for the run, which takes them when it is
 /// resumed, although it waits for other things too.
 pub async fn what_comes_during_a_pause_is_kept(world: &World) {
     world.define(json!({ "name": "order" })).await;
@@ -216,7 +216,7 @@ pub async fn what_comes_during_a_pause_is_kept(world: &World) {
     }
 }
 
-/// spec N10: a run that was on its way when it was paused goes on its way when it is resumed,
+/// spec N10: a run that was about to continue when it was paused continues when it is resumed,
 /// although it also waits for something else.
 pub async fn a_run_paused_on_its_way_goes_on(world: &World) {
     for paused_while in ["line", "ready", "driven", "yielding", "inbox", "refused", "lost"] {
@@ -258,7 +258,7 @@ pub async fn a_run_paused_on_its_way_goes_on(world: &World) {
     }
 }
 
-/// spec pause: pause and resume are decided in the same order as everything else.
+/// spec pause: pause and resume are decided in the same order as all other commands.
 pub async fn controls_in_one_transaction_see_each_other(world: &World) {
     use tidegate_core::command::Command;
     world.define(json!({ "name": "order" })).await;
@@ -281,8 +281,8 @@ pub async fn controls_in_one_transaction_see_each_other(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec N10, pause: a run that is paused in the line of a singleton is still the one that the next
-/// finds, and it stands still once it is inside.
+/// spec N10, pause: a run that is paused in the queue of a singleton is still the one that the next
+/// arrival finds, and it stays paused once it is inside.
 pub async fn a_run_paused_in_line_keeps_its_place(world: &World) {
     world.define(json!({ "name": "one", "singleton": { "key": "id" } })).await;
     let first = world.drive("one", json!({ "id": 1 })).await;
@@ -299,8 +299,8 @@ pub async fn a_run_paused_in_line_keeps_its_place(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec cancel: what is still in a window or a buffer is cancelled like any run. Its events have no
-/// other run, its keys are free, and later events open another.
+/// spec cancel: a run that is still a window or a buffer is cancelled like any run. Its events have
+/// no other run, its keys are free, and later events open another.
 pub async fn a_run_that_still_folds_can_be_cancelled(world: &World) {
     let batch = json!({ "maxSize": 3, "timeoutMs": 1000 });
     for definition in [
@@ -326,9 +326,9 @@ pub async fn a_run_that_still_folds_can_be_cancelled(world: &World) {
     }
 }
 
-/// spec pause: what is paused in a window or a buffer keeps folding and does not flush; resumed, it
-/// goes on at once if its time has come, and else at its time. Of a buffer with full parts each one
-/// can be cancelled by itself.
+/// spec pause: a paused window or buffer keeps folding and does not flush; resumed, it continues at
+/// once if its time has come, and else at its time. Each full part of a buffer can be cancelled by
+/// itself.
 pub async fn a_run_that_still_folds_can_be_paused(world: &World) {
     world.define(json!({ "name": "save", "debounce": { "periodMs": 1000 } })).await;
     let batch = json!({ "maxSize": 2, "timeoutMs": 1000 });
@@ -363,7 +363,7 @@ pub async fn a_run_that_still_folds_can_be_paused(world: &World) {
     }
 }
 
-/// spec pause: whoever was in the way of a window ends while the window is paused; nothing is lost.
+/// spec pause: the run that held a window ends while the window is paused; nothing is lost.
 pub async fn a_held_window_that_is_paused_goes_on_when_it_is_resumed(world: &World) {
     let debounce = json!({ "periodMs": 1000 });
     let one = json!({ "name": "one", "singleton": { "mode": "skip" }, "debounce": debounce });

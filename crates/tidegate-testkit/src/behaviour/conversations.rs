@@ -28,7 +28,7 @@ fn saying(world: &World, input: &Value) -> Command {
     Command::DispatchThen { ws, first: call("append"), then: call("respond") }
 }
 
-/// Sends a message: the runs that take it in and that answer it.
+/// Sends a message; returns the run that takes it in and the run that answers it.
 async fn say(world: &World, n: u64) -> (RunId, RunId) {
     match world.run(saying(world, &json!({ "n": n }))).await {
         Ok(AdmittedBoth(append, Some(respond))) => {
@@ -56,7 +56,7 @@ async fn complete(world: &World, runs: &[Run], id: RunId) {
     world.complete(runs.iter().find(|run| run.id == id).expect("it was leased")).await;
 }
 
-/// spec chat: the reply's place is its message's, in whichever order the messages get in.
+/// spec chat: the reply's position is its message's, in whichever order the messages are taken in.
 pub async fn replies_start_in_the_order_of_their_messages(world: &World) {
     let (allow, queue) = (json!({ "concurrency": "allow" }), json!({ "concurrency": "queue" }));
     define(world, allow, queue).await;
@@ -115,7 +115,7 @@ pub async fn a_refused_reply_leaves_its_message(world: &World) {
     assert_eq!(world.drain().await, [reply]);
 }
 
-/// A message that is refused is not answered, and leaves nothing.
+/// A message that is refused gets no reply, and leaves nothing.
 pub async fn a_refused_message_has_no_reply(world: &World) {
     let once = json!({ "concurrency": "allow", "rateLimit": { "limit": 1, "perMs": 1000 } });
     define(world, once, json!({ "concurrency": "queue" })).await;
@@ -140,8 +140,8 @@ pub async fn a_repeated_message_is_answered_once(world: &World) {
     assert_eq!(world.drain().await.len(), 2);
 }
 
-/// A message that the append's idempotency takes for a repetition has the reply that it had: while
-/// the first is on its way, when it has been answered, and when it failed.
+/// A message that the append's idempotency takes for a repetition has the reply of the first: while
+/// the first is pending, when it has been answered, and when it failed.
 pub async fn a_repetition_has_the_reply_of_the_first(world: &World) {
     let once = json!({ "concurrency": "allow", "idempotency": { "key": "input.n" } });
     define(world, once, json!({ "concurrency": "queue" })).await;
@@ -178,8 +178,8 @@ pub async fn a_repetition_of_a_failed_call_has_no_reply(world: &World) {
     assert_eq!(world.drain().await, []);
 }
 
-/// An engine of a version that does not know of replies ends a message without a word: the reply
-/// finds out. Until then the doctor does.
+/// An engine of a version that does not know of replies ends a message without waking its reply:
+/// the reply finds out. Until then the doctor reports it.
 pub async fn a_reply_finds_out_that_its_message_has_ended(world: &World) {
     let (allow, queue) = (json!({ "concurrency": "allow" }), json!({ "concurrency": "queue" }));
     define(world, allow, queue).await;
@@ -301,7 +301,8 @@ pub async fn a_coalesced_reply_starts_if_one_message_got_in(world: &World) {
     }
 }
 
-/// However many messages a window takes, the list of those that its run waits for is bounded.
+/// However many messages a window takes, the list of pending ones that its run waits for is
+/// bounded.
 pub async fn a_window_remembers_only_messages_under_way(world: &World) {
     define(world, json!({ "concurrency": "allow" }), quiet()).await;
     for n in 0..40 {
@@ -341,7 +342,7 @@ pub async fn a_reply_that_is_ready_waits_for_a_message_that_joins(world: &World)
     assert_eq!(world.input_of(reply).await["input"], json!({ "n": 1 }));
 }
 
-/// Cancelling the reply does not take the message back.
+/// Cancelling the reply does not cancel the message.
 pub async fn a_cancelled_reply_leaves_its_message(world: &World) {
     let (allow, queue) = (json!({ "concurrency": "allow" }), json!({ "concurrency": "queue" }));
     define(world, allow, queue).await;

@@ -8,8 +8,7 @@ use tidegate_core::{
 
 use crate::world::{World, event, payload, window};
 
-/// spec F1, B85, B86, B87: each event moves the deadline, and one run follows with the last of
-/// them.
+/// spec F1, B85, B86, B87: each event moves the deadline, and one run follows with the last event.
 pub async fn a_burst_gives_one_run_with_the_last_event(world: &World) {
     world.define(json!({ "name": "save", "debounce": { "periodMs": 1000 } })).await;
     let (run, _) = window(&world.send("save", json!({ "n": 0 })).await);
@@ -27,7 +26,7 @@ pub async fn a_burst_gives_one_run_with_the_last_event(world: &World) {
     assert!(world.drain().await.is_empty(), "it fires once");
 }
 
-/// spec B88, B53: each key has a window of its own, and so have the events that lack it.
+/// spec B88, B53: each key has its own window, and so have the events that lack it.
 pub async fn keys_debounce_apart(world: &World) {
     world.define(json!({ "name": "save", "debounce": { "periodMs": 1000, "key": "doc" } })).await;
     let a = world.send_for_run("save", json!({ "doc": "a" })).await;
@@ -44,7 +43,7 @@ pub async fn keys_debounce_apart(world: &World) {
     assert_eq!(world.input_of(none).await, json!({ "n": 2 }));
 }
 
-/// spec B89: what comes after the fire opens a new window, and a second run follows.
+/// spec B89: an event after the fire opens a new window, and a second run follows.
 pub async fn an_event_after_the_fire_opens_a_new_window(world: &World) {
     world.define(json!({ "name": "save", "debounce": { "periodMs": 1000 } })).await;
     let first = world.send_for_run("save", json!({ "n": 1 })).await;
@@ -58,7 +57,7 @@ pub async fn an_event_after_the_fire_opens_a_new_window(world: &World) {
     assert_eq!(world.input_of(first).await, json!({ "n": 1 }));
 }
 
-/// spec F1: nobody looked when the window was due; an event from then on opens a new one all the
+/// spec F1: no sweep ran when the window was due; an event from then on opens a new one all the
 /// same.
 pub async fn a_late_fire_takes_no_later_event(world: &World) {
     for late in [0, 1, 50_000] {
@@ -123,7 +122,7 @@ pub async fn one_run_however_many_engines_see_the_deadline(world: &World) {
     assert_eq!([one, two, three].concat(), [run]);
 }
 
-/// spec F4: a flush that a singleton would skip waits, keeps folding, and comes when the holder
+/// spec F4: a flush that a singleton would skip waits, keeps folding, and happens when the holder
 /// ends.
 pub async fn a_held_window_keeps_folding_until_the_holder_ends(world: &World) {
     let singleton = json!({ "mode": "skip" });
@@ -148,8 +147,7 @@ pub async fn a_held_window_keeps_folding_until_the_holder_ends(world: &World) {
     world.check_holds().await;
 }
 
-/// spec F4: many held windows of one gate get their turns one after another, the longest held
-/// first.
+/// spec F4: many held windows of one gate flush one after another, the longest held first.
 pub async fn held_windows_flush_one_by_one_in_order(world: &World) {
     let debounce = json!({ "periodMs": 1000, "key": "doc" });
     let singleton = json!({ "mode": "skip" });
@@ -175,7 +173,7 @@ pub async fn held_windows_flush_one_by_one_in_order(world: &World) {
     world.check_holds().await;
 }
 
-/// spec F4: the windows behind one that comes to nothing are not forgotten.
+/// spec F4: the windows behind one that makes no run are not forgotten.
 pub async fn a_held_window_that_comes_to_nothing_does_not_stop_the_others(world: &World) {
     let debounce = json!({ "periodMs": 1000, "key": "doc" });
     let (singleton, once) = (json!({ "mode": "skip" }), json!({ "key": "once" }));
@@ -200,7 +198,7 @@ pub async fn a_held_window_that_comes_to_nothing_does_not_stop_the_others(world:
     world.check_holds().await;
 }
 
-/// spec F1, G9: a run with as many gates on its way as there can be still fires, is handed a place,
+/// spec F1, G9: a run with the maximum number of gates in its plan still fires, is passed a hold,
 /// and wakes.
 pub async fn a_window_fires_through_as_many_gates_as_there_can_be(world: &World) {
     let limits: Vec<_> = (0..16).map(|n| json!({ "limit": 1, "key": format!("k{n:x}") })).collect();
@@ -212,7 +210,7 @@ pub async fn a_window_fires_through_as_many_gates_as_there_can_be(world: &World)
     world.define(definition).await;
     let mut runs = Vec::new();
     for doc in 0..3 {
-        // All meet at the first gate, and each has the others to itself.
+        // All runs share the first gate, and each has the others to itself.
         let keys = (1..16).map(|n| (format!("k{n:x}"), json!(doc)));
         let shared = [("k0".to_owned(), json!(0)), ("doc".to_owned(), json!(doc))];
         runs.push(world.send_for_run("save", keys.chain(shared).collect()).await);
@@ -223,7 +221,7 @@ pub async fn a_window_fires_through_as_many_gates_as_there_can_be(world: &World)
     let second = world.lease_one().await;
     world.tick(1000).await;
     assert_eq!((first.id, second.id), (runs[0], runs[1]));
-    // Two hand-overs in one transaction.
+    // Two holds are passed on in one transaction.
     let done = Record::new(
         second.id.seq,
         world.engine,
@@ -252,7 +250,7 @@ pub async fn each_coalesced_event_has_a_receipt(world: &World) {
     }
 }
 
-/// spec F4: with both, what debounce fires is what batch collects.
+/// spec F4: with both controls, batch collects the runs that debounce fires.
 pub async fn what_debounce_fires_is_what_batch_collects(world: &World) {
     let debounce = json!({ "periodMs": 1000, "key": "doc" });
     let batch = json!({ "maxSize": 2, "timeoutMs": 5000 });
@@ -280,7 +278,7 @@ pub async fn what_debounce_fires_is_what_batch_collects(world: &World) {
     assert_eq!(world.inputs_of(rest.id).await, Some(vec![json!({ "doc": "c", "n": 4 })]));
 }
 
-/// A window's run has the version that is current when it fires, and its numbers rule at once.
+/// A window's run has the version that is current when it fires, and its limits apply at once.
 pub async fn a_window_fires_by_the_release_of_that_moment(world: &World) {
     let debounce = json!({ "periodMs": 100_000 });
     world.define(json!({ "name": "save", "version": 1, "debounce": debounce })).await;
@@ -293,7 +291,7 @@ pub async fn a_window_fires_by_the_release_of_that_moment(world: &World) {
     assert_eq!((fired.id, fired.version), (run, 2));
 }
 
-/// spec B132, B53: another tenant's burst, and another workflow's, are windows of their own.
+/// spec B132, B53: another tenant's burst, and another workflow's, have their own windows.
 pub async fn workspaces_and_workflows_debounce_apart(world: &World) {
     let other = world.in_workspace("b");
     for tenant in [world, &other] {
@@ -358,7 +356,7 @@ pub async fn a_window_fires_into_a_held_buffer(world: &World) {
     world.check_holds().await;
 }
 
-/// How many the buffer held when the event got there, by its second receipt.
+/// Returns the number of events in the buffer when this event joined it, by its second receipt.
 async fn buffer_of(world: &World, posted: &tidegate_core::event::Posted) -> u64 {
     let receipts = world.receipts_of(posted.id).await;
     let pending = receipts.last().and_then(|receipt| receipt["pending"].as_u64());

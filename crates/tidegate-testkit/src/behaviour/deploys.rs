@@ -1,5 +1,5 @@
-//! Deploys of code without a version number: which version its definition is, which one is
-//! released, and what the version rows record for engines that have to know what they serve.
+//! Deploys of code without a version number: the version of a definition, the released version, and
+//! the records in version rows for engines that have to know what they serve.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -14,7 +14,7 @@ use tidegate_store::why;
 
 use crate::{contract::change, worker::for_child, world::World};
 
-/// A definition of `order` that differs from others by its limit.
+/// Builds a definition of `order` that differs from others by its limit.
 fn order(limit: u32) -> Value {
     json!({ "name": "order", "concurrency": { "limit": limit } })
 }
@@ -34,18 +34,18 @@ async fn current(world: &World) -> u32 {
     entry(world).await.current.expect("one is released").version.number
 }
 
-/// Which versions count as registered without a number, from 1.
+/// Returns which versions count as registered without a number, from 1.
 async fn assigned(world: &World) -> Vec<bool> {
     entry(world).await.versions.values().map(Version::is_assigned).collect()
 }
 
-/// Version, whether it was known, and whether it was released.
+/// Returns the version, whether it was known, and whether it was released.
 fn outcome(registered: &Registered) -> (u32, bool, bool) {
     (registered.version, registered.unchanged, registered.released.is_some())
 }
 
 /// spec versions: two programs that start in turn make no new versions: each finds its own again,
-/// and the one that started last has the new runs.
+/// and the one that started last gets the new runs.
 pub async fn deploys_back_and_forth_make_no_new_versions(world: &World) {
     let first = world.define(order(1)).await;
     assert_eq!(outcome(&first), (1, false, true));
@@ -79,7 +79,7 @@ pub async fn a_release_by_hand_outlasts_restarts(world: &World) {
     world.define(order(4)).await;
     assert_eq!(current(world).await, 4);
     assert!(world.define(order(2)).await.released.is_some(), "deploys rule again");
-    // The newest by hand is what deploys would have released.
+    // The newest by hand is the one that deploys would have released.
     world.release("order", 4).await;
     assert_eq!(outcome(&world.define(order(3)).await), (3, true, true));
 }
@@ -100,8 +100,8 @@ pub async fn versions_record_who_numbered_them(world: &World) {
     assert_eq!(assigned(world).await, [true, false, true, true]);
 }
 
-/// spec versions: a version of a store that did not record it counts as registered without a
-/// number, until code with its number registers it.
+/// spec versions: a version of a store that did not record how it was registered counts as
+/// registered without a number, until code with its number registers it.
 pub async fn versions_from_before_are_not_stranded(world: &World) {
     for (limit, given) in [(1, false), (2, true)] {
         let world = world.in_workspace(&format!("{given}"));
@@ -112,7 +112,7 @@ pub async fn versions_from_before_are_not_stranded(world: &World) {
         assert_eq!(outcome(&world.define(again).await), (1, true, false));
         assert_eq!(assigned(&world).await, [!given]);
     }
-    // What was released by hand before stays in force.
+    // A version released by hand before stays in force.
     let lane = world.define(order(1)).await.lane;
     let newer = world.define(order(2)).await.lane;
     world.release("order", 1).await;
@@ -123,7 +123,7 @@ pub async fn versions_from_before_are_not_stranded(world: &World) {
     assert_eq!(current(world).await, 1);
 }
 
-/// Makes a definition row what it was before versions recorded how they were registered.
+/// Restores a definition row to its form from before versions recorded how they were registered.
 async fn forget(world: &World, lane: Seq) {
     let epoch = world.row(RowKey::Epoch(world.ws.clone())).await;
     let (Some(Row::Def(def)), Some(Row::Epoch(epoch))) =
@@ -162,7 +162,7 @@ pub async fn development_keeps_the_number(world: &World) {
     world.define(order(3)).await;
     assert_eq!(outcome(&world.define_dev(order(4)).await), (2, false, true));
     assert_eq!(outcome(&world.define_dev(order(2)).await), (1, true, true), "it is known");
-    // Version 1 was released by a deploy: the place of version 2 is released instead.
+    // Version 1 was released by a deploy: the redefined version 2 is released instead.
     assert_eq!(outcome(&world.define_dev(order(7)).await), (2, false, true));
     assert_eq!(current(world).await, 2);
     world.release("order", 1).await;
@@ -172,7 +172,7 @@ pub async fn development_keeps_the_number(world: &World) {
     assert_eq!(outcome(&world.define_dev(order(6)).await), (4, false, true), "3 is its author's");
 }
 
-/// spec versions: `why` of a run that waits behind a holder, or for a child, that nobody serves
+/// spec versions: `why` of a run that waits for a holder or a child without an engine to serve it
 /// names that run, its version and the ways out.
 pub async fn why_names_the_stranded_run_that_is_in_the_way(world: &World) {
     let one = |version: u32| {

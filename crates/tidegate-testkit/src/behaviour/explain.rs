@@ -1,4 +1,5 @@
-//! Why a run waits: the sentence and the fields, from the very rows that the gates read.
+//! Explanation of waiting runs: the sentence and the fields, from the very rows that the gates
+//! read.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -18,7 +19,7 @@ async fn explain(world: &World, run: RunId) -> Why {
     why.unwrap_or_else(|refusal| panic!("{refusal}"))
 }
 
-/// Explains a run that no gate keeps: its state, the sentence and when it goes on.
+/// Explains a run that no gate blocks: its state, the sentence and when it continues.
 async fn ungated(world: &World, run: RunId) -> (&'static str, String, Option<Timestamp>) {
     let why = explain(world, run).await;
     assert_eq!((why.run, why.gates), (run, Vec::new()), "{}", why.sentence);
@@ -49,7 +50,7 @@ fn in_line(limit: u32, holders: &[RunId], place: usize, frees: &str) -> Binding 
     }
 }
 
-/// spec explained: a run in line names the gate, its holders, its place, and what frees it.
+/// spec explained: a queued run names the gate, its holders, its position, and what frees it.
 pub async fn a_run_in_line_names_holders_and_place(world: &World) {
     limited(world, 1).await;
     let (first, second, third) = (job(world).await, job(world).await, job(world).await);
@@ -69,7 +70,7 @@ pub async fn a_run_in_line_names_holders_and_place(world: &World) {
     world.check_holds().await;
 }
 
-/// spec explained: of several holders any one makes room.
+/// spec explained: of several holders the end of any one makes room.
 pub async fn of_several_holders_any_one_makes_room(world: &World) {
     limited(world, 2).await;
     let (first, second, third) = (job(world).await, job(world).await, job(world).await);
@@ -80,7 +81,8 @@ pub async fn of_several_holders_any_one_makes_room(world: &World) {
     world.check_holds().await;
 }
 
-/// spec explained, G7: behind a run that was cancelled and not yet stopped, that is what is said.
+/// spec explained, G7: behind a run that was cancelled and not yet stopped, the explanation names
+/// its stop.
 pub async fn behind_a_draining_holder_its_stop_is_awaited(world: &World) {
     limited(world, 1).await;
     let first = job(world).await;
@@ -100,8 +102,8 @@ pub async fn behind_a_draining_holder_its_stop_is_awaited(world: &World) {
     world.check_holds().await;
 }
 
-/// spec explained, M1: at a throttle the moment is exact for every place in line: a microsecond
-/// before it the run is not started, at it it is.
+/// spec explained, M1: at a throttle the time is exact for every position in the queue: a
+/// microsecond before it the run has not started, at it it has.
 pub async fn a_throttles_turn_is_exact(world: &World) {
     for (name, limit, burst) in [("one", 1, 1), ("three", 3, 1), ("seven", 7, 2)] {
         let throttle = json!({ "limit": limit, "perMs": 1000, "burst": burst });
@@ -139,7 +141,7 @@ pub async fn a_throttles_turn_is_exact(world: &World) {
     }
 }
 
-/// spec explained: where a run was let through and has not started, time alone does not decide.
+/// spec explained: behind a run that was admitted and has not started, time alone does not decide.
 pub async fn a_turn_behind_one_not_started_has_no_moment(world: &World) {
     let throttle = json!({ "limit": 1, "perMs": 1000, "burst": 1 });
     world.define(json!({ "name": "call", "throttle": throttle })).await;
@@ -153,7 +155,7 @@ pub async fn a_turn_behind_one_not_started_has_no_moment(world: &World) {
     assert_eq!(explain(world, second).await.earliest, Some(at));
 }
 
-/// spec explained: a run that no gate keeps says what it does and what it waits for.
+/// spec explained: a run that no gate blocks names its action and what it waits for.
 pub async fn whatever_else_a_run_does_is_said(world: &World) {
     for name in ["job", "child"] {
         world.define(json!({ "name": name })).await;
@@ -192,7 +194,8 @@ pub async fn whatever_else_a_run_does_is_said(world: &World) {
     assert_eq!(ungated(world, run).await, ("failed", "it failed: boom (Boom)".to_owned(), None));
 }
 
-/// spec explained: what was cancelled says by whom, also while its worker has still to stop.
+/// spec explained: a cancelled run names the run that replaced it, also while its worker has still
+/// to stop.
 pub async fn a_replaced_run_names_who_took_its_place(world: &World) {
     world.define(json!({ "name": "job", "singleton": { "mode": "cancel" } })).await;
     let send = async || world.send("job", json!({})).await;
@@ -214,7 +217,7 @@ pub async fn a_replaced_run_names_who_took_its_place(world: &World) {
 }
 
 /// spec explained, F4: a run that a window will become has its deadline; where the window is held,
-/// the end of its holder is what it waits for.
+/// it waits for the end of the holder.
 pub async fn a_run_that_is_still_folding_is_known(world: &World) {
     let options = json!({ "name": "save", "debounce": { "periodMs": 1000 },
         "singleton": { "mode": "skip" } });
@@ -246,7 +249,7 @@ pub async fn a_run_that_is_still_folding_is_known(world: &World) {
     world.check_holds().await;
 }
 
-/// spec explained: a run that is not there, or is another tenant's, is not explained.
+/// spec explained: an unknown run, or another tenant's, is not explained.
 pub async fn only_the_workspaces_own_runs_are_explained(world: &World) {
     let tenant = world.in_workspace("b");
     let fold = json!({ "name": "fold", "debounce": { "periodMs": 1000 } });

@@ -1,4 +1,4 @@
-//! Holds: who is inside when it sleeps, waits, ends, is cancelled, or loses its worker.
+//! Holds: the holders of a gate after sleep, wait, end, cancel, or loss of a worker.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -13,7 +13,7 @@ use crate::{
     world::{World, payload},
 };
 
-/// A workflow that one run at a time is driven of.
+/// Builds a workflow of which one run at a time is driven.
 fn one_at_a_time() -> Value {
     json!({ "name": "sync", "concurrency": { "limit": 1 } })
 }
@@ -82,7 +82,7 @@ pub async fn whatever_a_run_waits_for_it_holds_no_slot(world: &World) {
     }
 }
 
-/// spec G7, B69: however a run ends, whoever is next is named in the same commit.
+/// spec G7, B69: however a run ends, the next holder is named in the same commit.
 pub async fn however_a_run_ends_its_slot_is_free_at_once(world: &World) {
     world.define(one_at_a_time()).await;
     for end in ["complete", "fail", "cancel while ready", "cancel while asleep"] {
@@ -107,7 +107,7 @@ pub async fn however_a_run_ends_its_slot_is_free_at_once(world: &World) {
 }
 
 /// spec G7, B69: a run cancelled while driven is cancelled at once and can write nothing more; its
-/// slot comes back when its worker has stopped.
+/// slot is free when its worker has stopped.
 pub async fn a_run_cancelled_while_driven_keeps_its_slot_until_it_has_stopped(world: &World) {
     world.define(one_at_a_time()).await;
     world.send("sync", json!({})).await;
@@ -120,7 +120,7 @@ pub async fn a_run_cancelled_while_driven_keeps_its_slot_until_it_has_stopped(wo
     world.tick(3_600_000).await;
     assert!(world.lease_all().await.is_empty(), "its code may still be inside");
     assert_eq!(world.inside("sync", Class::Whole, "(whole)").await, 1);
-    // Only the worker that drives it can say that it has stopped.
+    // Only the worker that drives it can report that it has stopped.
     world.stopped(&Run { fence: run.fence - 1, ..run.clone() }).await;
     world.stopped(&Run { owner: Some(99), ..run.clone() }).await;
     assert!(world.lease_all().await.is_empty(), "a stranger's word");
@@ -130,7 +130,7 @@ pub async fn a_run_cancelled_while_driven_keeps_its_slot_until_it_has_stopped(wo
     world.check_holds().await;
 }
 
-/// spec G7: or when its worker's lease has ended.
+/// spec G7: its slot is also free when its worker's lease has ended.
 pub async fn a_run_cancelled_while_driven_frees_its_slot_with_its_worker(world: &World) {
     world.define(one_at_a_time()).await;
     world.send("sync", json!({})).await;
@@ -146,7 +146,7 @@ pub async fn a_run_cancelled_while_driven_frees_its_slot_with_its_worker(world: 
     world.check_holds().await;
 }
 
-/// spec G7, replace: whoever replaces a driven run starts when that one has stopped.
+/// spec G7, replace: a run that replaces a driven one starts when that one has stopped.
 pub async fn who_replaces_a_driven_run_waits_for_its_stop(world: &World) {
     world.define(json!({ "name": "sync", "singleton": {} })).await;
     world.send("sync", json!({ "n": 1 })).await;
@@ -160,7 +160,8 @@ pub async fn who_replaces_a_driven_run_waits_for_its_stop(world: &World) {
     world.check_holds().await;
 }
 
-/// spec G6, B68: a dead engine's holds come back when it is found dead, no sooner, and all of them.
+/// spec G6, B68: a dead engine's holds are freed when it is declared dead, no sooner, and all of
+/// them.
 pub async fn a_dead_engines_slots_come_back_when_it_is_found_dead(world: &World) {
     world.define(json!({ "name": "sync", "concurrency": { "limit": 2 } })).await;
     let mut sent = Vec::new();
@@ -194,7 +195,7 @@ pub async fn a_dead_engines_slots_come_back_when_it_is_found_dead(world: &World)
     world.check_holds().await;
 }
 
-/// spec G4, G6: a run that lost its worker stands in line by its rank like everybody else.
+/// spec G4, G6: a run that lost its worker is queued by its rank like every other run.
 pub async fn a_run_that_lost_its_worker_queues_by_its_rank(world: &World) {
     world.define(one_at_a_time()).await;
     let oldest = world.send_for_run("sync", json!({})).await;
@@ -208,8 +209,8 @@ pub async fn a_run_that_lost_its_worker_queues_by_its_rank(world: &World) {
     world.check_holds().await;
 }
 
-/// spec G8, N40: a run whose gate is kept by its own caller, or by a caller of that, is refused at
-/// once whatever the gate is; nothing waits and nothing is replaced.
+/// spec G8, N40: a run whose gate is held by one of its ancestors is refused at once, whatever the
+/// gate is; nothing waits and nothing is replaced.
 pub async fn a_gate_that_an_ancestor_keeps_refuses_at_once(world: &World) {
     let gates = [
         json!({ "concurrency": { "limit": 1, "span": "run" } }),
@@ -243,8 +244,7 @@ pub async fn a_gate_that_an_ancestor_keeps_refuses_at_once(world: &World) {
     }
 }
 
-/// spec G2, G8: an executing gate is let go of by a caller that waits, so that its child can have
-/// it.
+/// spec G2, G8: a caller that waits releases an executing gate, so that its child can have it.
 pub async fn a_caller_that_waits_leaves_its_slot_to_its_child(world: &World) {
     world.define(one_at_a_time()).await;
     let top = world.send_for_run("sync", json!({})).await;
@@ -258,7 +258,7 @@ pub async fn a_caller_that_waits_leaves_its_slot_to_its_child(world: &World) {
     world.check_holds().await;
 }
 
-/// spec G8, A5: a gate kept by a stranger does not count as an ancestor's: the child waits, or is
+/// spec G8, A5: a gate held by another run does not count as an ancestor's: the child waits, or is
 /// refused with the control and the holder.
 pub async fn a_gate_that_a_stranger_keeps_is_waited_for_or_refused(world: &World) {
     world.define(json!({ "name": "caller" })).await;

@@ -1,4 +1,4 @@
-//! Idempotency and `dedupeId`: the first one wins until a moment.
+//! Idempotency and `dedupeId`: the first event wins for a period.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -8,7 +8,7 @@ use tidegate_core::{
 
 use crate::world::{World, event, replaced, window};
 
-/// A day.
+/// A day, in milliseconds.
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// An event that carries a `dedupeId`.
@@ -16,13 +16,14 @@ fn marked(name: &str, id: &str, data: &Value) -> NewEvent {
     NewEvent { dedupe_id: Some(id.to_owned()), ..event(name, data) }
 }
 
-/// How many events the store holds.
+/// Counts the events in the store.
 async fn recorded(world: &World) -> usize {
     let rows = world.dump().await;
     rows.iter().filter(|row| matches!(row, tidegate_core::row::Row::Event(_))).count()
 }
 
-/// spec C1, B116, B117: the first runs; the same key again makes no run, and the answer says so.
+/// spec C1, B116, B117: the first event runs; the same key again makes no run, and the answer says
+/// so.
 pub async fn the_first_event_of_a_key_runs_and_the_others_do_not(world: &World) {
     let once = json!({ "key": "order.id", "periodMs": 1000 });
     world.define(json!({ "name": "bill", "idempotency": once })).await;
@@ -131,7 +132,7 @@ pub async fn claims_are_apart(world: &World) {
     }
 }
 
-/// spec C1, B126: of repeats that come to several engines at once exactly one runs.
+/// spec C1, B126: of concurrent repeats on several engines exactly one runs.
 pub async fn of_repeats_at_once_exactly_one_runs(world: &World) {
     world.define(json!({ "name": "bill", "idempotency": { "key": "id" } })).await;
     let (b, c) = (world.engine(2), world.engine(3));
@@ -170,8 +171,8 @@ pub async fn a_run_replaced_before_its_first_step_gives_its_claim_back(world: &W
     world.check_holds().await;
 }
 
-/// spec C1: a claim that ran out and was taken by another run is that run's: a run that is replaced
-/// before its first step does not give it back.
+/// spec C1: an expired claim that was taken by another run belongs to that run: a run that is
+/// replaced before its first step does not give it back.
 pub async fn a_replaced_run_gives_back_no_claim_of_another(world: &World) {
     for swept in [true, false] {
         let world = world.in_workspace(if swept { "swept" } else { "not swept" });
@@ -298,7 +299,8 @@ pub async fn a_repeated_dedupe_id_is_dropped_before_anything(world: &World) {
     assert_eq!(world.post_event(marked("bill", "y", &json!({}))).await.woke, 1);
 }
 
-/// spec C2, B129: from 24 hours after the first one on, it is a new event; repeats extend nothing.
+/// spec C2, B129: from 24 hours after the first event on, it is a new event; repeats extend
+/// nothing.
 pub async fn a_dedupe_id_is_remembered_for_a_day(world: &World) {
     world.define(json!({ "name": "bill" })).await;
     let first = world.post_event(marked("bill", "x", &json!({}))).await;
@@ -339,8 +341,7 @@ pub async fn a_lost_answer_can_be_asked_for_again(world: &World) {
     assert_eq!(world.drain().await.len(), 2);
 }
 
-/// spec A3: whoever posts an event again is told what it has come to since, not what it was told
-/// first.
+/// spec A3: a repeated post gets the current outcome of the event, not the first answer.
 pub async fn a_repeated_event_is_told_what_it_came_to_by_now(world: &World) {
     let save = json!({
         "name": "save", "debounce": { "periodMs": 1000 }, "concurrency": { "limit": 1 },

@@ -1,4 +1,4 @@
-//! Keys: what a control is counted by.
+//! Keys of controls.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -10,7 +10,7 @@ use tidegate_core::{
 
 use crate::world::{World, event, payload, request};
 
-/// Every keyed control, and how it is spelled; the key's path goes in for `KEY`.
+/// Every keyed control, and its JSON; the key's path replaces `KEY`.
 const CONTROLS: [(&str, &str); 10] = [
     ("concurrency", r#"{"concurrency": {"limit": 1 KEY}}"#),
     ("concurrency", r#"{"concurrency": {"limit": 1, "span": "run" KEY}}"#),
@@ -32,7 +32,7 @@ fn shaped(name: &str, control: &str, key: Option<&str>) -> Value {
     definition
 }
 
-/// Whether the second event felt the first one.
+/// Returns whether the first event affected the second.
 fn met(first: &Verdict, second: &Verdict) -> bool {
     match second {
         Verdict::Started { .. } | Verdict::WaitsForWorker { .. } => false,
@@ -48,12 +48,12 @@ fn met(first: &Verdict, second: &Verdict) -> bool {
     }
 }
 
-/// spec B53, B58, B132: a control is counted apart for every value of its key, for every workflow
+/// spec B53, B58, B132: a control counts separately for every value of its key, for every workflow
 /// and for every workspace.
 pub async fn every_value_workflow_and_workspace_is_counted_apart(world: &World) {
     let elsewhere = world.in_workspace("b");
     for (n, (_, control)) in CONTROLS.iter().enumerate() {
-        // Names and keys that run into each other if they were only put side by side.
+        // Names and keys that would collide if they were only concatenated.
         let (name, other) = (format!("w{n}a"), format!("w{n}aa"));
         world.define(shaped(&name, control, Some("k"))).await;
         world.define(shaped(&other, control, Some("k"))).await;
@@ -86,8 +86,8 @@ pub async fn without_a_key_the_whole_workflow_is_counted(world: &World) {
     }
 }
 
-/// spec keys, B56, B57: what has no usable key shares one bucket with its like and with no other,
-/// and the verdict says so.
+/// spec keys, B56, B57: events without a usable key share one gate with each other and with no
+/// event that has one, and the verdict says so.
 pub async fn what_lacks_the_key_shares_one_bucket(world: &World) {
     let lacking = ["{}", r#"{"k": null}"#, r#"{"k": {"a": 1}}"#, r#"{"k": [1]}"#, "7"];
     for (n, (control, spelled)) in CONTROLS.iter().enumerate() {
@@ -140,7 +140,7 @@ pub async fn a_key_is_a_plain_path(world: &World) {
     }
 }
 
-/// spec keys: types stay apart, and numbers compare by exact decimal value.
+/// spec keys: types stay separate, and numbers compare by exact decimal value.
 pub async fn types_stay_apart_and_numbers_compare_by_value(world: &World) {
     let same = [
         ("1", "1.0"),
@@ -171,7 +171,7 @@ pub async fn types_stay_apart_and_numbers_compare_by_value(world: &World) {
     }
 }
 
-/// spec keys: payloads are kept byte for byte, whatever the key made of them.
+/// spec keys: payloads are stored byte for byte, whatever their key.
 pub async fn payloads_are_kept_byte_for_byte(world: &World) {
     world.define(shaped("sync", CONTROLS[0].1, Some("k"))).await;
     let text = "{ \"k\" : 1.00e0,\n\t\"big\":9007199254740993, \"k2\":\"\\u00e9\" }";
@@ -183,7 +183,7 @@ pub async fn payloads_are_kept_byte_for_byte(world: &World) {
     assert_eq!(kept.as_deref(), Some(text));
 }
 
-/// spec keys: keys over 1 KiB are told apart to the last byte and shown by their beginning.
+/// spec keys: keys over 1 KiB are distinguished to the last byte and shown by their beginning.
 pub async fn long_keys_are_told_apart_and_shown_by_their_beginning(world: &World) {
     world.define(shaped("sync", CONTROLS[2].1, Some("k"))).await;
     let long = "x".repeat(5000);
@@ -195,7 +195,7 @@ pub async fn long_keys_are_told_apart_and_shown_by_their_beginning(world: &World
     assert!(by.key.starts_with("xxxx") && by.key.len() < 100, "{}", by.key);
 }
 
-/// spec keys, A3: a value that cannot be a key is refused and said so; the event is kept.
+/// spec keys, A3: a value that cannot be a key is refused with the reason; the event is kept.
 pub async fn a_value_that_cannot_be_a_key_is_said_so(world: &World) {
     world.define(shaped("sync", CONTROLS[0].1, Some("k"))).await;
     let rejected = world.send_text("sync", r#"{"k": "\ud800"}"#).await.verdict;
@@ -207,13 +207,13 @@ pub async fn a_value_that_cannot_be_a_key_is_said_so(world: &World) {
     assert_eq!(world.alive("sync").await, 0);
 }
 
-/// One request, with what the program's key function says of it.
+/// Builds a request, with the value of the program's key function for it.
 fn call(session: Option<&str>, user: Option<&str>, function: Option<&str>) -> Request {
     let key = function.map_or(Key::Missing, |text| Key::Value(Scalar::text(text.to_owned())));
     Request { function_key: Some(key), ..request("chat", "respond", session, user, &json!({})) }
 }
 
-/// spec B22–B30, B32, B33: what two requests must have in common to meet, by the policy's key.
+/// spec B22–B30, B32, B33: the policy's key decides which requests are arbitrated together.
 pub async fn a_policy_key_says_which_requests_meet(world: &World) {
     let (s, t, u, v) = (Some("s"), Some("t"), Some("u"), Some("v"));
     let function = json!({ "function": "order" });
@@ -280,7 +280,7 @@ pub async fn an_actions_paths_start_at_the_request(world: &World) {
     assert!(!met(&first, &world.dispatch(sync(2)).await.verdict));
 }
 
-/// spec policies: the kinds of policy keys are apart: the session `a` is not the user `a`.
+/// spec policies: the kinds of policy keys are separate: the session `a` is not the user `a`.
 pub async fn the_kinds_of_policy_keys_are_apart(world: &World) {
     let reject = |key: Value| json!({ "concurrency": { "policy": "reject", "key": key } });
     let actions = json!({
@@ -298,7 +298,7 @@ pub async fn the_kinds_of_policy_keys_are_apart(world: &World) {
     }
 }
 
-/// spec B49: a workflow without controls runs unshaped, in any number.
+/// spec B49: a workflow without controls runs unlimited, in any number.
 pub async fn a_workflow_without_controls_runs_unshaped(world: &World) {
     world.define(json!({ "name": "plain" })).await;
     let events = (0..50).map(|_| event("plain", &json!({ "k": 1 }))).collect();

@@ -1,4 +1,4 @@
-//! Leases: who drives a run, and what a worker that lost it can still do.
+//! Leases: drivers of runs, and reports of a worker that lost its lease.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use crate::{
     world::{World, lease, payload, step},
 };
 
-/// Every way in which a worker's report can go on.
+/// Returns every continuation of a worker's report.
 fn every_then(world: &World) -> [Then; 6] {
     [
         Then::Continue,
@@ -31,7 +31,7 @@ fn every_then(world: &World) -> [Then; 6] {
     ]
 }
 
-/// Nothing that the holder of this lease reports changes anything.
+/// Asserts that no report of this lease's holder changes anything.
 async fn can_write_nothing(world: &World, lost: &Run) {
     let before = world.dump().await;
     let fenced = Refusal::Fenced { run: lost.id.seq, fence: lost.fence };
@@ -42,7 +42,7 @@ async fn can_write_nothing(world: &World, lost: &Run) {
     assert_eq!(world.dump().await, before, "nothing of it was written");
 }
 
-/// spec leases, B174, B177: a lease that was lost writes nothing, whoever has the run now.
+/// spec leases, B174, B177: a lost lease writes nothing, whichever worker has the run now.
 pub async fn an_old_fence_writes_nothing_after_a_reap(world: &World) {
     world.define(json!({ "name": "order", "concurrency": { "limit": 1 } })).await;
     let lost = world.drive("order", json!({})).await;
@@ -54,7 +54,7 @@ pub async fn an_old_fence_writes_nothing_after_a_reap(world: &World) {
     can_write_nothing(world, &lost).await;
     world.stopped(&lost).await;
     assert_eq!(other.state(lost.id).await, "running", "a stop by another has no effect");
-    // The new lease is good, but not in the name of the old engine, nor with another number.
+    // The new lease is valid, but not in the name of the old engine, nor with another number.
     let imposter = Run { owner: Some(world.engine), ..taken.clone() };
     can_write_nothing(world, &imposter).await;
     can_write_nothing(world, &Run { fence: taken.fence + 1, ..taken.clone() }).await;
@@ -81,7 +81,7 @@ pub async fn an_old_fence_writes_nothing_after_a_cancel(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec G6, G7, B68: a worker that dies while it is stopping gives its place back with its lease.
+/// spec G6, G7, B68: a worker that dies while it is stopping frees its holds with its lease.
 pub async fn a_dead_worker_has_stopped(world: &World) {
     world.define(json!({ "name": "order", "singleton": { "mode": "cancel" } })).await;
     let old = world.drive("order", json!({})).await;
@@ -97,7 +97,7 @@ pub async fn a_dead_worker_has_stopped(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec B170, B175, B176, B182: of all who lease together, each run goes to exactly one.
+/// spec B170, B175, B176, B182: of concurrent leases, each run goes to exactly one.
 pub async fn leases_of_several_engines_are_disjoint(world: &World) {
     world.define(json!({ "name": "order" })).await;
     for n in 0..30 {
@@ -118,7 +118,7 @@ pub async fn leases_of_several_engines_are_disjoint(world: &World) {
     assert!(world.lease(100).await.is_empty());
 }
 
-/// spec B65, G1: in one transaction two engines lease apart from each other too.
+/// spec B65, G1: leases of two engines in one transaction are disjoint too.
 pub async fn leases_in_one_transaction_are_disjoint(world: &World) {
     world.define(json!({ "name": "order", "concurrency": { "limit": 3 } })).await;
     for n in 0..5 {
@@ -145,7 +145,7 @@ pub async fn leases_in_one_transaction_are_disjoint(world: &World) {
 }
 
 /// spec G6, B68, B173: runs are taken only from an engine that is marked dead, and it is marked
-/// only if it has not beaten since it was looked at.
+/// only if it has sent no heartbeat since its last one was read.
 pub async fn only_the_dead_are_reaped(world: &World) {
     world.define(json!({ "name": "order", "concurrency": { "limit": 1 } })).await;
     assert!(world.heartbeat(world.engine).await, "the first beat");
@@ -174,8 +174,8 @@ pub async fn only_the_dead_are_reaped(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec heartbeats: an engine that was marked dead gets no more leases: nobody would take them from
-/// it. A restarted process has a new id, and does.
+/// spec heartbeats: an engine that was marked dead gets no more leases: no other engine would reap
+/// them. A restarted process has a new id, and gets leases.
 pub async fn a_dead_engine_leases_nothing(world: &World) {
     world.define(json!({ "name": "order" })).await;
     world.start("order", json!({})).await;
@@ -186,13 +186,13 @@ pub async fn a_dead_engine_leases_nothing(world: &World) {
     assert_eq!(world.engine(2).lease_all().await.len(), 1);
 }
 
-/// spec B178, B179, B162: what was recorded survives the loss of a worker, once and for all; what
-/// was not is done again. A report that comes twice is recorded once.
+/// spec B178, B179, B162: a recorded step survives the loss of a worker; a step that was not
+/// recorded is executed again. A repeated report is recorded once.
 pub async fn a_step_is_recorded_once(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let run = world.drive("order", json!({})).await;
     assert_eq!(world.record(&run, "pay", json!("first")).await, Ok(Recorded::GoOn));
-    // The answer was lost, and the worker repeats it with another one besides.
+    // The answer was lost, and the worker repeats the report with another step added.
     let again = vec![step("pay", &json!("second")), step("mail", &json!(2)), failed("log", "Full")];
     assert_eq!(world.report(&run, again, Then::Continue).await, Ok(Recorded::GoOn));
     assert_eq!(world.lose(world.engine).await, 1);
@@ -208,7 +208,7 @@ pub async fn a_step_is_recorded_once(world: &World) {
     world.check_quiet().await;
 }
 
-/// Leases the run on the next engine, has its handler begin if asked to, and lets the engine die.
+/// Leases the run on the next engine, lets its handler begin if `begins`, and lets the engine die.
 /// Returns the run as it was leased.
 async fn die(world: &World, engine: &mut EngineId, begins: bool) -> Run {
     *engine += 1;
@@ -222,9 +222,8 @@ async fn die(world: &World, engine: &mut EngineId, begins: bool) -> Run {
     leased
 }
 
-/// A run whose handler was under way at so many deaths in a row is paused with the reason; it
-/// keeps the gates of its whole run and frees the others. Progress and `resume` make the count
-/// start over.
+/// A run whose handler had begun at [`MAX_DEATHS`] deaths in a row is paused with the reason; it
+/// keeps the gates of its whole run and frees the others. Progress and `resume` reset the count.
 pub async fn deaths_under_way_pause_a_run(world: &World) {
     let singleton = json!({ "key": "id", "mode": "skip" });
     let definition =
@@ -233,7 +232,7 @@ pub async fn deaths_under_way_pause_a_run(world: &World) {
     let run = world.start("order", json!({ "id": 1 })).await;
     let mut engine = 10;
     for progress in ["step", "suspend", "retry", "resume", "none"] {
-        // The first death says nothing about the run; from then on engines report.
+        // The first death says nothing about the run; from then on engines report its begin.
         assert_eq!(die(world, &mut engine, false).await.begun, Begun::Untracked, "{progress}");
         for deaths in 0..MAX_DEATHS - 1 {
             let leased = die(world, &mut engine, true).await;
@@ -290,7 +289,7 @@ pub async fn a_death_before_the_handler_is_not_counted(world: &World) {
         let leased = die(world, &mut engine, false).await;
         assert_eq!((leased.deaths, leased.takeovers), (0, n));
     }
-    // Nor is one that was handed over after it had begun.
+    // A run that was handed over after it had begun does not count either.
     engine += 1;
     let first = world.engine(engine);
     let leased = first.lease_one().await;
@@ -304,7 +303,7 @@ pub async fn a_death_before_the_handler_is_not_counted(world: &World) {
     world.check_quiet().await;
 }
 
-/// The code of a run that is called by URL is not in the engine: it cannot be what kills it.
+/// The code of a run that is called by URL is not in the engine: it cannot be the cause of a death.
 pub async fn a_run_called_by_url_survives_any_number_of_deaths(world: &World) {
     world.define(json!({ "name": "order", "url": "https://example.com/order" })).await;
     let run = world.start("order", json!({})).await;
@@ -318,8 +317,8 @@ pub async fn a_run_called_by_url_survives_any_number_of_deaths(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec leases: an engine that shuts down hands its runs over; nothing counts as lost, and the slot
-/// goes with them.
+/// spec leases: an engine that shuts down hands its runs over; no run counts as lost, and each
+/// keeps its slot.
 pub async fn a_handover_is_no_loss(world: &World) {
     world.define(json!({ "name": "order", "concurrency": { "limit": 1 } })).await;
     world.start("order", json!({ "n": 1 })).await;
@@ -340,7 +339,7 @@ pub async fn a_handover_is_no_loss(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec B167: runs do not stand in each other's way: any number is driven side by side.
+/// spec B167: runs do not block each other: any number is driven side by side.
 pub async fn different_runs_are_driven_side_by_side(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let a = world.drive("order", json!({})).await;

@@ -1,4 +1,4 @@
-//! Where a run has been: told without gaps, from its admission to its end.
+//! Timeline of a run: without gaps, from its admission to its end.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -9,7 +9,7 @@ use tidegate_store::look;
 
 use crate::{worker::for_child, world::World};
 
-/// Each span as what it is, where, and from when to when in milliseconds.
+/// Formats each span: its kind, its gate, and its start and end in milliseconds.
 async fn life(world: &World, run: RunId, began: i64) -> Vec<String> {
     let told =
         look(&*world.store, &world.ws, |draft| timeline::timeline::<()>(draft, &world.ws, run));
@@ -33,8 +33,8 @@ async fn life(world: &World, run: RunId, began: i64) -> Vec<String> {
     lines
 }
 
-/// spec timeline: the waiting of a run is broken down by gate and sums to the whole; what took no
-/// time is left out; the same is told when it has ended.
+/// spec timeline: the waiting of a run is broken down by gate and sums to the whole; spans of zero
+/// length are left out; the timeline is the same after the end.
 pub async fn where_a_run_has_been_is_told_without_gaps(world: &World) {
     let concurrency = json!([{ "limit": 1, "key": "tenant" }]);
     let throttle = json!({ "limit": 1, "perMs": 10_000 });
@@ -48,7 +48,7 @@ pub async fn where_a_run_has_been_is_told_without_gaps(world: &World) {
     assert_eq!(life(world, first, began).await, ["running 0-…", "waited "]);
     world.tick(10_000).await;
     world.tick(2000).await;
-    // Its turn has come, and its tenant's place is taken.
+    // Its throttle turn has come, and its tenant's slot is taken.
     let line = |to: &str| format!("queued concurrency acme 10000-{to}");
     let at_first = "queued throttle (whole) 0-10000".to_owned();
     let waited = "waited throttle (whole) 10000, concurrency acme 2000".to_owned();
@@ -78,7 +78,7 @@ pub async fn where_a_run_has_been_is_told_without_gaps(world: &World) {
     assert_eq!(told[told.len() - 2], "running 19750-20000");
 }
 
-/// spec timeline: a run's page says what it was started with, and which runs belong to it.
+/// spec timeline: a run's page shows its input, and the runs that belong to it.
 pub async fn a_run_knows_where_it_came_from(world: &World) {
     world.define(json!({ "name": "one" })).await;
     world.define(json!({ "name": "many", "batch": { "maxSize": 2, "timeoutMs": 1000 } })).await;

@@ -1,6 +1,6 @@
 //! The list of all behaviours, topic by topic.
 
-/// Makes one test of every behaviour, for the store that `$open` opens.
+/// Generates one test of every behaviour, for the store that `$open` opens.
 #[macro_export]
 macro_rules! behaviours {
     ($open:path) => {

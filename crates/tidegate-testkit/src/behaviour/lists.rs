@@ -1,4 +1,4 @@
-//! Lists of runs: newest first, complete page by page, and only what was asked for.
+//! Lists of runs: newest first, complete page by page, and filtered.
 
 use serde_json::json;
 use tidegate_core::{
@@ -9,7 +9,7 @@ use tidegate_core::{
 
 use crate::world::World;
 
-/// All that a list shows, page by page.
+/// Returns all runs of a list, page by page.
 async fn listed(world: &World, which: &RunFilter, limit: u32) -> Vec<Seq> {
     let (mut all, mut below) = (Vec::new(), None);
     loop {
@@ -33,7 +33,7 @@ fn newest_first(runs: &[RunId]) -> Vec<Seq> {
     numbers
 }
 
-/// spec N15: whatever the size of its pages, and whether runs have ended or not.
+/// spec N15: a list is complete for every page size, with live and ended runs.
 pub async fn a_list_is_complete_whatever_its_pages(world: &World) {
     world.define(json!({ "name": "a" })).await;
     world.define(json!({ "name": "b" })).await;
@@ -62,7 +62,7 @@ pub async fn a_list_is_complete_whatever_its_pages(world: &World) {
     }
 }
 
-/// spec N15: a page is where it was while runs are added and end.
+/// spec N15: pages are stable while runs are added and end.
 pub async fn a_list_is_stable_while_runs_come_and_end(world: &World) {
     world.define(json!({ "name": "a" })).await;
     let mut sent = Vec::new();
@@ -77,7 +77,7 @@ pub async fn a_list_is_stable_while_runs_come_and_end(world: &World) {
     assert_eq!(keys, [RowKey::Ended(sent[1].seq), RowKey::Ended(sent[0].seq)]);
 }
 
-/// spec lists: by app, workflow, version and state.
+/// spec lists: filters by app, workflow, version and status.
 pub async fn a_list_shows_what_was_asked_for(world: &World) {
     world.define(json!({ "name": "a", "version": 1, "concurrency": { "limit": 1 } })).await;
     world.define(json!({ "name": "b", "app": "shop", "triggers": ["b"] })).await;
@@ -87,7 +87,7 @@ pub async fn a_list_shows_what_was_asked_for(world: &World) {
         sent.push(run);
         by_state.push((state, run));
         if state == RunStatus::Queued {
-            // Nobody leases it: it is paused while the others are driven.
+            // No engine leases it: it is paused while the others are driven.
             world.pause(run).await.unwrap();
             continue;
         }

@@ -1,8 +1,8 @@
-//! The behaviours that users are promised, each a story that runs on every store.
+//! Behaviours that users are promised, each a story that runs on every store.
 //!
 //! A case is one function of a [`World`](crate::world::World) and one line in the list below;
-//! [`behaviours!`](crate::behaviours) makes a `#[test]` of each for one store. The lines of the
-//! promise (spec B60, G4, …) that a case keeps are named in its doc comment.
+//! [`behaviours!`](crate::behaviours) makes a `#[test]` of each for one store. The doc comment of a
+//! case cites the rules that it tests (spec B60, G4, …).
 
 #![allow(clippy::unwrap_used, reason = "a behaviour is a test: it stops where a promise breaks")]
 

@@ -1,4 +1,4 @@
-//! What people look at: read from the rows that decisions are made on, and in step with them.
+//! Console queries: read from the rows that decisions are made on, and consistent with them.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -28,7 +28,7 @@ async fn flow_state(world: &World, app: Option<&str>, workflow: Option<&str>) ->
     json!(seen(world, |draft| folds::flow_state(draft, &world.ws, app, workflow)).await)
 }
 
-/// All gates that fit, page by page.
+/// Returns all matching gates, page by page.
 async fn gates_of(world: &World, which: &gates::GateFilter, limit: u32) -> Vec<gates::GateView> {
     let (mut all, mut after): (Vec<gates::GateView>, Option<GateKey>) = (Vec::new(), None);
     loop {
@@ -43,7 +43,7 @@ async fn gates_of(world: &World, which: &gates::GateFilter, limit: u32) -> Vec<g
     }
 }
 
-/// spec B136, stats: each run is counted once, where it is.
+/// spec B136, stats: each run is counted once, under its state.
 pub async fn runs_are_counted_where_they_are(world: &World) {
     world.define(json!({ "name": "a", "concurrency": { "limit": 2 } })).await;
     world.define(json!({ "name": "b" })).await;
@@ -61,7 +61,7 @@ pub async fn runs_are_counted_where_they_are(world: &World) {
     let driven = world.lease_all().await;
     let nap = driven.iter().find(|run| run.workflow == "b").unwrap();
     world.sleep(nap, "nap", 1000).await;
-    // There is no engine here that says what it serves.
+    // No engine here has registered the versions that it serves.
     let expected = json!({
         "inFlight": 4, "queued": 4, "waiting": 1, "paused": 1, "stranded": 10,
         "byWorkflow": [
@@ -72,7 +72,7 @@ pub async fn runs_are_counted_where_they_are(world: &World) {
         ],
     });
     assert_eq!(stats_of(world).await, expected);
-    // It was cancelled, and keeps its slot until its worker has stopped.
+    // The run was cancelled, and keeps its slot until its worker has stopped.
     let a = driven.iter().find(|run| run.workflow == "a").unwrap();
     world.cancel(a.id).await.unwrap();
     assert_eq!(stats_of(world).await, expected);
@@ -86,7 +86,8 @@ pub async fn runs_are_counted_where_they_are(world: &World) {
     assert_eq!((&now["waiting"], &now["paused"]), (&json!(0), &json!(0)));
 }
 
-/// spec B134, B135, B140: what is pending, workflow by workflow, and gone when it has become runs.
+/// spec B134, B135, B140: pending events are counted by workflow, and gone when they have become
+/// runs.
 pub async fn what_is_pending_goes_down_with_the_flush(world: &World) {
     world.define(json!({ "name": "save", "debounce": { "periodMs": 1000, "key": "doc" } })).await;
     let batch = json!({ "maxSize": 3, "timeoutMs": 5000 });
@@ -130,7 +131,7 @@ pub async fn what_is_pending_goes_down_with_the_flush(world: &World) {
     assert_eq!(pending().await, (0, 0, 3), "one run for each key");
 }
 
-/// spec stats: gates with who is inside and who waits, narrowed and page by page.
+/// spec stats: gates with their holders and queues, filtered and page by page.
 pub async fn gates_say_who_is_inside_and_who_waits(world: &World) {
     let concurrency = json!({ "limit": 2, "key": "k" });
     world.define(json!({ "name": "a", "concurrency": concurrency })).await;
@@ -181,7 +182,7 @@ pub async fn gates_say_who_is_inside_and_who_waits(world: &World) {
     assert_eq!(gates_of(&world.in_workspace("other"), &none, 9).await, []);
 }
 
-/// spec events, N15: events and receipts newest first, complete and stable, narrowed as asked.
+/// spec events, N15: events and receipts newest first, complete and stable, and filtered.
 pub async fn events_and_receipts_are_listed_newest_first(world: &World) {
     world.define(json!({ "name": "a", "singleton": { "mode": "skip", "key": "k" } })).await;
     world.define(json!({ "name": "b", "triggers": ["a", "b.*"] })).await;
@@ -295,7 +296,7 @@ pub async fn runs_are_listed_by_name_key_and_time(world: &World) {
     }
 }
 
-/// spec stats: where most wait is found without counting every line.
+/// spec stats: the longest queues are found without counting every queue.
 pub async fn the_longest_lines_come_first(world: &World) {
     world.define(json!({ "name": "w", "concurrency": { "limit": 1, "key": "k" } })).await;
     for (key, runs) in [("few", 2), ("many", 6), ("none", 1), ("some", 4)] {

@@ -1,4 +1,4 @@
-//! Streamed output: what a run emits is kept once, in order, and bounded.
+//! Streamed output: chunks of a run are kept once, in order, and bounded.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -44,20 +44,20 @@ fn texts(chunks: &[Chunk]) -> Vec<&str> {
     chunks.iter().map(|chunk| chunk.data.as_str()).collect()
 }
 
-/// spec transports, steps: chunks come in the order in which they were emitted, each once, whoever
-/// repeats them; they outlive the run.
+/// spec transports, steps: chunks are in the order in which they were emitted, each once, however
+/// often they are repeated; they outlive the run.
 pub async fn what_a_run_emits_is_kept_once_and_in_order(world: &World) {
     world.define(json!({ "name": "chat" })).await;
     let run = world.drive("chat", json!({})).await;
     let first = vec![chunk("", 0, 0, &json!("a")), chunk("reply", 1, 0, &json!("b"))];
     assert_eq!(emit(world, &run, first.clone()).await, Ok(Recorded::GoOn));
-    // The answer was lost: the same again, with one more.
+    // The answer was lost: the same chunks again, with one more.
     let again = [first, vec![chunk("reply", 1, 1, &json!("c"))]].concat();
     assert_eq!(emit(world, &run, again).await, Ok(Recorded::GoOn));
     let chunks = emitted(world, run.id, 0).await;
     assert_eq!(texts(&chunks), [r#""a""#, r#""b""#, r#""c""#]);
     assert_eq!(chunks.iter().map(|chunk| chunk.seq).collect::<Vec<_>>(), [1, 2, 3]);
-    // Its worker is lost, and another does the same again: what it says otherwise is not heard.
+    // Its worker is lost, and another emits the same chunks again: different content is ignored.
     world.lose(world.engine).await;
     let other = world.engine(2);
     let taken = other.lease_one().await;
@@ -80,7 +80,7 @@ pub async fn what_a_run_emits_is_kept_once_and_in_order(world: &World) {
     assert_eq!(emitted(world, run.id, 0).await.len(), 5);
 }
 
-/// What is too much is refused, named, and leaves nothing behind.
+/// Output over a bound is refused with the bound's name, and leaves nothing behind.
 pub async fn output_has_bounds(world: &World) {
     world.define(json!({ "name": "chat" })).await;
     let run = world.drive("chat", json!({})).await;
@@ -103,7 +103,7 @@ pub async fn output_has_bounds(world: &World) {
     world.complete(&run).await;
 }
 
-/// Progress is a field of its run: the last one stays, and sleep does not wipe it.
+/// Progress is a field of its run: the last value stays, and sleep does not clear it.
 pub async fn the_last_progress_stays(world: &World) {
     world.define(json!({ "name": "import" })).await;
     let run = world.drive("import", json!({})).await;

@@ -1,4 +1,4 @@
-//! Overlap: what an occurrence does while the last one of its schedule is not over.
+//! Overlap: occurrences of a schedule while its last run is not over.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -16,7 +16,7 @@ use crate::world::{World, increment, replaced, skipped, step};
 
 const DAILY: &str = "@daily";
 
-/// A workflow with a schedule of this overlap, and room for two runs at once.
+/// Defines a workflow with a schedule of this overlap, and room for two runs at once.
 async fn scheduled(world: &World, name: &str, overlap: Value) {
     let triggers = json!([name, { "cron": DAILY, "onOverlap": overlap }]);
     let limit = json!({ "limit": 1 });
@@ -27,7 +27,7 @@ async fn scheduled(world: &World, name: &str, overlap: Value) {
 const STATES: [&str; 7] =
     ["behind a gate", "ready", "driven", "sleeping", "waiting", "backing off", "paused"];
 
-/// Brings an occurrence into a state; the run that a worker has, if one does.
+/// Brings an occurrence into a state; returns its run, and the leased run if a worker has it.
 async fn occurring(world: &World, name: &str, state: &str) -> (RunId, Option<Run>) {
     if state == "behind a gate" {
         let before = world.send_for_run(name, json!({})).await;
@@ -57,7 +57,7 @@ async fn occurring(world: &World, name: &str, state: &str) -> (RunId, Option<Run
     (run, None)
 }
 
-/// spec B45, schedules: whatever state the last run is in, it counts until it is over.
+/// spec B45, schedules: the last run counts until it is over, in whatever state.
 pub async fn an_occurrence_is_skipped_in_every_state_of_the_last(world: &World) {
     for state in STATES {
         scheduled(world, state, json!("skip")).await;
@@ -72,8 +72,8 @@ pub async fn an_occurrence_is_skipped_in_every_state_of_the_last(world: &World) 
     }
 }
 
-/// spec schedules: occurrences that queue run one after another in their order, whatever state the
-/// last one is in and however it ends.
+/// spec schedules: queued occurrences run one after another in their order, whatever the state of
+/// the last one and however it ends.
 pub async fn occurrences_that_queue_run_in_order(world: &World) {
     for state in STATES {
         scheduled(world, state, json!("queue")).await;
@@ -103,7 +103,8 @@ pub async fn occurrences_that_queue_run_in_order(world: &World) {
     }
 }
 
-/// spec G4: a queue of occurrences goes by arrival, also where a later release has more priority.
+/// spec G4: a queue of occurrences is ordered by arrival, also where a later release has more
+/// priority.
 pub async fn occurrences_queue_by_arrival_whatever_the_priority(world: &World) {
     let define = |version: u32, shift_ms: u64| {
         let triggers = json!([{ "cron": DAILY, "onOverlap": { "policy": "queue" } }]);
@@ -119,7 +120,8 @@ pub async fn occurrences_queue_by_arrival_whatever_the_priority(world: &World) {
     assert_eq!(world.drain().await, [first, second, third]);
 }
 
-/// spec schedules: an occurrence gives its place up after `maxWaitMs`, and not once it has it.
+/// spec schedules: an occurrence leaves the queue after `maxWaitMs`, but not once it holds the
+/// schedule.
 pub async fn an_occurrence_that_waited_too_long_gives_up(world: &World) {
     scheduled(world, "w", json!({ "policy": "queue", "maxWaitMs": 300 })).await;
     let holder = world.occur("w", DAILY).await.run().unwrap();
@@ -135,7 +137,7 @@ pub async fn an_occurrence_that_waited_too_long_gives_up(world: &World) {
     assert_eq!(reason, "it waited longer than maxWaitMs");
     assert_eq!(world.state(holder).await, "running");
     world.complete(&run).await;
-    // Behind the limit it stands with the schedule in its hands.
+    // At the limit it is queued while it holds the schedule.
     world.send_for_run("w", json!({})).await;
     let other = world.lease_one().await;
     let holder = world.occur("w", DAILY).await.run().unwrap();
@@ -145,8 +147,8 @@ pub async fn an_occurrence_that_waited_too_long_gives_up(world: &World) {
     assert_eq!(world.drain().await, [holder]);
 }
 
-/// spec replace, B44: an occurrence takes the place of the last one in one transaction, whatever
-/// state that is in; what the last one did to sessions leaves nothing.
+/// spec replace, B44: an occurrence replaces the last one in one transaction, whatever its state;
+/// the session operations of the last one leave nothing.
 pub async fn an_occurrence_takes_the_place_of_the_last(world: &World) {
     for state in STATES {
         scheduled(world, state, json!("restart")).await;
@@ -176,8 +178,8 @@ pub async fn an_occurrence_takes_the_place_of_the_last(world: &World) {
     }
 }
 
-/// spec R18: the word of the current release decides, and those who queue under another keep their
-/// places.
+/// spec R18: the current release decides, and runs queued under another policy keep their
+/// positions.
 pub async fn the_current_release_says_what_overlaps(world: &World) {
     let define = |version: u32, word: &str| {
         let triggers = json!([{ "cron": DAILY, "onOverlap": word }]);
@@ -198,7 +200,7 @@ pub async fn the_current_release_says_what_overlaps(world: &World) {
     assert_eq!(done.pop(), Some(second), "after the third");
     done.sort();
     assert_eq!(done, [third, fourth.run().unwrap()]);
-    // Behind one that is being stopped as well: who only queues is not replaced.
+    // Also behind a run that is being stopped: a run that only queues is not replaced.
     world.define(define(5, "queue")).await;
     let stopping = world.occur("w", DAILY).await.run().unwrap();
     let worker = world.lease_one().await;
@@ -211,8 +213,7 @@ pub async fn the_current_release_says_what_overlaps(world: &World) {
     assert_eq!(world.drain().await, [newest.run().unwrap(), queued]);
 }
 
-/// spec versions: what a schedule is called says nothing about runs, so another name is no new
-/// version.
+/// spec versions: the name of a schedule does not affect runs, so another name is no new version.
 pub async fn another_name_of_a_schedule_is_no_new_version(world: &World) {
     let named = |name: Option<&str>| {
         let mut trigger = json!({ "cron": DAILY });
@@ -229,8 +230,8 @@ pub async fn another_name_of_a_schedule_is_no_new_version(world: &World) {
     }
 }
 
-/// spec replace, steps: what an occurrence under `restart` had staged went with it, so that its
-/// retry does it again; what the retry has done is done.
+/// spec replace, steps: the staged operations of an occurrence under `restart` were dropped with
+/// it, so that its retry executes them again; operations of the retry are executed once.
 pub async fn a_retry_of_an_occurrence_does_what_was_staged_once(world: &World) {
     let triggers = json!([{ "cron": DAILY, "onOverlap": "restart" }]);
     world.define(json!({ "name": "w", "triggers": triggers })).await;
@@ -265,8 +266,8 @@ async fn shown(world: &World, id: &str) -> ScheduleView {
     all.into_iter().find(|it| it.schedule == id).expect("it is listed")
 }
 
-/// Pausing: nothing is planned, started or caught up with until somebody resumes it, over all
-/// engines, restarts and releases that still have it.
+/// Pausing: nothing is planned, started or caught up with until a resume, over all engines,
+/// restarts and releases that still have the schedule.
 pub async fn a_paused_schedule_plans_nothing(world: &World) {
     let define = |version: u32, cron: &str| {
         let triggers = json!([{ "cron": cron, "onOverlap": "queue" }, { "cron": "@hourly" }]);
@@ -301,7 +302,7 @@ pub async fn a_paused_schedule_plans_nothing(world: &World) {
     assert!(!world.hold("w", DAILY, Hold::Resume(Some(world.now()))).await, "it goes on already");
     assert_eq!(world.planned("w", DAILY).await, Some(Some(then)), "with the next one");
     assert!(!shown(world, DAILY).await.paused);
-    // A pause is the schedule's, and ends with it.
+    // A pause belongs to the schedule, and ends with it.
     assert!(world.hold("w", DAILY, Hold::Pause).await);
     world.define(define(3, "@weekly")).await;
     let gone = Command::HoldSchedule {
@@ -316,7 +317,7 @@ pub async fn a_paused_schedule_plans_nothing(world: &World) {
     assert!(!world.plan("w", "@weekly", world.now()).await);
 }
 
-/// The list says what there is, page by page, and what became of the last occurrence.
+/// The list shows all schedules, page by page, and the outcome of the last occurrence.
 pub async fn schedules_are_listed_with_their_last_occurrence(world: &World) {
     let other = world.in_workspace("b");
     other.define(json!({ "name": "w0", "triggers": [{ "cron": DAILY }] })).await;

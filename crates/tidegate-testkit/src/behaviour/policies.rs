@@ -1,4 +1,4 @@
-//! Policies: what an action does when its session is busy.
+//! Policies of actions for a busy session.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -10,7 +10,7 @@ use tidegate_core::{
 
 use crate::world::{World, replaced, skipped, step, window};
 
-/// A flow with an action for each policy, all on the session.
+/// Defines a flow with an action for each policy, all on the session.
 async fn chat(world: &World) {
     let quiet = json!({ "concurrency": { "policy": "debounce", "periodMs": 1000 } });
     let actions = json!({
@@ -24,12 +24,12 @@ async fn chat(world: &World) {
     world.define_flow(json!({ "name": "chat", "actions": actions })).await;
 }
 
-/// What `call` says: the outcome alone.
+/// Returns the outcome of a call.
 async fn outcome(world: &World, action: &str, session: &str) -> &'static str {
     world.call("chat", action, session, Value::Null).await.outcome()
 }
 
-/// spec B1, B2, B7: without a policy nothing waits, nothing is refused, and no key is occupied.
+/// spec B1, B2, B7: without a policy nothing waits, nothing is refused, and no key is held.
 pub async fn without_a_policy_everything_runs(world: &World) {
     world.define_flow(json!({ "name": "chat", "actions": { "plain": {} } })).await;
     for _ in 0..5 {
@@ -78,7 +78,7 @@ pub async fn a_queue_is_served_in_order_over_all_actions(world: &World) {
     let mut served = Vec::new();
     while let [run] = world.lease_all().await.as_slice() {
         assert!(world.lease_all().await.is_empty());
-        // A wait does not let the next one in: the place is kept until the end.
+        // A wait does not admit the next run: the hold is kept until the end.
         world.sleep(run, "think", 10).await;
         assert!(world.lease_all().await.is_empty());
         world.tick(10).await;
@@ -177,7 +177,7 @@ pub async fn of_rejecting_requests_at_once_one_is_admitted(world: &World) {
     assert_eq!(world.drain().await, [winner]);
 }
 
-/// spec N33: a session is busy while anyone holds it or waits for it.
+/// spec N33: a session is busy while any run holds it or is queued for it.
 pub async fn reject_sees_who_waits(world: &World) {
     chat(world).await;
     let holder = world.call_for_run("chat", "respond", "s").await;
@@ -211,7 +211,7 @@ pub async fn allow_neither_takes_nor_sees_the_gate(world: &World) {
     world.check_holds().await;
 }
 
-/// spec B41, B42: reject and idempotency are apart: one sees who runs, the other who has run.
+/// spec B41, B42: reject and idempotency are separate: one checks live runs, the other past ones.
 pub async fn idempotency_and_arbitration_are_apart(world: &World) {
     let once = json!({ "key": "input.id" });
     let actions = json!({
@@ -233,7 +233,7 @@ pub async fn idempotency_and_arbitration_are_apart(world: &World) {
     assert_eq!(call("only", 3).await, "deduped");
 }
 
-/// spec B44, G7: a restart replaces the holder wherever it is; those who queue keep their places.
+/// spec B44, G7: a restart replaces the holder in every state; queued runs keep their positions.
 pub async fn restart_replaces_the_holder_and_keeps_the_queue(world: &World) {
     for phase in ["ready", "driven", "sleeping", "paused"] {
         let flow = json!({ "name": phase, "actions": {
@@ -267,7 +267,7 @@ pub async fn restart_replaces_the_holder_and_keeps_the_queue(world: &World) {
     }
 }
 
-/// spec B44: restarts while the holder is being stopped replace each other, and nobody who queues.
+/// spec B44: restarts while the holder is being stopped replace each other, and no queued run.
 pub async fn restarts_replace_each_other(world: &World) {
     chat(world).await;
     let holder = world.call_for_run("chat", "edit", "s").await;
@@ -301,7 +301,7 @@ pub async fn restarts_after_a_cancel_by_hand_replace_each_other(world: &World) {
     world.check_holds().await;
 }
 
-/// spec B43: a burst gives one run, with the last input, and cancels nobody.
+/// spec B43: a burst gives one run, with the last input, and cancels none.
 pub async fn debounce_coalesces_and_never_cancels(world: &World) {
     chat(world).await;
     let holder = world.call_for_run("chat", "respond", "s").await;
@@ -333,7 +333,8 @@ pub async fn debounce_coalesces_and_never_cancels(world: &World) {
     world.check_holds().await;
 }
 
-/// spec B43: windows are each session's own, and one whose run was cancelled takes no more.
+/// spec B43: each session has its own window, and a window whose run was cancelled takes no more
+/// inputs.
 pub async fn a_cancelled_window_takes_no_more(world: &World) {
     chat(world).await;
     world.call_for_run("chat", "respond", "s").await;

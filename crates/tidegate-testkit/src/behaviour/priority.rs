@@ -1,4 +1,4 @@
-//! Priority and rank: which of those that are ready goes first.
+//! Priority and rank: the order of ready runs.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -9,12 +9,12 @@ use tidegate_core::{
 
 use crate::world::{World, lease, payload};
 
-/// A workflow whose runs count as queued so much earlier.
+/// Builds a workflow whose runs count as queued `shift_ms` earlier.
 fn shifted(name: &str, shift_ms: u64) -> Value {
     json!({ "name": name, "priority": { "shiftMs": shift_ms } })
 }
 
-/// Leases one by one until nothing is ready.
+/// Leases runs one by one until none is ready; returns them in order.
 async fn order(world: &World) -> Vec<RunId> {
     let mut order = Vec::new();
     loop {
@@ -26,8 +26,8 @@ async fn order(world: &World) -> Vec<RunId> {
     }
 }
 
-/// spec L2, P2: the workflows of a workspace are served in turn, and inside one rank decides,
-/// whichever way a run became ready.
+/// spec L2, P2: the workflows of a workspace are served in turn, and inside a workflow rank
+/// decides, however a run became ready.
 pub async fn ready_runs_are_leased_in_turns(world: &World) {
     for name in ["a", "b", "c"] {
         world.define(json!({ "name": name })).await;
@@ -79,7 +79,7 @@ pub async fn a_flood_delays_others_by_one_lease_each(world: &World) {
     }
 }
 
-/// spec P2: what becomes ready in the very transaction of a lease is leased in its turn too.
+/// spec P2: a run that becomes ready in the very transaction of a lease is leased in its turn too.
 pub async fn what_becomes_ready_with_a_lease_is_leased_in_its_turn(world: &World) {
     world.define(json!({ "name": "limited", "concurrency": { "limit": 1 } })).await;
     world.define(json!({ "name": "plain" })).await;
@@ -109,7 +109,8 @@ pub async fn what_becomes_ready_with_a_lease_is_leased_in_its_turn(world: &World
     world.check_holds().await;
 }
 
-/// spec P2: an engine takes only what it serves, and nothing that it does not serve is in its way.
+/// spec P2: an engine takes only the versions that it serves, and runs of other versions do not
+/// delay it.
 pub async fn an_engine_takes_only_what_it_serves(world: &World) {
     let a = world.define(json!({ "name": "a" })).await;
     let b = world.define(json!({ "name": "b" })).await;
@@ -124,7 +125,7 @@ pub async fn an_engine_takes_only_what_it_serves(world: &World) {
     }
 }
 
-/// spec P2, B132: workspaces are independent: one tenant's backlog stands in nobody else's way.
+/// spec P2, B132: workspaces are independent: one tenant's backlog delays no other tenant.
 pub async fn workspaces_are_leased_apart(world: &World) {
     let other = world.in_workspace("b");
     for world in [world, &other] {
@@ -140,7 +141,8 @@ pub async fn workspaces_are_leased_apart(world: &World) {
     assert!(leased.iter().all(|run| run.ws == world.ws));
 }
 
-/// spec P1, B102, B103: a shift moves a run before those that came at most so much earlier.
+/// spec P1, B102, B103: a shift moves a run before those that were queued earlier by at most the
+/// shift.
 pub async fn a_shift_moves_a_run_ahead_by_at_most_itself(world: &World) {
     world.define(json!({ "name": "job", "version": 1 })).await;
     let urgent = json!({ "name": "job", "version": 2, "priority": { "shiftMs": 1000 } });
@@ -160,7 +162,7 @@ pub async fn a_shift_moves_a_run_ahead_by_at_most_itself(world: &World) {
     }
 }
 
-/// spec P1, B105: within one workflow nothing changes.
+/// spec P1, B105: the order within one workflow is unchanged.
 pub async fn the_own_order_is_unchanged(world: &World) {
     let mut definition = shifted("urgent", 60_000);
     definition["concurrency"] = json!({ "limit": 2 });
@@ -173,7 +175,7 @@ pub async fn the_own_order_is_unchanged(world: &World) {
     assert_eq!(order(world).await, sent);
 }
 
-/// spec P1, B104: priority overtakes in a full line and never widens it.
+/// spec P1, B104: priority overtakes in a full queue and never exceeds the limit.
 pub async fn priority_does_not_break_a_limit(world: &World) {
     let version = |number: u32, shift_ms: Option<u64>| {
         let mut definition =
@@ -194,7 +196,7 @@ pub async fn priority_does_not_break_a_limit(world: &World) {
     let urgent = world.send_for_run("sync", json!({})).await;
     assert!(world.lease_all().await.is_empty(), "the limit holds");
     world.complete(&driven).await;
-    // It came 200 ms after the second and 100 ms after the third.
+    // `urgent` was sent 200 ms after the second and 100 ms after the third.
     assert_eq!(order(world).await, [plain[1], urgent, plain[2]]);
     world.check_holds().await;
 }

@@ -1,4 +1,4 @@
-//! Promises: every id that was answered to a caller can be found until retention.
+//! Promises: every id in an answer can be found until retention deletes it.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ fn cancelled(reason: &str, by: Option<RunId>) -> Ending {
     Ending::Cancelled { reason: reason.to_owned(), by }
 }
 
-/// How a run ended, and what `why` says of it.
+/// Returns the ending of a run, and its explanation by `why`.
 async fn end_of(world: &World, run: RunId) -> (Ending, String) {
     let ended = world.ended(run).await.unwrap_or_else(|| panic!("{run} is gone"));
     let why = why(&*world.store, &world.ws, run).await.unwrap().unwrap();
@@ -28,7 +28,7 @@ async fn end_of(world: &World, run: RunId) -> (Ending, String) {
     (ended.ending, why.sentence)
 }
 
-/// The receipts of an event: its outcome, and how the run that it names was cancelled.
+/// Returns the receipts of an event: the outcome, and how the run that it names was cancelled.
 async fn receipts_of(
     world: &World,
     event: EventId,
@@ -109,7 +109,7 @@ pub async fn a_window_that_fires_into_a_buffer_names_its_run(world: &World) {
     assert_eq!(world.inputs_of(opens).await, Some(both));
 }
 
-/// A release that requires a key refuses what was merged before it; its run says so.
+/// A release that requires a key refuses events merged before it; their run says so.
 pub async fn a_window_that_a_release_refuses_ends(world: &World) {
     let debounce = json!({ "periodMs": 1000 });
     world.define(json!({ "name": "save", "version": 1, "debounce": debounce })).await;
@@ -138,14 +138,15 @@ pub async fn an_open_window_is_found_among_many(world: &World) {
     }
     let last = last.unwrap();
     assert_eq!(rows_read(world, last).await, (true, 1), "the window");
-    // Ids that nobody was given may come from anywhere: they must not cost a look at all windows.
+    // Ids that were never given out may come from anywhere: they must not cost a scan of all
+    // windows.
     let unknown = RunId { seq: Seq(last.seq.0 + 1_000_000), ..last };
     assert_eq!(rows_read(world, unknown).await, (false, 0));
     let forged = RunId { salt: last.salt ^ 1, ..last };
     assert_eq!(rows_read(world, forged).await, (false, 1), "the window of another run");
 }
 
-/// The same for buffers, whose earlier parts have runs of their own.
+/// The same for buffers, whose earlier parts have their own runs.
 pub async fn an_open_buffer_is_found_by_all_its_runs(world: &World) {
     let batch = json!({ "maxSize": 2, "timeoutMs": 1000 });
     let single = json!({ "mode": "skip" });
@@ -167,7 +168,8 @@ pub async fn an_open_buffer_is_found_by_all_its_runs(world: &World) {
     assert!(!rows_read(world, forged).await.0);
 }
 
-/// Whether `why` knows a run, and how many rows besides runs it has read to say so.
+/// Returns whether `why` knows a run, and the number of rows besides runs that it has read for
+/// that.
 async fn rows_read(world: &World, run: RunId) -> (bool, usize) {
     let mut reads = ReadSet::default().catalog(&world.ws);
     loop {

@@ -1,11 +1,11 @@
-//! Rate limit: what comes too often is shed.
+//! Rate limit: excess events are dropped.
 
 use serde_json::{Value, json};
 use tidegate_core::{flow::Verdict, row::Row};
 
 use crate::world::{World, event};
 
-/// A workflow that admits so many, and its burst where it is not the limit.
+/// Builds a workflow with this limit, and a burst if it differs from the limit.
 fn limited(limit: u32, per_ms: u64, burst: Option<u32>) -> Value {
     let mut limit = json!({ "limit": limit, "perMs": per_ms });
     if let Some(burst) = burst {
@@ -14,7 +14,7 @@ fn limited(limit: u32, per_ms: u64, burst: Option<u32>) -> Value {
     json!({ "name": "audit", "rateLimit": limit })
 }
 
-/// Sends so many events at once; how many were admitted.
+/// Sends `count` events at once; returns how many were admitted.
 async fn admitted(world: &World, count: usize) -> usize {
     let events = (0..count).map(|_| event("audit", &json!({}))).collect();
     let posted = world.post_all(events).await;
@@ -22,8 +22,8 @@ async fn admitted(world: &World, count: usize) -> usize {
     outcomes.filter(|verdict| matches!(verdict, Verdict::Started { .. })).count()
 }
 
-/// spec M2, B77, B78: up to the limit are admitted; the others make no run and are told when to
-/// come again, to the microsecond.
+/// spec M2, B77, B78: up to the limit are admitted; the others make no run, and their verdict has
+/// the retry time, to the microsecond.
 pub async fn the_overflow_is_dropped_and_told_when_to_come_again(world: &World) {
     world.define(limited(3, 1000, None)).await;
     assert_eq!(admitted(world, 3).await, 3);
@@ -42,7 +42,7 @@ pub async fn the_overflow_is_dropped_and_told_when_to_come_again(world: &World) 
     assert_eq!(admitted(world, 1).await, 1, "exactly then");
 }
 
-/// spec M2, B81: capacity comes back at `limit` per `perMs`, and no further than the burst.
+/// spec M2, B81: capacity refills at `limit` per `perMs`, and no further than the burst.
 pub async fn capacity_comes_back_evenly(world: &World) {
     world.define(limited(4, 1000, None)).await;
     assert_eq!(admitted(world, 9).await, 4);
@@ -56,7 +56,7 @@ pub async fn capacity_comes_back_evenly(world: &World) {
     assert_eq!(admitted(world, 9).await, 4, "what is not used is not saved up");
 }
 
-/// spec M2: a lone event is always admitted; a burst of its own says how many may come at once.
+/// spec M2: a lone event is always admitted; the burst is the number of events at once.
 pub async fn the_burst_says_how_many_come_at_once(world: &World) {
     world.define(limited(10, 1000, Some(1))).await;
     assert_eq!(admitted(world, 5).await, 1);
@@ -113,7 +113,8 @@ pub async fn a_hot_key_does_not_affect_another(world: &World) {
     }
 }
 
-/// spec A3, B79, B80: a dropped event is recorded, wakes who waits for it, and starts the others.
+/// spec A3, B79, B80: a dropped event is recorded, wakes the runs that wait for it, and starts the
+/// other workflows.
 pub async fn a_dropped_event_still_does_all_else(world: &World) {
     world.define(limited(1, 1000, None)).await;
     world.define(json!({ "name": "other", "triggers": [{ "event": "audit" }] })).await;
@@ -133,7 +134,7 @@ pub async fn a_dropped_event_still_does_all_else(world: &World) {
     assert_eq!(receipts[0].verdict["outcome"], json!("dropped"));
 }
 
-/// spec M2, B83: given the same burst, both meters call the same arrivals overflow.
+/// spec M2, B83: given the same burst, both meters refuse the same arrivals.
 pub async fn throttle_and_rate_limit_agree_on_the_overflow(world: &World) {
     for burst in [1_u32, 2, 5] {
         let world = world.in_workspace(&format!("w{burst}"));
@@ -148,7 +149,7 @@ pub async fn throttle_and_rate_limit_agree_on_the_overflow(world: &World) {
             let delayed = world.send("delay", json!({})).await;
             let dropped = matches!(dropped, Verdict::Dropped { .. });
             if let Verdict::Queued { run, .. } = delayed {
-                // What is shed leaves no trace; neither does what never starts.
+                // A dropped event leaves no trace; neither does a run that never starts.
                 world.cancel(run).await.unwrap();
                 assert!(dropped, "arrival {n} with burst {burst} is only delayed");
             } else {
@@ -159,7 +160,7 @@ pub async fn throttle_and_rate_limit_agree_on_the_overflow(world: &World) {
     }
 }
 
-/// spec M2, controls: what was admitted counts against the new numbers too, one by one.
+/// spec M2, controls: earlier admissions count against the new numbers too, one by one.
 pub async fn a_new_rate_remembers_what_was_admitted(world: &World) {
     let version = |number: u32, limit: u32, per_ms: u64| {
         let mut definition = limited(limit, per_ms, None);

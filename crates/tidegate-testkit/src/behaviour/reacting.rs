@@ -1,4 +1,5 @@
-//! What handlers do with their ack, where reactions begin, and whom people put off or first.
+//! Effects of reaction handlers with their ack, start positions of reactions, and deferral and
+//! prioritization by operators.
 
 use serde_json::json;
 use tidegate_core::{
@@ -28,8 +29,8 @@ async fn react(world: &World, react: React) -> Result<Reacted, Refusal> {
     }
 }
 
-/// spec B192, B224: commits, events and calls of a handler are kept with its ack, in order; commits
-/// go to the end of their stream whatever that is by now.
+/// spec B192, B224: commits, events and calls of a handler are committed with its ack, in order;
+/// commits go to the end of their stream, whatever its current head.
 pub async fn effects_are_kept_with_the_ack(world: &World) {
     mail(world).await;
     world.define(json!({ "name": "pack" })).await;
@@ -62,8 +63,8 @@ pub async fn effects_are_kept_with_the_ack(world: &World) {
     assert_eq!((sub.at, sub.owner, sub.until), (1, None, None));
 }
 
-/// spec B214: under a lost lease nothing happens at all, whatever the effects are, and the worker
-/// is told that.
+/// spec B214: under a lost lease no effect is committed, whatever it is, and the worker learns
+/// that.
 pub async fn a_lost_lease_keeps_no_effect(world: &World) {
     mail(world).await;
     world.append("orders-1", &["made"]).await;
@@ -81,7 +82,7 @@ pub async fn a_lost_lease_keeps_no_effect(world: &World) {
     assert_eq!(world.names("letters").await, ["b"]);
 }
 
-/// One effect that is refused refuses them all, and the ack with them; the lease is still held.
+/// One refused effect refuses all of them, and the ack too; the lease is still held.
 pub async fn a_refused_effect_refuses_the_whole(world: &World) {
     mail(world).await;
     world.append("orders-1", &["made"]).await;
@@ -104,7 +105,7 @@ pub async fn a_refused_effect_refuses_the_whole(world: &World) {
     react(world, done(&leased, 0, vec![append("letters", "a")])).await.unwrap();
 }
 
-/// spec B181: a worker that did not hear the answer repeats itself, and nothing happens twice; a
+/// spec B181: a worker that did not get the answer repeats its report, and nothing happens twice; a
 /// lease that is kept is renewed by each report.
 pub async fn a_repeated_report_changes_nothing(world: &World) {
     mail(world).await;
@@ -127,8 +128,8 @@ pub async fn a_repeated_report_changes_nothing(world: &World) {
     assert_eq!(world.delivered(&rest).await, ["of a"], "what it did to its own stream is news");
 }
 
-/// A reaction from the head on begins in each stream with what is committed after its definition:
-/// none of what was there before, and all of what is new.
+/// A reaction from the head on begins in each stream with the events committed after its
+/// definition: none from before, and all new ones.
 pub async fn from_the_head_on_the_past_is_no_news(world: &World) {
     world.append("old", &["1", "2"]).await;
     world.append("shut", &["1"]).await;
@@ -149,7 +150,7 @@ pub async fn from_the_head_on_the_past_is_no_news(world: &World) {
     assert_eq!(done, tidegate_core::stream::Truncated::Done(1), "it has nothing to wait for");
 }
 
-/// Only a workflow that asks for it gets a stream's event: by its name, or by how it begins.
+/// Only a workflow with a trigger for it gets a stream's event: by its name, or by a prefix.
 pub async fn a_stream_trigger_is_asked_for_by_name(world: &World) {
     mail(world).await;
     world.define(json!({ "name": "exact", "triggers": [{ "stream": "paid" }] })).await;
@@ -170,7 +171,7 @@ pub async fn a_stream_trigger_is_asked_for_by_name(world: &World) {
     assert_eq!((world.alive("begins").await, world.alive("other").await), (2, 0));
 }
 
-/// spec N67: streams that an operator puts off are not claimed before their time; a leased one is
+/// spec N67: streams that an operator defers are not claimed before their time; a leased one is
 /// left to its holder.
 pub async fn an_operator_puts_streams_off(world: &World) {
     mail(world).await;
@@ -192,7 +193,8 @@ pub async fn an_operator_puts_streams_off(world: &World) {
     assert_eq!(streams_of(&world.claim("mail", 10).await), ["orders-2"]);
 }
 
-/// spec N62: a stream that an operator puts first is claimed next, once; then it waits like others.
+/// spec N62: a stream that an operator prioritizes is claimed next, once; then it waits like
+/// others.
 pub async fn an_operator_puts_streams_first(world: &World) {
     mail(world).await;
     for stream in ["orders-1", "orders-2", "orders-3"] {

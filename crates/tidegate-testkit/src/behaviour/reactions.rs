@@ -1,4 +1,4 @@
-//! Reactions: how streams are leased, handled, blocked and repaired.
+//! Reactions: leases of streams, handling, blocks and repairs.
 
 use serde_json::json;
 use tidegate_core::{
@@ -9,20 +9,20 @@ use tidegate_core::{
 
 use crate::world::{World, streams_of};
 
-/// A reaction to all streams, with leases of a second.
+/// Defines a reaction to all streams, with leases of a second.
 async fn mail(world: &World) {
     world.react(json!({ "name": "mail", "source": "*", "leaseMs": 1000 })).await;
 }
 
-/// Three streams with one event each.
+/// Commits one event to each of three streams.
 async fn three(world: &World) {
     for stream in ["a", "b", "c"] {
         world.append(stream, &["made"]).await;
     }
 }
 
-/// spec B194, B195, B197: what has news is leased to the caller for the lease's time, and nothing
-/// else; where all is leased or done with, the answer is empty and no error.
+/// spec B194, B195, B197: streams with new events are leased to the caller for the lease's time,
+/// and no others; where all are leased or finished, the answer is empty and no error.
 pub async fn a_claim_leases_what_has_work(world: &World) {
     mail(world).await;
     assert_eq!(world.claim("mail", 10).await, []);
@@ -44,7 +44,7 @@ pub async fn a_claim_leases_what_has_work(world: &World) {
     assert_eq!(tenant.claim("mail", 10).await, [], "another tenant's streams are no news");
 }
 
-/// spec B196: what engines claim at the same time is disjoint, in one transaction and in several.
+/// spec B196: concurrent claims of engines are disjoint, in one transaction and in several.
 pub async fn claims_of_several_engines_are_disjoint(world: &World) {
     mail(world).await;
     let two = world.engine(2);
@@ -73,7 +73,8 @@ pub async fn claims_of_several_engines_are_disjoint(world: &World) {
     assert_eq!(streams.len(), 12, "each stream once: {streams:?}");
 }
 
-/// spec B198, B199: a lease delays no commit, and a commit no claim; the news is there afterwards.
+/// spec B198, B199: a lease delays no commit, and a commit no claim; the new events are there
+/// afterwards.
 pub async fn leases_and_commits_do_not_meet(world: &World) {
     mail(world).await;
     three(world).await;
@@ -89,8 +90,8 @@ pub async fn leases_and_commits_do_not_meet(world: &World) {
     assert_eq!(world.delivered(again).await, ["more"]);
 }
 
-/// spec B200, B215: an ack moves the place to the last event handled, frees the lease and resets
-/// what was counted; events come in their order, those not acked again.
+/// spec B200, B215: an ack moves the subscription to the last handled event, frees the lease and
+/// resets the counters; events come in their order, and those not acknowledged come again.
 pub async fn an_ack_moves_the_place_and_frees_the_lease(world: &World) {
     mail(world).await;
     world.append("a", &["1", "2", "3"]).await;
@@ -111,7 +112,8 @@ pub async fn an_ack_moves_the_place_and_frees_the_lease(world: &World) {
     assert_eq!(world.claim("mail", 10).await, []);
 }
 
-/// spec N64: an ack of several is all or nothing; what is lost is said so and harms no other.
+/// spec N64: an ack of several leases is all or nothing; the answer names the lost leases, and the
+/// others are not harmed.
 pub async fn an_ack_of_several_is_all_or_nothing(world: &World) {
     mail(world).await;
     three(world).await;
@@ -130,8 +132,8 @@ pub async fn an_ack_of_several_is_all_or_nothing(world: &World) {
     assert_eq!(world.ack(&[(&other, 0)]).await, [Outcome::Done(0)]);
 }
 
-/// spec B201: a failure keeps what was handled before it, counts once, frees the lease and delivers
-/// the rest again to a fresh lease.
+/// spec B201: a failure keeps the progress before it, counts once, frees the lease and delivers the
+/// rest again to a fresh lease.
 pub async fn a_failure_keeps_what_was_handled(world: &World) {
     mail(world).await;
     world.append("a", &["1", "2", "3"]).await;
@@ -153,8 +155,8 @@ pub async fn a_failure_keeps_what_was_handled(world: &World) {
     assert_eq!(world.sub("mail", "a").await.at, 1);
 }
 
-/// spec B202–B204: n retries are n + 1 attempts, then the stream is blocked; at once where trying
-/// again does not help; never without `blockOnError`.
+/// spec B202–B204: n retries are n + 1 attempts, then the stream is blocked; at once where the
+/// error is not retryable; never without `blockOnError`.
 pub async fn a_stream_is_blocked_when_its_retries_are_used_up(world: &World) {
     // (blockOnError, retryable, the attempt that blocks it)
     for (n, (block, retryable, blocks_at)) in
@@ -187,8 +189,8 @@ pub async fn a_stream_is_blocked_when_its_retries_are_used_up(world: &World) {
     assert_eq!(told, "failed with an error that is not retryable: boom");
 }
 
-/// spec B205, N65, N66: a holder blocks its stream behind what it has handled, once; nobody else
-/// can, and no claim returns it, however long it is and whatever is committed.
+/// spec B205, N65, N66: a holder blocks its stream after the events that it has handled, once; no
+/// other worker can, and no claim returns it, however long it is and whatever is committed.
 pub async fn a_blocked_stream_is_never_claimed(world: &World) {
     mail(world).await;
     world.append("a", &["1", "2"]).await;
@@ -210,8 +212,8 @@ pub async fn a_blocked_stream_is_never_claimed(world: &World) {
     assert_eq!(world.sub("mail", "a").await.want, 6, "it knows what it misses");
 }
 
-/// spec B212–B214: a lease ends with its time and anybody may claim; that is no failure, and
-/// whatever the old holder says has no effect, also if nobody has taken it.
+/// spec B212–B214: a lease ends with its time and any engine may claim the stream; that is no
+/// failure, and reports of the old holder have no effect, also if no other has claimed it.
 pub async fn what_comes_after_the_lease_has_no_effect(world: &World) {
     mail(world).await;
     world.append("a", &["1", "2"]).await;
@@ -233,7 +235,7 @@ pub async fn what_comes_after_the_lease_has_no_effect(world: &World) {
     assert_eq!(world.ack(&[(&new, 1)]).await, [Outcome::Done(1)]);
     assert_eq!(world.ack(&[(&old, 0)]).await, [Outcome::Lost]);
     assert_eq!(world.sub("mail", "a").await.at, 1, "never back");
-    // The same engine's lease of before is not its lease of now either.
+    // An earlier lease of the same engine is not its current lease either.
     world.append("a", &["3"]).await;
     let first = world.claim_one("mail").await;
     world.pass(1000);

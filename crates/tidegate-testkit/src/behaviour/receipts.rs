@@ -5,7 +5,8 @@ use tidegate_core::{event::Posted, flow::Verdict, row::Row};
 
 use crate::world::{World, event};
 
-/// Posts an event for one workflow: what the caller is told, and what is kept of it.
+/// Posts an event for one workflow; returns the answer, the verdict, and the receipt if there is
+/// one.
 async fn told_and_kept(world: &World, name: &str, data: Value) -> (Posted, Value, Option<Value>) {
     let posted = world.post(name, data).await;
     let mut receipts = world.receipts(posted.id).await;
@@ -66,7 +67,7 @@ pub async fn every_verdict_but_a_plain_start_is_kept(world: &World) {
     }
 }
 
-/// spec keys, receipts: a rejection says what is missing; a missing key that is shared is named
+/// spec keys, receipts: a rejection names the missing key; a missing key that is shared is named
 /// too.
 pub async fn a_receipt_says_what_is_missing(world: &World) {
     let handoff = json!({ "type": "keyed", "keyField": "k.id", "onNewVersion": "drain" });
@@ -101,7 +102,7 @@ pub async fn each_workflow_writes_its_own_receipt(world: &World) {
     }
 }
 
-/// spec A5, receipts: what a schedule or a call is refused is kept as well.
+/// spec A5, receipts: refusals of schedules and calls are kept as well.
 pub async fn refused_schedules_and_calls_are_kept(world: &World) {
     let triggers = json!(["sync", { "cron": "@daily" }]);
     let singleton = json!({ "mode": "skip" });

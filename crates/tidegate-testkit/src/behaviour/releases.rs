@@ -1,4 +1,4 @@
-//! Releases: which version gets new runs, and what a new definition means for those that live.
+//! Releases: the version of new runs, and the effect of a new definition on live runs.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -35,7 +35,7 @@ pub async fn only_a_higher_number_releases_itself(world: &World) {
     assert_eq!(world.run(unknown).await, refused);
 }
 
-/// spec release: a number that is taken means what it meant, unless a developer says otherwise.
+/// spec release: a number that is taken keeps its definition, except in development.
 pub async fn a_number_with_another_definition_is_refused(world: &World) {
     let slots =
         |limit: u32| json!({ "name": "order", "version": 1, "concurrency": { "limit": limit } });
@@ -59,7 +59,7 @@ pub async fn a_number_with_another_definition_is_refused(world: &World) {
     assert_eq!(current(world, "order").await, Some(2), "an old version does not come back by it");
 }
 
-/// spec release: the server's numbers count up, and a definition that is known makes no new one.
+/// spec release: the server's numbers count up, and a known definition makes no new one.
 pub async fn assigned_versions_count_up(world: &World) {
     let slots = |limit: u32| json!({ "name": "order", "concurrency": { "limit": limit } });
     for (limit, version, unchanged) in
@@ -69,14 +69,14 @@ pub async fn assigned_versions_count_up(world: &World) {
         assert_eq!((registered.version, registered.unchanged), (version, unchanged));
         assert_eq!(current(world, "order").await, Some(version));
     }
-    // Rolled back, the newest definition is still known, and does not release itself again.
+    // After a rollback, the newest definition is still known, and does not release itself again.
     world.release("order", 2).await;
     let registered = world.define(slots(3)).await;
     assert_eq!((registered.version, registered.released), (3, None));
     assert_eq!(current(world, "order").await, Some(2));
 }
 
-/// spec release: descriptions and schemas shape no run: new ones are known at once, under the old
+/// spec release: descriptions and schemas do not affect runs: new ones apply at once, under the old
 /// number.
 pub async fn what_a_definition_says_of_itself_makes_no_version(world: &World) {
     let order = |text: &str| json!({ "name": "order", "description": text, "schema": {} });
@@ -99,7 +99,8 @@ pub async fn what_a_definition_says_of_itself_makes_no_version(world: &World) {
     assert_eq!(world.drive("order", json!({})).await.version, 1);
 }
 
-/// spec N47: rolling back is a release: the older number is the newer version now, by its own word.
+/// spec N47: a rollback is a release: the older number is the newer version now, and its own policy
+/// applies.
 pub async fn rolling_back_is_a_release(world: &World) {
     for policy in ["supersede", "drain"] {
         let world = world.in_workspace(policy);
@@ -122,7 +123,7 @@ pub async fn rolling_back_is_a_release(world: &World) {
         }
         let run = world.lease_one().await;
         assert_eq!((Some(run.id), run.version), (new.run(), 1));
-        // Released again, version 2 meets the runs of version 1 as older ones.
+        // Released again, version 2 treats the runs of version 1 as older ones.
         world.release("order", 2).await;
         world.send("order", json!({})).await;
         let expected = if policy == "supersede" { "cancelled" } else { "running" };
@@ -133,7 +134,7 @@ pub async fn rolling_back_is_a_release(world: &World) {
     }
 }
 
-/// spec release: a release that brings a handoff finds a hold for each live older run, from its
+/// spec release: a release that adds a handoff finds a hold for each live older run, from its
 /// stored input, and lists those that lack the key.
 pub async fn a_new_handoff_adopts_live_runs(world: &World) {
     for policy in ["drain", "supersede"] {
@@ -183,7 +184,8 @@ pub async fn a_new_handoff_adopts_live_runs(world: &World) {
     }
 }
 
-/// spec release: coexist brings no holds for older runs; a later drain does, also for its runs.
+/// spec release: coexist makes no holds for older runs; a later drain does, also for the coexisting
+/// version's runs.
 pub async fn a_coexisting_version_is_adopted_by_the_next(world: &World) {
     let define = async |version: u32, policy: &str| {
         let handoff = handoff(policy);
@@ -259,7 +261,7 @@ pub async fn a_fold_takes_the_version_at_its_flush(world: &World) {
         world.tick(100).await;
         let run = world.lease_one().await;
         assert_eq!((Some(run.id), run.version), (first.run(), 2));
-        // Even where the newer version folds no more.
+        // The same if the newer version folds no more.
         let open = world.send("order", json!({ "n": 3 })).await;
         define(3, &json!({})).await;
         assert!(matches!(world.send("order", json!({})).await, Verdict::Started { .. }));
@@ -269,8 +271,8 @@ pub async fn a_fold_takes_the_version_at_its_flush(world: &World) {
     }
 }
 
-/// spec controls: a raised limit serves the line, a dropped one lets all in, a lowered one evicts
-/// nobody.
+/// spec controls: a raised limit serves the queue, a removed one admits all, a lowered one evicts
+/// none.
 pub async fn a_new_limit_rules_from_its_release_on(world: &World) {
     let limits = |version: u32, controls: Value| {
         let mut definition = json!({ "name": "order", "version": version });
@@ -319,7 +321,7 @@ pub async fn a_new_limit_rules_from_its_release_on(world: &World) {
     assert_eq!(world.lease_all().await.len(), 1, "nothing is throttled any more");
 }
 
-/// spec release: what comes after a release in one transaction is decided by it.
+/// spec release: commands after a release in one transaction are decided by it.
 pub async fn a_release_rules_the_next_command(world: &World) {
     world.define(json!({ "name": "order", "version": 1 })).await;
     let workflow = Definition::parse(&json!({ "name": "order", "version": 2 }));
@@ -353,7 +355,7 @@ pub async fn an_engine_leases_what_it_serves(world: &World) {
     }
 }
 
-/// spec release: however many runs live, each gets its hold, and each key's are superseded
+/// spec release: however many runs are live, each gets its hold, and each key's are superseded
 /// together.
 pub async fn a_new_handoff_adopts_a_crowd(world: &World) {
     world.define(json!({ "name": "order", "version": 1 })).await;
@@ -379,7 +381,7 @@ pub async fn a_new_handoff_adopts_a_crowd(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec controls: a raised limit serves a long line at once, through whatever comes after it.
+/// spec controls: a raised limit serves a long queue at once, through all later gates.
 pub async fn a_raised_limit_serves_a_long_line(world: &World) {
     let slots = |limit: u32| json!([{ "limit": limit, "span": "run" }, { "limit": 1, "key": "n" }]);
     world.define(json!({ "name": "order", "concurrency": slots(1) })).await;
@@ -393,8 +395,8 @@ pub async fn a_raised_limit_serves_a_long_line(world: &World) {
     world.check_holds().await;
 }
 
-/// spec G9: versions that hand over by different keys and are released in turn never come to hold
-/// what the other waits for; the run of the version that is the older one now goes first.
+/// spec G9: versions that hand over by different keys and are released in turn never hold what the
+/// other waits for; the run of the version that is the older one now goes first.
 pub async fn releases_in_turn_make_no_deadlock(world: &World) {
     let handoff = |version: u32, scope: Value| {
         let mut handoff = json!({ "onNewVersion": "drain" });
@@ -412,8 +414,8 @@ pub async fn releases_in_turn_make_no_deadlock(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec G9: the same where one of them has a gate to pass before its handoff, and stands there when
-/// the other version is released again.
+/// spec G9: the same where one of them has a gate to pass before its handoff, and is queued there
+/// when the other version is released again.
 pub async fn a_release_gives_no_hold_to_those_who_are_yet_to_wait(world: &World) {
     let handoff = |key: &str| json!({ "type": "keyed", "keyField": key, "onNewVersion": "drain" });
     let singleton = json!({ "mode": "cancel" });

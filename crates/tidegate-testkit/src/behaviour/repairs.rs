@@ -1,4 +1,4 @@
-//! Reactions in trouble: lost leases, waits, turns, and what people do about stuck streams.
+//! Failing reactions: lost leases, backoff, turns, and repairs of blocked streams by operators.
 
 use serde_json::json;
 use tidegate_core::{
@@ -12,7 +12,7 @@ async fn mail(world: &World) {
     world.react(json!({ "name": "mail", "source": "*", "leaseMs": 1000 })).await;
 }
 
-/// Streams with two events, all claimed, the first event handled, and blocked there.
+/// Commits two events to each stream, claims all, handles the first event, and blocks them there.
 async fn blocked(world: &World, streams: &[&str]) {
     for stream in streams {
         world.append(stream, &["1", "2"]).await;
@@ -31,7 +31,7 @@ fn matching(stream: &str) -> Filter {
 }
 
 /// spec B213, N68: claims without progress are counted apart from failures, and too many in a row
-/// block the stream, even without `blockOnError`, with words that say why.
+/// block the stream, even without `blockOnError`, with the reason.
 pub async fn leases_lost_too_often_block_the_stream(world: &World) {
     let options = json!({ "name": "slow", "source": "*", "leaseMs": 1000, "maxLostLeases": 3,
         "blockOnError": false, "maxRetries": 0 });
@@ -63,7 +63,7 @@ pub async fn leases_lost_too_often_block_the_stream(world: &World) {
     assert_eq!((again.leased, again.blocked), (vec![], vec![]), "it is said once");
 }
 
-/// spec B216: the next attempt waits as long as the backoff says, for every engine.
+/// spec B216: the next attempt waits for the backoff, on every engine.
 pub async fn a_backoff_is_waited_for(world: &World) {
     for (kind, waits) in [
         ("fixed", [100, 100, 100, 100]),
@@ -86,7 +86,7 @@ pub async fn a_backoff_is_waited_for(world: &World) {
     }
 }
 
-/// spec N67: what is put off is seen by no claim before its time; it is no failure and no lost
+/// spec N67: a deferred stream is not claimed before its time; a deferral is no failure and no lost
 /// lease.
 pub async fn what_is_put_off_is_invisible_until_due(world: &World) {
     mail(world).await;
@@ -130,7 +130,7 @@ pub async fn no_stream_with_work_starves(world: &World) {
             world.append(stream, &["more", "and more"]).await;
         }
     }
-    // What is given back without progress does not hold up the others either.
+    // A subscription that is released without progress does not delay the others either.
     world.pass(1000);
     let mut turns = std::collections::BTreeMap::new();
     for _ in 0..10 {
@@ -143,7 +143,8 @@ pub async fn no_stream_with_work_starves(world: &World) {
     assert_eq!(turns.into_iter().collect::<Vec<_>>(), twice);
 }
 
-/// spec B217: who had a turn goes to the back, whether its lease was lost or ended with work left.
+/// spec B217: a stream that had a turn goes to the back, whether its lease was lost or ended with
+/// work left.
 pub async fn who_had_a_turn_goes_to_the_back(world: &World) {
     mail(world).await;
     world.append("a", &["1", "2"]).await;
@@ -163,8 +164,8 @@ pub async fn who_had_a_turn_goes_to_the_back(world: &World) {
     assert_eq!(streams_of(&world.claim("mail", 1).await), ["a"]);
 }
 
-/// spec B206–B208, N71: unblock goes on after the last event acked, reset begins with the first,
-/// each with exactly the streams that are named; an empty list is none.
+/// spec B206–B208, N71: unblock continues after the last acknowledged event, reset begins with the
+/// first, each with exactly the named streams; an empty list is none.
 pub async fn unblock_goes_on_and_reset_replays(world: &World) {
     mail(world).await;
     blocked(world, &["a", "b", "c"]).await;
@@ -190,8 +191,8 @@ pub async fn unblock_goes_on_and_reset_replays(world: &World) {
     assert_eq!(world.delivered(a).await, ["1", "2"]);
 }
 
-/// spec B209–B211, N70–N72: filters restrict as they say, page by page; all of them means all; a
-/// reset of everything has to be meant.
+/// spec B209–B211, N70–N72: filters restrict the selection, page by page; all of them means all; a
+/// reset of everything has to be explicit.
 pub async fn filters_restrict_as_they_say(world: &World) {
     mail(world).await;
     let long = format!("order-{}", "x".repeat(150));
@@ -232,7 +233,7 @@ pub async fn filters_restrict_as_they_say(world: &World) {
     }
 }
 
-/// spec N69: each reaction has its own place; an event is passed when all have passed it.
+/// spec N69: each reaction has its own subscription; an event is passed when all have passed it.
 pub async fn reactions_do_not_share_a_place(world: &World) {
     mail(world).await;
     world.react(json!({ "name": "bill", "source": "order-*" })).await;
@@ -254,8 +255,8 @@ pub async fn reactions_do_not_share_a_place(world: &World) {
     assert_eq!(world.delivered(&world.claim_one("late").await).await, ["1"]);
 }
 
-/// spec B222: a stuck stream can be looked at without a lease: place, failures, why it is blocked,
-/// who holds it and until when.
+/// spec B222: a blocked stream can be inspected without a lease: position, failures, the reason of
+/// the block, the holder and its lease's end.
 pub async fn a_stuck_stream_can_be_looked_at(world: &World) {
     mail(world).await;
     world.append("a", &["1", "2"]).await;

@@ -1,4 +1,4 @@
-//! Requests under an idempotency key: the first takes place, and all are told what it came to.
+//! Requests under an idempotency key: the first is executed, and all get its answer.
 
 use serde_json::json;
 use tidegate_core::{
@@ -23,7 +23,7 @@ fn posting(world: &World, name: &str) -> Command {
     Command::Post { ws: world.ws.clone(), events: vec![event(name, &json!({}))] }
 }
 
-/// What a repeat was told, which says that it is one.
+/// Returns the stored answer of a repeat.
 async fn again(world: &World, command: Command) -> Answer {
     match world.run(command).await {
         Ok(Answer::Again(answer)) => *answer,
@@ -31,8 +31,7 @@ async fn again(world: &World, command: Command) -> Answer {
     }
 }
 
-/// spec B225, B227: a repeat is told what the first came to, for 24 hours; another request is
-/// refused.
+/// spec B225, B227: a repeat gets the first answer, for 24 hours; another request is refused.
 pub async fn a_repeated_request_takes_place_once(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let ask = |world: &World, hash: &str| once(asked(world, "k", hash), posting(world, "order"));
@@ -56,7 +55,7 @@ pub async fn a_repeated_request_takes_place_once(world: &World) {
     assert_eq!(world.alive("order").await, 3, "one of them elsewhere");
 }
 
-/// spec B226, B228: of two at the same time one takes place, whichever engine they come through.
+/// spec B226, B228: of two concurrent requests one is executed, whichever engines they reach.
 pub async fn of_requests_at_once_one_takes_place(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let other = world.engine(0xb);
@@ -74,7 +73,7 @@ pub async fn of_requests_at_once_one_takes_place(world: &World) {
     assert_eq!(world.alive("order").await, 10);
 }
 
-/// spec B225: whatever it came to is told again as it was.
+/// spec B225: every kind of answer is repeated unchanged.
 pub async fn every_answer_comes_back_as_it_was(world: &World) {
     for (name, controls) in [
         ("plain", json!({})),
@@ -108,7 +107,8 @@ pub async fn every_answer_comes_back_as_it_was(world: &World) {
     }
 }
 
-/// spec N81: what was refused has no effect, and its key is free until somebody keeps the refusal.
+/// spec N81: a refused request has no effect, and its key is free until a caller stores the
+/// refusal.
 pub async fn a_refused_request_leaves_its_key_free(world: &World) {
     let flow = json!({ "name": "shop", "actions": { "buy": { "concurrency": "reject" } } });
     world.define_flow(flow).await;
@@ -127,7 +127,7 @@ pub async fn a_refused_request_leaves_its_key_free(world: &World) {
     assert_eq!(again(world, ask("a")).await, first, "it is not asked for again");
 }
 
-/// spec B226: the first word that a sender is told counts, and never hides an effect.
+/// spec B226: the first answer that a sender gets counts, and never hides an effect.
 pub async fn the_first_word_is_kept(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let keep = |id: &str, said: &str, done| Command::Keep {
@@ -148,7 +148,7 @@ pub async fn the_first_word_is_kept(world: &World) {
     assert_eq!(world.alive("order").await, 1);
 }
 
-/// spec B227: what is too old to be told goes, unless its key has been used anew.
+/// spec B227: answers past their time are deleted, unless the key has been used anew.
 pub async fn old_answers_go(world: &World) {
     world.define(json!({ "name": "order" })).await;
     for id in ["a", "b", "c"] {

@@ -1,4 +1,4 @@
-//! Replays: a new go at a run that has ended, from its start or from one of its steps.
+//! Replays: a new run from one that has ended, from its start or from one of its steps.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -11,7 +11,7 @@ use tidegate_core::{
 
 use crate::world::{World, payload, skipped, step};
 
-/// Drives the run that is ready through steps with these ids; it goes on.
+/// Drives the ready run through steps with these ids; the run continues.
 async fn with_steps(world: &World, ids: &[&str]) -> Run {
     let run = world.lease_one().await;
     for id in ids {
@@ -21,7 +21,7 @@ async fn with_steps(world: &World, ids: &[&str]) -> Run {
     run
 }
 
-/// A run of `order` that recorded these steps and failed.
+/// Returns a run of `order` that recorded these steps and failed.
 async fn failed_after(world: &World, ids: &[&str]) -> RunId {
     world.send("order", json!({ "id": 7 })).await;
     let run = with_steps(world, ids).await;
@@ -29,8 +29,8 @@ async fn failed_after(world: &World, ids: &[&str]) -> RunId {
     run.id
 }
 
-/// spec N12, replay: a new run with the same input and effect keys of its own; the old one stays as
-/// it ended.
+/// spec N12, replay: a new run with the same input and its own effect keys; the old run does not
+/// change.
 pub async fn a_replay_is_a_new_run_of_the_same_input(world: &World) {
     world.define(json!({ "name": "order" })).await;
     for end in ["completed", "failed", "cancelled"] {
@@ -55,7 +55,7 @@ pub async fn a_replay_is_a_new_run_of_the_same_input(world: &World) {
     }
 }
 
-/// spec replay: a replay runs what is released now.
+/// spec replay: a replay uses the released version.
 pub async fn a_replay_is_of_the_current_version(world: &World) {
     world.define(json!({ "name": "order", "version": 1 })).await;
     let old = failed_after(world, &[]).await;
@@ -65,7 +65,7 @@ pub async fn a_replay_is_of_the_current_version(world: &World) {
     assert_eq!(world.lease_one().await.version, 2);
 }
 
-/// spec N12: with another input, and for an action in the same session.
+/// spec N12: a replay may have another input; an action's replay is in the same session.
 pub async fn a_replay_may_have_another_input(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let old = failed_after(world, &[]).await;
@@ -155,8 +155,8 @@ pub async fn a_replay_may_be_refused_by_a_gate(world: &World) {
     assert_eq!(world.lease_one().await.id, new);
 }
 
-/// spec N12, replay: a retry from a step keeps what was recorded before it, in order, and its
-/// effect keys are those of the first run, however often it is retried.
+/// spec N12, replay: a retry from a step keeps the records before it, in order, and its effect keys
+/// are those of the first run, however often it is retried.
 pub async fn a_retry_goes_on_from_a_step(world: &World) {
     world.define(json!({ "name": "order" })).await;
     world.send("order", json!({ "id": 7 })).await;
@@ -181,7 +181,7 @@ pub async fn a_retry_goes_on_from_a_step(world: &World) {
 }
 
 /// Sections 8, 9: step ids belong to code: a retry stays in the version that recorded them, also
-/// where a newer one takes others along.
+/// where a newer version moves other runs.
 pub async fn a_retry_stays_in_its_version(world: &World) {
     let handoff = json!({ "type": "singleton", "onNewVersion": "supersede" });
     let version = |n: u32| json!({ "name": "order", "version": n, "handoff": handoff });
@@ -205,7 +205,7 @@ pub async fn a_retry_stays_in_its_version(world: &World) {
     world.check_holds().await;
 }
 
-/// spec versions: whom a newer version took along stays with it when a retry of an older one comes.
+/// spec versions: runs that a newer version moved stay with it when a retry of an older one comes.
 pub async fn a_retry_takes_nobody_back_to_its_version(world: &World) {
     let handoff = json!({ "type": "singleton", "onNewVersion": "supersede" });
     let version = |n: u32| json!({ "name": "order", "version": n, "handoff": handoff });
@@ -224,7 +224,8 @@ pub async fn a_retry_takes_nobody_back_to_its_version(world: &World) {
     }
 }
 
-/// spec N12: what is no run, has not ended or was never recorded is refused, with what would do.
+/// spec N12: an unknown or live run, or a step that was never recorded, is refused, with a valid
+/// alternative.
 pub async fn what_cannot_be_replayed_is_said_so(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let old = failed_after(world, &["reserve", "charge"]).await;
@@ -255,8 +256,8 @@ pub async fn what_cannot_be_replayed_is_said_so(world: &World) {
     assert_eq!(none, Err(Refusal::NoStep { run: live, step: "a".into(), hint }));
 }
 
-/// Sections 7, 9: what was undone is not built upon; what completed was not undone, and its
-/// compensations are the new run's.
+/// Sections 7, 9: a retry does not keep compensated steps; a completed run was not compensated, and
+/// its compensations move to the new run.
 pub async fn what_was_undone_is_not_kept(world: &World) {
     world.define(json!({ "name": "order" })).await;
     for fails in [true, false] {
@@ -284,7 +285,7 @@ pub async fn what_was_undone_is_not_kept(world: &World) {
     }
 }
 
-/// spec replace: an undoing that failed can be tried again, for the same run and past no gates.
+/// spec replace: a failed compensation can be retried, for the same run and past no gates.
 pub async fn an_undoing_can_be_tried_again(world: &World) {
     world.define(json!({ "name": "order", "singleton": { "mode": "skip" } })).await;
     let run = world.drive_with_undo("order", json!({})).await;
@@ -304,7 +305,7 @@ pub async fn an_undoing_can_be_tried_again(world: &World) {
     assert_eq!(world.inside("order", Class::Singleton, "(whole)").await, 1);
 }
 
-/// A run that was called off while driven has ended: its replay waits for its stop.
+/// A run that was cancelled while driven has ended: its replay waits for its stop.
 pub async fn a_replay_of_a_stopping_run_waits_for_its_stop(world: &World) {
     world.define(json!({ "name": "order", "concurrency": { "limit": 1 } })).await;
     let old = world.send_for_run("order", Value::Null).await;

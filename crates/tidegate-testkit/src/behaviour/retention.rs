@@ -1,4 +1,4 @@
-//! Retention: what is over and old goes, in parts; what anything relies on stays.
+//! Retention: old ended rows are deleted, in parts; rows that others refer to stay.
 
 use serde_json::json;
 use tidegate_core::{
@@ -18,7 +18,7 @@ use crate::world::{World, payload, step};
 
 const DAY_MS: u64 = 86_400_000;
 
-/// One part of a pass.
+/// Runs one part of a pass.
 async fn part(world: &World, past: Past, before: Timestamp, after: Seq, most: u32) -> Forgotten {
     match world.run(Command::Forget { past, before, after, most }).await {
         Ok(Answer::Forgotten(forgotten)) => forgotten,
@@ -26,7 +26,7 @@ async fn part(world: &World, past: Past, before: Timestamp, after: Seq, most: u3
     }
 }
 
-/// Passes over everything, as an engine does; how many rows went.
+/// Passes over all kinds of rows, as an engine does; returns the number of deleted rows.
 async fn forget(world: &World, before: Timestamp) -> u32 {
     let mut rows = 0;
     for past in [Past::Events, Past::Runs, Past::Receipts] {
@@ -41,12 +41,12 @@ async fn forget(world: &World, before: Timestamp) -> u32 {
     rows
 }
 
-/// Passes until nothing is left to forget: an event goes after the run that kept it.
+/// Repeats passes until nothing is left to delete: an event is deleted after the run that kept it.
 async fn forget_all(world: &World, before: Timestamp) {
     while forget(world, before).await > 0 {}
 }
 
-/// What is left of the workspace's past, by kind.
+/// Returns the remaining rows of the workspace's past, by kind.
 async fn left(world: &World) -> Vec<&'static str> {
     let kind = |row: &Row| match row {
         Row::Event(_) => Some("event"),
@@ -65,7 +65,8 @@ async fn is_kept(world: &World, run: RunId) -> bool {
     world.row(RowKey::Ended(run.seq)).await.is_some()
 }
 
-/// spec retention: a finished run goes with its steps, chunks, signals and its event, however many.
+/// spec retention: a finished run is deleted with its steps, chunks, signals and its event, however
+/// many.
 pub async fn old_runs_go_with_all_that_is_theirs(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let run = world.drive("order", json!({})).await;
@@ -91,8 +92,7 @@ pub async fn old_runs_go_with_all_that_is_theirs(world: &World) {
     world.complete(&young).await;
 }
 
-/// spec retention: an event stays while a run that lives or has ended, a batch or a window relies
-/// on it.
+/// spec retention: an event stays while a live or ended run, a batch or a window refers to it.
 pub async fn what_is_relied_on_stays(world: &World) {
     world.define(json!({ "name": "sleep" })).await;
     world.define(json!({ "name": "quiet", "debounce": { "periodMs": 40 * DAY_MS } })).await;
@@ -114,7 +114,7 @@ pub async fn what_is_relied_on_stays(world: &World) {
         assert!(kept(id).await.is_none(), "{id} is relied on by nothing");
     }
     assert!(!left(world).await.contains(&"receipt"), "receipts go by their age");
-    // They become runs with their data, and once those are old, all of it goes.
+    // They become runs with their data, and once those are old, all of it is deleted.
     world.tick(20 * DAY_MS).await;
     let mut runs = world.lease_all().await;
     assert_eq!(runs.len(), 3);
@@ -131,8 +131,8 @@ pub async fn what_is_relied_on_stays(world: &World) {
     assert_eq!(left(world).await, Vec::<&str>::new());
 }
 
-/// spec retention: an ended run stays while a new go at it lives, and it can be replayed until it
-/// goes.
+/// spec retention: an ended run stays while its replay is live, and it can be replayed until it is
+/// deleted.
 pub async fn the_source_of_a_replay_stays(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let first = world.drive("order", json!({ "n": 1 })).await;
@@ -157,7 +157,8 @@ pub async fn the_source_of_a_replay_stays(world: &World) {
     assert_eq!(left(world).await, Vec::<&str>::new());
 }
 
-/// A pass goes on where it was, stops where the young begins, and a run that still stops stays.
+/// A pass continues where it was and stops at the first young row; a run that is still stopping
+/// stays.
 pub async fn a_pass_goes_part_by_part(world: &World) {
     world.define(json!({ "name": "order" })).await;
     for _ in 0..7 {
@@ -181,8 +182,8 @@ pub async fn a_pass_goes_part_by_part(world: &World) {
     assert_eq!(early, Forgotten { rows: 0, next: None }, "nothing is old: it looks no further");
 }
 
-/// spec I48 holds for any retention: what was deleted is remembered in the store, so that receipts
-/// which outlive their runs are no findings, and whoever checks needs to know no setting.
+/// spec I48 holds for any retention: the store records what was deleted, so that receipts which
+/// outlive their runs are no findings, and the check needs to know no setting.
 pub async fn a_receipt_may_outlive_its_run(world: &World) {
     world.define(json!({ "name": "order", "concurrency": { "limit": 1 } })).await;
     world.send("order", json!(1)).await;

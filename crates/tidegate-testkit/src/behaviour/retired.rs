@@ -1,4 +1,4 @@
-//! Retired workflows: nothing starts them, what they have goes on, and they can come back.
+//! Retired workflows: nothing starts them, their accepted work continues, and they can come back.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -20,7 +20,7 @@ fn gone(name: &str) -> Refusal {
     Refusal::NoWorkflow { app: "default".to_owned(), name: name.to_owned() }
 }
 
-/// Whether an event of this name starts nothing.
+/// Returns whether an event of this name starts nothing.
 async fn is_ignored(world: &World, name: &str) -> bool {
     world.post(name, json!({})).await.runs.is_empty()
 }
@@ -48,7 +48,7 @@ pub async fn nothing_starts_a_retired_workflow(world: &World) {
     assert_eq!(retire(world, "nobody").await, Err(gone("nobody")));
 }
 
-/// What was accepted goes on: under the same limits, and what was collected is still flushed.
+/// Accepted work continues: under the same limits, and open folds are still flushed.
 pub async fn what_a_retired_workflow_has_accepted_goes_on(world: &World) {
     world.define(json!({ "name": "sync", "concurrency": { "limit": 1 } })).await;
     let batch = json!({ "maxSize": 9, "timeoutMs": 1000 });
@@ -72,7 +72,7 @@ pub async fn what_a_retired_workflow_has_accepted_goes_on(world: &World) {
     world.check_holds().await;
 }
 
-/// Defined again it comes back, the numbers counting on; a number that an author gives says only
+/// Defined again the workflow comes back, and its numbers count on; an author's number says only
 /// what an engine can serve, so that such a workflow comes back by a higher one or by a release.
 pub async fn a_retired_workflow_comes_back(world: &World) {
     let slots = |limit: u32| json!({ "name": "order", "concurrency": { "limit": limit } });

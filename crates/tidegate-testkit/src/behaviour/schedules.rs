@@ -16,7 +16,7 @@ use crate::world::World;
 const DAILY: &str = "@daily";
 const DAY_MS: u64 = 86_400_000;
 
-/// A workflow with this schedule, whose first occurrence is planned for this moment.
+/// Defines a workflow with this schedule, whose first occurrence is planned for now.
 async fn planned_now(world: &World) -> Timestamp {
     let cron = json!({ "cron": DAILY, "onOverlap": "allow" });
     world.define(json!({ "name": "report", "triggers": [cron] })).await;
@@ -25,7 +25,7 @@ async fn planned_now(world: &World) -> Timestamp {
     now
 }
 
-/// Starts an occurrence; `None` if it is somebody else's.
+/// Starts an occurrence; `None` if another engine has started it.
 async fn occur(world: &World, occurrence: &Occurrence) -> Option<Verdict> {
     let occurrence = occurrence.clone();
     match world.run(Command::Occur { occurrence }).await {
@@ -58,7 +58,7 @@ pub async fn an_occurrence_gives_one_run_over_all_engines(world: &World) {
     world.pass(DAY_MS);
     assert!(occur(world, &next).await.is_some());
     assert_eq!(runs(world).await.len(), 2);
-    // In one transaction it is the same.
+    // The same holds in one transaction.
     world.pass(DAY_MS);
     let at = world.now();
     let occurrence = world.occurrence("report", DAILY, at, Some(at.plus_ms(DAY_MS)));
@@ -84,7 +84,7 @@ pub async fn an_occurrence_is_no_event(world: &World) {
     assert!(world.schedules().await.is_empty(), "nobody looks at it again");
 }
 
-/// Static schedules are rows: planned once, by whoever comes first, and kept over restarts.
+/// Static schedules are rows: planned once, by the first engine, and kept over restarts.
 pub async fn a_schedule_is_planned_once(world: &World) {
     let at = planned_now(world).await;
     let later = at.plus_ms(5);
@@ -103,8 +103,7 @@ pub async fn a_schedule_is_planned_once(world: &World) {
     assert_eq!(planned, ["report", "clean"], "the earliest first, due or not");
 }
 
-/// spec versions: a release takes the schedules with it that it no longer has, and plans no others
-/// anew.
+/// spec versions: a release deletes the schedules that it no longer has, and plans no others anew.
 pub async fn a_release_ends_the_schedules_that_it_lacks(world: &World) {
     let defined = |version: u32, crons: &[&str]| {
         let triggers: Vec<_> = crons.iter().map(|cron| json!({ "cron": cron })).collect();
@@ -124,7 +123,8 @@ pub async fn a_release_ends_the_schedules_that_it_lacks(world: &World) {
     let gone = world.occurrence("report", "@daily", at, Some(at.plus_ms(DAY_MS)));
     assert_eq!(occur(world, &gone).await, None);
     assert!(runs(world).await.is_empty());
-    // The old version's engine plans what it knows: it is not the current release's.
+    // The old version's engine plans the schedules that it knows: this one is not in the current
+    // release.
     assert!(!world.plan("report", "@daily", at).await);
     world.release("report", 1).await;
     assert!(world.plan("report", "@daily", at).await, "rolled back");
@@ -133,7 +133,7 @@ pub async fn a_release_ends_the_schedules_that_it_lacks(world: &World) {
     assert!(left == std::slice::from_ref(&other.ws), "{left:?}");
 }
 
-/// spec N41: what comes too late is passed over once, with a receipt that says what.
+/// spec N41: late occurrences are passed over once, with a receipt that names them.
 pub async fn a_missed_occurrence_is_recorded(world: &World) {
     let at = planned_now(world).await;
     world.pass(3 * DAY_MS);

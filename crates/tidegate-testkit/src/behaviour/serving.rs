@@ -1,4 +1,5 @@
-//! Who serves what: engines say it, runs that nobody serves are named, the dead are cleared away.
+//! Served versions: engines register them, runs without a serving engine are named, dead engines
+//! are deleted.
 
 use serde_json::json;
 use tidegate_core::{
@@ -33,7 +34,7 @@ pub async fn a_run_that_nobody_serves_is_stranded(world: &World) {
     }
     world.serve().await;
     assert!(!explain(world, ready).await.stranded && !explain(world, waiting).await.stranded);
-    // Another version is no help.
+    // Another version does not help.
     let second = world.define(json!({ "name": "order", "version": 2 })).await;
     let serve = Command::Serve { engine: world.engine, lanes: vec![second.lane] };
     assert_eq!(world.run(serve).await, Ok(Answer::Done), "instead of what it said before");
@@ -52,7 +53,8 @@ pub async fn a_run_that_nobody_serves_is_stranded(world: &World) {
     assert!(!explain(world, ready).await.stranded, "it has ended");
 }
 
-/// spec stranded: a release says how many live runs it leaves to nobody.
+/// spec stranded: a release returns the number of live runs that it leaves without a serving
+/// engine.
 pub async fn a_release_says_how_many_runs_it_strands(world: &World) {
     let order = |version: u32| json!({ "name": "order", "version": version });
     world.define(order(1)).await;
@@ -66,12 +68,12 @@ pub async fn a_release_says_how_many_runs_it_strands(world: &World) {
     world.lose(world.engine).await;
     let released = world.define(order(3)).await.released.expect("the highest is released");
     assert_eq!((released.older, released.stranded), (4, 4));
-    // One that serves older versions too says so first.
+    // An engine that serves older versions too registers that first.
     world.engine(2).serve().await;
     assert_eq!(world.release("order", 2).await.stranded, 0);
 }
 
-/// spec heartbeats: nobody watches over an engine that has never beaten, so that it gets nothing.
+/// spec heartbeats: no engine watches one that has never sent a heartbeat, so that it gets no work.
 pub async fn an_engine_beats_before_it_asks(world: &World) {
     let defined = world.define(json!({ "name": "order" })).await;
     let run = world.start("order", json!({})).await;
@@ -89,8 +91,8 @@ pub async fn an_engine_beats_before_it_asks(world: &World) {
     assert_eq!(world.run(serve).await, Err(Refusal::EngineDead(engine)));
 }
 
-/// spec heartbeats: a dead engine's row goes when it owns nothing any more, and it does not come
-/// back.
+/// spec heartbeats: a dead engine's row is deleted when it owns nothing any more, and the engine
+/// does not come back.
 pub async fn the_dead_are_buried_when_they_own_nothing(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let run = world.drive("order", json!({})).await;
@@ -100,7 +102,7 @@ pub async fn the_dead_are_buried_when_they_own_nothing(world: &World) {
     assert_eq!(world.run(Command::MarkDead { engine, beat: 1 }).await, Ok(Answer::Changed(true)));
     assert_eq!(bury().await, Ok(Answer::Changed(false)), "it owns a run");
     assert_eq!(buriable(world).await, Vec::<u128>::new());
-    // Reaped and buried at once, even in one transaction.
+    // Reaped and deleted at once, even in one transaction.
     let reap = Command::Reap {
         known: Box::new(run.clone()),
         engine,

@@ -1,4 +1,4 @@
-//! The state of sessions: operations, exactly once, that no two ever lose.
+//! Session state: operations, exactly once, without lost updates.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -30,7 +30,7 @@ async fn called(world: &World, action: &str, id: &str) -> tidegate_core::row::Ru
     leased
 }
 
-/// spec sessions: a write commits with its step's record, once; the step is told the value and the
+/// spec sessions: a write commits with its step's record, once; the step gets the value and the
 /// version.
 pub async fn an_operation_is_a_step_and_happens_once(world: &World) {
     chat(world).await;
@@ -46,7 +46,7 @@ pub async fn an_operation_is_a_step_and_happens_once(world: &World) {
         (merge("user", json!({ "age": null })), json!({ "name": "x" }), 7),
         (get("messages.1"), json!("ho"), 7),
         (get("no.such.place"), json!(null), 7),
-        // What changes nothing is no change.
+        // An operation without a change makes no new version.
         (set("title", json!("a")), json!("a"), 7),
     ];
     for (n, (op, value, version)) in table.into_iter().enumerate() {
@@ -94,7 +94,8 @@ pub async fn the_operations_of_a_report_follow_each_other(world: &World) {
     assert_eq!(world.staged().await, 0);
 }
 
-/// spec B3, B4, B47: runs that write one session together lose nothing, with a policy or without.
+/// spec B3, B4, B47: concurrent writes of runs to one session lose nothing, with a policy or
+/// without.
 pub async fn runs_that_race_lose_no_update(world: &World) {
     chat(world).await;
     let drive = async |id: u128| {
@@ -128,8 +129,8 @@ pub async fn runs_that_race_lose_no_update(world: &World) {
     assert_eq!(version, 4 * 18, "each of them is a change");
 }
 
-/// spec B34, B35, B36: appends land at once while a respond runs; responds follow each other, and
-/// each sees all that was appended before it started.
+/// spec B34, B35, B36: appends are written at once while a respond runs; responds follow each
+/// other, and each sees all appends from before it started.
 pub async fn every_respond_sees_what_was_appended_before_it(world: &World) {
     chat(world).await;
     let mut responds = Vec::new();
@@ -162,7 +163,7 @@ pub async fn every_respond_sees_what_was_appended_before_it(world: &World) {
     assert_eq!(world.document("s").await["messages"].as_array().unwrap().len(), 6);
 }
 
-/// An operation that does not fit is a failed step, and nothing else.
+/// An operation that does not fit fails its step, and nothing else.
 pub async fn what_does_not_fit_fails_its_step_and_changes_nothing(world: &World) {
     chat(world).await;
     for action in ["plain", "edit"] {
@@ -193,7 +194,7 @@ pub async fn what_does_not_fit_fails_its_step_and_changes_nothing(world: &World)
     assert_eq!(world.staged().await, 0);
 }
 
-/// spec replace, steps: who has lost the lease writes nothing, nor does who was cancelled.
+/// spec replace, steps: a worker that has lost its lease writes nothing, nor does a cancelled run.
 pub async fn a_worker_without_its_lease_writes_nothing(world: &World) {
     chat(world).await;
     for (action, id) in [("plain", 10), ("edit", 20)] {
@@ -209,7 +210,7 @@ pub async fn a_worker_without_its_lease_writes_nothing(world: &World) {
         let again = successor.lease_one().await;
         assert_eq!(again.id, run.id);
         fenced(&dead, &run).await;
-        // What was done before is done, and what was staged is still staged.
+        // Earlier operations are in effect, and staged ones are still staged.
         let read = successor.told(&again, "second", action, increment("n", 1)).await;
         assert_eq!(read, json!(2), "{action}");
         successor.complete(&again).await;
@@ -225,8 +226,8 @@ pub async fn a_worker_without_its_lease_writes_nothing(world: &World) {
     world.check_quiet().await;
 }
 
-/// From outside a session is changed as from inside; who gives a version is told when it is
-/// another, with both.
+/// A session is changed from outside as from inside; a caller that expects another version gets an
+/// error with both.
 pub async fn from_outside_a_version_can_be_insisted_on(world: &World) {
     let outcome = |version, value: Value| Ok(Outcome { version, value: payload(&value) });
     let changed =
@@ -241,13 +242,13 @@ pub async fn from_outside_a_version_can_be_insisted_on(world: &World) {
     let refused = world.patch("s", append("a", json!(1)), None).await.unwrap_err();
     assert_eq!(refused.code(), "session_type_mismatch");
     assert_eq!(world.document_text("s").await, Some((3, r#"{"a":2,"l":[1]}"#.to_owned())));
-    // Of two with one expectation one succeeds.
+    // Of two callers with one expectation one succeeds.
     let race = async |by| world.patch("s", increment("a", by), Some(3)).await.is_ok();
     let (one, two) = tokio::join!(race(10), race(100));
     assert!(one != two, "{one} {two}");
 }
 
-/// A run may insist on a version too: it is told by its step, and can decide anew.
+/// A run may expect a version too: its step gets the conflict, and can decide anew.
 pub async fn a_step_can_insist_on_a_version(world: &World) {
     chat(world).await;
     for action in ["plain", "edit"] {
@@ -268,7 +269,7 @@ pub async fn a_step_can_insist_on_a_version(world: &World) {
     }
 }
 
-/// Every workspace, app, flow and session has a document of its own.
+/// Every workspace, app, flow and session has its own document.
 pub async fn sessions_are_apart(world: &World) {
     let other = world.in_workspace("other");
     let sessions =
@@ -289,7 +290,7 @@ pub async fn sessions_are_apart(world: &World) {
     assert_eq!(documents, ["0", "1", "100", "101", "102", "103", "2", "3"]);
 }
 
-/// Numbers, escapes, space and names given twice stay as they were written.
+/// Numbers, escapes, space and duplicate names stay as they were written.
 pub async fn the_rest_of_a_document_is_kept_byte_for_byte(world: &World) {
     let odd = r#" { "n" : 1.0 , "big":123456789012345678901234567890.10, "far":1e400, "a":1, "a":2,
         "half":"\ud800", "nul":"\u0000" , "neg":-0 } "#;

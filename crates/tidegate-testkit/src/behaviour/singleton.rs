@@ -11,12 +11,12 @@ use tidegate_core::{
 
 use crate::world::{World, replaced, skipped, step};
 
-/// Where a live run can be when the next trigger comes.
+/// States of a live run when the next trigger comes.
 const PHASES: [&str; 7] = ["line", "ready", "driven", "sleeping", "waiting", "retrying", "paused"];
 
-/// Defines a singleton of one slot and brings its run with key `a` to where it should be.
+/// Defines a singleton of one slot and brings its run with key `a` into a state.
 ///
-/// Gives that run, and the one that keeps the slot from it where it waits in line.
+/// Returns that run, and the run that holds the slot while it is queued.
 async fn bring(world: &World, name: &str, mode: &str, phase: &str) -> (RunId, Option<Run>) {
     let singleton = json!({ "key": "k", "mode": mode });
     world
@@ -47,7 +47,7 @@ async fn bring(world: &World, name: &str, mode: &str, phase: &str) -> (RunId, Op
     (id, None)
 }
 
-/// The run that took another's place.
+/// Returns the run that replaced another.
 async fn ended_by(world: &World, run: RunId) -> Option<RunId> {
     match world.ended(run).await?.ending {
         Ending::Cancelled { by, .. } => by,
@@ -55,8 +55,8 @@ async fn ended_by(world: &World, run: RunId) -> Option<RunId> {
     }
 }
 
-/// spec B106, B107, B108, N11, N30: wherever the live run is, a new trigger is skipped, and told
-/// why.
+/// spec B106, B107, B108, N11, N30: in every state of the live run, a new trigger is skipped, with
+/// the reason.
 pub async fn skip_keeps_the_live_run_wherever_it_is(world: &World) {
     for (phase, engine) in PHASES.into_iter().zip(1..) {
         let world = &world.engine(engine);
@@ -76,7 +76,7 @@ pub async fn skip_keeps_the_live_run_wherever_it_is(world: &World) {
     }
 }
 
-/// spec B107, B109, B115, G7: wherever the live run is, a new trigger takes its place; while the
+/// spec B107, B109, B115, G7: in every state of the live run, a new trigger replaces it; while the
 /// old one is driven, not before its worker has stopped.
 pub async fn cancel_replaces_the_live_run_wherever_it_is(world: &World) {
     for phase in PHASES {
@@ -105,7 +105,7 @@ pub async fn cancel_replaces_the_live_run_wherever_it_is(world: &World) {
     }
 }
 
-/// spec B115, G7: nothing of a replaced run can be written, and a lost worker frees the place too.
+/// spec B115, G7: a replaced run can write nothing, and a lost worker frees its hold too.
 pub async fn a_replaced_run_writes_nothing_more(world: &World) {
     world.define(json!({ "name": "sync", "singleton": {} })).await;
     let doomed = world.engine(7);
@@ -143,7 +143,7 @@ pub async fn a_chain_of_replacements_leaves_the_last(world: &World) {
     world.check_holds().await;
 }
 
-/// spec B106: a run cancelled by hand keeps its place until it stops, and one waits for it, no
+/// spec B106: a run cancelled by hand keeps its hold until it stops, and one run waits for it, no
 /// more.
 pub async fn one_run_waits_for_a_run_cancelled_by_hand(world: &World) {
     for mode in ["skip", "cancel"] {
@@ -166,7 +166,7 @@ pub async fn one_run_waits_for_a_run_cancelled_by_hand(world: &World) {
     }
 }
 
-/// spec B106: what waits by one version's mode is replaced by the next version's.
+/// spec B106: a run queued by one version's mode is replaced by the next version's.
 pub async fn a_new_mode_rules_from_its_release_on(world: &World) {
     let sync = |version: u32, mode: &str| json!({ "name": "sync", "version": version, "singleton": { "mode": mode } });
     world.define(sync(1, "skip")).await;
@@ -184,7 +184,8 @@ pub async fn a_new_mode_rules_from_its_release_on(world: &World) {
     world.check_holds().await;
 }
 
-/// spec B110, B111: without a mode it cancels, without a key there is one for the whole workflow.
+/// spec B110, B111: the default mode is cancel; without a key there is one run for the whole
+/// workflow.
 pub async fn by_default_it_cancels_and_covers_the_workflow(world: &World) {
     world.define(json!({ "name": "sync", "singleton": {} })).await;
     let first = world.send_for_run("sync", json!({ "k": "a" })).await;
@@ -193,7 +194,7 @@ pub async fn by_default_it_cancels_and_covers_the_workflow(world: &World) {
     assert_eq!(world.drain().await, [second]);
 }
 
-/// spec B53, B56, B106, B132: keys, the lack of one, workflows and tenants are all apart.
+/// spec B53, B56, B106, B132: keys, missing keys, workflows and tenants are all separate.
 pub async fn keys_workflows_and_workspaces_are_apart(world: &World) {
     let other = world.in_workspace("b");
     let mut runs = 0;
@@ -236,7 +237,7 @@ pub async fn after_any_end_the_next_trigger_starts(world: &World) {
     }
 }
 
-/// spec B113: triggers on several engines at once leave one run alive per key, in both modes.
+/// spec B113: concurrent triggers on several engines leave one live run per key, in both modes.
 pub async fn triggers_at_once_leave_one_run_per_key(world: &World) {
     let (b, c) = (world.engine(2), world.engine(3));
     for mode in ["skip", "cancel"] {
@@ -257,7 +258,8 @@ pub async fn triggers_at_once_leave_one_run_per_key(world: &World) {
     }
 }
 
-/// spec B114, A3: a skipped event is recorded, has its receipt, and wakes who waits for it.
+/// spec B114, A3: a skipped event is recorded, has its receipt, and wakes the runs that wait for
+/// it.
 pub async fn a_skipped_event_is_recorded_and_wakes_waiters(world: &World) {
     world.define(json!({ "name": "waiter", "triggers": ["begin"] })).await;
     world.define(json!({ "name": "other", "triggers": ["sync"] })).await;
@@ -285,7 +287,8 @@ pub async fn a_skipped_event_is_recorded_and_wakes_waiters(world: &World) {
     assert_eq!(world.drain().await.len(), 2, "the waiter and the other");
 }
 
-/// spec G4: who replaces a run that had not started inherits its rank: in line, and with its slot.
+/// spec G4: a run that replaces one that had not started inherits its rank: in the queue, and with
+/// its slot.
 pub async fn a_newcomer_inherits_the_rank_of_a_run_not_yet_started(world: &World) {
     let singleton = json!({ "key": "k" });
     world
@@ -301,7 +304,7 @@ pub async fn a_newcomer_inherits_the_rank_of_a_run_not_yet_started(world: &World
     world.check_holds().await;
 }
 
-/// spec G4: who replaces a run that had started queues as the newcomer that it is.
+/// spec G4: a run that replaces a started one is queued as a newcomer.
 pub async fn a_newcomer_for_a_started_run_queues_anew(world: &World) {
     let singleton = json!({ "key": "k" });
     world
@@ -319,7 +322,7 @@ pub async fn a_newcomer_for_a_started_run_queues_anew(world: &World) {
     world.check_holds().await;
 }
 
-/// spec N11, B107: a paused run keeps its key and uses no slot; resumed, it goes on.
+/// spec N11, B107: a paused run keeps its key and uses no slot; resumed, it continues.
 pub async fn a_paused_run_keeps_its_key_and_no_slot(world: &World) {
     let (paused, _) = bring(world, "sync", "skip", "paused").await;
     let other = world.send_for_run("sync", json!({ "k": "b" })).await;

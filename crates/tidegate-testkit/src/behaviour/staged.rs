@@ -1,4 +1,4 @@
-//! Replace without tearing: what a run under `restart` does to a session is staged.
+//! Replace without tearing: session operations of a run under `restart` are staged.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -21,7 +21,7 @@ async fn edit(world: &World, id: &str) -> Run {
     leased
 }
 
-/// How a run failed.
+/// Returns the error of a failed run.
 async fn failure(world: &World, run: &Run) -> RunError {
     match world.ended(run.id).await.map(|ended| ended.ending) {
         Some(Ending::Failed { error }) => error,
@@ -29,8 +29,8 @@ async fn failure(world: &World, run: &Run) -> RunError {
     }
 }
 
-/// spec staging: the run reads its own writes on top of the document as it is; nobody else does
-/// until it completes.
+/// spec staging: the run reads its own writes on top of the current document; no other reader sees
+/// them until it completes.
 pub async fn a_run_sees_its_own_writes_before_anybody_else(world: &World) {
     chat(world).await;
     world.patch("s", set("", json!({ "n": 1, "list": [1] })), None).await.unwrap();
@@ -38,7 +38,7 @@ pub async fn a_run_sees_its_own_writes_before_anybody_else(world: &World) {
     assert_eq!(world.told(&run, "a", "s", increment("n", 10)).await, json!(11));
     assert_eq!(world.told(&run, "b", "s", append("list", json!("mine"))).await, json!(2));
     assert_eq!(world.document("s").await, json!({ "n": 1, "list": [1] }), "not yet");
-    // What others do meanwhile is below its own.
+    // Concurrent changes of others are below its own.
     world.patch("s", increment("n", 100), None).await.unwrap();
     world.patch("s", append("list", json!("theirs")), None).await.unwrap();
     let read = world.told(&run, "c", "s", get("")).await;
@@ -54,7 +54,7 @@ pub async fn a_run_sees_its_own_writes_before_anybody_else(world: &World) {
     assert_eq!(world.staged().await, 0);
 }
 
-/// One whole run leaves `a` and `b` alike, and as many entries as `count` says.
+/// The operations of one whole run: `a` and `b` are equal, and the list has `count` entries.
 fn whole(n: i64) -> [SessionOp; 5] {
     [
         set("a", json!(n)),
@@ -74,7 +74,8 @@ fn check_whole(document: &Value, at: &str) {
     assert_eq!(i64::try_from(list).unwrap(), count, "{at}: {document}");
 }
 
-/// spec B44, N44: wherever the old run is replaced, the document is that of whole runs only.
+/// spec B44, N44: in whatever state the old run is replaced, the document has the writes of whole
+/// runs only.
 pub async fn a_replaced_run_leaves_nothing_wherever_it_stood(world: &World) {
     chat(world).await;
     let mut completed = 0;
@@ -129,7 +130,7 @@ pub async fn a_replaced_run_leaves_nothing_wherever_it_stood(world: &World) {
     world.check_quiet().await;
 }
 
-/// Whichever way a run ends without completing, nothing of it is left.
+/// However a run ends without completing, none of its writes is left.
 pub async fn every_end_but_completion_drops_what_was_staged(world: &World) {
     chat(world).await;
     for end in ["failed", "cancelled", "cancelled asleep", "paused, then cancelled"] {
@@ -170,27 +171,28 @@ pub async fn every_end_but_completion_drops_what_was_staged(world: &World) {
     world.check_quiet().await;
 }
 
-/// What a run does, what somebody else does before it completes, and the conflict if there is one.
+/// A run's operations, another writer's operation before it completes, and the conflict if there is
+/// one.
 type Case = (Vec<SessionOp>, SessionOp, Option<&'static str>);
 
-/// spec staging: a `set`, or a `merge` of the same leaf, on what changed since the run read it
-/// fails the run; everything else is done on the document as it is then.
+/// spec staging: a `set`, or a `merge` of the same leaf, on a value that changed since the run read
+/// it fails the run; every other operation is applied to the document as it is then.
 fn cases() -> Vec<Case> {
     let read_set = |read: &str, at: &str| vec![get(read), set(at, json!("mine"))];
     let conflict = |path| Some(path);
     vec![
-        // Read and set at one place, above and below it.
+        // Read and set at one path, above and below it.
         (read_set("a.b", "a.b"), set("a.b", json!(2)), conflict("`a.b`")),
         (read_set("", "a.b"), set("a.b", json!(2)), conflict("`a.b`")),
         (read_set("a.b", "a"), set("a.b", json!(2)), conflict("`a.b`")),
         (read_set("a", "a.b"), merge("", json!({ "a": { "b": 2 } })), conflict("`a.b`")),
         (read_set("", ""), append("list", json!(2)), conflict("the document")),
         (read_set("new", "new"), set("new", json!(1)), conflict("`new`")),
-        // Others changed something else, or put the same back.
+        // Others changed something else, or restored the value.
         (read_set("", "a.b"), set("a.c", json!(2)), None),
         (read_set("a.c", "a.b"), set("a.c", json!(2)), None),
         (read_set("a.b", "a.b"), set("a.b", json!(1)), None),
-        // What was never read was never relied on.
+        // A value that was never read was never relied on.
         (vec![set("a.b", json!("mine"))], set("a.b", json!(2)), None),
         (vec![set("a.b", json!("mine")), get("a.b")], set("a.b", json!(2)), None),
         // Merges conflict leaf by leaf.
@@ -207,18 +209,17 @@ fn cases() -> Vec<Case> {
             set("a.b", json!(2)),
             conflict("`a.b`"),
         ),
-        // Appends and increments never do, nor the reads of those who only add.
+        // Appends and increments never conflict, nor do the reads of runs that only add.
         (vec![get(""), append("list", json!(9))], append("list", json!(2)), None),
         (vec![get(""), increment("n", 1)], increment("n", 5), None),
         (vec![get("n"), get("list")], set("", json!({})), None),
-        // Unless there is no list or number any more.
+        // Unless the path has no list or number any more.
         (vec![append("list", json!(9))], set("list", json!("text")), conflict("cannot append")),
         (vec![increment("n", 1)], set("n", json!("text")), conflict("cannot increment")),
     ]
 }
 
-/// spec staging, N44: conflicts are told with the place and both values; nothing of the run is
-/// done.
+/// spec staging, N44: a conflict has the path and both values; no operation of the run is applied.
 pub async fn a_set_on_what_changed_since_it_was_read_fails_the_run(world: &World) {
     chat(world).await;
     for (n, (ops, theirs, conflict)) in cases().into_iter().enumerate() {
@@ -250,7 +251,7 @@ pub async fn a_set_on_what_changed_since_it_was_read_fails_the_run(world: &World
     }
 }
 
-/// The last read of a place counts: who has looked again knows what has changed there.
+/// The last read of a path counts: a run that has read again knows the change.
 pub async fn a_run_that_reads_again_knows_what_changed(world: &World) {
     chat(world).await;
     world.patch("s", set("", json!({ "a": 1, "b": 1 })), None).await.unwrap();
@@ -275,7 +276,7 @@ pub async fn a_run_that_reads_again_knows_what_changed(world: &World) {
     }
 }
 
-/// What is read behind a `set` says nothing of what the `set` was made from.
+/// A read after a `set` does not change what the `set` was based on.
 pub async fn a_later_read_excuses_no_set(world: &World) {
     chat(world).await;
     world.patch("s", set("a", json!("before")), None).await.unwrap();
@@ -292,8 +293,9 @@ pub async fn a_later_read_excuses_no_set(world: &World) {
     assert_eq!(world.document("s").await, json!({ "a": long }));
 }
 
-/// spec replay: a retry keeps the steps before the one that it begins with. What an unfinished run
-/// had staged is gone, so those steps are taken again; what was settled is not done twice.
+/// spec replay: a retry keeps the steps before the one that it begins with. The staged operations
+/// of an unfinished run are dropped, so those steps are executed again; settled ones are not
+/// applied twice.
 pub async fn a_retry_stages_again_what_was_dropped(world: &World) {
     chat(world).await;
     for (fails, kept) in [(true, vec!["work"]), (false, vec!["count", "work"])] {
@@ -312,7 +314,7 @@ pub async fn a_retry_stages_again_what_was_dropped(world: &World) {
         let steps = world.steps(retry).await;
         let steps: Vec<_> = steps.iter().map(|step| step.id.as_str()).collect();
         assert_eq!(steps, kept);
-        // The worker takes the steps that are not recorded, and only those.
+        // The worker executes the steps that are not recorded, and only those.
         let run = world.lease_one().await;
         world.told(&run, "count", "s", increment("n", 1)).await;
         world.complete(&run).await;
@@ -320,7 +322,7 @@ pub async fn a_retry_stages_again_what_was_dropped(world: &World) {
     assert_eq!(world.document("s").await, json!({ "n": 2 }), "once for each pair");
 }
 
-/// A run stages no more than it may, and is told so by its step.
+/// A run stages no more than its bounds, and its step gets the error.
 pub async fn what_a_run_stages_has_bounds(world: &World) {
     chat(world).await;
     let run = edit(world, "s").await;
@@ -331,7 +333,7 @@ pub async fn what_a_run_stages_has_bounds(world: &World) {
     }
     let fault = world.state_step(&run, "one more", "more", set("", big)).await.unwrap_err();
     assert_eq!(fault.code, "SessionTooMuchStaged");
-    // Reading the same again costs nothing.
+    // Reading the same path again costs nothing.
     world.complete(&run).await;
     let run = edit(world, "s").await;
     for n in 0..2 * fits {
@@ -341,7 +343,7 @@ pub async fn what_a_run_stages_has_bounds(world: &World) {
     assert_eq!(world.staged().await, 0);
 }
 
-/// As many operations as a run may stage fit into one report, and into its end.
+/// The maximum number of staged operations fits into one report, and into the run's end.
 pub async fn as_many_operations_as_allowed_are_settled(world: &World) {
     chat(world).await;
     let run = edit(world, "s").await;
@@ -378,7 +380,7 @@ pub async fn whether_a_run_stages_is_said_by_its_own_version(world: &World) {
     assert_eq!(world.document("s").await, json!({ "b": 1, "a": 1 }));
 }
 
-/// spec B44: the newcomer knows whom it replaced, and can read all that that one had done.
+/// spec B44: the new run knows the run that it replaced, and can read all its recorded steps.
 pub async fn a_newcomer_sees_what_the_replaced_run_did(world: &World) {
     chat(world).await;
     world.define(json!({ "name": "single", "singleton": { "mode": "cancel" } })).await;
@@ -396,7 +398,7 @@ pub async fn a_newcomer_sees_what_the_replaced_run_did(world: &World) {
         if way == "supersede" {
             world.define(json!({ "name": "order", "version": 2, "handoff": handoff })).await;
         }
-        // Twice: the second newcomer replaces one that never started.
+        // Twice: the second new run replaces one that never started.
         for _ in 0..2 {
             let verdict = match way {
                 "restart" => world.call("chat", "edit", "s", json!({})).await,
@@ -419,9 +421,9 @@ pub async fn a_newcomer_sees_what_the_replaced_run_did(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec staging, G7: where runs replace each other before they start, the last one is told of the
-/// one that did something only if it has that one's place, and then it waits until that one has
-/// stopped. One that never meets it on a gate neither names it nor waits for it.
+/// spec staging, G7: where runs replace each other before they start, the last one names the run
+/// that executed steps only if it has that run's place, and then it waits until that run has
+/// stopped. A run that shares no gate with it neither names it nor waits for it.
 pub async fn a_newcomer_names_only_whose_place_it_has(world: &World) {
     let edit = json!({ "concurrency": "restart", "singleton": { "key": "input.page" } });
     world.define_flow(json!({ "name": "wiki", "actions": { "edit": edit } })).await;
@@ -430,7 +432,8 @@ pub async fn a_newcomer_names_only_whose_place_it_has(world: &World) {
         world.dispatch(request("wiki", "edit", session, None, &input)).await.verdict
     };
     for stopped in [false, true] {
-        // The second waits for the first, of its session; the third is in none, and took its page.
+        // The second waits for the first, of its session; the third has no session, and replaced it
+        // by its page.
         edit(Some("ann"), 1).await;
         let first = world.lease_one().await;
         let (second, gone) = replaced(&edit(Some("ann"), 2).await);

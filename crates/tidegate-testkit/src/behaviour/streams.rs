@@ -1,4 +1,4 @@
-//! Streams: ordered, versioned lists of events, and how they end.
+//! Streams: ordered, versioned lists of events, and their closing.
 
 use serde_json::json;
 use tidegate_core::{
@@ -13,7 +13,7 @@ use tidegate_core::{
 
 use crate::world::{World, logged};
 
-/// The answers of commits in one transaction.
+/// Returns the answers of commits in one transaction.
 async fn together(world: &World, commits: Vec<Commit>) -> Vec<Result<Committed, Refusal>> {
     let command =
         |commit| Command::Stream { ws: world.ws.clone(), command: StreamCommand::Commit(commit) };
@@ -31,7 +31,7 @@ fn conflict(expected: Expected, actual: i64) -> StreamRefusal {
 }
 
 /// spec B183, B184, B189: versions begin at 0 and have no gap; an expectation that holds and no
-/// expectation at all both append to the end, and the caller is told where its events are.
+/// expectation at all both append to the end, and the answer has the versions of the events.
 pub async fn versions_begin_at_0_and_have_no_gap(world: &World) {
     let first = world.commit("order", &["placed", "paid"], Some(Expected::NoStream));
     let first = world.try_append(first).await.unwrap();
@@ -50,7 +50,7 @@ pub async fn versions_begin_at_0_and_have_no_gap(world: &World) {
     assert_eq!(world.in_workspace("b").append("order", &["placed"]).await.first, 0);
 }
 
-/// spec B185, B190: an expectation that does not hold says what is there instead, and writes
+/// spec B185, B190: an expectation that does not hold returns the actual version, and writes
 /// nothing.
 pub async fn a_wrong_expectation_writes_nothing(world: &World) {
     let wrong = async |expected, actual| {
@@ -69,8 +69,7 @@ pub async fn a_wrong_expectation_writes_nothing(world: &World) {
 }
 
 /// spec B186–B188: exactly one of two commits with one expectation succeeds, together in a
-/// transaction and in two at the same time; the loser reads again, tries again, and nothing is
-/// lost.
+/// transaction and in two concurrent ones; the loser reads again, retries, and nothing is lost.
 pub async fn of_two_with_one_expectation_one_succeeds(world: &World) {
     let at_start = |name| world.commit("order", &[name], Some(Expected::NoStream));
     let answers = together(world, vec![at_start("a"), at_start("b")]).await;
@@ -95,7 +94,7 @@ pub async fn of_two_with_one_expectation_one_succeeds(world: &World) {
     assert_eq!(world.log("order").await.len(), 10);
 }
 
-/// spec B187: also at the very first commit, where the stream's own row is what they collide at.
+/// spec B187: also at the very first commit, where the stream's own row is the point of conflict.
 pub async fn two_first_commits_collide_as_any_others(world: &World) {
     for n in 0..8 {
         let (stream, other) = (format!("order-{n}"), world.engine(2));
@@ -110,8 +109,8 @@ pub async fn two_first_commits_collide_as_any_others(world: &World) {
     }
 }
 
-/// spec B190: whatever is wrong with one event, none of its commit is visible, and its neighbours
-/// in the transaction are not harmed.
+/// spec B190: if one event is invalid, none of its commit is visible, and other commits in the
+/// transaction are not harmed.
 pub async fn a_commit_is_written_whole_or_not_at_all(world: &World) {
     let mut large = world.commit("order", &["fine"], None);
     large.events.push(logged("large", &json!("x".repeat(1024 * 1024))));
@@ -138,7 +137,7 @@ pub async fn a_commit_is_written_whole_or_not_at_all(world: &World) {
     assert_eq!(positions, (1..=16).collect::<Vec<_>>(), "a refused commit takes no position");
 }
 
-/// spec B193: what is committed stays as it is, byte for byte, whatever comes after it.
+/// spec B193: a committed event never changes, byte for byte.
 pub async fn what_is_committed_never_changes(world: &World) {
     let text = r#"{"b": 1.0, "a" :[ 1e2,"\u00e9" ]}"#;
     let mut commit = world.commit("order", &["placed"], None);
@@ -160,7 +159,7 @@ pub async fn what_is_committed_never_changes(world: &World) {
     assert_eq!(world.log("order").await[..1], first);
 }
 
-/// spec B223: the log knows no duplicates; what is committed twice is there twice.
+/// spec B223: the log does not deduplicate; an event that is committed twice is there twice.
 pub async fn the_log_deduplicates_nothing(world: &World) {
     let mut commit = world.commit("order", &["paid"], None);
     commit.events[0].meta = Payload::from_value(&json!({ "correlation": "c-1" }));
@@ -172,8 +171,8 @@ pub async fn the_log_deduplicates_nothing(world: &World) {
     assert_ne!(log[0].id, log[1].id);
 }
 
-/// spec N73: positions are handed out in the order in which they become visible, over all streams
-/// of a workspace, so a reader that goes on after the last it saw misses nothing.
+/// spec N73: positions are assigned in the order in which they become visible, over all streams of
+/// a workspace, so a reader that continues after the last position it saw misses nothing.
 pub async fn no_reader_of_the_feed_skips_a_late_commit(world: &World) {
     let (two, three) = (world.engine(2), world.engine(3));
     let mut seen: Vec<i64> = Vec::new();
@@ -198,8 +197,8 @@ pub async fn no_reader_of_the_feed_skips_a_late_commit(world: &World) {
     assert_eq!(tenant.feed(0).await.len(), 1);
 }
 
-/// spec B218, B219, N74: the guard comes first, at the version that its author expects; behind it
-/// nothing is committed, and to close again changes nothing.
+/// spec B218, B219, N74: the guard is written first, at the version that its author expects;
+/// nothing is committed after it, and closing again changes nothing.
 pub async fn behind_the_guard_nothing_is_committed(world: &World) {
     world.append("order", &["placed"]).await;
     let early = world.close("order", Some(Expected::NoStream)).await;
@@ -224,8 +223,8 @@ pub async fn behind_the_guard_nothing_is_committed(world: &World) {
     assert!(wrote.is_ok() != closed.is_ok(), "one of them: {wrote:?}, {closed:?}");
 }
 
-/// spec B218, N74: what is left of a closed stream goes only when every reaction has passed the
-/// guard and no lease is held.
+/// spec B218, N74: the events of a closed stream are deleted only when every reaction has passed
+/// the guard and no lease is held.
 pub async fn a_truncation_waits_for_reactions_and_leases(world: &World) {
     for name in ["mail", "bill"] {
         world.react(json!({ "name": name, "source": "order", "leaseMs": 1000 })).await;
@@ -260,8 +259,8 @@ pub async fn a_truncation_waits_for_reactions_and_leases(world: &World) {
     assert_eq!(world.truncate("order", 10).await, Ok(Truncated::Done(2)));
 }
 
-/// spec B218, N74: it goes in chunks, oldest first, and can be taken up again after each; a
-/// reaction that comes or is reset in between is waited for. The guard stays.
+/// spec B218, N74: the deletion is in chunks, oldest first, and can be resumed after each; a
+/// reaction that is defined or reset in between is waited for. The guard stays.
 pub async fn a_truncation_goes_in_chunks_and_can_be_taken_up_again(world: &World) {
     world.append("order", &["a", "b", "c", "d", "e"]).await;
     world.close("order", None).await.unwrap();
@@ -283,8 +282,8 @@ pub async fn a_truncation_goes_in_chunks_and_can_be_taken_up_again(world: &World
     assert_eq!(refused.unwrap_err().code(), "stream_closed");
 }
 
-/// spec N74: a truncated stream begins again at version 0, with a snapshot that those who have seen
-/// what it sums up do not get.
+/// spec N74: a truncated stream begins again at version 0, with a snapshot that is not delivered to
+/// reactions which have seen the events that it sums up.
 pub async fn a_restarted_stream_begins_at_0_with_a_snapshot(world: &World) {
     world.react(json!({ "name": "mail", "source": "order" })).await;
     world.append("order", &["a", "b"]).await;

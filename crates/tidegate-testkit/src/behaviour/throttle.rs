@@ -12,20 +12,20 @@ use tidegate_store::why;
 
 use crate::world::{World, event};
 
-/// A workflow that starts so often.
+/// Builds a workflow with this throttle.
 fn throttled(limit: u32, per_ms: u64, burst: u32) -> Value {
     let throttle = json!({ "limit": limit, "perMs": per_ms, "burst": burst });
     json!({ "name": "call", "throttle": throttle })
 }
 
-/// Posts so many events at once; their runs.
+/// Posts `count` events at once; returns their runs.
 async fn flood(world: &World, count: u32) -> Vec<RunId> {
     let events = (0..count).map(|n| event("call", &json!({ "n": n }))).collect();
     let posted = world.post_all(events).await;
     posted.iter().map(|posted| posted.runs[0].verdict.run().expect("none is lost")).collect()
 }
 
-/// Leases whatever is ready at every step of the clock; the first starts, in order.
+/// Leases all ready runs at every step of the clock; returns the first starts, in order.
 async fn starts(world: &World, step_ms: u64, steps: u64) -> Vec<(u64, RunId)> {
     let mut started = Vec::new();
     for n in 0..steps {
@@ -55,7 +55,7 @@ pub async fn a_burst_is_spread_over_the_window(world: &World) {
     assert_eq!(ids(&started), sent);
 }
 
-/// spec M1: the caller is told that it waits for a turn, and when it is about due.
+/// spec M1: the caller's verdict says that the run waits for a turn, and about when.
 pub async fn the_caller_is_told_when_its_turn_is_about_due(world: &World) {
     world.define(throttled(1, 1000, 1)).await;
     let first = world.send("call", json!({})).await;
@@ -66,8 +66,8 @@ pub async fn the_caller_is_told_when_its_turn_is_about_due(world: &World) {
     assert_eq!((by.control, *start_at), ("throttle", Some(world.now().plus_ms(1000))));
 }
 
-/// spec M1: the moment that a caller is told is that of its own turn, as `why` says it: however
-/// long the line is, alone or with others in one request, and after some have had their turns.
+/// spec M1: the time in the caller's verdict is that of its own turn, as in `why`: for every length
+/// of the queue, alone or with others in one request, and after some have had their turns.
 pub async fn the_caller_is_told_its_own_turn(world: &World) {
     for (limit, burst) in [(1, 1), (3, 1), (2, 4)] {
         world.define(throttled(limit, 1000, burst)).await;
@@ -127,7 +127,7 @@ pub async fn an_uneven_rate_neither_hurries_nor_drifts(world: &World) {
 pub async fn a_turn_counts_from_the_first_lease(world: &World) {
     world.define(throttled(1, 1000, 1)).await;
     let sent = flood(world, 3).await;
-    // Nobody leases for a while: the first has its turn, and nobody else gets one.
+    // No engine leases for a while: the first has its turn, and no other gets one.
     world.tick(5000).await;
     let first = world.lease_one().await;
     assert_eq!(first.id, sent[0]);
@@ -156,7 +156,7 @@ pub async fn behind_a_full_gate_the_spacing_holds(world: &World) {
     world.define(definition).await;
     let sent = flood(world, 4).await;
     let first = world.lease_one().await;
-    // The second gets its turn and waits for the slot; the others must not pile up behind it.
+    // The second gets its turn and is queued for the slot; the others must not pile up behind it.
     world.tick(10_000).await;
     assert!(world.lease_all().await.is_empty());
     world.complete(&first).await;
@@ -227,7 +227,7 @@ pub async fn a_run_paused_before_its_start_gives_its_turn_back(world: &World) {
     assert_eq!(starts(world, 100, 20).await, [(1000, sent[0])]);
 }
 
-/// spec M1, P1: turns go by rank, and priority changes nothing of their spacing.
+/// spec M1, P1: turns are given by rank, and priority does not change their spacing.
 pub async fn turns_go_by_rank(world: &World) {
     let mut definition = throttled(1, 1000, 1);
     definition["version"] = json!(1);
@@ -242,7 +242,7 @@ pub async fn turns_go_by_rank(world: &World) {
     assert_eq!(times(&started), [0, 1000, 2000, 3000, 4000]);
 }
 
-/// spec M1, controls: a new release's rate rules from its commit on, counted from the last start.
+/// spec M1, controls: a new release's rate applies from its commit on, counted from the last start.
 pub async fn a_new_rate_counts_from_the_last_start(world: &World) {
     let version = |number: u32, limit: u32, burst: u32| {
         let mut definition = throttled(limit, 1000, burst);
@@ -263,8 +263,8 @@ pub async fn a_new_rate_counts_from_the_last_start(world: &World) {
     assert_eq!(world.lease_all().await.len(), 14, "gone, it delays nobody");
 }
 
-/// spec M1: what has started counts against the new burst too, however fast it was allowed to, and
-/// whether or not anybody waited at the release.
+/// spec M1: earlier starts count against the new burst too, however fast they were allowed to be,
+/// and whether or not a run was queued at the release.
 pub async fn a_slower_rate_remembers_the_burst_before_it(world: &World) {
     for waiting in [7, 0] {
         let world = world.in_workspace(&format!("w{waiting}"));
@@ -284,7 +284,8 @@ pub async fn a_slower_rate_remembers_the_burst_before_it(world: &World) {
     }
 }
 
-/// spec M1, B75, B84, B131: whoever posts, sweeps and leases, no window holds too many starts.
+/// spec M1, B75, B84, B131: whichever engine posts, sweeps and leases, no window has too many
+/// starts.
 pub async fn several_engines_share_the_rate(world: &World) {
     world.define(throttled(5, 1000, 2)).await;
     let engines = [world.engine(11), world.engine(12), world.engine(13)];
@@ -340,9 +341,9 @@ pub async fn why_tells_the_turns_behind_a_burst(world: &World) {
     }
 }
 
-/// spec M1, why: runs that were let through and have not started have a turn of the burst each:
-/// `why` of those behind them counts these turns, for every number of them, and the moments come
-/// true.
+/// spec M1, why: runs that were admitted and have not started use a turn of the burst each: `why`
+/// of those behind them counts these turns, for every number of them, and the predicted times are
+/// met.
 pub async fn why_counts_those_let_through_and_not_started(world: &World) {
     const BURST: u32 = 4;
     for (limit, let_through) in [(1, 1), (1, 2), (1, 3), (3, 1), (3, 2), (3, 3)] {
@@ -360,7 +361,7 @@ pub async fn why_counts_those_let_through_and_not_started(world: &World) {
             let expected = (Some(turn), Some(turn), Some(n + 1));
             assert_eq!(at, expected, "{limit}, {let_through}: {}", why.sentence);
         }
-        // They start late, and nobody behind them any later for it.
+        // They start late, and no run behind them starts later for it.
         world.pass(gap / 2);
         assert_eq!(world.lease_all().await.len(), let_through as usize);
         for (run, turn) in sent[BURST as usize..].iter().zip(turns) {

@@ -1,4 +1,4 @@
-//! Time-outs: a run may take so long in all, wherever it is when that is over.
+//! Timeouts: a limit on the total time of a run, in whatever state it is then.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -14,7 +14,7 @@ fn timed(ms: u64) -> Value {
     json!({ "name": "order", "timeoutMs": ms, "concurrency": { "limit": 1 } })
 }
 
-/// How a run failed.
+/// Returns the error of a failed run.
 async fn fault(world: &World, run: RunId) -> String {
     match world.ended(run).await.map(|ended| ended.ending) {
         Some(Ending::Failed { error }) => error.code,
@@ -22,8 +22,8 @@ async fn fault(world: &World, run: RunId) -> String {
     }
 }
 
-/// spec N20, timeouts: from its first start a run has `timeoutMs`, whatever it does with it.
-/// Whoever waits for its slot gets it.
+/// spec N20, timeouts: from its first start a run has `timeoutMs`, whatever its state. The next run
+/// in the queue gets its slot.
 pub async fn wherever_a_run_is_its_time_is_over(world: &World) {
     world.define(timed(1000)).await;
     for place in ["sleeping", "waiting", "in line", "ready", "paused"] {
@@ -61,7 +61,7 @@ pub async fn wherever_a_run_is_its_time_is_over(world: &World) {
 }
 
 /// spec timeouts, G7: a run that is driven for too long has failed at once and can write nothing
-/// any more; its slot comes back when its worker has stopped.
+/// any more; its slot is free when its worker has stopped.
 pub async fn a_driven_run_is_stopped_when_its_time_is_over(world: &World) {
     let mut definition = timed(1000);
     definition["onFailure"] = json!(true);
@@ -89,8 +89,8 @@ pub async fn a_driven_run_is_stopped_when_its_time_is_over(world: &World) {
     world.check_holds().await;
 }
 
-/// spec timeouts: waiting for a first start costs no time, sleeping does; what is due before the
-/// end happens before it.
+/// spec timeouts: waiting for a first start does not count, sleeping does; what is due before the
+/// timeout happens before it.
 pub async fn the_time_counts_from_the_first_start(world: &World) {
     world.define(timed(1000)).await;
     let first = world.drive("order", json!({})).await;
@@ -115,8 +115,8 @@ pub async fn the_time_counts_from_the_first_start(world: &World) {
     assert_eq!(fault(world, second).await, "TimedOut");
 }
 
-/// spec versions: the time is that of the run's own version, fixed when it starts; what is released
-/// later changes nothing.
+/// spec versions: the timeout is that of the run's own version, fixed when it starts; a later
+/// release does not change it.
 pub async fn a_run_has_the_time_of_its_version(world: &World) {
     let version = |n: u32, ms: Option<u64>| match ms {
         Some(ms) => json!({ "name": "order", "version": n, "timeoutMs": ms }),
@@ -134,7 +134,7 @@ pub async fn a_run_has_the_time_of_its_version(world: &World) {
     assert_eq!(world.state(two).await, "waiting");
 }
 
-/// spec timeouts: whoever waits for a child is told that its time was over.
+/// spec timeouts: a parent that waits for a child gets its timeout as an error.
 pub async fn a_parent_is_told_of_a_time_out(world: &World) {
     world.define(json!({ "name": "parent" })).await;
     world.define(timed(1000)).await;
@@ -148,7 +148,7 @@ pub async fn a_parent_is_told_of_a_time_out(world: &World) {
     assert_eq!(world.lease_one().await.id, parent);
 }
 
-/// Sections 7, 9: what follows a run has all the time that it needs.
+/// Sections 7, 9: follow-up runs have no timeout.
 pub async fn what_follows_a_run_is_not_timed(world: &World) {
     let mut definition = timed(1000);
     definition["onFailure"] = json!(true);
@@ -165,7 +165,7 @@ pub async fn what_follows_a_run_is_not_timed(world: &World) {
     assert_eq!(world.drain().await.len(), 2);
 }
 
-/// Sections 6, 9: `maxWaitMs` and `timeoutMs` do not get in each other's way.
+/// Sections 6, 9: `maxWaitMs` and `timeoutMs` do not interfere with each other.
 pub async fn a_queued_request_gives_up_at_its_own_time(world: &World) {
     let respond =
         json!({ "concurrency": { "policy": "queue", "maxWaitMs": 300 }, "timeoutMs": 1000 });
@@ -184,7 +184,8 @@ pub async fn a_queued_request_gives_up_at_its_own_time(world: &World) {
     assert_ne!(world.pause(first).await, Ok(Answer::Done));
 }
 
-/// spec policies: `maxWaitMs` is for the session: who has it and waits for a slot does not give up.
+/// spec policies: `maxWaitMs` applies to the session: a run that holds it and is queued for a slot
+/// does not give up.
 pub async fn who_has_its_session_does_not_give_up(world: &World) {
     let limits = json!([{ "policy": "queue", "maxWaitMs": 300 }, { "limit": 1 }]);
     let actions = json!({ "respond": { "concurrency": limits } });

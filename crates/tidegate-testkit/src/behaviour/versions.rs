@@ -1,4 +1,4 @@
-//! Versions: what a release does to new runs, and a newer version's first run to older ones.
+//! Versions: the effect of a release on new runs, and of a newer version's first run on older ones.
 
 use serde_json::{Value, json};
 use tidegate_core::{definition::Definition, flow::Verdict, version::Registered};
@@ -36,7 +36,7 @@ fn is_queued_at_handoff(verdict: &Verdict) -> bool {
     matches!(verdict, Verdict::Queued { by, .. } if by.control == "handoff")
 }
 
-/// spec B141, B142, B143, A4: a handoff that does not say all that it must is refused.
+/// spec B141, B142, B143, A4: an incomplete handoff is refused.
 pub async fn an_incomplete_handoff_is_refused(world: &World) {
     let table = [
         (json!({ "type": "singleton" }), "onNewVersion"),
@@ -64,7 +64,7 @@ pub async fn an_incomplete_handoff_is_refused(world: &World) {
 }
 
 /// spec B145, B149, B159, N45: within one version a second run waits, says so, and starts by
-/// itself; what the first does inside is not limited.
+/// itself; the first one's own steps are not limited.
 pub async fn within_one_version_a_second_run_waits(world: &World) {
     for (policy, n) in [("supersede", 1), ("drain", 2), ("coexist", 3)] {
         let world = world.in_workspace(policy);
@@ -76,7 +76,7 @@ pub async fn within_one_version_a_second_run_waits(world: &World) {
         for step in ["one", "two", "three"] {
             world.record(&first, step, json!(1)).await.expect("the lease is good");
         }
-        // Sleeping, it is still the one active run (spec N48).
+        // While it sleeps, it is still the one active run (spec N48).
         world.suspend(&first, vec![world.nap("nap", 10), for_event("paid", "payment")]).await;
         assert!(world.lease_all().await.is_empty());
         world.tick(10).await;
@@ -87,7 +87,7 @@ pub async fn within_one_version_a_second_run_waits(world: &World) {
     }
 }
 
-/// spec B146: other workflows and other workspaces are none of its business.
+/// spec B146: a handoff does not affect other workflows and other workspaces.
 pub async fn a_handoff_is_of_one_workflow_and_workspace(world: &World) {
     let other = world.in_workspace("b");
     for world in [world, &other] {
@@ -117,8 +117,8 @@ pub async fn keyed_runs_are_one_per_value(world: &World) {
     assert_eq!(world.lease_all().await.len(), 2, "different values run side by side");
 }
 
-/// spec B148, B161: an input without the key is refused and said so, whichever way it came; nothing
-/// is left of it but the event.
+/// spec B148, B161: an input without the key is refused with the reason, by whichever ingress it
+/// came; nothing is left of it but the event.
 pub async fn an_input_without_the_key_is_refused(world: &World) {
     order(world, 1, keyed("drain")).await;
     for data in [json!({}), json!({ "user": { "id": null } }), json!({ "user": { "id": [] } })] {
@@ -135,7 +135,7 @@ pub async fn an_input_without_the_key_is_refused(world: &World) {
 }
 
 /// spec B150, B151, G7: the newer version's first run cancels older ones, with the reason, and
-/// starts at once: where the old one is being driven, when its worker has stopped.
+/// starts at once; where the old one is being driven, when its worker has stopped.
 pub async fn supersede_cancels_older_runs(world: &World) {
     for (n, place) in ["driven", "asleep", "paused", "event"].into_iter().enumerate() {
         let version = 2 * u32::try_from(n).expect("a small number") + 1;
@@ -167,7 +167,7 @@ pub async fn supersede_cancels_older_runs(world: &World) {
         let started = world.lease_one().await;
         assert_eq!((started.id, started.version), (run, version + 1), "{place}");
         assert_eq!(started.replaced, Some(old.id), "it can see what the old one did");
-        // spec B152: those of its own version wait, and are not cancelled.
+        // spec B152: runs of its own version wait, and are not cancelled.
         let second = world.send("order", json!({})).await;
         assert!(is_queued_at_handoff(&second), "{second:?}");
         assert_eq!(world.state(run).await, "running");
@@ -177,8 +177,8 @@ pub async fn supersede_cancels_older_runs(world: &World) {
     }
 }
 
-/// spec versions: `supersede` takes older runs that have not started along, in their places:
-/// whoever holds the gate, and all who wait, also where the older version would have drained.
+/// spec versions: `supersede` moves older runs that have not started, in their places: the holder
+/// of the gate, and all that are queued, also where the older version would have drained.
 pub async fn supersede_moves_unstarted_runs_in_their_places(world: &World) {
     for older in ["supersede", "drain"] {
         for first_is_driven in [true, false] {
@@ -206,7 +206,7 @@ pub async fn supersede_moves_unstarted_runs_in_their_places(world: &World) {
 }
 
 /// spec versions: a paused run that has not started is moved too, and so is one that is paused in
-/// line.
+/// the queue.
 pub async fn supersede_moves_a_paused_run_that_has_not_started(world: &World) {
     order(world, 1, singleton("supersede")).await;
     let holding = world.start("order", json!({})).await;
@@ -228,8 +228,8 @@ pub async fn supersede_moves_a_paused_run_that_has_not_started(world: &World) {
     assert_eq!(world.drain().await, [new]);
 }
 
-/// spec B153, B154, N48: with `drain` older runs finish first, however they spend their time, and
-/// the waiting one starts by itself.
+/// spec B153, B154, N48: with `drain` older runs finish first, whatever they do, and the waiting
+/// one starts by itself.
 pub async fn drain_lets_older_runs_finish(world: &World) {
     order(world, 1, singleton("drain")).await;
     let old = world.drive("order", json!({})).await;
@@ -246,7 +246,7 @@ pub async fn drain_lets_older_runs_finish(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec B153, P1: older ones in line go first too, whatever the priority of the newer version, and
+/// spec B153, P1: older queued runs go first too, whatever the priority of the newer version, and
 /// keep their own version.
 pub async fn drain_keeps_the_order_of_versions(world: &World) {
     order(world, 1, singleton("drain")).await;
@@ -270,7 +270,7 @@ pub async fn drain_keeps_the_order_of_versions(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec B155: keyed, the handover is per key: a key without an old run starts at once.
+/// spec B155: keyed, the handoff is per key: a key without an old run starts at once.
 pub async fn a_handover_is_per_key(world: &World) {
     for policy in ["drain", "supersede"] {
         let world = world.in_workspace(policy);
@@ -309,8 +309,8 @@ pub async fn coexisting_versions_are_counted_apart(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec B157, B158: a release by itself does nothing to runs, and one that has started keeps its
-/// version to its end.
+/// spec B157, B158: a release by itself does nothing to runs, and a started run keeps its version
+/// to its end.
 pub async fn a_release_by_itself_changes_nothing(world: &World) {
     for policy in ["supersede", "drain", "coexist"] {
         let world = world.in_workspace(policy);
@@ -332,8 +332,8 @@ pub async fn a_release_by_itself_changes_nothing(world: &World) {
     }
 }
 
-/// spec B161: a posted event, an occurrence of a schedule, a parent's call and a request all meet
-/// the runs of older versions by the same rule.
+/// spec B161: a posted event, an occurrence of a schedule, a parent's call and a request are all
+/// subject to the same handoff rule.
 pub async fn every_way_in_meets_the_handoff(world: &World) {
     order(world, 1, singleton("drain")).await;
     world.define(json!({ "name": "parent" })).await;

@@ -19,7 +19,7 @@ async fn waiting(world: &World, n: u32, wait: NewWait) -> Run {
     run
 }
 
-/// spec waits: a sleep ends at its moment, not before, and is remembered as a step.
+/// spec waits: a sleep ends at its time, not before, and is recorded as a step.
 pub async fn a_sleep_ends_at_its_moment(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let run = world.drive("order", json!({})).await;
@@ -36,7 +36,8 @@ pub async fn a_sleep_ends_at_its_moment(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec N16: an event wakes every run whose wait it matches, and says how many; it is their answer.
+/// spec N16: an event wakes every run whose wait it matches, and the answer has their number; the
+/// event is the answer of the waits.
 pub async fn one_event_wakes_all_who_match(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let any = waiting(world, 1, for_event("paid", "payment")).await;
@@ -61,7 +62,7 @@ pub async fn one_event_wakes_all_who_match(world: &World) {
     assert_eq!(world.post("payment", json!({ "order": { "id": 7 } })).await.woke, 0, "just once");
 }
 
-/// spec waits: where several fields are named, all of them must match.
+/// spec waits: if a match has several fields, all of them must match.
 pub async fn all_fields_of_a_match_must_match(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let fields = [("id", json!("a")), ("paid", json!(true)), ("user.id", json!(1))];
@@ -79,7 +80,7 @@ pub async fn all_fields_of_a_match_must_match(world: &World) {
     assert_eq!(world.state(run.id).await, "queued");
 }
 
-/// spec N17: only what comes after the wait began counts, also within one transaction.
+/// spec N17: only events after the wait began count, also within one transaction.
 pub async fn an_event_from_before_the_wait_does_not_end_it(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let early = world.drive("order", json!({ "n": 1 })).await;
@@ -105,7 +106,7 @@ pub async fn an_event_from_before_the_wait_does_not_end_it(world: &World) {
     assert_eq!(world.came_of(late.id, "paid").await, Some(Ok(r#"{"n":2}"#.to_owned())));
 }
 
-/// spec N16: a wait that runs out is answered with null; what comes later wakes nobody.
+/// spec N16: a wait that times out is answered with null; later events wake no run.
 pub async fn a_wait_that_runs_out_gives_null(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let until = Some(Until::In(500));
@@ -134,7 +135,7 @@ pub async fn a_wait_is_answered_while_its_run_is_driven_for_another(world: &Worl
     let driven = world.lease_one().await;
     assert_eq!(world.signal(run.id, "go", json!(2)).await, Ok(Answer::Done));
     assert_eq!(world.came_of(run.id, "go").await, Some(Ok("2".to_owned())), "while it is driven");
-    // Its worker has not seen that, and waits for what is left as far as it knows.
+    // Its worker has not seen that, and waits for the rest as far as it knows.
     world.suspend(&driven, vec![for_signal("go", "go")]).await;
     let driven = world.lease_one().await;
     assert_eq!(world.steps(run.id).await.len(), 2);
@@ -180,7 +181,8 @@ pub async fn signals_are_kept_in_the_inbox(world: &World) {
     world.complete(&driven).await;
 }
 
-/// spec N52: a signal to a driven run is there when it asks, also after its worker was lost.
+/// spec N52: a signal to a driven run is there when it waits for it, also after its worker was
+/// lost.
 pub async fn a_signal_to_a_driven_run_is_not_lost(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let run = world.drive("order", json!({})).await;
@@ -227,7 +229,7 @@ pub async fn what_became_of_a_child_reaches_its_parent(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec A5, G8, N40: a child that a gate refuses fails the parent's step at once, and says why.
+/// spec A5, G8, N40: a child that a gate refuses fails the parent's step at once, with the reason.
 pub async fn a_refused_child_fails_the_step(world: &World) {
     world.define(json!({ "name": "order", "singleton": { "mode": "cancel" } })).await;
     world.define(json!({ "name": "single", "singleton": { "mode": "skip" } })).await;
@@ -264,14 +266,14 @@ pub async fn a_refused_child_fails_the_step(world: &World) {
 }
 
 /// spec G8: a grandchild is refused at the gate of its grandparent; a slot that is only held while
-/// driven keeps no child out.
+/// driven does not block a child.
 pub async fn an_ancestor_is_known_over_generations(world: &World) {
     world.define(json!({ "name": "order", "singleton": { "mode": "skip" } })).await;
     world.define(json!({ "name": "between", "concurrency": { "limit": 1 } })).await;
     let parent = world.drive("order", json!({})).await;
     world.suspend(&parent, vec![for_child("child", "between", &json!({}))]).await;
     let child = world.lease_one().await;
-    // It goes on at once for its signal, and has a child of its own kind besides.
+    // The child continues at once for its signal, and calls a run of `order` besides.
     world.signal(child.id, "go", json!({})).await.expect("it lives");
     let waits = vec![
         for_signal("go", "go"),
@@ -291,7 +293,7 @@ pub async fn an_ancestor_is_known_over_generations(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec waits: a child that takes too long fails the step; it goes on by itself.
+/// spec waits: a child that takes too long fails the step; the child continues by itself.
 pub async fn a_child_that_takes_too_long_fails_the_step(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let parent = world.drive("order", json!({})).await;
@@ -308,7 +310,7 @@ pub async fn a_child_that_takes_too_long_fails_the_step(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec B63, N20: between two attempts a run waits without a slot, for as long as it asked.
+/// spec B63, N20: between two attempts a run waits without a slot, for its backoff.
 pub async fn a_retry_waits_its_time_without_a_slot(world: &World) {
     world.define(json!({ "name": "order", "concurrency": { "limit": 1 } })).await;
     let run = world.drive("order", json!({ "n": 1 })).await;
@@ -329,7 +331,8 @@ pub async fn a_retry_waits_its_time_without_a_slot(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec waits, B164, B165: a sweep that comes twice, or with the answer, wakes a run once.
+/// spec waits, B164, B165: a sweep that happens twice, or together with the answer, wakes a run
+/// once.
 pub async fn a_run_is_woken_once(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let run = world.drive("order", json!({})).await;
@@ -349,7 +352,8 @@ pub async fn a_run_is_woken_once(world: &World) {
     assert_eq!(world.came_of(run.id, "again").await, Some(Ok("1".to_owned())), "and it is kept");
 }
 
-/// spec N18, replace: what a step sends is posted with its record, once, and never by an old fence.
+/// spec N18, replace: an event that a step sends is posted with its record, once, and never by an
+/// old fence.
 pub async fn a_step_sends_its_event_once(world: &World) {
     world.define(json!({ "name": "order" })).await;
     world.define(json!({ "name": "told" })).await;
@@ -358,7 +362,7 @@ pub async fn a_step_sends_its_event_once(world: &World) {
     world.tick(1).await;
     let first = world.lease_one().await;
     let told = || event("told", &json!({ "by": "order" }));
-    // Twice, since the answer was lost; and again by the worker that comes after.
+    // Twice, since the answer was lost; and again by the next worker.
     for _ in 0..2 {
         assert_eq!(world.tell(&first, "tell", told()).await, Ok(Recorded::GoOn));
     }
@@ -380,8 +384,8 @@ pub async fn a_step_sends_its_event_once(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec replace: a run whose own event replaces it is told to stop; the event and the step are
-/// there.
+/// spec replace: a run whose own event replaces it gets the order to stop; the event and the step
+/// are recorded.
 pub async fn a_run_can_replace_itself_by_what_it_sends(world: &World) {
     world.define(json!({ "name": "order", "singleton": { "mode": "cancel" } })).await;
     let old = world.drive("order", json!({})).await;
@@ -397,7 +401,8 @@ pub async fn a_run_can_replace_itself_by_what_it_sends(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec N16: however many they are, and whatever gates they have to pass, all are woken.
+/// spec N16: all matching runs are woken, however many they are and whatever gates they have to
+/// pass.
 pub async fn one_event_wakes_a_crowd(world: &World) {
     let slots = json!([{ "limit": 1, "key": "n" }, { "limit": 1000 }]);
     world.define(json!({ "name": "order", "concurrency": slots })).await;
@@ -412,7 +417,7 @@ pub async fn one_event_wakes_a_crowd(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec waits: a step is recorded once. A wait for one that has its record is answered by it, and
+/// spec waits: a step is recorded once. A wait for a recorded step is answered by the record, and
 /// takes nothing: no signal, no child, no event.
 pub async fn a_recorded_step_is_not_waited_for_again(world: &World) {
     world.define(json!({ "name": "order" })).await;
@@ -424,7 +429,7 @@ pub async fn a_recorded_step_is_not_waited_for_again(world: &World) {
         for_child("it", "child", &json!({})),
     ];
     for wait in waits {
-        // The record is there before the wait, or comes while it is waited for.
+        // The record is written before the wait, or during it.
         for before in [true, false] {
             let mut run = world.drive("order", json!({})).await;
             if !before {

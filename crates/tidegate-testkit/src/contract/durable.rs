@@ -1,4 +1,4 @@
-//! What was acknowledged outlives the store that acknowledged it.
+//! Durability contract: an acknowledged write outlives the store that acknowledged it.
 
 use tidegate_core::{
     reads::{BLOCK, ReadSet},
@@ -8,7 +8,7 @@ use tidegate_core::{
 use super::{Open, insert, seen};
 use crate::sample;
 
-/// Every row, as it was.
+/// Every row is unchanged after reopening.
 pub async fn rows_are_there_after_reopening(place: &impl Open) {
     let store = place.open().await.unwrap();
     let mut rows = sample::every_row();
@@ -19,7 +19,7 @@ pub async fn rows_are_there_after_reopening(place: &impl Open) {
     assert_eq!(store.dump().await.unwrap(), rows);
 }
 
-/// A number names one thing for ever.
+/// A sequence number names one thing for ever.
 pub async fn numbers_are_not_given_out_again_after_reopening(place: &impl Open) {
     let mut last = 0;
     for _ in 0..3 {
@@ -32,7 +32,7 @@ pub async fn numbers_are_not_given_out_again_after_reopening(place: &impl Open) 
     }
 }
 
-/// The cache is filled from the rows.
+/// The definition cache is filled from the rows.
 pub async fn definitions_are_there_after_reopening(place: &impl Open) {
     let main: Workspace = "main".into();
     let store = place.open().await.unwrap();
@@ -44,7 +44,7 @@ pub async fn definitions_are_there_after_reopening(place: &impl Open) {
     assert_eq!((catalog.epoch, catalog.defs().len()), (3, 1));
 }
 
-/// The schema knows what it has had.
+/// The schema records its applied migrations.
 pub async fn opening_again_applies_no_migration_twice(place: &impl Open) {
     for _ in 0..3 {
         let store = place.open().await.unwrap();

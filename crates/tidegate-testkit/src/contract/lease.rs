@@ -1,4 +1,4 @@
-//! What every keeper of leases by name must do: memory, SQLite, PostgreSQL and Redis.
+//! Contract of the stores of named leases: memory, SQLite, PostgreSQL and Redis.
 
 use std::{
     collections::BTreeMap,
@@ -13,16 +13,16 @@ use tidegate_store::{
 };
 use tokio::{runtime::Handle, task::spawn_blocking};
 
-/// A place for leases. Whatever it takes is cleaned up when the fixture is dropped.
+/// A location for a lease store. Its resources are cleaned up when the fixture is dropped.
 pub trait Place: Sync {
-    /// Opens the leases of this place: none at first, later as they were left.
+    /// Opens the lease store: empty at first, later with the leases of the previous opening.
     fn open(&self) -> impl Future<Output = Arc<dyn Leases>> + Send;
 
-    /// Lets time pass.
+    /// Advances the clock of the leases.
     fn pass(&self, time: Duration) -> impl Future<Output = ()> + Send;
 }
 
-/// Makes the tests that all leases must pass.
+/// Generates the tests that all lease stores must pass.
 ///
 /// Takes the name of an `async fn() -> Option<impl Place>`; `None` skips, loudly.
 #[macro_export]
@@ -51,10 +51,10 @@ macro_rules! lease_contract {
     };
 }
 
-/// Long enough that no test outlives it, where the clock is a server's own.
+/// Lease time, longer than any test, for stores whose clock is a server's own.
 pub(super) const TTL: Duration = Duration::from_mins(1);
 
-/// Acquires what is free.
+/// Acquires a free lease.
 pub(super) async fn acquired(leases: &Arc<dyn Leases>, name: &str, holder: &str) -> Lease {
     match leases.acquire(name, holder, TTL).await.unwrap() {
         Acquire::Acquired(lease) => lease,
@@ -62,7 +62,7 @@ pub(super) async fn acquired(leases: &Arc<dyn Leases>, name: &str, holder: &str)
     }
 }
 
-/// Asks for what another has; gives who.
+/// Tries to acquire a lease that another holder has; returns that holder.
 pub(super) async fn held_by(leases: &Arc<dyn Leases>, name: &str, holder: &str) -> String {
     match leases.acquire(name, holder, TTL).await.unwrap() {
         Acquire::Acquired(lease) => panic!("should be held: {lease:?}"),
@@ -77,13 +77,13 @@ async fn renewed(leases: &Arc<dyn Leases>, lease: &Lease) -> Lease {
     }
 }
 
-/// Neither a renewal nor a release of this lease does anything.
+/// Asserts that neither a renewal nor a release of this lease has an effect.
 async fn is_lost(leases: &Arc<dyn Leases>, lease: &Lease) {
     assert_eq!(leases.renew(lease, TTL).await.unwrap(), Renew::Lost, "{lease:?}");
     assert!(!leases.release(lease).await.unwrap(), "{lease:?}");
 }
 
-/// The name, the holder, a fence that is a number to go by.
+/// A lease carries its name, its holder and a positive fence.
 pub async fn a_lease_says_what_was_acquired(place: &impl Place) {
     let leases = place.open().await;
     let lease = acquired(&leases, "report/2026 März", "worker:1").await;
@@ -94,7 +94,7 @@ pub async fn a_lease_says_what_was_acquired(place: &impl Place) {
     assert_eq!(again, Lease { until: again.until, ..lease });
 }
 
-/// spec B170: enough to decide whether to wait.
+/// spec B170: the second caller gets enough to decide whether to wait.
 pub async fn whoever_comes_second_is_told_who_has_it_and_for_how_long(place: &impl Place) {
     let leases = place.open().await;
     acquired(&leases, "a", "one").await;
@@ -108,13 +108,13 @@ pub async fn whoever_comes_second_is_told_who_has_it_and_for_how_long(place: &im
     }
 }
 
-/// spec B175, B176: on threads of their own that start together.
+/// spec B175, B176: each acquirer is on its own thread, and all start together.
 pub async fn of_many_acquirers_exactly_one_wins(place: &impl Place) {
     let leases = place.open().await;
     race(&vec![leases; 16]).await;
 }
 
-/// Everyone asks for one name at once, again and again.
+/// Acquires one name from all stores at once, for several rounds.
 pub(super) async fn race(everyone: &[Arc<dyn Leases>]) {
     let mut last = 0;
     for round in 0..8 {
@@ -142,7 +142,7 @@ pub(super) async fn race(everyone: &[Arc<dyn Leases>]) {
     }
 }
 
-/// Every name is its own.
+/// Similar names are different leases.
 pub async fn names_do_not_stand_in_each_others_way(place: &impl Place) {
     let leases = place.open().await;
     let names = ["a", "A", "a ", "a:b", "a{b}", "ä", "%", "*"];
@@ -157,7 +157,7 @@ pub async fn names_do_not_stand_in_each_others_way(place: &impl Place) {
     }
 }
 
-/// spec B173, N59: when its time is up, not before.
+/// spec B173, N59: the lease is free at its expiry, not before.
 pub async fn an_expired_lease_can_be_taken(place: &impl Place) {
     let leases = place.open().await;
     acquired(&leases, "a", "one").await;
@@ -168,7 +168,7 @@ pub async fn an_expired_lease_can_be_taken(place: &impl Place) {
     assert_eq!(held_by(&leases, "a", "one").await, "two");
 }
 
-/// As long as it is renewed in time, it lasts.
+/// A lease lasts as long as it is renewed in time.
 pub async fn a_renewed_lease_lasts_from_its_renewal(place: &impl Place) {
     let leases = place.open().await;
     let mut lease = acquired(&leases, "a", "one").await;
@@ -182,7 +182,7 @@ pub async fn a_renewed_lease_lasts_from_its_renewal(place: &impl Place) {
     acquired(&leases, "a", "two").await;
 }
 
-/// A holder that is about to finish may shorten its time.
+/// A holder that is about to finish may shorten its lease.
 pub async fn a_renewal_may_ask_for_less(place: &impl Place) {
     let leases = place.open().await;
     let lease = acquired(&leases, "a", "one").await;
@@ -192,7 +192,7 @@ pub async fn a_renewal_may_ask_for_less(place: &impl Place) {
     acquired(&leases, "a", "two").await;
 }
 
-/// Nobody waits for a time that is not needed.
+/// A release frees the lease before its expiry.
 pub async fn a_released_lease_can_be_taken_at_once(place: &impl Place) {
     let leases = place.open().await;
     let lease = acquired(&leases, "a", "one").await;
@@ -201,7 +201,7 @@ pub async fn a_released_lease_can_be_taken_at_once(place: &impl Place) {
     acquired(&leases, "a", "two").await;
 }
 
-/// However a lease ended, the next one of its name has a greater number.
+/// The next lease of a name has a greater fence, however the previous one ended.
 pub async fn fences_grow_over_release_expiry_and_acquiring_anew(place: &impl Place) {
     let leases = place.open().await;
     let mut last = 0;
@@ -217,7 +217,7 @@ pub async fn fences_grow_over_release_expiry_and_acquiring_anew(place: &impl Pla
     }
 }
 
-/// spec N59: its answer may have been lost, or its program may have been started again.
+/// spec N59: the holder's answer may have been lost, or its program restarted.
 pub async fn whoever_has_it_may_acquire_it_anew(place: &impl Place) {
     let leases = place.open().await;
     acquired(&leases, "a", "one").await;
@@ -227,7 +227,7 @@ pub async fn whoever_has_it_may_acquire_it_anew(place: &impl Place) {
     assert_eq!(held_by(&leases, "a", "two").await, "one", "it has its whole time again");
 }
 
-/// An earlier life of a program must not undo what the later one holds.
+/// A program before its restart must not undo the lease that it holds after the restart.
 pub async fn an_older_lease_of_the_same_holder_is_lost(place: &impl Place) {
     let leases = place.open().await;
     let older = acquired(&leases, "a", "one").await;
@@ -237,7 +237,7 @@ pub async fn an_older_lease_of_the_same_holder_is_lost(place: &impl Place) {
     assert!(leases.release(&newer).await.unwrap());
 }
 
-/// spec B174, B177: whatever it says, the new holder keeps what it has.
+/// spec B174, B177: no call of the late holder takes the lease from the new holder.
 pub async fn a_late_holder_can_neither_renew_nor_release(place: &impl Place) {
     let leases = place.open().await;
     let late = acquired(&leases, "a", "one").await;
@@ -249,7 +249,7 @@ pub async fn a_late_holder_can_neither_renew_nor_release(place: &impl Place) {
     assert!(leases.release(&taken).await.unwrap());
 }
 
-/// A lease that could come back to life would have two ends.
+/// A lease that could be revived after its expiry would have two ends.
 pub async fn an_expired_lease_is_lost_though_nobody_took_it(place: &impl Place) {
     let leases = place.open().await;
     let late = acquired(&leases, "a", "one").await;
@@ -270,7 +270,7 @@ pub async fn a_stranger_can_neither_renew_nor_release(place: &impl Place) {
     assert!(leases.release(&lease).await.unwrap());
 }
 
-/// What a lease protects, on its own side: it keeps the greatest fence that it has seen.
+/// A resource protected by a lease: stores the greatest fence that it has seen.
 #[derive(Debug, Default)]
 struct Ledger {
     fence: i64,
@@ -288,14 +288,14 @@ impl Ledger {
     }
 }
 
-/// spec B174: what the fence is for. The late holder does not know that it is late, and no clock
-/// tells it; the ledger does.
+/// spec B174: the purpose of the fence. The late holder does not know that it is late, and has no
+/// clock to find out; the ledger refuses it.
 pub async fn a_resource_that_checks_the_fence_refuses_a_late_holder(place: &impl Place) {
     let leases = place.open().await;
     let mut ledger = Ledger::default();
     let first = acquired(&leases, "ledger", "one").await;
     ledger.write(&first, "one begins").unwrap();
-    // It stops here, in the middle of its work, for longer than its lease lasts.
+    // The first holder stops here, in the middle of its work, for longer than its lease lasts.
     place.pass(TTL).await;
     let second = acquired(&leases, "ledger", "two").await;
     ledger.write(&second, "two begins").unwrap();
@@ -304,7 +304,7 @@ pub async fn a_resource_that_checks_the_fence_refuses_a_late_holder(place: &impl
     assert_eq!(ledger.lines, ["one begins", "two begins", "two ends"]);
 }
 
-/// spec N58: with the rule and the value.
+/// spec N58: the error names the rule and the value.
 pub async fn a_time_that_makes_no_sense_is_refused(place: &impl Place) {
     let leases = place.open().await;
     let lease = acquired(&leases, "a", "one").await;
@@ -332,7 +332,7 @@ fn drop_acquire(_: Acquire) {}
 
 fn drop_renew(_: Renew) {}
 
-/// The same names everywhere, so that one keeper can stand in for another.
+/// All lease stores accept the same names, so that one can replace another.
 pub async fn a_name_that_makes_no_sense_is_refused(place: &impl Place) {
     let leases = place.open().await;
     let long = "a".repeat(LONGEST_NAME + 1);
@@ -354,7 +354,7 @@ pub async fn a_name_that_makes_no_sense_is_refused(place: &impl Place) {
     acquired(&leases, longest, longest).await;
 }
 
-/// A long mixture of everything, against the few lines that say what should happen.
+/// Compares a long random history of all operations with a model of a few lines.
 pub async fn any_history_goes_as_the_model_says(place: &impl Place) {
     let leases = place.open().await;
     for seed in 1..=4 {
@@ -362,8 +362,8 @@ pub async fn any_history_goes_as_the_model_says(place: &impl Place) {
     }
 }
 
-/// Times are such that nothing ends at the very moment at which something is asked: a server's
-/// own clock goes on while the test runs.
+/// Plays one random history. No lease expires at the very moment of a call: a server's own clock
+/// advances while the test runs.
 async fn history(place: &impl Place, leases: &Arc<dyn Leases>, seed: u64) {
     let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut draw = |below: u64| {
@@ -374,7 +374,7 @@ async fn history(place: &impl Place, leases: &Arc<dyn Leases>, seed: u64) {
     };
     let unit = Duration::from_secs(100);
     let mut now = Duration::ZERO;
-    // By name: who has it, with which fence, until when.
+    // By name: the lease (holder and fence) and its expiry.
     let mut model: BTreeMap<String, (Lease, Duration)> = BTreeMap::new();
     let mut all: Vec<Lease> = Vec::new();
     for step in 0..120 {

@@ -1,10 +1,10 @@
-//! Leases that outlive the program that holds them.
+//! Contract of leases that outlive the program that holds them.
 
 use tidegate_store::lease::Renew;
 
 use super::lease::{Place, TTL, acquired, held_by};
 
-/// Makes the tests of leases that outlive their process.
+/// Generates the tests of leases that outlive their process.
 #[macro_export]
 macro_rules! durable_lease_contract {
     ($place:ident) => {
@@ -15,7 +15,7 @@ macro_rules! durable_lease_contract {
     };
 }
 
-/// A program that is started again keeps others out, and gets in itself.
+/// A restarted program keeps other holders out, and acquires its lease again.
 pub async fn a_lease_is_held_after_reopening(place: &impl Place) {
     let leases = place.open().await;
     let before = acquired(&leases, "a", "one").await;
@@ -26,7 +26,7 @@ pub async fn a_lease_is_held_after_reopening(place: &impl Place) {
     assert!(acquired(&leases, "a", "one").await.fence > before.fence);
 }
 
-/// Also where nobody held the name in between.
+/// Fences grow even where the name had no holder in between.
 pub async fn fences_grow_over_reopening(place: &impl Place) {
     let mut last = 0;
     for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! Leases on a server that many processes use, by the server's own clock.
+//! Contract of leases on a server shared by many processes, timed by the server's clock.
 
 use std::{
     sync::Arc,
@@ -9,7 +9,7 @@ use tidegate_store::lease::{Acquire, Leases};
 
 use super::lease::{Place, acquired, held_by, race};
 
-/// Makes the tests of leases that many processes share.
+/// Generates the tests of leases that many processes share.
 #[macro_export]
 macro_rules! shared_lease_contract {
     ($place:ident) => {
@@ -21,7 +21,7 @@ macro_rules! shared_lease_contract {
     };
 }
 
-/// spec B176: connections that share nothing but the server, as those of many processes do.
+/// spec B176: the connections share nothing but the server, as those of many processes do.
 pub async fn of_many_connections_exactly_one_acquires(place: &impl Place) {
     let mut everyone: Vec<Arc<dyn Leases>> = Vec::new();
     for _ in 0..8 {
@@ -39,8 +39,8 @@ pub async fn what_one_connection_holds_all_others_see(place: &impl Place) {
     assert!(!here.release(&lease).await.unwrap());
 }
 
-/// Real time, because the clock is the server's: asked until it is so, with a deadline that only
-/// a lease which never ends can reach.
+/// Uses real time, because the clock is the server's: polls until the lease has ended, with a
+/// deadline that only a lease which never ends can reach.
 pub async fn a_lease_ends_by_the_servers_clock(place: &impl Place) {
     let leases = place.open().await;
     let first = leases.acquire("a", "one", Duration::from_millis(20)).await.unwrap();

@@ -1,7 +1,7 @@
-//! What every store must do, as programs.
+//! Store contract: the test cases that every store must pass.
 //!
-//! A case is one function and one line in a list below. A store's test file names its fixture
-//! and gets one test for each case: [`store_contract!`](crate::store_contract) for all stores,
+//! A case is one function and one line in a list below. A store's test file names its fixture and
+//! gets one test for each case: [`store_contract!`](crate::store_contract) for all stores,
 //! [`durable_contract!`](crate::durable_contract) for those that outlive their process.
 
 #![expect(clippy::unwrap_used, reason = "a case fails by a panic")]
@@ -26,13 +26,13 @@ use tidegate_core::{
 };
 use tidegate_store::{Decide, Decision, Store, StoreError};
 
-/// A place for a store. Whatever it takes is cleaned up when the fixture is dropped.
+/// A location for a store. Its resources are cleaned up when the fixture is dropped.
 pub trait Open: Sync {
-    /// Opens the store of this place: empty at first, later as it was left.
+    /// Opens the store: empty at first, later with the rows of the previous opening.
     fn open(&self) -> impl Future<Output = Result<Arc<dyn Store>, StoreError>> + Send;
 }
 
-/// Makes the tests that every store must pass.
+/// Generates the tests that every store must pass.
 ///
 /// Takes the name of an `async fn() -> Option<impl Open>`; `None` skips, loudly.
 #[macro_export]
@@ -118,7 +118,7 @@ macro_rules! store_contract {
     };
 }
 
-/// Makes the tests of a store that outlives its process.
+/// Generates the tests of a store that outlives its process.
 #[macro_export]
 macro_rules! durable_contract {
     ($fixture:ident) => {
@@ -131,7 +131,7 @@ macro_rules! durable_contract {
     };
 }
 
-/// One module for a topic, one test for a case.
+/// Generates one module for each topic and one test for each case.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! contract_cases {
@@ -148,7 +148,8 @@ macro_rules! contract_cases {
     };
 }
 
-/// A case gets the store; one about durability gets the place, to open it more than once.
+/// Runs a case. A case gets the store; a durability case gets the location, to open it more than
+/// once.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! contract_run {
@@ -161,7 +162,7 @@ macro_rules! contract_run {
     };
 }
 
-/// Makes changes in one transaction that has read, and so locked, the rows concerned.
+/// Applies changes in one transaction that has read, and so locked, the rows concerned.
 pub async fn change(store: &Arc<dyn Store>, changes: Vec<Change>) -> Result<(), StoreError> {
     let rows = changes.iter().map(Change::key).collect();
     let reads = ReadSet { rows, ..ReadSet::default() };
@@ -174,7 +175,7 @@ pub async fn insert<R: Into<Row>>(store: &Arc<dyn Store>, rows: impl IntoIterato
     change(store, changes).await.expect("new rows are inserted");
 }
 
-/// What a transaction sees that changes nothing.
+/// Returns the snapshot of a transaction that changes nothing.
 pub async fn seen(store: &Arc<dyn Store>, reads: ReadSet) -> Snapshot {
     let seen = Arc::new(Mutex::new(None));
     let slot = seen.clone();
@@ -187,7 +188,7 @@ pub async fn seen(store: &Arc<dyn Store>, reads: ReadSet) -> Snapshot {
     snapshot.expect("a decision is asked")
 }
 
-/// One row, as a transaction sees it.
+/// Returns one row, as a transaction sees it.
 pub async fn row(store: &Arc<dyn Store>, key: RowKey) -> Option<Row> {
     let mut snapshot = seen(store, ReadSet::default().row(key.clone())).await;
     snapshot.rows.remove(&key).expect("a row that was asked for is in the snapshot")

@@ -1,4 +1,4 @@
-//! What people look at: newest first, by what it belongs to, and how many there are.
+//! Contract of the console queries: listings newest first, lookups by event and key, counts.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn rows<R: Into<Row>>(rows: impl IntoIterator<Item = R>) -> Vec<Row> {
     rows.into_iter().map(Into::into).collect()
 }
 
-/// Of this workspace, and no requests, occurrences or calls.
+/// Only events of this workspace; no requests, occurrences or calls.
 pub async fn posted_events_are_listed_newest_first(store: &Arc<dyn Store>) {
     let events = [40, 9, 5].map(|seq| sample::event(seq, "1"));
     let others = [
@@ -33,7 +33,7 @@ pub async fn posted_events_are_listed_newest_first(store: &Arc<dyn Store>) {
     check(store, scan(5), Vec::new()).await;
 }
 
-/// Of this workspace.
+/// Only receipts of this workspace.
 pub async fn receipts_are_listed_newest_first(store: &Arc<dyn Store>) {
     let receipt = |seq: i64, ws: &str| Receipt {
         seq: Seq(seq),
@@ -53,7 +53,7 @@ pub async fn receipts_are_listed_newest_first(store: &Arc<dyn Store>) {
     check(store, scan(5), Vec::new()).await;
 }
 
-/// The first key is part of it, the last is not.
+/// The range includes its first key and excludes its last.
 pub async fn gates_are_read_from_a_key_to_another(store: &Arc<dyn Store>) {
     let mut gates = ["a", "b", "c", "d"].map(|key| sample::gate("main", key, 1));
     gates.sort_by_key(|gate| gate.key.clone());
@@ -66,7 +66,7 @@ pub async fn gates_are_read_from_a_key_to_another(store: &Arc<dyn Store>) {
     check(store, scan(&gates[1], &gates[1]), Vec::new()).await;
 }
 
-/// Near it, far from it, and of many at once.
+/// The runs' numbers are near the event's or far from it, and many events are read at once.
 pub async fn runs_are_found_by_their_event(store: &Arc<dyn Store>) {
     let id = |seq| EventId { seq: Seq(seq), salt: 1 };
     let run = |seq, event| Run { source: Source::Event(id(event)), ..sample::run(seq) };
@@ -89,7 +89,7 @@ pub async fn runs_are_found_by_their_event(store: &Arc<dyn Store>) {
     check(store, Scan::ItemsOf(Seq(8_200)), rows(items[..2].to_vec())).await;
 }
 
-/// By definition and by what they are at, up to a limit.
+/// Runs are counted by definition and by phase, up to a limit.
 pub async fn runs_are_counted(store: &Arc<dyn Store>) {
     let (key, other) = (sample::gate_key("main", "a"), sample::gate_key("main", "none"));
     insert(store, [sample::gate("main", "a", 70)]).await;

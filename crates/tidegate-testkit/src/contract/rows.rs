@@ -1,4 +1,4 @@
-//! Rows are kept as they are, and changes keep their premises.
+//! Contract of rows: rows are stored unchanged, and changes check their premises.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub async fn every_row_comes_back_as_it_was(store: &Arc<dyn Store>) {
     assert_eq!(store.dump().await.unwrap(), rows);
 }
 
-/// NUL, lone surrogates, great numbers, names given twice: nothing is touched.
+/// NUL, lone surrogates, large numbers and duplicate names are stored unchanged.
 pub async fn payloads_come_back_byte_for_byte(store: &Arc<dyn Store>) {
     for (seq, text) in (1..).zip(sample::PAYLOADS) {
         insert(store, [sample::event(seq, text)]).await;
@@ -39,7 +39,7 @@ pub async fn payloads_come_back_byte_for_byte(store: &Arc<dyn Store>) {
     }
 }
 
-/// Every table can be written and emptied again.
+/// Rows of every table can be updated and deleted.
 pub async fn every_row_can_be_updated_and_deleted(store: &Arc<dyn Store>) {
     let rows = sample::every_row();
     insert(store, rows.clone()).await;
@@ -57,7 +57,7 @@ pub async fn every_row_can_be_updated_and_deleted(store: &Arc<dyn Store>) {
     assert_eq!(store.dump().await.unwrap(), []);
 }
 
-/// Absence is an answer.
+/// The answer for a missing row says that it is missing.
 pub async fn a_row_that_is_not_there_is_told_so(store: &Arc<dyn Store>) {
     for sample in sample::every_row() {
         assert_eq!(row(store, sample.key()).await, None);
@@ -83,14 +83,14 @@ pub async fn a_row_that_is_not_there_is_not_updated(store: &Arc<dyn Store>) {
     assert_eq!(store.dump().await.unwrap(), []);
 }
 
-/// A delete repeats its premise too.
+/// A delete checks its premise too.
 pub async fn a_row_that_is_not_there_is_not_deleted(store: &Arc<dyn Store>) {
     for row in sample::every_row() {
         refused(change(store, vec![Change::Delete(row.key())]).await);
     }
 }
 
-/// All changes or none.
+/// A transaction applies all its changes or none.
 pub async fn a_refused_change_takes_the_others_with_it(store: &Arc<dyn Store>) {
     insert(store, [sample::run(1), sample::run(2)]).await;
     let before = store.dump().await.unwrap();
@@ -112,7 +112,7 @@ pub async fn two_changes_of_one_row_are_refused(store: &Arc<dyn Store>) {
     assert_eq!(row(store, RowKey::Run(Seq(1))).await, Some(sample::run(1).into()));
 }
 
-/// One of the databases cannot keep it, so all refuse it alike.
+/// One of the databases cannot store NUL in text, so all stores refuse it alike.
 pub async fn a_name_with_nul_is_refused(store: &Arc<dyn Store>) {
     refused(change(store, vec![Change::Insert(sample::step(1, "a\0b").into())]).await);
     assert_eq!(store.dump().await.unwrap(), []);
@@ -131,7 +131,7 @@ pub async fn a_global_position_is_used_once(store: &Arc<dyn Store>) {
     insert(store, [StreamEventRow { ws: "other".into(), ..sample::logged(2, 0, 7) }]).await;
 }
 
-/// By bytes, whatever the database's locale thinks of letters.
+/// The order is by bytes, whatever the database's locale.
 pub async fn rows_of_one_kind_are_dumped_in_key_order(store: &Arc<dyn Store>) {
     let ids = ["b", "B", "a", "é", "Z", "_", "", "aa", "a-", "ä", "🦀", "\u{ffff}"];
     let mut rows: Vec<Row> = ids.iter().map(|id| sample::step(1, id).into()).collect();
@@ -142,13 +142,13 @@ pub async fn rows_of_one_kind_are_dumped_in_key_order(store: &Arc<dyn Store>) {
     assert_eq!(store.dump().await.unwrap(), rows);
 }
 
-/// The error of a change that breaks its premise.
+/// Asserts the error of a change that breaks its premise.
 #[track_caller]
 fn refused(outcome: Result<(), StoreError>) {
     assert!(matches!(outcome, Err(StoreError::Data(_))), "expected a refusal, got {outcome:?}");
 }
 
-/// Changes what can be changed of a row without changing its key.
+/// Changes a row without changing its key.
 fn touch(row: &mut Row) {
     let later = Timestamp::from_micros(42);
     match row {
@@ -175,7 +175,7 @@ fn touch(row: &mut Row) {
         Row::ApiKey(row) => row.revoked_at = Some(later),
         Row::Staged(row) => row.version = 42,
         Row::StreamSnapshot(row) => row.version = 42,
-        // Nothing but their keys.
+        // These rows have only key columns.
         Row::Wait(_) | Row::WaitPath(_) => {}
     }
 }

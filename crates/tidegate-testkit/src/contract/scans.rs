@@ -1,4 +1,4 @@
-//! Scans find what they say, in their order, up to their limit.
+//! Contract of scans: the right rows, in the documented order, up to the limit.
 
 use std::sync::Arc;
 
@@ -18,11 +18,11 @@ use tidegate_store::Store;
 use super::{insert, seen};
 use crate::sample;
 
-/// More than there is.
+/// A limit greater than the number of rows in any test.
 const ALL: u32 = 1000;
 
-/// Asks for all and for every smaller number, in a transaction and without one; `expected` is
-/// what there is, in order.
+/// Scans with no limit in effect and with every smaller limit, in a transaction and without one;
+/// `expected` is the complete result, in order.
 pub(super) async fn check(store: &Arc<dyn Store>, scan: Scan, expected: Vec<Row>) {
     let keys: Vec<RowKey> = expected.iter().map(Row::key).collect();
     let lengths = (1..=u32::try_from(expected.len()).unwrap()).rev();
@@ -33,7 +33,7 @@ pub(super) async fn check(store: &Arc<dyn Store>, scan: Scan, expected: Vec<Row>
             assert_eq!(snapshot.scans[&scan], Found { limit, keys: first }, "{scan:?}");
             let found: Vec<&Row> = expected.iter().take(limit as usize).collect();
             assert_eq!(snapshot.found(&scan), found, "{scan:?}");
-            // What was not locked must not pass for what was.
+            // A row that was not locked must not appear among the locked ones.
             let passes = expected.iter().any(|row| snapshot.rows.contains_key(&row.key()));
             let hinted = expected.iter().any(|row| row.key().is_locked()) && !scan.is_locked();
             assert!(!(passes && hinted), "{scan:?}");
@@ -41,7 +41,7 @@ pub(super) async fn check(store: &Arc<dyn Store>, scan: Scan, expected: Vec<Row>
     }
 }
 
-/// The store's time.
+/// Returns the store's time.
 async fn now(store: &Arc<dyn Store>) -> Timestamp {
     store.read(ReadSet::default()).await.unwrap().now
 }
@@ -54,7 +54,7 @@ fn rank(at: i64, seq: i64) -> Rank {
     Rank { at: Timestamp::from_ms(at), seq: Seq(seq) }
 }
 
-/// Tier first, then rank, then the run's number.
+/// The order is by tier, then rank, then the run's number.
 pub async fn a_line_is_read_by_place(store: &Arc<dyn Store>) {
     let gates = [sample::gate("main", "a", 70), sample::gate("main", "b", 71)];
     let standing = |seq: i64, gate: i64, tier: i64, rank: Rank| Run {
@@ -79,15 +79,15 @@ pub async fn a_line_is_read_by_place(store: &Arc<dyn Store>) {
     check(store, Scan::Queue(sample::gate_key("main", "a")), rows(line)).await;
 }
 
-/// No gate, no line.
+/// A gate without a row has an empty queue.
 pub async fn a_line_without_a_gate_is_empty(store: &Arc<dyn Store>) {
     let phase = Phase::Queued { gate: Seq(0), place: Place { tier: 0, rank: rank(0, 0) } };
     insert(store, [Run { phase, ..sample::run(1) }]).await;
     check(store, Scan::Queue(sample::gate_key("main", "gone")), Vec::new()).await;
 }
 
-/// Workflows in turn, beginning with the first range; the versions of one share its turn and are
-/// merged by rank; nothing outside of the ranges, and no other workspace.
+/// Workflows take turns, beginning with the first range; the versions of one workflow share its
+/// turn and are merged by rank. Runs outside of the ranges and of other workspaces are not found.
 pub async fn ready_runs_come_in_turns(store: &Arc<dyn Store>) {
     let ready = |seq: i64, (workflow, lane): (i64, i64), rank: Rank| Run {
         lane: Seq(lane),
@@ -115,7 +115,7 @@ pub async fn ready_runs_come_in_turns(store: &Arc<dyn Store>) {
     let ranges = [(b, b), ((4, i64::MIN), (i64::MAX, i64::MAX)), (a, (1, 5)), (newer_a, newer_a)];
     let turns = ranges.map(|(from, to)| (turn(from), turn(to))).to_vec();
     let scan = Scan::Ready(Claim { ws: "main".into(), turns });
-    // What is asked for is shared out over the workflows: one each, two each, or all that there is.
+    // The limit is shared out over the workflows: one each, two each, or all runs.
     for (limit, count) in [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (6, 5), (7, 7), (ALL, 7)] {
         let asked = ReadSet::default().scan(scan.clone(), limit);
         for found in [seen(store, asked.clone()).await, store.read(asked).await.unwrap()] {
@@ -127,7 +127,7 @@ pub async fn ready_runs_come_in_turns(store: &Arc<dyn Store>) {
     check(store, Scan::Ready(Claim::only("main".into(), [])), Vec::new()).await;
 }
 
-/// What is due later comes later, so that a reader learns when to look again.
+/// Gates that are due later are found last, so that a reader learns when to look again.
 pub async fn due_gates_come_longest_due_first(store: &Arc<dyn Store>) {
     let now = now(store).await;
     let due = |key: &str, due: Timestamp| Gate { due: Some(due), ..sample::gate("main", key, 1) };
@@ -140,7 +140,7 @@ pub async fn due_gates_come_longest_due_first(store: &Arc<dyn Store>) {
     check(store, Scan::DueGates(past), rows(gates[1..].to_vec())).await;
 }
 
-/// What is due later comes later, so that a reader learns when to look again.
+/// Runs that are due later are found last, so that a reader learns when to look again.
 pub async fn due_runs_come_longest_due_first(store: &Arc<dyn Store>) {
     let now = now(store).await;
     let due = |seq: i64, due: Timestamp| Run { deadline: Some(due), ..sample::run(seq) };
@@ -153,7 +153,7 @@ pub async fn due_runs_come_longest_due_first(store: &Arc<dyn Store>) {
     check(store, Scan::DueRuns(past), rows(runs[1..].to_vec())).await;
 }
 
-/// This very moment counts. For stores whose clock stands still.
+/// A row whose time is exactly now is due. For stores whose clock stands still.
 pub async fn what_is_due_at_this_moment_is_due(store: &Arc<dyn Store>) {
     let now = now(store).await;
     let next = Some(Timestamp::from_micros(now.micros() + 1));
@@ -168,7 +168,7 @@ pub async fn what_is_due_at_this_moment_is_due(store: &Arc<dyn Store>) {
     check(store, Scan::Work("main".into(), "mail".to_owned()), rows([deferred, leased])).await;
 }
 
-/// Nobody's runs and others' runs are not found.
+/// Runs without an owner and runs of other engines are not found.
 pub async fn runs_are_found_by_their_owner(store: &Arc<dyn Store>) {
     let owned = |seq, owner| Run { owner: Some(owner), ..sample::run(seq) };
     let mine = [owned(2, u128::MAX), owned(30, u128::MAX)];
@@ -186,7 +186,7 @@ pub async fn runs_of_a_lane_are_paged_by_number(store: &Arc<dyn Store>) {
     check(store, Scan::Lane(Seq(1), Seq(40)), Vec::new()).await;
 }
 
-/// One order over all lanes asked for, backwards, and no other lanes.
+/// One descending order over all requested lanes, and no other lanes.
 pub async fn live_runs_are_listed_newest_first(store: &Arc<dyn Store>) {
     let run = |seq, lane| Run { lane: Seq(lane), ..sample::run(seq) };
     let runs = [run(40, 1), run(9, 2), run(5, 1), run(3, 2)];
@@ -198,7 +198,7 @@ pub async fn live_runs_are_listed_newest_first(store: &Arc<dyn Store>) {
     check(store, Scan::Live(Vec::new(), Seq(i64::MAX)), Vec::new()).await;
 }
 
-/// The same for those that have ended, in the states asked for.
+/// The same for ended runs, with a filter on their status.
 pub async fn ended_runs_are_listed_newest_first(store: &Arc<dyn Store>) {
     let completed = || Ending::Completed { output: sample::payload("1") };
     let cancelled = || Ending::Cancelled { reason: "by hand".to_owned(), by: None };
@@ -221,7 +221,8 @@ pub async fn ended_runs_are_listed_newest_first(store: &Arc<dyn Store>) {
     check(store, scan(&[], i64::MAX), Vec::new()).await;
 }
 
-/// spec R5: whoever declared an engine dead may be gone before it has reaped all its runs.
+/// spec R5: the engine that declared another one dead may be gone before it has reaped all its
+/// runs.
 pub async fn dead_engines_are_found_while_they_own_runs(store: &Arc<dyn Store>) {
     let engine = |id, dead| Engine { dead, ..Engine::new(id, sample::LEASE_MS) };
     insert(store, [engine(u128::MAX, false), engine(3, true), engine(2, true), engine(1, false)])
@@ -232,14 +233,14 @@ pub async fn dead_engines_are_found_while_they_own_runs(store: &Arc<dyn Store>) 
     check(store, Scan::Buriable, rows([engine(3, true)])).await;
 }
 
-/// By bytes.
+/// The order is by bytes.
 pub async fn steps_are_found_by_id(store: &Arc<dyn Store>) {
     let steps = ["", "Z", "a", "a:1", "b", "é"].map(|id| sample::step(1, id));
     insert(store, steps.iter().rev().cloned().chain([sample::step(2, "a")])).await;
     check(store, Scan::Steps(Seq(1)), rows(steps)).await;
 }
 
-/// By number, not by its letters.
+/// The order is numeric, not by digits as text.
 pub async fn items_are_found_by_place(store: &Arc<dyn Store>) {
     let item = |run, n| Item { run: Seq(run), n, event: sample::event_id(n.into()) };
     let items = [0, 2, 10].map(|n| item(1, n));
@@ -247,7 +248,7 @@ pub async fn items_are_found_by_place(store: &Arc<dyn Store>) {
     check(store, Scan::Items(Seq(1)), rows(items)).await;
 }
 
-/// A wait is found by exactly what it is filed under.
+/// A wait is found by its exact name, path and value.
 pub async fn waits_are_found_by_name_path_and_value(store: &Arc<dyn Store>) {
     let wait = |name: &str, path: &str, value: &[u8], run, step: &str| WaitRow {
         ws: "main".into(),
@@ -290,7 +291,7 @@ pub async fn waits_are_found_by_name_path_and_value(store: &Arc<dyn Store>) {
     check(store, Scan::WaitPaths(ws, "e".to_owned()), rows(paths)).await;
 }
 
-/// What is due, and what one name's events have left, the oldest first.
+/// Chores are found by due time, or as those left by one name's events; both oldest first.
 pub async fn chores_are_found_by_time_and_by_topic(store: &Arc<dyn Store>) {
     let chore = |seq: i64, topic: Option<&str>, due: Option<i64>| Chore {
         topic: topic.map(str::to_owned),
@@ -313,7 +314,7 @@ pub async fn chores_are_found_by_time_and_by_topic(store: &Arc<dyn Store>) {
     check(store, Scan::Chores("main".into(), "g".to_owned()), Vec::new()).await;
 }
 
-/// One name of one run.
+/// Only signals with one name of one run.
 pub async fn an_inbox_is_read_oldest_first(store: &Arc<dyn Store>) {
     let signal = |run, name: &str, seq| Signal {
         run: Seq(run),
@@ -327,7 +328,7 @@ pub async fn an_inbox_is_read_oldest_first(store: &Arc<dyn Store>) {
     check(store, Scan::Inbox(Seq(1), "go".to_owned()), rows(signals)).await;
 }
 
-/// In order of their numbers.
+/// The order is by number.
 pub async fn receipts_are_found_by_event(store: &Arc<dyn Store>) {
     let receipt = |seq, event| Receipt {
         seq: Seq(seq),
@@ -344,7 +345,7 @@ pub async fn receipts_are_found_by_event(store: &Arc<dyn Store>) {
     check(store, Scan::Receipts(Seq(1)), rows(receipts)).await;
 }
 
-/// By the number of the run that they gather for, which no other kind of gate is found by.
+/// A fold is found by the number of the run that it collects for; no other kind of gate is.
 pub async fn a_window_is_found_by_its_run(store: &Arc<dyn Store>) {
     let window = |key: &str, id| Gate {
         key: sample::gate_key("main", key),
@@ -357,11 +358,11 @@ pub async fn a_window_is_found_by_its_run(store: &Arc<dyn Store>) {
     check(store, Scan::Window(Seq(4)), Vec::new()).await;
 }
 
-/// All of a workspace, or all there are.
+/// All gates of one workspace, or all gates.
 pub async fn gates_are_found_by_the_beginning_of_their_key(store: &Arc<dyn Store>) {
     let mut gates: Vec<_> = ["", "B", "a", "é"].map(|key| sample::gate("main", key, 1)).into();
     gates.extend([sample::gate("mai", "a", 2), sample::gate("main2", "a", 3)]);
-    // The first key that does not begin with the bytes asked for below.
+    // The first key that does not begin with the prefix below.
     let beyond = GateKey::from_bytes(b"\0\x04maio");
     gates.push(Gate { key: beyond, ..sample::gate("main", "a", 4) });
     insert(store, gates.clone()).await;
@@ -376,7 +377,7 @@ pub async fn gates_are_found_by_the_beginning_of_their_key(store: &Arc<dyn Store
     check(store, Scan::Gates(vec![255]), Vec::new()).await;
 }
 
-/// The first version is part of it.
+/// The range includes its first version.
 pub async fn a_stream_is_read_from_a_version_on(store: &Arc<dyn Store>) {
     let log: Vec<_> = (0..12).map(|version| sample::logged(5, version, version + 1)).collect();
     insert(store, log.iter().rev().cloned().chain([sample::logged(6, 0, 99)])).await;
@@ -385,7 +386,7 @@ pub async fn a_stream_is_read_from_a_version_on(store: &Arc<dyn Store>) {
     check(store, Scan::Log(Seq(5), 12), Vec::new()).await;
 }
 
-/// The position given is the last one seen.
+/// The cursor is the last position seen, which is excluded.
 pub async fn a_feed_is_read_after_a_position(store: &Arc<dyn Store>) {
     let feed = [sample::logged(6, 0, 2), sample::logged(5, 1, 9), sample::logged(5, 0, 10)];
     let other = StreamEventRow { ws: "other".into(), ..sample::logged(7, 0, 3) };
@@ -395,7 +396,7 @@ pub async fn a_feed_is_read_after_a_position(store: &Arc<dyn Store>) {
     check(store, Scan::Feed("main".into(), 10), Vec::new()).await;
 }
 
-/// The position given is the last one seen, from the other side.
+/// The cursor is the last position seen, in descending order.
 pub async fn a_feed_is_read_backwards_before_a_position(store: &Arc<dyn Store>) {
     let feed = [sample::logged(5, 0, 10), sample::logged(5, 1, 9), sample::logged(6, 0, 2)];
     let other = StreamEventRow { ws: "other".into(), ..sample::logged(7, 0, 3) };
@@ -405,7 +406,7 @@ pub async fn a_feed_is_read_backwards_before_a_position(store: &Arc<dyn Store>) 
     check(store, Scan::FeedBack("main".into(), 2), Vec::new()).await;
 }
 
-/// An event says only the number of its stream.
+/// An event refers to its stream only by number.
 pub async fn a_stream_is_found_by_its_number(store: &Arc<dyn Store>) {
     let stream = |name: &str, id| Stream {
         ws: "main".into(),
@@ -419,14 +420,14 @@ pub async fn a_stream_is_found_by_its_number(store: &Arc<dyn Store>) {
     check(store, Scan::StreamOf(Seq(3)), Vec::new()).await;
 }
 
-/// Whatever has folded it.
+/// Snapshots of every projection of the stream are found.
 pub async fn snapshots_are_found_by_their_stream(store: &Arc<dyn Store>) {
     let of_one = [sample::snapshot(1, "a"), sample::snapshot(1, "b")];
     insert(store, of_one.iter().rev().cloned().chain([sample::snapshot(2, "a")])).await;
     check(store, Scan::Snapshots(Seq(1)), rows(of_one)).await;
 }
 
-/// By the moment since when there is work, then by stream.
+/// The order is by the time since which there is work, then by stream.
 pub async fn work_is_found_longest_waiting_first(store: &Arc<dyn Store>) {
     let waiting = |stream: &str, since| Subscription {
         since: Timestamp::from_micros(since),
@@ -441,7 +442,7 @@ pub async fn work_is_found_longest_waiting_first(store: &Arc<dyn Store>) {
     check(store, Scan::Work("main".into(), "mail".to_owned()), rows(work)).await;
 }
 
-/// A lease that has run out is none, and a moment that has come does not defer.
+/// An expired lease is no lease, and a deferral whose time has come does not defer.
 pub async fn leased_blocked_and_deferred_work_is_not_found(store: &Arc<dyn Store>) {
     let now = now(store).await;
     let (past, future) = (now.minus_ms(1), now.plus_ms(3_600_000));
@@ -475,7 +476,7 @@ pub async fn leased_blocked_and_deferred_work_is_not_found(store: &Arc<dyn Store
     check(store, Scan::Work("main".into(), "mail".to_owned()), rows(free)).await;
 }
 
-/// By reaction, then by stream, whatever state they are in.
+/// The order is by reaction, then by stream, in whatever state the subscriptions are.
 pub async fn places_are_found_by_workspace(store: &Arc<dyn Store>) {
     let blocked = Subscription { blocked: Some("poison".to_owned()), ..sample::sub("b", "B") };
     let subs = [sample::sub("a", "z"), blocked, sample::sub("b", "a")];
@@ -490,7 +491,7 @@ pub async fn places_are_found_by_workspace(store: &Arc<dyn Store>) {
     check(store, all("b", "a"), Vec::new()).await;
 }
 
-/// By name, after one.
+/// The order is by name, after a cursor.
 pub async fn streams_are_found_by_workspace(store: &Arc<dyn Store>) {
     let stream = |ws: &str, name: &str, id| Stream {
         ws: ws.into(),
@@ -507,7 +508,7 @@ pub async fn streams_are_found_by_workspace(store: &Arc<dyn Store>) {
     check(store, after("a-1"), Vec::new()).await;
 }
 
-/// By the moment that they plan; one that plans nothing is none of them.
+/// The order is by the planned time; a schedule that plans nothing is not found.
 pub async fn schedules_come_in_the_order_of_their_next_occurrence(store: &Arc<dyn Store>) {
     let planned = |id: &str, at| Schedule { next: Some(at), ..sample::schedule(id) };
     let later = now(store).await.plus_ms(3_600_000);
@@ -528,7 +529,7 @@ pub async fn schedules_come_in_the_order_of_their_next_occurrence(store: &Arc<dy
     check(store, of, rows([b, a, c, done, z])).await;
 }
 
-/// In the order in which they were emitted, whoever did it.
+/// The order is that of emission, over all emitters.
 pub async fn chunks_are_read_after_a_place(store: &Arc<dyn Store>) {
     let chunks = [
         sample::chunk(1, "z", 0, 1),
@@ -542,7 +543,7 @@ pub async fn chunks_are_read_after_a_place(store: &Arc<dyn Store>) {
     check(store, Scan::Chunks(Seq(1), 10), Vec::new()).await;
 }
 
-/// An event is found once nothing relies on it, near in number or far.
+/// An event is found once nothing refers to it, whether the numbers are near or far.
 pub async fn events_are_loose_when_nothing_relies_on_them(store: &Arc<dyn Store>) {
     let event = |seq| sample::event(seq, "1");
     let events = [3, 10, 11, 12, 13, 14, 15, 20_000].map(event);
@@ -566,7 +567,7 @@ pub async fn events_are_loose_when_nothing_relies_on_them(store: &Arc<dyn Store>
     check(store, Scan::LooseEvents(Seq(3), Seq(19_999)), Vec::new()).await;
 }
 
-/// An ended run is found once it has stopped and no other relies on it.
+/// An ended run is found once it has stopped and no other run refers to it.
 pub async fn ended_runs_are_loose_when_no_run_relies_on_them(store: &Arc<dyn Store>) {
     let ended = [2, 3, 4, 5, 6, 9].map(sample::ended_run);
     insert(store, ended.iter().rev().cloned()).await;
@@ -590,7 +591,7 @@ pub async fn ended_runs_are_loose_when_no_run_relies_on_them(store: &Arc<dyn Sto
     check(store, Scan::LooseEnded(Seq(2), Seq(8)), Vec::new()).await;
 }
 
-/// By number; and all signals of a run, whatever their names.
+/// Receipts are found by number; signals of a run are found under all names.
 pub async fn receipts_and_signals_are_found_to_be_forgotten(store: &Arc<dyn Store>) {
     let receipts = [3, 5, 40].map(sample::receipt);
     insert(store, receipts.iter().rev().cloned()).await;
@@ -607,7 +608,7 @@ pub async fn receipts_and_signals_are_found_to_be_forgotten(store: &Arc<dyn Stor
     check(store, Scan::Signals(Seq(1)), rows(signals)).await;
 }
 
-/// Answers by number, whatever their keys; and all keys of the API, whatever their workspace.
+/// Replies are found by number, whatever their keys; API keys are found in all workspaces.
 pub async fn replies_and_api_keys_are_found(store: &Arc<dyn Store>) {
     let replies = [("z", 3), ("b", 5), ("a", 40)].map(|(id, seq)| sample::reply(id, seq));
     insert(store, replies.iter().rev().cloned()).await;
@@ -619,14 +620,14 @@ pub async fn replies_and_api_keys_are_found(store: &Arc<dyn Store>) {
     check(store, Scan::ApiKeys, rows(keys)).await;
 }
 
-/// An empty answer is an answer.
+/// An empty result is a result.
 pub async fn a_scan_that_finds_nothing_says_so(store: &Arc<dyn Store>) {
     for scan in every_scan() {
         check(store, scan, Vec::new()).await;
     }
 }
 
-/// Nothing was asked for, and the answer says that it is not complete.
+/// A limit of 0 reads no rows, and the result says that it is not complete.
 pub async fn a_limit_of_nothing_finds_nothing(store: &Arc<dyn Store>) {
     insert(store, [sample::run(1)]).await;
     let scan = Scan::Lane(Seq(1), Seq(0));

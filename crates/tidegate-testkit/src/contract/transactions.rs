@@ -1,4 +1,5 @@
-//! Transactions: one after another where they meet, all or nothing, and what comes with them.
+//! Contract of transactions: isolation on shared rows, atomicity, number blocks, catalogs,
+//! heartbeats and wakes.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -15,7 +16,7 @@ use tidegate_store::{Decide, Decision, MAX_ROUNDS, Store, StoreError};
 use super::{change, insert, row, seen};
 use crate::sample;
 
-/// What was acknowledged is there, for transactions and for plain reads.
+/// An acknowledged write is visible to transactions and to plain reads.
 pub async fn what_one_transaction_writes_the_next_one_reads(store: &Arc<dyn Store>) {
     let key = RowKey::Run(Seq(1));
     for fence in 0..5 {
@@ -29,12 +30,12 @@ pub async fn what_one_transaction_writes_the_next_one_reads(store: &Arc<dyn Stor
     }
 }
 
-/// What was read before stays, and the new rows come on top.
+/// Rows that were read before stay in the snapshot; the new rows are added.
 pub async fn a_decision_may_ask_for_more(store: &Arc<dyn Store>) {
     insert(store, [sample::run(1), sample::run(2), sample::run(3)]).await;
     insert(store, [sample::gate("main", "early", 9)]).await;
     let gate = RowKey::Gate(sample::gate_key("main", "early"));
-    // The last one sorts before the others: some stores have to start again for it.
+    // The last key sorts before the others: some stores have to restart the transaction for it.
     let wanted = [RowKey::Run(Seq(2)), RowKey::Run(Seq(3)), gate];
     let (chain, log) = (wanted.clone(), Arc::new(Mutex::new(Vec::new())));
     let seen = log.clone();
@@ -58,7 +59,7 @@ pub async fn a_decision_may_ask_for_more(store: &Arc<dyn Store>) {
     );
 }
 
-/// A scan asked for again with a greater limit is read again.
+/// A scan requested again with a greater limit is read again.
 pub async fn a_wider_scan_replaces_a_narrow_one(store: &Arc<dyn Store>) {
     insert(store, (1..=9).map(|n| sample::step(1, &n.to_string()))).await;
     let scan = Scan::Steps(Seq(1));
@@ -77,7 +78,7 @@ pub async fn a_wider_scan_replaces_a_narrow_one(store: &Arc<dyn Store>) {
     assert_eq!(*log.lock().unwrap(), [(2, 2), (8, 8), (32, 9)]);
 }
 
-/// A bound, so that a wrong decision does not hold its locks for ever.
+/// The rounds are bounded, so that a wrong decision does not hold its locks for ever.
 pub async fn a_decision_that_never_has_enough_is_given_up(store: &Arc<dyn Store>) {
     let asked = Arc::new(Mutex::new(0i64));
     let count = asked.clone();
@@ -93,7 +94,7 @@ pub async fn a_decision_that_never_has_enough_is_given_up(store: &Arc<dyn Store>
     insert(store, [sample::run(1)]).await;
 }
 
-/// A broken invariant stops its command, and the store goes on.
+/// A broken invariant stops its command, and the store continues.
 pub async fn a_decision_that_panics_changes_nothing(store: &Arc<dyn Store>) {
     insert(store, [sample::run(1)]).await;
     let (shared, key) = (store.clone(), RowKey::Run(Seq(1)));
@@ -108,7 +109,7 @@ pub async fn a_decision_that_panics_changes_nothing(store: &Arc<dyn Store>) {
     assert_eq!(store.dump().await.unwrap(), []);
 }
 
-/// Also when transactions happen together, are empty or fail.
+/// Blocks do not overlap even when transactions are concurrent, are empty or fail.
 pub async fn blocks_of_numbers_never_overlap(store: &Arc<dyn Store>) {
     let mut blocks = Vec::new();
     for _ in 0..10 {
@@ -130,7 +131,7 @@ pub async fn blocks_of_numbers_never_overlap(store: &Arc<dyn Store>) {
     assert!(blocks.is_sorted_by(|a, b| a + BLOCK <= *b), "{blocks:?}");
 }
 
-/// Between transactions that meet in a lock.
+/// Time is monotonic between transactions that share a lock.
 pub async fn time_does_not_move_back(store: &Arc<dyn Store>) {
     insert(store, [sample::run(1)]).await;
     let mut last = store.read(ReadSet::default()).await.unwrap().now;
@@ -141,7 +142,7 @@ pub async fn time_does_not_move_back(store: &Arc<dyn Store>) {
     }
 }
 
-/// Of its workspace, and of no other.
+/// A catalog has the definitions of its workspace, and of no other.
 pub async fn a_catalog_holds_the_definitions_of_its_workspace(store: &Arc<dyn Store>) {
     let (main, other): (Workspace, Workspace) = ("main".into(), "other".into());
     let foreign = tidegate_core::row::Def { ws: other.clone(), ..sample::def(3, "mail", 1) };
@@ -176,7 +177,7 @@ pub async fn a_catalog_is_read_anew_when_the_epoch_changes(store: &Arc<dyn Store
     assert_eq!(store.catalogs()[&main].epoch, 2);
 }
 
-/// A million transactions a day do not each build what has not changed.
+/// A million transactions a day must not each rebuild an unchanged catalog.
 pub async fn an_unchanged_catalog_is_not_built_again(store: &Arc<dyn Store>) {
     let main: Workspace = "main".into();
     insert(store, [Row::from(Epoch { ws: main.clone(), n: 1 }), sample::def(1, "a", 1).into()])
@@ -187,7 +188,7 @@ pub async fn an_unchanged_catalog_is_not_built_again(store: &Arc<dyn Store>) {
     assert!(Arc::ptr_eq(&first, &second));
 }
 
-/// Many definitions are registered one after another: what a process wrote itself is not read again.
+/// Many definitions are registered one after another: a process does not read its own writes again.
 pub async fn a_store_follows_the_definitions_that_it_writes(store: &Arc<dyn Store>) {
     let main: Workspace = "main".into();
     let epoch = |n| Row::from(Epoch { ws: main.clone(), n });
@@ -201,7 +202,7 @@ pub async fn a_store_follows_the_definitions_that_it_writes(store: &Arc<dyn Stor
     assert!(Arc::ptr_eq(&followed, &read));
 }
 
-/// A beat is a number that changes.
+/// A heartbeat is a counter that changes.
 pub async fn a_first_beat_makes_an_engine_and_later_ones_renew_it(store: &Arc<dyn Store>) {
     let mut last = 0;
     for _ in 0..3 {
@@ -216,7 +217,7 @@ pub async fn a_first_beat_makes_an_engine_and_later_ones_renew_it(store: &Arc<dy
     }
 }
 
-/// An engine that was declared dead learns it at its next beat, and stays dead.
+/// An engine that was declared dead learns it from its next heartbeat, and stays dead.
 pub async fn a_dead_engine_does_not_beat_again(store: &Arc<dyn Store>) {
     assert!(store.heartbeat(5, sample::LEASE_MS).await.unwrap());
     let Some(Row::Engine(engine)) = row(store, RowKey::Engine(5)).await else {
@@ -229,7 +230,7 @@ pub async fn a_dead_engine_does_not_beat_again(store: &Arc<dyn Store>) {
     assert!(store.heartbeat(6, sample::LEASE_MS).await.unwrap(), "others go on");
 }
 
-/// One whose row was cleared away since is told the same: its id is spent.
+/// An engine whose row was deleted since gets the same answer: its id is spent.
 pub async fn an_engine_that_was_cleared_away_does_not_come_back(store: &Arc<dyn Store>) {
     assert!(store.heartbeat(5, sample::LEASE_MS).await.unwrap());
     change(store, vec![Change::Delete(RowKey::Engine(5))]).await.unwrap();
@@ -237,7 +238,7 @@ pub async fn an_engine_that_was_cleared_away_does_not_come_back(store: &Arc<dyn 
     assert_eq!(row(store, RowKey::Engine(5)).await, None);
 }
 
-/// Waking is a hint, and the hint arrives.
+/// A wake is a hint, and the hint arrives.
 pub async fn a_wake_reaches_whoever_listens(store: &Arc<dyn Store>) {
     let mut wakes = store.wakes();
     wakes.mark_unchanged();
@@ -245,7 +246,7 @@ pub async fn a_wake_reaches_whoever_listens(store: &Arc<dyn Store>) {
     wakes.changed().await.expect("the store is there");
 }
 
-/// Decisions on one row come one after another, each seeing what the one before has written.
+/// Decisions on one row are serialized, each seeing the writes of the one before.
 pub async fn transactions_that_happen_together_lose_no_update(store: &Arc<dyn Store>) {
     insert(store, [sample::run(1)]).await;
     let together = (0..20).map(|_| {

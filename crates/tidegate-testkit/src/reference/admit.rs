@@ -42,7 +42,7 @@ impl Reference {
         told
     }
 
-    /// Joins the open fold of the key, if there is one that still takes events.
+    /// Joins the open fold of the key, if there is one that still accepts events.
     fn join(&mut self, def: &Value, control: &str, place: &Place, data: &Value) -> Option<Told> {
         if let Some(run) = self.quiet_and_waiting(place) {
             // The claim is the last event's.
@@ -81,8 +81,8 @@ impl Reference {
         self.add(self.folds.len() - 1, def, data, run)
     }
 
-    /// Puts one event into a fold, which opens for `run` if one is given; a batch that is full goes
-    /// at once.
+    /// Adds one event to a fold, which opens for `run` if one is given; a full batch is flushed at
+    /// once.
     fn add(&mut self, at: usize, def: &Value, data: &Value, run: Option<Ordinal>) -> Told {
         let Fold { workflow: name, control, items, .. } = self.folds[at].clone();
         let batch = control == "batch";
@@ -110,7 +110,8 @@ impl Reference {
         told("buffered", Some(run))
     }
 
-    /// A debounced request that had to wait keeps coalescing until it starts.
+    /// Returns the debounced request that is queued at the gate: it keeps coalescing until it
+    /// starts.
     fn quiet_and_waiting(&self, window: &Place) -> Option<Ordinal> {
         let waits = |&run: &Ordinal| {
             let it = &self.runs[run];
@@ -141,7 +142,7 @@ impl Reference {
 
     // ------------------------------------------------------------------ folds
 
-    /// When a fold is to be flushed, by the current numbers.
+    /// Returns the time at which a fold is to be flushed, by the current numbers.
     pub(super) fn deadline(&self, fold: &Fold) -> Time {
         let def = self.current(&fold.workflow);
         let (first, last) = (fold.items[0].at, fold.items.last().expect("never empty").at);
@@ -154,7 +155,8 @@ impl Reference {
         ms(control, "maxWaitMs").map_or(quiet, |most| quiet.min(first + most))
     }
 
-    /// Flushes a fold, or what of it no gate skips (spec F4); false where it stays as it was.
+    /// Flushes a fold, or the part of it that no gate skips (spec F4); returns `false` if it did
+    /// not change.
     pub(super) fn flush(&mut self, at: usize) -> bool {
         let mut fold = self.folds[at].clone();
         let def = self.current(&fold.workflow).clone();
@@ -178,7 +180,7 @@ impl Reference {
         let claim = claim_of(&name, &def, &data).filter(|_| fold.control != "batch");
         let deduped = claim.is_some_and(|claim| self.claimed(&claim));
         if let Some(place) = self.skipped_at(&name, &def, &data).filter(|_| !deduped) {
-            // Behind those that have been held up for longer.
+            // Behind the folds that have been held for longer.
             self.folds.remove(at);
             fold.blocked = Some((place, version(&def)));
             self.folds.push(fold);
@@ -252,7 +254,7 @@ impl Reference {
         told(if self.runs[run].replaced { "replaced" } else { "started" }, Some(run))
     }
 
-    /// A newer version cancels the older runs on its handoff gate and takes along the unstarted.
+    /// Lets a newer version cancel the older runs on its handoff gate and move the unstarted ones.
     fn supersede(&mut self, run: Ordinal, def: &Value) -> bool {
         if def.get("handoff").is_none_or(|handoff| handoff["onNewVersion"] != "supersede") {
             return false;
@@ -271,7 +273,7 @@ impl Reference {
         replaced
     }
 
-    /// The runs that `singleton: cancel` or `restart` replaces.
+    /// Returns the runs that `singleton: cancel` or `restart` replaces.
     fn replaced(&self, run: Ordinal, def: &Value) -> Vec<Ordinal> {
         let way = self.runs[run].way.iter().map(|(_, place)| place);
         let cancels = |place: &&Place| match place.control.as_str() {
@@ -282,7 +284,7 @@ impl Reference {
         let held_by = |place: &Place| {
             let others = (0..self.runs.len()).filter(|&other| other != run);
             let here = others.filter(|&other| self.contends(other, place, self.runs[run].version));
-            // Those who wait in a session's line lose nothing by a restart of another.
+            // Runs in a session's queue lose nothing by a restart of another.
             let in_the_way = here.filter(|&other| {
                 place.control == "singleton"
                     || self.holds(other, place)
@@ -293,7 +295,7 @@ impl Reference {
         way.filter(cancels).filter_map(held_by).collect()
     }
 
-    /// Cancels `old` for `new`, which inherits the rank of one that had not started.
+    /// Cancels `old` for `new`, which inherits the rank of a run that had not started.
     fn replace(&mut self, old: Ordinal, new: Ordinal) {
         self.cut(old);
         if !self.runs[old].started {
@@ -302,8 +304,8 @@ impl Reference {
         }
     }
 
-    /// The refusing gate that somebody is in, or waits for. A policy comes after the singleton,
-    /// which may have replaced that very run.
+    /// Returns the refusing gate that has a holder or a queue. A policy is decided after the
+    /// singleton, which may have replaced that very run.
     pub(super) fn skipped_at(&self, name: &str, def: &Value, data: &Value) -> Option<Place> {
         let single = def.get("singleton").map(|_| scoped(name, "singleton", def, data));
         let skips = def["singleton"]["mode"] == "skip";
@@ -320,23 +322,23 @@ impl Reference {
         })
     }
 
-    /// Whether a live run is at a place.
+    /// Returns whether a live run is at a place.
     pub(super) fn busy(&self, place: &Place, version: i128) -> bool {
         (0..self.runs.len()).any(|other| self.contends(other, place, version))
     }
 
-    /// Whether a live run stands at a place, in the eyes of another: where there is a handoff,
-    /// singleton rules within one version.
+    /// Returns whether a live run is at a place, as seen by a run of version `of`: with a handoff,
+    /// a singleton covers one version.
     fn contends(&self, run: Ordinal, place: &Place, of: i128) -> bool {
         let it = &self.runs[run];
         let within = place.control == "singleton" && self.handoff_of(run).is_some();
-        // One that still waits at an earlier stop is not seen here yet.
+        // A run that is still queued at an earlier stop is not seen here yet.
         let at = it.way.iter().take(it.passed + 1).any(|(_, stop)| stop == place);
         self.alive(run) && at && (!within || it.version == of)
     }
 }
 
-/// The stops of a run, in the order of spec G9.
+/// Returns the stops of a run, in the order of spec G9.
 fn way(name: &str, def: &Value, data: &Value) -> Vec<(Stop, Place)> {
     let mut way = Vec::new();
     if def.get("singleton").is_some() {
@@ -365,7 +367,7 @@ fn way(name: &str, def: &Value, data: &Value) -> Vec<(Stop, Place)> {
     way
 }
 
-/// The fold that an event meets first.
+/// Returns the fold that an event reaches first.
 fn fold_of(name: &str, def: &Value, data: &Value) -> Option<(&'static str, Place)> {
     if policy_name(def) == Some("debounce")
         && let Some(place) = policy_place(def, data)

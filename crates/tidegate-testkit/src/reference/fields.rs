@@ -1,35 +1,36 @@
-//! What definitions and events say, read anew whenever it is needed.
+//! Fields of definitions and events, read anew at each use.
 
 use serde_json::Value;
 
 use super::{Place, Time};
 
-/// A field that holds text.
+/// Returns a text field.
 pub(super) fn text(of: &Value, field: &str) -> Option<String> {
     of.get(field)?.as_str().map(str::to_owned)
 }
 
-/// A field that holds a number.
+/// Returns a number field.
 pub(super) fn number(of: &Value, field: &str) -> Option<i128> {
     of.get(field)?.as_u64().map(i128::from)
 }
 
-/// A field that holds milliseconds.
+/// Returns a field in milliseconds, as microseconds.
 pub(super) fn ms(of: &Value, field: &str) -> Option<Time> {
     number(of, field).map(|ms| ms * 1000)
 }
 
-/// A field that holds a count.
+/// Returns a count field.
 pub(super) fn count(of: &Value, field: &str) -> Option<usize> {
     of.get(field)?.as_u64().and_then(|count| usize::try_from(count).ok())
 }
 
-/// The version of a definition.
+/// Returns the version of a definition.
 pub(super) fn version(def: &Value) -> i128 {
     number(def, "version").unwrap_or(1)
 }
 
-/// The scalar at a dotted path, written so that types stay apart; `None` is missing (spec keys).
+/// Returns the scalar at a dotted path, written so that types stay separate; `None` is missing
+/// (spec keys).
 pub(super) fn key_of(data: &Value, path: &str) -> Option<String> {
     let found = path.split('.').try_fold(data, |at, name| {
         let list = at.as_array();
@@ -43,18 +44,18 @@ pub(super) fn key_of(data: &Value, path: &str) -> Option<String> {
     }
 }
 
-/// The place of an owner's control and a key.
+/// Builds the place of an owner's control and a key.
 pub(super) fn place(owner: &str, control: &str, key: Option<String>) -> Place {
     Place { owner: owner.to_owned(), control: control.to_owned(), key }
 }
 
-/// The place of a control that may have a `key`.
+/// Builds the place of a control that may have a `key`.
 pub(super) fn scoped(name: &str, control: &str, def: &Value, data: &Value) -> Place {
     let path = text(&def[control], "key");
     place(name, control, path.and_then(|path| key_of(data, &path)))
 }
 
-/// The entries of `concurrency`, one or a list.
+/// Returns the entries of `concurrency`, one or a list.
 fn entries(def: &Value) -> Vec<&Value> {
     match def.get("concurrency") {
         None => Vec::new(),
@@ -63,29 +64,30 @@ fn entries(def: &Value) -> Vec<&Value> {
     }
 }
 
-/// The limits among the entries.
+/// Returns the limits among the entries.
 pub(super) fn limits(def: &Value) -> Vec<&Value> {
     entries(def).into_iter().filter(|entry| entry.get("limit").is_some()).collect()
 }
 
-/// What a limit is known by: its span and the path of its key.
+/// Returns the name of a limit: its span and the path of its key.
 pub(super) fn limit_name(limit: &Value) -> String {
     let span = text(limit, "span").unwrap_or_else(|| "executing".to_owned());
     format!("{span} {}", text(limit, "key").unwrap_or_default())
 }
 
-/// The policy among the entries.
+/// Returns the policy among the entries.
 pub(super) fn policy(def: &Value) -> Option<&Value> {
     entries(def).into_iter().find(|entry| entry.is_string() || entry.get("policy").is_some())
 }
 
-/// The policy's name.
+/// Returns the policy's name.
 pub(super) fn policy_name(def: &Value) -> Option<&str> {
     let policy = policy(def)?;
     policy.as_str().or_else(|| policy["policy"].as_str())
 }
 
-/// The gate of the policy, shared by the flow's actions; a missing key bypasses it (spec policies).
+/// Returns the gate of the policy, shared by the flow's actions; a missing key bypasses it
+/// (spec policies).
 pub(super) fn policy_place(def: &Value, data: &Value) -> Option<Place> {
     if policy_name(def)? == "allow" {
         return None;

@@ -1,4 +1,4 @@
-//! The way of a run towards its start: gates, lines and turns, in the order of spec G9.
+//! Gate plan of a run: gates, queues and turns, in the order of spec G9.
 
 use super::{
     Ordinal, Place, Reference, State, Stop, Time,
@@ -9,8 +9,8 @@ impl Reference {
     // ------------------------------------------------------------------ towards the start
     // (spec G9)
 
-    /// Lets everybody pass who may, in the order of the stops, the best rank first; then the folds
-    /// flush that nobody holds up any more (spec F4).
+    /// Admits every run that may pass, in the order of the stops, the best rank first; then flushes
+    /// the folds that are no longer held (spec F4).
     pub(super) fn settle(&mut self) {
         while self.let_one_pass() || self.flush_one() {}
         for run in &mut self.runs {
@@ -20,7 +20,7 @@ impl Reference {
         }
     }
 
-    /// Lets the next one pass, as far as it gets before anybody else is looked at.
+    /// Admits the next run, as far as it gets before any other is checked.
     fn let_one_pass(&mut self) -> bool {
         let waiting = self.by_rank(|run| run.state == State::Line && run.passed < run.way.len());
         let may = waiting.into_iter().filter(|&run| self.may_pass(run));
@@ -47,7 +47,7 @@ impl Reference {
         })
     }
 
-    /// Whether a run in a line is the next one there, and there is room.
+    /// Returns whether a queued run is at the head of its queue, and there is room.
     fn may_pass(&self, run: Ordinal) -> bool {
         let it = &self.runs[run];
         let (_, place) = &it.way[it.passed];
@@ -71,8 +71,8 @@ impl Reference {
         }
     }
 
-    /// The order of a line: who takes another's place, then rank; at a handoff those of an older
-    /// release keep their places before the newer.
+    /// Returns the order in a queue: a run that replaces another, then rank; at a handoff the runs
+    /// of an older release keep their positions before the newer.
     pub(super) fn order(&self, run: Ordinal, place: &Place) -> (usize, (Time, u64)) {
         let it = &self.runs[run];
         let tier = match place.control.as_str() {
@@ -80,12 +80,12 @@ impl Reference {
             "policy" => usize::from(!it.in_place),
             _ => 0,
         };
-        // A session's line goes by arrival alone (spec policies).
+        // A session's queue is ordered by arrival alone (spec policies).
         let (at, arrival) = it.rank;
         (tier, (if place.control == "policy" { 0 } else { at }, arrival))
     }
 
-    /// Whether a run may take its handoff gate, by the current release's policy.
+    /// Returns whether a run may take its handoff gate, by the current release's policy.
     fn hands_over(&self, run: Ordinal, place: &Place) -> bool {
         let policy = text(&self.current(&self.runs[run].workflow)["handoff"], "onNewVersion");
         let coexist = policy.as_deref() == Some("coexist");
@@ -97,21 +97,21 @@ impl Reference {
         inside.chain(before).filter(counts).count() == 0
     }
 
-    /// Whether a run is inside a gate (spec G2, G7).
+    /// Returns whether a run holds a gate (spec G2, G7).
     pub(super) fn holds(&self, run: Ordinal, place: &Place) -> bool {
         let it = &self.runs[run];
         let Some(at) = it.way.iter().position(|(_, stop)| stop == place) else { return false };
         at < it.passed && (self.alive(run) || it.stopping.is_some())
     }
 
-    /// Back to the lines of its executing gates (spec G3).
+    /// Queues a run again at its executing gates (spec G3).
     pub(super) fn requeue(&mut self, run: Ordinal) {
         let it = &mut self.runs[run];
         it.passed = it.way.iter().filter(|(stop, _)| *stop <= Stop::Turn).count();
         it.state = State::Line;
     }
 
-    /// Ends a run by cancelling it; what drives it has yet to stop (spec G7).
+    /// Cancels a run; its engine has yet to stop driving it (spec G7).
     pub(super) fn cut(&mut self, run: Ordinal) {
         if let State::Driven(engine) = self.runs[run].state {
             self.runs[run].stopping = Some(engine);
@@ -119,13 +119,13 @@ impl Reference {
         self.runs[run].state = State::Ended("cancelled");
     }
 
-    /// The throttle of a run.
+    /// Returns the throttle of a run.
     pub(super) fn turn_of(&self, run: Ordinal) -> Option<Place> {
         let way = self.runs[run].way.iter();
         way.clone().find(|(stop, _)| *stop == Stop::Turn).map(|(_, place)| place.clone())
     }
 
-    /// How many were let through a throttle and have not started.
+    /// Counts the runs that a throttle admitted and that have not started.
     fn let_through(&self, place: &Place) -> i128 {
         let let_through = |run: Ordinal| {
             let it = &self.runs[run];
@@ -135,7 +135,7 @@ impl Reference {
         (0..self.runs.len()).filter(|&run| let_through(run)).map(|_| 1).sum()
     }
 
-    /// When the head of a throttle's line is due.
+    /// Returns the due time of the head of a throttle's queue.
     pub(super) fn turn_due(&self, run: Ordinal) -> Option<Time> {
         let it = &self.runs[run];
         let (stop, place) = it.way.get(it.passed)?;
@@ -146,7 +146,7 @@ impl Reference {
         self.fits_at(place, &it.workflow, self.let_through(place))
     }
 
-    /// When a run gives up: it has not got its session by then.
+    /// Returns the time at which a run gives up, unless it has got its session by then.
     pub(super) fn gives_up_at(&self, run: Ordinal) -> Option<Time> {
         let it = &self.runs[run];
         let mut missing = it.way.iter().skip(it.passed);
@@ -156,7 +156,7 @@ impl Reference {
         Some(it.admitted + ms(policy(def).filter(|_| waits)?, "maxWaitMs")?)
     }
 
-    /// The handoff gate of a run.
+    /// Returns the handoff gate of a run.
     pub(super) fn handoff_of(&self, run: Ordinal) -> Option<&Place> {
         let mut places = self.runs[run].way.iter().map(|(_, place)| place);
         places.find(|place| place.control == "handoff")

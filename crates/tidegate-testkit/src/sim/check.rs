@@ -1,5 +1,5 @@
-//! The judge: what must hold after every commit, one function for each number of
-//! `docs/spec/invariants.md`, and what must have come of it all in the end.
+//! Invariant checker (the judge): the invariants of every commit, one function for each number of
+//! `docs/spec/invariants.md`, and the conditions of a finished simulation.
 
 mod arrivals;
 mod effects;
@@ -34,22 +34,22 @@ use super::{
     workload::Plan,
 };
 
-/// What did not hold.
+/// A broken invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// The invariant's number.
     pub number: &'static str,
-    /// What was seen.
+    /// The observed violation.
     pub text: String,
 }
 
-/// What a check says.
+/// Result of a check.
 type Checked = Result<(), String>;
 
-/// One check and its number.
+/// A check and its invariant's number.
 type Check = (&'static str, fn(&Look<'_>, &History) -> Checked);
 
-/// What is checked after every commit, besides what [`doctor`] finds.
+/// The checks of every commit, besides those of [`doctor`].
 const CHECKS: &[Check] = &[
     ("I1", arrivals::i1),
     ("I2", gates::i2),
@@ -83,23 +83,23 @@ const CHECKS: &[Check] = &[
 #[derive(Debug)]
 pub struct Look<'a> {
     plan: &'a Plan,
-    /// As the commit left it.
+    /// All rows after the commit.
     state: &'a State,
     deltas: &'a [Delta],
     commands: &'a [SeededCommand],
     answers: &'a [Answered],
-    /// Only the rows are known, not who asked for what.
+    /// Only the rows are known, not the commands and their answers.
     rows_only: bool,
     /// The store's time of the commit.
     at: Timestamp,
     /// The time that processes measure.
     now: u64,
-    /// Who stands in line, by the gate's number.
+    /// Queued runs, by the gate's number.
     lines: BTreeMap<Seq, Vec<&'a Run>>,
 }
 
 impl<'a> Look<'a> {
-    /// The runs that changed: as they were, as they are.
+    /// Returns the runs that changed: before and after the commit.
     fn runs(&self) -> impl Iterator<Item = (Option<&'a Run>, Option<&'a Run>)> {
         let runs = self.deltas.iter().filter(|delta| matches!(delta.key, RowKey::Run(_)));
         runs.map(|delta| {
@@ -110,7 +110,7 @@ impl<'a> Look<'a> {
         })
     }
 
-    /// A run as it was before the commit.
+    /// Returns a run as of before the commit.
     fn before(&self, seq: Seq) -> Option<&'a Run> {
         let delta = self.deltas.iter().find(|delta| delta.key == RowKey::Run(seq));
         match delta {
@@ -119,18 +119,18 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Whether the commit changed definitions.
+    /// Returns whether the commit changed definitions.
     fn redefines(&self) -> bool {
         self.deltas.iter().any(|delta| matches!(delta.key, RowKey::Def(_)))
     }
 
-    /// The controls that rule at a gate now.
+    /// Returns the controls in effect at a gate.
     fn controls(&self, ws: &str, name: &str) -> Option<&'a Controls> {
         let def = self.state.current(&ws.into(), name)?;
         Some(&self.plan.spec(name)?.version(def.version).0)
     }
 
-    /// How many a gate lets in by the definition that rules; `None` for all.
+    /// Returns the limit of a gate by the definition in effect; `None` if it has no limit.
     fn limit(&self, gate: &GateKey) -> Option<u64> {
         let scope = gate.scope().expect("a gate's key");
         match self.controls(&scope.ws, &scope.name) {
@@ -140,18 +140,19 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Each command with its answer.
+    /// Returns each command with its answer.
     fn answered(&self) -> impl Iterator<Item = (&'a Command, &'a Answered)> {
         self.commands.iter().map(|(command, _)| command).zip(self.answers)
     }
 }
 
-/// Whether a run undoes another: it was not admitted, and has that one's place in its gates.
+/// Returns whether a run compensates another: it was not admitted, and has taken over that run's
+/// holds.
 fn undoes(run: &Run) -> bool {
     matches!(run.purpose, Purpose::Compensates(_))
 }
 
-/// What rows alone can say, by the checks that also look at live stores.
+/// Checks that need only the rows; the same checks run on live stores.
 fn doctor(state: &State) -> Option<Violation> {
     // The plan knows the limits without reading definitions.
     let mut checkup = Checkup::without_limits();
@@ -160,32 +161,32 @@ fn doctor(state: &State) -> Option<Violation> {
     Some(Violation { number: first.rule.number(), text: first.text })
 }
 
-/// Watches every commit.
+/// Checks every commit.
 #[derive(Debug)]
 pub struct Judge {
     /// All rows as of the last commit.
     pub state: State,
-    /// How many runs have ended.
+    /// Number of ended runs.
     pub ended: u64,
-    /// The first thing that did not hold.
+    /// The first violation.
     pub violation: Option<Violation>,
     plan: Arc<Plan>,
     history: History,
 }
 
 impl Judge {
-    /// A judge who has seen nothing yet.
+    /// Creates a judge that has seen no commit.
     pub fn new(plan: Arc<Plan>) -> Self {
         let (state, history) = (State::default(), History::default());
         Self { state, ended: 0, violation: None, plan, history }
     }
 
-    /// Reports what does not hold; the first counts.
+    /// Records a violation; only the first one is kept.
     pub fn report(&mut self, number: &'static str, text: String) {
         self.violation.get_or_insert(Violation { number, text });
     }
 
-    /// Sees a commit.
+    /// Checks a commit.
     pub fn commit(
         &mut self,
         now: u64,
@@ -197,7 +198,7 @@ impl Judge {
         self.look(now, at, Some((commands, answers)), changes);
     }
 
-    /// Sees a commit of somebody who does not say what was asked for.
+    /// Checks a commit whose commands are not known.
     pub fn rows(&mut self, now: u64, at: Timestamp, changes: Vec<Change>) {
         self.look(now, at, None, changes);
     }
@@ -245,14 +246,14 @@ impl Judge {
         }
     }
 
-    /// Sees what a caller was told: the run that it names has to come to an end, and every id in
-    /// it has to be found from now on.
+    /// Records a verdict that a caller got: the run that it names has to end, and every id in it
+    /// has to be found from now on.
     pub fn promised(&mut self, verdict: &Verdict) {
         self.history.promised.extend(verdict.run().map(|run| run.seq));
         self.history.answered.extend(history::named(verdict));
     }
 
-    /// Sees an engine's beat.
+    /// Records an engine's heartbeat.
     pub fn heartbeat(&mut self, now: u64, (engine, lease_ms): (EngineId, u32), alive: bool) {
         self.state.heartbeat(engine, lease_ms);
         if alive {
@@ -264,12 +265,12 @@ impl Judge {
         }
     }
 
-    /// The store's clock has stepped: what was measured with it says nothing about what follows.
+    /// Records a step of the store's clock: measurements from before are not valid after it.
     pub fn clock_stepped(&mut self) {
         self.history.clock_stepped();
     }
 
-    /// A step's closure begins.
+    /// Records the start of a step's closure.
     pub fn start(&mut self, effect: &Effect) {
         for (number, check) in effects::ON_START {
             if let Err(text) = check(&self.state, &self.history, effect) {
@@ -279,29 +280,29 @@ impl Judge {
         self.history.start(effect);
     }
 
-    /// A step's closure ends.
+    /// Records the end of a step's closure.
     pub fn end(&mut self, effect: &Effect) {
         self.history.end(effect);
     }
 
-    /// Sees that the handler of a reaction is done with an event.
+    /// Records that a reaction's handler has finished an event.
     pub fn handled(&mut self, leased: &Leased, version: i64) {
         if let Err((number, text)) = self.history.streams.handled(leased, version) {
             self.report(number, text);
         }
     }
 
-    /// The places of reactions that are blocked: workspace, reaction and stream.
+    /// Returns the blocked subscriptions: workspace, reaction and stream.
     pub fn blocked_places(&self) -> Vec<(Workspace, String, String)> {
         self.history.streams.blocked()
     }
 
-    /// Nothing is under way any more, neither runs nor reactions.
+    /// Returns whether no run and no reaction has work left.
     pub fn is_at_rest(&self) -> bool {
         self.state.is_at_rest() && self.history.streams.unfinished().is_none()
     }
 
-    /// The faults are over and something does not finish.
+    /// Reports work that does not finish although the faults are over.
     pub fn report_unsettled(&mut self) {
         if let Some(text) = self.history.streams.unfinished().filter(|_| self.state.is_at_rest()) {
             return self.report("I50", format!("after all faults this does not finish: {text}"));
@@ -317,7 +318,7 @@ impl Judge {
         self.report("I5", text);
     }
 
-    /// Everything has finished: nothing may be left behind.
+    /// Checks a finished simulation: nothing may be left behind.
     pub fn settled(&mut self) {
         for check in [gates::settled, arrivals::settled, runs::settled] {
             if let Err((number, text)) = check(&self.state, &self.history) {

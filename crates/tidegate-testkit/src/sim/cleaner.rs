@@ -1,4 +1,4 @@
-//! A process that deletes what is over and old, part by part, while everything else goes on.
+//! Retention process: deletes old ended rows, part by part, while all other actors continue.
 
 use tidegate_core::{
     command::{Answer, Command},
@@ -10,21 +10,21 @@ use tidegate_core::{
 use super::{Actor, world::World};
 use crate::workload::Chance;
 
-/// How retention is set in a world.
+/// Retention settings of a world.
 #[derive(Clone, Debug)]
 pub struct RetentionPlan {
-    /// How long what is over is kept.
+    /// How long ended rows are kept.
     pub kept_ms: u64,
-    /// How many rows of one kind a transaction looks at.
+    /// Maximum number of rows of one kind in a transaction.
     pub part: u32,
     /// The longest pause between two passes, in microseconds.
     pub pause: u64,
-    /// How often the store's clock steps back before a pass, in a thousand passes.
+    /// Steps back of the store's clock before a pass, per thousand passes.
     pub steps: u64,
 }
 
 impl RetentionPlan {
-    /// The retention that chance gives.
+    /// Draws the retention settings.
     pub fn draw(chance: &mut Chance) -> Self {
         Self {
             kept_ms: chance.one(&[0, 5, 50, 200]),
@@ -70,7 +70,7 @@ impl Actor for Cleaner {
                 self.pass = forgotten.next.map(|after| Pass { after, ..pass });
             }
             Ok(other) => world.judge.report("I51", format!("retention was answered {other:?}")),
-            // The pass ends, or the same part is tried again: what is gone is gone.
+            // The pass ends, or the same part is retried: rows that are deleted stay deleted.
             Err(_) if chance.percent(30) => self.pass = None,
             Err(_) => {}
         }

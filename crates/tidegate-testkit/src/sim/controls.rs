@@ -1,5 +1,5 @@
-//! The controls of one definition, as the simulator draws and remembers them: its own reading of
-//! what the core is told in JSON.
+//! The controls of one definition, as the simulator draws and records them: its own reading of the
+//! JSON that the core gets.
 
 use serde_json::{Map, Value, json};
 use tidegate_core::{definition::Definition, row::Class};
@@ -12,39 +12,39 @@ pub type KeyPath = Option<&'static str>;
 /// A limit on holds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bound {
-    /// How many.
+    /// Maximum number of holds.
     pub limit: u64,
-    /// Of what.
+    /// Path of the key.
     pub key: KeyPath,
-    /// Until the run ends, not only while it is driven.
+    /// The hold lasts until the run ends, not only while it is driven.
     pub run: bool,
 }
 
 /// A meter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pace {
-    /// So many.
+    /// Number of runs in a period.
     pub limit: u64,
-    /// In this time.
+    /// The period.
     pub per_ms: u64,
-    /// And so many at once.
+    /// Number of runs at once.
     pub burst: u64,
-    /// Of what.
+    /// Path of the key.
     pub key: KeyPath,
 }
 
-/// What an action does when its session is busy.
+/// Policy of an action for a busy session.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Policy {
-    /// Beside each other.
+    /// Runs side by side.
     Allow,
-    /// One after another.
+    /// One run after another.
     Queue(Option<u64>),
-    /// Refused.
+    /// Refuses the new run.
     Reject,
-    /// Replaced.
+    /// Replaces the old run.
     Restart,
-    /// Coalesced.
+    /// Coalesces runs.
     Debounce(u64),
 }
 
@@ -61,20 +61,20 @@ pub struct Controls {
     pub debounce: Option<(u64, Option<u64>, KeyPath)>,
     /// Batch: size, timeout, key.
     pub batch: Option<(u64, u64, KeyPath)>,
-    /// Priority.
+    /// Priority: the range of the shift.
     pub shift_ms: Option<u64>,
     /// Singleton: key, and whether it skips.
     pub singleton: Option<(KeyPath, bool)>,
     /// Idempotency: key and period.
     pub idempotency: Option<(KeyPath, u64)>,
-    /// Handoff: key, and what happens to older runs.
+    /// Handoff: key, and the treatment of older runs.
     pub handoff: Option<(KeyPath, &'static str)>,
     /// An action's policy.
     pub policy: Option<Policy>,
 }
 
 impl Controls {
-    /// A few controls with tight numbers, which the core accepts together.
+    /// Draws a few controls with tight numbers, which the core accepts together.
     pub fn draw(action: bool, chance: &mut Chance) -> Self {
         loop {
             let drawn = Self::draw_any(action, chance);
@@ -84,7 +84,7 @@ impl Controls {
         }
     }
 
-    /// The next version: other numbers, or other controls.
+    /// Draws the next version: other numbers, or other controls.
     #[must_use]
     pub fn changed(&self, action: bool, chance: &mut Chance) -> Self {
         let mut next = self.clone();
@@ -111,7 +111,7 @@ impl Controls {
     }
 
     fn draw_any(action: bool, chance: &mut Chance) -> Self {
-        // One key for most worlds, so that controls meet on it.
+        // Most worlds have one key, so that controls share it.
         let path = chance.one(&["k", "k", "j"]);
         let path = if action { "input.k" } else { path };
         let on = chance.one(&[10, 25, 40]);
@@ -151,7 +151,7 @@ impl Controls {
         controls
     }
 
-    /// The definition's fields.
+    /// Returns the definition's fields.
     pub fn to_value(&self) -> Value {
         let mut out = Map::new();
         let mut limits: Vec<Value> = self.limits.iter().map(Bound::to_value).collect();
@@ -204,7 +204,7 @@ impl Controls {
         Value::Object(out)
     }
 
-    /// How many a gate of this class and slot lets in; none for all.
+    /// Returns the limit of a gate of this class and slot; `None` if it has no limit.
     pub fn limit(&self, class: Class, slot: &str) -> Option<u64> {
         let alike =
             |bound: &&Bound| bound.class() == class && bound.key.unwrap_or_default() == slot;
@@ -212,7 +212,7 @@ impl Controls {
             Class::RunLimit | Class::Keyed | Class::Whole => {
                 self.limits.iter().filter(alike).map(|bound| bound.limit).min()
             }
-            // Those who stand in line by another key are let in at today's rate too.
+            // Runs queued under another key are admitted at the current rate too.
             Class::Throttle => self.throttle.as_ref().map(|pace| pace.burst),
             _ => Some(1),
         }
@@ -253,7 +253,7 @@ impl Policy {
     }
 }
 
-/// Adds the fields that are there.
+/// Adds the fields that are present.
 fn with(mut value: Value, fields: &[(&str, Value)]) -> Value {
     for (name, field) in fields.iter().filter(|(_, field)| !field.is_null()) {
         value[*name] = field.clone();

@@ -1,5 +1,5 @@
-//! An engine as a small state machine: it does what an engine does, one thing a turn, through the
-//! same commands. Between two turns anything may happen to it.
+//! An engine as a small state machine: it does what an engine does, one action per turn, through
+//! the same commands. Anything may happen to it between two turns.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -21,31 +21,31 @@ use super::{
 };
 use crate::{workload::Chance, world::lease};
 
-/// How long an idle engine waits before it looks again, in microseconds.
+/// Poll interval of an idle engine, in microseconds.
 const POLL: u64 = 25_000;
 
-/// How many rows one look finds at the most.
+/// Row limit of one scan.
 const SEEN_AT_ONCE: u32 = 8;
 
-/// Which versions an engine can drive.
+/// The versions that an engine can drive.
 #[derive(Clone, Copy, Debug)]
 pub enum Serves {
-    /// Every one.
+    /// Every version.
     All,
-    /// The first only: it has not been deployed yet.
+    /// The first version only: the engine has not been upgraded yet.
     First,
-    /// All but the first.
+    /// All versions but the first.
     Later,
 }
 
-/// A command to be committed, and the lease that it is for.
+/// A command to be committed, and the lease that it belongs to.
 #[derive(Clone, Debug)]
 struct Order {
     command: SeededCommand,
     lease: Option<(Seq, i64)>,
 }
 
-/// What an engine may do next.
+/// The possible next actions of an engine.
 #[derive(Clone, Copy, Debug)]
 enum Job {
     Beat,
@@ -57,7 +57,7 @@ enum Job {
     Reconcile,
 }
 
-/// When each of an engine's chores is next.
+/// Next time of each of an engine's chores.
 #[derive(Clone, Copy, Debug, Default)]
 struct Agenda {
     beat: u64,
@@ -75,17 +75,17 @@ pub struct CommandEngine {
     lives: u32,
     id: EngineId,
     serves: Serves,
-    /// When the last renewal that is known to have worked was sent.
+    /// Send time of the last renewal that is known to have worked.
     renewed: u64,
     up: bool,
-    /// When this life ends, in a loop of crashes.
+    /// The time of this process's death, in a crash loop.
     dies_at: u64,
     agenda: Agenda,
     tasks: BTreeMap<Seq, Drive>,
     outbox: VecDeque<Order>,
-    /// The beats of others, and since when they have not changed.
+    /// The heartbeats of other engines, and since when they have not changed.
     seen: BTreeMap<EngineId, (i64, u64)>,
-    /// The other engines as they were at the last look.
+    /// The other engines as of the last read.
     sighted: Option<Vec<Engine>>,
     /// The store's clock at the last sweep.
     swept: Option<Timestamp>,
@@ -93,7 +93,7 @@ pub struct CommandEngine {
 }
 
 impl CommandEngine {
-    /// A process that is not up yet.
+    /// Creates a process that has not started yet.
     pub fn new(number: u32, serves: Serves) -> Self {
         Self {
             number,
@@ -113,7 +113,7 @@ impl CommandEngine {
         }
     }
 
-    /// The length of its lease in this life.
+    /// Returns the length of this process's lease.
     fn lease_ms(&self, world: &World) -> u32 {
         world.plan.lease_ms((self.number + self.lives) as usize)
     }
@@ -122,7 +122,7 @@ impl CommandEngine {
         u64::from(self.lease_ms(world)) * 1000
     }
 
-    /// A new life begins: it is known to others before it takes any work.
+    /// Starts a new process: other engines know it before it takes any work.
     fn boot(&mut self, world: &mut World) {
         self.lives += 1;
         self.id = EngineId::from(self.number * 1000 + self.lives);
@@ -136,7 +136,7 @@ impl CommandEngine {
         self.agenda = Agenda { beat: now + self.ttl(world) / 3, ..Agenda::default() };
     }
 
-    /// All memory is gone.
+    /// Drops all memory.
     fn forget(&mut self, world: &mut World) {
         for (_, task) in std::mem::take(&mut self.tasks) {
             task.drop_effect(world);
@@ -196,7 +196,8 @@ impl CommandEngine {
                 }
             }
             Err(Trouble::Crash) => self.forget(world),
-            // The same command with the same ids: what was done already is found done.
+            // The same command is sent with the same ids: if it was committed, the store finds it
+            // done.
             Err(Trouble::Unavailable | Trouble::Unknown) => {
                 orders.into_iter().rev().for_each(|order| self.outbox.push_front(order));
                 self.agenda.flush = world.now + chance.between(100, 4000);
@@ -245,7 +246,7 @@ impl CommandEngine {
         }
     }
 
-    /// Begins to drive a run that it has the lease of.
+    /// Starts to drive a run that this engine has leased.
     fn take(&mut self, world: &mut World, run: Run) {
         if let Some(old) = self.tasks.insert(run.id.seq, Drive::new(run, world.now)) {
             old.drop_effect(world);
@@ -270,10 +271,10 @@ impl CommandEngine {
         self.order(world, lease(ws, self.id, lanes, limit));
     }
 
-    /// Looks for what is due, and for the time when something will be.
+    /// Processes due rows, and finds the time of the next one.
     fn due(&mut self, world: &mut World) {
         self.agenda.due = world.now + POLL;
-        // First what was found at the last look.
+        // Rows found by the last read come first.
         let is_sweep = |order: &Order| {
             matches!(
                 order.command.0,
@@ -306,7 +307,7 @@ impl CommandEngine {
         }
     }
 
-    /// Looks at the other engines. What it saw may be old by the time that it thinks about it.
+    /// Reads the other engines. The result may be stale by the time it is judged.
     fn watch(&mut self, world: &mut World) {
         if let Some(sighted) = self.sighted.take() {
             self.agenda.watch = world.now + self.ttl(world) / 4;
@@ -332,7 +333,7 @@ impl CommandEngine {
         );
     }
 
-    /// Marks those that are silent, reaps those that are dead or should be.
+    /// Marks silent engines dead, and reaps those that are dead or should be.
     fn judge(&mut self, world: &mut World, sighted: Vec<Engine>) {
         for other in sighted {
             if other.id == self.id {
@@ -365,7 +366,8 @@ impl CommandEngine {
         }
     }
 
-    /// Compares what it drives with what it owns: an answer may have been lost, or a run cancelled.
+    /// Compares the runs that the engine drives with those it owns: an answer may have been lost,
+    /// or a run cancelled.
     fn reconcile(&mut self, world: &mut World) {
         self.agenda.reconcile = world.now + self.ttl(world) / 2;
         let owned = Scan::Owned(self.id);
@@ -407,13 +409,13 @@ impl Actor for CommandEngine {
             return chance.between(100, 5000);
         }
         if world.now >= self.renewed + self.ttl(world) {
-            // A zombie: what it was about to send when it was frozen goes out first. Nothing of
-            // it may be kept.
+            // A zombie: commands that it was about to send when it was frozen are sent first. None
+            // of them may be committed.
             if !self.outbox.is_empty() && chance.percent(60) {
                 self.flush(world, chance);
                 return chance.between(0, 200);
             }
-            // So does its renewal; it may go on if nobody has declared it dead.
+            // Its renewal is sent too; the engine may continue if no other has declared it dead.
             if chance.percent(50) {
                 self.renew(world);
                 return chance.between(0, 200);

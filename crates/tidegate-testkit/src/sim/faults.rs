@@ -1,4 +1,4 @@
-//! The store behind a wrapper that fails on purpose and remembers what was committed.
+//! Store wrapper that fails on purpose and records committed changes.
 
 use std::{
     collections::BTreeMap,
@@ -21,16 +21,16 @@ use tokio::sync::watch;
 use super::workload::Mix;
 use crate::workload::Chance;
 
-/// What becomes of one commit.
+/// The fate of one commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It takes place, and its sender is told.
+    /// Committed, and the sender gets the answer.
     Told,
     /// The store cannot be reached.
     Unavailable,
-    /// Decided, not kept, and the answer is lost.
+    /// Decided, not committed, and the answer is lost.
     LostBefore,
-    /// Kept, and the answer is lost.
+    /// Committed, and the answer is lost.
     LostAfter,
     /// The sender's process dies before the commit.
     CrashBefore,
@@ -39,7 +39,7 @@ pub enum Fate {
 }
 
 impl Fate {
-    /// The fate that chance gives.
+    /// Draws a fate.
     pub fn draw(mix: &Mix, chance: &mut Chance) -> Self {
         let rates = [
             (mix.unavailable, Self::Unavailable),
@@ -58,27 +58,27 @@ impl Fate {
         Self::Told
     }
 
-    /// Whether the store keeps it.
+    /// Returns whether the store commits.
     pub fn is_kept(self) -> bool {
         matches!(self, Self::Told | Self::LostAfter | Self::CrashAfter)
     }
 }
 
-/// What the sender of a commit sees of its fate.
+/// The fate of a commit as its sender sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// Nothing was done.
+    /// Not committed.
     Unavailable,
-    /// Done or not.
+    /// Committed or not.
     Unknown,
-    /// Nothing: it is dead.
+    /// The sender is dead and sees nothing.
     Crash,
 }
 
-/// What one transaction changed, and at which moment of the store's clock it was decided.
+/// The changes of one transaction, and the store's time of its decision.
 pub type Kept = (Timestamp, Vec<Change>);
 
-/// A store that can be told to forget a commit, and that hands out what it kept.
+/// A store that can discard a commit, and that returns its committed changes.
 #[derive(Debug)]
 pub struct SimStore {
     inner: Arc<dyn Store>,
@@ -92,12 +92,12 @@ impl SimStore {
         Self { inner, discards: AtomicBool::new(false), kept: Arc::default() }
     }
 
-    /// From now on commits are decided and not kept, or kept again.
+    /// Discards commits from now on after deciding them, or commits them again.
     pub fn discard(&self, discards: bool) {
         self.discards.store(discards, Ordering::SeqCst);
     }
 
-    /// What was committed since the last call.
+    /// Takes the changes committed since the last call.
     pub fn take(&self) -> Vec<Kept> {
         std::mem::take(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner))
     }

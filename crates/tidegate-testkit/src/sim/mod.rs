@@ -1,13 +1,13 @@
 //! The simulator: many engines on one store, one seeded scheduler, virtual time, and faults.
 //!
-//! A seed decides everything: which controls are on and how tight they are, what arrives, what
-//! handlers do, whose turn it is and what goes wrong. After every commit the judge checks what
-//! must always hold (`docs/spec/invariants.md`); at the end the faults stop and everything must
-//! finish. The same seed gives the same trace, to the last bit.
+//! A seed decides everything: the controls and their limits, the traffic, the handlers, the order
+//! of turns and the faults. After every commit the judge checks the invariants
+//! (`docs/spec/invariants.md`); at the end the faults stop and everything must finish. The same
+//! seed gives the same trace, to the last bit.
 //!
-//! Actors do one thing a turn, at most one commit, so that anything can come between any two
-//! commits. [`engine::CommandEngine`] does what an engine does on the level of commands; whatever
-//! else can be driven turn by turn is plugged in as an [`Actor`].
+//! Actors do one thing per turn, at most one commit, so that anything can come between any two
+//! commits. [`engine::CommandEngine`] does what an engine does on the level of commands; any other
+//! code that can be driven turn by turn is plugged in as an [`Actor`].
 
 pub mod check;
 pub mod cleaner;
@@ -42,37 +42,36 @@ use self::{
 };
 use crate::workload::Chance;
 
-/// Something that acts in turns.
+/// A participant that acts in turns.
 pub trait Actor: fmt::Debug {
-    /// Does one thing, and says after how many microseconds it wants the next turn;
-    /// `u64::MAX` for never.
+    /// Does one thing; returns the delay until the next turn in microseconds, `u64::MAX` for never.
     fn turn(&mut self, world: &mut World, chance: &mut Chance) -> u64;
 
-    /// There may be work: says whether it wants a turn now.
+    /// Notifies the actor of possible work; returns whether it wants a turn now.
     fn poke(&mut self, _world: &World) -> bool {
         false
     }
 
-    /// Whether it is a process that can be stopped for a while.
+    /// Returns whether the actor is a process that can be paused.
     fn is_process(&self) -> bool {
         false
     }
 
-    /// Whether it has nothing more to bring.
+    /// Returns whether the actor has nothing more to send.
     fn is_done(&self) -> bool {
         true
     }
 
-    /// The faults are over: everything has to finish now.
+    /// Tells the actor that the faults are over: everything has to finish now.
     fn settle(&mut self) {}
 
-    /// Whether it has finished, once the faults are over.
+    /// Returns whether the actor has finished, once the faults are over.
     fn is_settled(&self, _world: &World) -> bool {
         true
     }
 }
 
-/// Where the rows are kept.
+/// The store of a simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
     /// In memory.
@@ -81,18 +80,18 @@ pub enum Backend {
     Sqlite,
 }
 
-/// What a seed came to.
+/// The result of a seed.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The trace as one number.
+    /// Hash of the trace.
     pub hash: u64,
-    /// How many commits were checked.
+    /// Number of checked commits.
     pub commits: u64,
-    /// How many turns there were.
+    /// Number of turns.
     pub turns: u64,
-    /// What did not hold.
+    /// The first violation.
     pub violation: Option<Violation>,
-    /// The trace as text, as far as it was asked for.
+    /// The trace as text: all of it if requested, otherwise its end.
     pub trace: Vec<String>,
 }
 

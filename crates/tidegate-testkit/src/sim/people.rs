@@ -1,4 +1,5 @@
-//! Those outside: clients who send what the plan says, and people who meddle with runs.
+//! Actors outside of the engines: clients who send the planned traffic, and operators who interfere
+//! with runs.
 
 use std::collections::VecDeque;
 
@@ -33,7 +34,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// The client of a plan.
+    /// Creates the client of a plan.
     pub fn new(plan: &Plan) -> Self {
         Self { left: plan.traffic.clone().into(), again: VecDeque::new() }
     }
@@ -92,7 +93,7 @@ fn command(world: &World, ws: usize, delivery: Delivery) -> Command {
     }
 }
 
-/// Starts what a workflow's schedule plans, or lets it plan something.
+/// Starts the planned occurrence of a workflow's schedule, or plans one.
 fn occur(world: &World, ws: Workspace, workflow: String) -> Command {
     let (app, schedule) = ("default".to_owned(), SCHEDULE.to_owned());
     let key = RowKey::Schedule(ws.clone(), app.clone(), workflow.clone(), schedule.clone());
@@ -114,17 +115,18 @@ fn occur(world: &World, ws: Workspace, workflow: String) -> Command {
     }
 }
 
-/// Cancels, pauses, resumes, signals and releases at random; at the end brings what runs wait for.
+/// Cancels, pauses, resumes, signals and releases at random; at the end sends the events and
+/// signals that runs wait for.
 #[derive(Debug, Default)]
 pub struct Meddler {
-    /// Only helps from now on.
+    /// From now on only sends events and signals that runs wait for.
     pub helps: bool,
 }
 
 impl Meddler {
     fn act(world: &mut World, command: Command) {
         let salt = world.salt();
-        // What people are told is of no interest: they look again.
+        // The answer is ignored: operators read the state again.
         let _ = world.submit("people", &[(command, salt)]);
     }
 
@@ -163,7 +165,7 @@ impl Meddler {
         Self::act(world, command);
     }
 
-    /// Brings what live runs wait for from outside.
+    /// Sends events and signals that live runs wait for.
     fn help(world: &mut World) {
         for command in missing(&world.judge.state) {
             Self::act(world, command);
@@ -171,10 +173,10 @@ impl Meddler {
     }
 }
 
-/// How many of these there are at once.
+/// Maximum number of commands that [`missing`] returns.
 const HELP: usize = 8;
 
-/// What would let live runs go on that wait for something outside.
+/// Returns commands that let live runs continue that wait for something outside.
 pub fn missing(state: &State) -> Vec<Command> {
     let mut commands = Vec::new();
     for run in state.runs() {
@@ -201,7 +203,7 @@ pub fn missing(state: &State) -> Vec<Command> {
     commands
 }
 
-/// An event that matches a wait for this value of `k`.
+/// Decodes the value of `k` that a wait matches.
 fn value_of(encoded: &[u8]) -> serde_json::Value {
     let data = (0..8).map(|k| json!({ "k": k, "d": 9 }));
     let fits = |data: &serde_json::Value| {
@@ -215,7 +217,7 @@ fn signal(run: &Run) -> Command {
     Command::Signal { ws: run.ws.clone(), run: run.id, name: SIGNAL.to_owned(), data }
 }
 
-/// Registers a definition.
+/// Builds the command that registers a definition.
 pub fn register(ws: Workspace, definition: serde_json::Value) -> Command {
     let workflow = Definition::parse(&definition).expect("a plan has good definitions").value;
     Command::Register { ws, workflow: Box::new(workflow), dev: false }

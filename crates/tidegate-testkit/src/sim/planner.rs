@@ -1,5 +1,5 @@
-//! A process that starts what schedules plan, catches up with what nobody was there for, and
-//! counts what came too late; and people who pause and resume schedules.
+//! Schedule process: starts planned occurrences, catches up with those missed in a downtime, and
+//! counts those that are too late; and operators who pause and resume schedules.
 
 use std::collections::VecDeque;
 
@@ -14,25 +14,25 @@ use tidegate_core::{
 use super::{Actor, faults::Trouble, workload::SCHEDULE, world::World};
 use crate::workload::Chance;
 
-/// When the schedules of a world occur, and how late they may be started.
+/// Times of the schedules of a world, and how late they may be started.
 #[derive(Clone, Debug)]
 pub struct Calendar {
     /// The time between two occurrences.
     pub period_ms: u64,
-    /// How late an occurrence may be.
+    /// Maximum lateness of an occurrence.
     pub catch_up_ms: u64,
-    /// How many are caught up with at the most.
+    /// Maximum number of occurrences that are caught up with.
     pub most: u64,
-    /// How many processes start occurrences.
+    /// Number of processes that start occurrences.
     pub planners: u32,
-    /// From when until when all of them are down, in microseconds.
+    /// The start and end of the downtime of all of them, in microseconds.
     pub downtime: (u64, u64),
-    /// How often people pause and resume, in a thousand turns.
+    /// Pauses and resumes by operators, per thousand turns.
     pub holds: u64,
 }
 
 impl Calendar {
-    /// The calendar that chance gives.
+    /// Draws a calendar.
     pub fn draw(chance: &mut Chance) -> Self {
         let from = chance.between(10_000, 150_000);
         Self {
@@ -45,18 +45,18 @@ impl Calendar {
         }
     }
 
-    /// The first occurrence after a moment.
+    /// Returns the first occurrence after a time.
     pub fn next(&self, after: Timestamp) -> Timestamp {
         let period = i64::try_from(self.period_ms * 1000).expect("a short time");
         Timestamp::from_micros((after.micros().div_euclid(period) + 1) * period)
     }
 
-    /// How many occurrences there are from one to before another.
+    /// Counts the occurrences from one time to before another.
     pub fn count(&self, from: Timestamp, before: Timestamp) -> u64 {
         u64::try_from(before.micros() - from.micros()).unwrap_or(0) / (self.period_ms * 1000)
     }
 
-    /// The command about an occurrence that is due: its start, or all that came too late.
+    /// Builds the command for a due occurrence: its start, or the count of those that are too late.
     fn due(&self, row: &Schedule, planned_at: Timestamp, now: Timestamp) -> Command {
         let occurrence = |next| Occurrence {
             ws: row.ws.clone(),
@@ -79,15 +79,15 @@ impl Calendar {
     }
 }
 
-/// One process that looks after all schedules.
+/// One process that serves all schedules.
 #[derive(Debug, Default)]
 pub struct Planner {
-    /// What was found at the last look.
+    /// Commands from the last read.
     orders: VecDeque<Command>,
     /// Whether the faults are over.
     settling: bool,
-    /// Until when occurrences are started once they are: by the store's clock, which steps no
-    /// more.
+    /// End of the starts of occurrences, once the faults are over: by the store's clock, which does
+    /// not step any more.
     until: Option<Timestamp>,
 }
 
@@ -121,7 +121,7 @@ impl Planner {
         let plan = world.plan.clone();
         let spec = &plan.specs[chance.index(plan.specs.len())];
         let pause = chance.percent(40);
-        // Some have looked a while ago, before the last occurrence.
+        // Some operators decide on a stale read, from before the last occurrence.
         let looked = world.store_time().minus_ms(chance.one(&[0, 0, 10, 100]));
         let next = calendar.next(looked);
         let hold = if pause { Hold::Pause } else { Hold::Resume(Some(next)) };
@@ -163,7 +163,7 @@ impl Actor for Planner {
         };
         let salted = (command, world.salt());
         match world.submit("planner", &[salted]) {
-            // What was found may be old by now: nothing is known before the next look.
+            // The rows that were read may be stale by now: nothing is known before the next read.
             Err(Trouble::Crash | Trouble::Unknown) => self.orders.clear(),
             Ok(_) | Err(Trouble::Unavailable) => {}
         }

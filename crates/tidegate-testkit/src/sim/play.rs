@@ -1,4 +1,4 @@
-//! Turn by turn: who is next, what stops an actor, and when everything has finished.
+//! Turn by turn execution: the next actor, pauses of actors, and the end of the simulation.
 
 use tidegate_core::row::Workspace;
 
@@ -16,36 +16,36 @@ use super::{
 };
 use crate::workload::Chance;
 
-/// For how long there are faults, at the least, in microseconds.
+/// Minimum duration of the faults, in microseconds.
 const STORM: u64 = 300_000;
 
-/// How many turns may pass without any run coming to its end, once the faults have stopped.
+/// Maximum number of turns without a run that ends, once the faults have stopped.
 const PATIENCE: u64 = 10_000;
 
-/// And how much time, in microseconds: the clock may have stepped back.
+/// Maximum time for the same, in microseconds: the clock may have stepped back.
 const LONGEST: u64 = 60_000_000;
 
-/// The actors of streams, schedules and retention: they have chances of their own, so that the
-/// others do in a world with them what they would do without.
+/// The actors of streams, schedules and retention: they have their own random streams, so that the
+/// other actors behave in a world with them as they would without.
 #[derive(Debug)]
 pub(super) struct Side {
-    /// Who of them goes next, after how long, and what they do.
+    /// Decides the order of their turns, the delays, and their actions.
     chance: Chance,
-    /// What goes wrong with them.
+    /// Decides their faults.
     faults: Chance,
-    /// The number of the first of them.
+    /// The index of the first of them.
     from: usize,
 }
 
 impl Side {
-    /// No actors yet, and the chances for them.
+    /// Creates the random streams, without actors.
     pub(super) fn new(mut chance: Chance) -> Self {
         let (chance, faults) = (Chance::new(chance.draw()), Chance::new(chance.draw()));
         Self { chance, faults, from: 0 }
     }
 }
 
-/// The actors of streams, schedules and retention, as far as a world has them.
+/// Creates the actors of streams, schedules and retention, as far as a world has them.
 fn side_actors(plan: &Plan) -> Vec<Box<dyn Actor>> {
     let mut actors: Vec<Box<dyn Actor>> = Vec::new();
     if let Some(streams) = &plan.streams {
@@ -72,9 +72,9 @@ pub(super) struct Sim {
     chance: Chance,
     side: Side,
     actors: Vec<Box<dyn Actor>>,
-    /// When each actor's next turn is.
+    /// Next turn of each actor.
     next: Vec<u64>,
-    /// Until when each actor stands still.
+    /// End of the pause of each actor.
     still: Vec<u64>,
     queue: Turns,
     pub(super) turns: u64,
@@ -94,7 +94,7 @@ impl Sim {
         let mut actors: Vec<Box<dyn Actor>> =
             vec![Box::new(Client::new(&plan)), Box::new(Meddler::default())];
         for number in 0..u32::try_from(plan.engines).expect("a few") {
-            // The first serves all, so that nothing is stranded for good.
+            // The first engine serves all versions, so that no run is stranded for good.
             let serves = match number % 4 {
                 2 => Serves::First,
                 3 => Serves::Later,
@@ -122,7 +122,7 @@ impl Sim {
         }
     }
 
-    /// The storm, then the calm in which all must finish.
+    /// Plays the faults, then the calm phase in which everything must finish.
     pub(super) fn run(&mut self) {
         while self.world.now < STORM || !self.actors.iter().all(|actor| actor.is_done()) {
             if !self.turn() {
@@ -152,7 +152,7 @@ impl Sim {
             && self.actors.iter().all(|actor| actor.is_settled(&self.world))
     }
 
-    /// One turn of one actor; `false` when something does not hold.
+    /// Plays one turn of one actor; returns `false` after a violation.
     fn turn(&mut self) -> bool {
         let Some((at, actor)) = self.queue.pop() else { return false };
         if self.next[actor] != at {
@@ -178,7 +178,7 @@ impl Sim {
         self.world.violation().is_none()
     }
 
-    /// What an actor does in its turn, if it is not stopped; how long it waits for its next.
+    /// Lets an actor act in its turn unless it is paused; returns the delay until its next turn.
     fn act(&mut self, actor: usize, now: u64) -> u64 {
         if self.actors[actor].is_process() && self.world.strikes(self.world.plan.mix.pause) {
             let ttl = self.world.plan.ttl_ms * 1000;
@@ -195,7 +195,7 @@ impl Sim {
     fn poke(&mut self) {
         let now = self.world.now;
         for actor in 0..self.actors.len() {
-            // One that stands still notices nothing.
+            // A paused actor notices nothing.
             let awake = self.still[actor] <= now && self.next[actor] > now;
             if awake && self.actors[actor].poke(&self.world) {
                 let at = now + self.chance.between(50, 600);

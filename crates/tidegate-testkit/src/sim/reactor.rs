@@ -1,5 +1,5 @@
-//! A process that follows streams: claims places of reactions, hands their events to a handler,
-//! and ends each lease by an ack, a failure, a block or a deferral. Or not at all.
+//! Reaction worker process: claims subscriptions, hands their events to a handler, and ends each
+//! lease by an ack, a failure, a block or a deferral. Or not at all.
 
 use serde_json::json;
 use tidegate_core::{
@@ -21,18 +21,18 @@ use super::{
 };
 use crate::{workload::Chance, world::logged};
 
-/// How long a worker without work waits before it looks again, in microseconds.
+/// Poll interval of a worker without work, in microseconds.
 const POLL: u64 = 25_000;
 
-/// A place that this process believes to have the lease of.
+/// A subscription that this process believes to have leased.
 #[derive(Debug)]
 struct Task {
     leased: Leased,
-    /// The last event that the handler is done with.
+    /// The last event that the handler has finished.
     done: i64,
-    /// The events at hand, by version, with their names; none before they are read.
+    /// The loaded events, by version, with their names; `None` before they are read.
     events: Option<Vec<(i64, String)>>,
-    /// Whether any of those handled makes the handler commit.
+    /// Whether any of the handled events makes the handler commit.
     commits: bool,
     /// A command whose outcome is not known.
     doubtful: Option<SeededCommand>,
@@ -59,7 +59,7 @@ pub struct ReactionWorker {
 }
 
 impl ReactionWorker {
-    /// A process that has claimed nothing.
+    /// Creates a process that has claimed nothing.
     pub fn new(number: u32) -> Self {
         Self { number, id: Self::id(number, 0), lives: 0, tasks: Vec::new(), calm: false }
     }
@@ -68,14 +68,15 @@ impl ReactionWorker {
         EngineId::from(900_000 + number * 1000 + lives)
     }
 
-    /// All memory is gone; nobody frees the leases.
+    /// Drops all memory; the leases are not released.
     fn crash(&mut self) {
         self.lives += 1;
         self.id = Self::id(self.number, self.lives);
         self.tasks.clear();
     }
 
-    /// Claims places of one reaction, if there seems to be work; says whether it has asked.
+    /// Claims subscriptions of one reaction, if there seems to be work; returns whether it sent a
+    /// claim.
     fn claim(&mut self, world: &mut World, chance: &mut Chance) -> bool {
         let plan = world.plan.streams.clone().expect("a world with streams");
         let ws = Workspace::from(chance.one(&world.plan.workspaces));
@@ -94,7 +95,8 @@ impl ReactionWorker {
             Ok(Some(Ok(Answer::Stream(StreamAnswer::Claimed(claimed))))) => {
                 self.tasks.extend(claimed.leased.into_iter().map(Task::new));
             }
-            // It is defined later. Or what was claimed is claimed again when its time is up.
+            // The reaction is defined later. Or the claim was committed, and its leases are claimed
+            // again when they expire.
             Ok(Some(Err(Refusal::NoReaction(_))))
             | Err(Trouble::Unavailable | Trouble::Unknown) => {}
             Ok(other) => world.judge.report("I39", format!("a claim was answered {other:?}")),
@@ -103,7 +105,7 @@ impl ReactionWorker {
         true
     }
 
-    /// Does the next thing about one place.
+    /// Does the next action on one subscription.
     fn work(&mut self, world: &mut World, chance: &mut Chance) {
         let at = chance.index(self.tasks.len());
         let mut task = self.tasks.swap_remove(at);
@@ -135,11 +137,11 @@ impl ReactionWorker {
         self.send(world, task, salted);
     }
 
-    /// The end of a batch: an ack, or what the handler wants together with it.
+    /// Builds the end of a batch: an ack, or the handler's commit together with it.
     fn end(&self, task: &Task, chance: &mut Chance) -> StreamCommand {
         let (lease, upto) = (task.lease(), task.done);
         if !self.calm && chance.permille(10) {
-            // Nobody has handled what was never committed.
+            // An ack of events that were never committed.
             return StreamCommand::Ack(vec![Ack { lease, upto: upto + 100 }]);
         }
         if upto == task.leased.at || chance.percent(50) {
@@ -170,7 +172,7 @@ impl ReactionWorker {
     }
 }
 
-/// Reads the next events of a place; `false` if there are none under its lease any more.
+/// Reads the next events of a subscription; returns `false` if its lease has none left.
 fn load(world: &mut World, task: &mut Task) -> bool {
     let plan = world.plan.streams.clone().expect("a world with streams");
     let batch = plan.reaction(&task.leased.lease.reaction).map_or(1, |reaction| reaction.batch);
@@ -188,7 +190,7 @@ fn load(world: &mut World, task: &mut Task) -> bool {
     there
 }
 
-/// The handler fails, after as much as it is done with.
+/// Builds a handler failure, after the events that it has finished.
 fn fail(task: &Task, chance: &mut Chance) -> StreamCommand {
     let failure = Failure {
         done_upto: task.done,
@@ -200,7 +202,7 @@ fn fail(task: &Task, chance: &mut Chance) -> StreamCommand {
     StreamCommand::Fail { lease: task.lease(), failure }
 }
 
-/// What a handler does besides its work: it renews, blocks or puts off.
+/// Builds a renewal, a block or a deferral in the middle of a batch.
 fn aside(world: &World, task: &Task, chance: &mut Chance) -> StreamCommand {
     let (lease, done_upto) = (task.lease(), task.done);
     match chance.below(4) {
@@ -213,7 +215,7 @@ fn aside(world: &World, task: &Task, chance: &mut Chance) -> StreamCommand {
     }
 }
 
-/// The task as it goes on after an answer; none if its lease is over.
+/// Returns the task after an answer; `None` if its lease is over.
 fn go_on(world: &mut World, task: Task, answer: Answered) -> Option<Task> {
     let (commits, events) = (false, None);
     match answer {
@@ -230,7 +232,7 @@ fn go_on(world: &mut World, task: Task, answer: Answered) -> Option<Task> {
         | Err(Refusal::Reaction(ReactionRefusal::Lost { .. } | ReactionRefusal::Beyond { .. })) => {
             None
         }
-        // Its stream takes no effect any more: it goes on without.
+        // The stream accepts no commits any more: the task continues without.
         Err(Refusal::Stream(StreamRefusal::StreamClosed { .. })) => Some(Task { commits, ..task }),
         other => {
             world.judge.report("I38", format!("a worker was answered {other:?}"));
@@ -241,7 +243,7 @@ fn go_on(world: &mut World, task: Task, answer: Answered) -> Option<Task> {
 
 impl Actor for ReactionWorker {
     fn turn(&mut self, world: &mut World, chance: &mut Chance) -> u64 {
-        // Once the faults are over it is quick enough for its lease.
+        // Once the faults are over the worker is quick enough for its lease.
         let (busy, pause) = if self.calm { (100, 100) } else { (80, 2500) };
         if !self.tasks.is_empty() && chance.percent(busy) {
             self.work(world, chance);

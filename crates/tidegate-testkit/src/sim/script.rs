@@ -1,15 +1,15 @@
-//! Handlers as data: what a run does, step by step, drawn from the seed.
+//! Handlers as data: the steps of a run, drawn from the seed.
 
 use crate::workload::Chance;
 
-/// What a handler does next. Its place in the script is its step's id.
+/// One operation of a handler. Its index in the script is its step's id.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
-    /// Runs a closure for so many milliseconds; the first attempts fail.
+    /// Runs a closure; the first attempts fail.
     Step {
-        /// How long it takes.
+        /// Duration in milliseconds.
         ms: u64,
-        /// How many attempts fail.
+        /// Number of attempts that fail.
         fails: u32,
     },
     /// Sleeps.
@@ -18,9 +18,9 @@ pub enum Op {
     Event {
         /// Its name.
         name: &'static str,
-        /// Whether its `k` must be the run's own.
+        /// Whether its `k` must equal the run's own.
         own: bool,
-        /// For how long at the most.
+        /// Timeout of the wait.
         timeout: Option<u64>,
     },
     /// Waits for a signal.
@@ -41,18 +41,18 @@ impl Op {
 /// A handler.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Script {
-    /// What it does.
+    /// The operations, in order.
     pub ops: Vec<Op>,
-    /// Whether it fails at its end.
+    /// Whether the handler fails at its end.
     pub fails: bool,
-    /// How many attempts a step has.
+    /// Maximum number of attempts of a step.
     pub attempts: u32,
-    /// How long a retry waits.
+    /// Backoff before a retry.
     pub backoff_ms: u64,
 }
 
 impl Script {
-    /// The handler of the n-th workflow of so many.
+    /// Draws the handler of workflow `n` out of `of`.
     pub fn draw(n: usize, of: usize, chance: &mut Chance) -> Self {
         let length = chance.one(&[0, 1, 1, 2, 3, 4]);
         let ops = (0..length).map(|_| op(n, of, chance)).collect();
@@ -74,7 +74,8 @@ fn op(n: usize, of: usize, chance: &mut Chance) -> Op {
             timeout: chance.percent(50).then(|| chance.one(&[1, 50])),
         },
         13..15 => Op::Signal(chance.percent(40).then(|| chance.one(&[1, 50]))),
-        // Only later ones or itself: two that call each other's kind could wait for each other.
+        // Only later workflows or itself: two that call each other's kind could wait for each
+        // other.
         15..17 => Op::Invoke(format!("w{}", n + chance.index(of - n))),
         17..19 => Op::Send(if chance.percent(50) {
             chance.one(&Op::TOPICS).to_owned()

@@ -1,4 +1,4 @@
-//! What the store must hold: every committed change applied to a map of our own.
+//! Expected content of the store: every committed change applied to the simulator's own map.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use tidegate_core::{
     row::{Def, Ended, Engine, EngineId, Gate, GateKey, GateState, Row, RowKey, Run, Workspace},
 };
 
-/// A row's change: as it was, as it is.
+/// A row's change: before and after.
 #[derive(Clone, Debug)]
 pub struct Delta {
     /// The row.
@@ -23,12 +23,12 @@ pub struct Delta {
 #[derive(Clone, Debug, Default)]
 pub struct State {
     rows: BTreeMap<RowKey, Row>,
-    /// Engines that have ever beaten.
+    /// Engines that have ever sent a heartbeat.
     known: BTreeSet<EngineId>,
 }
 
 impl State {
-    /// Applies what one transaction changed.
+    /// Applies the changes of one transaction.
     pub fn apply(&mut self, changes: Vec<Change>) -> Vec<Delta> {
         let mut deltas = Vec::with_capacity(changes.len());
         for change in changes {
@@ -44,9 +44,9 @@ impl State {
         deltas
     }
 
-    /// Notes an engine's beat, which is no transaction.
+    /// Records an engine's heartbeat, which is no transaction.
     pub fn heartbeat(&mut self, id: EngineId, lease_ms: u32) {
-        // One that was buried stays so.
+        // An engine whose row was deleted stays deleted.
         if self.known.insert(id) {
             self.rows.insert(RowKey::Engine(id), Engine::new(id, lease_ms).into());
         } else if let Some(Row::Engine(engine)) = self.rows.get_mut(&RowKey::Engine(id)) {
@@ -54,55 +54,55 @@ impl State {
         }
     }
 
-    /// Every row, in key order.
+    /// Returns every row, in key order.
     pub fn rows(&self) -> impl Iterator<Item = &Row> {
         self.rows.values()
     }
 
-    /// One row.
+    /// Returns one row.
     pub fn row(&self, key: &RowKey) -> Option<&Row> {
         self.rows.get(key)
     }
 
-    /// The runs that have not ended, by number.
+    /// Returns the runs that have not ended, by number.
     pub fn runs(&self) -> impl Iterator<Item = &Run> {
         let range = RowKey::Run(Seq(i64::MIN))..=RowKey::Run(Seq(i64::MAX));
         self.rows.range(range).filter_map(|(_, row)| row.as_run())
     }
 
-    /// All gates, by key.
+    /// Returns all gates, by key.
     pub fn gates(&self) -> impl Iterator<Item = &Gate> {
         self.rows.range(..RowKey::Run(Seq(i64::MIN))).filter_map(|(_, row)| row.as_gate())
     }
 
-    /// All schedules, by key.
+    /// Returns all schedules, by key.
     pub fn schedules(&self) -> impl Iterator<Item = &Row> {
         let rows = self.rows.range(RowKey::Chore(Seq(i64::MAX))..).map(|(_, row)| row);
         rows.skip_while(|row| matches!(row, Row::Chore(_)))
             .take_while(|row| matches!(row, Row::Schedule(_)))
     }
 
-    /// A run that has not ended.
+    /// Returns a run that has not ended.
     pub fn run(&self, seq: Seq) -> Option<&Run> {
         self.row(&RowKey::Run(seq)).and_then(Row::as_run)
     }
 
-    /// A gate.
+    /// Returns a gate.
     pub fn gate(&self, key: &GateKey) -> Option<&Gate> {
         self.row(&RowKey::Gate(key.clone())).and_then(Row::as_gate)
     }
 
-    /// A run that has ended.
+    /// Returns a run that has ended.
     pub fn ended(&self, seq: Seq) -> Option<&Ended> {
         if let Some(Row::Ended(ended)) = self.row(&RowKey::Ended(seq)) { Some(ended) } else { None }
     }
 
-    /// An engine.
+    /// Returns an engine.
     pub fn engine(&self, id: EngineId) -> Option<&Engine> {
         if let Some(Row::Engine(row)) = self.row(&RowKey::Engine(id)) { Some(row) } else { None }
     }
 
-    /// All definitions.
+    /// Returns all definitions.
     pub fn defs(&self) -> impl Iterator<Item = &Def> {
         let range = RowKey::Def(Seq(i64::MIN))..=RowKey::Def(Seq(i64::MAX));
         self.rows.range(range).filter_map(
@@ -112,13 +112,13 @@ impl State {
         )
     }
 
-    /// The definition that rules: the one released last.
+    /// Returns the definition in effect: the one released last.
     pub fn current(&self, ws: &Workspace, name: &str) -> Option<&Def> {
         let released = self.defs().filter(|def| def.released.is_some());
         released.filter(|def| def.ws == *ws && def.name == name).max_by_key(|def| def.released)
     }
 
-    /// The release of a lane; 0 before its first.
+    /// Returns the release of a lane; 0 before its first.
     pub fn release_of(&self, lane: Seq) -> i64 {
         match self.row(&RowKey::Def(lane)) {
             Some(Row::Def(def)) => def.released.unwrap_or(0),
@@ -126,9 +126,9 @@ impl State {
         }
     }
 
-    /// Nothing is under way any more.
+    /// Returns whether no run and no fold is open any more.
     pub fn is_at_rest(&self) -> bool {
-        // A window that has fired is forgotten at the sweep's leisure.
+        // A fold that has fired is deleted by a later sweep.
         let open = |gate: &Gate| matches!(&gate.state, GateState::Fold(it) if !it.fired);
         self.runs().next().is_none() && !self.gates().any(open)
     }

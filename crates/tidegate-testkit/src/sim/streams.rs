@@ -1,4 +1,4 @@
-//! The streams and reactions of a world: who commits to them, and who looks after them.
+//! The streams and reactions of a world: their writers, and their operators.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -21,8 +21,8 @@ use crate::{workload::Chance, world::logged};
 /// The stream that handlers of reactions commit to.
 pub const OUT: &str = "out";
 
-/// The event that makes a handler commit to [`OUT`]; those in [`OUT`] have another name, so that
-/// no reaction feeds itself for ever.
+/// The event that makes a handler commit to [`OUT`]; events in [`OUT`] have another name, so that
+/// no reaction triggers itself for ever.
 pub const ROOT: &str = "root";
 
 /// The streams and reactions of a seed.
@@ -30,24 +30,24 @@ pub const ROOT: &str = "root";
 pub struct StreamPlan {
     /// The streams that writers commit to.
     pub streams: Vec<&'static str>,
-    /// The reactions, and when each is defined, in microseconds.
+    /// The reactions, and the definition time of each, in microseconds.
     pub reactions: Vec<(u64, Reaction)>,
-    /// How many processes follow streams.
+    /// Number of reaction worker processes.
     pub workers: u32,
-    /// How many processes commit, and how often each.
+    /// Number of commits of each writer process.
     pub writers: Vec<u64>,
-    /// How often a handler fails, in a thousand events.
+    /// Handler failures, per thousand events.
     pub failures: u64,
-    /// How often people repair, in a thousand turns of theirs.
+    /// Repairs, per thousand turns of an operator.
     pub repairs: u64,
-    /// How often they close, truncate and restart streams, in a thousand turns of theirs.
+    /// Closes, truncations and restarts of streams, per thousand turns of an operator.
     pub closes: u64,
-    /// Whether they unblock all streams in the end.
+    /// Whether operators unblock all streams in the end.
     pub unblocks: bool,
 }
 
 impl StreamPlan {
-    /// The streams and reactions that chance gives.
+    /// Draws the streams and reactions.
     pub fn draw(chance: &mut Chance) -> Self {
         let streams = &["a-1", "b-1", "a-2"][..=chance.index(3)];
         let reactions = (0..chance.between(1, 2)).map(|n| {
@@ -69,7 +69,7 @@ impl StreamPlan {
         }
     }
 
-    /// A reaction by name.
+    /// Returns a reaction by name.
     pub fn reaction(&self, name: &str) -> Option<&Reaction> {
         self.reactions.iter().map(|(_, reaction)| reaction).find(|it| it.name == name)
     }
@@ -96,7 +96,7 @@ fn reaction(n: u64, chance: &mut Chance) -> Reaction {
     }
 }
 
-/// A process that commits to streams, at the end that it remembers or at any.
+/// A process that commits to streams, at the expected head or at any.
 #[derive(Debug)]
 pub struct Writer {
     left: u64,
@@ -107,7 +107,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// A writer of so many commits.
+    /// Creates a writer that makes `commits` commits.
     pub fn new(commits: u64) -> Self {
         Self { left: commits, heads: BTreeMap::new(), doubtful: None }
     }
@@ -180,16 +180,16 @@ impl Actor for Writer {
     }
 }
 
-/// An operator: defines reactions, repairs their places, and closes streams.
+/// An operator: defines reactions, repairs their subscriptions, and closes streams.
 #[derive(Debug)]
 pub struct Operator {
-    /// What has to be done, from when on; it is tried until it is known to be done.
+    /// Commands and their earliest times; each is retried until it is known to be done.
     orders: VecDeque<(u64, Command)>,
     calm: bool,
 }
 
 impl Operator {
-    /// The operator of a plan.
+    /// Creates the operator of a plan.
     pub fn new(plan: &StreamPlan, workspaces: &[&'static str]) -> Self {
         let mut orders = VecDeque::new();
         for (at, reaction) in &plan.reactions {
@@ -198,7 +198,7 @@ impl Operator {
                     orders.push_back((*at, Command::Stream { ws: (*ws).into(), command }));
                 };
                 add(StreamCommand::Define(reaction.clone()));
-                // What was committed before it was defined tells it nothing.
+                // Commits from before the definition have not notified the reaction.
                 for stream in plan.streams.iter().copied().chain([OUT]) {
                     if reaction.source.covers(stream) {
                         let (reaction, stream) = (reaction.name.clone(), stream.to_owned());
@@ -259,7 +259,7 @@ impl Operator {
         Some(Command::Stream { ws, command })
     }
 
-    /// Unblocks whatever is blocked.
+    /// Unblocks all blocked subscriptions.
     fn unblock(world: &mut World) {
         let Some(plan) = world.plan.streams.clone().filter(|plan| plan.unblocks) else { return };
         for (ws, reaction, stream) in world.judge.blocked_places() {

@@ -1,4 +1,4 @@
-//! One run as the process that drives it sees it: its script, what is recorded, and what it does.
+//! One run in the process that drives it: its script, its recorded steps, and its current action.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ use crate::{
     world::{event, payload},
 };
 
-/// Calls and sends go no deeper than this.
+/// Maximum depth of calls and sends.
 const DEEPEST: u64 = 2;
 
 /// The name of the signal that handlers wait for.
@@ -37,22 +37,22 @@ enum Doing {
     Reported,
 }
 
-/// What a task wants from its engine.
+/// The request of a task to its engine.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "nearly all of them are reports")]
 pub enum Wish {
-    /// Another turn, then.
+    /// Another turn at this time.
     Later(u64),
     /// A report to be committed.
     Report(Box<Run>, Record),
 }
 
-/// A run that is driven.
+/// A driven run.
 #[derive(Clone, Debug)]
 pub struct Drive {
-    /// As it was leased.
+    /// The run as it was leased.
     pub run: Box<Run>,
-    /// When it wants to go on.
+    /// The time of its next action.
     pub at: u64,
     data: Value,
     recorded: BTreeSet<String>,
@@ -61,26 +61,26 @@ pub struct Drive {
 }
 
 impl Drive {
-    /// A run that was just leased.
+    /// Creates the drive of a run that was just leased.
     pub fn new(run: Run, at: u64) -> Self {
         let (data, recorded, reported) = (Value::Null, BTreeSet::new(), Vec::new());
         Self { run: Box::new(run), at, data, recorded, reported, doing: Doing::Load }
     }
 
-    /// Its report was kept, and it goes on.
+    /// Continues after a committed report.
     pub fn go_on(&mut self) {
         self.recorded.extend(self.reported.drain(..));
         (self.doing, self.at) = (Doing::Next, 0);
     }
 
-    /// It is not driven any more, whatever it was doing.
+    /// Ends a running closure: the run is not driven any more.
     pub fn drop_effect(&self, world: &mut World) {
         if let Doing::Busy(effect, _) = &self.doing {
             world.end(effect);
         }
     }
 
-    /// Does the next thing.
+    /// Does the next action.
     pub fn drive(&mut self, world: &mut World, chance: &mut Chance, engine: EngineId) -> Wish {
         match self.doing.clone() {
             Doing::Load => {
@@ -121,10 +121,10 @@ impl Drive {
         &spec.version(self.run.version).1
     }
 
-    /// Goes through the script to the first thing that is not recorded.
+    /// Replays the script up to the first operation that is not recorded.
     fn next(&mut self, world: &mut World, engine: EngineId) -> Wish {
         if self.run.begun == Begun::No {
-            // An engine has died with it: the call of the handler is recorded first.
+            // An engine has died while driving it: the call of the handler is recorded first.
             self.run.begun = Begun::Yes;
             return self.report(Vec::new(), Vec::new(), Then::Continue);
         }
@@ -138,7 +138,7 @@ impl Drive {
             let waits = match op {
                 _ if self.recorded.contains(&id) => continue,
                 Op::Invoke(_) | Op::Send(_) if deep => continue,
-                // Its versions may stand in each other's way, which no caller can know.
+                // The versions of a workflow may block each other, which no caller can know.
                 Op::Invoke(name) if *name == self.run.workflow && world.plan.releases > 0 => {
                     continue;
                 }
@@ -192,7 +192,7 @@ impl Drive {
         Wish::Later(until)
     }
 
-    /// A step's closure has returned.
+    /// Handles the return of a step's closure.
     fn finish(&mut self, world: &World, chance: &mut Chance, id: String) -> Wish {
         let script = self.script(world);
         let n: usize = id[1..].parse().expect("a step's id is its place");
@@ -213,7 +213,7 @@ impl Drive {
         self.reported = vec![id.clone()];
         let result = Ok(payload(&json!({ "by": self.run.fence })));
         let step = NewStep { id, kind: StepKind::Run, result };
-        // The last step's record and the end may go in one report.
+        // The last step's record and the end may share one report.
         let last = n + 1 == script.ops.len() && !script.fails && chance.percent(50);
         let then = if last { Then::Complete(Payload::null()) } else { Then::Continue };
         self.report(vec![step], Vec::new(), then)

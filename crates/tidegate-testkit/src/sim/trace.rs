@@ -1,4 +1,4 @@
-//! What happened, in order: the last of it as text for people, all of it as one number.
+//! The trace: the last events as text for people, all events as one hash.
 
 use std::{
     collections::VecDeque,
@@ -11,17 +11,17 @@ use tidegate_core::{
     row::{Begun, EngineId, Phase, Row, RowKey},
 };
 
-/// How many of the last events a failure shows.
+/// Number of last events that a failure shows.
 const SHOWN: usize = 60;
 
-/// A step's closure begins or ends in some process.
+/// The start or end of a step's closure in a process.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Effect {
     /// The process.
     pub engine: EngineId,
     /// The run.
     pub run: RunId,
-    /// The fence of the lease that it is driven under.
+    /// The fence of the lease under which the run is driven.
     pub fence: i64,
     /// The step.
     pub step: String,
@@ -32,21 +32,21 @@ pub struct Effect {
 pub struct Trace {
     hash: Fnv,
     last: VecDeque<String>,
-    /// Whether to keep everything, not only the last.
+    /// Whether to keep the whole text, not only its end.
     pub all: bool,
 }
 
 impl Trace {
-    /// Notes something that is not a commit.
+    /// Records an event that is not a commit.
     pub fn note(&mut self, now: u64, what: impl FnOnce() -> String, mark: impl Hash) {
         (now, mark).hash(&mut self.hash);
-        // Text costs more than all else; it is made only for those who look.
+        // Text costs more than everything else; it is built only if it is shown.
         if self.all {
             self.last.push_back(format!("{now:>9} {}", what()));
         }
     }
 
-    /// Notes what a commit changed.
+    /// Records the changes of a commit.
     pub fn commit(&mut self, changes: &[Change]) {
         for change in changes {
             change.key().hash(&mut self.hash);
@@ -83,24 +83,24 @@ impl Trace {
         }
     }
 
-    /// All of it as one number.
+    /// Returns the hash of the whole trace.
     pub fn hash(&self) -> u64 {
         self.hash.finish()
     }
 
-    /// The last of it.
+    /// Returns the last events.
     pub fn tail(&self) -> Vec<String> {
         let skip = self.last.len().saturating_sub(SHOWN);
         self.last.iter().skip(skip).cloned().collect()
     }
 
-    /// As much of it as was kept.
+    /// Returns the text that was kept.
     pub fn lines(&self) -> impl Iterator<Item = &String> {
         self.last.iter()
     }
 }
 
-/// A row as people read it: what matters of a run and of a gate, all of the others.
+/// Formats a row for people: the relevant fields of a run and of a gate, all fields of other rows.
 fn short(row: &Row) -> String {
     match row {
         Row::Run(run) => {

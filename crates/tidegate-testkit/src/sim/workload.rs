@@ -1,6 +1,7 @@
-//! The world of a seed: which controls are on, how tight, for whom, and what arrives when.
+//! The workload of a seed: controls, their limits and definitions, and the traffic.
 //!
-//! Swarm: each seed draws a few controls with extreme numbers rather than all with likely ones.
+//! Swarm testing: each seed draws a few controls with extreme numbers rather than all with likely
+//! ones.
 
 use serde_json::{Value, json};
 
@@ -14,16 +15,16 @@ use super::{
 };
 use crate::workload::Chance;
 
-/// How many versions a workflow can come to have.
+/// Maximum number of versions of a workflow.
 pub const VERSIONS: u32 = 3;
 
-/// The action that takes messages in, in worlds that have it. It has no control.
+/// The action that takes in messages, in worlds that have it. It has no control.
 pub const MESSAGE: &str = "say";
 
 /// The schedule of every workflow that can have one.
 pub const SCHEDULE: &str = "@daily";
 
-/// What schedules do while their last run is not over: another in each version.
+/// Overlap policies of schedules: another one in each version.
 const OVERLAPS: [&str; 4] = ["skip", "queue", "restart", "allow"];
 
 /// Leases of the engines of one store, as multiples of the shortest.
@@ -36,24 +37,24 @@ pub struct Spec {
     pub name: String,
     /// The flow of an action.
     pub flow: Option<&'static str>,
-    /// What every version says, from 1.
+    /// Controls and script of every version, from 1.
     pub versions: Vec<(Controls, Script)>,
     /// Whether the event `all` triggers it too.
     pub on_all: bool,
 }
 
 impl Spec {
-    /// The name that its runs carry.
+    /// Returns the name that its runs carry.
     pub fn full_name(&self) -> String {
         self.flow.map_or(self.name.clone(), |flow| format!("{flow}/{}", self.name))
     }
 
-    /// What a version says.
+    /// Returns the controls and the script of a version.
     pub fn version(&self, version: u32) -> &(Controls, Script) {
         &self.versions[version as usize - 1]
     }
 
-    /// The definition of a version as its author writes it.
+    /// Returns the definition of a version as its author writes it.
     pub fn definition(&self, version: u32) -> Value {
         let mut value = self.version(version).0.to_value();
         value["name"] = json!(self.name);
@@ -74,109 +75,110 @@ impl Spec {
         value
     }
 
-    /// Whether a version has a schedule: a keyed handoff has no key in what a schedule sends.
+    /// Returns whether a version has a schedule: a keyed handoff finds no key in a schedule's
+    /// payload.
     pub fn is_scheduled(&self, version: u32) -> bool {
         let keyed = matches!(self.version(version).0.handoff, Some((Some(_), _)));
         self.flow.is_none() && !keyed
     }
 
-    /// Whether an event of this name triggers it.
+    /// Returns whether an event of this name triggers it.
     pub fn triggered(&self, event: &str) -> bool {
         self.flow.is_none() && (event == self.name || (self.on_all && event == "all"))
     }
 }
 
-/// Something that reaches the store from outside.
+/// A request to the store from outside.
 #[derive(Clone, Debug)]
 pub enum Delivery {
     /// Events in one request: name, data, `dedupeId`.
     Post(Vec<(String, Value, Option<String>)>),
     /// A call of an action.
     Call {
-        /// Which.
+        /// The action.
         action: String,
-        /// In which session.
+        /// The session.
         session: Option<String>,
-        /// With what.
+        /// The input.
         input: Value,
     },
     /// A call of [`MESSAGE`], and then of an action with the same session and input.
     Say {
-        /// Which.
+        /// The second action.
         then: String,
-        /// In which session.
+        /// The session.
         session: Option<String>,
-        /// With what.
+        /// The input.
         input: Value,
     },
     /// A schedule's occurrence.
     Occur {
-        /// Of which workflow.
+        /// The workflow.
         workflow: String,
     },
 }
 
-/// How often what goes wrong, in a thousand.
+/// Frequencies of the faults, per thousand.
 #[derive(Clone, Debug, Default)]
 pub struct Mix {
-    /// A transaction or a read finds no store.
+    /// A transaction or a read cannot reach the store.
     pub unavailable: u64,
-    /// A commit's answer is lost, and it did not take place.
+    /// A commit's answer is lost, and it was not committed.
     pub lost_before: u64,
-    /// A commit's answer is lost, and it took place.
+    /// A commit's answer is lost, and it was committed.
     pub lost_after: u64,
     /// The process dies at a commit, before or after it.
     pub crash: u64,
     /// A process dies soon after its start.
     pub crash_loop: u64,
-    /// The process stands still for up to three leases.
+    /// The process is paused for up to three leases.
     pub pause: u64,
-    /// A renewal is lost.
+    /// A heartbeat is lost.
     pub lost_beat: u64,
     /// The store's clock steps.
     pub clock: u64,
-    /// Nobody tells idle engines that there is work.
+    /// Idle engines get no wake for new work.
     pub lost_wake: u64,
 }
 
-/// All that a seed decides before the first turn.
+/// All decisions of a seed before the first turn.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The tenants: the same names and keys in each.
+    /// The tenants: each has the same names and keys.
     pub workspaces: Vec<&'static str>,
-    /// What is defined in each of them.
+    /// The definitions in each of them.
     pub specs: Vec<Spec>,
-    /// How many processes drive runs.
+    /// Number of engine processes.
     pub engines: usize,
-    /// How many runs one of them drives at once.
+    /// Maximum number of runs that an engine drives at once.
     pub workers: usize,
-    /// How many commands go into one transaction at the most.
+    /// Maximum number of commands in one transaction.
     pub together: usize,
     /// The shortest lease of an engine, in milliseconds.
     pub ttl_ms: u64,
-    /// How many times that the leases of engines last, one process after another: engines of one
-    /// store do not share their settings, and a restart may change them.
+    /// The leases of engines as multiples of the shortest, one process after another: engines of
+    /// one store do not share their settings, and a restart may change them.
     pub leases: Vec<u64>,
-    /// How many deaths of engines in a row pause a run under way; 0 for none.
+    /// Consecutive engine deaths that pause a begun run; 0 for no such pause.
     pub max_deaths: u32,
-    /// What arrives: when in milliseconds, where, what.
+    /// The traffic: time in milliseconds, index of the workspace, delivery.
     pub traffic: Vec<(u64, usize, Delivery)>,
-    /// How often people act, in a thousand turns of theirs.
+    /// Actions of operators, per thousand turns.
     pub meddling: u64,
-    /// How often a release happens, in a thousand turns of theirs.
+    /// Releases, per thousand turns of an operator.
     pub releases: u64,
-    /// What goes wrong.
+    /// Frequencies of the faults.
     pub mix: Mix,
     /// Streams and reactions, in worlds that have them.
     pub streams: Option<StreamPlan>,
-    /// When schedules occur, in worlds where somebody starts them.
+    /// Times of schedules, in worlds that have a process to start them.
     pub calendar: Option<Calendar>,
     /// Retention, in worlds that have it.
     pub retention: Option<RetentionPlan>,
 }
 
 impl Plan {
-    /// The plan of a seed.
+    /// Draws the plan of a seed.
     pub fn of(seed: u64) -> Self {
         let mut chance = Chance::stream(seed, Concern::Workload);
         let chance = &mut chance;
@@ -209,19 +211,19 @@ impl Plan {
         }
     }
 
-    /// The length of the lease of the engine that is started as this one, in milliseconds.
+    /// Returns the lease of the engine process with this number, in milliseconds.
     pub fn lease_ms(&self, engine: usize) -> u32 {
         let times = self.leases[engine % self.leases.len()];
         u32::try_from(self.ttl_ms * times).expect("a few seconds")
     }
 
-    /// A definition by the name that its runs carry.
+    /// Returns a definition by the name that its runs carry.
     pub fn spec(&self, full_name: &str) -> Option<&Spec> {
         self.specs.iter().find(|spec| spec.full_name() == full_name)
     }
 }
 
-/// Each fault is on in some seeds only: a rare one is not buried under others.
+/// Draws the faults. Each fault is on in some seeds only: a rare one is not buried under others.
 fn mix(chance: &mut Chance) -> Mix {
     let mut rate = |on: u64, rates: &[u64]| if chance.percent(on) { chance.one(rates) } else { 0 };
     Mix {
@@ -251,7 +253,7 @@ fn spec(n: usize, count: usize, chance: &mut Chance) -> Spec {
     Spec { name: format!("w{n}"), flow: action.then_some("f"), versions, on_all }
 }
 
-/// Arrivals: bursts on few keys, some repeated, delayed and out of order.
+/// Draws arrivals: bursts on few keys, some repeated, delayed and out of order.
 fn traffic(
     specs: &[Spec],
     workspaces: &[&str],
@@ -276,7 +278,7 @@ fn traffic(
     all
 }
 
-/// Makes messages of some calls, in some worlds that have actions.
+/// Turns some calls into messages, in some worlds that have actions.
 fn pair(specs: &mut Vec<Spec>, traffic: &mut [(u64, usize, Delivery)], chance: &mut Chance) {
     let calls = |it: &(u64, usize, Delivery)| matches!(it.2, Delivery::Call { .. });
     if !traffic.iter().any(calls) || !chance.percent(60) {
@@ -315,7 +317,7 @@ fn delivery(n: u64, spec: &Spec, keys: u64, chance: &mut Chance) -> Delivery {
     Delivery::Post(events.collect())
 }
 
-/// What an event carries: a key that may be missing, another one, its number and its depth.
+/// Draws the data of an event: a key that may be missing, another one, its number and its depth.
 fn data(n: u64, keys: u64, chance: &mut Chance) -> Value {
     let mut data = json!({ "n": n, "d": 0, "j": chance.below(2) });
     if !chance.percent(8) {

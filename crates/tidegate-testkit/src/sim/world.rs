@@ -1,4 +1,4 @@
-//! What all actors share: the store, the time, the faults, and the judge who watches.
+//! State shared by all actors: the store, the time, the faults, and the judge.
 
 use std::{
     future::Future,
@@ -25,28 +25,27 @@ use super::{
 };
 use crate::workload::Chance;
 
-/// When a simulation begins.
+/// Start time of a simulation.
 const EPOCH_MS: i64 = 1_800_000_000_000;
 
-/// What all actors share.
+/// State shared by all actors.
 #[derive(Debug)]
 pub struct World {
-    /// What the seed decided.
+    /// The plan of the seed.
     pub plan: Arc<Plan>,
-    /// Microseconds since the beginning. Every process measures with it; only the store's clock
-    /// steps.
+    /// Microseconds since the start. Every process measures with it; only the store's clock steps.
     pub now: u64,
-    /// What happened.
+    /// The trace.
     pub trace: Trace,
-    /// Who watches.
+    /// The invariant checker.
     pub judge: Judge,
-    /// What goes wrong.
+    /// The random stream of faults.
     pub faults: Chance,
-    /// Whether anything goes wrong at all.
+    /// Whether faults are off.
     pub calm: bool,
-    /// Whether a commit has made work since the last look.
+    /// Whether a commit has made work since the last check.
     pub woken: bool,
-    /// How many commits there have been.
+    /// Number of commits.
     pub commits: u64,
     clock: Arc<ManualClock>,
     offset: i64,
@@ -55,7 +54,7 @@ pub struct World {
 }
 
 impl World {
-    /// A world on an empty store that asks this clock.
+    /// Creates a world on an empty store that uses this clock.
     pub fn new(plan: Plan, faults: Chance, store: Arc<dyn Store>, clock: Arc<ManualClock>) -> Self {
         let plan = Arc::new(plan);
         let mut world = Self {
@@ -76,18 +75,18 @@ impl World {
         world
     }
 
-    /// Moves the time on.
+    /// Advances the time.
     pub fn set_time(&mut self, now: u64) {
         self.now = now;
         self.clock.set(self.store_time());
     }
 
-    /// What the store's clock says.
+    /// Returns the store's time.
     pub fn store_time(&self) -> Timestamp {
         Timestamp::from_micros(self.offset + i64::try_from(self.now).unwrap_or(i64::MAX))
     }
 
-    /// The store's clock steps, back or forth.
+    /// Steps the store's clock, back or forth.
     pub fn step_clock(&mut self, micros: i64) {
         self.offset += micros;
         self.clock.set(self.store_time());
@@ -95,18 +94,18 @@ impl World {
         self.trace.note(self.now, || format!("the store's clock steps by {micros}"), micros);
     }
 
-    /// A random number for a command's ids; a repeat of the command keeps it.
+    /// Returns a random number for a command's ids; a repeat of the command keeps it.
     pub fn salt(&mut self) -> u64 {
         self.salts += 1;
         self.salts
     }
 
-    /// Whether something goes wrong that happens so many times in a thousand.
+    /// Returns whether a fault of this frequency happens.
     pub fn strikes(&mut self, permille: u64) -> bool {
         !self.calm && self.faults.permille(permille)
     }
 
-    /// Commits commands in one transaction, unless something goes wrong.
+    /// Commits commands in one transaction, unless a fault happens.
     pub fn submit(
         &mut self,
         who: &str,
@@ -137,7 +136,7 @@ impl World {
         }
     }
 
-    /// Shows the judge what was kept.
+    /// Passes the committed changes to the judge.
     fn see(&mut self, commands: &[SeededCommand], answers: &[Answered]) {
         for (at, changes) in self.store.take() {
             self.commits += 1;
@@ -161,7 +160,7 @@ impl World {
         block_on(self.store.read(reads)).ok()
     }
 
-    /// Renews an engine's lease; `None` when that did not get through, or the answer did not.
+    /// Renews an engine's lease; `None` when the request or the answer was lost.
     pub fn heartbeat(&mut self, engine: EngineId, lease_ms: u32) -> Option<bool> {
         let lost = self.strikes(self.plan.mix.lost_beat);
         if lost && self.faults.percent(50) {
@@ -172,30 +171,30 @@ impl World {
         (!lost).then_some(alive)
     }
 
-    /// A step's closure begins.
+    /// Records the start of a step's closure.
     pub fn start(&mut self, effect: &Effect) {
         self.trace.note(self.now, || format!("starts {effect:?}"), effect);
         self.judge.start(effect);
     }
 
-    /// A step's closure ends, or its process is gone.
+    /// Records the end of a step's closure, or of its process.
     pub fn end(&mut self, effect: &Effect) {
         self.trace.note(self.now, || format!("ends {effect:?}"), effect);
         self.judge.end(effect);
     }
 
-    /// The lanes of these versions, as the definitions stand.
+    /// Returns the lanes of the versions that `serves` accepts, by the current definitions.
     pub fn lanes(&self, ws: &Workspace, serves: impl Fn(u32) -> bool) -> Vec<Seq> {
         let defs = self.judge.state.defs();
         defs.filter(|def| def.ws == *ws && serves(def.version)).map(|def| def.lane).collect()
     }
 
-    /// What is wrong, if anything is.
+    /// Returns the violation, if there is one.
     pub fn violation(&self) -> Option<&Violation> {
         self.judge.violation.as_ref()
     }
 
-    /// The store holds exactly what was committed.
+    /// Checks that the store has exactly the committed rows.
     pub fn compare(&mut self) {
         let rows = block_on(self.store.dump()).expect("the store can be read");
         let same = rows.iter().eq(self.judge.state.rows());
@@ -206,13 +205,13 @@ impl World {
     }
 }
 
-/// Whether a change leaves a run that somebody can lease.
+/// Returns whether a change leaves a run that an engine can lease.
 fn makes_work(change: &Change) -> bool {
     let (Change::Insert(row) | Change::Update(row)) = change else { return false };
     row.as_run().is_some_and(|run| run.phase == Phase::Ready)
 }
 
-/// Commands by name.
+/// Returns the names of commands.
 fn names(commands: &[SeededCommand]) -> Vec<String> {
     commands
         .iter()

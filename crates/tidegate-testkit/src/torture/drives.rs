@@ -1,21 +1,21 @@
-//! What the journals prove, without asking anybody.
+//! Checks of the journals, without a query to the engine.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{LIMIT, TTL, journal::Note};
 
-/// One process's journal, and how the process ended.
+/// One process's journal, and the end of the process.
 #[derive(Clone, Debug, Default)]
 pub struct Story {
-    /// Its engine, as it is written in rows.
+    /// The process's engine id, as it is written in rows.
     pub engine: String,
     /// Its journal.
     pub notes: Vec<(i64, Note)>,
-    /// The moment before it was killed, if it was.
+    /// The time just before the process was killed, if it was.
     pub killed: Option<i64>,
 }
 
-/// A stretch of time in which a run was surely being driven.
+/// A period in which a run was surely being driven.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Drive {
     /// The run.
@@ -24,15 +24,15 @@ pub struct Drive {
     pub key: String,
     /// The lease's fence.
     pub fence: i64,
-    /// Its first moment.
+    /// Start of the period.
     pub from: i64,
-    /// Its end.
+    /// End of the period.
     pub to: i64,
-    /// Its process went on after its lease had ended: it was not given the time to notice.
+    /// Its process continued after the end of its lease: it got no processor time to notice.
     pub late: bool,
 }
 
-/// All that was driven, by all processes.
+/// Returns all drives of all processes.
 pub fn drives(stories: &[Story]) -> Vec<Drive> {
     stories.iter().flat_map(drives_of).collect()
 }
@@ -78,8 +78,8 @@ fn drives_of(story: &Story) -> Vec<Drive> {
     done.into_iter().map(|drive| within_lease(drive, &leases)).collect()
 }
 
-/// Cuts a drive where its process's lease had run out: a process that is not given any time
-/// cannot notice, and may be inside an effect still. It can record nothing (spec exact).
+/// Cuts a drive at the end of its process's lease: a process without processor time cannot notice
+/// the end, and may still be inside an effect. It can record nothing (spec exact).
 fn within_lease(drive: Drive, leases: &[i64]) -> Drive {
     let ttl = i64::try_from(TTL.as_micros()).expect("a short time");
     let mut good = drive.from;
@@ -92,26 +92,27 @@ fn within_lease(drive: Drive, leases: &[i64]) -> Drive {
     Drive { to: drive.to.min(good).max(drive.from), late, ..drive }
 }
 
-/// What the sweep over all drives has found.
+/// Result of the sweep over all drives.
 #[derive(Clone, Debug, Default)]
 pub struct Crowd {
-    /// The most runs of one key that were driven at the same moment.
+    /// The maximum number of runs of one key that were driven at the same time.
     pub most: usize,
-    /// The moments when there were too many, each with who was inside.
+    /// The times at which a limit was exceeded, each with the runs inside.
     pub too_many: Vec<String>,
-    /// Moments when a run was driven twice at once.
+    /// The times at which a run was driven twice at once.
     pub twice: Vec<String>,
 }
 
-/// Sweeps over all drives in order of time (spec I2): never more than the limit, never one twice.
+/// Sweeps over all drives in order of time (spec I2): never more than the limit, and no run driven
+/// twice at once.
 pub fn crowd(drives: &[Drive]) -> Crowd {
     let mut moments: Vec<(i64, bool, usize)> = Vec::new();
     for (at, drive) in drives.iter().enumerate() {
         moments.push((drive.from, true, at));
         moments.push((drive.to, false, at));
     }
-    // An end and a beginning in the same microsecond do not overlap; a drive of no length counts
-    // for nothing.
+    // An end and a beginning in the same microsecond do not overlap; a drive of zero length does
+    // not count.
     moments.sort_unstable();
     let mut inside: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
     let mut found = Crowd::default();
@@ -139,7 +140,7 @@ pub fn crowd(drives: &[Drive]) -> Crowd {
     found
 }
 
-/// Every lease has a fence of its own, and later ones are higher (spec I11).
+/// Checks that every lease has its own fence, and later leases have higher ones (spec I11).
 pub fn fences(drives: &[Drive]) -> Vec<String> {
     let mut of_run: BTreeMap<&str, Vec<(i64, i64)>> = BTreeMap::new();
     let mut known = BTreeSet::new();
@@ -148,7 +149,7 @@ pub fn fences(drives: &[Drive]) -> Vec<String> {
         if !known.insert((&drive.run, drive.fence)) {
             wrong.push(format!("{} was leased twice with fence {}", drive.run, drive.fence));
         }
-        // A process that stood still may have noted late what it got long before.
+        // A process that was paused may have journaled a lease long after it got it.
         if !drive.late {
             of_run.entry(&drive.run).or_default().push((drive.from, drive.fence));
         }
@@ -162,7 +163,7 @@ pub fn fences(drives: &[Drive]) -> Vec<String> {
     wrong
 }
 
-/// The events that were sent: by id, their key and whether they were answered.
+/// Returns the events that were sent: by id, the key and whether the post was answered.
 pub fn posts(stories: &[Story]) -> BTreeMap<String, (String, bool)> {
     let mut posts: BTreeMap<String, (String, bool)> = BTreeMap::new();
     let notes = stories.iter().flat_map(|story| &story.notes).map(|(_, note)| note);
@@ -179,7 +180,7 @@ pub fn posts(stories: &[Story]) -> BTreeMap<String, (String, bool)> {
     posts
 }
 
-/// The endings that the store has confirmed: by run, how.
+/// Returns the endings that the store has confirmed: the run and its status.
 pub fn endings(stories: &[Story]) -> Vec<(&str, &str)> {
     let notes = stories.iter().flat_map(|story| &story.notes).map(|(_, note)| note);
     let mut endings = Vec::new();
@@ -191,7 +192,7 @@ pub fn endings(stories: &[Story]) -> Vec<(&str, &str)> {
     endings
 }
 
-/// The effects that took place: by run and step, the fences that they took place under.
+/// Returns the effects that took place: by run and step, the fences of their leases.
 pub fn effects(stories: &[Story]) -> BTreeMap<(String, String), BTreeSet<i64>> {
     let mut effects: BTreeMap<(String, String), BTreeSet<i64>> = BTreeMap::new();
     for (_, note) in stories.iter().flat_map(|story| &story.notes) {

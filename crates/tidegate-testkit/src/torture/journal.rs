@@ -1,7 +1,8 @@
-//! What a worker writes down, one `write` a line, and how it is read.
+//! Worker journals: written with one `write` per line, and read back.
 //!
-//! A line is written before what it tells of begins to end: a drive is open in the journal only
-//! while its run is surely held. So whatever the journals show happening at once did.
+//! A line is written before the state that it describes begins to end: a drive is open in the
+//! journal only while its run is surely held. So two drives that overlap in the journals overlapped
+//! in fact.
 
 use std::{
     fs::{File, OpenOptions},
@@ -33,18 +34,18 @@ pub enum Note {
         /// The lease's fence.
         fence: i64,
     },
-    /// The drive is over; only now is it reported.
+    /// The drive is over; the worker reports it only after this line.
     End {
         /// The run.
         run: String,
         /// The lease's fence.
         fence: i64,
     },
-    /// The store has said that the run has ended: it is durable, and final.
+    /// The store has confirmed that the run has ended: durable, and final.
     Ended {
         /// The run.
         run: String,
-        /// How.
+        /// Its final status.
         state: String,
     },
     /// An event is about to be posted.
@@ -54,19 +55,19 @@ pub enum Note {
         /// Its key.
         key: String,
     },
-    /// The post was answered: it is durable.
+    /// The post was answered: the event is durable.
     Posted {
         /// Its `dedupeId`.
         id: String,
     },
-    /// A renewal that was begun at that moment has succeeded.
+    /// A renewal has succeeded.
     Beat {
-        /// When it was sent.
+        /// The time at which it was sent.
         sent: i64,
     },
     /// The worker stops by itself, because it could not renew or the store failed it.
     Stop {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
@@ -104,17 +105,17 @@ impl Note {
     }
 }
 
-/// A journal that is being written.
+/// A journal open for writing.
 #[derive(Debug)]
 pub struct Journal(Mutex<File>);
 
 impl Journal {
-    /// Opens a journal; its lines go to the end.
+    /// Opens a journal; lines are appended.
     pub fn open(path: &Path) -> std::io::Result<Self> {
         Ok(Self(Mutex::new(OpenOptions::new().append(true).create(true).open(path)?)))
     }
 
-    /// Writes one line, with this moment.
+    /// Writes one line, with the current time.
     pub fn note(&self, note: &Note) {
         let mut file = self.0.lock().expect("nothing panics under this lock");
         let line = format!("{} {}\n", micros(), note.write());
@@ -122,7 +123,7 @@ impl Journal {
     }
 }
 
-/// Reads a journal. What a killed process had not finished writing is left out.
+/// Reads a journal. A line that a killed process had not finished is left out.
 pub fn read(text: &str) -> Vec<(i64, Note)> {
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     let line = |line: &str| {

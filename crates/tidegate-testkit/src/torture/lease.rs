@@ -1,4 +1,4 @@
-//! The worker's own lease, and its eye on the leases of others (spec R8).
+//! The worker's own lease, and its detection of dead engines (spec R8).
 
 use std::{
     collections::BTreeMap,
@@ -22,10 +22,10 @@ use super::{
     micros, pause,
 };
 
-/// How many engines one look takes in.
+/// Row limit of one read of the engines.
 const MANY: u32 = 200;
 
-/// How many runs are taken from one dead engine at once: fewer than it may own.
+/// Maximum number of runs reaped from one dead engine at once: fewer than it may own.
 const AT_ONCE: u32 = 4;
 
 /// The worker's own lease.
@@ -36,7 +36,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Takes the lease and keeps renewing it, in a task of its own.
+    /// Takes the lease and keeps renewing it, in a separate task.
     pub async fn take(
         store: Arc<dyn Store>,
         engine: EngineId,
@@ -49,14 +49,14 @@ impl Lease {
         tokio::spawn(async move {
             while !renewing.lost.load(Ordering::SeqCst) {
                 pause(TTL / 3).await;
-                // A failed renewal is tried again at the next turn; the clock decides.
+                // A failed renewal is retried at the next interval; the clock decides.
                 let _ = renewing.renew(&*store, engine, &journal).await;
             }
         });
         Ok(lease)
     }
 
-    /// Counts from the moment before the renewal is sent: others count from when they see it.
+    /// Counts from the time before the renewal is sent: other engines count from when they see it.
     async fn renew(
         &self,
         store: &dyn Store,
@@ -73,20 +73,21 @@ impl Lease {
         Ok(())
     }
 
-    /// Whether the engine may go on: it has not been declared dead, and nobody can do so yet.
+    /// Returns whether the engine may continue: it has not been declared dead, and cannot be yet.
     pub fn is_good(&self) -> bool {
         let until = *self.until.lock().expect("nothing panics under this lock");
         !self.lost.load(Ordering::SeqCst) && Instant::now() + MARGIN < until
     }
 }
 
-/// What a worker has seen of other engines: the last beat, and when it changed, by its own clock.
+/// Other engines as a worker has seen them: the last heartbeat, and when it changed, by its own
+/// clock.
 #[derive(Debug, Default)]
 pub struct Watch(BTreeMap<EngineId, (i64, Instant)>);
 
 impl Watch {
-    /// Looks at all engines: those whose beat has stopped, to be declared dead, and those who are
-    /// dead and still own something.
+    /// Reads all engines: those whose heartbeat has stopped, to be declared dead, and those that
+    /// are dead and still own runs.
     pub async fn look(&mut self, store: &dyn Store, me: EngineId) -> Result<Found, StoreError> {
         let snapshot = store.read(ReadSet::default().scan(Scan::Engines, MANY)).await?;
         let mut found = Found::default();
@@ -107,17 +108,17 @@ impl Watch {
     }
 }
 
-/// What a look at the engines has found.
+/// Result of a read of the engines.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// To be declared dead, if they have not moved since.
+    /// Commands that declare engines dead, if their heartbeats have not changed since.
     pub stopped: Vec<Command>,
-    /// Dead, or about to be.
+    /// Engines that are dead, or about to be.
     pub dead: Vec<EngineId>,
 }
 
 impl Found {
-    /// What takes some of the runs of the dead from them.
+    /// Builds the commands that reap some runs of the dead engines.
     pub async fn reap(&self, store: &dyn Store) -> Result<Vec<Command>, StoreError> {
         let owned = self
             .dead

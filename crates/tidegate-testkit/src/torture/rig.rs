@@ -1,4 +1,4 @@
-//! Starts workers, kills them, and puts others in their places.
+//! Starts workers, kills them, and replaces them.
 
 use std::{
     collections::BTreeMap,
@@ -22,19 +22,19 @@ use super::{
 /// The signal that cannot be caught.
 const SIGKILL: i32 = 9;
 
-/// How many processes work at once.
+/// Number of concurrent worker processes.
 const WORKERS: usize = 4;
 
-/// How often the rig looks at its workers.
+/// Interval at which the rig checks its workers.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How often the tables are looked at.
+/// Interval at which the tables are sampled.
 const SAMPLE: Duration = Duration::from_millis(50);
 
-/// How long nothing may happen before it is thought stuck. Generous: the machine may be busy.
+/// Time without progress after which the test counts as stuck. Generous: the machine may be busy.
 const STUCK: Duration = Duration::from_secs(40);
 
-/// Whether something still happens.
+/// Detection of missing progress.
 #[derive(Debug)]
 struct Progress {
     count: i64,
@@ -46,7 +46,8 @@ impl Progress {
         Self { count: 0, since: Instant::now() }
     }
 
-    /// Takes a count that changes whenever something happens; says whether nothing does.
+    /// Takes a count that changes with all progress; returns whether it has not changed for too
+    /// long.
     fn is_stuck(&mut self, count: i64) -> bool {
         if self.count != count {
             *self = Self { count, since: Instant::now() };
@@ -55,22 +56,22 @@ impl Progress {
     }
 }
 
-/// A worker that lives, as far as is known.
+/// A worker that is alive, as far as is known.
 #[derive(Debug)]
 struct Living {
     child: Child,
     orders: Orders,
     file: Option<File>,
-    /// Its journal so far.
+    /// The journal so far.
     text: String,
-    /// How many claims are in it.
+    /// Number of claims in the journal.
     claims: usize,
-    /// When it is let go on, if it stands still.
+    /// End of its pause, if it is paused.
     still_until: Option<Instant>,
 }
 
 impl Living {
-    /// Reads on in its journal.
+    /// Reads further in the journal.
     fn read(&mut self) {
         if self.file.is_none() {
             self.file = File::open(&self.orders.journal).ok();
@@ -88,14 +89,14 @@ impl Living {
         Command::new("kill").args([name, &pid]).status().expect("there is a `kill`");
     }
 
-    /// Lets it go on, if its time has come.
+    /// Resumes the worker if its pause is over.
     fn wake(&mut self, now: Instant) {
         if self.still_until.is_some_and(|until| until <= now) {
             self.go_on();
         }
     }
 
-    /// Lets it go on.
+    /// Resumes the worker.
     fn go_on(&mut self) {
         if self.still_until.take().is_some() {
             self.signal("-CONT");
@@ -107,20 +108,20 @@ impl Living {
     }
 }
 
-/// What the samples have shown so far.
+/// Results of the samples so far.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// How many there were.
+    /// Number of samples.
     pub count: usize,
-    /// The most holders of a gate.
+    /// The maximum number of holders of a gate.
     pub most: usize,
-    /// What is wrong.
+    /// The violations.
     pub wrong: Vec<String>,
-    /// By engine: the last sample that showed it owning a run.
+    /// By engine: the time of the last sample in which it owned a run.
     pub last_owned: BTreeMap<String, i64>,
 }
 
-/// The processes, and what is known of those that are gone.
+/// The living processes, and the records of the ended ones.
 #[derive(Debug)]
 pub struct Rig {
     url: String,
@@ -130,13 +131,13 @@ pub struct Rig {
     entry: &'static str,
     dice: Dice,
     living: Vec<Living>,
-    /// The journals of those that are gone.
+    /// The journals of the ended processes.
     pub stories: Vec<Story>,
-    /// How often one was made to stand still.
+    /// Number of pauses.
     pub halts: usize,
-    /// How many have killed themselves while they reaped.
+    /// Number of workers that killed themselves while they reaped.
     pub falls: usize,
-    /// How often they claimed a run.
+    /// Number of claims of the ended processes.
     claimed: usize,
     started: usize,
     draining: bool,
@@ -145,7 +146,7 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// Starts the workers: `entry` is the test of this program that is one.
+    /// Starts the workers: `entry` is the test of this program that is a worker.
     pub fn start(url: &str, schema: &str, entry: &'static str, dice: Dice) -> Self {
         let directory = std::env::temp_dir().join(format!("tidegate-{schema}"));
         fs::create_dir_all(&directory).expect("the directory for temporary files can be written");
@@ -198,8 +199,8 @@ impl Rig {
         self.living.push(Living { child, orders, file, text, claims: 0, still_until: None });
     }
 
-    /// Kills workers at random moments until so many runs were claimed. An error says that
-    /// nothing is claimed any more.
+    /// Kills workers at random times until `claims` runs were claimed. An error means that no run
+    /// is claimed any more.
     pub async fn kill_until(&mut self, claims: usize) -> Result<(), String> {
         let mut progress = Progress::new();
         let mut next = Instant::now() + TTL;
@@ -209,7 +210,7 @@ impl Rig {
             }
             if Instant::now() >= next {
                 self.strike();
-                // Now and then the next one follows at once.
+                // Sometimes the next kill follows at once.
                 let wait = if self.dice.one_in(5) { 0 } else { 300 + self.dice.below(1400) };
                 next = Instant::now() + Duration::from_millis(wait);
             }
@@ -219,8 +220,8 @@ impl Rig {
         Ok(())
     }
 
-    /// Kills one at random, or makes it stand still for about as long as a lease: it comes back
-    /// and believes that nothing has happened.
+    /// Kills a random worker, or pauses it for about as long as a lease: after the pause it
+    /// believes that nothing has happened.
     fn strike(&mut self) {
         let count = u64::try_from(self.living.len()).expect("few");
         let at = usize::try_from(self.dice.below(count)).expect("few");
@@ -238,7 +239,7 @@ impl Rig {
         self.bury(victim, Some(before));
     }
 
-    /// Keeps the journal and starts another one, which repeats most of what was left unanswered.
+    /// Keeps the journal and starts another worker, which repeats most of the unanswered posts.
     fn bury(&mut self, mut gone: Living, killed: Option<i64>) {
         gone.read();
         self.claimed += gone.claims;
@@ -268,13 +269,13 @@ impl Rig {
         }
     }
 
-    /// How many runs were claimed so far.
+    /// Returns the number of claims so far.
     fn claims(&self) -> usize {
         self.claimed + self.living.iter().map(|worker| worker.claims).sum::<usize>()
     }
 
-    /// The faults are over: waits until every run has ended, then stops all workers. An error
-    /// says that some never end.
+    /// Stops the faults and waits until every run has ended, then stops all workers. An error means
+    /// that some runs never end.
     pub async fn drain(&mut self) -> Result<(), String> {
         self.draining = true;
         for worker in &mut self.living {
@@ -282,7 +283,7 @@ impl Rig {
         }
         let client = rows::connect(&self.url).await;
         let mut progress = Progress::new();
-        // Looked at twice: a worker may have been about to post.
+        // The count must be 0 twice: a worker may have been about to post.
         let (mut quiet, mut left) = (0, 0);
         while quiet < 2 && !progress.is_stuck(left) {
             left = rows::unended(&client, &self.schema).await.expect("the table is there");
@@ -292,8 +293,8 @@ impl Rig {
         }
         for mut worker in std::mem::take(&mut self.living) {
             drop(worker.child.stdin.take());
-            // The others may have ended all runs before one that stands still was to go on: it
-            // would never see that the work is over.
+            // The others may have ended all runs before the end of this worker's pause: it would
+            // never see that the work is over.
             worker.go_on();
             let status = worker.child.wait().expect("it is a child of this process");
             assert!(status.success(), "a worker failed: {status}");
@@ -303,18 +304,18 @@ impl Rig {
         if left == 0 { Ok(()) } else { Err(format!("{left} runs never end")) }
     }
 
-    /// What the samples have shown; no more are taken.
+    /// Stops sampling; returns the results.
     pub fn samples(&self) -> Seen {
         self.sampling.abort();
         std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Throws the journals away: they have told what they had to tell.
+    /// Deletes the journals, which are not needed any more.
     pub fn clear(&self) {
         fs::remove_dir_all(&self.directory).expect("the rig has made it");
     }
 
-    /// Where the journals are.
+    /// Returns the directory of the journals.
     pub fn directory(&self) -> String {
         self.directory.display().to_string()
     }
@@ -324,7 +325,7 @@ impl Drop for Rig {
     fn drop(&mut self) {
         self.sampling.abort();
         for worker in &mut self.living {
-            // The test has failed; nothing more to do about a child that cannot be killed.
+            // The test has failed; nothing more can be done about a child that cannot be killed.
             let _ = worker.child.kill();
             let _ = worker.child.wait();
         }
@@ -332,16 +333,16 @@ impl Drop for Rig {
 }
 
 fn tell_to_drain(child: &mut Child) {
-    // A worker that has just stopped does not listen any more.
+    // A worker that has just stopped does not read its input any more.
     let _ = child.stdin.as_mut().map(|stdin| stdin.write_all(b"drain\n"));
 }
 
-/// Looks at the tables from outside, again and again.
+/// Samples the tables from outside until it is aborted.
 async fn look_on(url: String, schema: String, seen: Arc<Mutex<Seen>>) {
     let mut client = rows::connect(&url).await;
     loop {
         let at = micros();
-        // Before the first worker has made the tables there is nothing to see.
+        // Before the first worker has made the tables there is nothing to sample.
         if let Ok(sample) = rows::sample(&mut client, &schema).await {
             let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
             seen.count += 1;
@@ -353,7 +354,8 @@ async fn look_on(url: String, schema: String, seen: Arc<Mutex<Seen>>) {
     }
 }
 
-/// How long after its end each killed process was last seen to own a run.
+/// Returns, for each killed process, the time from its end to the last sample in which it owned a
+/// run.
 pub fn returns(stories: &[Story], seen: &Seen) -> Vec<Duration> {
     let killed = stories.iter().filter_map(|story| Some((story.killed?, &story.engine)));
     let last = killed.filter_map(|(at, engine)| Some(seen.last_owned.get(engine)? - at));

@@ -1,4 +1,4 @@
-//! What the tables prove, read with plain SQL.
+//! Checks of the tables with plain SQL.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,25 +15,25 @@ use super::{
     script::Script,
 };
 
-/// A connection of its own.
+/// Opens a separate connection.
 pub async fn connect(url: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("it listens");
     tokio::spawn(connection);
     client
 }
 
-/// What one look at gates and runs has shown, all at one moment.
+/// Gates and runs at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
-    /// What is wrong.
+    /// The violations.
     pub wrong: Vec<String>,
-    /// The most holders that a gate had.
+    /// The maximum number of holders of a gate.
     pub most: usize,
     /// Engines that own a run.
     pub owners: BTreeSet<String>,
 }
 
-/// Looks at all gates and all runs that hold one.
+/// Reads all gates and all runs that hold one.
 pub async fn sample(client: &mut Client, schema: &str) -> Result<Sample, Error> {
     let look = client
         .build_transaction()
@@ -62,7 +62,7 @@ pub async fn sample(client: &mut Client, schema: &str) -> Result<Sample, Error> 
     Ok(judge(&gates, &runs))
 }
 
-/// Gates and runs say the same of who is inside, and no gate has more than its limit.
+/// Checks that gates and runs agree on the holders, and that no gate has more than its limit.
 fn judge(gates: &[Row], runs: &[Row]) -> Sample {
     let mut sample = Sample::default();
     let mut held: BTreeSet<(String, String)> = BTreeSet::new();
@@ -97,33 +97,33 @@ fn judge(gates: &[Row], runs: &[Row]) -> Sample {
     sample
 }
 
-/// How many runs have not ended.
+/// Counts the runs that have not ended.
 pub async fn unended(client: &Client, schema: &str) -> Result<i64, Error> {
     let sql = format!("select count(*) from {schema}.run");
     Ok(client.query_one(&sql, &[]).await?.get(0))
 }
 
-/// Deadlocks that the server has counted in this database.
+/// Returns the number of deadlocks that the server has counted in this database.
 pub async fn deadlocks(client: &Client) -> i64 {
     let sql = "select deadlocks from pg_stat_database where datname = current_database()";
     client.query_one(sql, &[]).await.expect("the statistics are there").get(0)
 }
 
-/// Everything that is left when all is quiet.
+/// All rows left after the end of the work.
 #[derive(Debug)]
 pub struct Left {
     /// By event: its `dedupeId` and its key.
     events: BTreeMap<i64, (String, String)>,
-    /// By event: the runs that it came to, with their endings.
+    /// By event: its runs, with their endings.
     ended: BTreeMap<i64, Vec<(RunId, String)>>,
     /// By run: its recorded steps, with their fences.
     steps: BTreeMap<i64, BTreeMap<String, i64>>,
-    /// What should not be there.
+    /// Rows that should not exist.
     wrong: Vec<String>,
 }
 
 impl Left {
-    /// Reads it.
+    /// Reads the rows.
     pub async fn read(client: &Client, schema: &str) -> Result<Self, Error> {
         client.execute("select set_config('search_path', $1, false)", &[&schema]).await?;
         let mut left = Self {
@@ -155,7 +155,7 @@ impl Left {
         Ok(left)
     }
 
-    /// How many runs have ended, by state.
+    /// Counts the ended runs, by status.
     pub fn states(&self) -> BTreeMap<&str, usize> {
         let mut states = BTreeMap::new();
         for (_, state) in self.ended.values().flatten() {
@@ -164,7 +164,7 @@ impl Left {
         states
     }
 
-    /// All that is wrong with what is left, given what the processes say they did.
+    /// Returns all violations, given the journals of the processes.
     pub fn judge(&self, stories: &[Story], drives: &[Drive]) -> Vec<String> {
         let mut wrong = self.wrong.clone();
         wrong.extend(self.judge_events(stories));
@@ -174,7 +174,7 @@ impl Left {
         wrong
     }
 
-    /// An ending that was confirmed is final (spec I6).
+    /// Checks that a confirmed ending is final (spec I6).
     fn judge_endings(&self, stories: &[Story]) -> Vec<String> {
         let all = self.ended.values().flatten();
         let ended: BTreeMap<String, &str> =
@@ -188,7 +188,8 @@ impl Left {
         differ.map(told).collect()
     }
 
-    /// Every answered event is there once and came to one run; an unanswered one may be missing.
+    /// Checks that every answered event exists once and has one run; an unanswered one may be
+    /// missing.
     fn judge_events(&self, stories: &[Story]) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut found: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -213,8 +214,8 @@ impl Left {
         wrong
     }
 
-    /// Every run ended as its script says, with each step recorded once, under the fence of the
-    /// last process that carried it out: nothing recorded was forgotten or done again.
+    /// Checks that every run ended as its script says, with each step recorded once, under the
+    /// fence of the last process that executed it: no record was lost or made again.
     fn judge_runs(&self, stories: &[Story]) -> Vec<String> {
         let mut wrong = Vec::new();
         let effects = drives::effects(stories);
@@ -238,7 +239,7 @@ impl Left {
         wrong
     }
 
-    /// Every run held the gate of its own event's key.
+    /// Checks that every run held the gate of its own event's key.
     fn judge_keys(&self, drives: &[Drive]) -> Vec<String> {
         let mut keys: BTreeMap<String, &str> = BTreeMap::new();
         for (event, runs) in &self.ended {
@@ -250,7 +251,7 @@ impl Left {
     }
 }
 
-/// Why workers stopped by themselves.
+/// Returns the reasons for which workers stopped by themselves.
 pub fn stops(stories: &[Story]) -> Vec<String> {
     let notes = stories.iter().flat_map(|story| &story.notes);
     let reason = |note: &Note| match note {

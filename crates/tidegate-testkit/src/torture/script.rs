@@ -1,4 +1,5 @@
-//! What a run does: drawn from its id, so that whoever drives it next goes on in the same way.
+//! Scripts of runs: drawn from the run's id, so that the next worker to drive the run continues in
+//! the same way.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -15,44 +16,44 @@ use crate::{
     world::{payload, step},
 };
 
-/// The longest nap and the longest back-off.
+/// The longest sleep and the longest backoff.
 const LONGEST_WAIT_MS: u64 = 40;
 
-/// How a run comes to its end.
+/// The course of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Script {
     /// One step.
     Plain,
-    /// Two steps, each reported by itself.
+    /// Two steps, each in its own report.
     Two,
-    /// A step, a nap, a step.
+    /// A step, a sleep, a step.
     Nap,
     /// A step that fails at first.
     Shaky,
-    /// Handed over by its first engine, then one step.
+    /// Yielded by its first engine, then one step.
     Yield,
-    /// A step, then an error for good.
+    /// A step, then a final error.
     Doomed,
 }
 
-/// What comes next for a run.
+/// The next action of a run.
 #[derive(Clone, Debug)]
 pub struct Act {
-    /// The step whose effect takes place, if one does.
+    /// The step whose effect takes place, if any.
     pub step: Option<&'static str>,
-    /// How the run goes on.
+    /// The continuation of the run.
     pub then: Then,
 }
 
 impl Act {
-    /// What is reported of the step.
+    /// Returns the steps of the report.
     pub fn steps(&self) -> Vec<NewStep> {
         self.step.iter().map(|id| step(id, &serde_json::json!(id))).collect()
     }
 }
 
 impl Script {
-    /// The script of a run.
+    /// Returns the script of a run.
     pub fn of(run: RunId) -> Self {
         match Dice::new(run.salt).below(20) {
             0..=1 => Self::Two,
@@ -64,7 +65,7 @@ impl Script {
         }
     }
 
-    /// The steps that are recorded once the run has ended by itself.
+    /// Returns the steps that are recorded once the run has ended by itself.
     pub fn steps(self) -> &'static [&'static str] {
         match self {
             Self::Plain | Self::Shaky | Self::Yield | Self::Doomed => &["a"],
@@ -73,12 +74,12 @@ impl Script {
         }
     }
 
-    /// How the run ends, unless it is cancelled.
+    /// Returns the final status of the run, unless it is cancelled.
     pub fn state(self) -> &'static str {
         if self == Self::Doomed { "failed" } else { "completed" }
     }
 
-    /// What comes next, given the steps that are recorded.
+    /// Returns the next action, given the recorded steps.
     pub fn next(self, run: &Run, done: &BTreeSet<String>, now: Timestamp) -> Act {
         let mut dice = Dice::new(run.id.salt ^ 1);
         let wait = dice.below(LONGEST_WAIT_MS + 1);
@@ -105,7 +106,7 @@ impl Script {
         Act { step, then }
     }
 
-    /// How long the effect of a step takes.
+    /// Returns the duration of a step's effect.
     pub fn effort(dice: &mut Dice) -> Duration {
         dice.up_to_ms(10)
     }

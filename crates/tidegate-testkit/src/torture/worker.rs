@@ -1,8 +1,8 @@
-//! One process: admits, leases, drives, reports, cancels, sweeps and reaps, until it is killed.
+//! Worker process: admits, leases, drives, reports, cancels, sweeps and reaps, until it is killed.
 //!
-//! All that is to be done goes into one batch, as a committer would send it. The worker gives up
-//! at the first error of the store that the store could not get over: whoever starts the next
-//! one finds everything in the rows.
+//! All pending commands go into one batch, as a committer would send them. The worker gives up at
+//! the first error of the store that the store could not recover from: the next worker finds
+//! everything in the rows.
 
 use std::{
     collections::BTreeSet,
@@ -39,51 +39,52 @@ use super::{
 };
 use crate::world::payload;
 
-/// How many runs a worker drives at once: all workers together want more than there are slots.
+/// Maximum number of runs that a worker drives at once: all workers together want more than there
+/// are slots.
 const HANDS: usize = 9;
 
-/// How many runs there are to be that have not ended: enough to fill every line.
+/// Target number of live runs: enough to fill every queue.
 const BACKLOG: i64 = 150;
 
-/// How many events a worker posts at once at the most.
+/// Maximum number of events that a worker posts at once.
 const POSTS: i64 = 12;
 
-/// How often it looks for what is due.
+/// Interval of the sweep.
 const SWEEP: Duration = Duration::from_millis(20);
 
-/// How many due rows it takes at once.
+/// Maximum number of due rows in one sweep.
 const DUE: u32 = 50;
 
-/// How long it rests when nothing is at hand.
+/// Pause when there is no work.
 const REST: Duration = Duration::from_millis(10);
 
 /// A run that is being driven.
 #[derive(Debug)]
 struct Flight {
     run: Run,
-    /// Steps that are recorded.
+    /// The recorded steps.
     done: BTreeSet<String>,
     act: Act,
-    /// When the effect is over.
+    /// End of the effect.
     over: Instant,
 }
 
-/// What a command of a batch was sent for.
+/// The origin of a command in a batch.
 enum Asked {
     Report(Box<Flight>),
     Post(String),
     Cancel(RunId),
     Lease,
-    /// Its answer changes nothing here.
+    /// Its answer is ignored.
     Other,
 }
 
-/// What the parent says through standard input.
+/// Instructions of the parent, through standard input.
 #[derive(Clone, Debug, Default)]
 struct Told {
-    /// Post nothing more, cancel nothing more.
+    /// Stop posting and cancelling.
     drain: Arc<AtomicBool>,
-    /// The work is over, or there is no parent any more.
+    /// The work is over, or the parent is gone.
     over: Arc<AtomicBool>,
 }
 
@@ -116,22 +117,23 @@ pub struct Worker {
     told: Told,
     dice: Dice,
     flights: Vec<Flight>,
-    /// Driven no longer, because they were cancelled or taken away: to be confirmed.
+    /// Runs that are not driven any more, because they were cancelled or taken away: to be
+    /// confirmed.
     stopped: Vec<Run>,
-    /// To be posted: id and key.
+    /// Events to be posted: id and key.
     posts: Vec<(String, String)>,
     /// Runs that may be cancelled.
     victims: Vec<RunId>,
-    /// A look at the tables past the engine.
+    /// Connection to the tables, past the engine.
     outside: Client,
-    /// How many more runs there could be.
+    /// Number of runs that may still be added.
     room: i64,
     numbered: u64,
     next_sweep: Instant,
     next_look: Instant,
 }
 
-/// Works until it is told to stop, and says why it stopped by itself if it did.
+/// Works until the parent stops it; journals the reason if it stops by itself.
 pub async fn work(orders: Orders) {
     let path = Path::new(&orders.journal);
     let journal = Arc::new(Journal::open(path).expect("the rig has made the directory"));
@@ -174,7 +176,7 @@ impl Worker {
         Ok(worker)
     }
 
-    /// Everybody registers the same definition; the first one makes it.
+    /// Every worker registers the same definition; the first one creates it.
     async fn register(&mut self) -> Result<Seq, StoreError> {
         let definition = json!({ "name": WORKFLOW, "concurrency": { "limit": LIMIT, "key": "k" } });
         let workflow = Definition::parse(&definition).expect("a good definition").value;
@@ -231,7 +233,7 @@ impl Worker {
         for command in self.due().await? {
             ask(command, Asked::Other);
         }
-        // Those who only reported a step come back: a few more than its hands for a moment.
+        // Runs that only reported a step come back: a few more than [`HANDS`] for a moment.
         let hands = HANDS.saturating_sub(self.flights.len());
         if hands > 0 {
             let (engine, lane) = (self.engine, self.lane);
@@ -265,7 +267,7 @@ impl Worker {
     fn leased(&self, answer: Answered) -> Vec<Run> {
         let runs = match answer {
             Ok(Answer::Leased(runs)) => runs,
-            // It stood still for too long, and will see so before it goes on.
+            // The worker was paused for too long, and will notice before it continues.
             Err(Refusal::EngineDead(_) | Refusal::NoEngine(_)) => Vec::new(),
             other => panic!("leasing answered {other:?}"),
         };
@@ -278,7 +280,7 @@ impl Worker {
         runs
     }
 
-    /// Begins to drive, from where the recorded steps end.
+    /// Starts to drive, after the recorded steps.
     async fn drive(&mut self, runs: Vec<Run>) -> Result<(), StoreError> {
         let again = runs.iter().filter(|run| run.fence > 1);
         let steps =
@@ -312,7 +314,7 @@ impl Worker {
         over
     }
 
-    /// The journal knows of the end before the store does.
+    /// Builds a report. The journal has the end of the drive before the store has.
     fn report(&self, flight: &Flight) -> Command {
         let Flight { run, act, .. } = flight;
         if act.then != Then::Continue {
@@ -400,7 +402,7 @@ impl Worker {
         run.map(|run| (cancel(run), run)).into_iter().collect()
     }
 
-    /// Now and then cancels a run while it is being driven here: its next report comes too late.
+    /// Sometimes cancels a run while it is being driven here: its next report comes too late.
     async fn call_off(&mut self) -> Result<(), StoreError> {
         let calm = self.draining() || !self.dice.one_in(12);
         let Some(run) = self.flights.first().map(|flight| flight.run.id).filter(|_| !calm) else {
@@ -414,9 +416,9 @@ impl Worker {
 
     // ------------------------------------------------------------------ sweeping
 
-    /// Takes the runs of the dead from them, some at a time.
+    /// Reaps runs of dead engines, some at a time.
     ///
-    /// Now and then it falls itself between the two: others have to find what it leaves.
+    /// Sometimes the worker kills itself between marking and reaping: others have to find the rest.
     async fn reap(&mut self) -> Result<(), StoreError> {
         let found = self.watch.look(&*self.store, self.engine).await?;
         let marked = !found.stopped.is_empty();
@@ -467,7 +469,7 @@ fn cancel(run: RunId) -> Command {
     Command::Cancel { ws: WORKSPACE.into(), run, reason: "by hand".to_owned() }
 }
 
-/// Ends this very process as a kill from outside would.
+/// Kills this process as a kill from outside would.
 fn fall() {
     let me = std::process::id().to_string();
     std::process::Command::new("kill").args(["-KILL", &me]).status().expect("there is a `kill`");

@@ -1,4 +1,4 @@
-//! Plays moves on one store, and tells what came of them in words that all stores share.
+//! Plays moves on one store, and describes their outcomes in terms that all stores share.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -26,10 +26,10 @@ use crate::{
     },
 };
 
-/// How long a reaction's lease lasts.
+/// Length of a reaction's lease.
 const LEASE_MS: u64 = 80;
 
-/// One store, and what its answers have made known.
+/// One store, and the state known from its answers.
 #[derive(Debug)]
 pub struct Player {
     world: World,
@@ -40,12 +40,12 @@ pub struct Player {
     leases: Vec<(Lease, i64)>,
     moves: u64,
     names: BTreeMap<String, usize>,
-    /// What the schedules of these workflows plan.
+    /// Planned times of the schedules of these workflows.
     planned: BTreeMap<&'static str, Timestamp>,
 }
 
 impl Player {
-    /// A player on an empty store, with everything defined.
+    /// Creates a player on an empty store, with everything defined.
     pub async fn new(store: Arc<dyn Store>, clock: Arc<ManualClock>) -> Self {
         let world = World::new(store, clock);
         for definition in definitions(1) {
@@ -69,7 +69,8 @@ impl Player {
         }
     }
 
-    /// Plays moves that are one command each: in one transaction, or each in its own.
+    /// Plays moves that are one command each, in one transaction or each in its own; returns the
+    /// outcomes.
     pub async fn play(&mut self, moves: &[Move], together: bool) -> Vec<String> {
         let commands = self.commands(moves).await;
         if together {
@@ -82,10 +83,10 @@ impl Player {
         told
     }
 
-    /// The commands that moves come to.
+    /// Returns the commands of moves.
     ///
-    /// All of them are made of what was known before the first: nobody can answer to what has not
-    /// been committed yet.
+    /// All of them are built from the state before the first: no caller can react to a command that
+    /// has not been committed yet.
     pub async fn commands(&mut self, moves: &[Move]) -> Vec<SeededCommand> {
         let lanes = self.world.lanes().await;
         self.world.enlist().await;
@@ -110,7 +111,7 @@ impl Player {
         commands
     }
 
-    /// Carries out commands in one transaction; what came of each.
+    /// Executes commands in one transaction; returns the outcome of each.
     pub async fn carry_out(&mut self, commands: Vec<SeededCommand>) -> Vec<String> {
         let salts: Vec<u64> = commands.iter().map(|(_, salt)| *salt).collect();
         let answers = commit(&*self.world.store, commands).await.expect("the store works");
@@ -122,12 +123,12 @@ impl Player {
         told
     }
 
-    /// The store.
+    /// Returns the store.
     pub fn store(&self) -> &dyn Store {
         &*self.world.store
     }
 
-    /// Lets time pass or an engine die.
+    /// Advances the time or lets an engine die.
     pub async fn wait(&mut self, it: &Move) {
         assert!(!it.is_command(), "{it:?} is a command");
         if let Move::Pass { ms } = it {
@@ -139,13 +140,13 @@ impl Player {
         self.cancelled.clear();
     }
 
-    /// Every row of the store, in words that all stores share.
+    /// Returns every row of the store, in terms that all stores share.
     pub async fn dump(&mut self) -> Vec<String> {
         let rows = self.world.dump().await;
         rows.iter().map(|row| self.rename(&format!("{row:?}"))).collect()
     }
 
-    /// What users see of every run: its state.
+    /// Returns the status of every run, as users see it.
     pub async fn states(&mut self) -> Vec<String> {
         let mut states = Vec::new();
         for run in self.runs.clone() {
@@ -155,16 +156,16 @@ impl Player {
         states
     }
 
-    /// Holds and runs agree.
+    /// Checks that holds and runs agree.
     pub async fn check(&self) {
         self.world.check_holds().await;
     }
 
-    /// Numbers what a store has numbered, in the order in which it is first seen.
+    /// Renumbers the store's numbers, in the order in which they are first seen.
     ///
-    /// Sequence numbers come in blocks, one a transaction; a store that starts a transaction again
-    /// uses up another block, and commands in one transaction share theirs. Ids are made of them.
-    /// All else is compared as it is.
+    /// Sequence numbers come in blocks, one per transaction; a store that restarts a transaction
+    /// uses another block, and commands in one transaction share theirs. Ids are made of them.
+    /// Everything else is compared as it is.
     fn rename(&mut self, text: &str) -> String {
         let mut out = String::new();
         let mut rest = text;
@@ -198,7 +199,7 @@ impl Player {
                 self.leases.extend(claimed.leased.into_iter().map(|it| (it.lease, it.want)));
             }
             Err(Refusal::Fenced { run, fence }) => {
-                // Cancelled meanwhile: the worker stops it and says so.
+                // Cancelled meanwhile: the worker stops it and confirms that.
                 let mut known = self.reported.iter();
                 let gone = known.find(|it| it.id.seq == run && it.fence == fence);
                 self.cancelled.extend(gone.cloned());
@@ -306,7 +307,8 @@ impl Player {
         Command::Record { known: Box::new(run), report }
     }
 
-    /// What a report does to sessions: all operations, on few paths, some of which do not fit.
+    /// Returns the session operations of a report: all kinds, on few paths, some of which do not
+    /// fit.
     fn operations(&self) -> Vec<NewSessionOp> {
         let n = self.moves;
         let path = ["", "a", "a.b", "list", "n"][usize::try_from(n / 5 % 5).expect("small")];
@@ -409,7 +411,7 @@ fn sent(it: &Sent) -> tidegate_core::event::NewEvent {
     tidegate_core::event::NewEvent { dedupe_id, ..event(it.name, &data(it.key)) }
 }
 
-/// Few keys, of several types, and none.
+/// Returns data with few keys, of several types, and none.
 fn data(key: u64) -> Value {
     match key {
         0 => json!({ "b": 1 }),

@@ -1,4 +1,4 @@
-//! Runs that come from runs.
+//! Compensation, replay and listing of runs in a [`World`].
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -15,7 +15,7 @@ use tidegate_store::list_runs;
 use super::{MANY, World, payload};
 
 impl World {
-    /// A leased run registers compensations.
+    /// Registers compensations of a leased run.
     pub async fn register(&self, run: &Run, steps: &[&str]) {
         let step = |id: &&str| NewStep {
             id: (*id).to_owned(),
@@ -35,21 +35,21 @@ impl World {
         leased
     }
 
-    /// The live runs that are there for this purpose.
+    /// Returns the live runs with this purpose.
     pub async fn live_for(&self, purpose: Purpose) -> Vec<Run> {
         let rows = self.dump().await.into_iter();
         let run = |row| if let Row::Run(run) = row { Some(*run) } else { None };
         rows.filter_map(run).filter(|run| run.purpose == purpose).collect()
     }
 
-    /// The one live run that undoes what another did.
+    /// Returns the one live run that compensates another.
     pub async fn undo_of(&self, run: RunId) -> Run {
         let mut undo = self.live_for(Purpose::Compensates(run)).await;
         assert_eq!(undo.len(), 1, "one run undoes what {run} did: {undo:?}");
         undo.remove(0)
     }
 
-    /// Makes a new run of one that has ended, which may be refused.
+    /// Creates a new run from an ended one; the call may be refused.
     pub async fn try_replay(
         &self,
         run: RunId,
@@ -65,20 +65,20 @@ impl World {
         }
     }
 
-    /// Makes a new run of one that has ended.
+    /// Creates a new run from an ended one.
     pub async fn replay(&self, run: RunId) -> RunId {
         let outcome = self.try_replay(run, None, None).await.expect("it has ended");
         outcome.verdict.run().unwrap_or_else(|| panic!("no run: {outcome:?}"))
     }
 
-    /// Makes a new run that goes on from a step of one that has ended.
+    /// Creates a new run that continues from a step of an ended one.
     pub async fn retry(&self, run: RunId, from_step: &str) -> RunId {
         let outcome = self.try_replay(run, None, Some(from_step)).await;
         let outcome = outcome.unwrap_or_else(|refusal| panic!("{refusal}"));
         outcome.verdict.run().unwrap_or_else(|| panic!("no run: {outcome:?}"))
     }
 
-    /// The ids of a run's steps, in the order in which they were recorded.
+    /// Returns the ids of a run's steps, in the order in which they were recorded.
     pub async fn steps_in_order(&self, run: RunId) -> Vec<String> {
         let snapshot = self.read(ReadSet::default().scan(Scan::Steps(run.seq), MANY)).await;
         let rows = snapshot.rows.into_values().flatten();
@@ -88,7 +88,7 @@ impl World {
         steps.into_iter().map(|step| step.id).collect()
     }
 
-    /// A part of the list of runs.
+    /// Returns a page of the list of runs.
     pub async fn list(&self, which: &RunFilter, below: Option<Seq>, limit: u32) -> RunPage {
         list_runs(&*self.store, &self.ws, which, below, limit).await.expect("the store works")
     }

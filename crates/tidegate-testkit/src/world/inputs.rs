@@ -1,4 +1,4 @@
-//! What runs were started with, and what the senders were told.
+//! Inputs of runs, and verdicts of their senders.
 
 use serde_json::Value;
 use tidegate_core::{
@@ -13,19 +13,19 @@ use super::{MANY, World};
 use crate::worker::again;
 
 impl World {
-    /// Posts one event that triggers one workflow, and names the run that carries it.
+    /// Posts one event that triggers one workflow; returns the run that carries it.
     pub async fn send_for_run(&self, name: &str, data: Value) -> RunId {
         let verdict = self.send(name, data).await;
         verdict.run().unwrap_or_else(|| panic!("no run carries it: {verdict:?}"))
     }
 
-    /// Calls an action in a session, and names the run that carries it.
+    /// Calls an action in a session; returns the run that carries it.
     pub async fn call_for_run(&self, flow: &str, action: &str, session: &str) -> RunId {
         let verdict = self.call(flow, action, session, Value::Null).await;
         verdict.run().unwrap_or_else(|| panic!("no run carries it: {verdict:?}"))
     }
 
-    /// An event's data.
+    /// Returns an event's data.
     pub async fn data_of(&self, event: EventId) -> Value {
         match self.row(RowKey::Event(event.seq)).await {
             Some(Row::Event(row)) => serde_json::from_str(row.data.as_str()).expect("JSON"),
@@ -33,7 +33,7 @@ impl World {
         }
     }
 
-    /// The data of a run's event; of the first one for a batch (`ctx.event`).
+    /// Returns the data of a run's event; of the first event for a batch (`ctx.event`).
     pub async fn input_of(&self, run: RunId) -> Value {
         let source = match (self.live(run).await, self.ended(run).await) {
             (Some(run), _) => run.source,
@@ -43,7 +43,7 @@ impl World {
         self.data_of(source.first()).await
     }
 
-    /// The data of a batch's events, in their order (`ctx.events`); none for any other run.
+    /// Returns the data of a batch's events, in order (`ctx.events`); `None` for any other run.
     pub async fn inputs_of(&self, run: RunId) -> Option<Vec<Value>> {
         let live = self.live(run).await.map(|run| run.source);
         let source = live.or(self.ended(run).await.map(|run| run.source));
@@ -59,7 +59,7 @@ impl World {
         Some(inputs)
     }
 
-    /// The receipts of an event, oldest first.
+    /// Returns the receipts of an event, oldest first.
     pub async fn receipts_of(&self, event: EventId) -> Vec<Value> {
         let scan = Scan::Receipts(event.seq);
         let snapshot = self.read(ReadSet::default().scan(scan.clone(), MANY)).await;
@@ -71,14 +71,14 @@ impl World {
         verdicts.collect()
     }
 
-    /// A step of a leased run failed and is tried again later.
+    /// Reports a failed step of a leased run, to be retried after `delay_ms`.
     pub async fn back_off(&self, run: &Run, step: &str, delay_ms: u64) {
         let then = Then::Suspend(vec![again(step, delay_ms)]);
         assert_eq!(self.report(run, Vec::new(), then).await, Ok(Recorded::LetGo));
     }
 }
 
-/// The window that an event joined: its run and when it fires.
+/// Returns the run of the window that an event joined, and when the window fires.
 pub fn window(verdict: &Verdict) -> (RunId, tidegate_core::time::Timestamp) {
     match verdict {
         Verdict::Coalesced { run, fire_at, .. } => (*run, *fire_at),
@@ -86,7 +86,7 @@ pub fn window(verdict: &Verdict) -> (RunId, tidegate_core::time::Timestamp) {
     }
 }
 
-/// The buffer that an event joined: its run, how many it holds and when it flushes.
+/// Returns the run of the buffer that an event joined, its number of events, and its flush time.
 pub fn buffer(verdict: &Verdict) -> (RunId, u32, tidegate_core::time::Timestamp) {
     match verdict {
         Verdict::Buffered { run, pending, flush_at, .. } => (*run, *pending, *flush_at),
@@ -94,7 +94,7 @@ pub fn buffer(verdict: &Verdict) -> (RunId, u32, tidegate_core::time::Timestamp)
     }
 }
 
-/// Who was in the way, and which control said so.
+/// Returns the run that caused the skip, and the control that decided it.
 pub fn skipped(verdict: &Verdict) -> (RunId, &'static str) {
     match verdict {
         Verdict::Skipped { by, holder } => (*holder, by.control),
@@ -102,7 +102,7 @@ pub fn skipped(verdict: &Verdict) -> (RunId, &'static str) {
     }
 }
 
-/// The run, and the one that it replaced.
+/// Returns the new run and the one that it replaced.
 pub fn replaced(verdict: &Verdict) -> (RunId, RunId) {
     match verdict {
         Verdict::Replaced { run, replaced, .. } => (*run, *replaced),

@@ -1,4 +1,4 @@
-//! What schedules plan, and what becomes of it.
+//! Schedule operations of a [`World`].
 
 use tidegate_core::{
     command::{Answer, Command},
@@ -12,7 +12,7 @@ use tidegate_store::Decision;
 use super::{MANY, World};
 
 impl World {
-    /// Lets a schedule plan this moment, past all rules, and gives its occurrence.
+    /// Sets the next occurrence of a schedule to `at`, past all rules; returns the occurrence.
     pub async fn set_schedule(&self, workflow: &str, id: &str, at: Timestamp) -> Occurrence {
         let occurrence = self.occurrence(workflow, id, at, Some(at.plus_ms(1)));
         let Occurrence { ws, app, workflow, schedule: id, .. } = occurrence.clone();
@@ -31,7 +31,7 @@ impl World {
         occurrence
     }
 
-    /// An occurrence of a schedule, and the one after it.
+    /// Builds an occurrence of a schedule, and the one after it.
     pub fn occurrence(
         &self,
         workflow: &str,
@@ -44,7 +44,8 @@ impl World {
         Occurrence { ws, app, workflow, schedule, planned_at, next }
     }
 
-    /// An engine plans the first occurrence of a schedule; whether it is the one who did.
+    /// Plans the first occurrence of a schedule as an engine does; returns whether this call did
+    /// it.
     pub async fn plan(&self, workflow: &str, schedule: &str, next: Timestamp) -> bool {
         let (ws, app) = (self.ws.clone(), "default".to_owned());
         let (workflow, schedule) = (workflow.to_owned(), schedule.to_owned());
@@ -54,7 +55,7 @@ impl World {
         }
     }
 
-    /// Pauses a schedule, or resumes it; whether that changed anything.
+    /// Pauses or resumes a schedule; returns whether that changed anything.
     pub async fn hold(&self, workflow: &str, schedule: &str, hold: Hold) -> bool {
         let (ws, app) = (self.ws.clone(), "default".to_owned());
         let (workflow, schedule) = (workflow.to_owned(), schedule.to_owned());
@@ -64,7 +65,7 @@ impl World {
         }
     }
 
-    /// What a schedule plans next; `None` if it has no row.
+    /// Returns the next planned time of a schedule; `None` if it has no row.
     pub async fn planned(&self, workflow: &str, schedule: &str) -> Option<Option<Timestamp>> {
         match self.row(self.schedule_key(workflow, schedule)).await {
             Some(Row::Schedule(row)) => Some(row.next),
@@ -72,7 +73,7 @@ impl World {
         }
     }
 
-    /// All schedules that have an occurrence planned, the earliest first.
+    /// Returns all schedules with a planned occurrence, the earliest first.
     pub async fn schedules(&self) -> Vec<Schedule> {
         let snapshot = self.read(ReadSet::default().scan(Scan::Schedules, MANY)).await;
         let rows = snapshot.found(&Scan::Schedules).into_iter();

@@ -1,4 +1,4 @@
-//! More of what can be seen.
+//! Further queries of a [`World`].
 
 use tidegate_core::{
     flow::gate::holders,
@@ -10,7 +10,7 @@ use tidegate_core::{
 use super::{MANY, World};
 
 impl World {
-    /// What a step came to, once it has.
+    /// Returns the outcome of a step, once it has one.
     pub async fn step_of(&self, run: RunId, step: &str) -> Option<Step> {
         match self.row(RowKey::Step(run.seq, step.to_owned())).await {
             Some(Row::Step(step)) => Some(step),
@@ -18,7 +18,7 @@ impl World {
         }
     }
 
-    /// The receipts of an event, as the caller was told the verdicts.
+    /// Returns the receipts of an event, with the verdicts that the caller got.
     pub async fn receipts(&self, event: EventId) -> Vec<Receipt> {
         let snapshot = self.read(ReadSet::default().scan(Scan::Receipts(event.seq), MANY)).await;
         let rows = snapshot.rows.into_values().flatten();
@@ -29,7 +29,7 @@ impl World {
         rows.filter_map(receipt).collect()
     }
 
-    /// How many runs are inside a workflow's gates of one kind, for one key.
+    /// Counts the runs inside a workflow's gates of one kind, for one key.
     pub async fn inside(&self, workflow: &str, class: Class, key: &str) -> usize {
         let rows = self.dump().await;
         let inside = rows.iter().filter_map(|row| {

@@ -1,4 +1,4 @@
-//! What is done with the state of sessions.
+//! Session state operations of a [`World`].
 
 use serde_json::Value;
 use tidegate_core::{
@@ -12,7 +12,7 @@ use tidegate_core::{
 
 use super::{World, payload};
 
-/// A session of the flow `chat` in the default app.
+/// Returns the reference of a session of the flow `chat` in the default app.
 pub fn session(id: &str) -> SessionRef {
     SessionRef { app: "default".to_owned(), flow: "chat".to_owned(), id: id.to_owned() }
 }
@@ -21,12 +21,12 @@ fn path(text: &str) -> Option<Path> {
     session::path(text).expect("a good path")
 }
 
-/// Reads what stands at a path; the empty one is the whole document.
+/// Reads the value at a path; the empty path is the whole document.
 pub fn get(at: &str) -> SessionOp {
     SessionOp::Get { path: path(at) }
 }
 
-/// Puts a value somewhere.
+/// Writes a value at a path.
 #[expect(clippy::needless_pass_by_value, reason = "it is called with `json!`")]
 pub fn set(at: &str, value: Value) -> SessionOp {
     SessionOp::Set { path: path(at), value: payload(&value) }
@@ -50,7 +50,7 @@ pub fn increment(at: &str, by: i64) -> SessionOp {
 }
 
 impl World {
-    /// A run's report with operations on sessions.
+    /// Builds a run's report with operations on sessions.
     pub fn reporting(&self, run: &Run, session: Vec<NewSessionOp>, then: Then) -> Command {
         let engine = run.owner.expect("the run is leased");
         let (run_seq, fence, steps, sends) = (run.id.seq, run.fence, Vec::new(), Vec::new());
@@ -58,7 +58,7 @@ impl World {
         Command::Record { known: Box::new(run.clone()), report }
     }
 
-    /// A step of a leased run does something to a session of `chat`, and the run goes on.
+    /// Reports a session operation of a leased run on `chat`; the run continues.
     pub async fn operate(
         &self,
         run: &Run,
@@ -74,7 +74,7 @@ impl World {
         }
     }
 
-    /// As [`World::operate`], and what the step came to.
+    /// As [`World::operate`]; returns the outcome of the step.
     pub async fn state_step(
         &self,
         run: &Run,
@@ -87,13 +87,13 @@ impl World {
         step.result.map(|output| Outcome::from_payload(&output).expect("an outcome"))
     }
 
-    /// As [`World::state_step`], for one that goes well: the value that the step is told.
+    /// As [`World::state_step`], for a step that succeeds: returns the step's value.
     pub async fn told(&self, run: &Run, step: &str, id: &str, op: SessionOp) -> Value {
         let outcome = self.state_step(run, step, id, op).await.expect("it fits");
         value(&outcome.value)
     }
 
-    /// Somebody outside does something to a session of `chat`.
+    /// Applies an operation from outside a run to a session of `chat`.
     pub async fn patch(
         &self,
         id: &str,
@@ -107,7 +107,7 @@ impl World {
         }
     }
 
-    /// The document of a session of `chat`, as it is kept, with its version.
+    /// Returns the stored document of a session of `chat`, with its version.
     pub async fn document_text(&self, id: &str) -> Option<(i64, String)> {
         let SessionRef { app, flow, id } = session(id);
         match self.row(RowKey::Session(self.ws.clone(), app, flow, id)).await {
@@ -116,7 +116,7 @@ impl World {
         }
     }
 
-    /// The document of a session of `chat`; `null` where there is none.
+    /// Returns the document of a session of `chat`; `null` if there is none.
     pub async fn document(&self, id: &str) -> Value {
         match self.document_text(id).await {
             Some((_, text)) => serde_json::from_str(&text).expect("plain JSON"),
@@ -124,7 +124,7 @@ impl World {
         }
     }
 
-    /// How many operations are staged, by all runs.
+    /// Counts the staged operations of all runs.
     pub async fn staged(&self) -> usize {
         self.dump().await.iter().filter(|row| matches!(row, Row::Staged(_))).count()
     }

@@ -1,4 +1,4 @@
-//! What is done with streams and reactions.
+//! Stream and reaction operations of a [`World`].
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -19,7 +19,7 @@ use tidegate_core::{
 use super::{MANY, World, payload};
 
 impl World {
-    /// Carries out one command about streams.
+    /// Executes one stream command.
     pub async fn stream(&self, command: StreamCommand) -> Result<StreamAnswer, Refusal> {
         match self.run(Command::Stream { ws: self.ws.clone(), command }).await? {
             Answer::Stream(answer) => Ok(answer),
@@ -27,13 +27,13 @@ impl World {
         }
     }
 
-    /// A commit of events with these names.
+    /// Builds a commit of events with these names.
     pub fn commit(&self, stream: &str, names: &[&str], expected: Option<Expected>) -> Commit {
         let events = names.iter().map(|name| logged(name, &json!({ "name": name }))).collect();
         Commit { ws: self.ws.clone(), stream: stream.to_owned(), events, expected }
     }
 
-    /// Commits events, which may be refused.
+    /// Commits events; the commit may be refused.
     pub async fn try_append(&self, commit: Commit) -> Result<Committed, StreamRefusal> {
         match self.stream(StreamCommand::Commit(commit)).await {
             Ok(StreamAnswer::Committed(committed)) => Ok(committed),
@@ -54,14 +54,14 @@ impl World {
         assert_eq!(done, Ok(StreamAnswer::Done));
     }
 
-    /// Brings a reaction up to a stream that was there before it.
+    /// Lets a reaction catch up with a stream that existed before it.
     pub async fn follow(&self, reaction: &str, stream: &str) {
         let (reaction, stream) = (reaction.to_owned(), stream.to_owned());
         let done = self.stream(StreamCommand::Follow { reaction, stream }).await;
         assert_eq!(done, Ok(StreamAnswer::Done));
     }
 
-    /// Leases streams that have work, and says which were blocked instead.
+    /// Leases streams that have work; returns them and the streams that were blocked instead.
     pub async fn claim_or_block(&self, reaction: &str, limit: u32) -> Claimed {
         match self.stream(self.claiming(reaction, limit)).await {
             Ok(StreamAnswer::Claimed(claimed)) => claimed,
@@ -69,7 +69,7 @@ impl World {
         }
     }
 
-    /// The command by which this engine claims.
+    /// Builds the claim command of this engine.
     pub fn claiming(&self, reaction: &str, limit: u32) -> StreamCommand {
         let (reaction, engine) = (reaction.to_owned(), self.engine);
         StreamCommand::Claim { reaction, engine, limit }
@@ -89,19 +89,19 @@ impl World {
         leased.pop().expect("one stream")
     }
 
-    /// Acks leases, each up to a version.
+    /// Acknowledges leases, each up to a version.
     pub async fn ack(&self, acks: &[(&Leased, i64)]) -> Vec<Outcome<i64>> {
         self.try_ack(acks).await.expect("what was committed")
     }
 
-    /// Acks leases, which may be refused.
+    /// Acknowledges leases; the call may be refused.
     pub async fn try_ack(&self, acks: &[(&Leased, i64)]) -> Result<Vec<Outcome<i64>>, Refusal> {
         let ack =
             |(leased, upto): &(&Leased, i64)| Ack { lease: leased.lease.clone(), upto: *upto };
         self.places(StreamCommand::Ack(acks.iter().map(ack).collect())).await
     }
 
-    /// Keeps a lease for longer; whether it could be.
+    /// Renews a lease; returns whether the lease was still held.
     pub async fn renew(&self, leased: &Leased) -> bool {
         let (reaction, mine) = (leased.lease.reaction.clone(), vec![leased.lease.clone()]);
         match self.stream(StreamCommand::Renew { reaction, leases: mine }).await {
@@ -110,12 +110,12 @@ impl World {
         }
     }
 
-    /// A handler failed behind a version; trying again may help.
+    /// Reports a handler failure after a version; the failure is retryable.
     pub async fn fail_after(&self, leased: &Leased, done_upto: i64) -> Outcome<Failed> {
         self.fail_with(leased, done_upto, true).await
     }
 
-    /// A handler failed behind a version.
+    /// Reports a handler failure after a version.
     pub async fn fail_with(&self, leased: &Leased, upto: i64, retryable: bool) -> Outcome<Failed> {
         let failure =
             Failure { done_upto: upto, error: "boom".into(), retryable, chance: 0, wait_ms: None };
@@ -125,13 +125,13 @@ impl World {
         }
     }
 
-    /// A holder blocks its stream behind a version.
+    /// Blocks the stream of a lease after a version.
     pub async fn block(&self, leased: &Leased, done_upto: i64, reason: &str) -> Outcome<i64> {
         let (lease, reason) = (leased.lease.clone(), reason.to_owned());
         self.place(StreamCommand::Block { lease, done_upto, reason }).await
     }
 
-    /// A holder puts its stream off for so many milliseconds.
+    /// Defers the stream of a lease by `ms` milliseconds.
     pub async fn defer(&self, leased: &Leased, done_upto: i64, ms: u64) -> Outcome<i64> {
         let (lease, until) = (leased.lease.clone(), self.now().plus_ms(ms));
         self.place(StreamCommand::Defer { lease, done_upto, until }).await
@@ -149,7 +149,8 @@ impl World {
         }
     }
 
-    /// Unblocks or resets streams as an engine does: finds them page by page, then mends each page.
+    /// Unblocks or resets streams as an engine does: finds them page by page, then repairs each
+    /// page.
     pub async fn mend(
         &self,
         reaction: &str,
@@ -175,7 +176,7 @@ impl World {
         }
     }
 
-    /// Asks a question that changes nothing.
+    /// Runs a query, which changes nothing.
     async fn ask<T, E>(&self, question: impl Fn(&Draft) -> Result<T, Stop<E>>) -> Result<T, E> {
         let mut reads = ReadSet::default();
         loop {
@@ -190,7 +191,7 @@ impl World {
 
     // ------------------------------------------------------------------ closing
 
-    /// Ends a stream with a guard.
+    /// Closes a stream with a guard.
     pub async fn close(&self, stream: &str, expected: Option<Expected>) -> Result<Closed, Refusal> {
         let (ws, stream, meta) = (self.ws.clone(), stream.to_owned(), payload(&json!({})));
         match self.stream(StreamCommand::Close(Close { ws, stream, expected, meta })).await? {
@@ -207,7 +208,7 @@ impl World {
         }
     }
 
-    /// Begins a truncated stream anew.
+    /// Restarts a truncated stream from a snapshot.
     pub async fn restart(&self, stream: &str, snapshot: &Value) -> Result<Committed, Refusal> {
         let (ws, stream, meta) = (self.ws.clone(), stream.to_owned(), payload(&json!({})));
         let restart = Restart { ws, stream, snapshot: payload(snapshot), meta };
@@ -217,7 +218,7 @@ impl World {
         }
     }
 
-    /// How far the closing of a stream is.
+    /// Returns the phase of the closing of a stream.
     pub async fn close_phase(&self, stream: &str) -> ClosePhase {
         let catalog =
             self.read(ReadSet::default().catalog(&self.ws)).await.catalogs[&self.ws].clone();
@@ -226,9 +227,9 @@ impl World {
         phase.await.expect("a question is not refused")
     }
 
-    // ------------------------------------------------------------------ what can be seen
+    // ------------------------------------------------------------------ queries
 
-    /// A stream's head.
+    /// Returns a stream's head.
     pub async fn head(&self, stream: &str) -> Option<Stream> {
         match self.row(RowKey::Stream(self.ws.clone(), stream.to_owned())).await {
             Some(Row::Stream(stream)) => Some(stream),
@@ -236,25 +237,25 @@ impl World {
         }
     }
 
-    /// All events of a stream, in order.
+    /// Returns all events of a stream, in order.
     pub async fn log(&self, stream: &str) -> Vec<StreamEventRow> {
         let Some(stream) = self.head(stream).await else { return Vec::new() };
         self.events_of(Scan::Log(stream.id, 0)).await
     }
 
-    /// The names of a stream's events, in order.
+    /// Returns the names of a stream's events, in order.
     pub async fn names(&self, stream: &str) -> Vec<String> {
         self.log(stream).await.into_iter().map(|event| event.name).collect()
     }
 
-    /// The events that come with a lease, in order.
+    /// Returns the names of the events that come with a lease, in order.
     pub async fn delivered(&self, leased: &Leased) -> Vec<String> {
         let events = self.events_of(Scan::Log(leased.log, leased.at + 1)).await;
         let events = events.into_iter().filter(|event| event.version <= leased.want);
         events.map(|event| event.name).collect()
     }
 
-    /// All events of the workspace after a position.
+    /// Returns all events of the workspace after a position.
     pub async fn feed(&self, after: i64) -> Vec<StreamEventRow> {
         self.events_of(Scan::Feed(self.ws.clone(), after)).await
     }
@@ -266,7 +267,7 @@ impl World {
         rows.filter_map(event).collect()
     }
 
-    /// A reaction's place in a stream.
+    /// Returns a reaction's subscription to a stream.
     pub async fn sub(&self, reaction: &str, stream: &str) -> Subscription {
         let key = RowKey::Subscription(self.ws.clone(), reaction.to_owned(), stream.to_owned());
         match self.row(key).await {
@@ -276,12 +277,12 @@ impl World {
     }
 }
 
-/// An event for a stream.
+/// Builds an event for a stream.
 pub fn logged(name: &str, data: &Value) -> NewLogged {
     NewLogged { name: name.to_owned(), data: payload(data), meta: payload(&json!({})) }
 }
 
-/// The streams of some leases, by name.
+/// Returns the stream names of some leases, sorted.
 pub fn streams_of(leased: &[Leased]) -> Vec<&str> {
     let mut streams: Vec<&str> = leased.iter().map(|leased| &*leased.lease.stream).collect();
     streams.sort_unstable();

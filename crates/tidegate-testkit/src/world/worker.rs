@@ -1,4 +1,4 @@
-//! More of what callers and workers do.
+//! Further operations of callers and workers of a [`World`].
 
 use serde_json::Value;
 use tidegate_core::{

@@ -1,4 +1,4 @@
-//! A process that serves everything, dies when the store fails it, and starts again.
+//! A process that serves everything, dies when the store fails, and restarts.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,15 +23,15 @@ use tidegate_testkit::{
     world::{World, event, increment, lease, payload, session as in_session, step},
 };
 
-/// What is not due within this time is left alone: claims, and gates that nobody uses.
+/// Rows that are not due within this time are left alone: claims, and unused gates.
 const SOON_MS: u64 = 30_000;
 
-/// One thing that a handler does.
+/// One action of a handler.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Act {
     /// A step.
     Step(&'static str),
-    /// A step that fails once and is tried again.
+    /// A step that fails once and is retried.
     Shaky(&'static str),
     /// Registers a compensation.
     Undo(&'static str),
@@ -49,7 +49,7 @@ pub(crate) enum Act {
     Child(&'static str, &'static str),
     /// The engine hands the run over, once.
     Yield,
-    /// The handler fails for good.
+    /// The handler fails finally.
     Fail,
 }
 
@@ -57,7 +57,7 @@ pub(crate) enum Act {
 pub(crate) struct Process {
     pub(crate) world: World,
     handlers: BTreeMap<String, Vec<Act>>,
-    /// Leased and not driven yet.
+    /// Runs that are leased and not driven yet.
     held: Vec<Run>,
     yielded: BTreeSet<RunId>,
 }
@@ -85,7 +85,7 @@ impl Process {
         Ok(answers.pop().expect("one answer for one command"))
     }
 
-    /// The old process is gone: a new one with a new id takes its runs.
+    /// Replaces the dead process by a new one with a new id, which takes its runs.
     pub(crate) async fn restart(&mut self) {
         let dead = self.world.engine;
         self.world.engine += 1;
@@ -115,7 +115,7 @@ impl Process {
 
     // ------------------------------------------------------------------ callers
 
-    /// A caller asks until it is answered.
+    /// Repeats a command as a caller until it is answered.
     pub(crate) async fn ask(&mut self, command: Command) -> Answered {
         loop {
             match self.attempt(command.clone()).await {
@@ -125,7 +125,7 @@ impl Process {
         }
     }
 
-    /// Registers a workflow, and what its handler does.
+    /// Registers a workflow, and the actions of its handler.
     pub(crate) async fn serve(&mut self, definition: Value, acts: &[Act]) {
         let workflow = Definition::parse(&definition).expect("a good definition").value;
         self.handle(&workflow.name, acts);
@@ -133,12 +133,12 @@ impl Process {
         self.ask(Command::Register { ws, workflow, dev: false }).await.expect("it is new");
     }
 
-    /// Says what the handler of a workflow does.
+    /// Sets the actions of the handler of a workflow.
     pub(crate) fn handle(&mut self, name: &str, acts: &[Act]) {
         self.handlers.insert(name.to_owned(), acts.to_vec());
     }
 
-    /// Posts an event that is told from others by its `dedupeId`.
+    /// Posts an event that is distinguished from others by its `dedupeId`.
     pub(crate) async fn post(&mut self, name: &str, data: Value) -> EventId {
         let dedupe_id = Some(format!("{name} {data}"));
         let (name, data) = (name.to_owned(), payload(&data));
@@ -149,7 +149,7 @@ impl Process {
         }
     }
 
-    /// The run that an event has started.
+    /// Returns the run that an event has started.
     pub(crate) async fn run_of(&self, event: EventId) -> RunId {
         let mut ids = self.world.dump().await.into_iter().filter_map(|row| match row {
             Row::Run(run) if run.source.first() == event => Some((run.purpose, run.id)),
@@ -174,7 +174,7 @@ impl Process {
 
     // ------------------------------------------------------------------ the engine
 
-    /// Leases all that is ready and holds on to it.
+    /// Leases all ready runs without driving them.
     pub(crate) async fn hold(&mut self) {
         while self.lease().await.is_err() {
             self.restart().await;
@@ -194,7 +194,7 @@ impl Process {
         }
     }
 
-    /// Works until nothing moves any more without somebody outside.
+    /// Works until nothing can continue without input from outside.
     pub(crate) async fn work(&mut self) {
         for _ in 0..1000 {
             match self.work_once().await {
@@ -229,7 +229,7 @@ impl Process {
         Ok(true)
     }
 
-    /// Lets time pass and does what is due by then.
+    /// Advances the time and processes everything that is due by then.
     pub(crate) async fn tick(&mut self, ms: u64) {
         self.world.pass(ms);
         loop {
@@ -312,7 +312,7 @@ impl Process {
         self.report(run, None, Then::Complete(payload(&Value::Null))).await
     }
 
-    /// How a worker lets go of the run at this act; `None` where it has been done.
+    /// Returns the continuation of the run at this action; `None` if the action is done.
     fn leave(&mut self, run: &Run, act: Act, steps: &[tidegate_core::row::Step]) -> Option<Then> {
         let wait = |id: &str, wait: NewWait| {
             let done = steps.iter().any(|step| step.id == id);
@@ -358,9 +358,10 @@ impl Process {
         Ok(())
     }
 
-    // ------------------------------------------------------------------ what came of it
+    // ------------------------------------------------------------------ outcome
 
-    /// Every event, and every run with its version, inputs, steps and end; in no order of ids.
+    /// Returns every event, and every run with its version, inputs, steps and end; in no order of
+    /// ids.
     pub(crate) async fn came_of_it(&self) -> Vec<String> {
         let rows = self.world.dump().await;
         let mut told = Vec::new();
@@ -397,7 +398,7 @@ impl Process {
     }
 }
 
-/// The data of what a run was started with, in order.
+/// Returns the data of a run's inputs, in order.
 fn inputs(rows: &[Row], run: RunId, source: Source) -> Vec<String> {
     let events: Vec<EventId> = match source {
         Source::Event(event) => vec![event],

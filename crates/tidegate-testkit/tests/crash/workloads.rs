@@ -1,4 +1,4 @@
-//! What is going on while something fails: a workload for each kind of command.
+//! Workloads of the crash tests: one for each kind of command.
 
 use serde_json::json;
 use tidegate_core::{
@@ -11,7 +11,7 @@ use tidegate_testkit::world::{request, session, set};
 
 use super::process::{Act, Process};
 
-/// Posts, leases and completions through every gate that a run can wait for.
+/// Posts, leases and completions through every gate in a run's plan.
 pub(crate) async fn plain_events(process: &mut Process) {
     let definition = json!({
         "name": "order",
@@ -54,7 +54,7 @@ pub(crate) async fn held_folds(process: &mut Process) {
     }
 }
 
-/// Calls of actions under `queue`, each with a key of its own against repeats.
+/// Calls of actions under `queue`, each with its own idempotency key.
 pub(crate) async fn requests(process: &mut Process) {
     let flow = json!({
         "name": "chat",
@@ -77,7 +77,7 @@ pub(crate) async fn requests(process: &mut Process) {
     }
 }
 
-/// Every way in which a report goes on.
+/// Every continuation of a report.
 pub(crate) async fn steps_and_their_outcomes(process: &mut Process) {
     let slots = json!({ "name": "order", "concurrency": { "limit": 1 } });
     let acts = [
@@ -95,7 +95,7 @@ pub(crate) async fn steps_and_their_outcomes(process: &mut Process) {
     process.post("fails", json!(1)).await;
 }
 
-/// Waits that somebody outside ends.
+/// Waits that are ended from outside.
 pub(crate) async fn waits_for_events_and_signals(process: &mut Process) {
     let slots = json!({ "name": "order", "concurrency": { "limit": 1 } });
     process.serve(slots, &[Act::Event("paid", "payment"), Act::Signal("go", "go")]).await;
@@ -139,7 +139,7 @@ pub(crate) async fn cancelled_and_replaced(process: &mut Process) {
     process.post("single", json!(3)).await;
 }
 
-/// Pauses wherever a run is.
+/// Pauses in every state of a run.
 pub(crate) async fn paused_and_resumed(process: &mut Process) {
     let slots = json!({ "name": "order", "concurrency": { "limit": 1 } });
     process.serve(slots, &[Act::Step("a"), Act::Event("paid", "payment")]).await;
@@ -177,7 +177,7 @@ pub(crate) async fn lost_workers(process: &mut Process) {
     process.restart().await;
 }
 
-/// A newer version that supersedes runs that are driven, and takes along those in line.
+/// A newer version that supersedes driven runs, and moves queued ones.
 pub(crate) async fn superseding_releases(process: &mut Process) {
     hand_over(process, "supersede").await;
 }
@@ -203,7 +203,7 @@ async fn hand_over(process: &mut Process, policy: &str) {
     process.post("order", json!(5)).await;
 }
 
-/// What nobody uses any more is swept away, whatever it was.
+/// Unused rows of every kind are deleted by the sweep.
 pub(crate) async fn swept_gates(process: &mut Process) {
     let definition = json!({
         "name": "order",
@@ -230,7 +230,7 @@ pub(crate) async fn swept_gates(process: &mut Process) {
 }
 
 /// Steps that write a session, at once and staged, by runs that complete and by one that is
-/// replaced with something staged.
+/// replaced with staged operations.
 pub(crate) async fn sessions(process: &mut Process) {
     let flow = json!({
         "name": "chat",
@@ -264,8 +264,8 @@ pub(crate) async fn sessions(process: &mut Process) {
     assert_eq!(process.world.document("s").await, json!({ "n": 104 }), "two runs of two each");
 }
 
-/// Runs that fail, are cancelled and are replaced after they registered what undoes them, and
-/// newcomers that wait for that.
+/// Runs that fail, are cancelled and are replaced after they registered compensations, and
+/// newcomers that wait for the compensations.
 pub(crate) async fn undone_and_handled(process: &mut Process) {
     let fails = json!({ "name": "fails", "onFailure": true, "singleton": { "key": "id" } });
     process.serve(fails, &[Act::Undo("undo"), Act::Step("a"), Act::Fail]).await;
@@ -291,7 +291,7 @@ pub(crate) async fn undone_and_handled(process: &mut Process) {
     process.post("go", json!(2)).await;
 }
 
-/// Runs whose time is over, asleep and driven; what they registered is undone.
+/// Runs that time out, asleep and driven; their compensations run.
 pub(crate) async fn timed_out(process: &mut Process) {
     let timed = json!({ "name": "timed", "timeoutMs": 50, "concurrency": { "limit": 1 } });
     process.serve(timed, &[Act::Undo("undo"), Act::Event("went", "go"), Act::Step("a")]).await;

@@ -1,5 +1,5 @@
-//! The specification in `docs/spec`: citations resolve, anchors are cited, nothing outside of the
-//! tree is cited.
+//! Checks of the specification in `docs/spec`: citations resolve, anchors are cited, nothing
+//! outside of the tree is cited.
 //!
 //! A citation in code is the word `spec` and a list of anchors, such as `(spec G9)` or
 //! `spec sessions, B3`. In the docs it is a link to the anchor. See `docs/spec/README.md`.
@@ -15,7 +15,7 @@ const SAMPLES: &str = "crates/tidegate-testkit/tests/tidy/spec.rs";
 /// Letters of numbered anchors. A letter and up to three digits in a comment is a citation.
 const LETTERS: &str = "ABCFGILMNPR";
 
-/// How a page lists the anchors that no code cites.
+/// Start of a page's list of anchors that no code cites.
 const NOT_CITED: &str = "Not cited:";
 
 /// Documents that the code was written from and that are not in the tree.
@@ -133,7 +133,7 @@ pub(super) fn cited_documents_exist(tree: &Tree) -> Vec<String> {
     complaints
 }
 
-/// Where each anchor is.
+/// Location of each anchor.
 struct Anchors {
     /// From an id to the path of its page.
     places: BTreeMap<String, String>,
@@ -152,7 +152,8 @@ impl Anchors {
         self.places.contains_key(&name.to_ascii_lowercase())
     }
 
-    /// Whether a link from one page to another, if it leads into the specification, resolves.
+    /// Returns whether a link from one page to another, if it leads into the specification,
+    /// resolves.
     fn is_at(&self, from: &str, page: &str, id: &str) -> bool {
         let target = if page.is_empty() { from.to_owned() } else { resolve(from, page) };
         !target.starts_with(SPEC) || self.places.get(id) == Some(&target)
@@ -165,7 +166,7 @@ enum Cited {
     Bare(String),
 }
 
-/// The lines of the specification, without quoted code.
+/// Returns the lines of the specification, without quoted code.
 fn pages(tree: &Tree) -> impl Iterator<Item = (&File, usize, String)> {
     let pages = tree.with_extension("md").filter(|file| file.path.starts_with(SPEC));
     pages.flat_map(|file| {
@@ -173,12 +174,12 @@ fn pages(tree: &Tree) -> impl Iterator<Item = (&File, usize, String)> {
     })
 }
 
-/// A line of a page without what stands in backticks.
+/// Returns a line of a page without the parts in backticks.
 fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect()
 }
 
-/// The ids of a line, each with the text after its anchor.
+/// Returns the ids of a line, each with the text after its anchor.
 fn ids(line: &str) -> impl Iterator<Item = (&str, &str)> {
     line.split("<a id=\"").skip(1).filter_map(|rest| {
         let (id, rest) = rest.split_once('"')?;
@@ -186,7 +187,8 @@ fn ids(line: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// Sources, statements and scripts. Migrations are never edited, so they keep what they cite.
+/// Returns whether a file is a source, a statement or a script. Migrations are never edited, so
+/// they keep their citations.
 fn is_code(path: &str) -> bool {
     let kinds = ["rs", "sql", "lua", "mjs", "js", "css", "sh", "py", "toml", "yml", "yaml"];
     let script = path.starts_with("scripts/") && extension_of(path).is_empty();
@@ -196,7 +198,8 @@ fn is_code(path: &str) -> bool {
         && !path.contains("/vendor/")
 }
 
-/// What a file cites, with line numbers. A citation may go on in the next line of a comment.
+/// Returns the citations of a file, with line numbers. A citation may continue in the next line of
+/// a comment.
 fn citations(text: &str, anchors: &Anchors) -> Vec<(usize, Cited)> {
     let mut found = Vec::new();
     for (start, block, comment) in blocks(text) {
@@ -226,8 +229,8 @@ fn line_at(start: usize, block: &str, at: usize) -> usize {
     start + block[..at].matches('\n').count()
 }
 
-/// The comments of a file, lines that follow each other together, and its other lines; with the
-/// number of the first line, and whether it is a comment.
+/// Returns the comments of a file, consecutive lines joined, and its other lines; with the number
+/// of the first line, and whether it is a comment.
 fn blocks(text: &str) -> Vec<(usize, String, bool)> {
     let mut blocks: Vec<(usize, String, bool)> = Vec::new();
     for (number, line) in numbered(text) {
@@ -246,7 +249,7 @@ fn blocks(text: &str) -> Vec<(usize, String, bool)> {
     blocks
 }
 
-/// The words of a line that is a comment and nothing else.
+/// Returns the words of a line that is a comment and nothing else.
 fn comment(line: &str) -> Option<&str> {
     let line = line.trim_start();
     let marks = ["///", "//!", "//", "-- ", "--", "# ", "/*", "* "];
@@ -256,8 +259,8 @@ fn comment(line: &str) -> Option<&str> {
     (!other).then_some(words)
 }
 
-/// The anchors at the beginning of a text, and how long the list is. The first may be an unknown
-/// name, if the text is a comment; that is a mistake to be told of.
+/// Returns the anchors at the beginning of a text, and the length of the list. The first may be an
+/// unknown name, if the text is a comment; that is a mistake to be reported.
 fn list(text: &str, anchors: &Anchors, comment: bool) -> (Vec<String>, usize) {
     let (mut names, mut end) = (Vec::new(), 0);
     loop {
@@ -290,7 +293,7 @@ fn list(text: &str, anchors: &Anchors, comment: bool) -> (Vec<String>, usize) {
     (names, end)
 }
 
-/// Whether a list goes on or ends behind a name, so that the name belongs to it.
+/// Returns whether a list continues or ends after a name, so that the name belongs to it.
 fn closes(text: &str, after: usize) -> bool {
     text[after..].starts_with([',', ':', ')'])
 }
@@ -300,7 +303,8 @@ fn is_name(word: &str) -> bool {
         && word.chars().all(|c| c.is_ascii_lowercase() || c == '-')
 }
 
-/// `B3` to `B5` as `B3`, `B4`, `B5`. Both ends must exist; numbers between them may be unused.
+/// Expands `B3` to `B5` as `B3`, `B4`, `B5`. Both ends must exist; numbers between them may be
+/// unused.
 fn range(first: &str, last: &str, anchors: &Anchors) -> Vec<String> {
     let number = |tag: &str| tag[1..].parse::<u32>().unwrap_or_default();
     let all = (number(first)..=number(last)).map(|number| format!("{}{number}", &first[..1]));
@@ -311,7 +315,7 @@ fn word(text: &str) -> &str {
     text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default()
 }
 
-/// The numbers in a text, with where they are: `G9`, not `xG9`, `G9a`, `#G9` or `-G9`.
+/// Returns the numbers in a text, with their positions: `G9`, not `xG9`, `G9a`, `#G9` or `-G9`.
 fn tags(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let starts = text.match_indices(|c: char| LETTERS.contains(c));
     starts.filter_map(|(at, _)| {
@@ -322,14 +326,14 @@ fn tags(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// A word that is the number of a rule.
+/// Returns a word that is the number of a rule.
 fn tag(word: &str) -> Option<&str> {
     let digits = word.strip_prefix(|c: char| LETTERS.contains(c))?;
     let number = (1..=3).contains(&digits.len()) && digits.chars().all(|c| c.is_ascii_digit());
     (number && !digits.starts_with('0')).then_some(word)
 }
 
-/// The links of a line that have a fragment: page and id.
+/// Returns the links of a line that have a fragment: page and id.
 fn links(line: &str) -> impl Iterator<Item = (&str, &str)> {
     line.split("](").skip(1).filter_map(|rest| {
         let (page, id) = rest.split(')').next()?.split_once('#')?;
@@ -337,7 +341,7 @@ fn links(line: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// The numbers of a line in brackets that lead nowhere.
+/// Returns the numbers of a line in brackets without a link.
 fn bare_links(line: &str) -> impl Iterator<Item = &str> {
     line.split('[').skip(1).filter_map(|rest| {
         let (word, after) = rest.split_once(']')?;
@@ -345,7 +349,7 @@ fn bare_links(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The path that a relative link of a page leads to.
+/// Returns the target path of a relative link of a page.
 fn resolve(from: &str, link: &str) -> String {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();
@@ -359,7 +363,7 @@ fn resolve(from: &str, link: &str) -> String {
     parts.join("/")
 }
 
-/// Whether a line names a document: its file, or one of its numbers.
+/// Returns whether a line names a document: its file, or one of its numbers.
 fn cites(line: &str, name: &str) -> bool {
     line.match_indices(name).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -373,7 +377,7 @@ fn cites(line: &str, name: &str) -> bool {
     })
 }
 
-/// Each check, shown to fail on what it forbids and to pass on what it asks for.
+/// Each check fails on a bad sample and passes on a good one.
 mod tests {
     use super::{
         super::tests::{fails, passes},

@@ -1,4 +1,4 @@
-//! A store with a table of its user's beside it, and steps that write to that table.
+//! A store beside a table of its user, and steps that write to that table.
 
 use std::{
     collections::BTreeSet,
@@ -27,42 +27,42 @@ use tidegate_testkit::{
 };
 use tokio_postgres::{Client, NoTls};
 
-/// How long anything here may take before it is thought stuck.
+/// Time after which a test counts as stuck.
 pub(crate) const STUCK: Duration = Duration::from_secs(20);
 
-/// A step's part that nobody hurries.
+/// A time limit of a step that no test reaches.
 pub(crate) const AMPLE: Duration = Duration::from_mins(1);
 
-/// What a step does for its user.
+/// The statement of a step for its user.
 pub(crate) const PAY: &str = "insert into payment (run) values ('order')";
 
-/// What came of a step.
+/// The outcome of a step.
 pub(crate) type Outcome = Result<Vec<Answer>, TransactionError<String>>;
 
-/// What a step does after its statements.
+/// The end of a step after its statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Return,
     Fail,
     Panic,
-    /// Says so, and waits to be killed.
+    /// Prints a line, and waits to be killed.
     Halt,
-    /// Halts when the step is over and its record is asked for.
+    /// Halts after the step, when its record is requested.
     HaltInRecord,
 }
 
-/// What a step does.
+/// The actions of a step.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
     statements: Vec<String>,
     end: End,
     limit: Duration,
-    /// Goes on after a statement that failed.
+    /// Continues after a statement that failed.
     careless: bool,
 }
 
 impl Part {
-    /// These statements, and no more.
+    /// Executes these statements, and no more.
     pub(crate) fn new(statements: &[&str]) -> Self {
         let statements = statements.iter().map(|&it| it.to_owned()).collect();
         Self { statements, end: End::Return, limit: AMPLE, careless: false }
@@ -116,7 +116,7 @@ impl Part {
     }
 }
 
-/// Tells whoever reads our output, and never comes back.
+/// Prints a line for the parent process, and never returns.
 pub(crate) fn halt() -> ! {
     println!("{HALTED}");
     loop {
@@ -124,7 +124,7 @@ pub(crate) fn halt() -> ! {
     }
 }
 
-/// What a process says when it has halted.
+/// The line of a process that has halted.
 pub(crate) const HALTED: &str = "halted as planned";
 
 /// One store of one of two kinds.
@@ -138,7 +138,7 @@ enum On {
     Postgres { store: Arc<PostgresStore>, outside: Client, names: Names },
 }
 
-/// A folder of its own, gone with the test.
+/// A separate directory, deleted with the test.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -151,7 +151,7 @@ impl Folder {
         Self(folder)
     }
 
-    /// The folder that another process has made for this file.
+    /// Returns the directory that another process has made for this file.
     pub(crate) fn of(file: impl AsRef<Path>) -> Self {
         Self(file.as_ref().parent().unwrap().to_owned())
     }
@@ -185,7 +185,7 @@ fn clock() -> Arc<ManualClock> {
 }
 
 impl Ground {
-    /// SQLite, in a file that is gone with it.
+    /// Opens SQLite, in a file that is deleted on drop.
     pub(crate) async fn sqlite() -> Option<Self> {
         let folder = Folder::new();
         let mut ground = Self::on_file(&folder.file()).await;
@@ -195,7 +195,7 @@ impl Ground {
         Some(ground)
     }
 
-    /// SQLite, in this file.
+    /// Opens SQLite, in this file.
     pub(crate) async fn on_file(file: &Path) -> Self {
         let clock = clock();
         let store = Arc::new(SqliteStore::open(file, clock.clone()).await.unwrap());
@@ -208,7 +208,7 @@ impl Ground {
         Self { world, on: On::Sqlite { store, file, _folder: None } }
     }
 
-    /// PostgreSQL, in schemas of its own; none where there is no server.
+    /// Opens PostgreSQL, in separate schemas; `None` if there is no server.
     pub(crate) async fn postgres() -> Option<Self> {
         Self::postgres_with(PostgresOptions::default()).await
     }
@@ -217,7 +217,7 @@ impl Ground {
         Some(Self::in_schemas(url()?, Names::fresh(), options).await)
     }
 
-    /// PostgreSQL, in these schemas.
+    /// Opens PostgreSQL, in these schemas.
     pub(crate) async fn in_schemas(url: &str, names: Names, options: PostgresOptions) -> Self {
         let (outside, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
         tokio::spawn(connection);
@@ -231,7 +231,7 @@ impl Ground {
         let clock = clock();
         let options =
             PostgresOptions { schema: names.ours.clone(), clock: Some(clock.clone()), ..options };
-        // The user's tables are found by the address, as in a program of the user's.
+        // The user's tables are found by the URL's options, as in a user's program.
         let mark = if url.contains('?') { '&' } else { '?' };
         let url = format!(
             "{url}{mark}options=-c%20search_path%3D{theirs}&application_name={}",
@@ -242,19 +242,19 @@ impl Ground {
         Self { world, on: On::Postgres { store, outside, names } }
     }
 
-    /// A run that an engine drives.
+    /// Returns a run that an engine drives.
     pub(crate) async fn driven(&self) -> Run {
         self.world.define(json!({ "name": "order", "concurrency": { "limit": 2 } })).await;
         self.world.send("order", json!({})).await;
         self.world.lease_one().await
     }
 
-    /// The command that records a step of a run.
+    /// Builds the command that records a step of a run.
     pub(crate) fn recording(&self, run: &Run, id: &str) -> SeededCommand {
         self.reporting(run, id, Vec::new())
     }
 
-    /// The command that records a step of a run and an event that it sends.
+    /// Builds the command that records a step of a run and an event that it sends.
     pub(crate) fn sending(&self, run: &Run, name: &str, data: &Value) -> SeededCommand {
         let send = NewSend::event("send", event(name, data));
         self.reporting(run, "pay", vec![send])
@@ -273,12 +273,12 @@ impl Ground {
         self.world.salted(Command::Record { known: Box::new(run.clone()), report })
     }
 
-    /// A transactional step of a run.
+    /// Executes a transactional step of a run.
     pub(crate) async fn act(&self, run: &Run, id: &str, part: Part) -> Outcome {
         self.act_with(vec![self.recording(run, id)], part).await
     }
 
-    /// A transactional step that is recorded by these commands.
+    /// Executes a transactional step that is recorded by these commands.
     pub(crate) async fn act_with(&self, commands: Vec<SeededCommand>, part: Part) -> Outcome {
         let (limit, end) = (part.limit, part.end);
         let record = move |(): &()| if end == End::HaltInRecord { halt() } else { commands };
@@ -298,7 +298,7 @@ impl Ground {
         self.act(run, "pay", Part::new(&[PAY])).await
     }
 
-    /// What was paid for, as anybody can see it.
+    /// Returns the committed payments, as another connection sees them.
     pub(crate) async fn payments(&self) -> Vec<String> {
         match &self.on {
             On::Sqlite { file, .. } => {
@@ -313,12 +313,12 @@ impl Ground {
         }
     }
 
-    /// Effects and records there are.
+    /// Counts the effects and the records of a run.
     pub(crate) async fn kept(&self, run: &Run) -> (usize, usize) {
         (self.payments().await.len(), self.world.steps(run.id).await.len())
     }
 
-    /// The numbers of the runs that have recorded a step.
+    /// Returns the numbers of the runs that have recorded a step.
     pub(crate) async fn recorded(&self) -> BTreeSet<String> {
         let rows = self.world.dump().await;
         let step =
@@ -326,31 +326,31 @@ impl Ground {
         rows.iter().filter_map(step).collect()
     }
 
-    /// The store, where it is PostgreSQL.
+    /// Returns the PostgreSQL store; panics on SQLite.
     pub(crate) fn server(&self) -> &Arc<PostgresStore> {
         let On::Postgres { store, .. } = &self.on else { panic!("this is SQLite") };
         store
     }
 
-    /// A connection of the user's, where it is PostgreSQL.
+    /// Returns the user's connection to PostgreSQL; panics on SQLite.
     pub(crate) fn outside(&self) -> &Client {
         let On::Postgres { outside, .. } = &self.on else { panic!("this is SQLite") };
         outside
     }
 
-    /// The schema of ours, where it is PostgreSQL.
+    /// Returns Tidegate's PostgreSQL schema; panics on SQLite.
     pub(crate) fn schema(&self) -> &str {
         let On::Postgres { names, .. } = &self.on else { panic!("this is SQLite") };
         &names.ours
     }
 
-    /// How many connections of the store are in this state, where it is PostgreSQL.
+    /// Counts the PostgreSQL connections of the store in this state; 0 on SQLite.
     pub(crate) async fn connections(&self, condition: &str) -> i64 {
         let On::Postgres { outside, names, .. } = &self.on else { return 0 };
         let sql = format!(
             "select count(*) from pg_stat_activity where application_name = $1 and {condition}"
         );
-        // What it has seen in this transaction it would see for ever.
+        // Otherwise a transaction sees its first snapshot for ever.
         outside.batch_execute("select pg_stat_clear_snapshot()").await.unwrap();
         outside.query_one(&sql, &[&names.ours]).await.unwrap().get(0)
     }
@@ -364,19 +364,19 @@ impl Ground {
         }
     }
 
-    /// The engine in the name of which everything is, and the store with another.
+    /// Returns the same store with another engine.
     pub(crate) fn successor(self) -> Self {
         let engine = self.world.engine + 1;
         Self { world: self.world.engine(engine), on: self.on }
     }
 
-    /// This store, as whatever holds one of any kind has it.
+    /// Returns this store as a trait object.
     pub(crate) fn store(&self) -> Arc<dyn Store> {
         self.world.store.clone()
     }
 }
 
-/// What a step's record is answered with while its run goes on.
+/// The answer to a step's record while its run continues.
 pub(crate) fn recorded() -> Vec<Answer> {
     vec![Answer::Recorded(Recorded::GoOn)]
 }

@@ -1,4 +1,4 @@
-//! A process that is killed in the middle of a transactional step, at every point of it.
+//! A process that is killed at every point of a transactional step.
 
 use std::{
     collections::BTreeSet,
@@ -13,7 +13,7 @@ use tidegate_testkit::postgres::url;
 
 use crate::ground::{End, Folder, Ground, HALTED, Names, Part, halt};
 
-/// Where a process is when it is killed.
+/// The point at which a process is killed.
 #[derive(Clone, Copy, Debug)]
 enum Point {
     BeforeEffect,
@@ -27,10 +27,10 @@ impl Point {
         [Self::BeforeEffect, Self::AfterEffect, Self::BeforeRecord, Self::AfterCommit];
 }
 
-/// How many runs a process pays for that is killed at any moment.
+/// Number of payments of a process that is killed at a random time.
 const RUNS: usize = 40;
 
-/// After how many it is killed.
+/// Numbers of payments after which it is killed.
 const KILLS: [usize; 3] = [1, 9, 22];
 
 const FILE: &str = "TIDEGATE_TEST_STEP_FILE";
@@ -38,7 +38,7 @@ const OURS: &str = "TIDEGATE_TEST_STEP_OURS";
 const THEIRS: &str = "TIDEGATE_TEST_STEP_THEIRS";
 const POINT: &str = "TIDEGATE_TEST_STEP_POINT";
 
-/// Where the process and its successor meet.
+/// The store that the process and its successor share.
 enum Place {
     File(Folder),
     Schemas(Names),
@@ -69,12 +69,12 @@ impl Place {
         Process { child, says }
     }
 
-    /// The store after the process was killed and the server has seen it.
+    /// Opens the store after the process was killed and the server has noticed.
     async fn after(&self, mut process: Process) -> Ground {
         process.child.kill().unwrap();
         process.child.wait().unwrap();
         let ground = self.ground().await;
-        // A COMMIT that was sent may still be under way.
+        // A COMMIT that was sent may still be executing.
         ground.until("xact_start is not null", false).await;
         ground
     }
@@ -86,7 +86,7 @@ struct Process {
 }
 
 impl Process {
-    /// Reads on until it has said this so many times.
+    /// Reads until the process has printed this line `times` times.
     fn until(&mut self, said: &str, times: usize) {
         let mut count = 0;
         while count < times {
@@ -104,7 +104,7 @@ impl Drop for Process {
     }
 }
 
-/// Another engine takes over; a step that is recorded tells it so, and has no second effect.
+/// Lets another engine take over; a recorded step is found, and has no second effect.
 async fn take_over(ground: Ground) -> Ground {
     ground.world.lose(ground.world.engine).await;
     let ground = ground.successor();

@@ -1,4 +1,4 @@
-//! What only PostgreSQL has to show: there a step takes its time beside everybody else.
+//! Transactional steps on PostgreSQL: a step runs beside all other transactions.
 
 use std::{pin::Pin, task::Poll, time::Duration};
 
@@ -9,8 +9,8 @@ use tokio::sync::oneshot;
 
 use crate::ground::{AMPLE, Ground, PAY, Part, STUCK};
 
-/// As long as a step is in its own part, everybody else goes on: also those who need the run of
-/// that step, or a gate that it holds.
+/// While a step executes its own part, all others continue: also those that need the run of that
+/// step, or a gate that it holds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_step_delays_nobody() {
     let options = PostgresOptions { steps: 1, committers: 1, ..PostgresOptions::default() };
@@ -82,7 +82,7 @@ async fn a_transaction_is_over_when_its_step_is() {
     assert_eq!(ground.kept(&run).await, (0, 1));
 }
 
-/// Our locks may be contended for long; the step's work is not lost by that.
+/// Tidegate's locks may be contended for long; the step's work is not lost by that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_record_that_has_to_wait_keeps_the_work() {
     let options = PostgresOptions {
@@ -116,7 +116,7 @@ async fn a_step_that_goes_on_after_a_failed_statement_leaves_nothing() {
     assert_eq!(ground.kept(&run).await, (0, 0));
 }
 
-/// Otherwise COMMIT would check it, with all locks of ours held.
+/// Otherwise COMMIT would check it, while all locks of Tidegate are held.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_step_deferred_is_checked_before_its_record() {
     let Some(ground) = Ground::postgres().await else { return };
@@ -196,8 +196,8 @@ async fn others_in_the_way_of_a_step_are_a_reason_to_try_again() {
     assert_eq!(wrong.to_string(), "division by zero (22012)");
 }
 
-/// Whoever comes second at a gate that is new to both is told by a failed insert: the step's work
-/// outlives that.
+/// The second transaction at a gate that is new to both gets a failed insert: the step's work
+/// survives that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn steps_that_meet_at_a_new_gate_are_all_kept() {
     let options = PostgresOptions { steps: 6, ..PostgresOptions::default() };
@@ -223,7 +223,7 @@ async fn steps_that_meet_at_a_new_gate_are_all_kept() {
     ground.world.check_holds().await;
 }
 
-/// Waits for all at once.
+/// Waits for all futures at once.
 async fn futures_of<F: Future + Unpin>(mut all: Vec<F>) -> Vec<F::Output> {
     let mut done: Vec<Option<F::Output>> = all.iter().map(|_| None).collect();
     std::future::poll_fn(|context| {

@@ -1,10 +1,12 @@
-//! What only SQLite has to refuse: there a step is on the connection that writes everything.
+//! Transactional steps on SQLite: refused statements, as a step uses the connection that writes
+//! everything.
 
 use tidegate_store::TransactionError;
 
 use crate::ground::{End, Ground, PAY, Part};
 
-/// A step that does this after it has paid is refused for this reason, and nothing of it stays.
+/// Asserts that a step that executes this statement after it has paid is refused for this reason,
+/// and leaves nothing.
 async fn refused(ground: &Ground, statement: &str, reason: &str) {
     let run = &ground.world.lease_all().await.pop();
     let run = match run {
@@ -96,7 +98,7 @@ async fn a_step_may_make_tables_of_its_own_and_read_ours() {
     assert_eq!(ground.payments().await, [run.id.seq.0.to_string()]);
 }
 
-/// What comes after a rollback would be committed on its own, statement by statement.
+/// Statements after a rollback would be committed on their own, one by one.
 #[tokio::test]
 async fn a_step_that_goes_on_after_a_rollback_leaves_nothing() {
     let ground = Ground::sqlite().await.unwrap();
@@ -115,7 +117,7 @@ async fn a_step_that_goes_on_after_a_rollback_leaves_nothing() {
     assert_eq!(ground.kept(&run).await, (1, 2));
 }
 
-/// Statements of ours that were prepared before a step changed the schema are prepared again
+/// Tidegate's statements that were prepared before a step changed the schema are prepared again
 /// after it, when nothing is forbidden any more.
 #[tokio::test]
 async fn a_step_that_changes_the_schema_hinders_nobody() {

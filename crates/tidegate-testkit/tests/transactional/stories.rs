@@ -1,4 +1,4 @@
-//! What holds on both databases.
+//! Transactional steps on both databases.
 
 use std::time::Duration;
 
@@ -189,7 +189,7 @@ async fn a_step_cannot_end_its_transaction(ground: Ground) {
         assert!(error.starts_with("a step may not "), "{word}: {error}");
         assert_eq!(ground.kept(&run).await, (0, 0), "{word}");
     }
-    // Whoever goes on after it is still in the same transaction.
+    // Statements after it are still in the same transaction.
     let careless = Part::new(&[PAY, "commit", PAY]).careless();
     let failed = ground.act(&run, "pay", careless.clone().end(End::Fail)).await;
     assert!(matches!(failed, Err(TransactionError::Step(_))), "{failed:?}");

@@ -1,4 +1,5 @@
-//! The same rules through real commands: what an author of workflows would see of a broken one.
+//! The same traps through real commands: the effect of a broken rule that an author of workflows
+//! would see.
 
 use std::sync::Arc;
 
@@ -31,7 +32,7 @@ fn sync(version: u32, limit: u32) -> serde_json::Value {
     json!({ "name": "sync", "version": version, "concurrency": concurrency })
 }
 
-/// How many are inside each gate, and whether somebody waits there.
+/// Returns the number of holders of each gate, and whether it has a queue.
 async fn gates(world: &World) -> Vec<(usize, bool)> {
     let slots = |row: &Row| match row.as_gate().map(|gate| &gate.state) {
         Some(GateState::Slots(slots)) => Some((slots.holders.len(), slots.head.is_some())),
@@ -45,7 +46,7 @@ async fn r18_a_lowered_limit_binds_in_every_process() {
     let Some(rig) = Rig::new().await else { return };
     let (a, b) = two_processes(&rig).await;
     a.define(sync(1, 2)).await;
-    // Both processes have seen the first version and would go by it.
+    // Both processes have cached the first version and would decide by it.
     for world in [&a, &b] {
         assert!(matches!(world.send("sync", json!({ "k": 1 })).await, Verdict::Started { .. }));
     }
@@ -57,13 +58,13 @@ async fn r18_a_lowered_limit_binds_in_every_process() {
     let second = b.send("sync", json!({ "k": 2 })).await;
     assert!(matches!(second, Verdict::Queued { .. }), "by the old limit: {second:?}");
 
-    // Nobody was evicted, and a freed place is not handed on while there are too many.
+    // No run was evicted, and a freed slot is not passed on while there are too many holders.
     let inside = b.lease_all().await;
     assert_eq!(inside.len(), 3);
     b.complete(inside.iter().find(|run| run.version == 1).expect("two of them")).await;
     assert!(b.lease_all().await.is_empty());
 
-    // A limit that is raised elsewhere lets them in.
+    // A limit that is raised elsewhere admits them.
     a.define(sync(3, 2)).await;
     b.sweep().await;
     assert_eq!(b.lease_all().await.len(), 2);
@@ -99,7 +100,7 @@ async fn r15_a_freed_place_is_handed_to_one() {
         let runs = a.lease_all().await;
         assert!((1..=2).contains(&runs.len()), "{} are inside", runs.len());
         done += runs.len();
-        // Both processes free a place at once, and both find the same head of the line.
+        // Both processes free a slot at once, and both find the same head of the queue.
         tokio::join!(complete(&a, runs.first()), complete(&b, runs.get(1)));
         a.check_holds().await;
     }
@@ -140,7 +141,7 @@ async fn r8_a_lease_is_lost_by_the_beat_that_others_saw() {
     a.send("sync", json!({ "k": 1 })).await;
     assert!(a.store.heartbeat(a.engine, LEASE_MS).await.unwrap());
     let run = a.lease_one().await;
-    // It has renewed since it was looked at: it is not dead, and its run is not taken.
+    // The engine has renewed since its beat was read: it is not dead, and its run is not taken.
     assert!(a.store.heartbeat(a.engine, LEASE_MS).await.unwrap());
     let mark = |beat| Command::MarkDead { engine: a.engine, beat };
     let reap = || Command::Reap {
@@ -150,7 +151,7 @@ async fn r8_a_lease_is_lost_by_the_beat_that_others_saw() {
     };
     let no = Ok(Answer::Changed(false));
     assert_eq!(b.batch(vec![mark(1), reap()]).await, [no.clone(), no]);
-    // It has not: it is dead, it learns so, and it can report nothing any more.
+    // It has not renewed: it is dead, it learns so, and it can report nothing any more.
     let yes = Ok(Answer::Changed(true));
     assert_eq!(b.batch(vec![mark(2), reap()]).await, [yes.clone(), yes]);
     assert!(!a.store.heartbeat(a.engine, LEASE_MS).await.unwrap());

@@ -1,4 +1,4 @@
-//! spec R10, R11: what a COMMIT's answer proves, and what its absence does not.
+//! spec R10, R11: the answer of a COMMIT proves its outcome, a missing answer proves nothing.
 
 use std::{
     sync::{
@@ -20,7 +20,7 @@ use crate::{
     rig::{Rig, apply},
 };
 
-/// A store behind a network that can be told to misbehave.
+/// Opens a store behind a proxy that can inject faults.
 pub(crate) async fn behind_proxy(rig: &Rig) -> (Arc<PostgresStore>, Proxy) {
     behind_proxy_with(rig, impatient(rig)).await
 }
@@ -34,7 +34,7 @@ pub(crate) async fn behind_proxy_with(
     (store, proxy)
 }
 
-/// Options for a peer that may vanish. A busy machine that stands still for a moment is none.
+/// Options for a peer that may vanish. A busy machine that pauses for a moment is none.
 fn impatient(rig: &Rig) -> PostgresOptions {
     PostgresOptions {
         idle_timeout: Duration::from_secs(4),
@@ -43,7 +43,7 @@ fn impatient(rig: &Rig) -> PostgresOptions {
     }
 }
 
-/// Inserts an event under a fresh number; gives how often the decision was asked.
+/// Inserts an event under a fresh number; returns the number of decisions.
 pub(crate) async fn post(store: &Arc<PostgresStore>) -> usize {
     let asked = Arc::new(AtomicUsize::new(0));
     let decide = {
@@ -57,7 +57,7 @@ pub(crate) async fn post(store: &Arc<PostgresStore>) -> usize {
     asked.load(Ordering::SeqCst)
 }
 
-/// An event that is numbered by the transaction's own block.
+/// Builds an event that is numbered by the transaction's own block.
 pub(crate) fn fresh_event(snapshot: &Snapshot) -> Change {
     let mut id = sample::event_id(0);
     id.seq = snapshot.block;
@@ -69,8 +69,8 @@ pub(crate) async fn events(store: &Arc<PostgresStore>) -> usize {
     rows.iter().filter(|row| matches!(row, Row::Event(_))).count()
 }
 
-/// The fault strikes a transaction of a store that has committed before, directly and as through a
-/// pooler.
+/// Injects the fault into a transaction of a store that has committed before, directly and as
+/// through a pooler.
 async fn check(fault: Fault, asked: usize) {
     for pooler in [false, true] {
         let Some(rig) = Rig::new().await else { return };
@@ -80,7 +80,7 @@ async fn check(fault: Fault, asked: usize) {
         proxy.at_next_commit(fault);
         assert_eq!(post(&store).await, asked, "asked so often; pooler: {pooler}");
         assert_eq!(events(&store).await, 2, "exactly once; pooler: {pooler}");
-        // And the store goes on as if nothing had been.
+        // The store continues as before.
         post(&store).await;
         assert_eq!(events(&store).await, 3);
     }

@@ -1,8 +1,8 @@
-//! spec R10 over crashes and promotions: what became of a transaction is judged by its own token,
-//! and not by a number that a server gives out again.
+//! spec R10 over crashes and promotions: the outcome of a transaction is decided by its own token,
+//! and not by a number that a server assigns again.
 //!
-//! Two stores on a cluster of the test's own. A COMMIT of one is not answered, the server crashes,
-//! and the other one commits under the numbers that were lost before the first may ask.
+//! Two stores on a separate cluster. A COMMIT of one is not answered, the server crashes, and the
+//! other one commits under the lost numbers before the first may query its outcome.
 
 use std::{
     env,
@@ -28,10 +28,10 @@ use crate::{
 const TURNS: usize = 3;
 const FULL_TURNS: usize = 50;
 
-/// Commits of the other store after a crash: more than a transaction takes numbers.
+/// Commits of the other store after a crash: more than the numbers that a transaction takes.
 const OTHERS: usize = 20;
 
-/// How far a COMMIT gets before the crash.
+/// Progress of a COMMIT before the crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Far {
     /// The server never gets it: nothing was flushed.
@@ -48,7 +48,7 @@ fn turns() -> usize {
     if env::var_os("TIDEGATE_TEST_FULL").is_some() { FULL_TURNS } else { TURNS }
 }
 
-/// Nothing is flushed but by a COMMIT, which takes a tenth of a second where it is slow.
+/// Only a COMMIT flushes, which takes a tenth of a second where it is slow.
 const SETTINGS: [&str; 4] = [
     "alter system set wal_writer_delay = '10s'",
     "alter system set autovacuum = off",
@@ -72,9 +72,9 @@ async fn set(url: &str, statements: &[&str]) {
 struct Two {
     schema: String,
     proxy: Proxy,
-    /// Behind the proxy.
+    /// Connected through the proxy.
     doubting: Arc<PostgresStore>,
-    /// On all addresses of the cluster.
+    /// Connected to all addresses of the cluster.
     other: Arc<PostgresStore>,
 }
 
@@ -94,8 +94,8 @@ impl Two {
         Self { schema, proxy, doubting: Arc::new(doubting), other: Arc::new(other) }
     }
 
-    /// Begins a transaction whose COMMIT gets so far, and no answer. The store has a connection and
-    /// a token row, for no new connection gets through.
+    /// Starts a transaction whose COMMIT gets this far, and no answer. The store has a connection
+    /// and a token row already, as no new connection gets through.
     async fn doubt(&self, far: Far) -> Doubted {
         self.proxy.shut();
         let fault = if far == Far::Unsent { Fault::Vanish } else { Fault::CutAfter };
@@ -112,7 +112,7 @@ impl Two {
         Doubted { task, blocks }
     }
 
-    /// Lets the other store commit, the first one ask, and judges what that was told.
+    /// Lets the other store commit, then the first one query its outcome, and checks the result.
     async fn judge(&self, doubted: Doubted, far: Far, url: &str, turn: usize) {
         for _ in 0..OTHERS {
             post(&self.other).await;
@@ -141,7 +141,7 @@ impl Two {
 /// A transaction that waits for the answer to its COMMIT.
 struct Doubted {
     task: tokio::task::JoinHandle<Result<(), StoreError>>,
-    /// The numbers that its attempts were given.
+    /// The blocks of numbers of its attempts.
     blocks: Arc<Mutex<Vec<Seq>>>,
 }
 
@@ -189,7 +189,7 @@ async fn r10_an_outcome_is_judged_right_after_a_promotion() {
         let primary = Rig::on(cluster.url()).await;
         post(&two.doubting).await;
         if far == Far::Unflushed {
-            // Without its log: COMMIT is flushed here, and waits.
+            // Cut off from its log: COMMIT is flushed here, and waits.
             let alone = "alter system set primary_conninfo = ''";
             set(&standby, &[alone, "select pg_reload_conf()"]).await;
             let gone = "select 1 where not exists (select from pg_stat_replication)";

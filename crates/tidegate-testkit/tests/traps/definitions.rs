@@ -19,7 +19,7 @@ fn epoch(n: i64) -> tidegate_core::row::Row {
     Epoch { ws: ws(), n }.into()
 }
 
-/// The definitions that rule in a store's next transaction.
+/// Returns the definitions in effect in a store's next transaction.
 async fn ruling(store: &Arc<PostgresStore>) -> Vec<String> {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let decide = {
@@ -49,7 +49,7 @@ async fn r18_a_release_rules_in_the_next_transaction_everywhere() {
     assert_eq!(ruling(&b).await, ["one"]);
     assert_eq!(ruling(&a).await, ["one"]);
 
-    // A release under way is waited for: nobody decides by the old rules after it.
+    // A release in progress is waited for: no transaction decides by the old rules after it.
     let (pause, mut stand_still) = Pause::new();
     let release = tokio::spawn({
         let a = a.clone();

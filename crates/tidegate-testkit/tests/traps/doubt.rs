@@ -1,4 +1,4 @@
-//! spec R10: the token row is the only proof of an outcome, and it is asked for under lock.
+//! spec R10: the token row is the only proof of an outcome, and it is read under lock.
 
 use std::{process::Command, sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
     steps,
 };
 
-/// Server processes that wait for a lock or for a standby.
+/// Selects server processes that wait for a lock or for a standby.
 fn waiting(event: &str) -> String {
     format!("select pid from pg_stat_activity where wait_event = '{event}' limit 1")
 }
@@ -43,7 +43,7 @@ async fn r10_a_server_process_that_is_still_committing_is_waited_for() {
     assert_eq!(events(&store).await, 2);
 }
 
-/// An administrator cancels the wait for a standby, or a time-out does: the server says that the
+/// An administrator cancels the wait for a standby, or a timeout does: the server answers that the
 /// commit took place, which is true there and nowhere else yet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn r10_a_commit_that_no_standby_has_is_not_acknowledged() {
@@ -57,7 +57,7 @@ async fn r10_a_commit_that_no_standby_has_is_not_acknowledged() {
     let posted = tokio::spawn(async move { (post(&store).await, store) });
     let pid = rig.until::<i32>(&waiting("SyncRep")).await;
     rig.execute(&format!("select pg_cancel_backend({pid})")).await;
-    // Its outcome is asked for by a transaction that has to wait for the standby, too.
+    // Its outcome is read by a transaction that has to wait for the standby, too.
     let asks = format!(
         "select pid from pg_stat_activity where wait_event = 'SyncRep' and pid <> {pid} limit 1"
     );
@@ -86,10 +86,10 @@ fn signal(name: &str, pid: i32) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn r10_a_frozen_server_process_cannot_commit_once_its_outcome_is_known() {
-    // A cluster of its own: its processes are signalled.
+    // A separate cluster: its processes get signals.
     let Some(cluster) = FaultyCluster::start() else { return };
     let rig = Rig::on(cluster.url()).await;
-    // No time-out of the server's ends it before it is let go on.
+    // No timeout of the server ends it before it is resumed.
     let options = PostgresOptions { idle_timeout: Duration::from_mins(1), ..rig.options() };
     let (store, proxy) = behind_proxy_with(&rig, options).await;
     post(&store).await;
@@ -113,7 +113,7 @@ async fn r10_a_frozen_server_process_cannot_commit_once_its_outcome_is_known() {
     posted.await.unwrap().unwrap();
     assert_eq!(events(&store).await, 2, "the second attempt");
     signal("-CONT", pid);
-    // It finds the whole flight in its socket, COMMIT included.
+    // The resumed process finds the whole flight in its socket, COMMIT included.
     let through = format!(
         "select 1 from pg_stat_activity where pid = {pid}
             and state in ('idle', 'idle in transaction (aborted)')"

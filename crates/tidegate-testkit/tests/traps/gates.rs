@@ -28,7 +28,7 @@ fn gate_of(snapshot: &Snapshot) -> Option<Gate> {
     }
 }
 
-/// Adds a holder to the gate, which is made if it is missing.
+/// Adds a holder to the gate, which is created if it is missing.
 fn hold(snapshot: &Snapshot, run: i64) -> Vec<Change> {
     let there = gate_of(snapshot);
     let mut gate = there.clone().unwrap_or_else(|| sample::gate("main", "hot", 1));
@@ -97,7 +97,7 @@ async fn r3_a_gate_deleted_while_another_waits_for_it_is_made_anew() {
     assert_eq!(holders(&a).await, [2]);
 }
 
-/// spec R15: a request that is sent again while the first try commits sees what it did together
+/// spec R15: a request that is sent again while the first attempt commits sees its effects together
 /// with its reply, never without.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn r15_a_reply_is_read_after_all_that_it_was_committed_with() {

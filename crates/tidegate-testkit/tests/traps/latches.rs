@@ -1,4 +1,4 @@
-//! spec R17: a post and a wait for the same event meet.
+//! spec R17: a post and a wait for the same event are serialized.
 
 use std::sync::{
     Arc,

@@ -1,5 +1,5 @@
-//! One test for each trap that a store on PostgreSQL can fall into. Each was seen to fail when
-//! the rule that it names was left out.
+//! One test for each known trap of a store on PostgreSQL. Each was seen to fail when the rule that
+//! it names was left out.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod commands;

@@ -1,4 +1,4 @@
-//! A network that misbehaves at COMMIT: between a store and its server, counting round trips.
+//! A proxy between a store and its server that injects faults at COMMIT and counts round trips.
 
 use std::sync::{
     Arc, Mutex,
@@ -13,20 +13,20 @@ use tokio::{
     },
 };
 
-/// What happens at the next COMMIT.
+/// The fault at the next COMMIT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The server gets it, and the store never hears the answer.
+    /// The server gets it, and the store never gets the answer.
     CutAfter,
     /// The server never gets it, and sees the connection end.
     CutBefore,
     /// The server never gets it, and does not see the connection end either.
     Vanish,
-    /// The transaction fails before it, without the store's knowing.
+    /// The transaction fails before it, and the store does not know.
     FailBefore,
 }
 
-/// A door to a server.
+/// A proxy in front of a server.
 pub(crate) struct Proxy {
     pub(crate) url: String,
     shared: Arc<Shared>,
@@ -41,7 +41,7 @@ struct Shared {
 }
 
 impl Proxy {
-    /// Opens a door in front of the server at `url`.
+    /// Opens a proxy in front of the server at `url`.
     pub(crate) async fn new(url: &str) -> Self {
         let (before, rest) = url.rsplit_once('@').unwrap();
         let (_, database) = rest.split_once('/').unwrap();
@@ -75,13 +75,13 @@ impl Proxy {
         self.shared.shut.store(true, Ordering::SeqCst);
     }
 
-    /// Lets new connections through, to the server at `url`.
+    /// Accepts new connections, to the server at `url`.
     pub(crate) fn open(&self, url: &str) {
         *self.shared.server.lock().unwrap() = server_of(url);
         self.shared.shut.store(false, Ordering::SeqCst);
     }
 
-    /// Waits until the fault of the next COMMIT has struck.
+    /// Waits until the fault of the next COMMIT has happened.
     pub(crate) async fn struck(&self) {
         let begun = std::time::Instant::now();
         while self.shared.next.lock().unwrap().is_some() {
@@ -90,18 +90,18 @@ impl Proxy {
         }
     }
 
-    /// Prepares the fault of the next COMMIT.
+    /// Sets the fault of the next COMMIT.
     pub(crate) fn at_next_commit(&self, fault: Fault) {
         *self.shared.next.lock().unwrap() = Some(fault);
     }
 
-    /// How many times a client has sent something with no answer outstanding.
+    /// Returns how often a client has sent a request with no answer outstanding.
     pub(crate) fn flights(&self) -> u64 {
         self.shared.flights.load(Ordering::SeqCst)
     }
 }
 
-/// The host and port of an address.
+/// Returns the host and port of a URL.
 fn server_of(url: &str) -> String {
     let (_, rest) = url.rsplit_once('@').unwrap();
     rest.split_once('/').unwrap().0.to_owned()
@@ -115,7 +115,7 @@ struct Counts {
     answered: u64,
     /// A request has begun and has not ended.
     within: bool,
-    /// The next error is kept from the client, with the end of its answer.
+    /// The next error is withheld from the client, with the end of its answer.
     swallow: bool,
     swallowing: bool,
 }
@@ -129,11 +129,11 @@ async fn pass(client: TcpStream, server: TcpStream, shared: Arc<Shared>) {
     let back = tokio::spawn(backward(from_server, to_client, counts.clone()));
     let fault = forward(from_client, to_server, &shared, &counts).await;
     match fault {
-        // The answers would tell: nothing more goes back.
+        // The answers would reveal the outcome: nothing more goes back.
         Some((Fault::Vanish | Fault::CutAfter, to_server)) => {
             back.abort();
-            // Kept for as long as the test runs: the server must not see an end, nor lose what it
-            // has not read yet because somebody hangs up on its answers.
+            // Kept for as long as the test runs: the server must not see an end, nor lose unread
+            // requests because its answers cannot be delivered.
             std::mem::forget(to_server);
         }
         Some(_) => back.abort(),
@@ -141,7 +141,7 @@ async fn pass(client: TcpStream, server: TcpStream, shared: Arc<Shared>) {
     }
 }
 
-/// Requests. Ends with the client, or with a fault that has struck.
+/// Forwards requests. Ends with the client, or with a fault that has happened.
 async fn forward(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
@@ -180,7 +180,7 @@ async fn forward(
     }
 }
 
-/// The rest of a flight that COMMIT belongs to, with the Sync that lets it take place.
+/// Forwards the rest of the flight that COMMIT belongs to, with the Sync that executes it.
 async fn pass_flight(
     mut kind: u8,
     from: &mut OwnedReadHalf,
@@ -194,13 +194,14 @@ async fn pass_flight(
     Some(())
 }
 
-/// COMMIT is parsed without a name in a flight, and comes by itself from a step.
+/// Returns whether a message is COMMIT: parsed without a name in a flight, or by itself from a
+/// step.
 fn is_commit(message: &[u8]) -> bool {
     let alone = message[0] == b'Q' && message[5..].starts_with(b"select; commit");
     alone || (message[0] == b'P' && message[5..].starts_with(b"\0commit\0"))
 }
 
-/// A flight begins with the first message that finds nothing outstanding.
+/// Counts flights: a flight begins with the first message that finds nothing outstanding.
 fn count(message: &[u8], shared: &Shared, counts: &mut Counts) {
     let begins = !std::mem::replace(&mut counts.within, true);
     if begins && counts.asked == counts.answered {
@@ -212,7 +213,7 @@ fn count(message: &[u8], shared: &Shared, counts: &mut Counts) {
     }
 }
 
-/// Answers, less the one that is kept back.
+/// Forwards answers, except the withheld one.
 async fn backward(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, counts: Arc<Mutex<Counts>>) {
     while let Some(message) = message(&mut from).await {
         let swallowed = {
@@ -233,7 +234,7 @@ async fn backward(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, counts: Arc<M
     }
 }
 
-/// One message: its type, its length and its contents.
+/// Reads one message: its type, its length and its contents.
 async fn message(from: &mut OwnedReadHalf) -> Option<Vec<u8>> {
     let kind = from.read_u8().await.ok()?;
     let length = from.read_u32().await.ok()?;

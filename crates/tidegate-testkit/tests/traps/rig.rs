@@ -1,4 +1,4 @@
-//! What the traps share: stores with a name of their own, transactions, and a view from outside.
+//! Shared parts of the traps: stores with their own names, transactions, and an outside connection.
 
 use std::{
     sync::{Arc, mpsc},
@@ -13,10 +13,10 @@ use tidegate_store::{Decide, Decision, PostgresOptions, PostgresStore, Store, St
 use tidegate_testkit::postgres::{fresh_schema, url};
 use tokio_postgres::{Client, NoTls};
 
-/// How long anything here may take before it is thought stuck.
+/// Time after which a test counts as stuck.
 pub(crate) const STUCK: Duration = Duration::from_secs(20);
 
-/// A schema of its own, and a look at it from outside.
+/// A separate schema, and a connection from outside.
 pub(crate) struct Rig {
     pub(crate) schema: String,
     pub(crate) url: String,
@@ -24,12 +24,12 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    /// None where there is no PostgreSQL; the harness has said so.
+    /// Returns `None` if there is no PostgreSQL; the harness has printed that.
     pub(crate) async fn new() -> Option<Self> {
         Some(Self::on(url()?).await)
     }
 
-    /// On the server at `url`.
+    /// Creates a rig on the server at `url`.
     pub(crate) async fn on(url: &str) -> Self {
         let schema = fresh_schema("trap");
         let (outside, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
@@ -41,7 +41,7 @@ impl Rig {
         PostgresOptions { schema: self.schema.clone(), ..PostgresOptions::default() }
     }
 
-    /// A store whose connections can be told from those of other stores.
+    /// Opens a store whose connections can be distinguished from those of other stores.
     pub(crate) async fn store(&self, name: &str) -> Arc<PostgresStore> {
         self.store_with(name, self.options()).await
     }
@@ -56,7 +56,7 @@ impl Rig {
         Arc::new(PostgresStore::open(&url, options).await.unwrap())
     }
 
-    /// Waits until a statement answers with a row; gives its first column.
+    /// Waits until a statement returns a row; returns its first column.
     pub(crate) async fn until<T>(&self, sql: &str) -> T
     where
         T: for<'a> tokio_postgres::types::FromSql<'a>,
@@ -75,7 +75,7 @@ impl Rig {
         format!("{name}_{}", self.schema)
     }
 
-    /// Whether a connection of this store waits for a lock.
+    /// Returns whether a connection of this store waits for a lock.
     pub(crate) async fn waits(&self, name: &str) -> bool {
         let sql = "select count(*) from pg_stat_activity
                    where application_name = left($1, 63) and wait_event_type = 'Lock'";
@@ -106,31 +106,31 @@ impl Rig {
         }
     }
 
-    /// Runs statements.
+    /// Executes statements.
     pub(crate) async fn execute(&self, statements: &str) {
         self.outside.batch_execute(statements).await.unwrap();
     }
 
-    /// How many rows a table has.
+    /// Counts the rows of a table.
     pub(crate) async fn count(&self, table: &str) -> i64 {
         let sql = format!("select count(*) from {table}");
         self.outside.query_one(&sql, &[]).await.unwrap().get(0)
     }
 
-    /// The server's clock, in microseconds.
+    /// Returns the server's clock, in microseconds.
     pub(crate) async fn clock(&self) -> i64 {
         let sql = "select (extract(epoch from clock_timestamp()) * 1000000)::bigint";
         self.outside.query_one(sql, &[]).await.unwrap().get(0)
     }
 
-    /// Deadlocks that the server has counted.
+    /// Returns the number of deadlocks that the server has counted.
     pub(crate) async fn deadlocks(&self) -> i64 {
         let sql = "select deadlocks from pg_stat_database where datname = current_database()";
         self.outside.query_one(sql, &[]).await.unwrap().get(0)
     }
 }
 
-/// A transaction that applies what `decide` answers.
+/// Runs a transaction that applies the changes of `decide`.
 pub(crate) async fn apply(
     store: &Arc<PostgresStore>,
     reads: ReadSet,
@@ -146,14 +146,14 @@ pub(crate) async fn insert(store: &Arc<PostgresStore>, rows: Vec<Row>) {
     apply(store, ReadSet::default(), move |_| changes.clone()).await.unwrap();
 }
 
-/// A decision that stands still, with its locks, until it is told to go on.
+/// A decision that blocks, with its locks, until it is resumed.
 pub(crate) struct Pause {
     reached: mpsc::Receiver<()>,
     go: mpsc::Sender<()>,
 }
 
 impl Pause {
-    /// The pause, and what the decision calls to stand still. It stands still once.
+    /// Creates the pause, and the function by which the decision blocks. It blocks once.
     pub(crate) fn new() -> (Self, impl FnMut() + Send + 'static) {
         let (reach, reached) = mpsc::channel();
         let (go, gone) = mpsc::channel();
@@ -167,14 +167,14 @@ impl Pause {
         (Self { reached, go }, stand_still)
     }
 
-    /// Waits until the decision stands still.
+    /// Waits until the decision blocks.
     pub(crate) async fn reached(self) -> Going {
         let wait = move || self.reached.recv_timeout(STUCK).map(|()| Going(self.go));
         tokio::task::spawn_blocking(wait).await.unwrap().expect("the decision was asked")
     }
 }
 
-/// Lets a decision go on.
+/// Resumes a decision.
 pub(crate) struct Going(mpsc::Sender<()>);
 
 impl Going {

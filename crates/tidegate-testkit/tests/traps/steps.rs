@@ -1,5 +1,5 @@
 //! spec R10, R11 for transactional steps: a COMMIT whose answer is lost keeps effect and record, or
-//! neither, and the caller is told which.
+//! neither, and the caller learns which.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
     rig::{Rig, STUCK},
 };
 
-/// A run that may take its step.
+/// Returns a run whose step may be executed.
 pub(crate) async fn leased(world: &World) -> Run {
     world.send("order", json!({})).await;
     world.lease_one().await
@@ -34,7 +34,7 @@ pub(crate) fn recording(world: &World, run: &Run) -> SeededCommand {
     world.salted(Command::Record { known: Box::new(run.clone()), report })
 }
 
-/// Pays; effect and record are both events of the one transaction.
+/// Pays; effect and record are both part of the one transaction.
 pub(crate) async fn pay(
     store: &PostgresStore,
     record: SeededCommand,
@@ -46,7 +46,7 @@ pub(crate) async fn pay(
     tokio::time::timeout(STUCK, paying).await.expect("not stuck").map(|_| ())
 }
 
-/// What is there after a fault, and what the caller was told, from the first attempt on.
+/// Checks the rows after a fault, and the caller's answer, from the first attempt on.
 async fn check(fault: Fault, committed: bool) {
     let Some(rig) = Rig::new().await else { return };
     let (store, proxy) = behind_proxy(&rig).await;
@@ -68,7 +68,7 @@ async fn check(fault: Fault, committed: bool) {
         let unavailable = matches!(told, Err(TransactionError::Store(StoreError::Unavailable(_))));
         assert!(unavailable, "a reason to try again: {told:?}");
     }
-    // Whoever does not trust what it was told may always repeat.
+    // A caller that does not trust its answer may always repeat.
     let again = pay(&store, recording(&world, &run), &table).await;
     assert_eq!(matches!(again, Err(TransactionError::Recorded)), committed, "{again:?}");
     assert_eq!(rig.count(&table).await, 1, "exactly once");

@@ -52,7 +52,7 @@ fn row(key: &RowKey) -> Row {
     LogHead { ws: ws.clone(), pos: 0 }.into()
 }
 
-/// Makes what is missing; changes or deletes what is there.
+/// Inserts missing rows; changes or deletes existing ones.
 fn churn(snapshot: &Snapshot, dice: u64) -> Vec<Change> {
     let mut dice = Dice(dice);
     let runs_first = |key: &RowKey| matches!(key, RowKey::Run(_));
@@ -60,7 +60,7 @@ fn churn(snapshot: &Snapshot, dice: u64) -> Vec<Change> {
         .rows
         .iter()
         .filter_map(|(key, there)| match there {
-            // Two that insert one run are an error, and not what this test is about.
+            // Two inserts of one run are an error, and not the subject of this test.
             None if runs_first(key) => None,
             None => Some(Change::Insert(row(key))),
             Some(_) if dice.below(3) == 0 && !runs_first(key) => Some(Change::Delete(key.clone())),

@@ -1,4 +1,4 @@
-//! The same operations on a world and on the reference, and what must agree.
+//! Executes the same operations on a world and on the reference, and compares the two.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,7 +21,7 @@ use tidegate_testkit::{
 
 use super::{Case, Field, Op};
 
-/// Runs a case on both sides; says where they first differ.
+/// Runs a case on both sides; returns the first difference.
 pub(crate) fn check(case: &Case) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     runtime.block_on(async {
@@ -33,8 +33,8 @@ pub(crate) fn check(case: &Case) -> Result<(), String> {
         let timed = |def: &Value| {
             ["debounce", "batch", "throttle"].iter().any(|it| def.to_string().contains(it))
         };
-        // Folds and turns that are due at the same moment may be served in any order: where there
-        // are some, no two operations happen at the same moment.
+        // Folds and turns that are due at the same time may be served in any order: if there are
+        // some, no two operations happen at the same time.
         twin.apart = Time::from(case.definitions.iter().any(timed));
         for (n, op) in case.ops.iter().enumerate() {
             let at = |what: String| format!("after op {n}, {op:?}: {what}");
@@ -47,14 +47,14 @@ pub(crate) fn check(case: &Case) -> Result<(), String> {
     })
 }
 
-/// Both sides, and which run of one is which of the other.
+/// Both sides, and the mapping between their runs.
 struct Twin {
     world: World,
     reference: Reference,
     ids: BTreeMap<Ordinal, RunId>,
     leased: BTreeMap<Ordinal, Run>,
     later: Vec<Value>,
-    /// How long after the one before an operation happens.
+    /// The time between two operations.
     apart: Time,
 }
 
@@ -109,7 +109,7 @@ impl Twin {
                 }
             }
             Op::Cancel(at) => {
-                // To cancel what still folds has stories of its own (`control`).
+                // Cancelling a run that still folds has its own tests (`control`).
                 let runs = self.ids.keys().copied().filter(|run| !self.reference.is_folding(*run));
                 let runs: Vec<Ordinal> = runs.collect();
                 if let Some(run) = pick(&runs, *at) {
@@ -154,7 +154,7 @@ impl Twin {
         self.answered(&[outcome], &told)
     }
 
-    /// The same words for the same workflows, and one run for one run.
+    /// Checks that both sides give the same outcomes for the same workflows, and maps run to run.
     fn answered(&mut self, world: &[Outcome], told: &[(String, Told)]) -> Same {
         let words = world.iter().map(|it| (it.workflow.as_str(), it.verdict.outcome()));
         let told_words = told.iter().map(|(name, told)| (name.as_str(), told.outcome));
@@ -181,8 +181,8 @@ impl Twin {
         Ok(())
     }
 
-    /// Runs that nobody was told of, such as those of a buffer that a window opened, are known
-    /// by where they first turn up.
+    /// Maps runs that are in no verdict, such as those of a buffer that a window opened, by where
+    /// they first appear.
     fn learn(&mut self, ids: &[RunId], runs: &[Ordinal]) {
         for (id, run) in ids.iter().zip(runs) {
             let known = self.name(*id).is_some();
@@ -196,17 +196,17 @@ impl Twin {
         self.ids.iter().find(|(_, known)| **known == id).map(|(run, _)| *run)
     }
 
-    /// Time passes and nobody notices.
+    /// Advances the time without a sweep.
     fn pass(&mut self, time: Time) {
         let now = self.world.now().micros() + i64::try_from(time).expect("a short time");
         self.world.clock.set(Timestamp::from_micros(now));
         self.reference.pass(time);
     }
 
-    /// Time passes, and if the last thing that falls due in it is a fold, nobody notices.
+    /// Advances the time; if the last due item in it is a fold, it is not swept.
     ///
-    /// In which order several would be caught up with is nobody's promise, and a turn that nobody
-    /// has seen to be due lets others pass.
+    /// The order in which several would be caught up with is not promised, and a due turn that has
+    /// not been swept lets others pass.
     async fn fall_behind(&mut self, time: Time) {
         let (now, mut ahead, mut last) = (self.reference.now(), self.reference.clone(), None);
         let soon = |due: &Time, from: Time| from < *due && *due <= now + time;
@@ -219,7 +219,7 @@ impl Twin {
         self.pass(now + time - self.reference.now());
     }
 
-    /// Time passes from one due moment to the next.
+    /// Advances the time from one due time to the next.
     async fn tick(&mut self, time: Time) {
         let end = self.reference.now() + time;
         loop {
@@ -234,7 +234,7 @@ impl Twin {
         }
     }
 
-    // ------------------------------------------------------------------ what must agree
+    // ------------------------------------------------------------------ comparison
 
     async fn compare(&mut self) -> Same {
         let rows = self.world.dump().await;
@@ -257,7 +257,7 @@ impl Twin {
             world.into_iter().map(|(at, ids)| (at, ids.into_iter().collect::<BTreeSet<_>>()));
         let held = held.map(|(at, runs)| (at, some(runs).into_iter().collect::<BTreeSet<_>>()));
         same("holders", &world.collect::<BTreeMap<_, _>>(), &held.collect())?;
-        // Versions that coexist stand in lines of their own.
+        // Versions that coexist have their own queues.
         let sorted = |(at, mut runs): (Place, Vec<Option<Ordinal>>)| {
             if at.control == "handoff" {
                 runs.sort();
@@ -272,7 +272,7 @@ impl Twin {
         for (run, id) in &self.ids {
             if let Some((version, events)) = seen.carried.get(id) {
                 same(&format!("what run {run} carries"), events, &carried[*run])?;
-                // Those that a newer version takes along change when they are let in.
+                // Runs that a newer version moves change when they are admitted.
                 if let Some(version) = version {
                     let version = i128::from(*version);
                     same(&format!("the version of run {run}"), &version, &versions[*run])?;
@@ -294,7 +294,7 @@ impl Twin {
     }
 }
 
-/// What a dump shows.
+/// The state in a dump.
 #[derive(Default)]
 struct Seen {
     states: BTreeMap<RunId, &'static str>,
@@ -356,7 +356,7 @@ impl Seen {
     }
 }
 
-/// The data of the events that a run carries.
+/// Returns the data of the events that a run carries.
 fn carried(rows: &[Row], run: &Run) -> Vec<Value> {
     let data = |seq| {
         let event = rows.iter().find_map(|row| {
@@ -382,7 +382,7 @@ fn carried(rows: &[Row], run: &Run) -> Vec<Value> {
     }
 }
 
-/// A gate's key in the reference's words.
+/// Returns a gate's key as a place of the reference.
 fn place(key: &GateKey) -> Place {
     let scope = key.scope().expect("a gate's key");
     let control = if scope.class == Class::RunLimit {

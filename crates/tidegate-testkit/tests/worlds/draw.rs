@@ -1,11 +1,11 @@
-//! How cases are drawn: each control is on or off, limits are 1 to 3, times are short.
+//! Generators of cases: each control is on or off, limits are 1 to 3, times are short.
 
 use proptest::{option::weighted, prelude::*, sample::select};
 use serde_json::{Map, Value, json};
 
 use super::{Case, Field, Op};
 
-/// A world and what happens in it.
+/// Draws a world and its operations.
 pub(crate) fn case() -> impl Strategy<Value = Case> {
     let kinds = proptest::collection::vec(prop::bool::weighted(0.8), 11);
     let ops = proptest::collection::vec(op(), 5..60);
@@ -20,7 +20,7 @@ pub(crate) fn case() -> impl Strategy<Value = Case> {
     )
 }
 
-/// Which kinds of operations a case has; leases, completions and time it always has.
+/// Returns whether a case has this kind of operation; it always has leases, completions and time.
 fn wanted(op: &Op, kinds: &[bool]) -> bool {
     match op {
         Op::Lease(_) | Op::Complete(_) | Op::Tick(_) | Op::Post { .. } => true,
@@ -67,7 +67,7 @@ fn field() -> impl Strategy<Value = Field> {
     ])
 }
 
-/// A workflow in one version or two, the second with other numbers.
+/// Draws a workflow in one version or two, the second with other numbers.
 fn workflow(
     name: &'static str,
     action: bool,
@@ -77,23 +77,23 @@ fn workflow(
     let on = proptest::collection::vec(prop::bool::weighted(0.3), 14);
     let two = prop::bool::weighted(0.3);
     (on, keys, numbers(), numbers(), two).prop_map(move |(mut on, keys, first, mut second, two)| {
-        // How what was counted under one rate counts under another is a matter of rounding.
-        // The deadline of an open window is what its last sender was told.
+        // The count under one rate converts to another only with rounding. The deadline of an open
+        // window is the one in its last sender's verdict.
         for kept in [0, 2, 3, 4, 5, 6] {
             second[kept] = first[kept];
         }
-        // Which key notices first that its limit is higher is nobody's promise, and it shows where
-        // keys meet again at a later gate.
+        // The order in which keys notice a raised limit is not promised, and it shows where keys
+        // share a later gate.
         if [1, 11, 12].into_iter().filter(|&stop| on[stop]).count() > 1 {
             for limit in [10, 11] {
                 second[limit] = second[limit].min(first[limit]);
             }
         }
-        // Coexisting versions stand in gates of their own; going back from there is another tale.
+        // Coexisting versions have their own gates; going back from there is a different case.
         if first[9] == 2 || second[9] == 2 {
             second[9] = first[9];
         }
-        // A run that a newer version takes along stays in the singleton gate of its own version.
+        // A run that a newer version moves stays in the singleton gate of its own version.
         on[3] &= !(on[13] && (first[9] == 3 || second[9] == 3));
         let build = |version, numbers: &[u64]| define(name, version, action, &on, &keys, numbers);
         (Some(build(1, &first)), two.then(|| build(2, &second)))
@@ -135,7 +135,7 @@ fn flow() -> impl Strategy<Value = Vec<Value>> {
     (action("x"), action("y")).prop_map(|(x, y)| vec![x, y])
 }
 
-/// A definition: `on` says which controls, `keys` and `numbers` how.
+/// Builds a definition: `on` selects the controls, `keys` and `numbers` their settings.
 fn define(
     name: &str,
     version: u32,
@@ -150,7 +150,7 @@ fn define(
         let key = if batch && n < 5 { keys[0] } else { keys[n] };
         key.map(|key| if action { format!("input.{key}") } else { key.to_owned() })
     };
-    // No two folds that one event opens are due at the same moment.
+    // No two folds that one event opens are due at the same time.
     let apart = u64::from(name.ends_with('1') || name.ends_with('y'));
     let mut def = Map::new();
     let mut set = |field: &str, on: bool, key: Option<String>, mut value: Value| {
@@ -177,7 +177,7 @@ fn define(
         set("triggers", true, None, triggers);
     }
     set("batch", batch, key(0), json!({"maxSize": numbers[1], "timeoutMs": 17 + apart}));
-    // Whole microseconds a turn: the store's clock has no others, and a start within the
+    // Whole microseconds per turn: the store's clock has no others, and a start within the
     // microsecond in which it was due counts from when it was due.
     let rate = json!({"limit": numbers[2], "perMs": 12 * numbers[3]});
     set("throttle", on[1], key(1), burst(on[2], rate));
@@ -206,7 +206,7 @@ fn define(
     Value::Object(def)
 }
 
-/// One limit or two, never two of the same runs.
+/// Builds one limit or two, never two of the same runs.
 fn limits(on: &[bool], keys: [Option<String>; 2], numbers: &[u64]) -> Value {
     let [first, second] = keys;
     let span = |run: bool| if run { "run" } else { "executing" };

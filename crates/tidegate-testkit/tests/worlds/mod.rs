@@ -1,4 +1,4 @@
-//! Random worlds: what is defined, what is done, and how the two sides are compared.
+//! Random worlds: definitions, operations, and the comparison of the two sides.
 
 mod compare;
 mod draw;
@@ -8,47 +8,47 @@ pub(crate) use draw::case;
 
 use serde_json::Value;
 
-/// One world and what happens in it.
+/// One world and its operations.
 #[derive(Clone)]
 pub(crate) struct Case {
     /// The definitions, registered in order; a higher version is a release.
     pub(crate) definitions: Vec<Value>,
     /// Definitions that are released on the way.
     pub(crate) later: Vec<Value>,
-    /// What happens.
+    /// The operations.
     pub(crate) ops: Vec<Op>,
 }
 
-/// One thing that happens. Numbers pick one of those that it can happen to.
+/// One operation. Numbers pick one of its possible targets.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
-    /// An event.
+    /// Posts an event.
     Post { name: &'static str, a: Field, b: Field },
-    /// A request.
+    /// Sends a request.
     Call { action: &'static str, session: Option<&'static str>, a: Field },
-    /// An event that comes after so many milliseconds in which nobody has swept.
+    /// Posts an event after `ms` milliseconds without a sweep.
     Late { ms: u64, name: &'static str, a: Field },
-    /// So many ready runs are leased.
+    /// Leases up to this many ready runs.
     Lease(u32),
-    /// A driven run completes.
+    /// Completes a driven run.
     Complete(usize),
-    /// A driven run fails.
+    /// Fails a driven run.
     Fail(usize),
-    /// A driven run sleeps.
+    /// Puts a driven run to sleep.
     Sleep(usize, u64),
-    /// A run is cancelled.
+    /// Cancels a run.
     Cancel(usize),
-    /// A worker confirms that it stopped.
+    /// Confirms that a worker stopped.
     Stopped(usize),
-    /// The engine dies and its runs are taken from it.
+    /// Lets the engine die; its runs are reaped.
     Lose,
-    /// Time passes; what is due happens when it is due.
+    /// Advances the time; due actions happen when they are due.
     Tick(u64),
-    /// The next definition is released.
+    /// Releases the next definition.
     Release,
 }
 
-/// What an event has in a field that keys are read from.
+/// The value of an event's field that keys are read from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Field {
     Missing,

@@ -1,4 +1,4 @@
-//! Arrivals: what callers were told, against what is there and what was promised before.
+//! Arrivals: verdicts of callers, against the rows and against earlier promises.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +16,7 @@ use super::{
 };
 use crate::sim::{controls::Pace, state::State};
 
-/// Every workflow that an event triggers says once what became of it, and the run that it names
-/// is there.
+/// Every workflow that an event triggers has one verdict for it, and the run that it names exists.
 pub(super) fn i1(look: &Look<'_>, history: &History) -> Checked {
     for (command, answer) in look.answered() {
         let (Command::Post { ws, events }, Ok(Answer::Posted(posted))) = (command, answer) else {
@@ -43,9 +42,9 @@ pub(super) fn i1(look: &Look<'_>, history: &History) -> Checked {
     Ok(())
 }
 
-/// Every id that was answered names a run, an open window or buffer, or an event.
+/// Every id in an answer names a run, an open window or buffer, or an event.
 ///
-/// Only what the commit answered and what it took away is looked at.
+/// Only the ids that the commit answered and those that it removed are checked.
 pub(super) fn i48(look: &Look<'_>, history: &History) -> Checked {
     let removed = look.deltas.iter().filter_map(|delta| delta.before.as_ref()).flat_map(ids);
     let answered = removed.filter(|id| history.answered.contains(id));
@@ -57,7 +56,7 @@ pub(super) fn i48(look: &Look<'_>, history: &History) -> Checked {
     Ok(())
 }
 
-/// The ids that a row gives a meaning to.
+/// Returns the ids that a row resolves.
 fn ids(row: &Row) -> Vec<Seq> {
     match row {
         Row::Run(run) => vec![run.id.seq],
@@ -68,7 +67,7 @@ fn ids(row: &Row) -> Vec<Seq> {
     }
 }
 
-/// The runs that a fold will become.
+/// Returns the runs that a fold will become.
 fn promised(fold: &Fold) -> Vec<Seq> {
     fold.full.iter().map(|part| part.run.seq).chain([fold.run.seq]).collect()
 }
@@ -80,7 +79,8 @@ fn is_there(state: &State, id: Seq) -> bool {
         || state.gates().filter_map(folds::of).any(|fold| promised(fold).contains(&id))
 }
 
-/// Whether so many in `per / limit` steps are more than a meter allows, counted back from now.
+/// Returns whether the times, with `more` added, exceed a meter, counted back from now in steps of
+/// `per / limit`.
 fn exceeds(times: &[Timestamp], more: u64, pace: &Pace, now: Timestamp, slack: i64) -> bool {
     let count = times.len() as u64;
     times.iter().enumerate().any(|(n, since)| {
@@ -107,7 +107,7 @@ pub(super) fn i12(look: &Look<'_>, history: &History) -> Checked {
     Ok(())
 }
 
-/// A rate limit admits exactly what its bound allows.
+/// A rate limit admits exactly as many as its bound allows.
 #[expect(clippy::similar_names, reason = "the pace of a control, the place of an event")]
 pub(super) fn i13(look: &Look<'_>, history: &History) -> Checked {
     let mut spent = history.tokens.clone();
@@ -131,7 +131,7 @@ pub(super) fn i13(look: &Look<'_>, history: &History) -> Checked {
     Ok(())
 }
 
-/// A singleton has one live run; whoever is skipped was skipped for one.
+/// A singleton has one live run; an arrival is skipped only because of one.
 pub(super) fn i18(look: &Look<'_>, history: &History) -> Checked {
     let mut live: BTreeMap<_, &Run> = BTreeMap::new();
     let over = |run: &&Run| run.phase == Phase::Stopping || undoes(run);
@@ -154,7 +154,8 @@ pub(super) fn i18(look: &Look<'_>, history: &History) -> Checked {
     Ok(())
 }
 
-/// Of the events with one idempotency key one makes a run in a period, unless it is taken back.
+/// Of the events with one idempotency key one makes a run in a period, unless the claim is
+/// released.
 pub(super) fn i19(look: &Look<'_>, history: &History) -> Checked {
     let mut claims = history.claims.clone();
     for told in history.told.iter().filter(|told| told.arrives) {
@@ -174,7 +175,7 @@ pub(super) fn i19(look: &Look<'_>, history: &History) -> Checked {
             claims.insert(place, super::history::Claimed { until, run });
             continue;
         }
-        // It may have been taken back after this, in the same commit.
+        // The claim may have been released after this, in the same commit.
         let held = claims.get(&place).is_some_and(|claim| claim.until > look.at);
         if told.word == "deduped" && !held && history.is_whole(&place) {
             return Err(format!("{told:?} repeats nothing"));
@@ -183,12 +184,12 @@ pub(super) fn i19(look: &Look<'_>, history: &History) -> Checked {
     Ok(())
 }
 
-/// Whether a run was replaced before its first step.
+/// Returns whether a run was replaced before its first step, so that its claim was released.
 fn given_back(history: &History, run: Seq) -> bool {
     history.replaced.contains(&run) && !history.begun.contains_key(&run)
 }
 
-/// A repeated `dedupeId` is told so, and leaves no trace.
+/// A repeated `dedupeId` is answered as a duplicate, and leaves no trace.
 pub(super) fn i20(look: &Look<'_>, history: &History) -> Checked {
     let mut known = history.dedupe.clone();
     for (command, answer) in look.answered() {
@@ -212,7 +213,7 @@ pub(super) fn i20(look: &Look<'_>, history: &History) -> Checked {
 }
 
 impl History {
-    /// Takes note of what was admitted, once the checks have seen it.
+    /// Records admissions, after the checks.
     pub(super) fn count(&mut self, look: &Look<'_>) {
         for told in self.told.clone().iter().filter(|told| told.arrives) {
             let Some(controls) = look.controls(&told.ws, &told.workflow) else { continue };
@@ -237,7 +238,7 @@ impl History {
     }
 }
 
-/// Every run that a caller was told of has ended.
+/// Every run in a caller's verdict has ended.
 pub(super) fn settled(state: &State, history: &History) -> Result<(), (&'static str, String)> {
     let ended = |run: &Seq| state.ended(*run).is_some() || history.forgotten.contains(run);
     match history.promised.iter().find(|run| !ended(run)) {

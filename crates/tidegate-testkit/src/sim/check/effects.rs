@@ -1,4 +1,4 @@
-//! Effects: what runs in which process, against what the store says at that moment.
+//! Effects: running closures of each process, against the store's rows at that moment.
 
 use tidegate_core::row::{Begun, Phase, RowKey};
 
@@ -7,10 +7,10 @@ use crate::sim::{state::State, trace::Effect};
 
 type OnStart = (&'static str, fn(&State, &History, &Effect) -> Checked);
 
-/// What is checked when a step's closure begins.
+/// The checks at the start of a step's closure.
 pub(super) const ON_START: &[OnStart] = &[("I24", i24), ("I26", i26), ("I28", i28), ("I29", i29)];
 
-/// A step starts once in a lease, and not at all where it is recorded.
+/// A step starts once in a lease, and never after it is recorded.
 fn i24(state: &State, history: &History, effect: &Effect) -> Checked {
     if history.started.contains(effect) {
         return Err("it was started under this very lease before".to_owned());
@@ -40,8 +40,8 @@ fn i26(state: &State, history: &History, effect: &Effect) -> Checked {
     Err(format!("its engine is alive and has not the lease: {run:?}"))
 }
 
-/// Once an engine has died with a run, nothing of it starts before that is on record: the next
-/// death would not be counted.
+/// Once an engine has died while driving a run, none of its steps starts before that is recorded:
+/// the next death would not be counted.
 fn i28(state: &State, _: &History, effect: &Effect) -> Checked {
     match state.run(effect.run.seq) {
         Some(run) if run.fence == effect.fence && run.begun == Begun::No => {
@@ -51,7 +51,7 @@ fn i28(state: &State, _: &History, effect: &Effect) -> Checked {
     }
 }
 
-/// Nothing of a replaced run starts after its successor's first step.
+/// No step of a replaced run starts after its successor's first step.
 fn i29(state: &State, history: &History, effect: &Effect) -> Checked {
     let stopping = |run: &tidegate_core::row::Run| run.phase == Phase::Stopping;
     let over = state.run(effect.run.seq).is_none_or(stopping);

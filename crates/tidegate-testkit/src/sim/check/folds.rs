@@ -10,7 +10,7 @@ use tidegate_core::{
 use super::{Checked, Look, history::History};
 use crate::sim::state::State;
 
-/// The fold in a gate.
+/// Returns the fold in a gate.
 pub(super) fn of(gate: &Gate) -> Option<&Fold> {
     if let GateState::Fold(fold) = &gate.state { Some(fold) } else { None }
 }
@@ -24,7 +24,7 @@ fn items(state: &State, run: Seq) -> Vec<&Item> {
     items
 }
 
-/// A window's run is made once, not before its last event plus the period; it is due by the
+/// A window's run is made once, not before its last event plus the period; the window is due by the
 /// longest wait.
 pub(super) fn i15(look: &Look<'_>, history: &History) -> Checked {
     for gate in look.state.gates() {
@@ -46,7 +46,7 @@ pub(super) fn i15(look: &Look<'_>, history: &History) -> Checked {
         if history.redefined.contains(&(run.ws.clone(), run.workflow.clone())) {
             continue;
         }
-        // One that somebody was in the way of flushes at once when that one is gone.
+        // A held window flushes at once when the run that held it is gone.
         if !was_held(look, run.id.seq) && look.at < window.not_before {
             return Err(format!("it fired at {} and not at {}", look.at, window.not_before));
         }
@@ -61,8 +61,8 @@ fn was_held(look: &Look<'_>, run: Seq) -> bool {
     })
 }
 
-/// A window's run carries the last event that was accepted for it; one that comes after the
-/// window was due opens another.
+/// A window's run carries the last event that was accepted for it; an event after the due time
+/// opens another window.
 pub(super) fn i16(look: &Look<'_>, history: &History) -> Checked {
     for gate in look.state.gates() {
         let Some(fold) = of(gate).filter(|fold| !fold.held && !fold.paused && !fold.fired) else {
@@ -91,7 +91,7 @@ pub(super) fn i17(look: &Look<'_>, history: &History) -> Checked {
     for delta in look.deltas {
         if let (RowKey::Item(run, _), Some(_)) = (&delta.key, &delta.after) {
             let carried = items(look.state, *run);
-            // What a debounce fires is collected in the order in which it fires.
+            // Events that a debounce fires are collected in the order of firing.
             let debounced =
                 look.plan.specs.iter().any(|spec| {
                     spec.versions.iter().any(|(controls, _)| controls.debounce.is_some())

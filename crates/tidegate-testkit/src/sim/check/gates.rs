@@ -1,4 +1,4 @@
-//! Gates: who is inside, who stands in line, and in which order.
+//! Gates: holders, queues, and their order.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ fn holders(gate: &Gate) -> &[Hold] {
     if let GateState::Slots(slots) = &gate.state { &slots.holders } else { &[] }
 }
 
-/// The gates that changed: as they were, as they are.
+/// Returns the gates that changed: before and after the commit.
 fn changed<'a>(look: &Look<'a>) -> impl Iterator<Item = (Option<&'a Gate>, Option<&'a Gate>)> {
     let gates = look.deltas.iter().filter(|delta| matches!(delta.key, RowKey::Gate(_)));
     gates.map(|delta| {
@@ -21,8 +21,8 @@ fn changed<'a>(look: &Look<'a>) -> impl Iterator<Item = (Option<&'a Gate>, Optio
     })
 }
 
-/// Whoever is let in finds room. Lowering a limit evicts nobody, and a release that brings a
-/// handoff gives holds to those who are there.
+/// A run enters a gate only if there is room. Lowering a limit evicts no run, and a release that
+/// adds a handoff gives holds to the live runs.
 pub(super) fn i2(look: &Look<'_>, _: &History) -> Checked {
     if look.redefines() {
         return Ok(());
@@ -41,7 +41,7 @@ pub(super) fn i2(look: &Look<'_>, _: &History) -> Checked {
         });
         let known = before.map(holders).unwrap_or_default();
         let fresh = holders(gate).iter().any(|hold| {
-            // Whoever undoes a run has that one's hold.
+            // A compensating run has the hold of the run that it compensates.
             let undoes = look.state.run(hold.run.seq).is_some_and(undoes);
             !undoes && known.iter().all(|old| old.run != hold.run)
         });
@@ -58,7 +58,7 @@ fn place(run: &&Run) -> Option<Place> {
     if let Phase::Queued { place, .. } = run.phase { Some(place) } else { None }
 }
 
-/// Room and a line mean that somebody will look.
+/// A gate with room and a queue has a due time at which it will be swept.
 pub(super) fn i7(look: &Look<'_>, _: &History) -> Checked {
     for gate in look.state.gates() {
         if !look.lines.contains_key(&gate.id) || gate.due.is_some() {
@@ -77,7 +77,7 @@ pub(super) fn i7(look: &Look<'_>, _: &History) -> Checked {
     Ok(())
 }
 
-/// Nobody who was in line before and still is stands before one who was let in.
+/// No run is admitted past a run that was queued before the commit and still is.
 pub(super) fn i8(look: &Look<'_>, _: &History) -> Checked {
     if look.redefines() {
         return Ok(());
@@ -101,7 +101,7 @@ pub(super) fn i8(look: &Look<'_>, _: &History) -> Checked {
         let known = inside(before);
         for seq in inside(gate).into_iter().filter(|seq| !known.contains(seq)) {
             let Some(run) = look.state.run(seq) else { continue };
-            // Whoever undoes a run keeps that one's place.
+            // A compensating run keeps the position of the run that it compensates.
             if undoes(run) {
                 continue;
             }
@@ -120,7 +120,7 @@ pub(super) fn i8(look: &Look<'_>, _: &History) -> Checked {
     Ok(())
 }
 
-/// Nobody waits for what its own caller keeps.
+/// No run waits for a hold of its own ancestors.
 pub(super) fn i11(look: &Look<'_>, _: &History) -> Checked {
     for run in look.lines.values().flatten() {
         let (Some(parent), Some(need)) = (&run.parent, run.plan.get(run.entered)) else { continue };
@@ -144,8 +144,8 @@ pub(super) fn i21(look: &Look<'_>, _: &History) -> Checked {
             Some(old) if old.rank != run.rank || old.queued_at != run.queued_at => {
                 return Err(format!("its rank changed from {:?} to {:?}", old.rank, run.rank));
             }
-            // What follows a run's end is not admitted, and has no priority; a retry goes on in its
-            // own version by today's rules.
+            // Follow-up runs are not admitted, and have no priority; a retry continues in its own
+            // version by the current rules.
             None if run.replaced.is_none()
                 && run.purpose == Purpose::Ordinary
                 && run.replay_of.is_none() =>
@@ -162,7 +162,7 @@ pub(super) fn i21(look: &Look<'_>, _: &History) -> Checked {
     Ok(())
 }
 
-/// Nothing is held and nobody waits when everything has finished.
+/// No hold and no queued run is left when everything has finished.
 pub(super) fn settled(state: &State, _: &History) -> Result<(), (&'static str, String)> {
     let mut left = BTreeMap::new();
     for gate in state.gates() {

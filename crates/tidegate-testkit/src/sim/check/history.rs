@@ -1,4 +1,4 @@
-//! What the judge remembers besides rows: when things happened, and what callers were told.
+//! Records of the judge besides rows: times of events, and answers to callers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,22 +21,22 @@ use crate::sim::{
     trace::Effect,
 };
 
-/// A window as its callers know it.
+/// A debounce window as its callers know it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
-    /// When it opened.
+    /// Time of its first event.
     pub opened: Timestamp,
-    /// It fires no sooner.
+    /// Earliest time of firing.
     pub not_before: Timestamp,
-    /// It is due at the latest.
+    /// Latest due time.
     pub by: Timestamp,
-    /// The last event accepted.
+    /// The last accepted event.
     pub last: EventId,
-    /// Whether that one came after it was due.
+    /// Whether the last event came after the due time.
     pub late: bool,
 }
 
-/// What became of one event for one workflow, as its sender was told.
+/// The verdict of one event for one workflow, as its sender got it.
 #[derive(Clone, Debug)]
 pub(super) struct Told {
     pub ws: Workspace,
@@ -44,20 +44,20 @@ pub(super) struct Told {
     pub word: String,
     pub run: Option<RunId>,
     pub holder: Option<RunId>,
-    /// The event, where the sender was told of it.
+    /// The event, if the answer had its id.
     pub event: Option<EventId>,
     pub data: Value,
-    /// Whether arrival's controls apply to it.
+    /// Whether the controls of arrivals apply to it.
     pub arrives: bool,
 }
 
 impl Told {
-    /// The run that was made for it at once.
+    /// Returns the run that was made for it at once.
     pub(super) fn made(&self) -> Option<RunId> {
         self.run.filter(|_| matches!(self.word.as_str(), "started" | "queued" | "replaced"))
     }
 
-    /// What a control remembers it under: the path and the value there.
+    /// Returns the key under which a control records it: the path and the value there.
     pub(super) fn place(&self, path: Option<&str>) -> Place {
         let mut value = path.map_or(Some(&self.data), |_| None);
         if let Some(path) = path {
@@ -72,21 +72,21 @@ impl Told {
 /// A workspace, a workflow and a key.
 pub(super) type Place = (Workspace, String, String);
 
-/// A claim as its takers know it.
+/// A claim of an idempotency key, as its callers know it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claimed {
     pub until: Timestamp,
     pub run: RunId,
 }
 
-/// What the judge remembers.
+/// The records of the judge.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    /// When each engine's last beat was written, and the length of its lease in milliseconds.
+    /// Time of each engine's last heartbeat, and the length of its lease in milliseconds.
     pub beats: BTreeMap<EngineId, (u64, u32)>,
     /// First starts by throttle.
     pub starts: BTreeMap<GateKey, Vec<Timestamp>>,
-    /// Tokens spent of a rate limit.
+    /// Spent tokens of rate limits.
     pub tokens: BTreeMap<Place, Vec<Timestamp>>,
     /// Idempotency keys.
     pub claims: BTreeMap<Place, Claimed>,
@@ -98,19 +98,19 @@ pub(super) struct History {
     pub dedupe: BTreeMap<(Workspace, String), EventId>,
     /// Signals that were accepted, by run.
     pub signals: BTreeMap<Seq, usize>,
-    /// What this commit's callers were told.
+    /// Verdicts of this commit.
     pub told: Vec<Told>,
-    /// The runs that carry what callers have sent.
+    /// The runs that carry callers' events.
     pub promised: BTreeSet<Seq>,
-    /// The ids that this commit's callers were told.
+    /// The ids in the answers of this commit.
     pub answers: Vec<Seq>,
-    /// All ids that callers were told.
+    /// The ids in all answers.
     pub answered: BTreeSet<Seq>,
-    /// How many commits there have been.
+    /// Number of commits.
     commits: u64,
-    /// At which commit a run was first leased.
+    /// The commit at which a run was first leased.
     pub begun: BTreeMap<Seq, u64>,
-    /// At which commit a release took place.
+    /// The commit of a release.
     pub released: BTreeMap<(Workspace, i64), u64>,
     /// Closures that are running.
     pub running: Vec<Effect>,
@@ -118,30 +118,30 @@ pub(super) struct History {
     pub started: BTreeSet<Effect>,
     /// Runs of which a closure was ever started.
     pub driven: BTreeSet<Seq>,
-    /// Who took whose place.
+    /// Successor of each replaced run.
     pub successors: BTreeMap<Seq, Seq>,
-    /// Workflows whose numbers have changed, so that not all that counts is known.
+    /// Workflows whose numbers have changed, so that the counts are not complete.
     pub redefined: BTreeSet<(Workspace, String)>,
-    /// The release that a run was admitted or moved under.
+    /// The release under which a run was admitted or moved.
     pub releases: BTreeMap<Seq, i64>,
-    /// Runs that came along to a newer version.
+    /// Runs that were moved to a newer version.
     pub moved: BTreeSet<Seq>,
-    /// Runs that a throttle had let through before its numbers changed.
+    /// Runs that a throttle had admitted before its numbers changed.
     pub let_through: BTreeSet<Seq>,
     /// Whether the clock has stepped.
     pub stepped: bool,
-    /// Runs that another has taken the place of.
+    /// Runs that were replaced.
     pub replaced: BTreeSet<Seq>,
-    /// The ids that retention has taken away.
+    /// The ids that retention has deleted.
     pub forgotten: BTreeSet<Seq>,
-    /// What streams and reactions must have come to.
+    /// Model of streams and reactions.
     pub streams: StreamModel,
-    /// What schedules must have come to.
+    /// Model of schedules.
     pub schedules: ScheduleModel,
 }
 
 impl History {
-    /// Whether everything that was counted for a place is known.
+    /// Returns whether all counted events of a place are known.
     pub(super) fn is_whole(&self, place: &Place) -> bool {
         !self.stepped && !self.redefined.contains(&(place.0.clone(), place.1.clone()))
     }
@@ -165,7 +165,7 @@ impl History {
         self.running.retain(|other| other != effect);
     }
 
-    /// Takes note of a commit.
+    /// Records a commit.
     pub(super) fn learn(&mut self, look: &Look<'_>) {
         self.commits += 1;
         self.told = told(look);
@@ -232,7 +232,7 @@ impl History {
             }
             let spec = look.plan.spec(&def.name);
             let batch = spec.and_then(|spec| spec.version(def.version).0.batch);
-            // Without a batch whatever was collected is flushed as it is.
+            // Without a batch control the collected events are flushed as they are.
             let size = batch.map_or(0, |(size, ..)| size);
             let largest = self.largest.entry(name).or_default();
             *largest = size.max(*largest);
@@ -249,7 +249,7 @@ impl History {
         };
         let known = self.windows.get(&run.seq).copied();
         let late = known.is_some_and(|window| window.by <= look.at);
-        // Its run is there: it takes the event with it, and its time has come already.
+        // The window's run exists: it carries the event, and its time has come already.
         let fired = look.state.run(run.seq).is_some() || look.before(run.seq).is_some();
         let opened = known.map_or(look.at, |window| window.opened);
         let quiet = look.at.plus_ms(period);
@@ -263,14 +263,14 @@ impl History {
     }
 }
 
-/// Whether a run is made at once, without a window or a buffer before it.
+/// Returns whether a run is made at once, without a window or a buffer before it.
 pub(super) fn is_direct(controls: &Controls) -> bool {
     controls.debounce.is_none()
         && controls.batch.is_none()
         && !matches!(controls.policy, Some(Policy::Debounce(_)))
 }
 
-/// What the callers of a commit were told.
+/// Returns the verdicts that a commit's callers got.
 fn told(look: &Look<'_>) -> Vec<Told> {
     let mut all = Vec::new();
     for (command, answer) in look.answered() {
@@ -308,7 +308,7 @@ fn told(look: &Look<'_>) -> Vec<Told> {
     all
 }
 
-/// All ids that the callers of a commit were told.
+/// Returns all ids in the answers of a commit.
 fn answers(look: &Look<'_>) -> Vec<Seq> {
     let mut ids = Vec::new();
     for (_, answer) in look.answered() {
@@ -329,7 +329,7 @@ fn answers(look: &Look<'_>) -> Vec<Seq> {
     ids
 }
 
-/// The ids in a verdict.
+/// Returns the ids in a verdict.
 pub(super) fn named(verdict: &Verdict) -> Vec<Seq> {
     let other = match verdict {
         Verdict::Skipped { holder, .. } | Verdict::HeldByAncestor { holder, .. } => Some(*holder),
@@ -368,7 +368,7 @@ fn called_with(request: &Request) -> Value {
     serde_json::json!({ "session": request.session, "input": json(&request.input) })
 }
 
-/// The inputs that a commit of one call wrote, in order.
+/// Returns the inputs that a commit of one call wrote, in order.
 fn inputs(look: &Look<'_>) -> impl Iterator<Item = EventId> {
     let mut ids: Vec<EventId> = look
         .deltas
@@ -382,7 +382,7 @@ fn inputs(look: &Look<'_>) -> impl Iterator<Item = EventId> {
     ids.into_iter()
 }
 
-/// What a step was told of the event that it sent: its record says.
+/// Returns the verdicts of an event that a step sent, from the step's record.
 fn sent(look: &Look<'_>, ws: &Workspace, run: Seq, send: &NewSend) -> Vec<Told> {
     let key = RowKey::Step(run, send.step.clone());
     let new = look.deltas.iter().any(|delta| delta.key == key && delta.before.is_none());

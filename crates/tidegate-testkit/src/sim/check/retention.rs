@@ -1,4 +1,4 @@
-//! Retention: what is deleted was over and old, and nothing that is kept relies on it.
+//! Retention: deleted rows were ended and old, and no kept row refers to them.
 
 use tidegate_core::{
     command::Command,
@@ -11,7 +11,7 @@ use super::{Checked, Look, history::History};
 use crate::sim::state::State;
 
 impl Look<'_> {
-    /// The moment before which the commit deletes what is over, if it does.
+    /// Returns the time before which the commit deletes ended rows, if it does.
     pub(super) fn forgets(&self) -> Option<Timestamp> {
         let moments = self.commands.iter().filter_map(|(command, _)| match command {
             Command::Forget { before, .. } => Some(*before),
@@ -21,7 +21,7 @@ impl Look<'_> {
     }
 }
 
-/// Retention deletes nothing but what was over before its moment and what nothing relies on.
+/// Retention deletes only rows that ended before its time and to which no row refers.
 pub(super) fn i51(look: &Look<'_>, _: &History) -> Checked {
     let Some(before) = look.forgets() else { return Ok(()) };
     for delta in look.deltas {
@@ -43,12 +43,12 @@ pub(super) fn i51(look: &Look<'_>, _: &History) -> Checked {
     Ok(())
 }
 
-/// Whether a live run is, or relies on, an ended one.
+/// Returns whether a live run is, or refers to, an ended one.
 fn is_past(state: &State, ended: Seq) -> bool {
     state.run(ended).is_some() || state.runs().any(|run| run.past() == Some(ended))
 }
 
-/// Whether a run, an ended run, a batch or a window has this event as its input.
+/// Returns whether a run, an ended run, a batch or a window has this event as its input.
 fn is_input(state: &State, event: Seq) -> bool {
     let of_row = |row: &Row| match row {
         Row::Run(run) => run.source.first().seq == event,
@@ -60,7 +60,7 @@ fn is_input(state: &State, event: Seq) -> bool {
     state.rows().any(of_row)
 }
 
-/// The ids that retention has taken away.
+/// Returns the ids that retention has deleted.
 pub(super) fn forgotten(look: &Look<'_>) -> Vec<Seq> {
     if look.forgets().is_none() {
         return Vec::new();

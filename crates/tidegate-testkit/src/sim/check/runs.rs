@@ -9,7 +9,7 @@ use tidegate_core::{
 use super::{Checked, Look, history::History};
 use crate::sim::state::{Delta, State};
 
-/// What has ended stays as it ended, and nothing of it is committed any more.
+/// An ended run does not change, and nothing more is committed for it.
 pub(super) fn i6(look: &Look<'_>, _: &History) -> Checked {
     for delta in look.deltas {
         match &delta.key {
@@ -82,8 +82,8 @@ pub(super) fn i25(look: &Look<'_>, _: &History) -> Checked {
     Ok(())
 }
 
-/// An engine's runs are taken from it only once it is dead, and it is dead only once its beat has
-/// been the same for a whole lease.
+/// An engine's runs are reaped only once it is dead, and it is dead only once its heartbeat has not
+/// changed for a whole lease.
 pub(super) fn i27(look: &Look<'_>, history: &History) -> Checked {
     for (command, answer) in look.answered() {
         if let (Command::MarkDead { engine, .. }, Ok(Answer::Changed(true))) = (command, answer) {
@@ -110,8 +110,8 @@ pub(super) fn i27(look: &Look<'_>, history: &History) -> Checked {
     Ok(())
 }
 
-/// Deaths of engines are counted one by one, and only where the handler was under way; at their
-/// bound the run is paused with the reason.
+/// Deaths of engines are counted one by one, and only where the handler had begun; at their bound
+/// the run is paused with the reason.
 pub(super) fn i28(look: &Look<'_>, _: &History) -> Checked {
     let max = look.plan.max_deaths;
     for (before, after) in look.runs() {
@@ -141,7 +141,7 @@ pub(super) fn i28(look: &Look<'_>, _: &History) -> Checked {
     Ok(())
 }
 
-/// An event after a wait began is not missed, and what answers a wait came after it began.
+/// An event after a wait began is not missed, and the answer of a wait came after the wait began.
 pub(super) fn i33(look: &Look<'_>, _: &History) -> Checked {
     let new = |delta: &'_ &Delta| delta.before.is_none();
     let added = look.deltas.iter().filter(new).filter_map(|delta| delta.after.as_ref());
@@ -168,7 +168,7 @@ pub(super) fn i33(look: &Look<'_>, _: &History) -> Checked {
     }
     for row in added {
         let Row::Step(step) = row else { continue };
-        // A retry from a step begins with records that were brought long ago.
+        // A retry from a step begins with records of events from long ago.
         if step.kind == StepKind::Event && look.before(step.run).is_some() {
             brought(
                 look,
@@ -180,7 +180,7 @@ pub(super) fn i33(look: &Look<'_>, _: &History) -> Checked {
     Ok(())
 }
 
-/// A wait for an event is answered by one that comes now, or by its time.
+/// A wait for an event is answered by an event of this commit, or by its timeout.
 fn brought(look: &Look<'_>, step: &Step, by_event: bool) -> Checked {
     let wait = look.before(step.run).and_then(|run| run.waits.iter().find(|w| w.step == step.id));
     let timed_out = wait.and_then(|wait| wait.until).is_some_and(|until| until <= look.at);
@@ -191,7 +191,7 @@ fn brought(look: &Look<'_>, step: &Step, by_event: bool) -> Checked {
     Err(format!("nothing brought {step:?}, the wait was {wait:?}"))
 }
 
-/// Every signal that was accepted was taken or is kept, and no run is told twice of a child.
+/// Every accepted signal was taken or is kept, and no run gets a child's end twice.
 pub(super) fn settled(state: &State, history: &History) -> Result<(), (&'static str, String)> {
     for (run, sent) in history.signals.iter().filter(|(run, _)| !history.forgotten.contains(run)) {
         let taken = state.rows().filter(|row| {

@@ -11,7 +11,7 @@ use tidegate_core::{
 
 use super::{Checked, Look};
 
-/// One schedule, as those who ask about it know it.
+/// One schedule, as its callers know it.
 #[derive(Clone, Debug, Default)]
 struct Tally {
     next: Option<Timestamp>,
@@ -19,7 +19,7 @@ struct Tally {
     paused: bool,
     /// The first occurrence that was planned, at the start or since a pause.
     first: Option<Timestamp>,
-    /// How many have been started or counted as missed since then.
+    /// Number of occurrences started or counted as missed since then.
     counted: u64,
 }
 
@@ -29,14 +29,14 @@ impl Tally {
     }
 }
 
-/// What the schedules must have come to.
+/// Model of the schedules.
 #[derive(Debug, Default)]
 pub(super) struct ScheduleModel {
     tallies: BTreeMap<RowKey, Tally>,
 }
 
 impl ScheduleModel {
-    /// Plays a commit, and compares what it changed with what the model has come to.
+    /// Applies a commit to the model, and compares the changed rows with it.
     pub(super) fn play(&mut self, look: &Look<'_>) -> Checked {
         if look.rows_only {
             return Ok(());
@@ -48,7 +48,7 @@ impl ScheduleModel {
         }
         for delta in look.deltas.iter().filter(|it| matches!(it.key, RowKey::Schedule(..))) {
             let Some(Row::Schedule(row)) = &delta.after else {
-                // The release has no such schedule, or found that it has none.
+                // The release has no such schedule, or the commit found that it has none.
                 self.tallies.remove(&delta.key);
                 if look.redefines() || look.commands.len() == 1 && occurs(&look.commands[0].0) {
                     continue;
@@ -130,7 +130,7 @@ impl ScheduleModel {
         self.tallies.entry(key).or_default()
     }
 
-    /// An occurrence, and all before the next, is over.
+    /// Moves past an occurrence, and all before the next.
     fn moved(&mut self, look: &Look<'_>, occurrence: &Occurrence, count: u64) -> Checked {
         let Occurrence { ws, app, workflow, schedule, planned_at, next } = occurrence;
         let tally = self.of(ws, app, workflow, schedule);
@@ -147,7 +147,7 @@ fn occurs(command: &Command) -> bool {
     matches!(command, Command::Occur { .. })
 }
 
-/// Whether the release that rules has a schedule.
+/// Returns whether the release in effect has a schedule.
 fn is_scheduled(look: &Look<'_>, ws: &Workspace, workflow: &str) -> bool {
     let current = look.state.current(ws, workflow);
     let spec = look.plan.spec(workflow).filter(|spec| spec.flow.is_none());

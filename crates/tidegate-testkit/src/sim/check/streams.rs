@@ -1,5 +1,5 @@
-//! Streams and reactions, against a model of our own: it plays every command after its answer, and
-//! says what does not fit the rules; then the rows have to be what it has come to.
+//! Model of streams and reactions: applies every command after its answer and reports broken rules;
+//! then the changed rows have to equal the model.
 
 mod places;
 
@@ -18,10 +18,10 @@ use self::places::Place;
 use super::{Look, Violation};
 use crate::sim::state::Delta;
 
-/// What a rule says: nothing, or its number and what was seen.
+/// Result of a rule: success, or its number and the observed violation.
 type Ruled = Result<(), (&'static str, String)>;
 
-/// The name of a place: workspace, reaction and stream.
+/// The key of a subscription: workspace, reaction and stream.
 pub(super) type PlaceKey = (Workspace, String, String);
 
 /// A stream as its writers know it.
@@ -36,7 +36,7 @@ struct Log {
     first: i64,
 }
 
-/// What streams and reactions must have come to.
+/// Model of streams and reactions.
 #[derive(Debug, Default)]
 pub(super) struct StreamModel {
     logs: BTreeMap<(Workspace, String), Log>,
@@ -44,17 +44,18 @@ pub(super) struct StreamModel {
     positions: BTreeMap<Workspace, i64>,
     reactions: BTreeMap<(Workspace, String), Reaction>,
     places: BTreeMap<PlaceKey, Place>,
-    /// Whether the clock has stepped, so that turns say nothing about who has waited longest.
+    /// Whether the clock has stepped, so that turns do not show which subscription has waited
+    /// longest.
     stepped: bool,
 }
 
-/// Fails with a number and a text unless something holds.
+/// Fails with a number and a text unless the condition holds.
 fn hold(holds: bool, number: &'static str, text: impl FnOnce() -> String) -> Ruled {
     if holds { Ok(()) } else { Err((number, text())) }
 }
 
 impl StreamModel {
-    /// Plays a commit, and compares what it changed with what the model has come to.
+    /// Applies a commit to the model, and compares the changed rows with it.
     pub(super) fn play(&mut self, look: &Look<'_>) -> Option<Violation> {
         if look.rows_only {
             return None;
@@ -181,7 +182,7 @@ impl StreamModel {
         }
     }
 
-    /// Events were written behind the head of a stream.
+    /// Appends events after the head of a stream.
     fn appended(
         &mut self,
         ws: &Workspace,
@@ -227,7 +228,7 @@ impl StreamModel {
         let met = expected.is_none_or(|expected| self.is_met(ws, stream, expected));
         hold(met, "I36", || format!("its head is {head}"))?;
         *self.positions.entry(ws.clone()).or_default() += 1;
-        // The number of a stream that begins with its guard is not answered.
+        // The number of a stream that begins with its guard is not in the answer.
         let (id, first) = (before.map_or(Seq(-1), |log| log.id), 0);
         let log = Log { id, head: guard, closed: true, truncated: guard == 0, first };
         self.logs.insert((ws.clone(), stream.to_owned()), log);
@@ -235,7 +236,7 @@ impl StreamModel {
         Ok(())
     }
 
-    /// Whether a follower has not passed the head, or holds a lease.
+    /// Returns whether a follower has not passed the head, or holds a lease.
     fn behind(&self, now: Timestamp, ws: &Workspace, stream: &str) -> bool {
         let head = self.head(ws, stream);
         self.followers(ws, stream).any(|reaction| {
@@ -297,8 +298,8 @@ impl StreamModel {
         all.map(|(_, reaction)| reaction).filter(move |reaction| reaction.source.covers(stream))
     }
 
-    /// Gives followers that have work in a stream and no place a place: at its start, or behind
-    /// `before`.
+    /// Creates the missing subscriptions of followers that have work in a stream: at its start, or
+    /// after `before`.
     fn find_places(&mut self, ws: &Workspace, stream: &str, before: i64, only: Option<&str>) {
         let followers = self.followers(ws, stream);
         let followers = followers.filter(|it| only.is_none_or(|only| only == it.name));
@@ -311,7 +312,7 @@ impl StreamModel {
         }
     }
 
-    /// A row that a commit changed is what the model has come to.
+    /// Compares a row that a commit changed with the model.
     fn compare(&mut self, delta: &Delta) -> Ruled {
         match (&delta.key, &delta.after) {
             (RowKey::StreamEventRow(stream, version), after) => {
@@ -361,20 +362,20 @@ impl StreamModel {
         }
     }
 
-    /// The places that are blocked.
+    /// Returns the blocked subscriptions.
     pub(super) fn blocked(&self) -> Vec<PlaceKey> {
         let blocked = self.places.iter().filter(|(_, place)| place.blocked);
         blocked.map(|(key, _)| key.clone()).collect()
     }
 
-    /// The first place that still has work, or has not been found.
+    /// Returns the first subscription that still has work, or does not exist.
     pub(super) fn unfinished(&self) -> Option<String> {
         for ((ws, stream), log) in &self.logs {
             for reaction in self.followers(ws, stream) {
                 let key = (ws.clone(), reaction.name.clone(), stream.clone());
                 match self.places.get(&key) {
                     Some(place) if place.blocked || place.at == log.head => {}
-                    // It begins with the next commit.
+                    // The subscription begins with the next commit.
                     None if reaction.from_head => {}
                     place => return Some(format!("{key:?} of {log:?} is {place:?}")),
                 }

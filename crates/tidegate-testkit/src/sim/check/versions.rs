@@ -8,7 +8,7 @@ use tidegate_core::{
 use super::{Checked, Look, history::History, undoes};
 use crate::sim::controls::Policy;
 
-/// The runs that this commit started for the first time, but for those that undo others.
+/// Returns the runs that this commit started for the first time, except compensating ones.
 fn started<'a>(look: &Look<'a>) -> impl Iterator<Item = &'a Run> {
     look.runs().filter_map(|(before, after)| {
         let fresh = before.is_none_or(|run| !run.started);
@@ -31,7 +31,7 @@ pub(super) fn i22(look: &Look<'_>, _: &History) -> Checked {
             // A fold's id is as old as its window; its order is that of its flush.
             let next = other.plan.get(other.entered).is_some_and(|it| it.gate == need.gate);
             let earlier = other.rank.seq < run.rank.seq && next && queues(other);
-            // A run that replaced another has that one's place.
+            // A run that replaced another has that run's position.
             let plain = run.replaced.is_none() && other.replaced.is_none();
             if other.started || (earlier && plain) {
                 return Err(format!("{} starts before the end of {other:?}", run.id));
@@ -41,7 +41,7 @@ pub(super) fn i22(look: &Look<'_>, _: &History) -> Checked {
     Ok(())
 }
 
-/// A run that replaced another starts once that one is gone.
+/// A run that replaced another starts once that run is gone.
 pub(super) fn i29(look: &Look<'_>, _: &History) -> Checked {
     for run in started(look) {
         if let Some(old) = run.replaced.and_then(|old| look.state.run(old.seq)) {
@@ -51,22 +51,22 @@ pub(super) fn i29(look: &Look<'_>, _: &History) -> Checked {
     Ok(())
 }
 
-/// Under `drain` and `supersede` no run starts while one of an older release with its key lives,
-/// and whoever supersedes has cancelled what had started.
+/// Under `drain` and `supersede` no run starts while one of an older release with its key is live,
+/// and a superseding run has cancelled the started ones.
 pub(super) fn i30(look: &Look<'_>, history: &History) -> Checked {
     let release = |run: &Run| history.releases.get(&run.id.seq).copied().unwrap_or(0);
     let new = look.runs().filter_map(|(before, after)| after.filter(|_| before.is_none()));
     for run in new.chain(started(look)) {
         let Some(spec) = look.plan.spec(&run.workflow) else { continue };
         let Some((path, on)) = spec.version(run.version).0.handoff else { continue };
-        // Its own, not one that a later release gave it.
+        // The run's own handoff gate, not one that a later release gave it.
         let own = |scope: Scope| scope.class == Class::Handoff && scope.slot == path.unwrap_or("");
         let gate = run.plan.iter().find(|need| need.gate.scope().is_some_and(own));
         let Some(gate) = gate.filter(|_| on != "coexist") else { continue };
         let key = |run: &Run| path.map(|path| field(look, run, path));
         for other in look.state.runs().filter(|it| it.ws == run.ws && it.workflow == run.workflow) {
             let older = other.lane != run.lane && release(other) < release(run);
-            // A retry of an older version may come when a newer run has its place already.
+            // A retry of an older version may be made when a newer run has the hold already.
             let late = other.replay_of.is_some() && !other.started;
             if !older || late || is_behind(look, other, release) || key(other) != key(run) {
                 continue;
@@ -76,11 +76,11 @@ pub(super) fn i30(look: &Look<'_>, history: &History) -> Checked {
             if on == "supersede" && shares && !over && !run.started {
                 return Err(format!("{} leaves the older {other:?} alone", run.id));
             }
-            // `supersede` takes along those that have not started, and has cancelled the others.
+            // `supersede` moves the runs that have not started, and has cancelled the others.
             if !run.started || over && (on == "supersede" || history.moved.contains(&run.id.seq)) {
                 continue;
             }
-            // Whoever had started got its hold at the release; one who waited elsewhere may not.
+            // A started run got its hold at the release; a run that waited elsewhere may not have.
             let released = history.released.get(&(run.ws.clone(), release(run)));
             let began = history.begun.get(&other.id.seq);
             let shares = has_reached(other, &gate.gate) && !is_before(look, run, other, &gate.gate);
@@ -92,8 +92,9 @@ pub(super) fn i30(look: &Look<'_>, history: &History) -> Checked {
     Ok(())
 }
 
-/// Whether a run waits behind one of a newer release. One that replaces the holder of a schedule
-/// has its place before the occurrences that wait; were it to wait for them, nobody could go on.
+/// Returns whether a run is queued behind one of a newer release. A run that replaces the holder of
+/// a schedule is queued before the waiting occurrences; if it had to wait for them, none could
+/// continue.
 fn is_behind(look: &Look<'_>, run: &Run, release: impl Fn(&Run) -> i64) -> bool {
     let waits =
         matches!(run.phase, Phase::Queued { .. }).then(|| run.plan.get(run.entered)).flatten();
@@ -103,13 +104,13 @@ fn is_behind(look: &Look<'_>, run: &Run, release: impl Fn(&Run) -> i64) -> bool 
     holders.into_iter().any(|holder| holder.replaced.is_some() && release(holder) > release(run))
 }
 
-/// Whether a run holds a gate or is queued at it. A run that is queued at an earlier gate has no
-/// place in the order of this one yet.
+/// Returns whether a run holds a gate or is queued at it. A run that is queued at an earlier gate
+/// has no position in the order of this one yet.
 fn has_reached(run: &Run, gate: &GateKey) -> bool {
     run.plan.iter().position(|need| need.gate == *gate).is_some_and(|at| at <= run.entered)
 }
 
-/// Whether a run was let in before another, which a later release gave its hold.
+/// Returns whether a run was admitted before another, which a later release gave its hold.
 fn is_before(look: &Look<'_>, run: &Run, other: &Run, gate: &GateKey) -> bool {
     let GateState::Slots(slots) = &look.state.gate(gate).expect("a gate of a run").state else {
         return false;
@@ -118,7 +119,7 @@ fn is_before(look: &Look<'_>, run: &Run, other: &Run, gate: &GateKey) -> bool {
     place(run).zip(place(other)).is_some_and(|(run, other)| run < other)
 }
 
-/// What a run's input has at a path.
+/// Returns the value at a path of a run's input.
 fn field(look: &Look<'_>, run: &Run, path: &str) -> Option<Vec<u8>> {
     match look.state.row(&RowKey::Event(run.source.first().seq)) {
         Some(Row::Event(event)) => encoded(&event.data, path),

@@ -1,4 +1,4 @@
-//! The places of reactions, as the model keeps them.
+//! Subscriptions of reactions in the model of streams.
 
 use tidegate_core::{
     command::{Refusal, StreamAnswer, StreamCommand},
@@ -12,7 +12,7 @@ use tidegate_core::{
 
 use super::{PlaceKey, Ruled, StreamModel, hold};
 
-/// A reaction's place in one stream.
+/// A reaction's subscription to one stream.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub at: i64,
@@ -23,9 +23,9 @@ pub(super) struct Place {
     due: Option<Timestamp>,
     failures: u32,
     claims: u32,
-    /// The last event that a holder's handler was done with, with all before it.
+    /// The last event that a holder's handler has finished, with all before it.
     handled: i64,
-    /// How many claims in a row have taken others before it.
+    /// Number of consecutive claims that have taken other subscriptions instead.
     passed: usize,
 }
 
@@ -45,7 +45,7 @@ impl Place {
         }
     }
 
-    /// Who holds a lease that has not ended.
+    /// Returns the holder of a lease that has not expired.
     pub(super) fn holder(&self, now: Timestamp) -> Option<EngineId> {
         self.owner.filter(|_| self.until.is_some_and(|until| until > now))
     }
@@ -66,14 +66,15 @@ impl Place {
             && (stepped || self.due.is_none_or(|due| due <= now))
     }
 
-    /// Put at a version, with all troubles forgotten; a holder can do nothing more.
+    /// Resets the subscription to a version and clears all failures; its holder can do nothing
+    /// more.
     pub(super) fn rewind(&mut self, at: i64) {
         self.fence += i64::from(self.owner.is_some());
         (self.at, self.handled) = (at, at);
         (self.due, self.failures, self.claims, self.blocked) = (None, 0, 0, false);
     }
 
-    /// Moved forward by its holder.
+    /// Moves the subscription forward, as its holder.
     fn moved(&mut self, upto: i64) -> Ruled {
         let (at, handled) = (self.at, self.handled);
         hold(upto <= handled.max(at), "I38", || format!("only {handled} is handled"))?;
@@ -83,12 +84,12 @@ impl Place {
         Ok(())
     }
 
-    /// Its lease is over.
+    /// Ends the lease.
     fn freed(&mut self) {
         (self.owner, self.until, self.passed) = (None, None, 0);
     }
 
-    /// Takes over times that a claim has capped, because the clock has stepped back: they come
+    /// Takes over times that a claim has capped, because the clock has stepped back: they become
     /// earlier, and never later.
     pub(super) fn cap(&mut self, sub: &Subscription) {
         let earlier = |capped: Option<Timestamp>, time: Option<Timestamp>| {
@@ -99,7 +100,7 @@ impl Place {
         }
     }
 
-    /// A row is what the model has come to.
+    /// Compares a row with the model.
     pub(super) fn compare(&self, sub: &Subscription) -> Ruled {
         let text = || format!("{sub:?} is not {self:?}");
         hold(
@@ -120,16 +121,17 @@ fn key(lease: &Lease) -> PlaceKey {
 }
 
 impl StreamModel {
-    /// A handler is done with an event, under a lease that its process believes to have.
+    /// Records an event that a handler has finished, under a lease that its process believes to
+    /// have.
     pub(in crate::sim::check) fn handled(&mut self, leased: &Leased, version: i64) -> Ruled {
         let lease = &leased.lease;
-        // What is done under a lost lease moves nothing. One whose time is up may become good
-        // again, by a clock that steps back.
+        // Work under a lost lease moves nothing. An expired lease may become valid again, by a
+        // clock that steps back.
         let is_last =
             |place: &&mut Place| place.owner == Some(lease.engine) && place.fence == lease.fence;
         let place = self.places.get_mut(&key(lease)).filter(is_last);
         let Some(place) = place else { return Ok(()) };
-        // A reset goes no further back than what a truncation has left.
+        // A reset goes no further back than the oldest event that a truncation has left.
         let log = self.logs.get(&(lease.ws.clone(), lease.stream.clone()));
         let first = log.map_or(0, |log| log.first);
         let handled = place.handled;
@@ -140,7 +142,7 @@ impl StreamModel {
         Ok(())
     }
 
-    /// An answer to a command about places.
+    /// Applies the answer to a command about subscriptions.
     pub(super) fn answered_place(
         &mut self,
         now: Timestamp,
@@ -213,7 +215,7 @@ impl StreamModel {
         }
     }
 
-    /// The place of a lease that is good.
+    /// Returns the subscription of a valid lease.
     fn held(
         &mut self,
         now: Timestamp,
@@ -230,7 +232,7 @@ impl StreamModel {
         hold(!good, "I39", || format!("{lease:?} is good at {now}"))
     }
 
-    /// A lease is ended by its holder; the place, unless the lease was lost before.
+    /// Ends a lease by its holder; returns the subscription, unless the lease was lost before.
     fn ended(
         &mut self,
         now: Timestamp,
@@ -289,7 +291,8 @@ impl StreamModel {
         self.passed_over(now, ws, reaction, taken < limit as usize)
     }
 
-    /// Nobody who could be claimed is left out while there is room, nor passed over for ever.
+    /// Checks that no claimable subscription is left out while there is room, nor passed over for
+    /// ever.
     fn passed_over(&mut self, now: Timestamp, ws: &Workspace, reaction: &str, room: bool) -> Ruled {
         let of = |key: &PlaceKey| key.0 == *ws && key.1 == reaction;
         let others = self.places.keys().filter(|key| of(key)).count();
@@ -396,7 +399,7 @@ impl StreamModel {
             }
             meant.push(stream.clone());
         }
-        // A place that goes first or last changes the turns of the others.
+        // A subscription that goes first or last changes the turns of the others.
         let ws = repair.ws.clone();
         let of = |key: &PlaceKey| key.0 == ws && key.1 == repair.follower.reaction;
         self.places.iter_mut().filter(|(key, _)| of(key)).for_each(|(_, it)| it.passed = 0);

@@ -299,7 +299,7 @@ fn heading(key: &str) -> String {
         "letsIn" => "limit",
         "madeAt" => "createdAt",
         "state" => "status",
-        key => key,
+        other => other,
     };
     let mut heading = String::new();
     for letter in words.chars() {

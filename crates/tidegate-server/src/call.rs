@@ -1,4 +1,4 @@
-//! Workflows without code: each run is one call of a URL, as durable as any step.
+//! HTTP calls: workflows without code, each run of which is one durable call of a URL.
 
 mod relay;
 
@@ -31,7 +31,7 @@ use crate::sign::{self, Secret};
 /// The step that makes the call.
 const STEP: &str = "call";
 
-/// Which addresses of private networks may be called.
+/// Private network addresses that may be called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Private {
     None,
@@ -62,14 +62,14 @@ impl Private {
     }
 }
 
-/// The address that a URL names itself. However it is spelled (one number, octal, hexadecimal, with
-/// a dot at its end), the parser has made four numbers of it.
+/// The IP address in a URL. In any spelling (one number, octal, hexadecimal, with a trailing dot),
+/// the parser has normalized it to four numbers.
 fn address(url: &Url) -> Option<IpAddr> {
     let host = url.host_str()?;
     host.trim_start_matches('[').trim_end_matches(']').parse().ok()
 }
 
-/// Whether an address can belong to somebody on the internet.
+/// Whether an address is a public one.
 fn is_global(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(v4) => is_global_v4(v4),
@@ -80,7 +80,7 @@ fn is_global(address: IpAddr) -> bool {
 fn is_global_v4(v4: Ipv4Addr) -> bool {
     let [a, b, c, _] = v4.octets();
     let shared = a == 100 && (64..128).contains(&b);
-    // Protocols of the network itself, and its former way to IPv6.
+    // IETF protocol assignments, and the former 6to4 relay anycast.
     let protocol = [(192, 0, 0), (192, 88, 99)].contains(&(a, b, c));
     let benchmark = a == 198 && (b == 18 || b == 19);
     let special =
@@ -91,7 +91,7 @@ fn is_global_v4(v4: Ipv4Addr) -> bool {
 
 fn is_global_v6(v6: Ipv6Addr) -> bool {
     let parts = v6.segments();
-    // Addresses of IPv4 behind translators, 64:ff9b::/96 and 2002::/16, count as those.
+    // IPv4 addresses behind translators, 64:ff9b::/96 and 2002::/16, count as IPv4.
     let [.., high, low] = parts;
     let v4 = |high: u16, low: u16| {
         let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
@@ -102,13 +102,14 @@ fn is_global_v6(v6: Ipv6Addr) -> bool {
         [0x2002, high, low, ..] => v4(high, low),
         // Documentation, and protocols such as Teredo, which carries another address.
         [0x2001, 0xdb8 | 0..0x200, ..] | [0x3fff, 0..0x1000, ..] => false,
-        // What is global unicast so far.
+        // The global unicast addresses assigned so far.
         [first, ..] => (0x2000..0x4000).contains(&first),
     }
 }
 
-/// Gives a name's addresses that may be called, to the very connection that is made: asking once
-/// and dialling later could be told two answers.
+/// DNS resolver that returns only allowed addresses, to the very connection that is made: with a
+/// check first and a second lookup for the connection, the two answers could differ (DNS
+/// rebinding).
 #[derive(Debug)]
 struct Vetted(Private);
 
@@ -128,20 +129,20 @@ impl Resolve for Vetted {
 }
 
 fn refused(host: &str) -> String {
-    format!("`{host}` is an address of a private network; see the setting `allowPrivate`")
+    format!("`{host}` is a private network address; see the setting `allowPrivate`")
 }
 
-/// What calls are made with.
+/// HTTP client for calls, with their settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Calls {
     client: Client,
     private: Private,
-    /// How long a service may be silent, unless its definition says otherwise.
+    /// Timeout between parts of an answer, unless the definition has its own.
     silence: Duration,
     secrets: Arc<[Secret]>,
 }
 
-/// The longest attempt to connect, within the bound on silence.
+/// Connect timeout, within the timeout of the call.
 const CONNECT: Duration = Duration::from_secs(10);
 
 impl Calls {
@@ -160,7 +161,7 @@ impl Calls {
         Ok(Self { client, private, silence, secrets: secrets.into() })
     }
 
-    /// The code of a definition that names a URL.
+    /// The handler of a definition with a URL.
     pub(crate) fn handler_resolver(&self, definition: &Definition) -> Option<Arc<dyn Handler>> {
         let (mut calls, url) = (self.clone(), definition.url.clone()?);
         if let Some(ms) = definition.call_timeout_ms {
@@ -195,15 +196,15 @@ impl Handler for Call {
 }
 
 impl Call {
-    /// The address for a run. Failure handlers that were created for definitions with
-    /// `onFailure: true` have none: the workflow's own would do the failed work again.
+    /// The URL for a run. Failure handlers that were created for definitions with `onFailure: true`
+    /// have none: the workflow's own URL would do the failed work again.
     fn url_for(&self, ctx: &Ctx) -> Result<&str> {
         if ctx.failure_of().is_none() {
             return Ok(&self.url);
         }
         self.on_failure.as_deref().ok_or_else(|| {
             let message = format!(
-                "workflow `{}`: onFailure is true beside `url`, which calls nobody: write \
+                "workflow `{}`: onFailure is true beside `url`, which calls nothing: write \
                  `{{\"url\": \"https://…\"}}`",
                 ctx.workflow()
             );
@@ -212,11 +213,11 @@ impl Call {
     }
 }
 
-/// The body of a call: the event's data, a list of them, a request with its session as it is now,
-/// or the failure that is to be handled.
+/// The body of a call: the event's data, a list of them, a request with the current state of its
+/// session, or the failure to handle.
 async fn body_of(ctx: &Ctx) -> Result<String> {
     if let Some(run) = ctx.failure_of() {
-        // The failed run may be past its retention when its handler is retried by hand.
+        // The failed run may be past its retention when its handler is retried manually.
         let error = ctx.failure().await?.map(
             |(_, error)| serde_json::json!({ "code": error.code(), "message": error.message() }),
         );
@@ -241,10 +242,10 @@ async fn body_of(ctx: &Ctx) -> Result<String> {
 }
 
 impl Calls {
-    /// Makes the call once.
+    /// Makes one call.
     async fn post(&self, ctx: &Ctx, url: &str, body: String) -> Result<Box<RawValue>> {
         let url = Url::parse(url).map_err(|error| StepError::from(error).fatal())?;
-        // A name is looked at when it is resolved; a plain address never is.
+        // A host name is checked when it is resolved; a plain address is never resolved.
         if let Some(address) = address(&url)
             && !self.private.allows(address)
         {
@@ -253,7 +254,7 @@ impl Calls {
         let id = ctx.idempotency_key(STEP);
         let mut request = self.client.post(url);
         if !self.secrets.is_empty() {
-            // Of this very attempt: whoever is called may refuse what is old.
+            // The time of this attempt: the service may reject old signatures.
             let at = SystemClock.now().micros() / 1_000_000;
             request = request
                 .header("webhook-id", &id)
@@ -280,42 +281,42 @@ impl Calls {
     }
 }
 
-/// A name as a header's value: as it is, in UTF-8, also beyond ASCII.
+/// A name as a header value: as it is, in UTF-8, also beyond ASCII.
 fn name_in_header(name: &str) -> Result<HeaderValue> {
     HeaderValue::from_bytes(name.as_bytes()).map_err(|error| StepError::from(error).fatal())
 }
 
-/// An answer whose parts are still to come.
+/// A response whose body is still to come.
 struct Answer {
     response: Response,
     silence: Duration,
 }
 
 impl Answer {
-    /// The next part; none at the end.
+    /// The next part of the body; `None` at the end.
     async fn chunk(&mut self) -> Result<Option<Bytes>> {
         heard(self.silence, self.response.chunk()).await
     }
 }
 
-/// Waits for the service, whose silence is bounded. The bound is not on the whole answer: one that
-/// is streamed may take any time, and cutting it off would start it over.
+/// Waits for the next part, within the timeout. The timeout is not on the whole answer: a streamed
+/// one may take any time, and aborting it would start it over.
 async fn heard<T>(silence: Duration, part: impl Future<Output = reqwest::Result<T>>) -> Result<T> {
     match tokio::time::timeout(silence, part).await {
         Ok(part) => part.map_err(|error| {
-            // Without the URL, which may hold a secret.
+            // Without the URL, which may contain a secret.
             let error = error.without_url();
             StepError::coded("CallFailed", format!("{:#}", anyhow::Error::from(error)))
         }),
         Err(_) => {
             let ms = silence.as_millis();
-            let message = format!("the service was silent for {ms} ms; see `callTimeoutMs`");
+            let message = format!("the service sent nothing for {ms} ms; see `callTimeoutMs`");
             Err(StepError::coded("CallTimedOut", message))
         }
     }
 }
 
-/// What an answer means.
+/// The result of a call from its response.
 async fn read(answer: Answer) -> Result<Box<RawValue>> {
     let response = &answer.response;
     let status = response.status();
@@ -330,7 +331,8 @@ async fn read(answer: Answer) -> Result<Box<RawValue>> {
     }
     let start = body(answer).await.unwrap_or_default();
     let start: String = String::from_utf8_lossy(&start).chars().take(200).collect();
-    let fault = StepError::coded("CallRefused", format!("the call was answered {status}: {start}"));
+    let fault =
+        StepError::coded("CallRefused", format!("the service responded with {status}: {start}"));
     let temporary =
         [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_EARLY, StatusCode::TOO_MANY_REQUESTS];
     match again {
@@ -340,11 +342,11 @@ async fn read(answer: Answer) -> Result<Box<RawValue>> {
     }
 }
 
-/// The longest `Retry-After` that is kept to: a day. A service that names more has a clock or a
-/// unit wrong, and its run would be lost in the far future.
+/// Maximum of `Retry-After`: a day. A service that sends more has a wrong clock or unit, and its
+/// run would be lost in the far future.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How long a service asks to be left alone: seconds, or a date of HTTP.
+/// Parses `Retry-After`: seconds, or an HTTP date.
 fn retry_after(text: &str, now: Timestamp) -> Option<Duration> {
     let text = text.trim();
     let time = if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -357,15 +359,15 @@ fn retry_after(text: &str, now: Timestamp) -> Option<Duration> {
     Some(time.min(MAX_RETRY_AFTER))
 }
 
-/// The longest time for the body of an answer that is not streamed: nobody reads it before its
-/// end, so that a byte now and then is no sign of progress.
+/// Timeout for the whole body of an answer that is not streamed: it is not used before its end, so
+/// single bytes are no progress.
 const LONGEST_BODY: Duration = Duration::from_millis(MAX_CALL_TIMEOUT_MS);
 
-/// The whole body, if it is not too large and does not take too long.
+/// Reads the whole body, if it is not too large and does not take too long.
 async fn body(answer: Answer) -> Result<Vec<u8>> {
     tokio::time::timeout(LONGEST_BODY, all_parts(answer)).await.unwrap_or_else(|_| {
         let minutes = LONGEST_BODY.as_secs() / 60;
-        let message = format!("the answer has not ended within {minutes} minutes");
+        let message = format!("the response did not end within {minutes} minutes");
         Err(StepError::coded("CallTimedOut", message))
     })
 }
@@ -375,14 +377,14 @@ async fn all_parts(mut answer: Answer) -> Result<Vec<u8>> {
     while let Some(chunk) = answer.chunk().await? {
         bytes.extend_from_slice(&chunk);
         if bytes.len() > MAX_VALUE_BYTES {
-            let message = format!("the answer has more than {MAX_VALUE_BYTES} bytes");
+            let message = format!("the response has more than {MAX_VALUE_BYTES} bytes");
             return Err(StepError::coded("AnswerTooLarge", message).fatal());
         }
     }
     Ok(bytes)
 }
 
-/// A body as a run's output: JSON as it is, text as text, nothing as null.
+/// A body as a run's output: JSON as it is, other text as a string, an empty body as null.
 fn value(body: &[u8], json: bool) -> Result<Box<RawValue>> {
     if body.is_empty() {
         return Ok(RawValue::NULL.to_owned());
@@ -442,7 +444,7 @@ mod tests {
         }
     }
 
-    /// Every spelling of an address that is none of the internet, as it may stand in a definition.
+    /// Every spelling of a private address, as it may be in a definition.
     #[test]
     fn no_spelling_hides_a_private_address() {
         let private = "http://127.0.0.1/ http://127.1/ http://2130706433/ http://0x7f000001/ \
@@ -460,7 +462,7 @@ mod tests {
             assert_eq!(
                 address(&text.parse().unwrap()),
                 None,
-                "{text} is resolved and looked at then"
+                "{text} is checked when it is resolved"
             );
         }
         let public = "http://8.8.8.8/ http://134744072/ http://[2606:4700::1]/";

@@ -1,4 +1,4 @@
-//! The commands that talk to a server: they ask over HTTP what any other client could.
+//! The client commands: they use the HTTP API of a server, as any other client could.
 
 mod bulk;
 mod inside;
@@ -22,19 +22,19 @@ pub(crate) use self::keys::{Keys, keys};
 use self::{runs::Runs, send::Vary};
 use crate::exit::Failure;
 
-/// Where the server is, and how to print its answers.
+/// Address of the server, and output format.
 #[derive(Args, Debug)]
 pub(crate) struct Remote {
-    /// The server's address.
+    /// URL of the server.
     #[arg(long, env = "TIDEGATE_URL", default_value = "http://127.0.0.1:7400", global = true)]
     server: String,
-    /// The workspace.
+    /// Workspace.
     #[arg(long, env = "TIDEGATE_WORKSPACE", global = true)]
     workspace: Option<String>,
-    /// Looks into this SQLite file instead, which no server may hold.
+    /// Read this SQLite file instead of a server. No server may have it open.
     #[arg(long, global = true, value_name = "PATH")]
     file: Option<PathBuf>,
-    /// Prints the server's answer as JSON.
+    /// Print the server's response as JSON.
     #[arg(long, global = true)]
     pub(crate) json: bool,
 }
@@ -44,7 +44,7 @@ impl Remote {
         &self.server
     }
 
-    /// Prints an answer: as data, or as people read it.
+    /// Prints a response: as JSON, or as text for people.
     pub(crate) fn print(
         &self,
         out: &mut impl Write,
@@ -54,95 +54,95 @@ impl Remote {
         Ok(if self.json { writeln!(out, "{told}") } else { write!(out, "{shown}") }?)
     }
 
-    /// What every request says about who asks.
+    /// The headers of every request, without the API key.
     pub(crate) fn headers(&self) -> Vec<(&'static str, &str)> {
         self.workspace.iter().map(|name| ("tidegate-workspace", name.as_str())).collect()
     }
 }
 
-/// What can be asked.
+/// The client commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Ask {
-    /// Sends an event, and says what became of it.
+    /// Send an event and print its outcome.
     Send {
-        /// The event's name.
+        /// Name of the event.
         name: String,
-        /// Its data, as JSON; text is written in quotes.
+        /// Data of the event, as JSON; text needs quotes.
         #[arg(default_value = "null")]
         data: String,
-        /// Takes it once, however often it is sent under this id.
+        /// Deduplication id: events with the same id are accepted once.
         #[arg(long)]
         dedupe_id: Option<String>,
-        /// Sends it so many times.
+        /// Number of times to send it.
         #[arg(long, default_value_t = 1)]
         count: u32,
-        /// Gives this field of its data the values 0 to N - 1 in turn: `--vary account=20`.
+        /// Give this field of the data the values 0 to N - 1 in turn: `--vary account=20`.
         #[arg(long, value_name = "FIELD=N", value_parser = send::read_vary)]
         vary: Option<Vary>,
-        /// Says what would become of it, without any effect.
+        /// Print the outcome without any effect.
         #[arg(long)]
         dry_run: bool,
     },
-    /// Says why a run waits, or what became of it.
+    /// Explain why a run waits, or how it ended.
     Why {
-        /// The run.
+        /// Id of the run.
         run: String,
     },
-    /// Looks at runs and acts on them.
+    /// List, show and change runs.
     Runs {
         #[command(subcommand)]
         command: Runs,
     },
-    /// Shows what is defined, or takes it away.
+    /// List workflows, or delete one.
     Workflows {
         #[command(subcommand)]
         command: Option<Workflows>,
     },
-    /// Looks at streams, and mends those that reactions are stuck in.
+    /// List and show streams, and unblock or reset the streams of a reaction.
     Streams {
         #[command(subcommand)]
         command: streams::Streams,
     },
-    /// Shows how far reactions are in their streams, and what keeps them.
+    /// Show the positions of reactions in their streams, and blocked streams.
     Reactions(streams::Reactions),
-    /// Cancels, pauses or resumes all runs that fit.
+    /// Cancel, pause or resume all matching runs.
     Bulk(bulk::Bulk),
-    /// Gives a version the new runs. Rolling back is a release.
+    /// Release a version: new runs use it. Use it to roll back, too.
     Release {
-        /// The workflow.
+        /// Name of the workflow.
         workflow: String,
-        /// The version.
+        /// Version to release.
         version: u32,
-        /// The app; that of the server's file unless given.
+        /// App of the workflow; by default that of the server's file.
         #[arg(long)]
         app: Option<String>,
     },
     #[command(flatten)]
     Observe(observe::Observe),
-    /// Shows schedules, and pauses and resumes them.
+    /// List, pause and resume schedules.
     Schedules {
         #[command(subcommand)]
         command: Option<schedules::Schedules>,
     },
 }
 
-/// What can be done with workflows.
+/// The commands on workflows.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Workflows {
-    /// Nothing starts it any more; its runs go on, its history stays.
+    /// Delete a workflow: nothing starts it any more; its runs continue, its history stays.
     Delete {
-        /// The workflow.
+        /// Name of the workflow.
         workflow: String,
-        /// The app; that of the server's file unless given.
+        /// App of the workflow; by default that of the server's file.
         #[arg(long)]
         app: Option<String>,
     },
 }
 
-/// The variable that holds the key to show.
+/// The environment variable with the API key.
 const API_KEY: &str = "TIDEGATE_API_KEY";
 
-/// The key to show, if there is one.
+/// The API key, if the variable is set.
 pub(crate) fn key() -> Option<String> {
     std::env::var(API_KEY).ok().filter(|key| !key.is_empty())
 }
@@ -150,9 +150,9 @@ pub(crate) fn key() -> Option<String> {
 struct Server<'a> {
     client: Client,
     remote: &'a Remote,
-    /// From the environment alone: what is on a command line can be seen by others.
+    /// From the environment only: other users can see a command line.
     key: Option<String>,
-    /// What answers in its place, if a file is looked into.
+    /// The router that answers instead, if a file is read.
     inside: Option<Router>,
 }
 
@@ -184,7 +184,7 @@ impl<'a> Server<'a> {
         }
         let answer = request.send().await.map_err(|_| {
             Failure::Unreachable(format!(
-                "no server answers at {base}; start one with `tidegate serve`, or give --server"
+                "no server at {base}; start one with `tidegate serve`, or set --server"
             ))
         })?;
         let (status, text) = (answer.status(), answer.text().await?);
@@ -200,7 +200,7 @@ impl<'a> Server<'a> {
     }
 }
 
-/// What an answer says.
+/// Parses a response. An error status becomes an error.
 fn read(status: StatusCode, text: &str, who: &str) -> anyhow::Result<Value> {
     let told =
         lenient::read(text).with_context(|| format!("{who} is not a Tidegate server: {status}"))?;
@@ -217,12 +217,12 @@ fn read(status: StatusCode, text: &str, who: &str) -> anyhow::Result<Value> {
     })
 }
 
-/// What a server says at a path.
+/// Gets a path from the server.
 pub(crate) async fn get(remote: &Remote, path: &str) -> anyhow::Result<Value> {
     Server::new(remote).await?.get(path).await
 }
 
-/// Asks, and prints the answer.
+/// Runs a command and prints the response.
 pub(crate) async fn run(remote: &Remote, ask: Ask, out: &mut impl Write) -> anyhow::Result<()> {
     let server = Server::new(remote).await?;
     let (told, shown) = match ask {
@@ -251,7 +251,7 @@ pub(crate) async fn run(remote: &Remote, ask: Ask, out: &mut impl Write) -> anyh
             let path = format!("/workflows/{}{}", part(&workflow), of_app(app));
             let told = server.ask(Method::DELETE, &path, None).await?;
             let live = &told["live"];
-            let shown = format!("nothing starts {workflow} any more; {live} of its runs go on\n");
+            let shown = format!("{workflow} deleted; {live} of its runs continue\n");
             (told, shown)
         }
         Ask::Workflows { command: None } => {
@@ -264,11 +264,11 @@ pub(crate) async fn run(remote: &Remote, ask: Ask, out: &mut impl Write) -> anyh
             let told = server.post(&path, json!({ "version": version })).await?;
             let (older, stranded) = (&told["older"], &told["stranded"]);
             let mut shown = format!(
-                "{workflow} v{version} gets the new runs; {older} older runs are not over, \
+                "{workflow} v{version} released; {older} runs of older versions are active, \
                  {stranded} of them stranded\n"
             );
             for run in told["lacking"].as_array().into_iter().flatten() {
-                let _ = writeln!(shown, "{} lacks the key of its handoff", text(run));
+                let _ = writeln!(shown, "{} has no key for the handoff", text(run));
             }
             (told, shown)
         }
@@ -276,10 +276,10 @@ pub(crate) async fn run(remote: &Remote, ask: Ask, out: &mut impl Write) -> anyh
     remote.print(out, &told, &shown)
 }
 
-/// Rows of a list under their names.
+/// Formats a list as a table with headings.
 fn table(list: &Value, columns: &[&str]) -> String {
     let rows = list.as_array().map(Vec::as_slice).unwrap_or_default();
-    let mut cells = vec![columns.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()];
+    let mut cells = vec![columns.iter().map(|name| heading(name)).collect::<Vec<_>>()];
     cells.extend(rows.iter().map(|row| columns.iter().map(|name| text(&row[*name])).collect()));
     let width = |column: usize| cells.iter().map(|row| row[column].chars().count()).max();
     let widths: Vec<_> = (0..columns.len()).map(|column| width(column).unwrap_or(0)).collect();
@@ -290,7 +290,28 @@ fn table(list: &Value, columns: &[&str]) -> String {
     cells.iter().map(line).collect()
 }
 
-/// A value as people read it.
+/// The heading of a column: its key in capitals, or a more common word.
+fn heading(key: &str) -> String {
+    let words = match key {
+        "at" => "time",
+        "inFlight" => "running",
+        "inside" => "holders",
+        "letsIn" => "limit",
+        "madeAt" => "createdAt",
+        "state" => "status",
+        other => other,
+    };
+    let mut heading = String::new();
+    for letter in words.chars() {
+        if letter.is_ascii_uppercase() {
+            heading.push(' ');
+        }
+        heading.push(letter.to_ascii_uppercase());
+    }
+    heading
+}
+
+/// A value as text for people.
 fn text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -299,12 +320,12 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// The parameter that names an app, where one is given.
+/// The query parameter for an app, if one is given.
 fn of_app(app: Option<String>) -> String {
     app.map(|app| format!("?app={}", part(&app))).unwrap_or_default()
 }
 
-/// A text as a part of an address.
+/// A text, percent-encoded for a URL.
 fn part(text: &str) -> String {
     let mut part = String::new();
     for byte in text.bytes() {

@@ -1,5 +1,5 @@
-//! Settings: defaults, then the file, then the environment, then flags; each knows where it came
-//! from.
+//! Settings: defaults, overridden by the file, then the environment, then flags. Each value records
+//! its source.
 
 mod postgres;
 
@@ -16,7 +16,7 @@ use tidegate::core::{
 pub(crate) use self::postgres::Location;
 use crate::{http::workflows::check_urls, ingress::Ingress};
 
-/// One setting: its name in the file, its default, and what it is.
+/// One setting: its name in the file, its default and its description.
 struct Setting {
     name: &'static str,
     default: &'static str,
@@ -29,56 +29,52 @@ const SETTINGS: [Setting; 12] = [
         default: "sqlite:tidegate.db",
         what: "sqlite:PATH, a postgres:// URL, or memory",
     },
-    Setting { name: "listen", default: "127.0.0.1:7400", what: "the address and port" },
-    Setting { name: "workers", default: "1000", what: "how many runs are called at once" },
-    Setting { name: "leaseTtlMs", default: "30000", what: "what a dead server held is free then" },
+    Setting { name: "listen", default: "127.0.0.1:7400", what: "address and port" },
+    Setting { name: "workers", default: "1000", what: "maximum number of concurrent calls" },
+    Setting {
+        name: "leaseTtlMs",
+        default: "30000",
+        what: "lease time, after which the runs of a dead server are free",
+    },
     Setting {
         name: "pauseAfterDeaths",
         default: "10",
-        what: "worker deaths in a row, after a first one, that pause a run; 0 for none",
+        what: "worker deaths in a row, after the first, that pause a run; 0 for never",
     },
     Setting {
         name: "callTimeoutMs",
         default: "30000",
-        what: "how long a called service may be silent: before its answer, and between its parts",
+        what: "timeout of a called service: before its answer, and between parts of it",
     },
     Setting {
         name: "drainMs",
         default: "25000",
-        what: "how long runs under way may go on after SIGTERM before they are handed over",
+        what: "time for active runs to end after SIGTERM before they are handed over",
     },
     Setting {
         name: "allowPrivate",
         default: "loopback",
-        what: "which private addresses may be called: none, loopback or all",
+        what: "private addresses that may be called: none, loopback or all",
     },
     Setting {
         name: "signingSecretEnv",
         default: "TIDEGATE_SIGNING_SECRET",
-        what: "the variable that holds the secrets that calls are signed with",
+        what: "environment variable with the secrets that calls are signed with",
     },
-    Setting {
-        name: "keepAliveMs",
-        default: "75000",
-        what: "how long a connection without a request stays open",
-    },
-    Setting { name: "workspaces", default: "", what: "further workspaces that are served" },
-    Setting {
-        name: "log",
-        default: "info",
-        what: "what is logged, such as info or tidegate=debug",
-    },
+    Setting { name: "keepAliveMs", default: "75000", what: "idle timeout of a connection" },
+    Setting { name: "workspaces", default: "", what: "further workspaces to serve" },
+    Setting { name: "log", default: "info", what: "log filter, such as info or tidegate=debug" },
 ];
 
-/// The tables of the file that hold settings; a setting in one is called `table.name`.
+/// The tables of the file that hold settings. A setting in one is named `table.name`.
 const SECTIONS: [&str; 1] = ["postgres"];
 
-/// All settings, those of sections last.
+/// All settings; those of sections come last.
 fn settings() -> impl Iterator<Item = &'static Setting> {
     SETTINGS.iter().chain(&postgres::SETTINGS)
 }
 
-/// Where a value came from; later ones win.
+/// Source of a value; later sources win.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     Default,
@@ -103,15 +99,15 @@ impl fmt::Display for Source {
 pub(crate) struct Config {
     values: BTreeMap<&'static str, (String, Source)>,
     pub(crate) workspace: String,
-    /// The workflows that the file defines, with its app.
+    /// The workflow definitions of the file, each with its app.
     pub(crate) workflows: Vec<Value>,
-    /// The flows, likewise.
+    /// The flow definitions, likewise.
     pub(crate) flows: Vec<Value>,
-    /// The ways into them.
+    /// The ingress definitions of those flows.
     pub(crate) ways: Arc<Ingress>,
 }
 
-/// The name of a setting's variable.
+/// The name of a setting's environment variable.
 fn variable(name: &str) -> String {
     let mut variable = "TIDEGATE_".to_owned();
     for c in name.chars() {
@@ -124,7 +120,7 @@ fn variable(name: &str) -> String {
 }
 
 impl Config {
-    /// Puts the settings together.
+    /// Merges the settings of all sources.
     pub(crate) fn load(
         file: Option<&Path>,
         environment: impl Fn(&str) -> Option<String>,
@@ -140,7 +136,7 @@ impl Config {
         let ways = Arc::new(Ingress::take(&app, &mut flows, &environment)?);
         for (name, value) in with_sections(read)? {
             let Some(known) = settings().find(|it| it.name == name) else {
-                bail!("`{name}` is not a setting; known are {}", known_beside(&name));
+                bail!("`{name}` is not a setting; expected one of {}", known_beside(&name));
             };
             let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             values.insert(known.name, (text, Source::File));
@@ -158,12 +154,12 @@ impl Config {
         Ok(Self { values, workspace, workflows, flows, ways })
     }
 
-    /// A setting's text.
+    /// The value of a setting, as text.
     pub(crate) fn text(&self, name: &str) -> &str {
         self.values.get(name).map_or("", |(value, _)| value)
     }
 
-    /// A setting's number.
+    /// The value of a numeric setting.
     pub(crate) fn number(&self, name: &str) -> anyhow::Result<u64> {
         let (text, source) = &self.values[name];
         text.parse().with_context(|| {
@@ -171,7 +167,7 @@ impl Config {
         })
     }
 
-    /// A setting's number between two bounds.
+    /// The value of a numeric setting, within bounds.
     pub(crate) fn within(&self, name: &str, least: u64, most: u64) -> anyhow::Result<u64> {
         let (text, source) = &self.values[name];
         let number = text.parse().ok().filter(|number| (least..=most).contains(number));
@@ -181,7 +177,7 @@ impl Config {
         })
     }
 
-    /// A setting that is true or false.
+    /// The value of a boolean setting.
     fn flag(&self, name: &str) -> anyhow::Result<bool> {
         let (text, source) = &self.values[name];
         text.parse().with_context(|| {
@@ -189,7 +185,7 @@ impl Config {
         })
     }
 
-    /// The workspaces that are served: the file's own first.
+    /// The workspaces to serve: the file's own first.
     pub(crate) fn workspaces(&self) -> anyhow::Result<Vec<Workspace>> {
         let text = self.text("workspaces");
         let names: Vec<String> = if text.starts_with('[') {
@@ -202,7 +198,7 @@ impl Config {
         Ok(std::iter::once(self.workspace.clone()).chain(others).map(Into::into).collect())
     }
 
-    /// Says all that is wrong with the definitions by themselves.
+    /// Checks each definition by itself. The error lists every problem.
     pub(crate) fn check_definitions(&self) -> anyhow::Result<()> {
         let workflows = self.workflows.iter().filter_map(|it| Definition::parse(it).err());
         let flows = self.flows.iter().filter_map(|it| Flow::parse(it).err());
@@ -216,7 +212,7 @@ impl Config {
         Ok(())
     }
 
-    /// The settings that another one has different values of, and the ways into flows.
+    /// The names of the settings that differ from another configuration, and of the ingress.
     pub(crate) fn differing(&self, other: &Self) -> Vec<&'static str> {
         let mut names: Vec<_> = settings().map(|setting| setting.name).collect();
         names.retain(|name| self.text(name) != other.text(name));
@@ -227,7 +223,7 @@ impl Config {
         names
     }
 
-    /// The workflows and flows that another one no longer has.
+    /// The workflows and flows that another configuration no longer has.
     pub(crate) fn dropped(&self, other: &Self) -> Vec<String> {
         let named = |config: &Self| -> Vec<_> {
             let all = config.workflows.iter().chain(&config.flows);
@@ -238,17 +234,17 @@ impl Config {
         gone.filter_map(|(_, name)| Some(name.as_str()?.to_owned())).collect()
     }
 
-    /// Takes over what another one defines, and none of its settings.
+    /// Takes over the definitions of another configuration, and none of its settings.
     pub(crate) fn take_definitions(&mut self, other: Self) {
         (self.workflows, self.flows) = (other.workflows, other.flows);
     }
 
-    /// Where the data is, as people may see it.
+    /// The address of the store, without passwords.
     pub(crate) fn place(&self) -> String {
         hide_password(self.text("store"))
     }
 
-    /// Each value and where it came from, as lines.
+    /// Each value and its source, as lines.
     pub(crate) fn print(&self) -> String {
         let width = settings().map(|setting| setting.name.len()).max().unwrap_or_default();
         let lines = settings().map(|setting| {
@@ -261,7 +257,7 @@ impl Config {
     }
 }
 
-/// The settings of a file, those of its sections by their full names.
+/// The settings of a file; those of a section by their full names.
 fn with_sections(read: Map<String, Value>) -> anyhow::Result<Vec<(String, Value)>> {
     let mut all = Vec::new();
     for (name, value) in read {
@@ -278,7 +274,7 @@ fn with_sections(read: Map<String, Value>) -> anyhow::Result<Vec<(String, Value)
     Ok(all)
 }
 
-/// The names that could have been meant: those of the same section, or of none.
+/// The valid names to suggest for an unknown one: those of the same section, or of none.
 fn known_beside(name: &str) -> String {
     let section = |name: &str| name.split_once('.').map(|(section, _)| section.to_owned());
     let here = settings().map(|it| it.name).filter(|it| section(it) == section(name));
@@ -287,7 +283,7 @@ fn known_beside(name: &str) -> String {
     others.chain(here).collect::<Vec<_>>().join(", ")
 }
 
-/// A URL without its password, which may stand before the host or among the parameters.
+/// A URL without its password, which may be before the host or among the parameters.
 fn hide_password(url: &str) -> String {
     let url = hide_in_user(url);
     let Some((place, parameters)) = url.split_once('?') else { return url };
@@ -313,7 +309,7 @@ fn read_file(path: &Path) -> anyhow::Result<Map<String, Value>> {
     toml::from_str(&text).with_context(|| format!("{shown} is not valid TOML"))
 }
 
-/// Takes a name out of a file.
+/// Removes a name from a file's table and returns it.
 fn take_name(read: &mut Map<String, Value>, what: &str, otherwise: &str) -> anyhow::Result<String> {
     match read.remove(what) {
         None => Ok(otherwise.to_owned()),
@@ -322,7 +318,8 @@ fn take_name(read: &mut Map<String, Value>, what: &str, otherwise: &str) -> anyh
     }
 }
 
-/// Takes the definitions out of a file, each with the file's app where it names none.
+/// Removes the definitions from a file's table and returns them, each with the file's app unless it
+/// names one.
 fn take_tables(read: &mut Map<String, Value>, kind: &str, app: &str) -> anyhow::Result<Vec<Value>> {
     let mut tables = match read.remove(kind) {
         None => Vec::new(),

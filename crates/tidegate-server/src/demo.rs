@@ -1,7 +1,7 @@
-//! `tidegate demo`: a small world that is alive, to be watched in the console.
+//! `tidegate demo`: a demo with live traffic, to watch in the console.
 //!
-//! The engine, the server and the clock are real; only the work is made up. What is in the world
-//! is under `world/`, a theme a file.
+//! The engine, the server and the clock are real; only the work is simulated. The workflows and
+//! their traffic are under `world/`, one file per theme.
 
 mod chance;
 mod judge;
@@ -33,41 +33,41 @@ use crate::{
     metrics, serve,
 };
 
-/// How long what is over is kept, so that a demo that runs for days stays small.
+/// Retention of ended runs, events and receipts, so that a demo that runs for days stays small.
 const KEPT: Duration = Duration::from_mins(10);
 
-/// In less time not everything has happened that there is to judge.
+/// Minimum of `--for`: in less time some checks have nothing to check.
 const SHORTEST: Duration = Duration::from_secs(5);
 
-/// How long the world may take to come to rest once nobody asks anything any more.
+/// Timeout for all runs to end after the traffic has stopped.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often it is looked at meanwhile.
+/// Poll interval until then.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// What the demo is asked for.
+/// The arguments of the demo.
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
-    /// The address and port to listen at; port 0 is any that is free.
+    /// Address and port to listen on; port 0 is any free one.
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: String,
-    /// Opens no browser.
+    /// Do not open a browser.
     #[arg(long)]
     no_open: bool,
-    /// Runs for a while without a browser, prints what became of everything and whether the
-    /// promises were kept, and fails if one was not.
+    /// Run for a while without a browser, print the counts of each workflow and the result of each
+    /// check, and fail if a check fails.
     #[arg(long)]
     headless: bool,
-    /// For how long, such as 30s or 2m.
+    /// How long to run, such as 30s or 2m.
     #[arg(long = "for", value_name = "TIME", value_parser = time, default_value = "30s")]
     #[arg(requires = "headless")]
     time: Duration,
-    /// What all chance of the traffic is drawn from.
+    /// Seed of the random traffic.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
-/// A time as people write it.
+/// Parses a duration such as `30s`.
 fn time(text: &str) -> Result<Duration, String> {
     let unit = |text: &str| match text {
         "s" => Some(1),
@@ -84,7 +84,7 @@ fn time(text: &str) -> Result<Duration, String> {
     time.ok_or_else(wrong)
 }
 
-/// Runs the demo until it is told to stop, or its time is over.
+/// Runs the demo until a signal stops it, or its time is over.
 pub(crate) async fn run(demo: Demo, out: &mut impl Write) -> anyhow::Result<()> {
     metrics::install();
     let folder = Folder::new()?;
@@ -100,7 +100,7 @@ pub(crate) async fn run(demo: Demo, out: &mut impl Write) -> anyhow::Result<()> 
         requests: http::Underway::default(),
         demo: true,
     };
-    // Open pages follow it for ever: it does not wait for them at the end.
+    // Open pages follow the server forever: it does not wait for them at the end.
     let answering = tokio::spawn(listen::serve(
         listener,
         Routes::to(http::router(app)),
@@ -120,7 +120,7 @@ pub(crate) async fn run(demo: Demo, out: &mut impl Write) -> anyhow::Result<()> 
     lived
 }
 
-/// Has the world be asked things, for ever or for as long as it is said.
+/// Generates the traffic, forever or for the given time.
 async fn live(
     demo: &Demo,
     town: &Town,
@@ -131,11 +131,11 @@ async fn live(
         return judge(town, close, demo.time, out).await;
     }
     let said = format!(
-        "The demo is alive at {}\n\
-         Its data is in a temporary folder, and goes with it. Ctrl-C stops it.\n",
+        "demo running at {}\n\
+         its data is in a temporary folder, deleted at the end; Ctrl-C stops it\n",
         town.server
     );
-    // A demo does not end because nobody reads what it says.
+    // A write error is ignored: output that is not read must not end the demo.
     let _ = out.write_all(said.as_bytes()).and_then(|()| out.flush());
     if !demo.no_open {
         open(&town.server);
@@ -144,15 +144,15 @@ async fn live(
     Ok(())
 }
 
-/// To be stopped by hand is how a demo ends, but for one that was to judge.
+/// The result of a signal: success, but an error for a headless demo that has not finished.
 fn stopped(demo: &Demo) -> anyhow::Result<()> {
     if demo.headless {
-        bail!("it was stopped before its time");
+        bail!("stopped before the checks");
     }
     Ok(())
 }
 
-/// Starts the engine that has the world's code, and the printer beside it.
+/// Starts the engine with the workflows of the demo, and the printer beside it.
 async fn begin(demo: &Demo, folder: &Folder) -> anyhow::Result<([Engine; 2], Arc<Ledger>)> {
     let store = SqliteStore::open(folder.0.join("demo.db"), Arc::new(SystemClock)).await?;
     let (store, ledger) = (Arc::new(store), Ledger::new());
@@ -160,7 +160,7 @@ async fn begin(demo: &Demo, folder: &Folder) -> anyhow::Result<([Engine; 2], Arc
     if !demo.headless {
         builder = builder.retention(Retention { runs: KEPT, events: KEPT, receipts: KEPT });
     }
-    // Workflows that somebody defines while it runs are called by URL, as on any server.
+    // Workflows that a user defines meanwhile are called by URL, as on any server.
     let calls = Calls::new(Private::Loopback, Duration::from_secs(30), Vec::new())?;
     let engine = builder
         .handler_resolver(move |definition| calls.handler_resolver(definition))
@@ -170,7 +170,7 @@ async fn begin(demo: &Demo, folder: &Folder) -> anyhow::Result<([Engine; 2], Arc
     Ok(([engine, printer], ledger))
 }
 
-/// Lets the world live for a while and come to rest, and holds it against its promises.
+/// Runs the traffic for a while, waits for all runs to end, and checks the results.
 async fn judge(
     town: &Town,
     close: &watch::Sender<bool>,
@@ -194,39 +194,39 @@ async fn judge(
     seen.print(out)?;
     writeln!(out)?;
     for check in &checks {
-        let word = if check.holds { "kept  " } else { "BROKEN" };
+        let word = if check.holds { "ok    " } else { "BROKEN" };
         writeln!(out, "{word}  {}", check.what)?;
     }
     let broken = checks.iter().filter(|check| !check.holds).count();
     if broken > 0 {
-        bail!("{broken} of {} promises were broken; the seed was {}", checks.len(), town.seed);
+        bail!("{broken} of {} checks failed; the seed was {}", checks.len(), town.seed);
     }
     Ok(())
 }
 
-/// A folder that is there for as long as the demo.
+/// A temporary folder, deleted with the demo.
 struct Folder(PathBuf);
 
 impl Folder {
     fn new() -> anyhow::Result<Self> {
         let mut random = [0; 8];
-        getrandom::fill(&mut random).context("there is no chance to be had")?;
+        getrandom::fill(&mut random).context("no random bytes from the operating system")?;
         let name = format!("tidegate-demo-{:016x}", u64::from_ne_bytes(random));
         let path = std::env::temp_dir().join(name);
         let made = std::fs::create_dir(&path);
-        made.with_context(|| format!("{} cannot be made", path.display()))?;
+        made.with_context(|| format!("{} cannot be created", path.display()))?;
         Ok(Self(path))
     }
 }
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What cannot be removed lies in a folder for such things.
+        // A folder that cannot be removed stays in the temporary directory.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// Shows an address in a browser, where there is somebody to see it.
+/// Opens a URL in a browser, if there is a screen.
 fn open(address: &str) {
     let is_set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let mac = cfg!(target_os = "macos");
@@ -237,7 +237,7 @@ fn open(address: &str) {
     let program = if mac { "open" } else { "xdg-open" };
     let mut browser = Command::new(program);
     let quiet = browser.arg(address).stdin(Stdio::null()).stdout(Stdio::null());
-    // Without a browser there is still the address to be read.
+    // Without a browser the user can still read the URL.
     let _ = quiet.stderr(Stdio::null()).spawn();
 }
 

@@ -1,16 +1,16 @@
-//! What the exit status says.
+//! Exit statuses.
 
 use std::{fmt, io, process::ExitCode};
 
-/// Why a command did not do what it was asked for, where scripts tell it from other reasons.
-/// 1 is everything else, and 2 is a command line that cannot be read.
+/// A failure of a command with its own exit status, so that scripts can tell it from others. 1 is
+/// every other failure, and 2 is an invalid command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// 3: there is no such thing.
+    /// 3: the named thing does not exist.
     NotFound(String),
-    /// 4: nobody answers.
+    /// 4: the server cannot be reached.
     Unreachable(String),
-    /// 5: the key is missing, or not good for this.
+    /// 5: the API key is missing or not sufficient.
     Forbidden(String),
 }
 
@@ -23,14 +23,14 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Whether an error says that nobody reads the output any more. Errors of connections are of other
-/// types.
+/// Whether an error says that the reader of the output has closed it. Errors of connections have
+/// other types.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let error: Option<&io::Error> = error.downcast_ref();
     error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// The exit status for an error.
+/// Returns the exit status of an error.
 pub(crate) fn status(error: &anyhow::Error) -> ExitCode {
     match error.downcast_ref() {
         Some(Failure::NotFound(_)) => 3.into(),

@@ -1,4 +1,4 @@
-//! The HTTP API: translates, and decides nothing.
+//! The HTTP API. This layer translates requests and decides nothing.
 
 mod access;
 mod actions;
@@ -52,28 +52,28 @@ pub(crate) use self::{access::Access, doctor::view, underway::Underway};
 use self::{body::MAX_BODY_BYTES, middleware::Caller, operation::Operation, problem::Problem};
 use crate::ingress::Ingress;
 
-/// What requests are answered with.
+/// State that all request handlers share.
 #[derive(Clone, Debug)]
 pub(crate) struct App {
     pub(crate) engine: Engine,
     pub(crate) access: Arc<Access>,
-    /// The ways into flows that the file gives.
+    /// The ingress definitions of the config file.
     pub(crate) ways: Arc<Ingress>,
-    /// The requests that are being answered.
+    /// The requests in progress.
     pub(crate) requests: Underway,
-    /// It is the world of `tidegate demo`: the console offers a tour.
+    /// Whether this is `tidegate demo`: the console then offers a tour.
     pub(crate) demo: bool,
 }
 
-/// Everything that can be asked. The router, the description and the matrix of who may do what
-/// are made from it: what is not here cannot be reached.
+/// All operations of the API. The router, the OpenAPI document and the access matrix are built from
+/// this list: an operation that is not here cannot be reached.
 fn operations() -> Vec<Operation> {
     let said =
         [("status", schema::string()), ("version", schema::string()), ("demo", schema::flag())];
     let health = Operation::get("/health", "health", health)
-        .says("Says that the server is there.")
+        .says("Check that the server process is alive.")
         .open()
-        .answers(200, "It is.", schema::object(said));
+        .answers(200, "The server is alive.", schema::object(said));
     [
         events::operations(),
         actions::operations(),
@@ -104,7 +104,7 @@ fn operations() -> Vec<Operation> {
     .collect()
 }
 
-/// The shapes that operations name.
+/// The named schemas of all operations.
 fn shapes() -> Vec<(&'static str, Value)> {
     let shapes = [
         events::shapes(),
@@ -122,7 +122,7 @@ fn shapes() -> Vec<(&'static str, Value)> {
     shapes.into_iter().flatten().collect()
 }
 
-/// All routes.
+/// The router with all routes.
 pub(crate) fn router(app: App) -> Router {
     let live = console_feed::Live::begin(&app.engine, app.access.workspaces());
     let routes = operations().into_iter().map(|operation| operation.into_route(&app));
@@ -138,11 +138,11 @@ pub(crate) fn router(app: App) -> Router {
         .with_state(app)
 }
 
-/// The routes of a server that has not started yet: it opens its store, which may take a while, and
-/// says so.
+/// The router of a server that is still opening its store, which may take a while: all requests but
+/// the health check get 503 `starting`.
 pub(crate) fn starting() -> Router {
     let starting = async || {
-        let detail = "the server has not started yet: it waits for its store";
+        let detail = "the server is starting: it is waiting for its store; retry later";
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, "starting", detail).retry_after(1)
     };
     Router::new()
@@ -160,17 +160,17 @@ fn alive(demo: bool) -> Json<Value> {
 }
 
 async fn no_route(request: Request) -> Problem {
-    let detail = format!("there is nothing at `{}`; see the HTTP reference", request.uri().path());
+    let detail = format!("no route for `{}`; see the HTTP reference", request.uri().path());
     Problem::not_found("no_route", detail)
 }
 
 async fn no_method(request: Request) -> Problem {
     let (method, path) = (request.method(), request.uri().path());
-    let detail = format!("`{method}` is not for `{path}`");
+    let detail = format!("method `{method}` is not allowed for `{path}`");
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "no_method", detail)
 }
 
-/// What every answer says to browsers, and the end of what was not read.
+/// Adds the security headers to every response, and drains the unread part of the request body.
 async fn guard(request: Request, next: Next) -> Response {
     let (request, rest) = unread::watch(request);
     let mut response = next.run(request).await;

@@ -1,7 +1,7 @@
-//! The ways into flows beside plain requests, as the file gives them: chat, webhooks, schedules,
-//! and which actions are tools of models.
+//! Ingress: the ways into flows beside plain requests, as defined in the file: chat, webhooks,
+//! schedules, and which actions are MCP tools.
 //!
-//! Each only builds a request; what becomes of it is decided where all requests are.
+//! Each only builds a request; the request is decided where all requests are.
 
 pub(crate) mod webhook;
 
@@ -25,10 +25,10 @@ use tidegate::core::{
 
 use self::webhook::Webhook;
 
-/// All ways in.
+/// The ingress of all flows.
 #[derive(Debug)]
 pub(crate) struct Ingress {
-    /// The app of the file, which is that of requests that name none.
+    /// The app of the file: the default app of requests that name none.
     pub(crate) app: Arc<str>,
     flows: BTreeMap<String, Flow>,
 }
@@ -39,13 +39,13 @@ impl Default for Ingress {
     }
 }
 
-/// The ways into one flow.
+/// The ingress of one flow.
 #[derive(Debug)]
 pub(crate) struct Flow {
     pub(crate) app: String,
     pub(crate) chat: Option<Chat>,
     pub(crate) webhooks: BTreeMap<String, Webhook>,
-    /// The actions that are no tools.
+    /// The actions that are not MCP tools.
     no_tools: BTreeSet<String>,
 }
 
@@ -53,14 +53,14 @@ pub(crate) struct Flow {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Chat {
-    /// Takes a message in.
+    /// The action that stores a message.
     pub(crate) append: String,
-    /// Answers.
+    /// The action that replies.
     pub(crate) respond: String,
 }
 
 impl Ingress {
-    /// Takes the ways in out of the definitions of flows, which are plain definitions afterwards.
+    /// Removes the ingress from the definitions of flows, which are plain definitions afterwards.
     pub(crate) fn take(
         app: &str,
         flows: &mut [Value],
@@ -72,7 +72,7 @@ impl Ingress {
             let name = fields.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
             let ways = take(app, fields, &environment).with_context(|| format!("flow `{name}`"))?;
             if all.insert(name.clone(), ways).is_some() {
-                bail!("flow `{name}` is given twice: give each its own name");
+                bail!("flow `{name}` is defined twice: give each flow its own name");
             }
         }
         Ok(Self { app: app.into(), flows: all })
@@ -116,12 +116,14 @@ fn take(
     Ok(Flow { app, chat, webhooks, no_tools })
 }
 
-/// A message and its reply are admitted together, so that they must not meet at the session's
-/// gate: the reply would be refused because of its own message, or replace it. Nor may a message
-/// wait for a gate that runs keep to their end: replies keep theirs while they wait for messages,
-/// so that both could wait for each other.
+/// Checks the two actions of a chat.
+///
+/// A message and its reply are admitted together, so they must not meet at the session's gate: the
+/// reply would be rejected because of its own message, or replace it. Nor may a message wait for a
+/// gate that runs hold until they end: replies hold theirs while they wait for messages, so the two
+/// could deadlock.
 fn check_chat(chat: &Chat, fields: &Map<String, Value>) -> anyhow::Result<()> {
-    // What is wrong with the definition itself is said when it is registered.
+    // Errors in the definition itself are reported when it is registered.
     let Ok(flow) = action::Flow::parse(&Value::Object(fields.clone())) else { return Ok(()) };
     let action = |name: &str| {
         let ends = format!("/{name}");
@@ -152,7 +154,7 @@ fn check_chat(chat: &Chat, fields: &Map<String, Value>) -> anyhow::Result<()> {
     )
 }
 
-/// The actions that say `mcp = false`, which is taken out of them.
+/// Removes `mcp` from the actions and returns the names of those with `mcp = false`.
 fn no_tools(fields: &mut Map<String, Value>) -> anyhow::Result<BTreeSet<String>> {
     let mut no_tools = BTreeSet::new();
     let actions = fields.get_mut("actions").and_then(Value::as_object_mut);
@@ -166,7 +168,7 @@ fn no_tools(fields: &mut Map<String, Value>) -> anyhow::Result<BTreeSet<String>>
     Ok(no_tools)
 }
 
-/// The tables under a name, each with its own.
+/// Removes the named tables under a key and returns them.
 fn tables(fields: &mut Map<String, Value>, name: &str) -> anyhow::Result<Map<String, Value>> {
     match fields.remove(name) {
         None => Ok(Map::new()),
@@ -175,7 +177,7 @@ fn tables(fields: &mut Map<String, Value>, name: &str) -> anyhow::Result<Map<Str
     }
 }
 
-/// The action of that name, as the file writes it.
+/// The action of that name, as the file defines it.
 fn known<'a>(
     fields: &'a mut Map<String, Value>,
     action: &str,
@@ -184,16 +186,16 @@ fn known<'a>(
     let actions = actions.context("`actions` must be tables by name, `actions.NAME = { … }`")?;
     let names = actions.keys().cloned().collect::<Vec<_>>().join("`, `");
     let found = actions.get_mut(action).and_then(Value::as_object_mut);
-    found.with_context(|| format!("there is no action `{action}`: known are `{names}`"))
+    found.with_context(|| format!("there is no action `{action}`: expected one of `{names}`"))
 }
 
-/// A schedule is a trigger of its action, which keeps its name for people.
+/// Turns a schedule into a trigger of its action. The trigger keeps the schedule's name as a label.
 fn plan(fields: &mut Map<String, Value>, name: &str, mut schedule: Value) -> anyhow::Result<()> {
     let action = schedule.as_object_mut().and_then(|it| it.remove("action"));
-    let Some(Value::String(action)) = action else { bail!("`action` must be the name of one") };
+    let Some(Value::String(action)) = action else { bail!("`action` must name an action") };
     let members = schedule.as_object_mut();
     if members.and_then(|it| it.insert("name".to_owned(), name.into())).is_some() {
-        bail!("`name` is the schedule's key already, leave it out");
+        bail!("`name` is not allowed, as the schedule's key is its name: leave it out");
     }
     let action = known(fields, &action)?;
     match action.entry("triggers").or_insert_with(|| json!([])) {
@@ -239,7 +241,11 @@ mod tests {
     #[test]
     fn what_leads_nowhere_is_named() {
         for (field, value, said) in [
-            ("chat", json!({ "append": "x", "respond": "a" }), "no action `x`: known are `a`, `b`"),
+            (
+                "chat",
+                json!({ "append": "x", "respond": "a" }),
+                "no action `x`: expected one of `a`, `b`",
+            ),
             ("chat", json!({ "append": "a" }), "`chat`: missing field `respond`"),
             ("webhooks", json!(1), "`webhooks` must be tables by name, got 1"),
             (
@@ -274,6 +280,6 @@ mod tests {
         let twice = json!({ "name": "f", "actions": {} });
         let error =
             Ingress::take("a", &mut [twice.clone(), twice], |_| None).unwrap_err().to_string();
-        assert!(error.contains("given twice"), "{error}");
+        assert!(error.contains("defined twice"), "{error}");
     }
 }

@@ -1,7 +1,7 @@
-//! Keys of the API: how they look, how they are made, and which ones there are.
+//! API keys: their format, creation and lookup.
 //!
-//! A key is `tg_`, a public part that it is found by, and 256 random bits. Only its hash is kept:
-//! a fast one is right, because nobody can go through so many keys.
+//! A key is `tg_`, a public part for the lookup, and 256 random bits. Only its hash is stored: a
+//! fast hash is right, because the keys are too many to try them all.
 
 use std::fmt::Write as _;
 
@@ -21,7 +21,7 @@ use tidegate::{
     store::{Store, commit},
 };
 
-/// What a key is to be.
+/// The attributes of a new key.
 #[derive(Debug)]
 pub(crate) struct Wanted {
     pub(crate) ws: Workspace,
@@ -30,10 +30,10 @@ pub(crate) struct Wanted {
     pub(crate) expires_at: Option<Timestamp>,
 }
 
-/// The longest name.
+/// Maximum length of a name, in characters.
 pub(crate) const MAX_NAME: usize = 100;
 
-/// Makes a key: its text, which is shown this once, and what is kept of it.
+/// Creates a key. Returns its text, which is shown only once, and the stored row.
 pub(crate) async fn make(store: &dyn Store, wanted: Wanted) -> Result<(String, ApiKey), Error> {
     let mut random = [0; 40];
     getrandom::fill(&mut random).expect("the operating system gives random bytes");
@@ -56,7 +56,7 @@ pub(crate) async fn make(store: &dyn Store, wanted: Wanted) -> Result<(String, A
     Ok((text, key))
 }
 
-/// Carries out a change.
+/// Commits a change of the keys.
 pub(crate) async fn change(store: &dyn Store, command: AccessCommand) -> Result<(), Error> {
     for answer in commit(store, vec![(Command::Access { command }, 0)]).await? {
         answer?;
@@ -64,7 +64,7 @@ pub(crate) async fn change(store: &dyn Store, command: AccessCommand) -> Result<
     Ok(())
 }
 
-/// All keys, also those that are no longer good, and the store's time.
+/// All keys, also expired and revoked ones, and the store's time.
 pub(crate) async fn all(store: &dyn Store) -> Result<(Vec<ApiKey>, Timestamp), Error> {
     let snapshot = store.read(ReadSet::default().scan(Scan::ApiKeys, MAX_KEYS)).await?;
     let rows = snapshot.found(&Scan::ApiKeys).into_iter();
@@ -73,26 +73,26 @@ pub(crate) async fn all(store: &dyn Store) -> Result<(Vec<ApiKey>, Timestamp), E
     Ok((keys.collect(), snapshot.now))
 }
 
-/// The public part of a key's text, if it is one.
+/// The public part of a key's text, if it has the format of one.
 pub(crate) fn public_part(text: &str) -> Option<&str> {
     text.strip_prefix("tg_")?.split_once('_').map(|(id, _)| id)
 }
 
-/// Whether this text is that key, in a time that says nothing about how alike they are.
+/// Whether the text is that key. Takes constant time, so that it reveals nothing about the key.
 pub(crate) fn is(text: &str, key: &ApiKey) -> bool {
     hash(text).as_bytes().ct_eq(key.hash.as_bytes()).into()
 }
 
-/// A name that people can read.
+/// Checks that a name has a valid length and no control characters.
 pub(crate) fn check_name(name: &str) -> anyhow::Result<()> {
     let length = name.chars().count();
     if length == 0 || length > MAX_NAME || name.chars().any(char::is_control) {
-        bail!("a key's name has 1 to {MAX_NAME} characters and no control characters");
+        bail!("a key's name must have 1 to {MAX_NAME} characters and no control characters");
     }
     Ok(())
 }
 
-/// A key as people see it, without its hash.
+/// A key as clients see it, without its hash.
 pub(crate) fn view(key: &ApiKey) -> Value {
     let access = if key.read_only { "read" } else { "full" };
     json!({
@@ -104,7 +104,7 @@ pub(crate) fn view(key: &ApiKey) -> Value {
     })
 }
 
-/// A text's SHA-256.
+/// The SHA-256 of a text, in hexadecimal.
 pub(crate) fn hash(text: impl AsRef<[u8]>) -> String {
     hex(&Sha256::digest(text))
 }

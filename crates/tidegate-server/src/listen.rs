@@ -1,7 +1,7 @@
-//! Connections: accepted, kept within bounds, and let go in order.
+//! Connection handling: accept loop, limits and graceful shutdown.
 //!
 //! The accept loop is our own, because a client that sends its headers slowly, or never, must not
-//! hold a connection for ever, and `axum::serve` has no timer for that.
+//! hold a connection forever, and `axum::serve` has no timer for that.
 
 mod strict;
 
@@ -26,22 +26,22 @@ use tokio::{
 
 use self::strict::Strict;
 
-/// How long a client may take for the headers of its first request. For those after it the time
-/// of an idle connection counts: whoever may be silent for so long gains nothing by being slow.
+/// Timeout for the headers of a connection's first request. Later requests have the idle timeout: a
+/// client that may be silent for that long gains nothing by being slow.
 const FIRST_HEADERS: Duration = Duration::from_secs(10);
 
-/// How long a connection may be idle unless the settings say otherwise: longer than the 60 seconds
-/// for which common proxies keep theirs, so that they never send into one that is being closed.
+/// Default idle timeout of a connection: longer than the 60 seconds for which common proxies keep
+/// theirs, so that they never send into a connection that is being closed.
 pub(crate) const IDLE: Duration = Duration::from_secs(75);
 
-/// How long requests may go on after the drain. With the default of `drainMs` a server ends within
-/// the 30 seconds that supervisors give by default.
+/// Time for open requests to end after the drain. With the default of `drainMs` a server ends
+/// within the 30 seconds that supervisors allow by default.
 const GRACE: Duration = Duration::from_secs(4);
 
-/// How many connections there are at once; others wait to be accepted.
+/// Maximum number of open connections; further ones wait to be accepted.
 const CONNECTIONS: usize = 10_000;
 
-/// Serves until `stop` ends, then lets requests that have begun go on for a while.
+/// Serves until `stop` ends, then gives open requests a grace period.
 pub(crate) async fn serve(
     listener: TcpListener,
     routes: Routes,
@@ -60,8 +60,8 @@ pub(crate) async fn serve(
             accepted = accepted => match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    // Out of descriptors, or a client that was gone already.
-                    tracing::warn!(%error, "a connection could not be accepted");
+                    // Out of file descriptors, or the client has already disconnected.
+                    tracing::warn!(%error, "accepting a connection failed");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
                 }
@@ -82,7 +82,7 @@ pub(crate) async fn serve(
                 () = silent(&asked) => Ok(()),
             };
             if let Err(error) = ended {
-                tracing::debug!(%error, %peer, "a connection ended badly");
+                tracing::debug!(%error, %peer, "connection ended with an error");
             }
             drop(permit);
         });
@@ -90,29 +90,29 @@ pub(crate) async fn serve(
     drop(listener);
     STOPPING.send_replace(true);
     if tokio::time::timeout(GRACE, graceful.shutdown()).await.is_err() {
-        tracing::warn!("some connections were cut off");
+        tracing::warn!("closed connections with open requests");
     }
     Ok(())
 }
 
-/// Ends if no request comes over a new connection in time.
+/// Ends if a new connection sends no request in time.
 async fn silent(asked: &Notify) {
     if tokio::time::timeout(FIRST_HEADERS, asked.notified()).await.is_ok() {
         std::future::pending::<()>().await;
     }
 }
 
-/// Whether this process stops to serve.
+/// Whether this process is shutting down.
 static STOPPING: LazyLock<watch::Sender<bool>> = LazyLock::new(|| watch::Sender::new(false));
 
-/// Ends when the server stops. What never ends by itself waits for it too, so that nobody who only
-/// watches holds up the others.
+/// Ends when the server shuts down. Endless responses wait for it too, so that a client that only
+/// watches does not delay the shutdown.
 pub(crate) async fn stopping() {
-    // The sender is never gone.
+    // The sender is never dropped.
     let _ = STOPPING.subscribe().wait_for(|stopping| *stopping).await;
 }
 
-/// Says who is at the other end.
+/// Adds the peer address to each request.
 #[derive(Clone)]
 struct WithPeer {
     routes: Routes,
@@ -140,7 +140,7 @@ impl tower_service::Service<Request<Incoming>> for WithPeer {
     }
 }
 
-/// Where requests go: a server that starts answers too, that it has not started yet.
+/// The current router: a starting server answers too, with 503 `starting`.
 #[derive(Clone, Debug)]
 pub(crate) struct Routes {
     first: Router,
@@ -148,12 +148,12 @@ pub(crate) struct Routes {
 }
 
 impl Routes {
-    /// Requests go to this router, for good or until [`Routes::go_on`].
+    /// Routes requests to this router, permanently or until [`Routes::go_on`].
     pub(crate) fn to(first: Router) -> Self {
         Self { first, then: Arc::default() }
     }
 
-    /// Requests go to this router from now on, also those on connections that are open already.
+    /// Routes requests to this router from now on, also on connections that are already open.
     pub(crate) fn go_on(&self, router: Router) {
         let _twice = self.then.set(router);
     }

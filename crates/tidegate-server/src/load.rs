@@ -1,8 +1,7 @@
-//! `tidegate bench`: loads a server with events, and says how many it takes and how long each
-//! request waits.
+//! `tidegate bench`: loads a server with events and measures throughput and latency.
 //!
-//! Plain sockets that stay open, and requests that are made once: what is measured is the server,
-//! which shares its machine with this.
+//! It uses plain sockets that stay open, and prepared requests, so that it measures the server,
+//! which shares the machine with it.
 
 use std::{
     io::Write,
@@ -28,32 +27,32 @@ use crate::{
     progress::Progress,
 };
 
-/// What to load it with.
+/// The load of a benchmark.
 #[derive(Args, Debug)]
 pub(crate) struct Load {
-    /// How many events.
+    /// Number of events.
     #[arg(long, default_value_t = 10_000)]
     events: u64,
-    /// How many of them a request has.
+    /// Number of events per request.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
     batch: u64,
-    /// How many connections ask at once.
+    /// Number of concurrent connections.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=1000))]
     connections: u64,
-    /// The events' name. Their data is `{"n": …, "key": …}`, with a thousand keys.
+    /// Name of the events. Their data is `{"n": …, "key": …}`, with a thousand keys.
     #[arg(long, default_value = "bench")]
     name: String,
-    /// Measures a bare handler on this machine, which only answers, beside it.
+    /// Also measure a bare handler on this machine, which only responds.
     #[arg(long)]
     bare: bool,
 }
 
-/// What came of it.
+/// The result of a benchmark.
 #[derive(Debug)]
 struct Figures {
     events: u64,
     seconds: f64,
-    /// How long each request took, in order.
+    /// Latency of each request, sorted.
     waits: Vec<Duration>,
 }
 
@@ -78,10 +77,11 @@ impl Figures {
     }
 }
 
-/// Loads it, and prints the figures.
+/// Runs the benchmark and prints the result.
 pub(crate) async fn run(remote: &Remote, load: Load, out: &mut impl Write) -> anyhow::Result<()> {
     let host = remote.server().trim_end_matches('/').strip_prefix("http://");
-    let host = host.with_context(|| format!("an http:// address, got {}", remote.server()))?;
+    let host =
+        host.with_context(|| format!("--server must be an http:// URL, got {}", remote.server()))?;
     let mut told = measure(host, remote, &load).await?.view();
     if load.bare {
         let bare = measure(&bare().await?, remote, &load).await?;
@@ -101,13 +101,13 @@ pub(crate) async fn run(remote: &Remote, load: Load, out: &mut impl Write) -> an
 fn show(out: &mut impl Write, name: &str, told: &Value) -> anyhow::Result<()> {
     let (rate, ms) = (&told["eventsPerSecond"], &told["ms"]);
     let (events, requests) = (&told["events"], &told["requests"]);
-    writeln!(out, "{name}: {events} events in {requests} requests, {rate} events a second")?;
+    writeln!(out, "{name}: {events} events in {requests} requests, {rate} events/s")?;
     let (p50, p90, p99, max) = (&ms["p50"], &ms["p90"], &ms["p99"], &ms["max"]);
-    writeln!(out, "  a request takes {p50} ms (p50), {p90} (p90), {p99} (p99), {max} (max)")?;
+    writeln!(out, "  latency: {p50} ms (p50), {p90} (p90), {p99} (p99), {max} (max)")?;
     Ok(())
 }
 
-/// A handler that reads the body and answers as the server would, and does nothing else.
+/// Starts a handler that parses the body and responds as the server would, and does nothing else.
 async fn bare() -> anyhow::Result<String> {
     async fn answer(body: Json<Vec<Value>>) -> Json<Value> {
         let one = json!({ "id": "evt_00000000000000000000", "runs": [] });
@@ -139,17 +139,17 @@ async fn measure(host: &str, remote: &Remote, load: &Load) -> anyhow::Result<Fig
     for task in tasks {
         waits.extend(task.await??);
     }
-    // The last answer, not the moment that somebody looked.
+    // The time of the last response, not that of the last poll.
     let seconds = waits.iter().map(|(_, at)| at.duration_since(began)).max().unwrap_or_default();
     let mut waits: Vec<Duration> = waits.into_iter().map(|(wait, _)| wait).collect();
     waits.sort_unstable();
     if waits.is_empty() {
-        bail!("there is nothing to measure: --events must be at least 1");
+        bail!("--events must be at least 1");
     }
     Ok(Figures { events: requests * load.batch, seconds: seconds.as_secs_f64(), waits })
 }
 
-/// One connection, which asks again as soon as it is answered.
+/// One connection, which sends the next request as soon as it has a response.
 struct Connection {
     host: String,
     head: String,
@@ -157,7 +157,7 @@ struct Connection {
     batch: u64,
 }
 
-/// How long a request took, and when it was answered.
+/// Latency of a request, and the time of its response.
 type Waited = (Duration, Instant);
 
 impl Connection {
@@ -180,7 +180,7 @@ impl Connection {
     ) -> anyhow::Result<Vec<Waited>> {
         let socket = TcpStream::connect(&self.host).await;
         let mut socket = socket.map_err(|error| {
-            Failure::Unreachable(format!("no server answers at {}: {error}", self.host))
+            Failure::Unreachable(format!("no server at {}: {error}", self.host))
         })?;
         socket.set_nodelay(true)?;
         let (mut waits, mut buffer) = (Vec::new(), Vec::new());
@@ -206,20 +206,20 @@ impl Connection {
     }
 }
 
-/// Reads one answer, which must be a good one.
+/// Reads one response, which must be a success.
 async fn answered(socket: &mut TcpStream, buffer: &mut Vec<u8>) -> anyhow::Result<()> {
     buffer.clear();
     loop {
         if socket.read_buf(buffer).await? == 0 {
-            bail!("the server has closed a connection");
+            bail!("the server closed a connection");
         }
         let Some(end) = buffer.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
         let head = std::str::from_utf8(&buffer[..end])?.to_ascii_lowercase();
         let length = head.lines().find_map(|line| line.strip_prefix("content-length:"));
-        let length: usize = length.context("an answer without a length")?.trim().parse()?;
+        let length: usize = length.context("the response has no content-length")?.trim().parse()?;
         while buffer.len() < end + 4 + length {
             if socket.read_buf(buffer).await? == 0 {
-                bail!("the server has closed a connection");
+                bail!("the server closed a connection");
             }
         }
         if !head.starts_with("http/1.1 2") {

@@ -1,8 +1,8 @@
-//! The log: lines go to standard error by a thread of their own.
+//! The log: a separate thread writes lines to standard error.
 //!
-//! A terminal or a pipe that nobody reads blocks whoever writes to it. Were that the threads of the
-//! runtime, one reader that stands still would stop the server: requests, heartbeats and signals.
-//! So lines are queued, and those that do not fit are dropped and counted.
+//! A write to a terminal or pipe that is not read blocks. If that blocked the threads of the
+//! runtime, one stuck reader would stop the server: requests, heartbeats and signals. So lines are
+//! queued, and lines that do not fit are dropped and counted.
 
 use std::{
     io::{self, Write},
@@ -17,13 +17,13 @@ use std::{
 
 use tracing_subscriber::fmt::MakeWriter;
 
-/// How many lines wait for the writer: a few megabytes at the most.
+/// Capacity of the queue in lines: a few megabytes at most.
 const QUEUE: usize = 8192;
 
-/// How long the end of the process waits for the last lines.
+/// Flush timeout at the end of the process.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// Hands lines over to the thread that writes them.
+/// Sender of lines to the writer thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Log {
     lines: SyncSender<Entry>,
@@ -33,12 +33,12 @@ pub(crate) struct Log {
 #[derive(Debug)]
 enum Entry {
     Line(Vec<u8>),
-    /// Everything before it has been written once this is answered.
+    /// A flush request, answered once all earlier entries are written.
     Flush(SyncSender<()>),
 }
 
 impl Log {
-    /// Starts the thread, which ends with the process.
+    /// Starts the writer thread, which ends with the process.
     pub(crate) fn to(out: impl Write + Send + 'static) -> io::Result<Self> {
         let (lines, queue) = mpsc::sync_channel(QUEUE);
         let dropped = Arc::new(AtomicU64::new(0));
@@ -48,7 +48,7 @@ impl Log {
         Ok(Self { lines, dropped })
     }
 
-    /// Waits until all lines are written, or for a second where nobody reads them.
+    /// Waits until all lines are written, at most a second if the log is not read.
     pub(crate) fn flush(&self) {
         let (done, written) = mpsc::sync_channel(1);
         if self.lines.try_send(Entry::Flush(done)).is_ok() {
@@ -60,24 +60,24 @@ impl Log {
 fn write_all(queue: &mpsc::Receiver<Entry>, dropped: &AtomicU64, mut out: impl Write) {
     loop {
         let Some(entry) = queue.try_recv().ok().or_else(|| {
-            // All that was queued is written; what did not fit came after it.
+            // The queue is empty: the dropped lines came after everything written so far.
             let lost = dropped.swap(0, Ordering::Relaxed);
             if lost > 0 {
-                drop(writeln!(out, "{lost} log lines were dropped: nobody read them in time"));
+                drop(writeln!(out, "{lost} log lines dropped: the log was not read in time"));
             }
             queue.recv().ok()
         }) else {
             return;
         };
         match entry {
-            // A log that cannot be written is no reason to end.
+            // A log that cannot be written is no reason to stop.
             Entry::Line(line) => drop(out.write_all(&line).and_then(|()| out.flush())),
             Entry::Flush(done) => drop(done.try_send(())),
         }
     }
 }
 
-/// One line, handed over as a whole.
+/// Writer of one line, which is queued as a whole.
 #[derive(Debug)]
 pub(crate) struct Line<'a>(&'a Log);
 
@@ -111,13 +111,13 @@ mod tests {
 
     use super::*;
 
-    /// A reader that stands still until it is told to go on.
+    /// A reader that blocks until `go_on`.
     #[derive(Clone, Default)]
     struct Stuck(Arc<Pipe>);
 
     #[derive(Default)]
     struct Pipe {
-        /// Whether it is read, and what was.
+        /// Whether the pipe is read, and the bytes read so far.
         state: Mutex<(bool, Vec<u8>)>,
         bell: Condvar,
     }

@@ -1,7 +1,7 @@
 //! The `tidegate` binary.
 
 #![expect(clippy::disallowed_methods, reason = "connections and readers wait in real time")]
-#![expect(clippy::wildcard_enum_match_arm, reason = "what is not listed gets the common answer")]
+#![expect(clippy::wildcard_enum_match_arm, reason = "variants that are not listed share one arm")]
 
 mod call;
 mod client;
@@ -41,11 +41,11 @@ use crate::{
     operate::Operate,
 };
 
-/// Decisions make many small rows; this allocator is made for that.
+/// Decisions make many small rows; this allocator is fast for small allocations.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Decides what runs now, what waits, what merges and what is dropped, and says why.
+/// Durable workflow engine with flow control.
 #[derive(Debug, Parser)]
 #[command(name = "tidegate", version)]
 struct Arguments {
@@ -57,23 +57,23 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Runs a small world that is alive, to be watched in the console.
+    /// Run a demo with live traffic and open it in the console.
     Demo(Demo),
-    /// Runs the server: the HTTP API, and the workflows that are called by URL.
+    /// Run the server: the HTTP API, and the workflows that are called by URL.
     Serve(Settings),
-    /// Settings.
+    /// Show the settings.
     Config {
         #[command(subcommand)]
         command: ConfigCommand,
     },
-    /// Makes, lists and takes back keys of the API: in the store, or by the server that holds it.
+    /// Create, list and revoke API keys: in the store, or through the server that has it open.
     Keys {
         #[command(flatten)]
         settings: Settings,
         #[command(subcommand)]
         command: client::Keys,
     },
-    /// Loads a running server with events, and says how many it takes.
+    /// Load a running server with events and measure its throughput.
     Bench(Load),
     #[command(flatten)]
     Operate(Operate),
@@ -83,19 +83,19 @@ enum Command {
 
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
-    /// Shows each setting and where it came from.
+    /// Print each setting, its value and its source.
     Print(Settings),
 }
 
 #[derive(Args, Debug)]
 struct Settings {
-    /// A TOML file with settings and workflows.
+    /// TOML file with settings and workflows.
     #[arg(long, env = "TIDEGATE_CONFIG", global = true)]
     config: Option<PathBuf>,
-    /// `sqlite:PATH`, a `postgres://` URL, or `memory`.
+    /// Store: `sqlite:PATH`, a `postgres://` URL, or `memory`.
     #[arg(long, global = true)]
     store: Option<String>,
-    /// The address and port to listen at.
+    /// Address and port to listen on.
     #[arg(long, global = true)]
     listen: Option<String>,
 }
@@ -107,8 +107,7 @@ impl Settings {
     }
 }
 
-/// How long the end of the process waits for threads that are blocked, such as by a name server
-/// that does not answer.
+/// Shutdown timeout for blocked threads, such as a thread in a DNS lookup without an answer.
 const BLOCKED: Duration = Duration::from_millis(500);
 
 fn main() -> ExitCode {
@@ -118,7 +117,7 @@ fn main() -> ExitCode {
     runtime.shutdown_timeout(BLOCKED);
     match ended {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever reads the output has read enough, as `head` does.
+        // The reader of the output has closed it, as `head` does.
         Err(error) if exit::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let _ = writeln!(std::io::stderr(), "error: {error:#}");
@@ -128,7 +127,7 @@ fn main() -> ExitCode {
 }
 
 async fn run() -> anyhow::Result<()> {
-    // Of two that the dependencies could bring, this one is built in.
+    // Dependencies could install either of two TLS providers; this one is compiled in.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let out = &mut std::io::stdout();
     let Arguments { remote, command } = Arguments::parse();
@@ -138,7 +137,7 @@ async fn run() -> anyhow::Result<()> {
             let config = settings.load()?;
             let filter = EnvFilter::try_new(config.text("log"))?;
             let stderr = std::io::stderr();
-            // Colours are for eyes: in a file they are noise that searches stumble over.
+            // Colours only on a terminal: in a file the escape codes break searches.
             let ansi = stderr.is_terminal();
             let log = Log::to(stderr)?;
             let lines = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(ansi);

@@ -1,4 +1,4 @@
-//! What the engine counts and measures, kept for whoever scrapes it.
+//! Metrics recorder: counters, gauges and histograms in the text format of Prometheus.
 
 mod waits;
 
@@ -17,13 +17,13 @@ use metrics::{
 
 pub(crate) use self::waits::Waits;
 
-/// Upper bounds of histograms: from the hand-off of a run to a wait of days.
+/// Upper bounds of the histograms: from the handoff of a run to a wait of days.
 const BOUNDS: [f64; 20] = [
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
     60.0, 300.0, 600.0, 3_600.0, 86_400.0,
 ];
 
-/// Counters that are there from the start: what has never happened is 0, and not unknown.
+/// Counters that exist from the start: zero until the first increment, instead of absent.
 const FROM_THE_START: [&str; 4] = [
     "tidegate_stream_commits_total",
     "tidegate_stream_conflicts_total",
@@ -31,14 +31,14 @@ const FROM_THE_START: [&str; 4] = [
     "tidegate_takeovers_total",
 ];
 
-/// How long runs wait for their start.
+/// The histogram of the time that runs wait for their start.
 const START_DELAY: &str = "tidegate_start_delay_seconds";
 
 static KEPT: LazyLock<Kept> = LazyLock::new(Kept::default);
 
-/// Begins to keep what is counted.
+/// Installs the recorder.
 pub(crate) fn install() {
-    // Only a second call fails, and then it is installed.
+    // Only a second call fails, and then the recorder is already installed.
     if metrics::set_global_recorder(&*KEPT).is_ok() {
         for name in FROM_THE_START {
             metrics::counter!(name).absolute(0);
@@ -46,12 +46,12 @@ pub(crate) fn install() {
     }
 }
 
-/// All of it, as Prometheus reads it.
+/// All metrics, in the text format of Prometheus.
 pub(crate) fn text() -> String {
     KEPT.0.read().unwrap_or_else(PoisonError::into_inner).to_string()
 }
 
-/// What a workspace has done in this process since it began.
+/// Counts of one workspace since this process started.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Done {
     pub(crate) started: u64,
@@ -61,7 +61,7 @@ pub(crate) struct Done {
 }
 
 impl Done {
-    /// What was done since then.
+    /// The difference to an earlier snapshot.
     pub(crate) fn since(&self, then: &Self) -> Self {
         let waits = self.waits.since(&then.waits);
         let started = self.started.saturating_sub(then.started);
@@ -69,12 +69,12 @@ impl Done {
     }
 }
 
-/// What the labels of a workspace begin with.
+/// The prefix of the labels of a workspace.
 fn of_workspace(workspace: &str) -> String {
     format!("workspace=\"{}\",", escaped(workspace))
 }
 
-/// What a workspace has done in this process.
+/// The counts of a workspace in this process.
 pub(crate) fn done(workspace: &str) -> Done {
     done_of(&KEPT.0.read().unwrap_or_else(PoisonError::into_inner), workspace)
 }
@@ -96,24 +96,24 @@ fn lock(waits: &Mutex<Waits>) -> MutexGuard<'_, Waits> {
     waits.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Handles by name and then by labels: the macros ask for one each time that they count.
+/// The recorder: handles by name and then by labels. The macros look one up at each increment.
 #[derive(Default)]
 struct Kept(RwLock<Families>);
 
 #[derive(Default)]
 struct Families {
     counters: Family<AtomicU64>,
-    /// As bits of floats.
+    /// Floats, stored as bits.
     gauges: Family<AtomicU64>,
     histograms: Family<Buckets>,
-    /// By workspace, as its label is written: a fine histogram for each workflow would be large.
+    /// By workspace, as its label is written: a fine histogram per workflow would be too large.
     waits: BTreeMap<String, Arc<Mutex<Waits>>>,
 }
 
 type Family<T> = BTreeMap<String, BTreeMap<String, Arc<T>>>;
 
 impl Kept {
-    /// The handle of a name and its labels, made when it is first asked for.
+    /// The handle of a name and its labels, created on first use.
     fn handle<T: Default>(
         &self,
         key: &Key,
@@ -131,7 +131,7 @@ impl Kept {
         all.entry(labels).or_default().clone()
     }
 
-    /// The waits of a workspace, made when they are first asked for.
+    /// The waits of a workspace, created on first use.
     fn waits(&self, of: String) -> Arc<Mutex<Waits>> {
         let kept = self.0.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(waits) = kept.waits.get(&of) {
@@ -169,7 +169,7 @@ impl Recorder for Kept {
     }
 }
 
-/// How long a run waited for its start, in the buckets of its workflow and in its workspace's.
+/// Start delay of a run, recorded in the histogram of its workflow and in that of its workspace.
 struct Delay {
     buckets: Arc<Buckets>,
     waits: Arc<Mutex<Waits>>,
@@ -182,11 +182,11 @@ impl HistogramFn for Delay {
     }
 }
 
-/// How many values fell under each bound, those under the bound before not counted.
+/// Number of values in each bucket, not cumulative.
 #[derive(Default)]
 struct Buckets {
     counts: [AtomicU64; BOUNDS.len() + 1],
-    /// The bits of a float.
+    /// A float, stored as bits.
     sum: AtomicU64,
 }
 
@@ -199,7 +199,7 @@ impl HistogramFn for Buckets {
     }
 }
 
-/// The labels as they are written, without the braces.
+/// The labels in the text format, without the braces.
 fn labels(key: &Key) -> String {
     let mut text = String::new();
     for label in key.labels() {
@@ -210,7 +210,7 @@ fn labels(key: &Key) -> String {
     text
 }
 
-/// A label's value between quotes.
+/// The value of a label, escaped for use in quotes.
 pub(crate) fn escaped(value: &str) -> String {
     value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
 }

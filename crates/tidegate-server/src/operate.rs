@@ -1,4 +1,4 @@
-//! The commands that look after a store: they open it themselves, and need no server.
+//! The maintenance commands: they open the store themselves, and need no server.
 
 use std::{
     fmt::Write as _,
@@ -23,32 +23,32 @@ use crate::{
     serve,
 };
 
-/// What can be done with a store.
+/// The maintenance commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Operate {
-    /// Checks what always holds, and says what it has checked. Asks the server, or looks at the
-    /// store itself where one is named, also beside a running server.
+    /// Check the invariants of a store. Uses the server, or reads the store directly if one is
+    /// named, also beside a running server.
     Doctor(Place),
-    /// Copies a SQLite store to a new file, also while a server runs on it, and checks the copy.
+    /// Back up a SQLite store to a new file, also while a server uses it, and check the copy.
     Backup {
-        /// The new file.
+        /// File to create.
         to: PathBuf,
         #[command(flatten)]
         place: Place,
     },
-    /// Puts a backup in the place of a SQLite store that no server has open.
+    /// Restore a SQLite store from a backup. No server may have it open.
     Restore {
-        /// The backup.
+        /// File of the backup.
         from: PathBuf,
-        /// Also if the store has changed since the backup was made.
+        /// Restore even if the store has changed since the backup was made.
         #[arg(long)]
         force: bool,
         #[command(flatten)]
         place: Place,
     },
-    /// Brings a store's schema up to date, as `serve` does when it opens it.
+    /// Migrate a store's schema to the latest version, as `serve` does when it opens it.
     Migrate {
-        /// Only says what is left to do; the exit status is 1 if something is.
+        /// Only list the pending migrations; the exit status is 1 if there are any.
         #[arg(long)]
         check: bool,
         #[command(flatten)]
@@ -56,13 +56,13 @@ pub(crate) enum Operate {
     },
 }
 
-/// Which store.
+/// The store.
 #[derive(Args, Debug)]
 pub(crate) struct Place {
-    /// `sqlite:PATH` or a `postgres://` URL.
+    /// Store: `sqlite:PATH` or a `postgres://` URL.
     #[arg(long)]
     store: Option<String>,
-    /// The file with the settings of the server.
+    /// TOML file with the settings of the server.
     #[arg(long)]
     config: Option<PathBuf>,
 }
@@ -72,7 +72,7 @@ impl Place {
         self.store.is_some() || self.config.is_some()
     }
 
-    /// The store's location, by the same rules that `serve` has.
+    /// The store's location, by the same rules as for `serve`.
     fn location(self) -> anyhow::Result<Location> {
         let variable = |name: &str| std::env::var(name).ok();
         let config = self.config.or_else(|| variable("TIDEGATE_CONFIG").map(PathBuf::from));
@@ -80,18 +80,18 @@ impl Place {
         config.location()
     }
 
-    /// The file of a SQLite store; what to do instead where it is none.
+    /// The file of a SQLite store. For any other store the error names the alternative.
     fn file(self, verb: &str, instead: &str) -> anyhow::Result<PathBuf> {
         let address = self.location()?.address;
         match address.strip_prefix("sqlite:") {
             Some(path) => Ok(path.into()),
-            None if address == "memory" => bail!("a store in memory cannot be {verb}"),
-            None => bail!("PostgreSQL has tools of its own: {instead}"),
+            None if address == "memory" => bail!("a memory store cannot be {verb}"),
+            None => bail!("PostgreSQL has its own tools: {instead}"),
         }
     }
 }
 
-/// Does it, and says so.
+/// Runs a command and prints its result.
 pub(crate) async fn run(
     remote: &Remote,
     operate: Operate,
@@ -118,7 +118,7 @@ pub(crate) async fn run(
         Operate::Migrate { check, place } => migrate(place.location()?, check).await?,
     };
     remote.print(out, &told, &shown)?;
-    if good { Ok(()) } else { bail!("not everything is as it should be") }
+    if good { Ok(()) } else { bail!("the check failed") }
 }
 
 async fn examine(location: Location) -> anyhow::Result<Report> {
@@ -129,7 +129,7 @@ async fn examine(location: Location) -> anyhow::Result<Report> {
         return Ok(check_up(None, kept_since, |visit| look.walk(visit)).await?);
     }
     if let [first, ..] = pending(&location).await? {
-        bail!("the schema has not had migration {}; run `tidegate migrate`", first.version);
+        bail!("the schema lacks migration {}; run `tidegate migrate`", first.version);
     }
     let store = serve::open(location).await?;
     Ok(check_up(None, kept_since, |visit| store.walk(visit)).await?)
@@ -159,7 +159,7 @@ async fn back_up(place: Place, to: &Path) -> anyhow::Result<(Value, String)> {
          the servers",
     )?;
     if to.exists() {
-        bail!("{} is there already; give a file that is not", to.display());
+        bail!("{} exists already; name a new file", to.display());
     }
     say(&format!("copying {}", from.display()));
     let mut part = to.as_os_str().to_owned();
@@ -169,7 +169,7 @@ async fn back_up(place: Place, to: &Path) -> anyhow::Result<(Value, String)> {
     SqliteLook::open(there(&from)?).await?.copy(&part).await?;
     let report = verify(&part).await;
     if report.is_err() {
-        // What is not known to be good must not be taken for a backup.
+        // A copy that failed its check must not be taken for a backup.
         let _ = std::fs::remove_file(&part);
     }
     let rows = report?;
@@ -184,14 +184,14 @@ async fn back_up(place: Place, to: &Path) -> anyhow::Result<(Value, String)> {
     Ok((told, format!("{} has {rows} rows in {bytes} bytes, checked\n", to.display())))
 }
 
-/// A copy whose pages and rows are as they should be; how many rows it has.
+/// Checks the pages and rows of a copy. Returns the number of rows.
 async fn verify(path: &Path) -> anyhow::Result<u64> {
     say(&format!("checking {}", path.display()));
     let report = examine(Location::file(path)).await?;
     match report.findings.first() {
         None => Ok(report.rows),
         Some(finding) => bail!(
-            "{} rows are not as they should be, the first: {}; look at the store with \
+            "{} violations found, the first: {}; check the store with \
              `tidegate doctor`",
             report.found,
             finding.text
@@ -208,8 +208,8 @@ async fn restore(place: Place, from: &Path, force: bool) -> anyhow::Result<(Valu
     let log = log_of(&to);
     if !force && !to.exists() && log.metadata().is_ok_and(|log| log.len() > 0) {
         bail!(
-            "{} is missing, and its log {} is left with what was committed last: keep a copy of \
-             the log if the file may be found again, then add --force",
+            "{} is missing, but its log {} still has the last commits: keep a copy of the log if \
+             the file may be found again, then add --force",
             to.display(),
             log.display()
         );
@@ -218,7 +218,7 @@ async fn restore(place: Place, from: &Path, force: bool) -> anyhow::Result<(Valu
         let made = std::fs::metadata(from)?.modified()?;
         if changed > made {
             bail!(
-                "{} has changed since {} was made, and all that would be lost: keep a copy with \
+                "{} has changed since {} was made, and the changes would be lost: keep a copy with \
                  `tidegate backup`, then add --force",
                 to.display(),
                 from.display()
@@ -237,7 +237,7 @@ fn log_of(path: &Path) -> PathBuf {
     log.into()
 }
 
-/// When a store or its log was last written; none where there is no store.
+/// When a store or its log was last written; `None` if there is no store.
 fn last_change(path: &Path) -> anyhow::Result<Option<std::time::SystemTime>> {
     let mut last = None;
     for path in [path, &log_of(path)] {
@@ -264,7 +264,7 @@ pub(crate) async fn pending(location: &Location) -> anyhow::Result<&'static [Mig
 async fn migrate(location: Location, check: bool) -> anyhow::Result<(Value, String, bool)> {
     let left = pending(&location).await?;
     if !check {
-        // Opening does it, in one transaction.
+        // Opening applies the migrations, in one transaction.
         drop(serve::open(location).await?);
     }
     let names: Vec<String> = left.iter().map(|it| format!("{} {}", it.version, it.name)).collect();
@@ -284,7 +284,7 @@ pub(crate) fn there(path: &Path) -> Result<&Path, Failure> {
     Err(Failure::NotFound(format!("there is no file {}", path.display())))
 }
 
-/// For people who wait; the answer itself goes to standard output.
+/// Prints progress to standard error; the result goes to standard output.
 fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }

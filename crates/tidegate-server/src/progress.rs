@@ -1,8 +1,8 @@
-//! How far something is, for people who watch: on a terminal, and nowhere else.
+//! Progress bar, shown on a terminal only.
 
 use std::io::{IsTerminal, Write, stderr};
 
-/// A bar on stderr that is gone when it is done.
+/// A progress bar on stderr, erased when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Progress {
     total: u64,

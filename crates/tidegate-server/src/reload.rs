@@ -1,11 +1,11 @@
-//! SIGHUP: the file is read again, and what has changed in it is defined.
+//! Config reload: on SIGHUP the file is read again, and changed definitions are registered.
 
 use tidegate::Engine;
 use tokio::signal::unix::Signal;
 
 use crate::{config::Config, serve::define};
 
-/// Reads the file again whenever the process is told to, for as long as it lives.
+/// Reloads the file on each SIGHUP, until the process ends.
 pub(crate) async fn on_hangup(
     mut hangups: Signal,
     engine: Engine,
@@ -21,29 +21,30 @@ pub(crate) async fn on_hangup(
         match loaded.await {
             Ok(config) => known.take_definitions(config),
             Err(error) => {
-                tracing::error!("the file was read again, and nothing was changed: {error:#}");
+                let error = format!("{error:#}");
+                tracing::error!(%error, "config file not reloaded; nothing was changed");
             }
         }
     }
 }
 
-/// Defines what the file says now, all of it or nothing, and says what else is different in it.
+/// Registers the definitions of the file, all or none, and logs its other changes.
 async fn apply(engine: &Engine, known: &Config, config: &Config) -> anyhow::Result<()> {
     anyhow::ensure!(
         config.workspace == known.workspace,
-        "`workspace` is `{}` now, and this server has `{}`: start it again",
+        "`workspace` is now `{}`, but this server uses `{}`: restart the server",
         config.workspace,
         known.workspace
     );
     let changed = define(engine, config).await?;
-    tracing::info!(changed, "the file was read again");
+    tracing::info!(changed, "config file reloaded");
     for setting in known.differing(config) {
-        tracing::warn!("`{setting}` is different in the file now: it counts after a restart");
+        tracing::warn!(setting, "setting changed in the file; restart the server to apply it");
     }
     for name in known.dropped(config) {
         tracing::warn!(
-            "`{name}` is no longer in the file and stays defined; `tidegate workflows delete` \
-             takes it away"
+            name,
+            "removed from the file but still registered; `tidegate workflows delete` deletes it"
         );
     }
     Ok(())

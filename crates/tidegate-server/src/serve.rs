@@ -1,4 +1,4 @@
-//! `tidegate serve`: an engine, its HTTP API, and everything that both need.
+//! `tidegate serve`: the engine, its HTTP API, and everything that both need.
 
 use std::{io::Write, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -26,14 +26,14 @@ use crate::{
     watchdog,
 };
 
-/// Serves until it is told to stop; what it is to read again on SIGHUP is given by `load`.
+/// Serves until a signal stops the process. `load` reads the config file again on SIGHUP.
 pub(crate) async fn serve(
     config: Config,
     load: impl Fn() -> anyhow::Result<Config> + Send + Sync + 'static,
     out: &mut impl Write,
 ) -> anyhow::Result<()> {
     metrics::install();
-    // First: a server that waits for its store ends when it is told to.
+    // First, so that a signal also ends a server that is waiting for its store.
     let mut signals = Signals::listen();
     let hangups = unix::signal(unix::SignalKind::hangup())?;
     let settings = Settings::read(&config)?;
@@ -68,24 +68,24 @@ pub(crate) async fn serve(
     let served = serving.await;
     reloads.abort();
     engine.shutdown().await;
-    // The last wake-up tells the other servers what was handed over: it is on its way by then.
+    // The last wake-up notifies the other servers of the handed-over runs; wait until it is sent.
     tokio::time::sleep(LAST_WAKE).await;
     tracing::info!("stopped");
     Ok(served??)
 }
 
-/// How long the last wake-up may take to leave: several times the pace of wake-ups.
+/// Time for the last wake-up to leave: several times the interval of wake-ups.
 const LAST_WAKE: Duration = Duration::from_millis(50);
 
-/// Nothing is under way yet, and an engine that was starting loses its lease by itself.
-#[expect(clippy::unnecessary_wraps, reason = "it is what the caller returns")]
+/// Stops during startup: no run is in progress yet, and the lease of a starting engine expires.
+#[expect(clippy::unnecessary_wraps, reason = "the caller returns this value")]
 fn stopped_early() -> anyhow::Result<()> {
-    tracing::info!("stopped before the start was complete");
+    tracing::info!("stopped during startup");
     Ok(())
 }
 
-/// The settings of the engine, all read before anything is opened: a mistake in the file leaves no
-/// new store behind.
+/// Settings of the engine. All are read before anything is opened: an error in the file creates no
+/// new store.
 struct Settings {
     drain: Duration,
     idle: Duration,
@@ -118,20 +118,20 @@ impl Settings {
 
 struct Opened {
     store: Arc<dyn Store>,
-    /// How many API keys there are.
+    /// Number of API keys.
     keys: usize,
     listener: TcpListener,
 }
 
 async fn open_and_bind(config: &Config) -> anyhow::Result<Opened> {
-    tracing::info!("opening {}", config.place());
+    tracing::info!(store = config.place(), "opening the store");
     let store = open(config.location()?).await?;
     let keys = keys::all(&*store).await?.0.len();
     let listener = bind(config.text("listen"), keys > 0).await?;
     Ok(Opened { store, keys, listener })
 }
 
-/// Starts the engine and registers what the file defines.
+/// Starts the engine and registers the definitions of the file.
 async fn start(
     store: Arc<dyn Store>,
     settings: Settings,
@@ -150,26 +150,26 @@ async fn start(
     Ok(engine)
 }
 
-/// Says where the server is. A server does not end because nobody reads what it says.
+/// Prints the address of the server. A write error is ignored: output that is not read must not end
+/// the server.
 fn greet(out: &mut impl Write, at: SocketAddr, place: &str, keys: usize) {
     let version = env!("CARGO_PKG_VERSION");
     let who = match keys {
-        0 => "there are no API keys: only this machine is let in".to_owned(),
-        keys => format!("every request needs one of {keys} API keys"),
+        0 => "no API keys: only requests from this machine are accepted".to_owned(),
+        keys => format!("API keys: {keys}; every request needs one"),
     };
-    let said =
-        format!("tidegate {version} listens at http://{at}\nits data is in {place}\n{who}\n");
+    let said = format!("tidegate {version} listening on http://{at}\nstore: {place}\n{who}\n");
     let _ = out.write_all(said.as_bytes()).and_then(|()| out.flush());
 }
 
-/// The secrets that calls are signed with; none, if there is no such variable.
+/// The secrets that calls are signed with; empty if the variable is not set.
 fn signing_secrets(variable: &str) -> anyhow::Result<Vec<Secret>> {
     let secrets = Secret::read_all(&std::env::var(variable).unwrap_or_default());
-    secrets.with_context(|| format!("{variable} cannot be used"))
+    secrets.with_context(|| format!("invalid secrets in {variable}"))
 }
 
-/// Registers what the file defines: all of it, or nothing and all that is wrong with it is said.
-/// How many definitions have changed.
+/// Registers the definitions of the file: all, or none with one error that lists every problem.
+/// Returns how many definitions have changed.
 pub(crate) async fn define(engine: &Engine, config: &Config) -> anyhow::Result<usize> {
     let (workflows, flows) = (config.workflows.len(), config.flows.len());
     tracing::info!(workflows, flows, "registering definitions");
@@ -207,11 +207,12 @@ pub(crate) async fn define(engine: &Engine, config: &Config) -> anyhow::Result<u
         let current = catalog.entry(app, &name).and_then(|entry| entry.current.as_ref());
         if let Some(held) = current.filter(|it| it.version.number != registered.version) {
             tracing::warn!(
-                "`{name}` in the file is version {}, but version {} was released and gets the new \
-                 runs; `tidegate release {name} {} --app {app}` gives them to the file's",
-                registered.version,
-                held.version.number,
-                registered.version
+                name,
+                app,
+                file_version = registered.version,
+                released_version = held.version.number,
+                "the definition in the file is not the released version; `tidegate release` \
+                 releases it"
             );
         }
     }
@@ -221,10 +222,10 @@ pub(crate) async fn define(engine: &Engine, config: &Config) -> anyhow::Result<u
     Ok(changed)
 }
 
-/// The most definitions that are logged by name when a file is read.
+/// Number of definitions that are logged by name when a file is read; the rest are counted.
 const MAX_LOGGED: usize = 20;
 
-/// Logs what is allowed in the file's definitions and probably not meant.
+/// Logs the warnings of the file's definitions: valid, but probably not intended.
 fn log_warnings(config: &Config) {
     let workflows = config.workflows.iter().filter_map(|it| Definition::parse(it).ok());
     let workflows = workflows.flat_map(|parsed| parsed.warnings);
@@ -234,12 +235,12 @@ fn log_warnings(config: &Config) {
     }
 }
 
-/// The app of a definition of the file, which names one.
+/// The app of a definition of the file, which always names one.
 fn app(definition: &Value) -> &str {
     definition["app"].as_str().unwrap_or_default()
 }
 
-/// The address to listen at. Without keys it must be this machine's own.
+/// Binds the address to listen on. Without API keys it must be a loopback address.
 pub(crate) async fn bind(listen: &str, keys: bool) -> anyhow::Result<TcpListener> {
     let found = tokio::net::lookup_host(listen).await;
     let found = found.with_context(|| format!("`listen` must be ADDRESS:PORT, got `{listen}`"))?;
@@ -247,12 +248,12 @@ pub(crate) async fn bind(listen: &str, keys: bool) -> anyhow::Result<TcpListener
     let open = addresses.iter().find(|address| !address.ip().is_loopback());
     if let Some(open) = open.filter(|_| !keys) {
         bail!(
-            "`listen` is {open}, which others can reach, and there are no API keys: make one with \
-             `tidegate keys create`, or listen at 127.0.0.1"
+            "`listen` is {open}, which is not a loopback address, and there are no API keys: \
+             create one with `tidegate keys create`, or listen on 127.0.0.1"
         );
     }
     let bound = TcpListener::bind(addresses.as_slice()).await;
-    bound.with_context(|| format!("{listen} cannot be listened at; is another server running?"))
+    bound.with_context(|| format!("cannot listen on {listen}; is another server running?"))
 }
 
 /// Opens the store at a location.
@@ -270,13 +271,14 @@ pub(crate) async fn open(location: Location) -> anyhow::Result<Arc<dyn Store>> {
     bail!("`store` must be sqlite:PATH, a postgres:// URL or memory, got `{address}`")
 }
 
-/// The longest drain: an hour. Supervisors give less, and a drain that seems endless is a mistake.
+/// Maximum of `drainMs`: an hour. Supervisors allow less, and a drain that seems endless is a
+/// mistake.
 const MAX_DRAIN_MS: u64 = 60 * 60 * 1000;
 
-/// The longest life of an idle connection: an hour, as for drains.
+/// Maximum of `keepAliveMs`: an hour, as for drains.
 const MAX_KEEP_ALIVE_MS: u64 = 60 * 60 * 1000;
 
-/// The signals that ask the process to stop.
+/// The signals that stop the process.
 #[derive(Debug)]
 pub(crate) struct Signals {
     terminate: unix::Signal,
@@ -285,7 +287,7 @@ pub(crate) struct Signals {
 
 impl Signals {
     pub(crate) fn listen() -> Self {
-        let signal = |kind| unix::signal(kind).expect("signals can be listened to");
+        let signal = |kind| unix::signal(kind).expect("signal handlers can be installed");
         Self {
             terminate: signal(unix::SignalKind::terminate()),
             interrupt: signal(unix::SignalKind::interrupt()),
@@ -300,15 +302,15 @@ impl Signals {
         }
     }
 
-    /// Waits for a signal, then until the runs under way have ended or are handed over: after
-    /// this time, or at the second signal.
+    /// Waits for a signal, then drains: until the active runs have ended, or are handed over after
+    /// `time` or at the second signal.
     async fn drain(&mut self, engine: &Engine, time: Duration) {
         self.next().await;
-        tracing::info!(runs = engine.driven(), drain = ?time, "draining: no new runs are taken");
+        tracing::info!(runs = engine.driven(), drain = ?time, "draining; no new runs are started");
         tokio::select! {
             () = engine.hand_over(time) => {}
             () = self.next() => {
-                tracing::info!(runs = engine.driven(), "handing over runs at once");
+                tracing::info!(runs = engine.driven(), "handing over runs immediately");
                 engine.hand_over(Duration::ZERO).await;
             }
         }

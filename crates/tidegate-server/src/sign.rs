@@ -1,4 +1,4 @@
-//! Signatures over messages between services: made for calls, checked for webhooks.
+//! HMAC signatures of messages between services: created for calls, checked for webhooks.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use base64::{
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
-/// What both sides know. It is never shown.
+/// A shared secret. Its `Debug` output never shows it.
 #[derive(Clone)]
 pub(crate) struct Secret(Vec<u8>);
 
@@ -20,14 +20,14 @@ impl fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// Reads secrets, separated by commas so that one can take the place of another:
-    /// `whsec_` and base64 as Standard Webhooks writes them, or any other text as it is.
+    /// Reads secrets, separated by commas so that they can be rotated: `whsec_` and base64 as in
+    /// Standard Webhooks, or any other text as it is.
     pub(crate) fn read_all(text: &str) -> anyhow::Result<Vec<Self>> {
         parts(text).map(Self::read).collect()
     }
 
-    /// Reads secrets, separated by commas, each as it is: others than Standard Webhooks decode
-    /// nothing, Stripe also where it says `whsec_`.
+    /// Reads secrets, separated by commas, each as it is: schemes other than Standard Webhooks
+    /// decode nothing, not even Stripe, whose secrets begin with `whsec_`.
     pub(crate) fn read_plain(text: &str) -> Vec<Self> {
         parts(text).map(|text| Self(text.as_bytes().to_vec())).collect()
     }
@@ -36,7 +36,7 @@ impl Secret {
         let Some(coded) = text.strip_prefix("whsec_") else {
             return Ok(Self(text.as_bytes().to_vec()));
         };
-        // Some write the padding of base64, and some do not.
+        // Some senders write the base64 padding, some do not.
         let bytes = STANDARD_NO_PAD.decode(coded.trim_end_matches('='));
         Ok(Self(bytes.map_err(|_| anyhow::anyhow!("a secret after `whsec_` must be base64"))?))
     }
@@ -49,8 +49,7 @@ impl Secret {
         mac
     }
 
-    /// Whether the parts were signed with it. Takes as long for a wrong signature as for a right
-    /// one.
+    /// Whether the parts were signed with this secret. Takes constant time.
     pub(crate) fn has_signed(&self, parts: &[&[u8]], signature: &[u8]) -> bool {
         self.mac(parts).verify_slice(signature).is_ok()
     }

@@ -1,8 +1,7 @@
-//! The watchdog: a thread of its own that notices when the runtime stands still, and logs what the
-//! server was at.
+//! Watchdog: a thread that detects a stalled runtime and logs what the server was doing.
 //!
-//! Requests, heartbeats and signals are tasks of the runtime. Where all its threads are blocked none
-//! of them goes on, and nothing inside of it can say so.
+//! Requests, heartbeats and signals are tasks of the runtime. When all its threads are blocked, no
+//! task runs, so nothing inside the runtime can report it.
 
 use std::{
     io,
@@ -16,22 +15,22 @@ use tokio::runtime::Handle;
 
 use crate::http::Underway;
 
-/// How long a task that has nothing to do may take.
+/// Longest time that an empty task may take; beyond it the runtime counts as stalled.
 const STALL: Duration = Duration::from_secs(1);
 
-/// How often that is tried.
+/// Pause between two probes.
 const PERIOD: Duration = Duration::from_millis(500);
 
-/// What the watchdog tells.
+/// A report of the watchdog.
 #[derive(Debug, PartialEq, Eq)]
 enum Told {
-    /// The runtime has stood still for this long, and still does.
+    /// The runtime has been stalled for this long, and still is.
     Stalled(Duration),
-    /// It goes on again, after this long.
+    /// The runtime runs again, after a stall of this length.
     Over(Duration),
 }
 
-/// Watches the runtime of this task for as long as it lives.
+/// Starts the thread, which watches the current runtime until the runtime ends.
 pub(crate) fn start(engine: Engine, requests: Underway) -> io::Result<()> {
     let runtime = Handle::current();
     let tell = move |told: Told| match told {
@@ -40,9 +39,9 @@ pub(crate) fn start(engine: Engine, requests: Underway) -> io::Result<()> {
             runs = engine.driven(),
             commands = engine.pending(),
             requests = %requests.oldest(),
-            "the runtime stands still"
+            "runtime stalled"
         ),
-        Told::Over(time) => tracing::warn!(stalled_ms = millis(time), "the runtime goes on again"),
+        Told::Over(time) => tracing::warn!(stalled_ms = millis(time), "runtime recovered"),
     };
     let watch = move || watch(&runtime, (STALL, PERIOD), tell);
     thread::Builder::new().name("tidegate-watchdog".to_owned()).spawn(watch).map(drop)
@@ -52,7 +51,7 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Has the runtime run an empty task again and again, and tells when that takes too long.
+/// Probes the runtime with an empty task in a loop, and reports when a probe takes too long.
 fn watch(runtime: &Handle, (stall, period): (Duration, Duration), tell: impl Fn(Told)) {
     loop {
         let (answer, answered) = mpsc::sync_channel(1);
@@ -78,7 +77,7 @@ fn watch(runtime: &Handle, (stall, period): (Duration, Duration), tell: impl Fn(
 mod tests {
     use super::*;
 
-    /// Both threads of a runtime are blocked until the watchdog has told of it; later once more.
+    /// Both threads of a runtime are blocked until the watchdog has reported it; then once more.
     #[test]
     fn a_runtime_that_stands_still_is_told_of_each_time() {
         let runtime =
@@ -108,14 +107,16 @@ mod tests {
             if n > 0 {
                 block();
             }
-            let Told::Stalled(first) = told.recv().unwrap() else { panic!("it is told of first") };
+            let Told::Stalled(first) = told.recv().unwrap() else {
+                panic!("the stall is reported first")
+            };
             release.send(()).unwrap();
             release.send(()).unwrap();
-            let Told::Over(whole) = told.recv().unwrap() else { panic!("then that it is over") };
+            let Told::Over(whole) = told.recv().unwrap() else { panic!("then its end") };
             assert!(first >= short && whole >= first, "{first:?}, {whole:?}");
         }
         runtime.shutdown_background();
-        // It ends with its runtime.
+        // The watchdog ends with its runtime.
         watchdog.join().unwrap();
     }
 }

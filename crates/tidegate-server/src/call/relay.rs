@@ -1,4 +1,4 @@
-//! A called service that answers with server-sent events: what it says is passed on as it comes.
+//! Streaming responses: relays the server-sent events of a called service as they arrive.
 
 use reqwest::{
     Response, Version,
@@ -9,15 +9,15 @@ use tidegate::{Ctx, MAX_VALUE_BYTES, Result, StepError};
 
 use super::Answer;
 
-/// Whether an answer comes piece by piece.
+/// Whether a response is a stream of events.
 pub(super) fn is_stream(response: &Response) -> bool {
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     kind.is_some_and(|kind| kind.starts_with("text/event-stream"))
 }
 
-/// Emits each event's data as a chunk of the run; the data of one that is named `output` is the
-/// run's output, which is `null` if there is none. The end of the stream is the end of the call,
-/// unless the service may have died in the middle of it.
+/// Emits the data of each event as a chunk of the run. The data of an event named `output` is the
+/// run's output, which is `null` without one. The end of the stream is the end of the call, unless
+/// the service may have died in the middle of it.
 pub(super) async fn relay(ctx: &Ctx, mut answer: Answer) -> Result<Box<RawValue>> {
     let mut events = Events::default();
     let (framed, mut output) = (is_framed(&answer.response), None);
@@ -33,22 +33,22 @@ pub(super) async fn relay(ctx: &Ctx, mut answer: Answer) -> Result<Box<RawValue>
         }
     }
     if !framed && (output.is_none() || events.is_cut()) {
-        let message = "the connection was closed before the `output` event, and the answer has \
-                       neither a length nor chunks that would tell its end from a break";
+        let message = "the connection was closed before the `output` event, and the response has \
+                       neither a length nor chunks to tell its end from a broken connection";
         return Err(StepError::coded("CallFailed", message));
     }
     Ok(output.unwrap_or_else(|| RawValue::NULL.to_owned()))
 }
 
-/// Whether an answer's end can be told from a connection that broke: it has a length or comes in
-/// chunks, or the protocol has frames.
+/// Whether the end of a response can be told from a broken connection: it has a length or chunks,
+/// or the protocol has frames.
 fn is_framed(response: &Response) -> bool {
     let headers = response.headers();
     let framed = headers.contains_key(TRANSFER_ENCODING) || headers.contains_key(CONTENT_LENGTH);
     framed || response.version() >= Version::HTTP_2
 }
 
-/// Data that is JSON stays as it is; any other is text.
+/// The data of an event as JSON: as it is if it is JSON, else as a string.
 fn value(data: &str) -> Result<Box<RawValue>> {
     if let Ok(json) = serde_json::from_str(data) {
         return Ok(json);
@@ -56,7 +56,7 @@ fn value(data: &str) -> Result<Box<RawValue>> {
     Ok(RawValue::from_string(serde_json::to_string(data)?)?)
 }
 
-/// Events as they are written on the wire: lines, and an empty one after each event.
+/// Parser of server-sent events: lines, and an empty one after each event.
 #[derive(Debug, Default)]
 struct Events {
     unread: Vec<u8>,
@@ -70,7 +70,7 @@ impl Events {
         if self.unread.len() + self.data.as_ref().map_or(0, String::len) <= MAX_VALUE_BYTES {
             return Ok(());
         }
-        let message = format!("one event of the answer has more than {MAX_VALUE_BYTES} bytes");
+        let message = format!("one event of the response has more than {MAX_VALUE_BYTES} bytes");
         Err(StepError::coded("AnswerTooLarge", message).fatal())
     }
 
@@ -84,7 +84,7 @@ impl Events {
         while let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.unread.drain(..=end).collect();
             let line = String::from_utf8(line)
-                .map_err(|_| StepError::coded("BadAnswer", "the answer is no text").fatal())?;
+                .map_err(|_| StepError::coded("BadAnswer", "the response is not UTF-8").fatal())?;
             let line = line.trim_end_matches(['\n', '\r']);
             if line.is_empty() {
                 let (name, data) = (std::mem::take(&mut self.name), self.data.take());

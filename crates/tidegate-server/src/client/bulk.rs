@@ -1,4 +1,4 @@
-//! `tidegate bulk`: one thing done to many runs.
+//! `tidegate bulk`: one action on many runs.
 
 use std::time::Duration;
 
@@ -7,27 +7,27 @@ use serde_json::{Value, json};
 
 use super::Server;
 
-/// What is done to which runs.
+/// The action, and the filter of the runs.
 #[derive(Args, Debug)]
 pub(crate) struct Bulk {
-    /// What is done to them.
+    /// Action on the runs.
     action: Action,
-    /// Only those of an app.
+    /// Only runs of this app.
     #[arg(long)]
     app: Option<String>,
-    /// Only those of a workflow.
+    /// Only runs of this workflow.
     #[arg(long)]
     workflow: Option<String>,
-    /// Only those of a version.
+    /// Only runs of this version.
     #[arg(long)]
     version: Option<u32>,
-    /// Only those that are queued, running, waiting or paused.
+    /// Only runs with this status: queued, running, waiting or paused.
     #[arg(long)]
     state: Option<String>,
     /// All runs of the workspace.
     #[arg(long)]
     all: bool,
-    /// Why they are cancelled.
+    /// Reason for a cancellation.
     #[arg(long)]
     reason: Option<String>,
 }
@@ -49,10 +49,10 @@ impl Action {
     }
 }
 
-/// How often it is looked at until it is done.
+/// Poll interval until the operation is finished.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Asks for it, and waits until it has been at all of them.
+/// Starts the operation and waits until it is finished.
 pub(super) async fn bulk(server: &Server<'_>, asked: Bulk) -> anyhow::Result<(Value, String)> {
     let Bulk { action, app, workflow, version, state, all, reason } = asked;
     let filter = json!({ "app": app, "workflow": workflow, "version": version, "state": state });

@@ -1,5 +1,5 @@
-//! Looking into a file that no server holds: the API answers in this very process, over no
-//! connection that others could reach.
+//! Reading a file that no server has open: the API runs inside this process, without a connection
+//! that others could reach.
 
 use std::{path::Path, sync::Arc};
 
@@ -19,15 +19,16 @@ use crate::{
     serve::open as open_store,
 };
 
-/// What answers for the file.
+/// Opens the file and returns a router for it.
 pub(super) async fn open(file: &Path, workspace: Option<&str>) -> anyhow::Result<Router> {
     let location = Location::file(there(file)?);
-    // Opening would bring it up to date, and it is only looked into.
+    // Opening the store would migrate it, and the file is only read.
     if let [first, ..] = pending(&location).await? {
-        bail!("the schema has not had migration {}; run `tidegate migrate`", first.version);
+        bail!("the schema lacks migration {}; run `tidegate migrate`", first.version);
     }
     let store = open_store(location).await;
-    let store = store.context("a server holds the file, or it is none of ours; ask the server")?;
+    let store =
+        store.context("the file is open in a server or is not a Tidegate store; use --server")?;
     let workspace = workspace.unwrap_or(DEFAULT_WORKSPACE);
     let engine = Engine::builder(store).workspaces([workspace]).read_only();
     let access = Arc::new(Access::inside(workspace));
@@ -40,14 +41,14 @@ pub(super) async fn open(file: &Path, workspace: Option<&str>) -> anyhow::Result
     }))
 }
 
-/// Asks it.
+/// Sends a request to the router.
 pub(super) async fn ask(
     router: &Router,
     method: &Method,
     path: &str,
 ) -> anyhow::Result<(StatusCode, String)> {
     if method != Method::GET {
-        bail!("a file is only looked into; to change something, start `tidegate serve` on it");
+        bail!("--file only reads; to change something, start `tidegate serve` on the file");
     }
     let request = Request::get(path).body(Body::empty())?;
     let answer = router.clone().call(request).await?;

@@ -1,4 +1,4 @@
-//! Keys of the API from the command line: in the store, or by the server that holds it.
+//! The `keys` commands: in the store, or through the server that has it open.
 
 use std::io::Write;
 
@@ -13,32 +13,33 @@ use tidegate::{
 use super::{Remote, Server, part, table, text};
 use crate::{config::Config, keys, serve::open};
 
-/// What can be done with keys.
+/// The commands on API keys.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Keys {
-    /// Makes one, and shows it this once.
+    /// Create a key and print it. It is shown only once.
     Create {
-        /// What people call it.
+        /// Name of the key.
         #[arg(long)]
         name: String,
-        /// It only lets look.
+        /// Create a read-only key.
         #[arg(long)]
         read_only: bool,
-        /// It ends after so many days.
+        /// Number of days until the key expires.
         #[arg(long)]
         expires_days: Option<u32>,
     },
-    /// Shows them, without their secrets.
+    /// List the keys, without their secrets.
     List,
-    /// Takes one back, for good.
+    /// Revoke a key permanently.
     Revoke {
-        /// Its public part.
+        /// Public part of the key.
         id: String,
     },
 }
 
 impl Keys {
-    /// Without a server: the only way to the first key of one that others can reach.
+    /// Runs the command without a server: the only way to the first key of a server that others can
+    /// reach.
     async fn in_store(
         self,
         store: &dyn Store,
@@ -84,12 +85,12 @@ impl Keys {
     }
 }
 
-/// So many days from now.
+/// The time after a number of days.
 fn end(days: Option<u32>) -> Option<Timestamp> {
     days.map(|days| SystemClock.now().plus_ms(u64::from(days) * 24 * 60 * 60 * 1000))
 }
 
-/// Does it in the store, or by the server that holds it.
+/// Runs a command in the store, or through the server that has it open.
 pub(crate) async fn keys(
     remote: &Remote,
     config: &Config,
@@ -118,7 +119,7 @@ pub(crate) async fn keys(
     remote.print(out, &told, &shown)
 }
 
-/// Another process has the file.
+/// Whether another process has the file open.
 fn held(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(StoreError::InUse { .. }))
 }

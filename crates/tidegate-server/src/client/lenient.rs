@@ -1,20 +1,20 @@
-//! Reads answers that carry values which `serde_json::Value` cannot hold.
+//! Lenient parser for responses with values that `serde_json::Value` cannot hold.
 //!
-//! Payloads are kept byte for byte, so that an answer may hold half a surrogate pair or a number
+//! Payloads are kept byte for byte, so a response may contain half a surrogate pair or a number
 //! beyond every float. A command that lists a thousand events must not fail because of one.
 
 use serde_json::Value;
 
-/// Reads JSON. Half a surrogate pair is shown as U+FFFD, and a number out of range as text.
+/// Parses JSON. Half a surrogate pair becomes U+FFFD, and a number out of range becomes text.
 pub(super) fn read(text: &str) -> serde_json::Result<Value> {
     serde_json::from_str(text).or_else(|error| {
-        // What is no JSON at all is reported as it was sent.
+        // Text that is not JSON at all is reported as it was sent.
         serde_json::from_str::<serde::de::IgnoredAny>(text).map_err(|_| error)?;
         serde_json::from_str(&replace_odd(text))
     })
 }
 
-/// The same text of valid JSON, with only values that a `Value` can hold.
+/// The same valid JSON, with only values that a `Value` can hold.
 fn replace_odd(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -33,7 +33,7 @@ fn replace_odd(text: &str) -> String {
     out
 }
 
-/// A number's text, and what stands for it if it is out of range.
+/// The text of a number, and its replacement if it is out of range.
 fn number(text: &str) -> (&str, Option<String>) {
     let end = text.find(|it: char| !matches!(it, '-' | '+' | '.' | 'e' | 'E' | '0'..='9'));
     let token = &text[..end.unwrap_or(text.len())];
@@ -41,7 +41,7 @@ fn number(text: &str) -> (&str, Option<String>) {
     (token, (!fits).then(|| format!("\"{token}\"")))
 }
 
-/// Writes a string up to its closing quote, and gives what follows it.
+/// Writes a string up to its closing quote. Returns the rest.
 fn string<'a>(mut text: &'a str, out: &mut String) -> &'a str {
     while let Some(at) = text.find(['"', '\\']) {
         out.push_str(&text[..at]);
@@ -62,7 +62,7 @@ fn string<'a>(mut text: &'a str, out: &mut String) -> &'a str {
     text
 }
 
-/// The code unit that an escape at the beginning of the text stands for.
+/// The code unit of an escape at the beginning of the text.
 fn code_unit(text: &str) -> Option<u16> {
     u16::from_str_radix(text.strip_prefix("\\u")?.get(..4)?, 16).ok()
 }

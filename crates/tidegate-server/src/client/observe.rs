@@ -1,4 +1,4 @@
-//! The commands that look: events, receipts, gates and numbers.
+//! The `gates`, `events`, `receipts` and `stats` commands.
 
 use std::fmt::Write as _;
 
@@ -7,83 +7,83 @@ use serde_json::{Value, json};
 
 use super::{Server, part, table, text};
 
-/// What can be looked at.
+/// The commands that only read.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Observe {
-    /// Shows gates: who is inside, who waits, and what comes next.
+    /// List gates with their limits, holders and queues.
     Gates {
         #[command(flatten)]
         of: Of,
-        /// Only those of a control.
+        /// Only gates of this control.
         #[arg(long)]
         control: Option<String>,
-        /// Only those whose key has this in it.
+        /// Only gates whose key contains this text.
         #[arg(long)]
         key: Option<String>,
-        /// How many.
+        /// Maximum number of gates.
         #[arg(long, default_value_t = 50)]
         limit: u32,
     },
-    /// Looks at events.
+    /// List and show events.
     Events {
         #[command(subcommand)]
         command: Events,
     },
-    /// Shows verdicts other than plain starts, the newest first.
+    /// List verdicts other than plain starts, newest first.
     Receipts {
         #[command(flatten)]
         of: Of,
-        /// Only those of an event.
+        /// Only receipts of this event.
         #[arg(long)]
         event: Option<String>,
-        /// Only those of a control.
+        /// Only receipts of this control.
         #[arg(long)]
         control: Option<String>,
-        /// Only those with a key.
+        /// Only receipts with this key.
         #[arg(long)]
         key: Option<String>,
-        /// Only those with an outcome: queued, dropped and so on.
+        /// Only receipts with this outcome: queued, dropped and so on.
         #[arg(long)]
         outcome: Option<String>,
-        /// How many.
+        /// Maximum number of receipts.
         #[arg(long, default_value_t = 20)]
         limit: u32,
     },
-    /// Shows how many runs are where, and what debounces and batches hold.
+    /// Count runs by status, and the events held by debounces and batches.
     Stats,
 }
 
-/// Of what.
+/// Filter by app and workflow.
 #[derive(Args, Debug)]
 pub(crate) struct Of {
-    /// Only those of an app.
+    /// Only of this app.
     #[arg(long)]
     app: Option<String>,
-    /// Only those of a workflow.
+    /// Only of this workflow.
     #[arg(long)]
     workflow: Option<String>,
 }
 
-/// What can be done with events.
+/// The commands on events.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Events {
-    /// Shows the newest.
+    /// List events, newest first.
     List {
-        /// Only those of a name, or of all that begin like it: `order.*`.
+        /// Only events of this name, or of all names with a prefix: `order.*`.
         #[arg(long)]
         name: Option<String>,
-        /// How many.
+        /// Maximum number of events.
         #[arg(long, default_value_t = 20)]
         limit: u32,
     },
-    /// Shows one, with its verdicts and its runs.
+    /// Show an event with its verdicts and its runs.
     Show {
-        /// The event.
+        /// Id of the event.
         event: String,
     },
 }
 
-/// Asks; the answer, and how people read it.
+/// Runs a command. Returns the response, and its text for people.
 pub(super) async fn ask(server: &Server<'_>, what: Observe) -> anyhow::Result<(Value, String)> {
     match what {
         Observe::Gates { of, control, key, limit } => {
@@ -95,11 +95,11 @@ pub(super) async fn ask(server: &Server<'_>, what: Observe) -> anyhow::Result<(V
                 let first = row["line"]["first"].as_array().map(|runs| runs.iter().map(text));
                 let first = first.map(|runs| runs.take(2).collect::<Vec<_>>().join(" "));
                 row["next"] = first.unwrap_or_default().into();
-                row["waiting"] = counted(&row["line"]).into();
+                row["queued"] = counted(&row["line"]).into();
             }
             told["next"] = more;
             let columns =
-                ["control", "workflow", "key", "letsIn", "inside", "waiting", "tokens", "next"];
+                ["control", "workflow", "key", "letsIn", "inside", "queued", "tokens", "next"];
             Ok((told, table(&rows, &columns)))
         }
         Observe::Events { command: Events::List { name, limit } } => {
@@ -130,7 +130,7 @@ pub(super) async fn ask(server: &Server<'_>, what: Observe) -> anyhow::Result<(V
     }
 }
 
-/// The first items of a list, over as many pages as it takes: a filter may leave one empty.
+/// The first items of a list, over as many pages as needed: a filter may leave a page empty.
 async fn many(
     server: &Server<'_>,
     list: &str,
@@ -157,16 +157,16 @@ async fn many(
     }
 }
 
-/// The most items of one page.
+/// Page size.
 const PAGE: u32 = 500;
 
-/// A number that may be a lower bound.
+/// A count that may be a lower bound.
 fn counted(of: &Value) -> String {
     let more = if of["atLeast"] == true { "+" } else { "" };
     format!("{}{more}", text(&of["count"]))
 }
 
-/// All numbers, workflow by workflow.
+/// The table of all counts, by workflow.
 fn numbers(stats: &Value, flow: &Value) -> String {
     let pending = |app: &Value, workflow: &Value, what: &str| {
         let all = flow["workflows"].as_array().map(Vec::as_slice).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Looking at runs and acting on them from the command line.
+//! The `runs` commands.
 
 use std::fmt::Write as _;
 
@@ -7,76 +7,76 @@ use serde_json::{Value, json};
 
 use super::{Server, part, table, text};
 
-/// What can be done with runs.
+/// The commands on runs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Runs {
-    /// Shows the newest.
+    /// List runs, newest first.
     List {
-        /// Only those of a workflow.
+        /// Only runs of this workflow.
         #[arg(long)]
         workflow: Option<String>,
-        /// Only those in a state.
+        /// Only runs with this status.
         #[arg(long)]
         state: Option<String>,
-        /// How many.
+        /// Maximum number of runs.
         #[arg(long, default_value_t = 20)]
         limit: u32,
     },
-    /// Writes histories, one line of JSON each, for a replay against changed code.
+    /// Export histories, one line of JSON each, to replay them against changed code.
     Export {
-        /// Only those of a workflow.
+        /// Only runs of this workflow.
         #[arg(long)]
         workflow: Option<String>,
-        /// Only those in a state.
+        /// Only runs with this status.
         #[arg(long)]
         state: Option<String>,
-        /// How many at the most.
+        /// Maximum number of histories.
         #[arg(long, default_value_t = 1000)]
         limit: usize,
     },
-    /// Shows one, with its steps.
+    /// Show a run with its steps.
     Show {
-        /// The run.
+        /// Id of the run.
         run: String,
     },
-    /// Cancels one.
+    /// Cancel a run.
     Cancel {
-        /// The run.
+        /// Id of the run.
         run: String,
-        /// Why.
+        /// Reason for the cancellation.
         #[arg(long)]
         reason: Option<String>,
     },
-    /// Pauses one at its next boundary.
+    /// Pause a run at its next step boundary.
     Pause {
-        /// The run.
+        /// Id of the run.
         run: String,
     },
-    /// Lets a paused one go on.
+    /// Resume a paused run.
     Resume {
-        /// The run.
+        /// Id of the run.
         run: String,
     },
-    /// Starts a new run of one that has ended.
+    /// Replay an ended run from its beginning, as a new run.
     Replay {
-        /// The run.
+        /// Id of the run.
         run: String,
     },
-    /// Starts a new run from a step of one that has ended.
+    /// Retry an ended run from a step, as a new run.
     Retry {
-        /// The run.
+        /// Id of the run.
         run: String,
-        /// The step.
+        /// Id of the step.
         #[arg(long)]
         from: String,
     },
 }
 
-/// The runs of one page.
+/// Page size.
 const PAGE: u32 = 500;
 
-/// The newest runs, as many as were asked for. A page may be short although there are more, so that
-/// people are shown what several of them hold; programs get the server's answer as it is.
+/// The newest runs, up to the limit. A page may be short although there are more, so people get the
+/// runs of several pages; programs get the server's response as it is.
 async fn newest(server: &Server<'_>, query: &str, limit: u32) -> anyhow::Result<Value> {
     if server.remote.json {
         return server.get(&format!("/runs?limit={limit}{query}")).await;
@@ -105,10 +105,10 @@ fn filter(workflow: Option<String>, state: Option<String>) -> anyhow::Result<Str
     Ok(query)
 }
 
-/// The histories of one page.
+/// Page size of an export.
 const EXPORT_PAGE: usize = 50;
 
-/// The newest histories, page by page, as many as were asked for.
+/// The newest histories, page by page, up to the limit.
 async fn export(server: &Server<'_>, query: &str, limit: usize) -> anyhow::Result<Vec<Value>> {
     let (mut histories, mut cursor) = (Vec::new(), String::new());
     while histories.len() < limit {

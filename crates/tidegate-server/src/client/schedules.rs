@@ -1,4 +1,4 @@
-//! `tidegate schedules`.
+//! The `schedules` commands.
 
 use std::fmt::Write as _;
 
@@ -7,29 +7,29 @@ use serde_json::{Value, json};
 
 use super::{Server, part, table, text};
 
-/// What can be done with schedules.
+/// The commands on schedules.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Schedules {
-    /// Shows which there are, with what became of the last occurrence and when the next is.
+    /// List schedules with their last outcome and next occurrence.
     List {
-        /// Only those of an app.
+        /// Only schedules of this app.
         #[arg(long)]
         app: Option<String>,
-        /// Only those of a workflow; `flow/action` of an action.
+        /// Only schedules of this workflow; `flow/action` for an action.
         #[arg(long)]
         workflow: Option<String>,
-        /// How many.
+        /// Maximum number of schedules.
         #[arg(long, default_value_t = 50)]
         limit: u32,
     },
-    /// Plans nothing of it any more; what has begun goes on.
+    /// Pause a schedule: it plans no more runs; started runs continue.
     Pause {
-        /// The schedule, by the id that the list shows.
+        /// Id of the schedule, as in the list.
         schedule: String,
     },
-    /// Lets it go on with its next occurrence from now.
+    /// Resume a schedule with its next occurrence from now.
     Resume {
-        /// The schedule, by the id that the list shows.
+        /// Id of the schedule, as in the list.
         schedule: String,
     },
 }
@@ -52,7 +52,7 @@ pub(super) async fn schedules(
             Ok((told, shown))
         }
         Schedules::Pause { schedule } => held(server, &schedule, "pause", "is paused").await,
-        Schedules::Resume { schedule } => held(server, &schedule, "resume", "goes on").await,
+        Schedules::Resume { schedule } => held(server, &schedule, "resume", "is resumed").await,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Sending events from the command line.
+//! The `send` command.
 
 use anyhow::Context;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{Server, text};
 use crate::progress::Progress;
 
-/// The most events of one request.
+/// Maximum number of events in a request.
 const AT_ONCE: u32 = 1000;
 
 /// A field whose value changes from event to event.
@@ -17,22 +17,23 @@ pub(crate) struct Vary {
 }
 
 pub(super) fn read_vary(text: &str) -> Result<Vary, String> {
-    let (field, values) = text.split_once('=').ok_or("write FIELD=N, such as account=20")?;
+    let (field, values) = text.split_once('=').ok_or("must be FIELD=N, such as account=20")?;
     match values.parse() {
         Ok(values) if values > 0 => Ok(Vary { field: field.to_owned(), values }),
         _ => Err(format!("N must be a number above 0, got `{values}`")),
     }
 }
 
-/// The data of an event. Text without quotes is more often JSON with a mistake in it.
+/// Parses the data of an event. Text without quotes is an error: it is more often JSON with a
+/// mistake.
 pub(super) fn read_data(text: &str) -> anyhow::Result<Value> {
     serde_json::from_str(text).with_context(|| {
         let quoted = Value::from(text);
-        format!("the data must be JSON, got `{text}`; if it is meant as text, write '{quoted}'")
+        format!("the data must be JSON, got `{text}`; for a text write '{quoted}'")
     })
 }
 
-/// Sends an event so many times, in requests as large as they may be.
+/// Sends an event `count` times, in requests as large as allowed.
 pub(super) async fn send(
     server: &Server<'_>,
     event: &Value,
@@ -54,7 +55,7 @@ pub(super) async fn send(
     Ok(json!({ "events": all }))
 }
 
-/// The n-th of many events.
+/// The n-th event.
 fn varied(event: &Value, vary: Option<&Vary>, n: u32) -> anyhow::Result<Value> {
     let mut event = event.clone();
     if let Some(Vary { field, values }) = vary {
@@ -62,13 +63,13 @@ fn varied(event: &Value, vary: Option<&Vary>, n: u32) -> anyhow::Result<Value> {
             event["data"] = json!({});
         }
         let data = event["data"].as_object_mut();
-        let data = data.context("--vary needs data that is an object")?;
+        let data = data.context("--vary needs an object as data")?;
         data.insert(field.clone(), (n % values).into());
     }
     Ok(event)
 }
 
-/// How many of each verdict there are, workflow by workflow, and whose word it was.
+/// Counts of each verdict, by workflow, with the control that decided it.
 pub(super) fn verdicts(told: &Value) -> String {
     let mut counts: std::collections::BTreeMap<_, usize> = std::collections::BTreeMap::new();
     let events = told["events"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -82,8 +83,8 @@ pub(super) fn verdicts(told: &Value) -> String {
         if runs.is_empty() {
             let word = match (&event["deduped"], event["woke"].as_u64()) {
                 (Value::Bool(true), _) => "deduped",
-                (_, Some(1..)) => "recorded: runs waited for it",
-                _ => "recorded: no workflow takes it",
+                (_, Some(1..)) => "recorded: it resumed waiting runs",
+                _ => "recorded: triggers no workflow",
             };
             *counts.entry((String::new(), word.to_owned())).or_default() += 1;
         }

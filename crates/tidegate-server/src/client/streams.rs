@@ -1,4 +1,4 @@
-//! `tidegate streams` and `tidegate reactions`.
+//! The `streams` and `reactions` commands.
 
 use std::fmt::Write as _;
 
@@ -7,65 +7,65 @@ use serde_json::{Value, json};
 
 use super::{Server, part, table, text};
 
-/// What can be done with streams, and with those that reactions are stuck in.
+/// The commands on streams, and on the streams of a reaction.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Streams {
-    /// Shows which there are, by name.
+    /// List streams, by name.
     List {
-        /// How many.
+        /// Maximum number of streams.
         #[arg(long, default_value_t = 50)]
         limit: u32,
-        /// Those after this name.
+        /// Only streams after this name.
         #[arg(long)]
         after: Option<String>,
     },
-    /// Shows the events of one.
+    /// Show the events of a stream.
     Show {
-        /// The stream.
+        /// Name of the stream.
         stream: String,
-        /// From this version on.
+        /// First version.
         #[arg(long)]
         from: Option<u64>,
-        /// The newest first.
+        /// Newest first.
         #[arg(long)]
         backwards: bool,
-        /// How many.
+        /// Maximum number of events.
         #[arg(long, default_value_t = 50)]
         limit: u32,
     },
-    /// Lets blocked streams of a reaction go on; all of them unless some are named.
+    /// Unblock streams of a reaction; all blocked ones by default.
     Unblock(Mend),
-    /// Has streams of a reaction handled again from their first event.
+    /// Reset streams of a reaction: they are handled again from their first event.
     Reset(Mend),
 }
 
-/// Which streams of which reaction.
+/// Selection of the streams of a reaction.
 #[derive(Args, Debug)]
 pub(crate) struct Mend {
-    /// The reaction.
+    /// Name of the reaction.
     reaction: String,
-    /// These, by name.
+    /// Names of the streams.
     streams: Vec<String>,
-    /// Those whose name has this text; `^` and `$` tie it to the ends.
+    /// Streams whose name contains this text; `^` and `$` anchor it to the ends.
     #[arg(long, conflicts_with = "streams")]
     matching: Option<String>,
-    /// All of them.
+    /// All streams.
     #[arg(long, conflicts_with_all = ["streams", "matching"])]
     all: bool,
-    /// Says which it would be, without any effect.
+    /// Print the streams without any effect.
     #[arg(long)]
     dry_run: bool,
 }
 
-/// Which places of reactions are shown.
+/// Filter of the positions of reactions.
 #[derive(Args, Debug)]
 pub(crate) struct Reactions {
-    /// Only of this reaction.
+    /// Only positions of this reaction.
     reaction: Option<String>,
-    /// Only those that are blocked.
+    /// Only blocked streams.
     #[arg(long)]
     blocked: bool,
-    /// How many.
+    /// Maximum number of positions.
     #[arg(long, default_value_t = 50)]
     limit: u32,
 }
@@ -96,8 +96,8 @@ pub(super) async fn streams(
             let shown = table(&told["events"], &["version", "position", "at", "name", "data"]);
             Ok((told, shown))
         }
-        Streams::Unblock(mend) => mended(server, "unblock", "go on", mend).await,
-        Streams::Reset(mend) => mended(server, "reset", "begin again", mend).await,
+        Streams::Unblock(mend) => mended(server, "unblock", "unblocked", mend).await,
+        Streams::Reset(mend) => mended(server, "reset", "reset", mend).await,
     }
 }
 
@@ -117,7 +117,7 @@ async fn mended(
     };
     let told = server.post(&format!("/reactions/{}/{what}{dry}", part(&reaction)), body).await?;
     let names: Vec<_> = told["streams"].as_array().into_iter().flatten().map(text).collect();
-    let would = if dry_run { "would " } else { "" };
+    let would = if dry_run { "would be " } else { "" };
     let mut shown = format!("{} streams {would}{verb}\n", names.len());
     for name in names {
         writeln!(shown, "{name}")?;

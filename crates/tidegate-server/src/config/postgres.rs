@@ -1,4 +1,4 @@
-//! The section `[postgres]`: how a PostgreSQL database is used.
+//! The section `[postgres]`: options of a PostgreSQL store.
 
 use std::{path::Path, time::Duration};
 
@@ -7,89 +7,89 @@ use tidegate::store::PostgresOptions;
 
 use super::{Config, Setting};
 
-/// The most connections of one kind. Each costs the server a process, and those that commit wait
-/// for each other's locks.
+/// Maximum number of connections of one kind. Each costs the server a process, and committing
+/// connections wait for each other's locks.
 const MAX_CONNECTIONS: u64 = 100;
 
-/// The longest time-out: longer than any lease, so that a mistake in the unit is found.
+/// Maximum of all timeouts: longer than any lease, so that a wrong unit is found.
 const MAX_TIMEOUT_MS: u64 = 10 * 60 * 1000;
 
-/// The settings of the section; the defaults are those of [`PostgresOptions`], held by a test.
+/// The settings of the section. A test checks that the defaults are those of [`PostgresOptions`].
 pub(super) const SETTINGS: [Setting; 15] = [
     Setting {
         name: "postgres.schema",
         default: "tidegate",
-        what: "the schema that holds everything, made if it is missing",
+        what: "schema for all tables, created if it is missing",
     },
     Setting {
         name: "postgres.pooler",
         default: "false",
-        what: "the store's address is that of a pooler in transaction mode: true or false",
+        what: "whether the store's URL is that of a pooler in transaction mode",
     },
     Setting {
         name: "postgres.listenUrl",
         default: "",
-        what: "a direct postgres:// URL to listen for wake-ups on, beside a pooler",
+        what: "direct postgres:// URL to listen for wake-ups on, beside a pooler",
     },
     Setting {
         name: "postgres.committers",
         default: "2",
-        what: "connections that commit, 1 to 100",
+        what: "number of committing connections, 1 to 100",
     },
-    Setting { name: "postgres.readers", default: "2", what: "connections that read, 1 to 100" },
     Setting {
-        name: "postgres.lockTimeoutMs",
-        default: "5000",
-        what: "the longest wait for one lock",
+        name: "postgres.readers",
+        default: "2",
+        what: "number of reading connections, 1 to 100",
     },
+    Setting { name: "postgres.lockTimeoutMs", default: "5000", what: "lock timeout" },
     Setting {
         name: "postgres.statementTimeoutMs",
         default: "5000",
-        what: "the longest statement of a transaction",
+        what: "statement timeout in transactions",
     },
     Setting {
         name: "postgres.idleTimeoutMs",
         default: "5000",
-        what: "the longest silence inside a transaction before the database ends it",
+        what: "idle timeout inside a transaction, after which the database ends it",
     },
     Setting {
         name: "postgres.heartbeatTimeoutMs",
         default: "2000",
-        what: "the longest statement of a heartbeat",
+        what: "statement timeout of heartbeats",
     },
     Setting {
         name: "postgres.connectTimeoutMs",
         default: "5000",
-        what: "the longest attempt to connect to one host",
+        what: "connect timeout per host",
     },
     Setting {
         name: "postgres.roundTripTimeoutMs",
         default: "20000",
-        what: "the longest wait for answers before a connection is given up",
+        what: "response timeout, after which a connection is closed",
     },
     Setting {
         name: "postgres.retryForMs",
         default: "15000",
-        what: "how long contention and lost connections are retried before a caller is told",
+        what: "time to retry contention and lost connections before a request fails",
     },
     Setting {
         name: "postgres.outcomeTimeoutMs",
         default: "30000",
-        what: "how long the outcome of a COMMIT whose connection was lost is looked up",
+        what: "time to look up the outcome of a COMMIT whose connection was lost",
     },
     Setting {
         name: "postgres.allowUnsafeDurability",
         default: "false",
-        what: "accept a server that may lose what it has committed: true or false",
+        what: "whether to accept a server that may lose committed data",
     },
     Setting {
         name: "postgres.allowOtherServers",
         default: "false",
-        what: "accept a server that is not PostgreSQL by its version(): true or false",
+        what: "whether to accept a server that is not PostgreSQL by its version()",
     },
 ];
 
-/// An address, and how a PostgreSQL database at it is used.
+/// A store address, and the options of a PostgreSQL store at it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Location {
     pub(crate) address: String,
@@ -104,7 +104,7 @@ impl Location {
 }
 
 impl Config {
-    /// Where the data is.
+    /// The address of the store, with its options.
     pub(crate) fn location(&self) -> anyhow::Result<Location> {
         Ok(Location { address: self.text("store").to_owned(), postgres: self.postgres()? })
     }

@@ -1,8 +1,8 @@
-//! Chance that is the same every time: what a seed and a name say.
+//! Deterministic random numbers, from a seed and a name.
 
 use std::ops::RangeInclusive;
 
-/// Numbers of one theme, so that one theme's traffic does not depend on another's.
+/// Random numbers of one theme, so that the traffic of one theme does not depend on another's.
 #[derive(Debug)]
 pub(super) struct Chance(u64);
 
@@ -12,7 +12,7 @@ impl Chance {
         Self(theme.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, mix))
     }
 
-    /// As `SplitMix64` draws them.
+    /// The `SplitMix64` generator.
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -21,15 +21,15 @@ impl Chance {
         z ^ (z >> 31)
     }
 
-    /// A number of a range.
+    /// A number within a range.
     pub(super) fn of(&mut self, range: RangeInclusive<u64>) -> u64 {
         range.start() + self.next() % (range.end() - range.start() + 1)
     }
 
-    /// One of several.
+    /// One of several values.
     pub(super) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         let at = self.next() % from.len() as u64;
-        from[usize::try_from(at).expect("it is less than a length")]
+        from[usize::try_from(at).expect("an index fits into usize")]
     }
 }
 

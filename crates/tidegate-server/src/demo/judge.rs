@@ -1,4 +1,4 @@
-//! What became of the world, read from its store, and whether its promises were kept.
+//! Results of the demo, read from its store, and its checks.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,17 +19,17 @@ use tidegate::{
 
 use super::{ledger::Ledger, world};
 
-/// How many rows are read at once.
+/// Page size.
 const PAGE: u32 = 500;
 
-/// How many streams are listed: the world has a handful.
+/// Maximum number of streams to list: the demo has a handful.
 const STREAMS: u32 = 100;
 
-/// One promise, and whether it was kept.
+/// One check, and its result.
 #[derive(Debug)]
 pub(super) struct Check {
     pub(super) holds: bool,
-    /// In a sentence, with what was seen.
+    /// A sentence with the observed values.
     pub(super) what: String,
 }
 
@@ -39,7 +39,7 @@ impl Check {
     }
 }
 
-/// What became of what was asked of one workflow.
+/// Counts of one workflow.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
     pub(super) runs: u64,
@@ -50,11 +50,11 @@ pub(super) struct Tally {
     pub(super) merged: u64,
     pub(super) refused: u64,
     pub(super) replaced: u64,
-    /// Runs that gave back what others had done.
+    /// Number of completed compensations.
     pub(super) undoing: u64,
 }
 
-/// What there is to judge by.
+/// All results that the checks use.
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) ledger: Arc<Ledger>,
@@ -65,7 +65,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Reads everything. The world is small, and has only just begun.
+    /// Reads everything. The demo is small, and has only just begun.
     pub(super) async fn look(engine: &Engine, ledger: &Arc<Ledger>) -> anyhow::Result<Self> {
         let (mut workflows, mut runs) = (BTreeMap::new(), BTreeSet::new());
         let mut below = None;
@@ -94,25 +94,25 @@ impl Seen {
         Ok(Self { ledger: ledger.clone(), workflows, runs, heads, unhealthy })
     }
 
-    /// What became of what was asked of a workflow.
+    /// The counts of a workflow.
     pub(super) fn of(&self, workflow: &str) -> Tally {
         self.workflows.get(workflow).cloned().unwrap_or_default()
     }
 
-    /// How many events a stream has.
+    /// The number of events in a stream.
     pub(super) fn events_in(&self, stream: &str) -> u64 {
         let head = self.heads.get(stream).copied().unwrap_or(-1);
         u64::try_from(head + 1).unwrap_or_default()
     }
 
-    /// All promises.
+    /// All checks.
     pub(super) fn checks(&self) -> Vec<Check> {
         let mut checks = world::checks(self);
         checks.extend([self.nothing_is_lost(), self.nobody_was_hurt(), self.the_doctor()]);
         checks
     }
 
-    /// Every run that somebody was told of is there, at the latest when its window has closed.
+    /// Every run that a sender was told of exists, at the latest when its window has closed.
     fn nothing_is_lost(&self) -> Check {
         let (sent, promised) = (self.ledger.counted("sent"), self.ledger.promised());
         let lost: Vec<_> = promised.difference(&self.runs).map(ToString::to_string).collect();
@@ -123,7 +123,7 @@ impl Seen {
 
     fn nobody_was_hurt(&self) -> Check {
         let errors = self.ledger.all_broken("traffic");
-        let what = format!("nobody who asked for something got an error {}", errors.join("; "));
+        let what = format!("no request got an error {}", errors.join("; "));
         Check::new(errors.is_empty(), what.trim_end())
     }
 
@@ -132,9 +132,10 @@ impl Seen {
         Check::new(self.unhealthy.is_empty(), what.trim_end())
     }
 
-    /// What became of everything, workflow by workflow.
+    /// Prints the counts of each workflow.
     pub(super) fn print(&self, out: &mut impl Write) -> std::io::Result<()> {
-        let heads = ["runs", "done", "failed", "alive", "queued", "merged", "refused", "replaced"];
+        let heads =
+            ["RUNS", "DONE", "FAILED", "ACTIVE", "QUEUED", "MERGED", "REJECTED", "REPLACED"];
         writeln!(out, "{}", line("", heads))?;
         for (workflow, it) in &self.workflows {
             let Tally { runs, done, failed, alive, queued, merged, refused, replaced, .. } = *it;
@@ -150,11 +151,11 @@ fn line(name: &str, cells: [impl Display; 8]) -> String {
     format!("{name:16}{cells}")
 }
 
-/// Counts a run, and says which one it is.
+/// Counts a run. Returns its id.
 fn note_run(workflows: &mut BTreeMap<String, Tally>, row: &Row) -> Option<RunId> {
     let (id, workflow, purpose, state) = match row {
         Row::Run(run) => {
-            // One that is being stopped has ended already, and another row says how.
+            // A run that is being stopped has already ended, and another row has its ending.
             (run.id, &run.workflow, run.purpose, RunStatus::of(run)?)
         }
         Row::Ended(ended) => {

@@ -1,7 +1,7 @@
-//! What the world notes of itself while it runs, to be held against its promises at the end.
+//! Ledger: the observations of the demo while it runs, for the checks at the end.
 //!
-//! Numbers, one for each key of a theme, and the runs that were promised of late: it does not grow
-//! with time.
+//! It holds one number per key of a theme, and the latest promised runs, so it does not grow with
+//! time.
 
 use std::{
     collections::{BTreeMap, BTreeSet, btree_map::Entry},
@@ -14,16 +14,16 @@ use tidegate::{
     store::{Clock as _, SystemClock},
 };
 
-/// How many broken promises are kept: one is enough to fail.
+/// Maximum number of recorded violations: one is enough to fail.
 const MOST_BROKEN: usize = 10;
 
-/// How many promised runs are remembered, the newest: an hour and more of traffic.
+/// Maximum number of promised runs to remember, the newest: more than an hour of traffic.
 const MOST_PROMISED: usize = 100_000;
 
 /// A theme, and a key in it.
 type Key = (&'static str, String);
 
-/// The notes of a world.
+/// The observations of a demo.
 #[derive(Debug)]
 pub(super) struct Ledger {
     began: Instant,
@@ -34,9 +34,9 @@ pub(super) struct Ledger {
 struct Notes {
     promised: BTreeSet<RunId>,
     counts: BTreeMap<&'static str, Count>,
-    /// How many are inside now; who has nobody inside is not there.
+    /// Number of runs inside per key; keys without any are absent.
     inside: BTreeMap<Key, u32>,
-    /// How many were inside of one key at the most.
+    /// Maximum number of runs inside one key.
     most: BTreeMap<&'static str, u32>,
     waits: BTreeMap<Key, Waits>,
     laps: BTreeMap<&'static str, (Instant, u32)>,
@@ -44,14 +44,14 @@ struct Notes {
     broken: Vec<String>,
 }
 
-/// How often something happened, and for how long the world was there by the last time.
+/// Number of occurrences, and the time from the start to the last one.
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     times: u64,
     until: Duration,
 }
 
-/// How long runs waited before they started.
+/// Sum of the times that runs waited for their start.
 #[derive(Clone, Copy, Debug, Default)]
 struct Waits {
     runs: u32,
@@ -59,7 +59,7 @@ struct Waits {
 }
 
 impl Ledger {
-    /// The notes of a world that begins.
+    /// Creates the ledger of a new demo.
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self { began: Instant::now(), notes: Mutex::default() })
     }
@@ -68,7 +68,7 @@ impl Ledger {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Somebody was told that this run carries, or will carry, what was sent.
+    /// Records a run that a sender was told of: it carries, or will carry, the event.
     pub(super) fn promise(&self, run: RunId) {
         let promised = &mut self.notes().promised;
         promised.insert(run);
@@ -77,7 +77,7 @@ impl Ledger {
         }
     }
 
-    /// Something happened so many times.
+    /// Counts occurrences.
     pub(super) fn count(&self, what: &'static str, times: usize) {
         let until = self.began.elapsed();
         let mut notes = self.notes();
@@ -85,13 +85,13 @@ impl Ledger {
         *count = Count { times: count.times + times as u64, until };
     }
 
-    /// Somebody goes in, until what this returns is dropped.
+    /// Enters a key, until the returned value is dropped.
     pub(super) fn enter(self: &Arc<Self>, what: &'static str, key: &str) -> Visit {
         self.go_in(what, key);
         Visit { ledger: self.clone(), key: (what, key.to_owned()) }
     }
 
-    /// Somebody goes in, until [`Ledger::go_out`].
+    /// Enters a key, until [`Ledger::go_out`].
     pub(super) fn go_in(&self, what: &'static str, key: &str) {
         let mut notes = self.notes();
         let inside = notes.inside.entry((what, key.to_owned())).or_default();
@@ -101,7 +101,7 @@ impl Ledger {
         *most = now.max(*most);
     }
 
-    /// And out again.
+    /// Leaves a key.
     pub(super) fn go_out(&self, what: &'static str, key: &str) {
         if let Entry::Occupied(mut inside) = self.notes().inside.entry((what, key.to_owned())) {
             *inside.get_mut() -= 1;
@@ -111,7 +111,7 @@ impl Ledger {
         }
     }
 
-    /// A run starts: how long it has waited since it was asked for.
+    /// Records the start of a run, and how long it has waited for it.
     pub(super) fn starts(&self, what: &'static str, key: &str, ctx: &Ctx) {
         let micros = SystemClock.now().micros() - ctx.event().at.micros();
         let waited = Duration::from_micros(u64::try_from(micros).unwrap_or_default());
@@ -121,12 +121,12 @@ impl Ledger {
         waits.all += waited;
     }
 
-    /// A new burst of something begins.
+    /// Begins a new burst.
     pub(super) fn begin_lap(&self, what: &'static str) {
         self.notes().laps.insert(what, (Instant::now(), 0));
     }
 
-    /// One of it happens: how long after the burst began, and which one of it this is.
+    /// Counts one occurrence in the burst. Returns the time since the burst began, and the count.
     pub(super) fn lap(&self, what: &'static str) -> (Duration, u32) {
         let mut notes = self.notes();
         let (began, count) = notes.laps.entry(what).or_insert((self.began, 0));
@@ -134,17 +134,17 @@ impl Ledger {
         (began.elapsed(), *count)
     }
 
-    /// The newest of its kind was sent.
+    /// Records the newest value that was sent.
     pub(super) fn newest_sent(&self, what: &'static str, key: &str, n: u64) {
         self.notes().last.entry((what, key.to_owned())).or_default()[0] = n;
     }
 
-    /// And the newest that has arrived.
+    /// Records the newest value that was processed.
     pub(super) fn newest_done(&self, what: &'static str, key: &str, n: u64) {
         self.notes().last.entry((what, key.to_owned())).or_default()[1] = n;
     }
 
-    /// A promise was not kept, as somebody could see at once.
+    /// Records a violation that was observed directly.
     pub(super) fn broken(&self, what: &'static str, how: &str) {
         let broken = &mut self.notes().broken;
         if broken.len() < MOST_BROKEN {
@@ -153,50 +153,50 @@ impl Ledger {
     }
 }
 
-/// Looking at the notes.
+/// Queries.
 impl Ledger {
-    /// The runs that somebody was told of.
+    /// The runs that senders were told of.
     pub(super) fn promised(&self) -> BTreeSet<RunId> {
         self.notes().promised.clone()
     }
 
-    /// How often something happened.
+    /// The number of occurrences.
     pub(super) fn counted(&self, what: &'static str) -> u64 {
         self.notes().counts.get(what).copied().unwrap_or_default().times
     }
 
-    /// How long it was from the beginning to the last time.
+    /// The time from the start to the last occurrence.
     pub(super) fn until_last(&self, what: &'static str) -> Duration {
         self.notes().counts.get(what).copied().unwrap_or_default().until
     }
 
-    /// The most that were inside at once, of any key; 0 if nobody ever was.
+    /// The maximum number inside at once, over all keys; 0 if there was none.
     pub(super) fn most(&self, what: &'static str) -> u32 {
         self.notes().most.get(what).copied().unwrap_or_default()
     }
 
-    /// How long runs of a key waited, in the mean; none if there were none.
+    /// The mean wait of the runs of a key; `None` if there were none.
     pub(super) fn mean_wait(&self, what: &'static str, key: &str) -> Option<Duration> {
         let notes = self.notes();
         let waits = notes.waits.get(&(what, key.to_owned()))?;
         waits.all.checked_div(waits.runs)
     }
 
-    /// The keys whose newest has not arrived.
+    /// The keys whose newest value was not processed.
     pub(super) fn behind(&self, what: &'static str) -> Vec<String> {
         let notes = self.notes();
         let of = notes.last.iter().filter(|((it, _), [sent, done])| *it == what && sent != done);
         of.map(|((_, key), [sent, done])| format!("{key} ({done} of {sent})")).collect()
     }
 
-    /// Promises that were seen broken.
+    /// The recorded violations.
     pub(super) fn all_broken(&self, what: &'static str) -> Vec<String> {
         let notes = self.notes();
         notes.broken.iter().filter(|it| it.starts_with(what)).cloned().collect()
     }
 }
 
-/// Somebody is inside.
+/// A stay inside a key.
 #[derive(Debug)]
 pub(super) struct Visit {
     ledger: Arc<Ledger>,

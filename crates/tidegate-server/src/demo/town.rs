@@ -1,4 +1,4 @@
-//! Those who ask things of the world: what their code works with.
+//! The context of the demo's traffic generators.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,16 +8,16 @@ use tokio::sync::watch;
 
 use super::{chance::Chance, ledger::Ledger};
 
-/// What the traffic of a theme is made with.
+/// The context of the traffic of a theme.
 #[derive(Clone, Debug)]
 pub(super) struct Town {
     pub(super) engine: Engine,
     pub(super) ledger: Arc<Ledger>,
-    /// The server's address, for those who come over the network.
+    /// The URL of the server, for traffic over the network.
     pub(super) server: String,
     pub(super) http: reqwest::Client,
     pub(super) seed: u64,
-    /// Turns to true when the traffic is to end.
+    /// Becomes true when the traffic is to stop.
     pub(super) closing: watch::Receiver<bool>,
 }
 
@@ -26,7 +26,7 @@ impl Town {
         Chance::new(self.seed, theme)
     }
 
-    /// Waits, and says whether to go on: not once the town closes.
+    /// Waits. Returns whether to continue: false once the traffic is to stop.
     pub(super) async fn pause(&self, ms: u64) -> bool {
         let mut closing = self.closing.clone();
         tokio::select! {

@@ -1,6 +1,6 @@
-//! The world of the demo: what is served, who asks for it, and what must hold.
+//! The themes of the demo: their workflows, traffic and checks.
 //!
-//! A file for each theme has all of it together, and begins with what to look at.
+//! Each theme is one file, which begins with what to look at.
 
 mod accounts;
 mod assistants;
@@ -30,7 +30,7 @@ use super::{
 };
 use crate::ingress::Ingress;
 
-/// Adds everything that the world serves, but for the printer, which is an engine of its own.
+/// Adds all workflows and reactions, but not the printer, which is a separate engine.
 pub(super) fn serve(builder: EngineBuilder, ledger: &Arc<Ledger>) -> EngineBuilder {
     let builder = reports::serve(builder, ledger);
     let builder = support::serve(builder, ledger);
@@ -48,13 +48,13 @@ pub(super) fn serve(builder: EngineBuilder, ledger: &Arc<Ledger>) -> EngineBuild
     digest::serve(builder)
 }
 
-/// The ways into its flows over HTTP.
+/// The ingress of the flows over HTTP.
 pub(super) fn ways() -> anyhow::Result<Ingress> {
     let mut flows = [support::way(), billing::way()];
     Ingress::take(DEFAULT_APP, &mut flows, |_| Some(billing::SECRET.to_owned()))
 }
 
-/// Everybody who asks something of the world, until the town closes.
+/// Starts the traffic of all themes, until it is to stop.
 pub(super) fn traffic(town: &Town) -> JoinSet<()> {
     let mut everybody = JoinSet::new();
     everybody.spawn(keep(town.clone(), reports::traffic));
@@ -74,10 +74,10 @@ pub(super) fn traffic(town: &Town) -> JoinSet<()> {
     everybody
 }
 
-/// How long somebody who got an error stays away.
+/// Pause of a traffic generator after an error.
 const OFFENDED_MS: u64 = 5000;
 
-/// Has somebody come again after an error: whoever watches may delete a workflow, for example.
+/// Restarts a traffic generator after an error: a user may delete a workflow, for example.
 async fn keep<F>(town: Town, traffic: impl Fn(Town) -> F)
 where
     F: Future<Output = anyhow::Result<()>>,
@@ -90,7 +90,7 @@ where
     }
 }
 
-/// What must hold of what was seen.
+/// All checks of the themes.
 pub(super) fn checks(seen: &Seen) -> Vec<Check> {
     vec![
         reports::limits(seen),
@@ -109,7 +109,7 @@ pub(super) fn checks(seen: &Seen) -> Vec<Check> {
     ]
 }
 
-/// Stands for work that takes so many milliseconds.
+/// Simulates work that takes this many milliseconds.
 async fn work(ms: u64) -> tidegate::Result<()> {
     tokio::time::sleep(Duration::from_millis(ms)).await;
     Ok(())

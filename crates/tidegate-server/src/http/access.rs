@@ -1,4 +1,4 @@
-//! Who asks: by which key, in which workspace, and whether there is room.
+//! Access control: API keys, workspaces and request limits.
 
 use std::{
     collections::HashMap,
@@ -24,29 +24,29 @@ use crate::keys;
 /// The header that names the workspace.
 const WORKSPACE: HeaderName = HeaderName::from_static("tidegate-workspace");
 
-/// How long the keys are remembered: one that is taken back is good for so long at the most.
+/// Lifetime of the cached keys: a revoked key is accepted for this long at most.
 const REMEMBERED: Duration = Duration::from_secs(1);
 
-/// How soon they are looked at again for a key that is not among them.
+/// Minimum age of the cache before it is refreshed for an unknown key.
 const LOOKED_AGAIN: Duration = Duration::from_millis(100);
 
-/// How often it is noted that a key is used.
+/// Interval at which the last use of a key is recorded.
 const NOTED: Duration = Duration::from_secs(60);
 
-/// How many requests are answered at once for one key, and in all: beyond that a client or a
-/// server has lost its way, and those who wait would only wait longer.
+/// Maximum number of concurrent requests, per key and in total: beyond that a client or a server is
+/// faulty, and queued requests would only wait longer.
 const AT_ONCE: (usize, usize) = (1000, 4000);
 
-/// What is known about those who may ask.
+/// Access control of a server.
 #[derive(Debug)]
 pub(crate) struct Access {
     workspaces: Vec<Workspace>,
-    /// Only this machine can reach the server.
+    /// Whether the server is reachable from this machine only.
     loopback: bool,
-    /// Whoever asks has the store itself.
+    /// Whether the caller is this process, which has the store itself.
     inside: bool,
     known: Mutex<Known>,
-    /// Held by the one who reads the keys; the others wait for what that comes to.
+    /// Held by the request that reads the keys; the others wait for its result.
     turn: tokio::sync::Mutex<()>,
     room: Arc<Semaphore>,
     rooms: Mutex<HashMap<String, Arc<Semaphore>>>,
@@ -57,16 +57,16 @@ struct Known {
     at: Option<Instant>,
     keys: HashMap<String, ApiKey>,
     now: Timestamp,
-    /// How many times the keys were read, and why the last time failed.
+    /// The number of reads of the keys, and the error of the last one.
     looks: u64,
     error: Option<Error>,
 }
 
-/// Whom a request is answered to.
+/// The result of an accepted request.
 #[derive(Debug)]
 pub(super) struct Admitted {
     pub(super) engine: Engine,
-    /// The key that was shown; none where none is needed.
+    /// The API key of the request; `None` where none is needed.
     pub(super) key: Option<ApiKey>,
 }
 
@@ -84,7 +84,7 @@ impl Access {
         }
     }
 
-    /// For requests of this very process, which come over no connection.
+    /// Access for requests of this process, which use no connection.
     pub(crate) fn inside(workspace: &str) -> Self {
         Self { inside: true, ..Self::new(vec![workspace.into()], true) }
     }
@@ -94,7 +94,7 @@ impl Access {
         self.workspaces.iter().map(|ws| (**ws).to_owned()).collect()
     }
 
-    /// Lets a request in, or says why not.
+    /// Authenticates and authorizes a request.
     pub(super) async fn admit(
         &self,
         engine: &Engine,
@@ -125,13 +125,13 @@ impl Access {
         }
         let served = self.workspaces.iter().any(|it| **it == *ws);
         if !served || named.is_some_and(|named| named != ws) {
-            let detail = format!("there is no workspace `{}` here", named.unwrap_or(&ws));
+            let detail = format!("this server has no workspace `{}`", named.unwrap_or(&ws));
             return Err(Problem::not_found("no_workspace", detail));
         }
         Ok(Admitted { engine: engine.in_workspace(ws.as_str()), key })
     }
 
-    /// The key that a request shows; none where none is needed.
+    /// The API key of a request; `None` where none is needed.
     async fn key(&self, engine: &Engine, given: Option<&str>) -> Result<Option<ApiKey>, Problem> {
         if self.inside {
             return Ok(None);
@@ -141,7 +141,7 @@ impl Access {
             return Ok(None);
         }
         let Some(given) = given else {
-            let detail = "show a key: `Authorization: Bearer tg_…`";
+            let detail = "the request has no API key: send `Authorization: Bearer tg_…`";
             return Err(Problem::unauthorized("key_missing", detail));
         };
         let id = keys::public_part(given).unwrap_or_default();
@@ -154,7 +154,7 @@ impl Access {
         let good = |key: &&ApiKey| {
             key.revoked_at.is_none() && key.expires_at.is_none_or(|end| known.now < end)
         };
-        let bad = || Problem::unauthorized("bad_key", "this key is unknown, expired or revoked");
+        let bad = || Problem::unauthorized("bad_key", "the API key is unknown, expired or revoked");
         key.filter(good).cloned().map(Some).ok_or_else(bad)
     }
 
@@ -162,8 +162,9 @@ impl Access {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the keys if that was too long ago. One request reads for all that wait meanwhile, and
-    /// tells them also of a failure: in turn, each would wait for a store that does not answer.
+    /// Reads the keys if the cache is too old. One request reads for all that wait meanwhile, and
+    /// shares a failure with them too: one after the other, each would wait for a store that does
+    /// not answer.
     async fn look(&self, engine: &Engine, remembered: Duration) -> Result<(), Problem> {
         let looks = {
             let known = self.known();
@@ -195,15 +196,15 @@ impl Access {
         }
     }
 
-    /// Looks at the keys again before the next request: one was made or revoked here.
+    /// Invalidates the cache: a key was created or revoked here.
     pub(super) async fn forget_keys(&self) {
-        // Whoever reads them now may have begun before the change.
+        // A read that is in progress may have begun before the change.
         let _turn = self.turn.lock().await;
         self.known().at = None;
     }
 
-    /// Room for one more request, whose body is there: one that is only half sent takes none, or
-    /// a client without a key could keep everybody else out.
+    /// Takes the permits for one request whose body has arrived. A request that is only half sent
+    /// takes none, or a client without a key could keep everyone else out.
     pub(super) fn room(&self, key: Option<&ApiKey>) -> Result<[OwnedSemaphorePermit; 2], Problem> {
         let own = {
             let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
@@ -211,7 +212,7 @@ impl Access {
             rooms.entry(name).or_insert_with(|| Arc::new(Semaphore::new(AT_ONCE.0))).clone()
         };
         let full = |status, code, what: &str, most: usize| {
-            let detail = format!("{most} requests {what} are being answered; ask again");
+            let detail = format!("{most} requests {what} are in progress; retry later");
             Problem::new(status, code, detail).retry_after(1)
         };
         let own = own.try_acquire_owned().map_err(|_| {
@@ -224,14 +225,14 @@ impl Access {
         Ok([own, all])
     }
 
-    /// Notes now and then that a key is used; nobody waits for it.
+    /// Records the last use of a key, once per interval and in the background.
     fn note(&self, engine: &Engine, key: &ApiKey) {
         let now = engine.now();
         let old = |at: Timestamp| at.micros() + i64::try_from(NOTED.as_micros()).unwrap_or(0);
         if key.used_at.is_some_and(|at| now.micros() < old(at)) {
             return;
         }
-        // Noted here first, or every request of the next second would note it too.
+        // Recorded in the cache first, or every request of the next second would write it too.
         if let Some(known) = self.known().keys.get_mut(&key.id) {
             known.used_at = Some(now);
         }
@@ -239,20 +240,20 @@ impl Access {
         tokio::spawn(async move {
             let used = AccessCommand::Used { id, at: now };
             if let Err(error) = keys::change(&*store, used).await {
-                tracing::warn!(%error, "the use of a key could not be noted");
+                tracing::warn!(%error, "recording the use of an API key failed");
             }
         });
     }
 }
 
-/// Refuses a key that only lets look.
+/// Rejects a read-only key.
 pub(super) fn may_change(key: Option<&ApiKey>) -> Result<(), Problem> {
     let Some(key) = key.filter(|key| key.read_only) else { return Ok(()) };
-    let detail = format!("the key `{}` only lets look", key.name);
+    let detail = format!("API key `{}` is read-only", key.name);
     Err(Problem::new(StatusCode::FORBIDDEN, "read_only_key", detail))
 }
 
-/// The key in a request's headers.
+/// The API key in a request's headers.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, key) = text(headers, &header::AUTHORIZATION)?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
@@ -262,21 +263,22 @@ fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name).map(|value| value.to_str().unwrap_or_default())
 }
 
-/// Without keys, a page in this machine's browser could reach the server by a name of its own that
-/// it has made to point here: only names of this machine are answered.
+/// Checks the `Host` header. Without keys, a page in this machine's browser could reach the server
+/// through its own domain name, resolved to this machine (DNS rebinding): so only names of this
+/// machine are accepted.
 fn check_host(headers: &HeaderMap) -> Result<(), Problem> {
     let host = text(headers, &header::HOST).unwrap_or_default();
     if is_local(name_of(host)) {
         return Ok(());
     }
     let detail = format!(
-        "`{host}` is not this machine; without API keys only `localhost` and its addresses are \
-         answered"
+        "host `{host}` is not this machine; without API keys only `localhost` and loopback \
+         addresses are accepted"
     );
     Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, "wrong_host", detail))
 }
 
-/// The name in `name:port`.
+/// The host name in `name:port`.
 fn name_of(authority: &str) -> &str {
     match authority.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
@@ -290,14 +292,14 @@ fn is_local(name: &str) -> bool {
     address || name == "localhost" || name.ends_with(".localhost")
 }
 
-/// A page of another site must not make its reader's browser act here.
+/// Checks the origin: a page of another site must not make its reader's browser act here.
 fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     let host = text(headers, &header::HOST);
     let origin = text(headers, &header::ORIGIN);
     let same = |origin: &str| origin.split_once("://").map(|(_, rest)| rest) == host;
     let cross = text(headers, &HeaderName::from_static("sec-fetch-site")) == Some("cross-site");
     if cross || origin.is_some_and(|origin| !same(origin)) {
-        let detail = format!("`{}` is another site", origin.unwrap_or("its sender"));
+        let detail = format!("cross-site request from `{}`", origin.unwrap_or("unknown"));
         return Err(Problem::new(StatusCode::FORBIDDEN, "cross_site", detail));
     }
     Ok(())
@@ -324,7 +326,7 @@ mod tests {
 
     use super::*;
 
-    /// A store that answers nothing until it is told to fail.
+    /// A store that answers nothing until a permit makes it fail.
     #[derive(Debug)]
     struct Silent {
         reads: AtomicUsize,
@@ -366,7 +368,7 @@ mod tests {
         }
     }
 
-    /// Requests that wait for the keys at the same time are told together that the store is gone.
+    /// Requests that wait for the keys at the same time get the failure of the store together.
     #[tokio::test]
     async fn one_request_reads_the_keys_for_all() {
         let store = Arc::new(Silent { reads: AtomicUsize::new(0), fails: Semaphore::new(0) });
@@ -380,18 +382,18 @@ mod tests {
         while store.reads.load(Ordering::SeqCst) == 0 {
             tokio::task::yield_now().await;
         }
-        // All others have come to wait by now: the runtime has one thread. None of them would hang.
+        // All others are waiting by now: the runtime has one thread. None of them would hang.
         store.fails.add_permits(20);
         for asked in asked {
-            assert!(asked.await.unwrap(), "nobody is let in");
+            assert!(asked.await.unwrap(), "the request is rejected");
         }
         assert_eq!(store.reads.load(Ordering::SeqCst), 1);
-        // Who comes later asks again.
+        // A later request reads the keys again.
         assert!(ask().await.unwrap());
         assert_eq!(store.reads.load(Ordering::SeqCst), 2);
     }
 
-    /// A key's last use is noted again after a minute, and not with every request.
+    /// The last use of a key is recorded again after a minute, and not with every request.
     #[tokio::test]
     async fn the_use_of_a_key_is_noted_once_a_minute() {
         let harness = TestHarness::new();
@@ -411,7 +413,7 @@ mod tests {
         for (after, noted) in [(0, 0), (59, 0), (1, 60), (30, 60), (31, 121)] {
             harness.advance(Duration::from_secs(after)).await;
             access.admit(&engine, Needs::Read, &Method::GET, &headers).await.unwrap();
-            // Nobody waits for it: it is a task of its own.
+            // It is recorded in the background, by a separate task.
             for _ in 0..100 {
                 tokio::task::yield_now().await;
             }

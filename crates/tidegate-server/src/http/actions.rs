@@ -30,7 +30,7 @@ use super::{
     schema::{any, closed, flag, nullable, number, object, string, text},
 };
 
-/// What this file adds to the API.
+/// The operations of this file.
 pub(super) fn operations() -> Vec<Operation> {
     let name = || nullable(text(1, 256));
     let request =
@@ -39,20 +39,24 @@ pub(super) fn operations() -> Vec<Operation> {
     let taken = object([("requestId", string()), ("state", string()), ("coalesced?", flag())]);
     vec![
         Operation::post("/flows/{flow}/actions/{action}", "callAction", call)
-            .says("A request, arbitrated by the policy of its action.")
+            .says("Send a request to an action, arbitrated by its policy.")
             .query("app", text(1, 256))
             .query("wait", number(0, u64::MAX))
             .query("dryRun", flag())
             .maybe_body(closed(request))
-            .answers(200, "It has ended, was taken before, or would come to this.", ended)
-            .answers(202, "It is taken, and can be followed.", taken),
+            .answers(
+                200,
+                "The request has ended, is a duplicate, or would have this outcome.",
+                ended,
+            )
+            .answers(202, "The request is accepted.", taken),
     ]
 }
 
-/// The longest that a caller may wait for the end.
+/// Maximum of `wait`.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// The same for one who asks again while the first may still be waiting.
+/// Maximum of `wait` for a repeated request, while the first may still be waiting.
 const MAX_WAIT_AGAIN: Duration = Duration::from_secs(5);
 
 #[derive(Deserialize)]
@@ -70,9 +74,9 @@ struct RequestBody<'a> {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Options {
     app: Option<String>,
-    /// Waits for the end, for so many milliseconds.
+    /// How long to wait for the end, in milliseconds.
     wait: Option<u64>,
-    /// Says what would become of it, without any effect.
+    /// Whether to compute the outcome without any effect.
     #[serde(default)]
     dry_run: bool,
 }
@@ -114,7 +118,7 @@ pub(super) async fn call(
     {
         return answered(ended?);
     }
-    // Whoever asked first waits still, or nobody does any more.
+    // The first request is still waiting, or its client is gone.
     if !wait.is_zero() && caller.is_again() {
         return Err(tidegate::Error::from(Refusal::InProgress).into());
     }
@@ -126,7 +130,7 @@ pub(super) async fn call(
     Ok((StatusCode::ACCEPTED, Json(told)).into_response())
 }
 
-/// The end of a request that its caller has waited for.
+/// The end of a request whose caller has waited for it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct AnswerView {
@@ -140,8 +144,8 @@ struct AnswerView {
     reason: Option<String>,
 }
 
-/// Another request with the same idempotency key was first, by its arrival or by the end of its
-/// window.
+/// The response to a duplicate: another request with the same idempotency key was first, by its
+/// arrival or by the end of its window.
 fn deduped(first: Option<RunId>) -> Response {
     Json(json!({ "deduped": true, "requestId": first })).into_response()
 }
@@ -169,17 +173,17 @@ pub(super) fn answered(ended: Ended) -> Result<Response, Problem> {
     Ok(Json(view).into_response())
 }
 
-/// A request that was not let in.
+/// The response to a request that was not admitted.
 pub(super) fn refused(engine: &Engine, verdict: &Verdict) -> Problem {
     let named = |run: &RunId| json!(run);
     match verdict {
         Verdict::Skipped { by, holder } | Verdict::HeldByAncestor { by, holder } => {
             let (control, key) = (by.control, &by.key);
-            let detail = format!("{control} of {key} is held by {holder}, which can be followed");
+            let detail = format!("{control} gate of {key} is held by run {holder}");
             Problem::new(StatusCode::CONFLICT, "busy", detail).with("requestId", named(holder))
         }
         Verdict::Dropped { by, retry_at } => {
-            let detail = format!("{} of {} is used up", by.control, by.key);
+            let detail = format!("{} of {} is exceeded", by.control, by.key);
             let seconds = seconds_until(engine, *retry_at);
             let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", detail);
             problem.with("retryAt", retry_at.rfc3339()).retry_after(seconds)
@@ -199,7 +203,7 @@ mod tests {
 
     use super::{Timestamp, seconds_until};
 
-    /// Whoever keeps to `Retry-After` is not refused again for coming a moment too early.
+    /// A client that waits for `Retry-After` is not rejected for coming a moment too early.
     #[tokio::test]
     async fn whoever_comes_back_is_not_too_early() {
         let harness = TestHarness::new();

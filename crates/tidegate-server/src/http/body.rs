@@ -1,4 +1,4 @@
-//! Reading what a client sends.
+//! Request parsing: bodies, paths, queries and pages.
 
 use axum::{
     body::Bytes,
@@ -14,10 +14,10 @@ use tidegate::core::{
 
 use super::problem::Problem;
 
-/// The most bytes of a request.
+/// Maximum size of a request body, in bytes.
 pub(crate) const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
 
-/// The bytes of a request, within the limit.
+/// The bytes of a request body, within the limit.
 #[derive(Debug)]
 pub(crate) struct Body(Bytes);
 
@@ -28,7 +28,7 @@ impl<S: Send + Sync> FromRequest<S> for Body {
         let read = Bytes::from_request(request, state).await;
         read.map(Self).map_err(|error: BytesRejection| {
             if error.status() == StatusCode::PAYLOAD_TOO_LARGE {
-                let detail = format!("a request has at most {MAX_BODY_BYTES} bytes");
+                let detail = format!("the request body must have at most {MAX_BODY_BYTES} bytes");
                 Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", detail)
             } else {
                 Problem::new(StatusCode::BAD_REQUEST, "bad_body", error.body_text())
@@ -38,7 +38,7 @@ impl<S: Send + Sync> FromRequest<S> for Body {
 }
 
 impl Body {
-    /// Reads an object; no body at all is read as `{}`.
+    /// Parses an object; an empty body counts as `{}`.
     pub(crate) fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Problem> {
         if self.0.is_empty() {
             return object("{}");
@@ -46,24 +46,24 @@ impl Body {
         object(self.json()?.get())
     }
 
-    /// Reads an object that must be there.
+    /// Parses a required object.
     pub(crate) fn required<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Problem> {
         if self.0.is_empty() {
-            return Err(Problem::invalid("bad_body", "a body is wanted, and there is none"));
+            return Err(Problem::invalid("bad_body", "the request body is missing"));
         }
         self.read()
     }
 
-    /// The document as it is.
+    /// The document as it was sent.
     pub(crate) fn json(&self) -> Result<&RawValue, Problem> {
         let read = serde_json::from_slice(&self.0);
         read.map_err(|error| {
-            let detail = format!("the body is not JSON: {error}");
+            let detail = format!("the request body is not JSON: {error}");
             Problem::new(StatusCode::BAD_REQUEST, "bad_json", detail)
         })
     }
 
-    /// What was sent, byte for byte.
+    /// The bytes as they were sent.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }
@@ -73,18 +73,20 @@ impl Body {
     }
 }
 
-/// Reads an object. A list of its members' values in order, which serde would take for one, is
-/// none.
+/// Parses an object. A list of its members' values in order, which serde would accept, is rejected.
 pub(crate) fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Problem> {
     if !text.starts_with('{') {
         let start: String = text.chars().take(40).collect();
-        return Err(Problem::invalid("bad_body", format!("an object is wanted, got `{start}`")));
+        return Err(Problem::invalid(
+            "bad_body",
+            format!("the body must be an object, got `{start}`"),
+        ));
     }
     serde_json::from_str(text)
-        .map_err(|error| Problem::invalid("bad_body", format!("the body cannot be used: {error}")))
+        .map_err(|error| Problem::invalid("bad_body", format!("invalid request body: {error}")))
 }
 
-/// A value of a document, byte for byte; `null` where there is none.
+/// A value of a document, byte for byte; `null` if it is absent.
 pub(crate) fn raw(value: Option<&RawValue>, limit: usize) -> Result<Payload, Problem> {
     let text = value.map_or("null", RawValue::get);
     Payload::parse(text.as_bytes(), limit).map_err(|error| {
@@ -93,19 +95,19 @@ pub(crate) fn raw(value: Option<&RawValue>, limit: usize) -> Result<Payload, Pro
     })
 }
 
-/// A payload as a part of an answer, byte for byte.
+/// A payload as a part of a response, byte for byte.
 pub(crate) fn as_is(payload: &Payload) -> Box<RawValue> {
     let text = payload.as_str().to_owned();
     RawValue::from_string(text).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 
-/// How many items a page has unless its reader says so.
+/// Default page size.
 const PAGE: u32 = 50;
 
-/// How many it has at the most.
+/// Maximum page size.
 pub(crate) const MAX_PAGE: u32 = 500;
 
-/// How many items a page is to have.
+/// Checks the page size of a query.
 pub(crate) fn page_size(limit: Option<u32>) -> Result<u32, Problem> {
     let limit = limit.unwrap_or(PAGE);
     if (1..=MAX_PAGE).contains(&limit) {
@@ -115,19 +117,19 @@ pub(crate) fn page_size(limit: Option<u32>) -> Result<u32, Problem> {
     Err(Problem::invalid("bad_query", detail))
 }
 
-/// A cursor that is none of ours.
+/// The problem of an invalid cursor.
 pub(crate) fn bad_cursor(cursor: &str) -> Problem {
-    let detail = format!("`cursor` is what `next` of the last page says, got `{cursor}`");
+    let detail = format!("`cursor` must be the `next` of the previous page, got `{cursor}`");
     Problem::invalid("bad_query", detail)
 }
 
-/// Where a page of a list by number begins.
+/// Parses the cursor of a list that is ordered by sequence number.
 pub(crate) fn newest_below(cursor: Option<String>) -> Result<Option<Seq>, Problem> {
     let below = cursor.map(|cursor| cursor.parse().map(Seq).map_err(|_| bad_cursor(&cursor)));
     below.transpose()
 }
 
-/// The part of a path that names a run.
+/// The run id in a path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunOf(pub(crate) RunId);
 
@@ -136,7 +138,7 @@ impl<S: Send + Sync> FromRequestParts<S> for RunOf {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let At(id): At<Named> = At::from_request_parts(parts, state).await?;
-        // An id that cannot be one names no run.
+        // An id that cannot be parsed names no run.
         let unknown = || Problem::not_found("no_run", format!("there is no run `{}`", id.id));
         id.id.parse().map(Self).map_err(|_| unknown())
     }
@@ -147,10 +149,10 @@ struct Named {
     id: String,
 }
 
-/// A NUL in an address.
+/// A NUL character in a URL.
 const NUL: &str = "%00";
 
-/// The named parts of a path, decoded.
+/// The parameters of a path, decoded.
 #[derive(Debug)]
 pub(crate) struct At<T>(pub(crate) T);
 
@@ -158,7 +160,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for At<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        // No store has what is called so, and not every one can be asked for it.
+        // No store has a row of such a name, and not every store can be queried for it.
         if parts.uri.path().contains(NUL) {
             let detail = format!("a name in the path must not contain NUL (`{NUL}`)");
             return Err(Problem::invalid("bad_path_part", detail));
@@ -170,13 +172,13 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for At<T> {
     }
 }
 
-/// Whether a text can be a name at all. No store has what is called otherwise, and not every one
-/// can be asked for it.
+/// Whether a text can be a name at all. No store has a row of any other name, and not every store
+/// can be queried for it.
 pub(crate) fn is_name(text: &str) -> bool {
     !text.is_empty() && !text.contains(char::is_control)
 }
 
-/// The query of a request; what is unknown in it is refused.
+/// The query of a request. Unknown parameters are rejected.
 #[derive(Debug)]
 pub(crate) struct Query<T>(pub(crate) T);
 
@@ -187,7 +189,8 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
         let empty = parts.uri.query().into_iter().flat_map(|query| query.split('&'));
         let mut empty = empty.filter_map(|member| member.strip_suffix('='));
         if let Some(name) = empty.next() {
-            let detail = format!("`{name}` is empty in the query; give it a value or leave it out");
+            let detail =
+                format!("query parameter `{name}` is empty; give it a value or leave it out");
             return Err(Problem::invalid("bad_query", detail));
         }
         let read = axum::extract::Query::from_request_parts(parts, state).await;

@@ -1,4 +1,4 @@
-//! `POST /runs/bulk`: one thing done to many runs, in chunks.
+//! `POST /runs/bulk`: one action on many runs, in chunks.
 
 use axum::{Json, http::StatusCode};
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ use super::{
     schema::{closed, count, flag, nullable, number, object, of, string, time, word},
 };
 
-/// What this file adds to the API.
+/// The operations of this file.
 pub(super) fn operations() -> Vec<Operation> {
     let name = || nullable(string());
     let filter = closed([
@@ -38,12 +38,16 @@ pub(super) fn operations() -> Vec<Operation> {
     ]);
     vec![
         Operation::post("/runs/bulk", "bulk", begin)
-            .says("Does one thing to all runs that fit and had been admitted by now.")
+            .says("Cancel, pause or resume all matching runs admitted so far.")
             .body(asked)
-            .answers(202, "It goes on in chunks, whoever sweeps.", of("Bulk")),
+            .answers(
+                202,
+                "The operation is accepted and continues in chunks, on any engine.",
+                of("Bulk"),
+            ),
         Operation::get("/runs/bulk/{id}", "showBulk", show)
-            .says("How far a bulk operation is; for a day after its end.")
-            .answers(200, "So far.", of("Bulk")),
+            .says("Show the progress of a bulk operation, until a day after its end.")
+            .answers(200, "The progress so far.", of("Bulk")),
     ]
 }
 
@@ -97,13 +101,13 @@ impl FilterBody {
     }
 }
 
-/// How far it is, as clients read it.
+/// Progress of a bulk operation, as clients see it.
 #[derive(Debug, Serialize)]
 pub(super) struct BulkView {
     id: String,
-    /// Runs that it was done to.
+    /// Number of runs that were changed.
     done: u32,
-    /// Runs that it could not be done to.
+    /// Number of runs that could not be changed.
     refused: u32,
     finished: bool,
 }
@@ -112,18 +116,18 @@ async fn begin(caller: Caller, body: Body) -> Result<(StatusCode, Json<BulkView>
     let BulkBody { action, filter, all, reason } = body.read()?;
     let filter = filter.read()?;
     if (filter == BulkFilter::default()) != all {
-        let detail = "give a `filter` of app, workflow, version, state or queuedBefore, or say \
-                      `all: true` for every run of the workspace, and not both";
+        let detail = "a bulk operation needs a `filter` of app, workflow, version, state or \
+                      queuedBefore, or `all: true` for every run of the workspace, and not both";
         return Err(Problem::invalid("bulk_needs_filter", detail));
     }
     let what = match (action, reason) {
         (Action::Cancel, reason) => {
-            BulkWhat::Cancel { reason: reason.unwrap_or_else(|| "cancelled by hand".to_owned()) }
+            BulkWhat::Cancel { reason: reason.unwrap_or_else(|| "cancelled manually".to_owned()) }
         }
         (Action::Pause, None) => BulkWhat::Pause,
         (Action::Resume, None) => BulkWhat::Resume,
         (Action::Pause | Action::Resume, Some(_)) => {
-            return Err(Problem::invalid("bad_body", "`reason` is for `cancel`"));
+            return Err(Problem::invalid("bad_body", "`reason` is only allowed for `cancel`"));
         }
     };
     let id = caller.engine.bulk(what, filter).await?;
@@ -143,6 +147,7 @@ async fn view(engine: &Engine, chore: ChoreId, id: &str) -> Result<BulkView, Pro
 }
 
 fn unknown(id: &str) -> Problem {
-    let detail = format!("there is no bulk operation `{id}`; they are kept for a day");
+    let detail =
+        format!("there is no bulk operation `{id}`; they are kept for a day after their end");
     Problem::not_found("no_bulk", detail)
 }

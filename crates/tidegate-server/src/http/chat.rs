@@ -1,4 +1,4 @@
-//! `POST /flows/{flow}/sessions/{session}/messages`: a message, and the reply as it is made.
+//! `POST /flows/{flow}/sessions/{session}/messages`: sends a chat message and streams the reply.
 
 use std::time::Duration;
 
@@ -23,15 +23,15 @@ use super::{
     schema::{any, closed, nullable, string, text},
 };
 
-/// How long the sender waits for the message to be in.
+/// Timeout for the message to be stored.
 const APPENDING: Duration = Duration::from_secs(30);
 
-/// What this file adds to the API.
+/// The operations of this file.
 pub(super) fn operations() -> Vec<Operation> {
     let message = [("input?", any()), ("user?", nullable(text(1, 256))), ("metadata?", any())];
     vec![
         Operation::post("/flows/{flow}/sessions/{session}/messages", "sendMessage", send)
-            .says("Takes a message into a conversation, then streams the reply to it.")
+            .says("Send a message to a conversation and stream the reply.")
             .maybe_body(closed(message))
             .answers_as(200, "Server-sent events.", "text/event-stream", string()),
     ]
@@ -47,8 +47,8 @@ struct Message<'a> {
     metadata: Option<&'a RawValue>,
 }
 
-/// Message and reply are admitted together, so that neither a caller who leaves nor a crash comes
-/// between them; the reply starts when the message is in.
+/// Admits message and reply together, so that neither a disconnect nor a crash can separate them;
+/// the reply starts when the message is stored.
 async fn send(
     State(app): State<App>,
     caller: Caller,
@@ -58,7 +58,10 @@ async fn send(
     let engine = &caller.engine;
     let ways = app.ways.flow(&flow).and_then(|it| Some((it, it.chat.as_ref()?)));
     let (ways, chat) = ways.ok_or_else(|| {
-        Problem::not_found("no_chat", format!("flow `{flow}` is no conversation: it has no `chat`"))
+        Problem::not_found(
+            "no_chat",
+            format!("flow `{flow}` is not a conversation: it has no `chat`"),
+        )
     })?;
     let message: Message<'_> = body.read()?;
     let append = Request {
@@ -77,8 +80,8 @@ async fn send(
     let (Some(append), Some(respond)) = (outcome.verdict.carrier(), respond) else {
         return Err(actions::refused(engine, &outcome.verdict));
     };
-    // Each sender's messages are in the order in which they were sent: the next one is sent when
-    // this one is in.
+    // Keeps the order of each sender's messages: a sender sends the next one when this one is
+    // stored.
     wait_for_append(engine, append).await?;
     let reply = respond
         .verdict
@@ -90,14 +93,15 @@ async fn send(
     Ok(run_stream::stream(engine.clone(), reply, 0, Some(first))?.into_response())
 }
 
-/// Waits until the message is in, so that its sender is told whether it is.
+/// Waits until the message is stored, so that its sender learns whether it is.
 async fn wait_for_append(engine: &Engine, run: RunId) -> Result<(), Problem> {
     let not_appended = |detail: String| {
         let problem = Problem::new(StatusCode::BAD_GATEWAY, "not_appended", detail);
         problem.with("requestId", json!(run)).with("appended", false)
     };
     let Ok(ended) = tokio::time::timeout(APPENDING, engine.ended(run)).await else {
-        let detail = format!("{run} has not taken the message in yet; it goes on by itself");
+        let detail =
+            format!("run {run} has not stored the message yet; it continues in the background");
         return Err(Problem::new(StatusCode::GATEWAY_TIMEOUT, "not_appended", detail)
             .with("requestId", json!(run)));
     };

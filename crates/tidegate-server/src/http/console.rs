@@ -1,5 +1,5 @@
-//! The web console: files of the binary, under a policy that lets a page do nothing but show them
-//! and ask this server.
+//! The web console: embedded files, under a content security policy that allows a page only to show
+//! them and to call this server.
 //!
 //! In a debug build the files are read from the source tree, so that a reload shows a change.
 
@@ -21,10 +21,11 @@ use super::{App, body::At, problem::Problem};
 #[folder = "console/"]
 struct Files;
 
-/// The page that loads everything else.
+/// The page that loads all other files.
 const PAGE: &str = "index.html";
 
-/// The routes of the console. They are no part of the API: whoever gets them has seen no data.
+/// The routes of the console. They are not part of the API and need no key: the files contain no
+/// data.
 pub(super) fn routes() -> Router<App> {
     Router::new().route("/", get(page)).route("/console/{*path}", get(file))
 }
@@ -48,7 +49,7 @@ fn found(path: &str) -> Result<EmbeddedFile, Problem> {
     Files::get(path).ok_or_else(nothing)
 }
 
-/// The file, unless the browser has it already.
+/// The response with a file, or 304 if the browser has it already.
 fn answer(path: &str, file: EmbeddedFile, headers: &HeaderMap) -> Response {
     let tag = format!("\"{}\"", BASE64_STANDARD.encode(file.metadata.sha256_hash()));
     let about = [
@@ -76,7 +77,8 @@ fn kind(path: &str) -> &'static str {
     }
 }
 
-/// Only files of this server run, and the one import map of the page, known by its hash.
+/// The content security policy: only files of this server, and the page's one import map, by its
+/// hash.
 fn policy(page: &str) -> String {
     let inline = page.split_once("<script type=\"importmap\">");
     let inline = inline.and_then(|(_, rest)| rest.split_once("</script>"));

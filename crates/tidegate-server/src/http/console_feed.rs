@@ -1,7 +1,7 @@
-//! `GET /live`: the numbers that a console shows, as they change, by server-sent events.
+//! `GET /live`: the figures of the console as server-sent events.
 //!
-//! One look at the store serves all who watch a workspace, and nothing is looked at while nobody
-//! does. A watcher is told all of it once, and then what has changed.
+//! One poll of the store serves all subscribers of a workspace, and without subscribers the store
+//! is not polled. A subscriber gets everything once, and then the changes.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -32,44 +32,44 @@ use crate::{
     metrics::{self, Done},
 };
 
-/// How often the store is looked at for all who watch one workspace. A look that takes long is
-/// followed by a pause that is many times as long.
+/// Poll interval of the store, for all subscribers of one workspace. After a slow poll the pause is
+/// `PAUSES` times as long as the poll.
 const LOOK: Duration = Duration::from_millis(500);
 const PAUSES: u32 = 10;
 
-/// How much time a point of the charts is, and how many of them are kept: ten minutes.
+/// Interval of the points of the charts, and the number of points kept: ten minutes.
 const POINT: Duration = Duration::from_secs(2);
 const POINTS: usize = 300;
 
-/// How many of the busiest gates are told, and how far blocked places are counted.
+/// Number of busiest gates that are sent, and the limit for counting blocked streams.
 const GATES: usize = 8;
 const BLOCKED: usize = 1000;
 
-/// How many watch in one server at the most: each is a connection and a queue.
+/// Maximum number of subscribers of one server: each is a connection and a queue.
 const WATCHERS: usize = 1000;
 
-/// How long a stream without an end of its own lasts. Whoever watches comes back, and shows that
-/// they still may.
+/// Lifetime of an endless stream. A client reconnects after it, and so proves again that it still
+/// has access.
 pub(super) const LIFE: Duration = Duration::from_secs(300);
 
-/// What this file adds to the API.
+/// The operations of this file.
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::get("/live", "live", live)
-            .says("How many runs are where, what waits most, and how it goes: all, then changes.")
+            .says("Stream run counts, the busiest gates and throughput: everything, then changes.")
             .answers_as(200, "Server-sent events.", "text/event-stream", string()),
     ]
 }
 
-/// What happened in one step of time, as the charts show it.
+/// One point of the charts: what happened in one interval.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Point {
     at: String,
-    /// A second.
+    /// Per second.
     started: f64,
     ended: f64,
-    /// None where nothing has started.
+    /// `None` if nothing has started.
     #[serde(rename = "waitP50Ms")]
     wait_p50_ms: Option<f64>,
     #[serde(rename = "waitP95Ms")]
@@ -94,12 +94,12 @@ impl Point {
     }
 }
 
-/// The last points of each workspace, with how many there were before them.
+/// The last points of each workspace, and the number of points dropped before them.
 #[derive(Debug, Default)]
 struct Points(std::sync::Mutex<BTreeMap<String, (usize, VecDeque<Point>)>>);
 
 impl Points {
-    /// Notes a point of each workspace, for as long as somebody has them.
+    /// Adds a point per workspace and interval, as long as `points` is in use.
     async fn keep(points: Weak<Self>, engine: Engine, workspaces: Vec<String>) {
         let mut last: BTreeMap<_, _> =
             workspaces.iter().map(|ws| (ws.clone(), metrics::done(ws))).collect();
@@ -121,7 +121,7 @@ impl Points {
         }
     }
 
-    /// Those from a number on, and the number of the next one.
+    /// The points from an index on, and the index of the next one.
     fn from(&self, ws: &str, from: usize) -> (Vec<Point>, usize) {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((gone, kept)) = kept.get(ws) else { return (Vec::new(), from) };
@@ -130,49 +130,49 @@ impl Points {
     }
 }
 
-/// What a look has found.
+/// The result of one poll.
 #[derive(Debug, Default)]
 struct Seen {
-    /// By its name; what is equal to what a watcher knows is not told again.
+    /// By name. Members that are equal to the last ones sent are not sent again.
     members: Map<String, Value>,
     /// By app, workflow and version.
     workflows: BTreeMap<String, Value>,
     at: Timestamp,
-    /// Grows whenever anything may have changed, also where these numbers are what they were.
+    /// Changes whenever anything may have changed, even if the figures are the same.
     pulse: (u64, u64),
 }
 
-/// All that is watched in this server.
+/// All active feeds of this server.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Live {
     points: Arc<Points>,
     watched: Arc<Mutex<Watched>>,
 }
 
-/// Who tells what, by workspace.
+/// The feed of each workspace.
 type Watched = BTreeMap<String, watch::Sender<Arc<Seen>>>;
 
-/// Where a watcher is told.
+/// A subscription to a feed.
 type Watching = watch::Receiver<Arc<Seen>>;
 
 impl Live {
-    /// Begins to keep what the charts show.
+    /// Starts to collect the points of the charts.
     pub(super) fn begin(engine: &Engine, workspaces: Vec<String>) -> Self {
         let live = Self::default();
         let kept = Points::keep(Arc::downgrade(&live.points), engine.clone(), workspaces);
-        // Without a runtime nobody is served.
+        // Without a runtime there are no requests.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(kept);
         }
         live
     }
 
-    /// Watches a workspace from now on.
+    /// Subscribes to the feed of a workspace, and starts it if there is none.
     async fn join(&self, engine: &Engine) -> Result<Watching, Problem> {
         if let Some(receiver) = Self::joined(&*self.watched.lock().await, engine)? {
             return Ok(receiver);
         }
-        // Not under the lock: those of other workspaces would wait for the store too.
+        // Not under the lock: subscribers of other workspaces would wait for the store too.
         let mut looker = Looker { engine: engine.clone(), known: Vec::new() };
         let seen = Arc::new(looker.look().await?);
         let mut watched = self.watched.lock().await;
@@ -185,10 +185,12 @@ impl Live {
         Ok(receiver)
     }
 
-    /// Joins those who watch the workspace, if somebody does.
+    /// Subscribes to a feed that is already active.
     fn joined(watched: &Watched, engine: &Engine) -> Result<Option<Watching>, Problem> {
         if watched.values().map(watch::Sender::receiver_count).sum::<usize>() >= WATCHERS {
-            let detail = format!("{WATCHERS} watch already; ask for the numbers meanwhile");
+            let detail = format!(
+                "the server has {WATCHERS} subscribers already; query the figures or retry later"
+            );
             let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_readers", detail);
             return Err(problem.retry_after(10));
         }
@@ -196,21 +198,21 @@ impl Live {
     }
 }
 
-/// The one who looks.
+/// The poller of one feed.
 struct Looker {
     engine: Engine,
-    /// The gates that were busy at the last look.
+    /// The busy gates of the last poll.
     known: Vec<GateKey>,
 }
 
 impl Looker {
-    /// Looks until nobody watches.
+    /// Polls until there are no subscribers.
     async fn run(mut self, live: Live, sender: watch::Sender<Arc<Seen>>) {
         let mut pause = LOOK;
         loop {
             tokio::time::sleep(pause).await;
             if sender.receiver_count() == 0 {
-                // Nobody joins while the lock is held.
+                // No subscriber can join while the lock is held.
                 let mut watched = live.watched.lock().await;
                 if sender.receiver_count() == 0 {
                     watched.remove(self.engine.workspace());
@@ -220,7 +222,7 @@ impl Looker {
             let began = Instant::now();
             match self.look().await {
                 Ok(seen) => drop(sender.send_replace(Arc::new(seen))),
-                Err(error) => tracing::warn!(%error, "cannot look at the numbers"),
+                Err(error) => tracing::warn!(%error, "polling the console figures failed"),
             }
             pause = LOOK.max(began.elapsed() * PAUSES);
         }
@@ -266,7 +268,7 @@ impl Looker {
     }
 }
 
-/// What one watcher has been told.
+/// State of one subscriber: the last poll that was sent to it.
 struct Watcher {
     engine: Engine,
     points: Arc<Points>,
@@ -275,7 +277,7 @@ struct Watcher {
 }
 
 impl Watcher {
-    /// What has changed, or all of it at first; nothing where nothing has.
+    /// The changes since the last message, or everything at first; `None` if nothing has changed.
     fn news(&mut self, seen: &Arc<Seen>) -> Option<Value> {
         let (points, next) = self.points.from(self.engine.workspace(), self.next);
         self.next = next;

@@ -1,5 +1,4 @@
-//! `GET /doctor`: what always holds, checked on the workspace's rows; `GET /ready`: whether new
-//! requests should be sent here.
+//! `GET /doctor`: consistency checks on the workspace's rows. `GET /ready`: readiness probe.
 
 use std::{
     collections::HashMap,
@@ -22,7 +21,7 @@ use super::{
     schema::{count, flag, list, object, string},
 };
 
-/// What this file adds to the API.
+/// The operations of this file.
 pub(super) fn operations() -> Vec<Operation> {
     let check = [("number", string()), ("holds", flag()), ("checked", count()), ("what", string())];
     let finding = object([("number", string()), ("detail", string())]);
@@ -35,14 +34,14 @@ pub(super) fn operations() -> Vec<Operation> {
     ]);
     vec![
         Operation::get("/doctor", "checkUp", show)
-            .says("Checks what always holds on all rows of the workspace, as of one moment.")
-            .answers(200, "What was checked, and what does not hold.", report),
+            .says("Check the invariants on all rows of the workspace, in one snapshot.")
+            .answers(200, "The checks, and the violations found.", report),
         Operation::get("/ready", "ready", ready)
-            .says("Whether to send requests here: the last writes to the store worked, no drain is under way.")
+            .says("Check readiness: the last store writes worked and the server is not draining.")
             .open()
             .answers(
                 200,
-                "The server takes requests.",
+                "The server is ready for requests.",
                 object([("status", string()), ("heartbeatAgeMs", count())]),
             ),
     ]
@@ -61,8 +60,8 @@ async fn show(
     Ok(Json(report.await?))
 }
 
-/// The checks under way. Each walks over all rows, so one runs at a time in a server, and whoever
-/// asks for the same meanwhile gets its answer.
+/// The checks in progress. Each scans all rows, so one runs at a time in a server, and concurrent
+/// requests for the same workspace share its result.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Checkups {
     under_way: Arc<Mutex<HashMap<String, Arc<OnceCell<Value>>>>>,
@@ -70,8 +69,8 @@ pub(super) struct Checkups {
 }
 
 impl Checkups {
-    /// The answer of the check of a workspace that is under way, or of a new one. If the caller
-    /// that runs it leaves, or it fails, another one that waits for it runs it.
+    /// Returns the result of the workspace's check in progress, or of a new one. If the caller that
+    /// runs it disconnects, or the check fails, another caller that waits for it runs it.
     async fn share<E, F: Future<Output = Result<Value, E>>>(
         &self,
         ws: &str,
@@ -92,7 +91,7 @@ impl Checkups {
     }
 }
 
-/// A report as clients read it.
+/// A report as clients see it.
 pub(crate) fn view(report: &Report) -> Value {
     let checks: Vec<_> = Rule::ALL
         .iter()
@@ -114,23 +113,23 @@ pub(crate) fn view(report: &Report) -> Value {
     })
 }
 
-/// Answers from memory: a prober learns what the last writes came to, and never waits for a store
+/// Answers from memory: a probe gets the result of the last writes, and never waits for a store
 /// that does not answer.
 async fn ready(State(App { engine, .. }): State<App>) -> Result<Json<Value>, Problem> {
     let unavailable = StatusCode::SERVICE_UNAVAILABLE;
     if engine.is_draining() {
         let runs = engine.driven();
-        let detail = format!("the server stops and takes no new runs; runs under way: {runs}");
+        let detail = format!("the server is draining and starts no new runs; active runs: {runs}");
         return Err(Problem::new(unavailable, "draining", detail));
     }
     let health = engine.health();
-    // The log has its text, with paths and addresses that are no business of every prober.
+    // The log has the text of the error, with paths and addresses that a probe must not see.
     if let Some(error) = health.error() {
         return Err(Problem::of_store(error));
     }
     let age = health.heartbeat_age.as_millis();
     if health.is_overdue() {
-        let detail = format!("the store has taken no heartbeat for {age} ms");
+        let detail = format!("the last successful heartbeat was {age} ms ago");
         return Err(Problem::new(unavailable, "store_unavailable", detail).retry_after(1));
     }
     Ok(Json(json!({ "status": "ready", "heartbeatAgeMs": u64::try_from(age).unwrap_or(u64::MAX) })))

@@ -1,4 +1,4 @@
-//! For tests: a store on which a run ends right behind a read, whichever the test chooses.
+//! Test store on which a run ends right after a read that the test chooses.
 
 use std::{
     collections::BTreeMap,
@@ -21,13 +21,13 @@ use tidegate::{
 };
 use tokio::sync::watch;
 
-/// Passes calls on, and lets the run end behind one of the reads that look at a run.
+/// Forwards all calls, and lets the run end after one of the reads of a run.
 #[derive(Debug)]
 struct EndsBehind {
     store: MemoryStore,
-    /// How many reads come before.
+    /// Number of reads before that one.
     left: AtomicUsize,
-    /// What the run waits for before its last chunk.
+    /// The run waits for this before its last chunk.
     door: watch::Sender<bool>,
 }
 
@@ -64,14 +64,14 @@ impl Ending {
         Self { engine, run, store }
     }
 
-    /// From here on the run ends behind a read, after so many others.
+    /// Makes the run end after a read, with `reads` others before it.
     pub(super) fn end_behind(&self, reads: usize) {
         self.store.left.store(reads, Ordering::SeqCst);
     }
 }
 
 impl EndsBehind {
-    /// Lets the run end, and waits for it.
+    /// Lets the run end, and waits for its end.
     async fn end(&self, run: RowKey) {
         self.door.send_replace(true);
         let reads = ReadSet::default().row(run.clone());
@@ -81,7 +81,7 @@ impl EndsBehind {
     }
 }
 
-/// The run that is looked at, once it has ended.
+/// The key of the ended run, if the reads are of a run.
 fn looked_at(reads: &ReadSet) -> Option<RowKey> {
     let rows = reads.rows.iter().filter_map(|key| match key {
         RowKey::Run(seq) | RowKey::Ended(seq) => Some(*seq),

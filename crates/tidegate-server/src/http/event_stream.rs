@@ -1,7 +1,7 @@
-//! `GET /events/stream` and `GET /runs/stream`: what comes in, as it comes, by server-sent events.
+//! `GET /events/stream` and `GET /runs/stream`: new events and runs as server-sent events.
 //!
-//! Best effort: the lists are complete, these are not. One look at the store serves all who read
-//! along in a workspace, and nothing is looked at while nobody does.
+//! Best effort: the lists are complete, these streams are not. One poll of the store serves all
+//! subscribers of a workspace, and without subscribers the store is not polled.
 
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
 
@@ -30,32 +30,32 @@ use super::{
 };
 use crate::listen;
 
-/// How often the store is looked at for all who read along in one workspace.
+/// Poll interval of the store, for all subscribers of one workspace.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// How many events, and how many of the newest runs, one look sees. Where more come in between,
-/// readers are told that there is a gap.
+/// Number of events, or of the newest runs, that one poll reads. If more are new, subscribers get a
+/// `gap`.
 const SEEN: u32 = 100;
 
-/// How many looks a reader may be behind before it misses some, and is told.
+/// Number of polls that a subscriber may lag before it misses some and gets a `gap`.
 const BEHIND: usize = 16;
 
-/// How many read along in one server at the most: each is a connection and a queue.
+/// Maximum number of subscribers of one server: each is a connection and a queue.
 const READERS: usize = 1000;
 
-/// What this file adds to the API.
+/// The operations of this file.
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::get("/events/stream", "tailEvents", events)
-            .says("Posted events as they come: `events`, and `gap` where some were missed.")
+            .says("Stream posted events: `events`, and `gap` where some were missed.")
             .answers_as(200, "Server-sent events.", "text/event-stream", string()),
         Operation::get("/runs/stream", "tailRuns", runs)
-            .says("The newest runs as they come and change: `runs`, and `gap`.")
+            .says("Stream the newest runs and their changes: `runs`, and `gap`.")
             .answers_as(200, "Server-sent events.", "text/event-stream", string()),
     ]
 }
 
-/// What is read along.
+/// Subject of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Events,
@@ -70,8 +70,8 @@ impl Kind {
         }
     }
 
-    /// The newest there are, oldest first: number, and text as clients read it. The text is
-    /// written at once and never goes through a `Value`, which cannot hold every payload.
+    /// The newest rows, oldest first: sequence number, and JSON as clients see it. The JSON is
+    /// serialized directly and not through a `Value`, which cannot hold every payload.
     async fn newest(self, engine: &Engine, limit: u32) -> Result<Vec<(Seq, String)>, Error> {
         let mut seen: Vec<_> = match self {
             Self::Events => {
@@ -97,27 +97,27 @@ pub(super) fn number(row: &Row) -> Option<Seq> {
     if let RowKey::Run(seq) | RowKey::Ended(seq) = row.key() { Some(seq) } else { None }
 }
 
-/// What one look found that is new.
+/// The new rows of one poll.
 #[derive(Debug)]
 struct News {
-    /// Some came and went between two looks.
+    /// Whether rows came and went between two polls.
     gap: bool,
-    /// Number and text, oldest first.
+    /// Sequence number and JSON, oldest first.
     items: Vec<(Seq, String)>,
 }
 
-/// All that is read along in this server.
+/// All active streams of this server.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tails(Arc<Mutex<BTreeMap<Place, Told>>>);
 
-/// A workspace, and what of it.
+/// A workspace, and the subject of the stream.
 type Place = (String, Kind);
 
-/// Tells all readers of a place.
+/// Sender to all subscribers of a stream.
 type Told = broadcast::Sender<Arc<News>>;
 
 impl Tails {
-    /// Reads along from now on.
+    /// Subscribes to a stream, and starts it if there is none.
     async fn join(
         &self,
         engine: &Engine,
@@ -127,8 +127,9 @@ impl Tails {
         if let Some(receiver) = joined(&*self.0.lock().await, &key)? {
             return Ok(receiver);
         }
-        // Not under the lock: readers of other places would wait for the store too. Whoever is
-        // answered misses nothing that comes after: this look is older than the answer.
+        // Not under the lock: subscribers of other streams would wait for the store too. A
+        // subscriber misses nothing that comes after its response: this poll is older than the
+        // response.
         let tail = Tail::begin(engine.clone(), kind).await?;
         let mut tails = self.0.lock().await;
         if let Some(receiver) = joined(&tails, &key)? {
@@ -141,24 +142,25 @@ impl Tails {
     }
 }
 
-/// Joins those who read along at a place, if somebody does.
+/// Subscribes to a stream that is already active.
 fn joined(
     tails: &BTreeMap<Place, Told>,
     key: &Place,
 ) -> Result<Option<broadcast::Receiver<Arc<News>>>, Problem> {
     if tails.values().map(broadcast::Sender::receiver_count).sum::<usize>() >= READERS {
-        let detail = format!("{READERS} read along already; look at the lists meanwhile");
+        let detail =
+            format!("the server has {READERS} subscribers already; read the lists or retry later");
         let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_readers", detail);
         return Err(problem.retry_after(10));
     }
     Ok(tails.get(key).map(broadcast::Sender::subscribe))
 }
 
-/// The one who looks.
+/// The poller of one stream.
 struct Tail {
     engine: Engine,
     kind: Kind,
-    /// What was seen at the last look.
+    /// The rows of the last poll.
     known: BTreeMap<Seq, String>,
 }
 
@@ -168,12 +170,12 @@ impl Tail {
         Ok(Self { engine, kind, known })
     }
 
-    /// Looks until nobody reads along.
+    /// Polls until there are no subscribers.
     async fn run(mut self, tails: Tails, key: Place, sender: Told) {
         loop {
             tokio::time::sleep(LOOK).await;
             if sender.receiver_count() == 0 {
-                // Nobody joins while the lock is held.
+                // No subscriber can join while the lock is held.
                 let mut tails = tails.0.lock().await;
                 if sender.receiver_count() == 0 {
                     tails.remove(&key);
@@ -183,16 +185,16 @@ impl Tail {
             match self.look().await {
                 Ok(Some(news)) => drop(sender.send(Arc::new(news))),
                 Ok(None) => {}
-                Err(error) => tracing::warn!(%error, "cannot look at the newest {:?}", self.kind),
+                Err(error) => tracing::warn!(%error, kind = ?self.kind, "polling new rows failed"),
             }
         }
     }
 
-    /// What is new or has changed since the last look.
+    /// The rows that are new or have changed since the last poll.
     async fn look(&mut self) -> Result<Option<News>, Error> {
         let last = self.known.keys().next_back().copied();
         if self.kind == Kind::Events {
-            // Events do not change: one row says whether there is anything new.
+            // Events do not change: one row tells whether any are new.
             let newest = self.kind.newest(&self.engine, 1).await?;
             if newest.last().map(|(seq, _)| *seq) <= last {
                 return Ok(None);
@@ -205,14 +207,14 @@ impl Tail {
     }
 }
 
-/// What one look of at most so many rows has seen that the look before it had not.
+/// Compares two successive polls of at most `most` rows each.
 fn compare(known: &BTreeMap<Seq, String>, seen: &[(Seq, String)], most: usize) -> Option<News> {
     let last = known.keys().next_back().copied();
     let new = |seq: &Seq| last.is_none_or(|last| *seq > last);
     let gap = seen.len() >= most && last.is_some() && seen.iter().all(|it| new(&it.0));
     let changed = |(seq, text): &&(Seq, String)| match known.get(seq) {
         Some(known) => known != text,
-        // One that was not among the newest and is now was shown before: others went away.
+        // A row that was not among the newest and is now was sent before: newer rows were deleted.
         None => new(seq),
     };
     let items: Vec<_> = seen.iter().filter(changed).cloned().collect();
@@ -236,7 +238,7 @@ async fn tail(engine: Engine, kind: Kind, headers: &HeaderMap, tails: &Tails) ->
         Some(after) => Some(missed(&engine, kind, after).await?),
         None => None,
     };
-    // What was missed is told first; what the next look finds of it again is left out.
+    // Missed rows are sent first; rows that the next poll finds again are left out.
     let mut told: BTreeMap<Seq, String> = BTreeMap::new();
     told.extend(missed.iter().flat_map(|missed| missed.items.clone()));
     let (sender, receiver) = mpsc::channel(BEHIND);
@@ -271,7 +273,7 @@ async fn tail(engine: Engine, kind: Kind, headers: &HeaderMap, tails: &Tails) ->
     Ok(Sse::new(Receiver(receiver)).keep_alive(KeepAlive::default()).into_response())
 }
 
-/// What has come since a number, as far as one look sees.
+/// The rows after a sequence number, as far as one poll reads.
 async fn missed(engine: &Engine, kind: Kind, after: Seq) -> Result<News, Error> {
     let mut items = kind.newest(engine, SEEN).await?;
     let gap = items.len() >= SEEN as usize && items.first().is_some_and(|(seq, _)| *seq > after);
@@ -279,7 +281,7 @@ async fn missed(engine: &Engine, kind: Kind, after: Seq) -> Result<News, Error> 
     Ok(News { gap, items })
 }
 
-/// Sends one message for all that is new, under the greatest number in it, and one before it where
+/// Sends all new rows as one message, with the greatest sequence number as its id, after a `gap` if
 /// some were missed.
 async fn say(
     sender: &mpsc::Sender<Result<sse::Event, Infallible>>,
@@ -301,7 +303,7 @@ async fn say(
 mod tests {
     use super::{Seq, compare};
 
-    /// Rows by number and text: `1a 2b`.
+    /// Rows by sequence number and text: `1a 2b`.
     fn rows(text: &str) -> Vec<(Seq, String)> {
         let row = |it: &str| (Seq(it[..1].parse().unwrap()), it[1..].to_owned());
         text.split_whitespace().map(row).collect()
@@ -316,7 +318,7 @@ mod tests {
             ("", "1a 2a 3a", Some((false, "1a 2a 3a"))),
             ("1a 2a", "3a 4a", Some((false, "3a 4a"))),
             ("1a 2a", "3a 4a 5a", Some((true, "3a 4a 5a"))),
-            // A newer one went away, and an old one is among the newest again.
+            // A newer row was deleted, and an old one is among the newest again.
             ("3a 4a 5a", "2a 3a 4a", None),
             ("3a 4a 5a", "2a 3b 4a", Some((false, "3b"))),
         ] {

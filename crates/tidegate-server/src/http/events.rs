@@ -1,4 +1,4 @@
-//! `POST /events`: the way in for everything that happens elsewhere.
+//! `POST /events`: ingress of events.
 
 use axum::{Extension, Json, http::StatusCode};
 use serde::Deserialize;
@@ -18,17 +18,17 @@ use super::{
     schema::{self, any, closed, count, flag, list, of, string, text, time},
 };
 
-/// What this file adds to the API.
+/// The operations of this file.
 pub(super) fn operations() -> Vec<Operation> {
     let mut many = list(of("NewEvent"));
     (many["minItems"], many["maxItems"]) = (1.into(), MAX_EVENTS.into());
     vec![
         Operation::post("/events", "postEvents", post)
-            .says("Takes one event or a list of them, all or none, and says what becomes of each.")
+            .says("Post one event or a list, all or none. The response has the outcome of each.")
             .query("dryRun", flag())
             .body(json!({ "anyOf": [of("NewEvent"), many] }))
-            .answers(202, "All of it is durable.", of("Posted"))
-            .answers(200, "What would become of them.", of("Posted")),
+            .answers(202, "All events are durable.", of("Posted"))
+            .answers(200, "The outcomes of a dry run.", of("Posted")),
     ]
 }
 
@@ -58,7 +58,7 @@ pub(super) fn shapes() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// What can become of an event.
+/// The possible outcomes of an event.
 pub(super) const OUTCOMES: [&str; 9] = [
     "started",
     "queued",
@@ -100,12 +100,12 @@ impl EventBody<'_> {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Options {
-    /// Says what would become of the events, without any effect.
+    /// Whether to compute the outcomes without any effect.
     #[serde(default)]
     dry_run: bool,
 }
 
-/// Takes one event or a list of them, all or none.
+/// Posts one event or a list of events, all or none.
 pub(super) async fn post(
     caller: Caller,
     Query(options): Query<Options>,
@@ -120,7 +120,7 @@ pub(super) async fn post(
     );
     let events: Vec<EventBody<'_>> = events?;
     if events.is_empty() || events.len() > MAX_EVENTS {
-        let detail = format!("a request has 1 to {MAX_EVENTS} events, got {}", events.len());
+        let detail = format!("a request must have 1 to {MAX_EVENTS} events, got {}", events.len());
         return Err(Problem::invalid("too_many_events", detail));
     }
     let read = events.into_iter().enumerate().map(|(place, event)| event.read(place));

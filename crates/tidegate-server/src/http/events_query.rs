@@ -1,4 +1,4 @@
-//! `GET /events` and `GET /receipts`: what came in, and what became of it.
+//! `GET /events` and `GET /receipts`: posted events and their verdicts.
 
 use axum::Json;
 use serde::{Deserialize, Serialize};
@@ -28,24 +28,24 @@ use super::{
     },
 };
 
-/// The largest data that a list shows; `GET /events/{id}` shows all.
+/// Largest payload in a list; `GET /events/{id}` has all payloads.
 const SHOWN_DATA: usize = 4096;
 
-/// What this file adds to the API.
+/// The operations of this file.
 pub(super) fn operations() -> Vec<Operation> {
     let name = || text(1, 257);
     vec![
         Operation::get("/events", "listEvents", list)
-            .says("Posted events, newest first.")
+            .says("List posted events, newest first.")
             .query("name", name())
             .query("limit", number(1, MAX_PAGE))
             .query("cursor", cursor())
-            .answers(200, "A page of them.", page("events", of("Event"))),
+            .answers(200, "A page of events.", page("events", of("Event"))),
         Operation::get("/events/{id}", "showEvent", show)
-            .says("An event with its verdicts and its runs.")
-            .answers(200, "All that came of it.", of("Event")),
+            .says("Show an event with its verdicts and its runs.")
+            .answers(200, "The event, its receipts and its runs.", of("Event")),
         Operation::get("/receipts", "listReceipts", receipts)
-            .says("Verdicts other than plain starts, newest first.")
+            .says("List verdicts other than plain starts, newest first.")
             .query("event", text(1, 256))
             .query("app", name())
             .query("workflow", name())
@@ -54,7 +54,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .query("outcome", word(&super::events::OUTCOMES))
             .query("limit", number(1, MAX_PAGE))
             .query("cursor", cursor())
-            .answers(200, "A page of them.", page("receipts", of("Receipt"))),
+            .answers(200, "A page of receipts.", page("receipts", of("Receipt"))),
     ]
 }
 
@@ -84,7 +84,7 @@ pub(super) fn shapes() -> Vec<(&'static str, Value)> {
     vec![("Event", object(event)), ("Receipt", object(receipt))]
 }
 
-/// An event as clients read it.
+/// An event as clients see it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct EventView {
@@ -95,7 +95,7 @@ pub(super) struct EventView {
     ts: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     data: Option<Box<RawValue>>,
-    /// Its size, where it is too large for a list.
+    /// The size of the payload, where it is too large for a list.
     #[serde(skip_serializing_if = "Option::is_none")]
     data_bytes: Option<usize>,
 }
@@ -142,7 +142,7 @@ async fn list(caller: Caller, Query(query): Query<ListQuery>) -> Result<Json<Eve
     Ok(Json(Events { events, next: page.next.map(|next| next.to_string()) }))
 }
 
-/// A receipt as clients read it: the verdict in the words in which its sender was told.
+/// A receipt as clients see it: the verdict in the form in which its sender got it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ReceiptView {
@@ -153,7 +153,7 @@ struct ReceiptView {
     workflow: String,
     #[serde(flatten)]
     verdict: Value,
-    /// Why its run was cancelled, if it was, and the run that survived it.
+    /// The reason if its run was cancelled, and the run that survived it.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -217,7 +217,7 @@ async fn receipts(
         && !super::events::OUTCOMES.contains(&word.as_str())
     {
         let words = super::events::OUTCOMES.join(", ");
-        let detail = format!("`outcome` is one of {words}, got `{word}`");
+        let detail = format!("`outcome` must be one of {words}, got `{word}`");
         return Err(Problem::invalid("bad_query", detail));
     }
     let control = control.map(known_control).transpose()?;
@@ -229,13 +229,13 @@ async fn receipts(
     Ok(Json(Receipts { receipts, next: page.next.map(|next| next.to_string()) }))
 }
 
-/// An event that a query names.
+/// Parses the id of an event in a query.
 pub(super) fn event_of(id: String) -> Result<EventId, Problem> {
-    let bad = || format!("`event` is an event's id, like evt_…, got `{id}`");
+    let bad = || format!("`event` must be the id of an event, like evt_…, got `{id}`");
     id.parse().map_err(|_| Problem::invalid("bad_query", bad()))
 }
 
-/// A word for a control that gates or receipts know.
+/// Checks the name of a control in a query on gates or receipts.
 pub(super) fn known_control(word: String) -> Result<String, Problem> {
     const OTHERS: [&str; 4] = ["dedupeId", "onOverlap", "catchUp", "policy"];
     let known = CONTROLS.iter().map(|control| control.name).chain(OTHERS);
@@ -243,6 +243,6 @@ pub(super) fn known_control(word: String) -> Result<String, Problem> {
     if known.contains(&word.as_str()) {
         return Ok(word);
     }
-    let detail = format!("`control` is one of {}, got `{word}`", known.join(", "));
+    let detail = format!("`control` must be one of {}, got `{word}`", known.join(", "));
     Err(Problem::invalid("bad_query", detail))
 }

@@ -1,4 +1,4 @@
-//! `GET /gates`, `/flow-state` and `/runs/stats`: what the gates read, as people read it.
+//! `GET /gates`, `/flow-state` and `/runs/stats`: gates, open folds and run counts.
 
 use axum::Json;
 use serde::{Deserialize, Serialize};
@@ -21,27 +21,27 @@ use super::{
     schema::{count, flag, list as many, number, object, of, page, string, text, time},
 };
 
-/// What this file adds to the API.
+/// The operations of this file.
 pub(super) fn operations() -> Vec<Operation> {
     let name = || text(1, 256);
     vec![
         Operation::get("/gates", "listGates", list)
-            .says("Gates with who is inside and who waits, in the order in which they act.")
+            .says("List gates with their holders and queues, in the order in which they act.")
             .query("control", text(1, 32))
             .query("app", name())
             .query("workflow", name())
             .query("key", text(1, 1024))
             .query("limit", number(1, MAX_PAGE))
             .query("cursor", text(1, 8192))
-            .answers(200, "A page of them.", page("gates", of("Gate"))),
+            .answers(200, "A page of gates.", page("gates", of("Gate"))),
         Operation::get("/flow-state", "flowState", flow_state)
-            .says("What debounces and batches hold.")
+            .says("Show the open windows of debounces and batches.")
             .query("app", name())
             .query("workflow", name())
-            .answers(200, "Workflow by workflow.", of("FlowState")),
+            .answers(200, "The open windows of each workflow.", of("FlowState")),
         Operation::get("/runs/stats", "runStats", stats)
-            .says("How many runs are driven, queued, waiting and paused.")
-            .answers(200, "All of them, and version by version.", of("Stats")),
+            .says("Count the running, queued, waiting and paused runs.")
+            .answers(200, "The counts, in total and by version.", of("Stats")),
     ]
 }
 
@@ -106,7 +106,7 @@ pub(super) fn shapes() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Adds a member that is always there.
+/// Adds a required member.
 fn add(shape: &mut Value, name: &str, member: Value) {
     shape["properties"][name] = member;
     if let Some(required) = shape["required"].as_array_mut() {

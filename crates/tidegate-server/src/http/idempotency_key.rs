@@ -1,4 +1,4 @@
-//! `Idempotency-Key`: a request that is sent again is answered as it was, and takes place once.
+//! `Idempotency-Key`: a repeated request takes effect once and gets the same response.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ use crate::keys::hash;
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
-/// The longest key.
+/// Maximum length of a key.
 const MAX_KEY: usize = 255;
 
-/// The longest answer that is kept as it was; a longer one is made again.
+/// Longest response that is stored; a longer one is computed again.
 const MAX_KEPT: usize = 256 * 1024;
 
-/// Answers that say "not now": asked again, it may be otherwise.
+/// Statuses that are not final: a repetition may have another outcome.
 const NOT_KEPT: [StatusCode; 6] = [
     StatusCode::UNAUTHORIZED,
     StatusCode::FORBIDDEN,
@@ -35,15 +35,15 @@ const NOT_KEPT: [StatusCode; 6] = [
     StatusCode::TOO_MANY_REQUESTS,
 ];
 
-/// Marks an answer that says what the effect came to and nothing else: it needs not be kept.
+/// Marks a response that follows from the effect alone: it need not be stored.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Recomputable;
 
-/// Marks an answer that nobody may hear twice.
+/// Marks a response that must not be sent twice.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NotReplayable;
 
-/// An answer as it is kept.
+/// A response as it is stored.
 #[derive(Serialize, Deserialize)]
 struct Told {
     status: u16,
@@ -59,17 +59,18 @@ pub(super) fn asked(
 ) -> Result<Option<IdempotentRequest>, Problem> {
     let Some(key) = parts.headers.get(KEY) else { return Ok(None) };
     if key.is_empty() || key.len() > MAX_KEY {
-        let detail = format!("an Idempotency-Key has 1 to {MAX_KEY} characters, got {}", key.len());
+        let detail =
+            format!("Idempotency-Key must have 1 to {MAX_KEY} characters, got {}", key.len());
         return Err(Problem::invalid("bad_idempotency_key", detail));
     }
-    // Neither a method nor a path has a line break, and the key comes last.
+    // Neither a method nor a path contains a line break, and the key comes last.
     let id = [parts.method.as_str().as_bytes(), parts.uri.path().as_bytes(), key.as_bytes()];
     let rest = [parts.uri.query().unwrap_or_default().as_bytes(), body];
     let ws = caller.engine.workspace().into();
     Ok(Some(IdempotentRequest { ws, id: hash(id.join(&b'\n')), hash: hash(rest.join(&b'\n')) }))
 }
 
-/// What its sender was told before.
+/// The stored response of an earlier request with the same key.
 pub(super) async fn told(
     caller: &Caller,
     asked: &IdempotentRequest,
@@ -79,7 +80,7 @@ pub(super) async fn told(
     read(&response).map(Some)
 }
 
-/// Keeps what its sender is told, where that is final.
+/// Stores the response, if it is final.
 pub(super) async fn keep(
     engine: &Engine,
     once: &Arc<IdempotentCall>,
@@ -108,7 +109,7 @@ pub(super) async fn keep(
     }
     let told = write(&Told { status: status.as_u16(), kind, body: text });
     let kept = engine.keep(once, told.clone()).await?;
-    // Somebody else may have answered it in the meantime.
+    // A concurrent request with the same key may have stored its response first.
     if kept != told {
         return read(&kept);
     }
@@ -116,13 +117,13 @@ pub(super) async fn keep(
 }
 
 fn write(told: &Told) -> Payload {
-    let text = serde_json::to_vec(told).expect("an answer can be written");
-    Payload::parse(&text, usize::MAX).expect("what was written can be read")
+    let text = serde_json::to_vec(told).expect("a response can be serialized");
+    Payload::parse(&text, usize::MAX).expect("serialized JSON can be parsed")
 }
 
 fn read(kept: &Payload) -> Result<Response, Problem> {
     let unreadable = || {
-        let detail = "what was answered before cannot be read; see the server's log";
+        let detail = "the stored response cannot be read; see the server's log";
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "store_error", detail)
     };
     let Told { status, kind, body } =

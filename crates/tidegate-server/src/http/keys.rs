@@ -1,4 +1,4 @@
-//! `/keys`: keys of the API, of the workspace that asks.
+//! `/keys`: the API keys of the caller's workspace.
 
 use axum::{
     Extension, Json,
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::keys::{self, MAX_NAME, Wanted};
 
-/// What this file adds to the API.
+/// The operations of this file.
 pub(super) fn operations() -> Vec<Operation> {
     let most = u32::try_from(MAX_NAME).unwrap_or(u32::MAX);
     let wanted = closed([
@@ -30,16 +30,16 @@ pub(super) fn operations() -> Vec<Operation> {
     ]);
     vec![
         Operation::get("/keys", "listKeys", list)
-            .says("The workspace's keys, also those that are no longer good.")
+            .says("List the API keys of the workspace, including expired and revoked ones.")
             .full()
-            .answers(200, "All of them.", page("keys", of("Key"))),
+            .answers(200, "All keys.", page("keys", of("Key"))),
         Operation::post("/keys", "makeKey", make)
-            .says("Makes a key, which is shown this once.")
+            .says("Create an API key. Its text is shown only once.")
             .body(wanted)
             .answers(201, "The key.", object([("key", string()), ("id", string())])),
         Operation::delete("/keys/{id}", "revokeKey", revoke)
-            .says("Takes a key back, for good.")
-            .answers(200, "It opens nothing any more.", object([("id", string())])),
+            .says("Revoke an API key permanently.")
+            .answers(200, "The key is revoked.", object([("id", string())])),
     ]
 }
 

@@ -1,7 +1,7 @@
-//! `POST /mcp`: the actions of all flows as tools, by the Model Context Protocol.
+//! `POST /mcp`: the actions of all flows as tools of the Model Context Protocol.
 //!
-//! Streamable HTTP without sessions: every message stands for itself, so that any server of the
-//! store can answer it, and one that dies takes nothing along.
+//! Streamable HTTP without sessions: every message is independent, so any server of the store can
+//! answer it, and a server that dies loses no session.
 
 mod call;
 mod frame;
@@ -26,11 +26,11 @@ use super::{
 };
 use crate::ingress::Ingress;
 
-/// The most messages of a batch.
+/// Maximum number of messages in a batch.
 const MAX_BATCH: usize = 100;
 
-/// What this file adds to the API. A key that only lets look may see the tools; calling one is
-/// refused where calls are made.
+/// The operations of this file. A read-only key may list the tools; calls are rejected where they
+/// are dispatched.
 pub(super) fn operations() -> Vec<Operation> {
     let id = json!({ "type": ["string", "number", "null"] });
     let method = nullable(string());
@@ -39,12 +39,12 @@ pub(super) fn operations() -> Vec<Operation> {
     let answer = || object([("jsonrpc", word(&["2.0"])), ("result?", any()), ("error?", any())]);
     vec![
         Operation::post("/mcp", "mcp", take)
-            .says("A message of the Model Context Protocol: tools are the actions of all flows.")
+            .says("Send a Model Context Protocol message. The tools are the actions of all flows.")
             .read()
             .body(message)
-            .answers(200, "The answer, or server-sent events that end with it.", answer())
-            .answers_nothing(202, "It wants no answer.")
-            .answers(400, "It is no message.", answer()),
+            .answers(200, "The response, or server-sent events that end with it.", answer())
+            .answers_nothing(202, "The message needs no response.")
+            .answers(400, "The body is not a message.", answer()),
     ]
 }
 
@@ -78,14 +78,14 @@ async fn take(
     }
 }
 
-/// The revision that a client says it speaks. Before there was a header for it, it was the first.
+/// The protocol revision of the client. Without the header it is the oldest, which had no header.
 fn revision(headers: &HeaderMap) -> Result<&'static str, Fault> {
     let Some(given) = headers.get("mcp-protocol-version") else { return Ok(REVISIONS[0]) };
     let given = given.to_str().unwrap_or_default();
     REVISIONS.into_iter().find(|it| *it == given).ok_or_else(|| Fault::revision(given))
 }
 
-/// Several messages at once, one after another. Only the first revision has them.
+/// Handles a batch, one message after another. Only the oldest revision has batches.
 async fn batch(
     app: &App,
     caller: &Caller,
@@ -93,15 +93,15 @@ async fn batch(
     text: &RawValue,
 ) -> Result<Response, Problem> {
     if revision != REVISIONS[0] {
-        let said = format!("revision {revision} has no batches: send one message at a time");
+        let said = format!("revision {revision} has no batches; send one message at a time");
         return Ok(Fault::invalid(said).refuse());
     }
     let messages: Vec<&RawValue> = serde_json::from_str(text.get()).unwrap_or_default();
     if messages.is_empty() || messages.len() > MAX_BATCH {
-        let said = format!("a batch has 1 to {MAX_BATCH} messages, got {}", messages.len());
+        let said = format!("a batch must have 1 to {MAX_BATCH} messages, got {}", messages.len());
         return Ok(Fault::invalid(said).refuse());
     }
-    // All of them are read before anything is done.
+    // All messages are parsed before any of them takes effect.
     let read: Result<Vec<_>, Fault> = messages.into_iter().map(frame::read).collect();
     let requests = match read {
         Ok(requests) => requests.into_iter().flatten(),
@@ -110,7 +110,9 @@ async fn batch(
     let mut answers = Vec::new();
     for request in requests {
         let told = match request.method.as_str() {
-            "initialize" => Err(Fault::invalid("`initialize` comes alone")),
+            "initialize" => {
+                Err(Fault::invalid("`initialize` must not be in a batch; send it alone"))
+            }
             _ => answer(app, caller, &request).await?,
         };
         answers.push(Answer::new(request.id, told));
@@ -134,7 +136,7 @@ async fn answer(app: &App, caller: &Caller, request: &Request<'_>) -> Result<Tol
     })
 }
 
-/// What the file says of flows, which are those of the server's own workspace.
+/// The ingress of the file, which applies to the server's own workspace.
 fn ways<'a>(app: &'a App, caller: &Caller) -> Option<&'a Ingress> {
     (caller.engine.workspace() == app.engine.workspace()).then_some(&*app.ways)
 }

@@ -1,4 +1,4 @@
-//! `GET /metrics`: what there is to watch, as Prometheus reads it.
+//! `GET /metrics`: metrics in the text format of Prometheus.
 
 use std::fmt::Write as _;
 
@@ -13,14 +13,14 @@ use crate::metrics::{escaped, text};
 
 const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What this file adds to the API.
+/// The operations of this file.
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::get("/metrics", "metrics", show)
-            .says("What there is to watch, in the text format of Prometheus.")
+            .says("Get metrics in the text format of Prometheus.")
             .answers_as(
                 200,
-                "Of this server, and of its workspace's runs.",
+                "Metrics of this server, and of the runs of the workspace.",
                 "text/plain",
                 string(),
             ),
@@ -33,7 +33,7 @@ async fn show(caller: Caller) -> Result<Response, Problem> {
     Ok(([(CONTENT_TYPE, KIND)], told).into_response())
 }
 
-/// How many runs are where, of all engines: read from the store, and not counted here.
+/// Number of runs by state, over all engines: read from the store, and not counted here.
 fn runs(workspace: &str, stats: &Stats) -> String {
     let mut text = String::from("# TYPE tidegate_runs gauge\n");
     let mut waiting_for_workers = String::from("# TYPE tidegate_ready_runs gauge\n");

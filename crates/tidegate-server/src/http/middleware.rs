@@ -1,5 +1,4 @@
-//! The way that every request takes to its operation: who asks, what is sent, and whether it was
-//! asked before.
+//! Request middleware: authentication, query and body limits, idempotency keys.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,36 +17,37 @@ use tokio::sync::Semaphore;
 
 use super::{App, body::MAX_BODY_BYTES, idempotency_key, operation::Needs, problem::Problem};
 
-/// How long a client may take to send its body.
+/// Timeout for a client to send its body.
 const BODY: Duration = Duration::from_secs(30);
 
-/// The longest body that is always taken in.
+/// Longest body that is always accepted at once.
 const SMALL: u64 = 64 * 1024;
 
-/// How many longer ones are taken in at once: they bound the memory, and others wait for them.
+/// Permits for longer bodies: they bound the memory. Further long bodies wait.
 static LARGE: Semaphore = Semaphore::const_new(500);
 
-/// How long a request may take: longer than the longest wait for a run.
+/// Timeout of a request: longer than the longest wait for a run.
 const DEADLINE: Duration = Duration::from_secs(90);
 
-/// Who asks: the engine acts in their workspace, and once where the request may come again.
+/// The authenticated caller: an engine that acts in the caller's workspace, and at most once for a
+/// request with an idempotency key.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub(super) engine: Engine,
     pub(super) once: Option<Arc<tidegate::IdempotentCall>>,
-    /// The key that was shown; none where none is needed.
+    /// The API key of the request; `None` where none is needed.
     pub(super) key: Option<Arc<ApiKey>>,
-    /// The app that is meant where none is named: that of the server's file in its workspace.
+    /// The app of requests that name none: that of the server's file, in its workspace.
     app: Arc<str>,
 }
 
 impl Caller {
-    /// Whether the request took place before, and only its answer is asked for.
+    /// Whether the request has already taken effect and only its answer is needed.
     pub(super) fn is_again(&self) -> bool {
         self.once.as_ref().is_some_and(|once| once.is_again())
     }
 
-    /// The app that is meant.
+    /// The app of the request: the named one, or the default.
     pub(super) fn app(&self, named: Option<String>) -> String {
         named.unwrap_or_else(|| self.app.as_ref().to_owned())
     }
@@ -57,12 +57,12 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let nobody = || Problem::unauthorized("key_missing", "nobody was let in here");
+        let nobody = || Problem::unauthorized("key_missing", "the request has no API key");
         parts.extensions.get::<Self>().cloned().ok_or_else(nobody)
     }
 }
 
-/// Every operation is behind it, with what it needs.
+/// The middleware of every operation.
 pub(super) async fn pass(
     State((app, asks, operation)): State<(App, Requirements, &'static str)>,
     request: Request,
@@ -71,35 +71,36 @@ pub(super) async fn pass(
     let _underway = app.requests.begin(operation);
     let answered = tokio::time::timeout(DEADLINE, passed(&app, &asks, request, next)).await;
     let late = |_| {
-        let detail = "it took too long, and may still take place; ask whether it did";
+        let seconds = DEADLINE.as_secs();
+        let detail = format!("request timed out after {seconds} s; it may still complete");
         Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too_slow", detail).retry_after(1))
     };
     answered.unwrap_or_else(late).unwrap_or_else(IntoResponse::into_response)
 }
 
-/// What an operation asks of a request.
+/// The requirements of an operation on its requests.
 #[derive(Clone, Debug)]
 pub(super) struct Requirements {
     pub(super) needs: Needs,
-    /// The members that its query may have; none where any may be there.
+    /// The query parameters of the operation; `None` where any are allowed.
     pub(super) query: Option<Arc<[String]>>,
 }
 
 impl Requirements {
-    /// Refuses a query with a member that the operation does not know: a filter with a typing
-    /// error would silently match everything.
+    /// Rejects an unknown query parameter: a filter with a typing error would silently match
+    /// everything.
     fn check_query(&self, parts: &Parts) -> Result<(), Problem> {
         let (Some(known), Some(query)) = (&self.query, parts.uri.query()) else { return Ok(()) };
         let read = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(&parts.uri);
         let axum::extract::Query(members) =
-            read.map_err(|_| Problem::invalid("bad_query", format!("`{query}` is no query")))?;
+            read.map_err(|_| Problem::invalid("bad_query", format!("malformed query `{query}`")))?;
         let unknown = members.iter().find(|(name, _)| !known.contains(name));
         unknown.map_or(Ok(()), |(name, _)| {
             let fix = match &**known {
-                [] => "this operation has none".to_owned(),
-                known => format!("known are {}", known.join(", ")),
+                [] => "this operation has none, leave it out".to_owned(),
+                known => format!("expected one of {}", known.join(", ")),
             };
-            Err(Problem::invalid("bad_query", format!("`{name}` is not a parameter here; {fix}")))
+            Err(Problem::invalid("bad_query", format!("unknown query parameter `{name}`; {fix}")))
         })
     }
 }
@@ -148,16 +149,16 @@ async fn passed(
     idempotency_key::keep(&caller.engine, &once, response).await
 }
 
-/// The whole body, if it is JSON, not too large, and comes in time.
+/// Reads the whole body, if it is JSON, not too large, and arrives in time.
 async fn read(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
     let kind = headers.get(header::CONTENT_TYPE).map(|kind| kind.to_str().unwrap_or_default());
     if let Some(kind) = kind.filter(|_| length(headers) != Some(0)) {
         let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-        // What curl says unless told otherwise is taken too: pages of other sites, which could send
-        // it, are known by their origin.
+        // The default content type of curl is accepted too: pages of other sites, which could send
+        // it, are detected by their origin.
         let curl = kind == "application/x-www-form-urlencoded";
         if kind != "application/json" && !kind.ends_with("+json") && !curl {
-            let detail = format!("a body is `application/json`, got `{kind}`");
+            let detail = format!("the content type must be `application/json`, got `{kind}`");
             let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
             return Err(Problem::new(status, "not_json", detail));
         }
@@ -169,33 +170,33 @@ fn length(headers: &HeaderMap) -> Option<usize> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// The whole body, if it is not too large and comes in time.
+/// Reads the whole body, if it is not too large and arrives in time.
 async fn in_time(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
     let too_large = || {
-        let detail = format!("a request has at most {MAX_BODY_BYTES} bytes");
+        let detail = format!("the request body must have at most {MAX_BODY_BYTES} bytes");
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", detail)
     };
     if length(headers).is_some_and(|length| length > MAX_BODY_BYTES) {
         return Err(too_large());
     }
     let whole = tokio::time::timeout(BODY, async {
-        // One without a length may be of any.
+        // A body without a length may be large.
         let small = body.size_hint().upper().is_some_and(|length| length <= SMALL);
         let _place = if small { None } else { LARGE.acquire().await.ok() };
         axum::body::to_bytes(body, MAX_BODY_BYTES).await
     });
     let whole = whole.await;
     let whole = whole.map_err(|_| {
-        let detail = format!("the body did not come within {} seconds", BODY.as_secs());
+        let detail = format!("the request body did not arrive within {} s", BODY.as_secs());
         Problem::new(StatusCode::REQUEST_TIMEOUT, "body_too_slow", detail)
     })?;
-    // Cut off, or beyond the limit: who has sent no length can only be told now.
+    // Incomplete, or over the limit: without a length that is known only now.
     whole.map_err(|error| {
         if std::error::Error::source(&error)
             .is_some_and(|it| it.to_string().contains("length limit"))
         {
             return too_large();
         }
-        Problem::new(StatusCode::BAD_REQUEST, "bad_body", "the body broke off")
+        Problem::new(StatusCode::BAD_REQUEST, "bad_body", "the request body is incomplete")
     })
 }

@@ -1,4 +1,4 @@
-//! `GET /openapi.json`: the API as tools read it, made from its operations.
+//! `GET /openapi.json`: the OpenAPI document, generated from the operations.
 
 use std::sync::LazyLock;
 
@@ -13,14 +13,13 @@ use super::{
     schema::{any, count, object, string},
 };
 
-/// What this file adds to the API.
+/// The operations of this file.
 pub(super) fn operations() -> Vec<Operation> {
     vec![
-        Operation::get("/openapi.json", "describe", show).says("This description.").open().answers(
-            200,
-            "An OpenAPI document.",
-            any(),
-        ),
+        Operation::get("/openapi.json", "describe", show)
+            .says("Get this OpenAPI document.")
+            .open()
+            .answers(200, "An OpenAPI document.", any()),
     ]
 }
 
@@ -45,7 +44,7 @@ pub(crate) fn document() -> Value {
         "openapi": "3.1.0",
         "info": {
             "title": "Tidegate", "version": env!("CARGO_PKG_VERSION"),
-            "description": "Decides what runs now, what waits, what merges and what is dropped.",
+            "description": "Durable workflow engine with flow control.",
         },
         "security": [{ "key": [] }],
         "paths": paths,
@@ -73,7 +72,7 @@ mod tests {
         }
     }
 
-    /// Calls `look` with every part of a value and its place; parts that are named are followed.
+    /// Calls `look` with every part of a value and its path; references are followed.
     fn walk(document: &Value, value: &Value, place: &str, look: &mut impl FnMut(&str, &Value)) {
         look(place, value);
         if let Some(name) = value["$ref"].as_str() {
@@ -95,8 +94,8 @@ mod tests {
         }
     }
 
-    /// A client that keeps to the description is not refused, so a number that it sends has the
-    /// ends that the server knows. Fuzzing finds a missing one only by chance.
+    /// A client that keeps to the description is not rejected, so a number that it sends has the
+    /// bounds that the server enforces. Fuzzing finds a missing bound only by chance.
     #[test]
     fn every_number_that_a_client_sends_has_both_ends() {
         let document = document();
@@ -111,7 +110,7 @@ mod tests {
         assert!(seen > 10, "{seen} numbers");
     }
 
-    /// A change of the API is seen in review: `UPDATE_EXPECT=1` writes the file again.
+    /// A change of the API shows up in review: `UPDATE_EXPECT=1` writes the file again.
     #[test]
     fn the_description_is_the_one_that_was_agreed() {
         let text = format!("{:#}\n", document());

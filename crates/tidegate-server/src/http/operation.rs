@@ -1,5 +1,5 @@
-//! One operation of the API: its route, what it needs, and how it is described. The router, the
-//! OpenAPI document and the matrix of who may do what are all made from these.
+//! One operation of the API: its route, access level and description. The router, the OpenAPI
+//! document and the access matrix are built from the list of operations.
 
 use axum::{
     handler::Handler,
@@ -10,14 +10,14 @@ use serde_json::{Map, Value, json};
 
 use super::{App, middleware, schema};
 
-/// What a caller has to show.
+/// Access level of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Needs {
-    /// Nothing: probes, and the description of the API.
+    /// No key: probes, and the OpenAPI document.
     Nothing,
-    /// A key of the workspace.
+    /// Any key of the workspace.
     Read,
-    /// A key of the workspace that may change things.
+    /// A key of the workspace that is not read-only.
     Full,
 }
 
@@ -89,32 +89,32 @@ impl Operation {
         Self::new(("delete", MethodFilter::DELETE), path, name, handler)
     }
 
-    /// Also to look at it, a key must be one that may change things.
+    /// Requires a full key, also for reading.
     pub(super) fn full(mut self) -> Self {
         self.needs = Needs::Full;
         self
     }
 
-    /// A key that only lets look is let in; what needs more is refused by the operation itself.
+    /// Accepts a read-only key; the operation itself rejects what needs more.
     pub(super) fn read(mut self) -> Self {
         self.needs = Needs::Read;
         self
     }
 
-    /// What it does, in one sentence.
+    /// Sets the summary, one sentence.
     pub(super) fn says(mut self, says: &'static str) -> Self {
         self.says = says;
         self
     }
 
-    /// Nobody has to say who they are.
+    /// Requires no key.
     pub(super) fn open(mut self) -> Self {
         self.needs = Needs::Nothing;
         self
     }
 
-    /// A member of the query that need not be there. A name that is too long is not refused: it
-    /// is found nowhere.
+    /// Adds an optional query parameter. Its maximum length is not part of the description: a name
+    /// that is too long is not rejected, it just matches nothing.
     pub(super) fn query(mut self, name: &str, mut shape: Value) -> Self {
         if let Some(shape) = shape.as_object_mut() {
             shape.remove("maxLength");
@@ -123,19 +123,19 @@ impl Operation {
         self
     }
 
-    /// The query may have any members: its sender adds to it what it likes.
+    /// Allows any query parameters: the sender adds its own.
     pub(super) fn any_query(mut self) -> Self {
         self.any_query = true;
         self
     }
 
-    /// A body that must be there.
+    /// Sets a required body.
     pub(super) fn body(mut self, shape: Value) -> Self {
         self.body = Some(content("application/json", shape, Some(true)));
         self
     }
 
-    /// A body that may be left out.
+    /// Sets an optional body.
     pub(super) fn maybe_body(mut self, shape: Value) -> Self {
         self.body = Some(content("application/json", shape, Some(false)));
         self
@@ -145,13 +145,13 @@ impl Operation {
         self.answers_as(status, what, "application/json", shape)
     }
 
-    /// An answer without a body.
+    /// Adds a response without a body.
     pub(super) fn answers_nothing(mut self, status: u16, what: &str) -> Self {
         self.answers.insert(status.to_string(), json!({ "description": what }));
         self
     }
 
-    /// An answer that is no JSON.
+    /// Adds a response of another content type than JSON.
     pub(super) fn answers_as(mut self, status: u16, what: &str, kind: &str, shape: Value) -> Self {
         let mut answer = content(kind, shape, None);
         answer["description"] = what.into();
@@ -159,7 +159,7 @@ impl Operation {
         self
     }
 
-    /// The route, which lets in who shows what it needs.
+    /// Builds the route, with the middleware that enforces its requirements.
     pub(super) fn into_route(self, app: &App) -> (&'static str, MethodRouter<App>) {
         let names = self.query.iter().filter_map(|member| member["name"].as_str());
         let query = (!self.any_query).then(|| names.map(str::to_owned).collect());
@@ -169,7 +169,7 @@ impl Operation {
         (self.path, self.route.route_layer(guarded))
     }
 
-    /// Its method, and its part of the OpenAPI document.
+    /// The method, and its part of the OpenAPI document.
     pub(super) fn describe(&self) -> (&'static str, Value) {
         let mut parameters: Vec<_> = parts(self.path)
             .map(|name| {
@@ -179,7 +179,7 @@ impl Operation {
             .collect();
         parameters.extend(self.query.iter().cloned());
         let mut responses = self.answers.clone();
-        for (status, what) in [("4XX", "It cannot be done as asked."), ("503", "Not now.")] {
+        for (status, what) in [("4XX", "The request was rejected."), ("503", "Retry later.")] {
             let mut problem = content("application/problem+json", schema::of("Problem"), None);
             problem["description"] = what.into();
             responses.insert(status.to_owned(), problem);
@@ -208,7 +208,7 @@ impl Needs {
     }
 }
 
-/// The named parts of a path.
+/// The parameters of a path.
 fn parts(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
 }

@@ -1,4 +1,4 @@
-//! What went wrong, as clients read it: `application/problem+json` with a stable code.
+//! Error responses: `application/problem+json` with a stable code.
 
 use axum::{
     Json,
@@ -12,7 +12,7 @@ use tidegate::{
     store::StoreError,
 };
 
-/// An answer that says no.
+/// An error response.
 #[derive(Debug)]
 pub(crate) struct Problem {
     status: StatusCode,
@@ -21,7 +21,7 @@ pub(crate) struct Problem {
     detail: String,
     more: Map<String, Value>,
     retry_after: Option<u64>,
-    /// Says how to show who one is.
+    /// Whether to send `WWW-Authenticate`.
     challenge: bool,
 }
 
@@ -31,7 +31,7 @@ impl Problem {
         Self { status, error, detail, more: Map::new(), retry_after: None, challenge: false }
     }
 
-    /// What the client has sent cannot be used.
+    /// 422: the request is invalid.
     pub(crate) fn invalid(error: &str, detail: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, error, detail)
     }
@@ -40,18 +40,18 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, error, detail)
     }
 
-    /// Nobody knows who asks.
+    /// 401: the caller is not authenticated.
     pub(crate) fn unauthorized(error: &str, detail: impl Into<String>) -> Self {
         Self { challenge: true, ..Self::new(StatusCode::UNAUTHORIZED, error, detail) }
     }
 
-    /// Adds a member.
+    /// Adds a member to the body.
     pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.more.insert(name.to_owned(), value.into());
         self
     }
 
-    /// Says after how many seconds to ask again.
+    /// Sets `Retry-After`, in seconds.
     pub(crate) fn retry_after(mut self, seconds: u64) -> Self {
         self.retry_after = Some(seconds);
         self
@@ -59,7 +59,7 @@ impl Problem {
 }
 
 impl Problem {
-    /// Its code and what else it says, for clients that read no statuses.
+    /// The code, the detail and the other members, for clients that read no statuses.
     pub(crate) fn told(self) -> Map<String, Value> {
         let mut told = Map::new();
         told.insert("error".to_owned(), self.error.into());
@@ -115,14 +115,15 @@ impl From<Error> for Problem {
     }
 }
 
-/// The store's own troubles: the log has the details, which are not the client's business.
+/// Logs a failure of the store, with the details that clients must not see.
 fn failed(error: &StoreError) -> Problem {
-    tracing::error!(%error, "the store failed");
+    tracing::error!(%error, "store error");
     Problem::of_store(error)
 }
 
 impl Problem {
-    /// A failure of the store, without its text: that may name paths, addresses and rows.
+    /// The response to a failure of the store, without its text: that may name paths, addresses and
+    /// rows.
     pub(super) fn of_store(error: &StoreError) -> Self {
         let (status, code, detail) = match error {
             StoreError::Data(_) | StoreError::TooManyRounds => {
@@ -130,38 +131,37 @@ impl Problem {
                 (
                     status,
                     "too_much_at_once",
-                    "more than one transaction can hold; send less at once",
+                    "the request does not fit into one transaction; send less per request",
                 )
             }
             StoreError::Unavailable(_) | StoreError::Busy(_) => {
-                let detail =
-                    "the store cannot be reached or is busy; nothing was changed, try again";
+                let detail = "the store is unreachable or busy; nothing was changed, retry";
                 (StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", detail)
             }
             StoreError::Full(_) => {
-                let detail = "there is no room where the data is; nothing was changed, and it goes on \
-                              when there is";
+                let detail = "the store has no space left; nothing was changed, and writes work \
+                              again once there is space";
                 (StatusCode::SERVICE_UNAVAILABLE, "store_full", detail)
             }
             StoreError::FileGone(_) => {
-                let detail = "the file of the store was removed or replaced while the server runs; \
-                              nothing was changed: stop the server, restore the file that its log \
-                              names and start again";
+                let detail = "the file of the store was removed or replaced while the server is \
+                              running; nothing was changed: stop the server, restore the file that \
+                              its log names and start again";
                 (StatusCode::SERVICE_UNAVAILABLE, "store_file_gone", detail)
             }
             StoreError::ReadOnly(_) => {
-                let detail = "the data cannot be written; nothing was changed, and it goes on when it \
-                              can";
+                let detail = "the store is read-only; nothing was changed, and writes work again \
+                              once it is writable";
                 (StatusCode::SERVICE_UNAVAILABLE, "store_read_only", detail)
             }
             StoreError::Unknown(_) => {
-                let detail = "the connection to the store was lost at the commit: whether it took \
-                              place is not known; repeat the request under the same dedupeId or \
+                let detail = "the connection to the store was lost during the commit, and its \
+                              outcome is unknown; repeat the request with the same dedupeId or \
                               Idempotency-Key";
                 (StatusCode::SERVICE_UNAVAILABLE, "outcome_unknown", detail)
             }
             _ => {
-                let detail = "the store holds something that cannot be used; see the server's log";
+                let detail = "the store has invalid data; see the server's log";
                 (StatusCode::INTERNAL_SERVER_ERROR, "store_error", detail)
             }
         };
@@ -227,7 +227,7 @@ mod statuses;
 mod tests {
     use super::*;
 
-    /// Whoever can try again is told so, and every cause has a code of its own.
+    /// Every cause has its own code, and each that allows a retry has `Retry-After`.
     #[test]
     fn the_troubles_of_a_store_have_codes() {
         let text = String::new;

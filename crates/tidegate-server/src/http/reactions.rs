@@ -1,4 +1,4 @@
-//! Reactions: how far each is in its streams, and what to do about those that are stuck.
+//! Reactions: their positions in streams, and repair of blocked streams.
 
 use axum::Json;
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ use super::{
     schema::{closed, count, flag, list as many, nullable, number, object, of, string, text, time},
 };
 
-/// What this file adds to the API.
+/// The operations of this file.
 pub(super) fn operations() -> Vec<Operation> {
     let name = || text(1, 256);
     let which = || {
@@ -39,24 +39,24 @@ pub(super) fn operations() -> Vec<Operation> {
     ];
     vec![
         Operation::get("/reactions", "listReactions", list)
-            .says("Reactions, and how far each is in its streams, by reaction and stream.")
+            .says("List reactions and their positions in streams, by reaction and stream.")
             .query("reaction", name())
             .query("stream", name())
             .query("source", name())
             .query("blocked", flag())
             .query("limit", number(1, MAX_PAGE))
             .query("cursor", string())
-            .answers(200, "All definitions, and a page of places.", object(listed)),
+            .answers(200, "All definitions, and a page of positions.", object(listed)),
         Operation::post("/reactions/{name}/unblock", "unblock", unblock)
-            .says("Lets blocked streams go on behind the last event that was handled.")
+            .says("Unblock streams: they continue after the last event that was handled.")
             .query("dryRun", flag())
             .maybe_body(which())
-            .answers(200, "The streams that go on.", mended()),
+            .answers(200, "The unblocked streams.", mended()),
         Operation::post("/reactions/{name}/reset", "reset", reset)
-            .says("Has streams handled again from their first event.")
+            .says("Reset streams: they are handled again from their first event.")
             .query("dryRun", flag())
             .maybe_body(which())
-            .answers(200, "The streams that begin again.", mended()),
+            .answers(200, "The reset streams.", mended()),
     ]
 }
 
@@ -97,15 +97,15 @@ pub(super) struct ListQuery {
     cursor: Option<String>,
 }
 
-/// How far a reaction is in a stream, as clients read it.
+/// The position of a reaction in a stream, as clients see it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct PlaceView {
     reaction: String,
     stream: String,
-    /// That of the last event that it is done with; -1 at the start.
+    /// Version of the last handled event; -1 at the start.
     version: i64,
-    /// How many events there are behind it.
+    /// Number of events after it.
     lag: i64,
     failures: u32,
     claims: u32,
@@ -173,12 +173,12 @@ fn pattern(text: Option<String>) -> Result<Option<Pattern>, Problem> {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Options {
-    /// Says which streams it would be, without any effect.
+    /// Whether to return the matching streams without any effect.
     #[serde(default)]
     dry_run: bool,
 }
 
-/// Which streams are meant: by name, by a filter, or all of them.
+/// Selection of streams: by name, by a filter, or all.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct WhichBody {
@@ -202,8 +202,8 @@ impl WhichBody {
                 Ok(StreamSelection::Names(names))
             }
             _ => {
-                let detail = "give one of them: `streams` by name, a filter of `stream`, `source` \
-                              and `blocked`, or `all: true`";
+                let detail = "select streams in one way: `streams` by name, a filter of `stream`, \
+                              `source` and `blocked`, or `all: true`";
                 Err(Problem::invalid("bad_body", detail))
             }
         }

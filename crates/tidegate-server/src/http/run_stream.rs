@@ -1,4 +1,4 @@
-//! `GET /runs/{id}/stream`: a run as it goes on, by server-sent events.
+//! `GET /runs/{id}/stream`: the progress of a run as server-sent events.
 
 use std::{
     convert::Infallible,
@@ -21,29 +21,32 @@ use super::{
     Caller, body::RunOf, operation::Operation, problem::Problem, runs::RunView, schema::string,
 };
 
-/// What this file adds to the API.
+/// The operations of this file.
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::get("/runs/{id}/stream", "followRun", run)
-            .says("A run as it goes on: `chunk`, `state`, and at last `end` or `replaced`.")
+            .says(
+                "Stream the progress of a run: `chunk`, `state`, and finally `end` or `replaced`.",
+            )
             .answers_as(200, "Server-sent events.", "text/event-stream", string()),
     ]
 }
 
-/// How often a run is looked at while nothing says that it has changed.
+/// Poll interval of a run.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// How many chunks are read at once.
+/// Number of chunks per read.
 const CHUNKS: u32 = 100;
 
-/// How many follow runs in one server at the most.
+/// Maximum number of followers of runs in one server.
 const FOLLOWERS: usize = 2000;
 
-/// How many messages wait for a slow reader before the run is looked at no more.
+/// Number of messages that are queued for a slow client before polling stops.
 const WAITING: usize = 16;
 
-/// Sends `chunk` for what a run emits, `state` when its state changes, and at last `end` with how
-/// it ended, or `replaced` with who runs in its place. A reader that comes back with `Last-Event-ID` gets the chunks after that one.
+/// Sends `chunk` for each emitted chunk, `state` when the run's state changes, and finally `end`
+/// with its result, or `replaced` with the run that replaced it. A client that reconnects with
+/// `Last-Event-ID` gets the chunks after that one.
 pub(super) async fn run(
     caller: Caller,
     RunOf(run): RunOf,
@@ -55,7 +58,7 @@ pub(super) async fn run(
     stream(engine, run, last.unwrap_or(0), None)
 }
 
-/// Follows a run from a chunk on, after something else that is said first.
+/// Streams a run from a chunk on, after an optional first message.
 pub(super) fn stream(
     engine: Engine,
     run: RunId,
@@ -88,11 +91,12 @@ pub(super) fn stream(
     Ok(Sse::new(Receiver(receiver)).keep_alive(KeepAlive::default()))
 }
 
-/// Room for one more who follows a run: each looks at the store several times a second.
+/// Takes the permit for one follower: each polls the store several times a second.
 pub(super) fn room() -> Result<OwnedSemaphorePermit, Problem> {
     static ROOM: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(FOLLOWERS)));
     ROOM.clone().try_acquire_owned().map_err(|_| {
-        let detail = format!("{FOLLOWERS} follow runs already; ask for the run meanwhile");
+        let detail =
+            format!("{FOLLOWERS} clients follow runs already; query the run or retry later");
         let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_readers", detail);
         problem.retry_after(10)
     })
@@ -111,7 +115,7 @@ impl<T> futures_core::Stream for Receiver<T> {
     }
 }
 
-/// All that a run has emitted behind a place, which moves on to the last of it.
+/// All chunks of a run after a sequence number, which is advanced to the last of them.
 pub(super) async fn emitted(
     engine: &Engine,
     run: RunId,
@@ -134,7 +138,7 @@ pub(super) async fn emitted(
     }
 }
 
-/// A kind, the place of a chunk, and what is said.
+/// Event type, sequence number of the chunk, and data.
 struct Message(&'static str, Option<u32>, String);
 
 impl Message {
@@ -152,9 +156,9 @@ struct Follower {
 }
 
 impl Follower {
-    /// What there is to say since the last look.
+    /// The messages since the last poll.
     async fn look(&mut self) -> Result<Vec<Message>, tidegate::Error> {
-        // The state first: a run that has ended emits nothing more.
+        // The state is read first: a run that has ended emits nothing more.
         let (_, ended) = self.engine.look_up(self.run).await?;
         let mut messages = Vec::new();
         for chunk in emitted(&self.engine, self.run, &mut self.after).await? {
@@ -185,7 +189,7 @@ impl Follower {
 mod tests {
     use super::{super::ending::Ending, Follower};
 
-    /// However the end of a run falls between the reads of a look, its last chunks come before it.
+    /// However the end of a run falls between the reads of a poll, its last chunks come before it.
     #[tokio::test]
     async fn the_last_chunks_come_before_the_end() {
         for reads in 0..8 {

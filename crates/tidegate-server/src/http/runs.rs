@@ -1,4 +1,4 @@
-//! Runs: looking at them, and acting on one.
+//! Runs: lists, details, and actions on one run.
 
 use axum::{
     Json,
@@ -30,12 +30,12 @@ use super::{
     },
 };
 
-/// What this file adds to the API.
+/// The operations of this file.
 pub(super) fn operations() -> Vec<Operation> {
     let name = || text(1, 256);
     vec![
         Operation::get("/runs", "listRuns", list)
-            .says("Runs, newest first.")
+            .says("List runs, newest first.")
             .query("app", name())
             .query("workflow", name())
             .query("version", number(0, u32::MAX))
@@ -47,9 +47,9 @@ pub(super) fn operations() -> Vec<Operation> {
             .query("to", time())
             .query("limit", number(1, MAX_PAGE))
             .query("cursor", cursor())
-            .answers(200, "A page of them.", page("runs", of("Run"))),
+            .answers(200, "A page of runs.", page("runs", of("Run"))),
         Operation::get("/runs/export", "exportRuns", export)
-            .says("Histories of runs, newest first, for a replay against changed code.")
+            .says("Export histories of runs, newest first, to replay them against changed code.")
             .query("app", name())
             .query("workflow", name())
             .query("version", number(0, u32::MAX))
@@ -58,42 +58,42 @@ pub(super) fn operations() -> Vec<Operation> {
             .query("cursor", cursor())
             .answers(
                 200,
-                "A page of them. It may be short although there are more.",
+                "A page of histories. It may be short although there are more.",
                 page("histories", of("History")),
             ),
-        Operation::get("/runs/{id}", "showRun", show).says("A run.").answers(
+        Operation::get("/runs/{id}", "showRun", show).says("Show a run.").answers(
             200,
-            "As it is now.",
+            "The current state of the run.",
             of("Run"),
         ),
         Operation::get("/runs/{id}/steps", "listSteps", steps)
-            .says("What a run remembers, step by step.")
-            .answers(200, "All of its steps.", object([("steps", many(of("Step")))])),
+            .says("List the recorded steps of a run.")
+            .answers(200, "All steps of the run.", object([("steps", many(of("Step")))])),
         Operation::get("/runs/{id}/why", "why", why)
-            .says("Why a run waits, or what became of it.")
-            .answers(200, "The gates that bind it, and a sentence.", of("Why")),
+            .says("Explain why a run waits, or how it ended.")
+            .answers(200, "The gates that block the run, and a sentence.", of("Why")),
         Operation::post("/runs/{id}/cancel", "cancelRun", cancel)
-            .says("Ends a run; its worker is told to stop.")
+            .says("Cancel a run and signal its worker to stop.")
             .maybe_body(closed([("reason?", nullable(string()))]))
-            .answers(200, "The run as it is now.", of("Run")),
+            .answers(200, "The current state of the run.", of("Run")),
         Operation::post("/runs/{id}/pause", "pauseRun", pause)
-            .says("Holds a run where it is.")
-            .answers(200, "The run as it is now.", of("Run")),
+            .says("Pause a run where it is.")
+            .answers(200, "The current state of the run.", of("Run")),
         Operation::post("/runs/{id}/resume", "resumeRun", resume)
-            .says("Lets a paused run go on.")
-            .answers(200, "The run as it is now.", of("Run")),
+            .says("Resume a paused run.")
+            .answers(200, "The current state of the run.", of("Run")),
         Operation::post("/runs/{id}/replay", "replayRun", replay)
-            .says("Runs it again from its beginning, as a new run.")
+            .says("Replay a run from its beginning, as a new run.")
             .maybe_body(closed([("input?", any())]))
-            .answers(200, "What became of it.", of("Outcome")),
+            .answers(200, "The outcome of the new run.", of("Outcome")),
         Operation::post("/runs/{id}/retry", "retryRun", retry)
-            .says("Runs it again from a step on, as a new run that remembers the steps before.")
+            .says("Retry a run from a step, as a new run with the results of the steps before.")
             .body(closed([("from", text(1, 256))]))
-            .answers(200, "What became of it.", of("Outcome")),
+            .answers(200, "The outcome of the new run.", of("Outcome")),
         Operation::post("/runs/{id}/signals/{name}", "signalRun", signal)
-            .says("Puts a signal into a run's inbox.")
+            .says("Send a signal to a run's inbox.")
             .maybe_body(any())
-            .answers(200, "The run as it is now.", of("Run")),
+            .answers(200, "The current state of the run.", of("Run")),
     ]
 }
 
@@ -233,7 +233,7 @@ fn state_of(word: String) -> Result<RunStatus, Problem> {
     let state = RunStatus::ALL.into_iter().find(|state| state.as_str() == word);
     state.ok_or_else(|| {
         let words = RunStatus::ALL.map(RunStatus::as_str).join(", ");
-        Problem::invalid("bad_query", format!("`state` is one of {words}, got `{word}`"))
+        Problem::invalid("bad_query", format!("`state` must be one of {words}, got `{word}`"))
     })
 }
 
@@ -265,7 +265,7 @@ pub(super) async fn export(
 #[derive(Debug, Serialize)]
 pub(super) struct ExportView {
     histories: Vec<History>,
-    /// The cursor of the next page, where there is one.
+    /// The cursor of the next page, if there is one.
     next: Option<String>,
 }
 
@@ -283,7 +283,7 @@ fn moment(name: &str, text: Option<String>) -> Result<Option<Timestamp>, Problem
 #[derive(Debug, Serialize)]
 pub(super) struct PageView {
     runs: Vec<RunView>,
-    /// The cursor of the next page, where there is one.
+    /// The cursor of the next page, if there is one.
     next: Option<String>,
 }
 
@@ -294,7 +294,7 @@ pub(super) fn view(row: &Row) -> Option<RunView> {
     if let Row::Ended(run) = row { Some(RunView::from(run)) } else { None }
 }
 
-/// A run as clients read it.
+/// A run as clients see it.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RunView {
@@ -307,7 +307,7 @@ pub(super) struct RunView {
     event_id: Option<EventId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ended_at: Option<String>,
-    /// When it goes on by itself, where time alone decides.
+    /// When the run continues, if only time decides it.
     #[serde(skip_serializing_if = "Option::is_none")]
     due_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -318,31 +318,31 @@ pub(super) struct RunView {
     error: Option<RunError>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
-    /// The run that took its place.
+    /// The run that replaced it.
     #[serde(skip_serializing_if = "Option::is_none")]
     replaced_by: Option<RunId>,
-    /// The run that has its idempotency key, where it was cancelled for that.
+    /// The run with the same idempotency key, if this run was cancelled as its duplicate.
     #[serde(skip_serializing_if = "Option::is_none")]
     survivor: Option<RunId>,
-    /// The run whose place it took.
+    /// The run that it replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     replaced: Option<RunId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     replay_of: Option<RunId>,
-    /// The run that it undoes, and the one whose failure it handles.
+    /// The run that it compensates, and the run whose failure it handles.
     #[serde(skip_serializing_if = "Option::is_none")]
     compensates: Option<RunId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     failure_of: Option<RunId>,
-    /// How many times it was taken over from a server that died.
+    /// Number of takeovers from dead servers.
     #[serde(skip_serializing_if = "Option::is_none")]
     takeovers: Option<u32>,
-    /// The gate in whose line it stands, or a worker.
+    /// The gate at which the run is queued, or the workers.
     #[serde(skip_serializing_if = "Option::is_none")]
     waits_for: Option<WaitsFor>,
 }
 
-/// What a queued run waits for.
+/// The gate or the workers that block a queued run.
 #[derive(Debug, Serialize)]
 struct WaitsFor {
     control: &'static str,
@@ -439,13 +439,13 @@ pub(super) async fn show(caller: Caller, RunOf(run): RunOf) -> Result<Response, 
     folding(engine, run).await
 }
 
-/// A window or a buffer that has not become a run yet.
+/// The view of a window or buffer that has not become a run yet.
 async fn folding(engine: &Engine, run: RunId) -> Result<Response, Problem> {
     let why = engine.why(run).await?;
     Ok(Json(json!({ "id": run, "state": why.state, "sentence": why.sentence })).into_response())
 }
 
-/// A run with where it came from.
+/// A run with its origin.
 #[derive(Debug, Serialize)]
 struct Whole {
     #[serde(flatten)]
@@ -484,7 +484,7 @@ async fn found(engine: &Engine, run: RunId) -> Result<Option<RunView>, Problem> 
     Ok(ended.or_else(|| live.as_ref().map(RunView::from)))
 }
 
-/// A step as clients read it.
+/// A step as clients see it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct StepView {
@@ -533,7 +533,7 @@ pub(super) async fn cancel(
     body: Body,
 ) -> Result<Response, Problem> {
     let CancelBody { reason } = body.read()?;
-    let reason = reason.unwrap_or_else(|| "cancelled by hand".to_owned());
+    let reason = reason.unwrap_or_else(|| "cancelled manually".to_owned());
     caller.engine.cancel(run, &reason).await?;
     done(&caller, run).await
 }
@@ -548,7 +548,7 @@ pub(super) async fn resume(caller: Caller, RunOf(run): RunOf) -> Result<Response
     done(&caller, run).await
 }
 
-/// The run as it is afterwards.
+/// The view of the run after a change.
 async fn done(caller: &Caller, run: RunId) -> Result<Response, Problem> {
     match found(&caller.engine, run).await? {
         Some(run) => Ok(Json(run).into_response()),

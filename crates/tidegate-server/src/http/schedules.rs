@@ -1,4 +1,4 @@
-//! Schedules: what the clock starts and when, pausing and resuming.
+//! Schedules: list, pause and resume.
 
 use axum::Json;
 use serde::{Deserialize, Serialize};
@@ -16,23 +16,23 @@ use super::{
     schema::{any, count, flag, list as many, number, object, of, page, string, text, time, word},
 };
 
-/// What this file adds to the API.
+/// The operations of this file.
 pub(super) fn operations() -> Vec<Operation> {
     let name = || text(1, 256);
     vec![
         Operation::get("/schedules", "listSchedules", list)
-            .says("The schedules of the current releases, by app, workflow and expression.")
+            .says("List the schedules of the current releases, by app, workflow and expression.")
             .query("app", name())
             .query("workflow", name())
             .query("limit", number(1, MAX_PAGE))
             .query("cursor", text(1, 8192))
-            .answers(200, "A page of them.", page("schedules", of("Schedule"))),
+            .answers(200, "A page of schedules.", page("schedules", of("Schedule"))),
         Operation::post("/schedules/{id}/pause", "pauseSchedule", pause)
-            .says("Plans nothing of a schedule any more; what has begun goes on.")
-            .answers(200, "How it is then.", of("Schedule")),
+            .says("Pause a schedule: it plans no more runs; started runs continue.")
+            .answers(200, "The paused schedule.", of("Schedule")),
         Operation::post("/schedules/{id}/resume", "resumeSchedule", resume)
-            .says("Lets a paused schedule go on with its next occurrence from now.")
-            .answers(200, "How it is then.", of("Schedule")),
+            .says("Resume a paused schedule with its next occurrence from now.")
+            .answers(200, "The resumed schedule.", of("Schedule")),
     ]
 }
 
@@ -102,10 +102,10 @@ async fn resume(caller: Caller, At(id): At<String>) -> Result<Json<ScheduleView>
     Ok(Json(caller.engine.resume_schedule(known(&id)?).await?))
 }
 
-/// An id that cannot be one names no schedule.
+/// Parses an id. An invalid id names no schedule.
 fn known(id: &str) -> Result<ScheduleId, Problem> {
     id.parse().map_err(|_| {
-        let detail = format!("there is no schedule `{id}`: `GET /schedules` says which there are");
+        let detail = format!("there is no schedule `{id}`; `GET /schedules` lists them");
         Problem::not_found("no_schedule", detail)
     })
 }

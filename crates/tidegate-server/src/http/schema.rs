@@ -1,8 +1,8 @@
-//! Shapes of JSON, as the OpenAPI document tells them.
+//! JSON schemas of the OpenAPI document.
 
 use serde_json::{Map, Value, json};
 
-/// A shape that is described once and named.
+/// A reference to a named schema.
 pub(super) fn of(name: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{name}") })
 }
@@ -15,12 +15,12 @@ pub(super) fn string() -> Value {
     json!({ "type": "string" })
 }
 
-/// A text of so many characters.
+/// A string with a length within bounds.
 pub(super) fn text(least: u32, most: u32) -> Value {
     json!({ "type": "string", "minLength": least, "maxLength": most })
 }
 
-/// One of these words.
+/// One of several strings.
 pub(super) fn word(words: &[&str]) -> Value {
     json!({ "type": "string", "enum": words })
 }
@@ -38,7 +38,7 @@ pub(super) fn number(least: i64, most: impl Into<Value>) -> Value {
     json!({ "type": "integer", "minimum": least, "maximum": most.into() })
 }
 
-/// A number that counts, in an answer: what a client sends has an end, [`number`].
+/// A count in a response. A number that a client sends has an upper bound: [`number`].
 pub(super) fn count() -> Value {
     json!({ "type": "integer", "minimum": 0 })
 }
@@ -65,14 +65,14 @@ pub(super) fn object<const N: usize>(members: [(&str, Value); N]) -> Value {
     json!({ "type": "object", "properties": properties, "required": required })
 }
 
-/// The same, and nothing else in it: what a client sends.
+/// The same without any other members: for request bodies.
 pub(super) fn closed<const N: usize>(members: [(&str, Value); N]) -> Value {
     let mut shape = object(members);
     shape["additionalProperties"] = false.into();
     shape
 }
 
-/// Where a page begins: what `next` of the page before says.
+/// The cursor of a page: `next` of the previous page.
 pub(super) fn cursor() -> Value {
     json!({ "type": "string", "pattern": "^[0-9]{1,18}$" })
 }

@@ -1,4 +1,4 @@
-//! Sessions: what a flow remembers, read and changed from outside, or as a step of a run.
+//! Sessions: the state of a flow, read and changed from outside, or as a step of a run.
 
 use axum::{
     Json,
@@ -24,10 +24,10 @@ use super::{
     schema::{any, closed, count, list as many, nullable, number, object, string, text, word},
 };
 
-/// Names the run that an operation is a step of.
+/// The header that names the run of which the operation is a step.
 const RUN: &str = "tidegate-run";
 
-/// What this file adds to the API.
+/// The operations of this file.
 pub(super) fn operations() -> Vec<Operation> {
     let path = serde_json::json!({ "anyOf": [text(0, 256), many(text(1, 256))] });
     let change = [
@@ -45,14 +45,14 @@ pub(super) fn operations() -> Vec<Operation> {
     let value = object([app, flow, id, version, ("value", any())]);
     vec![
         Operation::get("/sessions/{flow}/{id}", "showSession", show)
-            .says("A session's document; null at version 0 before anybody has written it.")
+            .says("Show a session's document; it is null at version 0, before the first write.")
             .query("app", text(1, 256))
-            .answers(200, "As it is now.", state),
+            .answers(200, "The current document.", state),
         Operation::patch("/sessions/{flow}/{id}", "changeSession", change_one)
-            .says("One operation on a session's document.")
+            .says("Apply one operation to a session's document.")
             .query("app", text(1, 256))
             .body(closed(change))
-            .answers(200, "What stands there now.", value),
+            .answers(200, "The value after the operation.", value),
     ]
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Of {
     app: Option<String>,
 }
 
-/// A session as clients read it: its document, or what an operation came to.
+/// A session as clients see it: its document, or the result of an operation.
 #[derive(Debug, Serialize)]
 pub(super) struct SessionView {
     app: String,
@@ -91,7 +91,7 @@ async fn show(
     if let Some(name) =
         [&session.app, &session.flow, &session.id].into_iter().find(|name| !is_name(name))
     {
-        let detail = format!("session {name:?} must have no control characters");
+        let detail = format!("session name {name:?} must not be empty or have control characters");
         return Err(Problem::invalid("session_bad_name", detail));
     }
     let (version, body) =
@@ -112,13 +112,13 @@ struct ChangeBody<'a> {
     step: Option<String>,
 }
 
-/// A member that is there, `null` included: that is a value like others.
+/// A member that is present, `null` included: that is a value like any other.
 fn given<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<&'a RawValue>, D::Error> {
     Deserialize::deserialize(from).map(Some)
 }
 
 impl ChangeBody<'_> {
-    /// What is to be done; each operation has the members that it needs and no others.
+    /// The operation of the body. Each operation has the members that it needs and no others.
     fn op(&self) -> Result<SessionOp, Problem> {
         let path = match &self.path {
             None | Some(Value::Null) => None,
@@ -145,7 +145,7 @@ impl ChangeBody<'_> {
                 }
             ))),
             (op, ..) => {
-                Err(bad(&format!("`op` is get, set, merge, append or increment, got `{op}`")))
+                Err(bad(&format!("`op` must be get, set, merge, append or increment, got `{op}`")))
             }
         }
     }
@@ -175,7 +175,7 @@ async fn change_one(
         (Some(run), Some(step)) if (1..=200).contains(&step.chars().count()) => {
             let unknown = || Problem::not_found("no_run", format!("there is no run `{run}`"));
             let run = run.parse().map_err(|_| unknown())?;
-            // A service that was called need not know what app its flow belongs to.
+            // A called service need not know the app of its flow.
             let (live, _) = engine.look_up(run).await?;
             session.app = caller.app(of.app.or(live.map(|live| live.app)));
             let asked = NewSessionOp { step, session: session.clone(), op, expected_version };
@@ -183,19 +183,19 @@ async fn change_one(
         }
         (Some(_), _) => {
             return Err(bad(
-                &"`step` must name the operation, in 1 to 200 characters: a run does \
-                             each of its steps once",
+                &"`step` must be the name of the operation, with 1 to 200 characters: each step of \
+                  a run takes effect once",
             ));
         }
         (None, Some(step)) => {
-            let said = format!("`step` is `{step}`, but the header `Tidegate-Run` names no run");
+            let said = format!("`step` is `{step}`, but the header `Tidegate-Run` is missing");
             return Err(bad(&said));
         }
     };
     Ok(Json(SessionView { value: Some(as_is(&value)), ..SessionView::new(session, version) }))
 }
 
-/// What a step has failed with, under the code that it has outside of a run.
+/// The error of a step, with the code that it has outside of a run.
 fn failed(fault: &StepError) -> Problem {
     let mut code = String::new();
     for letter in fault.code().chars() {

@@ -1,6 +1,6 @@
-//! Streams: which there are, what is in them, and committing to them.
+//! Streams: list, read and commit.
 //!
-//! A stream's name is one part of the path, percent-encoded: `/` travels as `%2F`.
+//! The name of a stream is one segment of the path, percent-encoded: `/` is sent as `%2F`.
 
 use axum::{Json, http::StatusCode};
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,7 @@ use super::{
     },
 };
 
-/// What this file adds to the API.
+/// The operations of this file.
 pub(super) fn operations() -> Vec<Operation> {
     let mut events = many(closed([("name", text(1, 256)), ("data?", any())]));
     (events["minItems"], events["maxItems"]) = (1.into(), MAX_COMMIT_EVENTS.into());
@@ -51,20 +51,20 @@ pub(super) fn operations() -> Vec<Operation> {
     ];
     vec![
         Operation::get("/streams", "listStreams", list)
-            .says("Streams, by name.")
+            .says("List streams, by name.")
             .query("limit", number(1, MAX_PAGE))
             .query("cursor", text(1, 256))
-            .answers(200, "A page of them.", page("streams", of("Stream"))),
+            .answers(200, "A page of streams.", page("streams", of("Stream"))),
         Operation::get("/streams/{stream}/events", "readStream", read_events)
-            .says("The events of a stream, from a version on, forwards or backwards.")
+            .says("Read the events of a stream from a version on, forwards or backwards.")
             .query("from", number(0, i64::MAX))
             .query("backwards", flag())
             .query("limit", number(1, MAX_PAGE))
-            .answers(200, "A page of them, and where the stream ends.", object(read)),
+            .answers(200, "A page of events, and the version of the stream.", object(read)),
         Operation::post("/streams/{stream}/events", "commit", commit_events)
-            .says("Commits events to a stream, all or none, at the version that is expected.")
+            .says("Commit events to a stream, all or none, at the expected version.")
             .body(closed(commit))
-            .answers(201, "All of it is durable.", object(committed)),
+            .answers(201, "All events are durable.", object(committed)),
     ]
 }
 
@@ -136,7 +136,7 @@ pub(super) struct ReadQuery {
     limit: Option<u32>,
 }
 
-/// An event as clients read it.
+/// An event as clients see it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct EventView {
@@ -172,10 +172,10 @@ impl From<StreamEvent> for EventView {
 #[derive(Debug, Serialize)]
 pub(super) struct ReadView {
     events: Vec<EventView>,
-    /// The last event's version.
+    /// Version of the last event.
     version: i64,
     closed: bool,
-    /// `from` of the next page, where there is one.
+    /// `from` of the next page, if there is one.
     next: Option<i64>,
 }
 
@@ -192,7 +192,7 @@ async fn read_events(
     let streams = caller.engine.streams();
     let head = if is_name(&stream) { streams.head(&stream).await? } else { None };
     let head = head.ok_or_else(|| {
-        let detail = format!("there is no stream `{stream}`: it begins with its first commit");
+        let detail = format!("there is no stream `{stream}`: the first commit creates it");
         Problem::not_found("no_stream", detail)
     })?;
     let what = What::stream(&stream).limit(limit as usize);
@@ -223,11 +223,11 @@ struct NewEvent<'a> {
     data: Option<&'a RawValue>,
 }
 
-/// Where a commit has gone.
+/// The result of a commit.
 #[derive(Debug, Serialize)]
 pub(super) struct CommittedView {
     stream: String,
-    /// The last event's version.
+    /// Version of the last event.
     version: i64,
     events: Vec<Value>,
 }
@@ -240,8 +240,8 @@ async fn commit_events(
     let read: CommitBody<'_> = body.read()?;
     if let Some(version) = read.expected_version.filter(|version| *version < -1) {
         let detail = format!(
-            "`expectedVersion` is the last event's version, or -1 for a stream that is not \
-             there, got {version}"
+            "`expectedVersion` must be the version of the last event, or -1 for a new stream, got \
+             {version}"
         );
         return Err(Problem::invalid("bad_body", detail));
     }
@@ -262,7 +262,7 @@ async fn commit_events(
     Ok((StatusCode::CREATED, Json(CommittedView { stream, version, events })))
 }
 
-/// Where an event is; its sender knows the rest.
+/// The position of an event; its sender knows the rest.
 fn place(event: &StreamEvent) -> Value {
     json!({
         "id": event.id, "version": event.version, "position": event.position,

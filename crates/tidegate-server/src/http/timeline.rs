@@ -1,4 +1,4 @@
-//! `GET /runs/{id}/timeline`: where a run has been.
+//! `GET /runs/{id}/timeline`: the history of a run's states.
 
 use axum::Json;
 use serde_json::Value;
@@ -12,12 +12,12 @@ use super::{
     schema::{count, list as many, nullable, object, of, string, time},
 };
 
-/// What this file adds to the API.
+/// The operations of this file.
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::get("/runs/{id}/timeline", "timeline", timeline)
-            .says("Where a run has been: in which lines, driven, or waiting for what.")
-            .answers(200, "Its life without gaps.", of("Timeline")),
+            .says("Show the timeline of a run: queued at gates, running, or waiting.")
+            .answers(200, "The spans of the run, without gaps.", of("Timeline")),
     ]
 }
 
@@ -46,7 +46,7 @@ async fn timeline(caller: Caller, RunOf(run): RunOf) -> Result<Json<Timeline>, P
     if let Some(timeline) = caller.engine.timeline(run).await? {
         return Ok(Json(timeline));
     }
-    // It may be a window or a buffer, which has no life yet.
+    // The id may be that of a window or buffer, which has no timeline yet.
     caller.engine.why(run).await?;
     Ok(Json(Timeline::default()))
 }

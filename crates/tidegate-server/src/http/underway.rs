@@ -1,4 +1,4 @@
-//! The requests that are being answered, by operation, for those who ask what a server is at.
+//! Registry of the requests in progress, by operation, for diagnostics.
 
 use std::{
     collections::BTreeMap,
@@ -10,10 +10,10 @@ use std::{
     time::Instant,
 };
 
-/// How many requests are named.
+/// Maximum number of requests that are named.
 const NAMED: usize = 8;
 
-/// All requests under way.
+/// All requests in progress.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Underway(Arc<Inner>);
 
@@ -23,7 +23,7 @@ struct Inner {
     requests: Mutex<BTreeMap<u64, (&'static str, Instant)>>,
 }
 
-/// A request, until it is dropped.
+/// A request in progress, removed from the registry on drop.
 #[derive(Debug)]
 pub(super) struct Entry(Underway, u64);
 
@@ -38,14 +38,14 @@ impl Underway {
         self.0.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a request of an operation.
+    /// Registers a request of an operation.
     pub(super) fn begin(&self, operation: &'static str) -> Entry {
         let number = self.0.next.fetch_add(1, Ordering::Relaxed);
         self.requests().insert(number, (operation, Instant::now()));
         Entry(self.clone(), number)
     }
 
-    /// How many there are, and the oldest with their age.
+    /// The number of requests, and the oldest with their age.
     pub(crate) fn oldest(&self) -> String {
         let requests = self.requests();
         let mut text = requests.len().to_string();

@@ -1,9 +1,9 @@
-//! Bodies that were refused before they were read.
+//! Unread request bodies: drained after a request was rejected early.
 //!
-//! A connection can carry another request only behind the end of the last body. A short rest is
-//! read off, so that a refusal costs no connection. For any other rest the answer says
-//! `Connection: close`, and the rest is still read for a while: closing a socket with unread bytes
-//! resets it, and the client would lose the answer.
+//! A connection can carry another request only after the end of the last body. A short rest is
+//! drained, so that a rejection costs no connection. For any other rest the response has
+//! `Connection: close`, and the rest is still drained for a while: closing a socket with unread
+//! bytes resets it, and the client would lose the response.
 
 use std::{
     pin::Pin,
@@ -20,13 +20,13 @@ use axum::{
 };
 use hyper::body::{Frame, SizeHint};
 
-/// The longest rest for whose end the answer waits.
+/// The longest rest that is drained before the response is sent.
 const SHORT: u64 = 64 * 1024;
 
-/// How long it waits: what was sent with the head is there at once.
+/// Timeout for that: bytes that were sent with the head are there at once.
 const SOON: Duration = Duration::from_millis(100);
 
-/// How much of any other rest is read off, and for how long.
+/// Limit in bytes and time for draining any other rest.
 const LONG: (u64, Duration) = (16 * 1024 * 1024, Duration::from_secs(5));
 
 /// A body, and whether its end was reached.
@@ -36,7 +36,7 @@ struct Watched {
     ended: bool,
 }
 
-/// One body, held by its reader and by whoever reads the rest of it.
+/// One body, shared by its reader and the code that drains it.
 #[derive(Clone, Debug)]
 struct Shared(Arc<Mutex<Watched>>);
 
@@ -70,11 +70,11 @@ impl HttpBody for Shared {
     }
 }
 
-/// What may be left of a request's body after its answer.
+/// The rest of a request's body after its response.
 #[derive(Debug)]
 pub(super) struct Rest(Option<Shared>);
 
-/// A request whose body is watched, if it has one.
+/// Wraps the body of a request, if it has one, to track its end.
 pub(super) fn watch(request: Request) -> (Request, Rest) {
     if request.body().is_end_stream() {
         return (request, Rest(None));
@@ -85,7 +85,7 @@ pub(super) fn watch(request: Request) -> (Request, Rest) {
 }
 
 impl Rest {
-    /// Reads off what is left, or says in the answer that the connection ends.
+    /// Drains the rest, or adds `Connection: close` to the response.
     pub(super) async fn finish(self, response: &mut Response) {
         let Some(mut shared) = self.0.filter(|shared| shared.with(|watched| !watched.ended)) else {
             return;
@@ -99,7 +99,7 @@ impl Rest {
     }
 }
 
-/// Reads and forgets, within bounds; whether the end was reached.
+/// Reads and discards, within bounds. Returns whether the end was reached.
 async fn read_off(shared: &mut Shared, most: u64, time: Duration) -> bool {
     let mut read = 0;
     let all = async {

@@ -1,4 +1,4 @@
-//! `POST /webhooks/{flow}/{name}`: what others tell of, signed by them.
+//! `POST /webhooks/{flow}/{name}`: signed deliveries of other services.
 
 use axum::{
     Json,
@@ -22,17 +22,17 @@ use super::{
 };
 use crate::ingress::webhook::Webhook;
 
-/// What this file adds to the API. Whoever sends has no key of ours: the signature stands for it.
+/// The operations of this file. The sender has no API key: the signature authenticates it.
 pub(super) fn operations() -> Vec<Operation> {
     let told = || object([("status?", string()), ("requestId?", string())]);
     vec![
         Operation::post("/webhooks/{flow}/{name}", "takeDelivery", take)
-            .says("A delivery of somebody else, signed as its webhook says.")
+            .says("Receive a delivery, signed with the scheme of its webhook.")
             .open()
             .any_query()
             .body(any())
-            .answers(202, "It is taken, or not wanted.", told())
-            .answers(200, "It is refused by a policy, or was taken before.", told()),
+            .answers(202, "The delivery is accepted, or ignored.", told())
+            .answers(200, "The delivery is rejected by a policy, or is a duplicate.", told()),
     ]
 }
 
@@ -73,7 +73,8 @@ async fn take(
     answer(&app, &app.engine.dispatch(request).await?.verdict)
 }
 
-/// Senders send again what is not answered with 2xx: only what can go well later is.
+/// Senders repeat a delivery unless the status is 2xx: so only verdicts that may change later get
+/// another status.
 fn answer(app: &App, verdict: &Verdict) -> Result<Response, Problem> {
     let status = match verdict {
         Verdict::Started { .. } | Verdict::Queued { .. } | Verdict::Replaced { .. } => {

@@ -1,4 +1,4 @@
-//! Workflows: what is defined, defining it, and releasing versions.
+//! Workflows: definitions and releases.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use super::{
     schema::{any, closed, count, flag, list as many, number, object, of, string, text},
 };
 
-/// What this file adds to the API.
+/// The operations of this file.
 pub(super) fn operations() -> Vec<Operation> {
     let app = || text(1, 256);
     let defined = object([
@@ -43,26 +43,26 @@ pub(super) fn operations() -> Vec<Operation> {
     let deleted = object([("app", string()), ("name", string()), ("live", count())]);
     vec![
         Operation::get("/workflows", "listWorkflows", list)
-            .says("All workflows with their controls.")
-            .answers(200, "All of them.", object([("workflows", many(of("Workflow")))])),
+            .says("List all workflows with their controls.")
+            .answers(200, "All workflows.", object([("workflows", many(of("Workflow")))])),
         Operation::get("/workflows/{name}", "showWorkflow", show)
-            .says("A workflow with its definition.")
+            .says("Show a workflow with its definition.")
             .query("app", app())
-            .answers(200, "As the current release defines it.", of("Workflow")),
+            .answers(200, "The workflow, as the current release defines it.", of("Workflow")),
         Operation::put("/workflows/{name}", "defineWorkflow", define)
-            .says("Defines a workflow that is called by URL; a change is a new version.")
+            .says("Define a workflow that is called by URL. A change creates a new version.")
             .query("app", app())
             .body(json!({ "type": "object" }))
-            .answers(200, "It is defined.", defined),
+            .answers(200, "The workflow is defined.", defined),
         Operation::delete("/workflows/{name}", "deleteWorkflow", delete)
-            .says("Nothing starts it any more; what it has accepted goes on, its history stays.")
+            .says("Delete a workflow. Accepted runs continue, and its history stays.")
             .query("app", app())
-            .answers(200, "How many of its runs go on.", deleted),
+            .answers(200, "The number of runs that continue.", deleted),
         Operation::post("/workflows/{name}/release", "release", release)
-            .says("Makes a version the current one, under its handoff.")
+            .says("Release a version: new runs use it, under its handoff.")
             .query("app", app())
             .body(closed([("version", number(1, u32::MAX))]))
-            .answers(200, "It is the current one.", released),
+            .answers(200, "The version is the current one.", released),
     ]
 }
 
@@ -146,7 +146,7 @@ pub(super) async fn show(
     Ok(Json(told))
 }
 
-/// Defines a workflow that is called by URL; a change is a new version.
+/// Defines a workflow that is called by URL. A change creates a new version.
 pub(super) async fn define(
     caller: Caller,
     At(name): At<String>,
@@ -157,15 +157,16 @@ pub(super) async fn define(
     let mut definition: Value = body.required()?;
     let members = definition
         .as_object_mut()
-        .ok_or_else(|| Problem::invalid("bad_definition", "a definition is an object"))?;
-    // An action is defined by the name within its flow; where it is shown, its address has both.
+        .ok_or_else(|| Problem::invalid("bad_definition", "a definition must be an object"))?;
+    // The name of an action is relative to its flow in the definition; in the URL it includes the
+    // flow.
     let flow = members.get("flow").and_then(Value::as_str);
     let prefix = flow.map(|flow| format!("{flow}/")).unwrap_or_default();
     let short = name.strip_prefix(&prefix).unwrap_or(&name);
     for (field, value) in [("name", short), ("app", app.as_str())] {
         let given = members.entry(field).or_insert_with(|| value.into());
         if given != value {
-            let detail = format!("`{field}` is {given} in the body and `{value}` in the address");
+            let detail = format!("`{field}` is {given} in the body, but `{value}` in the URL");
             return Err(Problem::invalid("bad_definition", detail));
         }
     }
@@ -183,21 +184,21 @@ pub(super) async fn define(
     Ok(Json(told))
 }
 
-/// Reads the URLs of a definition with the parser that calls them: what the shape of a URL does
-/// not show, such as `http://1.2.3.999`, would fail every run.
+/// Parses the URLs of a definition with the parser that calls use: a URL that is only invalid
+/// there, such as `http://1.2.3.999`, would fail every run.
 pub(crate) fn check_urls(definition: &Value) -> Result<(), String> {
     for (field, url) in
         [("url", &definition["url"]), ("onFailure.url", &definition["onFailure"]["url"])]
     {
         if let Some(error) = url.as_str().and_then(|url| reqwest::Url::parse(url).err()) {
             let name = definition["name"].as_str().unwrap_or_default();
-            return Err(format!("workflow `{name}`: {field} cannot be called: {error}"));
+            return Err(format!("workflow `{name}`: {field} is not a valid URL: {error}"));
         }
     }
     Ok(())
 }
 
-/// What its author may want to know of a definition that holds.
+/// The warnings of a valid definition.
 async fn warnings(
     caller: &Caller,
     definition: &Value,
@@ -245,7 +246,7 @@ pub(super) async fn release(
     Ok(Json(told))
 }
 
-/// What a release has come to for the runs of other versions.
+/// The effects of a release on the runs of other versions.
 fn view_released(released: &Released) -> Value {
     let Released { older, stranded, lacking, .. } = released;
     json!({ "older": older, "stranded": stranded, "lacking": lacking })

@@ -1,4 +1,4 @@
-//! Webhooks: whether a delivery is what it says it is, and what request it makes.
+//! Webhooks: checks the signature of a delivery and extracts the session and user for its request.
 
 use anyhow::{Context, bail};
 use axum::http::HeaderMap;
@@ -9,16 +9,16 @@ use tidegate::core::{json::Payload, key::Path, time::Timestamp};
 
 use crate::sign::Secret;
 
-/// How far a delivery's time may be from ours, either way, in seconds.
+/// Tolerance between a delivery's timestamp and the current time, either way, in seconds.
 const WINDOW: i64 = 300;
 
-/// Who signs, and how.
+/// Signature scheme of the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum Scheme {
     /// Standard Webhooks.
     Standard,
-    /// GitHub: no time is signed.
+    /// GitHub: signs no timestamp.
     Github,
     Stripe,
     Slack,
@@ -26,22 +26,22 @@ enum Scheme {
     Hmac,
 }
 
-/// A webhook as the file writes it.
+/// A webhook as it is written in the file.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Written {
     action: String,
     scheme: Scheme,
     secret_env: String,
-    /// For `hmac`: the header with the signature.
+    /// The header with the signature, for `hmac`.
     header: Option<String>,
-    /// The events that are taken; all, if it is not given.
+    /// The event types to accept; all by default.
     events: Option<Vec<String>>,
     session: Option<String>,
     user: Option<String>,
 }
 
-/// A way in for one sender.
+/// The webhook of one sender.
 #[derive(Debug)]
 pub(crate) struct Webhook {
     pub(crate) action: String,
@@ -53,17 +53,17 @@ pub(crate) struct Webhook {
     user: Option<Path>,
 }
 
-/// A delivery that was signed with a secret.
+/// A delivery with a valid signature.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Delivery {
-    /// What the sender calls it: the same when it is sent again.
+    /// The sender's id of the delivery: the same when it is sent again.
     id: Option<String>,
-    /// What has happened, in the sender's words.
+    /// The sender's event type.
     event: Option<String>,
 }
 
 impl Webhook {
-    /// Reads it. A secret that is not there is an error now, and not at the first delivery.
+    /// Reads a webhook. A missing secret is an error now, and not at the first delivery.
     pub(crate) fn read(
         value: &Value,
         environment: impl Fn(&str) -> Option<String>,
@@ -71,7 +71,8 @@ impl Webhook {
         let written = Written::deserialize(value)?;
         let variable = &written.secret_env;
         let text = environment(variable);
-        let text = text.with_context(|| format!("`secretEnv`: there is no variable {variable}"))?;
+        let text =
+            text.with_context(|| format!("`secretEnv`: the variable {variable} is not set"))?;
         let secrets = match written.scheme {
             Scheme::Standard => Secret::read_all(&text)?,
             Scheme::Github | Scheme::Stripe | Scheme::Slack | Scheme::Hmac => {
@@ -93,7 +94,8 @@ impl Webhook {
         })
     }
 
-    /// Whether a delivery is signed and fresh; why not, if it is not.
+    /// Checks the signature and the timestamp of a delivery. The error is the reason of a
+    /// rejection.
     pub(crate) fn check(
         &self,
         headers: &HeaderMap,
@@ -101,7 +103,8 @@ impl Webhook {
         now: Timestamp,
     ) -> Result<Delivery, String> {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-        let header = |name: &str| text(name).ok_or_else(|| format!("there is no header `{name}`"));
+        let header =
+            |name: &str| text(name).ok_or_else(|| format!("the header `{name}` is missing"));
         let in_body = |name: &str| member(body, name);
         match self.scheme {
             Scheme::Standard => {
@@ -124,7 +127,7 @@ impl Webhook {
                 let parts = header("stripe-signature")?.split(',');
                 let parts: Vec<_> = parts.filter_map(|part| part.trim().split_once('=')).collect();
                 let at = parts.iter().find(|(name, _)| *name == "t").map(|(_, at)| *at);
-                let at = at.ok_or("`stripe-signature` has no time")?;
+                let at = at.ok_or("`stripe-signature` has no timestamp")?;
                 fresh(at, now)?;
                 let signatures = parts.iter().filter(|(name, _)| *name == "v1");
                 let signatures = signatures.filter_map(|(_, hex)| unhex(hex));
@@ -148,7 +151,8 @@ impl Webhook {
         }
     }
 
-    /// Every signature against every secret, whichever is the right one.
+    /// Checks every signature against every secret, so that the time taken does not depend on which
+    /// one matches.
     fn verify(
         &self,
         signed: &[&[u8]],
@@ -158,16 +162,16 @@ impl Webhook {
             self.secrets.iter().map(move |secret| secret.has_signed(signed, &signature))
         });
         let right = tried.fold(false, |right, one| right | one);
-        if right { Ok(()) } else { Err("the signature is not that of this body".to_owned()) }
+        if right { Ok(()) } else { Err("the signature does not match the body".to_owned()) }
     }
 
-    /// Whether deliveries of this kind are taken at all.
+    /// Whether the webhook accepts this event type.
     pub(crate) fn takes(&self, delivery: &Delivery) -> bool {
         let Some(events) = &self.events else { return true };
         delivery.event.as_ref().is_some_and(|event| events.contains(event))
     }
 
-    /// Who it is about: the session and the user, where their paths lead to something.
+    /// The session and the user of a delivery, where their paths lead to a value.
     pub(crate) fn subjects(&self, body: &Payload) -> (Option<String>, Option<String>) {
         let at = |path: &Option<Path>| {
             let found = body.text_at(path.as_ref()?)?;
@@ -181,13 +185,13 @@ impl Webhook {
         (at(&self.session), at(&self.user))
     }
 
-    /// What is known of a delivery beside its body.
+    /// The metadata of the request that a delivery becomes.
     pub(crate) fn metadata(name: &str, delivery: &Delivery) -> Value {
         let Delivery { id, event } = delivery;
         json!({ "webhook": { "name": name, "deliveryId": id, "event": event } })
     }
 
-    /// Slack asks once whether the address is ours: what to answer with.
+    /// The answer to Slack's `url_verification`, which Slack sends once to check the address.
     pub(crate) fn challenge(&self, body: &[u8]) -> Option<String> {
         let asks = self.scheme == Scheme::Slack
             && member(body, "type").as_deref() == Some("url_verification");
@@ -195,20 +199,22 @@ impl Webhook {
     }
 }
 
-/// A text in a JSON object.
+/// A string member of a JSON object.
 fn member(body: &[u8], name: &str) -> Option<String> {
     let body: Value = serde_json::from_slice(body).ok()?;
     body.get(name)?.as_str().map(str::to_owned)
 }
 
-/// Seconds since 1970, near to now. Milliseconds are far off, and are refused.
+/// Checks that a timestamp is in seconds since 1970 and close to now. Milliseconds are far off, and
+/// are rejected.
 fn fresh(at: &str, now: Timestamp) -> Result<(), String> {
-    let seconds: i64 = at.parse().map_err(|_| format!("`{at}` is no time in seconds"))?;
+    let not_seconds = |_| format!("the timestamp `{at}` is not a number of seconds");
+    let seconds: i64 = at.parse().map_err(not_seconds)?;
     let apart = seconds.saturating_sub(now.micros() / 1_000_000);
     if apart.unsigned_abs() <= WINDOW.unsigned_abs() {
         return Ok(());
     }
-    Err(format!("it was signed at {seconds}, more than {WINDOW} s from now"))
+    Err(format!("the timestamp {seconds} is more than {WINDOW} s from now"))
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {
@@ -298,14 +304,14 @@ mod tests {
             let check = |body: &str, time| webhook.check(&headers, body.as_bytes(), at(time));
             check(body, time).unwrap();
             let changed = format!("{}?", &body[..body.len() - 1]);
-            assert!(check(&changed, time).unwrap_err().contains("not that of this body"));
+            assert!(check(&changed, time).unwrap_err().contains("does not match the body"));
             let others = super::Scheme::Github == webhook.scheme;
             for wrong in [time + 301, time - 301] {
                 assert_eq!(check(body, wrong).is_ok(), others, "{:?}", webhook.scheme);
             }
             let bare = HeaderMap::new();
             let error = webhook.check(&bare, body.as_bytes(), at(time)).unwrap_err();
-            assert!(error.contains("there is no header"), "{error}");
+            assert!(error.contains("is missing"), "{error}");
         }
     }
 
@@ -330,7 +336,7 @@ mod tests {
     fn a_webhook_without_a_secret_is_refused() {
         let written = json!({ "action": "a", "scheme": "github", "secretEnv": "NONE" });
         let error = |value| Webhook::read(value, |_| None).unwrap_err().to_string();
-        assert_eq!(error(&written), "`secretEnv`: there is no variable NONE");
+        assert_eq!(error(&written), "`secretEnv`: the variable NONE is not set");
         let unknown = json!({ "action": "a", "scheme": "gitlab", "secretEnv": "NONE" });
         assert!(error(&unknown).contains("unknown variant `gitlab`, expected one of `standard`"));
     }

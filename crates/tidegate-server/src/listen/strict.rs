@@ -1,8 +1,8 @@
-//! Request heads that two parsers can read in two ways: refused before the HTTP parser sees them.
+//! Request smuggling protection: rejects ambiguous request heads before the HTTP parser sees them.
 //!
-//! The parser takes a line that ends in LF alone, drops `Content-Length` beside
+//! The parser accepts a line that ends in LF alone, drops `Content-Length` beside
 //! `Transfer-Encoding`, and keeps the first of two `Host` headers. A proxy in front may decide
-//! otherwise, and then a request hides inside of another one. RFC 9112 answers all three with 400.
+//! otherwise, and then one request can hide inside another. RFC 9112 answers all three with 400.
 
 use std::{
     io,
@@ -26,7 +26,7 @@ impl<S> Strict<S> {
     }
 }
 
-/// A byte that no request may hold: the parser answers it with 400 and closes the connection.
+/// A byte that no request may contain: the parser answers it with 400 and closes the connection.
 const REFUSED: &[u8] = b"\0";
 
 impl<S: AsyncRead + Unpin> AsyncRead for Strict<S> {
@@ -79,14 +79,14 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Strict<S> {
     }
 }
 
-/// The longest line that is followed. The parser refuses a head of this size by itself.
+/// The longest line that is scanned. The parser itself rejects a head of this size.
 const MAX_LINE: usize = 64 * 1024;
 
 /// The head is ambiguous.
 #[derive(Debug, PartialEq, Eq)]
 struct Ambiguous;
 
-/// The place in the stream of requests.
+/// Position of the scanner in the stream of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Place {
     #[default]
@@ -94,14 +94,14 @@ enum Place {
     Header,
     Body(u64),
     ChunkSize,
-    /// The bytes of a chunk, with the line end behind them.
+    /// The bytes of a chunk and the line end after them.
     Chunk(u64),
     Trailer,
-    /// Behind something that the parser refuses by itself.
+    /// After input that the parser itself rejects.
     Lost,
 }
 
-/// Follows the framing of requests as far as its rules need it.
+/// Scanner of the request framing, as far as the rules need it.
 #[derive(Debug, Default)]
 struct Scan {
     place: Place,
@@ -127,7 +127,7 @@ impl Scan {
         Ok(())
     }
 
-    /// Passes over bytes that have no lines; gives what is behind them.
+    /// Skips bytes that have no lines. Returns the bytes after them.
     fn skip<'a>(
         &mut self,
         bytes: &'a [u8],
@@ -141,7 +141,7 @@ impl Scan {
         &bytes[here..]
     }
 
-    /// Collects a line, and reads it at its end; gives what is behind it.
+    /// Collects a line and parses it at its end. Returns the bytes after it.
     fn feed_line<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], Ambiguous> {
         let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else {
             self.line.extend_from_slice(bytes);
@@ -159,7 +159,7 @@ impl Scan {
 
     fn read_line(&mut self, line: &[u8]) -> Result<(), Ambiguous> {
         self.place = match self.place {
-            // Empty lines before a request mean nothing; one behind trailers ends them.
+            // Empty lines before a request are ignored; one after trailers ends them.
             Place::RequestLine | Place::Trailer if line.is_empty() => Place::RequestLine,
             Place::RequestLine => {
                 let needs_host = line.ends_with(b" HTTP/1.1");
@@ -191,7 +191,7 @@ impl Scan {
         Place::Header
     }
 
-    /// The rules, and what follows the head.
+    /// Applies the rules to a complete head. Returns the position after it.
     fn end_head(&self) -> Result<Place, Ambiguous> {
         let hosts = if self.needs_host { self.hosts == 1 } else { self.hosts <= 1 };
         match (self.length, self.encoded) {
@@ -204,7 +204,7 @@ impl Scan {
     }
 }
 
-/// What follows the line that begins a chunk.
+/// Returns the position after a chunk's first line.
 fn chunk(line: &[u8]) -> Place {
     let digits = line.split(|byte| *byte == b';').next().unwrap_or_default();
     let size = std::str::from_utf8(digits).ok();
@@ -221,7 +221,7 @@ mod tests {
 
     const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
-    /// Feeds it in pieces of every size.
+    /// Scans a text in pieces of every size.
     fn scan(text: &str) -> Result<Place, Ambiguous> {
         let read = |size: usize| {
             let mut scan = Scan::default();

@@ -2,19 +2,19 @@
 //!
 //! Each power of two of microseconds has sixteen buckets, and a bucket keeps the sum of its values.
 //! A percentile is the mean of the bucket that its rank falls into. So it is at most a sixteenth
-//! away from the exact value, never above the longest wait and never below the shortest, also of a
-//! part of the time ([`Waits::since`]).
+//! away from the exact value, never above the longest wait and never below the shortest, also for
+//! the difference of two snapshots ([`Waits::since`]).
 
-/// How many buckets a power of two has, as a power of two.
+/// Number of buckets per power of two, as a power of two.
 const FINE: u32 = 4;
 
-/// One for each value below two powers, and sixteen for each power above.
+/// One bucket for each value below two powers, and sixteen for each power above.
 const BUCKETS: usize = ((64 - FINE as usize) + 1) << FINE;
 
-/// Waits, counted and summed by length.
+/// Histogram of waits.
 #[derive(Clone, Debug)]
 pub(crate) struct Waits {
-    /// How many, and the sum of their microseconds.
+    /// Count, and sum in microseconds, of each bucket.
     buckets: Box<[(u64, u64); BUCKETS]>,
 }
 
@@ -27,18 +27,18 @@ impl Default for Waits {
 fn bucket(micros: u64) -> usize {
     let power = micros.checked_ilog2().unwrap_or_default();
     let Some(shift) = power.checked_sub(FINE) else { return usize::try_from(micros).unwrap_or(0) };
-    // The leading bit counts as one more, so that the powers follow each other.
+    // The leading bit counts as one more, so that the powers are contiguous.
     let within = usize::try_from(micros >> shift).unwrap_or(0);
     ((shift as usize) << FINE) + within
 }
 
 impl Waits {
-    /// Counts a wait.
+    /// Records a wait.
     pub(crate) fn record(&mut self, seconds: f64) {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "a cast saturates, and no wait is negative or longer than ages"
+            reason = "a cast saturates, and no wait is negative or longer than centuries"
         )]
         let micros = (seconds * 1e6).round() as u64;
         let (count, sum) = &mut self.buckets[bucket(micros)];
@@ -46,7 +46,7 @@ impl Waits {
         *sum = sum.saturating_add(micros);
     }
 
-    /// The waits that have come since an earlier moment of this histogram.
+    /// The waits recorded since an earlier snapshot of this histogram.
     pub(crate) fn since(&self, then: &Self) -> Self {
         let mut new = self.clone();
         for ((count, sum), (counted, summed)) in new.buckets.iter_mut().zip(&*then.buckets) {
@@ -56,7 +56,8 @@ impl Waits {
         new
     }
 
-    /// The wait in seconds that so many of a thousand did not exceed; none without any.
+    /// The wait in seconds that `per_mille` of a thousand waits did not exceed; `None` if there are
+    /// no waits.
     pub(crate) fn percentile(&self, per_mille: u64) -> Option<f64> {
         let all: u64 = self.buckets.iter().map(|(count, _)| count).sum();
         let mut rank = (all * per_mille).div_ceil(1000).max(1);
@@ -76,7 +77,7 @@ impl Waits {
 mod tests {
     use super::{BUCKETS, Waits, bucket};
 
-    /// A small generator, so that a seed repeats what is drawn.
+    /// A small random generator with a seed, so that runs are repeatable.
     fn draw(seed: &mut u64) -> u64 {
         *seed =
             seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -103,7 +104,7 @@ mod tests {
             let (exact, longest) = (sorted[rank - 1], sorted[sorted.len() - 1]);
             let told = (waits.percentile(per_mille).unwrap() * 1e6).round() as u64;
             let case = format!("{what}: {per_mille} ‰ of {}: {told}, exact {exact}", sorted.len());
-            assert!(told.abs_diff(exact) <= exact / 16, "{case}: a sixteenth at the most");
+            assert!(told.abs_diff(exact) <= exact / 16, "{case}: more than a sixteenth off");
             assert!(told <= longest, "{case}: above the longest, {longest}");
             assert!(told >= sorted[0], "{case}: below the shortest, {}", sorted[0]);
         }
@@ -132,7 +133,7 @@ mod tests {
             record(&mut waits, micros);
             check(what, micros, &waits);
         }
-        // Of a part of the time, as the charts show it: what came before does not count.
+        // The difference of two snapshots, as the charts show it: earlier waits do not count.
         let (mut sum, mut before) = (Waits::default(), Waits::default());
         for (what, micros) in &cases {
             record(&mut sum, micros);

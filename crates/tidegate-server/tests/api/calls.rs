@@ -250,7 +250,7 @@ async fn a_name_of_this_machine_is_a_private_address() {
     let run = server.start_run("a", json!(1)).await;
     let told = server.until(&run, "failed").await;
     let message = told["error"]["message"].as_str().unwrap();
-    assert!(message.contains("`localhost` is an address of a private network"), "{told}");
+    assert!(message.contains("`localhost` is a private network address"), "{told}");
     assert_eq!(target.calls().len(), 0, "nothing was sent");
     let server = Server::start(&config("loopback"));
     let run = server.start_run("a", json!(1)).await;

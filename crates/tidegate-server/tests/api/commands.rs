@@ -15,12 +15,12 @@ async fn a_server_is_worked_with_from_the_command_line() {
     ));
     let said = server.command(&["send", "sync", r#"{"n": 1}"#, "--count", "1200"]).unwrap();
     assert_eq!(said, "1199 queued by concurrency: sync\n1 started: sync\n");
-    assert_eq!(server.command(&["send", "other"]).unwrap(), "1 recorded: no workflow takes it\n");
+    assert_eq!(server.command(&["send", "other"]).unwrap(), "1 recorded: triggers no workflow\n");
     target.called(1).await;
     let list = server.command(&["runs", "list", "--state", "queued", "--limit", "2"]).unwrap();
     let lines: Vec<_> = list.lines().collect();
-    assert!(lines[0].starts_with("id") && lines.len() == 3, "{list}");
-    assert!(lines[0].contains("blockedBy") && lines[1].contains("concurrency"), "{list}");
+    assert!(lines[0].starts_with("ID") && lines.len() == 3, "{list}");
+    assert!(lines[0].contains("BLOCKED BY") && lines[1].contains("concurrency"), "{list}");
     let run = lines[1].split_whitespace().next().unwrap();
     // The one that runs is the oldest of all, many pages down.
     let running = server.command(&["runs", "list", "--state", "running", "--limit", "1"]).unwrap();
@@ -38,7 +38,7 @@ async fn a_server_is_worked_with_from_the_command_line() {
     let listed = server.command(&["workflows"]).unwrap();
     assert!(listed.contains(r#"sync  default  1        {"concurrency":{"limit":1}}"#), "{listed}");
     let said = server.command(&["release", "sync", "1"]).unwrap();
-    assert!(said.starts_with("sync v1 gets the new runs"), "{said}");
+    assert!(said.starts_with("sync v1 released"), "{said}");
 }
 
 /// What cannot be done is said in one line, and the exit status says that it was not.
@@ -49,9 +49,9 @@ async fn what_cannot_be_done_is_said() {
         (vec!["why", "run_x"], "there is no run `run_x` (no_run)"),
         (vec!["release", "a/b", "2"], "`a/b` in app `default` has no version 2 (no_version)"),
         (vec!["send", "a", "{'n': 1}"], "the data must be JSON, got `{'n': 1}`"),
-        (vec!["send", "a", "text"], "if it is meant as text, write '\"text\"'"),
+        (vec!["send", "a", "text"], "for a text write '\"text\"'"),
         (vec!["send", ""], "event 0: its name must have 1 to 256 characters, got 0 (bad_value)"),
-        (vec!["runs", "list", "--server", "http://127.0.0.1:1"], "no server answers at"),
+        (vec!["runs", "list", "--server", "http://127.0.0.1:1"], "no server at"),
     ] {
         let error = server.command(&command).unwrap_err();
         assert!(error.contains(said), "{command:?}: {error}");
@@ -75,7 +75,7 @@ async fn streams_and_workflows_are_worked_with_from_the_command_line() {
     let names: Vec<_> = shown.lines().skip(1).map(|line| line.contains("Paid")).collect();
     assert_eq!(names, [true, false], "{shown}");
     let list = server.command(&["reactions"]).unwrap();
-    assert!(list.starts_with("reaction  stream"), "{list}");
+    assert!(list.starts_with("REACTION  STREAM"), "{list}");
     let error = server.command(&["streams", "unblock", "mail", "--dry-run"]).unwrap_err();
     assert!(error.contains("there is no reaction `mail` (no_reaction)"), "{error}");
     server.command(&["send", "sync", "--count", "4"]).unwrap();
@@ -85,8 +85,8 @@ async fn streams_and_workflows_are_worked_with_from_the_command_line() {
     let error = server.command(&["bulk", "pause"]).unwrap_err();
     assert!(error.contains("(bulk_needs_filter)"), "{error}");
     let said = server.command(&["workflows", "delete", "sync"]).unwrap();
-    assert_eq!(said, "nothing starts sync any more; 1 of its runs go on\n");
-    assert_eq!(server.command(&["send", "sync"]).unwrap(), "1 recorded: no workflow takes it\n");
+    assert_eq!(said, "sync deleted; 1 of its runs continue\n");
+    assert_eq!(server.command(&["send", "sync"]).unwrap(), "1 recorded: triggers no workflow\n");
 }
 
 /// spec cli: without a server, a file can be looked into, and nothing in it changes; with one, the
@@ -102,7 +102,7 @@ async fn a_file_without_a_server_can_be_looked_into() {
     server.post("/keys", json!({ "name": "k" })).await;
     let file = server.file("tidegate.db");
     let held = server.command(&["runs", "list", "--file", &file]).unwrap_err();
-    assert!(held.contains("a server holds the file"), "{held}");
+    assert!(held.contains("the file is open in a server"), "{held}");
     server.kill();
     let list = server.command(&["runs", "list", "--file", &file]).unwrap();
     assert_eq!(list.matches(" running ").count() + list.matches(" queued ").count(), 2, "{list}");
@@ -110,7 +110,7 @@ async fn a_file_without_a_server_can_be_looked_into() {
     let why = server.command(&["why", run, "--file", &file]).unwrap();
     assert!(why.contains("place 1 in line"), "{why}");
     let error = server.command(&["runs", "cancel", run, "--file", &file]).unwrap_err();
-    assert!(error.contains("a file is only looked into"), "{error}");
+    assert!(error.contains("--file only reads"), "{error}");
     let error = server.command(&["runs", "list", "--file", "/nowhere"]).unwrap_err();
     assert!(error.contains("there is no file /nowhere"), "{error}");
 }

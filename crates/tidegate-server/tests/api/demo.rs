@@ -34,7 +34,7 @@ impl Demo {
         let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let first = lines.next().expect("it says where it is").unwrap();
-        let (_, url) = first.split_once(" is alive at ").expect("an address");
+        let (_, url) = first.split_once(" running at ").expect("an address");
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder().no_proxy().build().unwrap();
         Self { process, url: url.to_owned(), client }

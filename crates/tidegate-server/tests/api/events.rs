@@ -91,8 +91,8 @@ async fn bad_events_are_refused_with_the_reason() {
         (json!({ "name": "a", "data": long }).to_string(), 422, "payload_too_large", "524288"),
         ("[".repeat(5000), 400, "bad_json", "EOF"),
         (deep, 422, "payload_too_deep", "at most 128 deep"),
-        ("[[\"a\"]]".to_owned(), 422, "bad_body", "an object is wanted, got `[\"a\"]`"),
-        ("7".to_owned(), 422, "bad_body", "an object is wanted"),
+        ("[[\"a\"]]".to_owned(), 422, "bad_body", "the body must be an object, got `[\"a\"]`"),
+        ("7".to_owned(), 422, "bad_body", "the body must be an object"),
     ];
     for (body, status, code, said) in table {
         let start: String = body.chars().take(40).collect();

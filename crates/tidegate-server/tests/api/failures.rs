@@ -58,7 +58,7 @@ async fn a_failure_is_posted_to_a_service_of_its_own() {
     assert_eq!(calls_at(&target, "/work").len(), 1, "the failed work is not repeated");
     let calls = calls_at(&target, "/failed");
     assert_eq!(calls.len(), 2, "it is tried again");
-    let message = "the call was answered 404 Not Found: unknown account";
+    let message = "the service responded with 404 Not Found: unknown account";
     let error = format!(r#"{{"code":"CallRefused","message":"{message}"}}"#);
     let body = format!(r#"{{"error":{error},"input":{{"account":7}},"run":"{failed}"}}"#);
     let id = handler["id"].as_str().unwrap();

@@ -162,7 +162,7 @@ async fn what_a_browser_could_be_made_to_send_is_refused() {
     let mut open = Command::new(env!("CARGO_BIN_EXE_tidegate"));
     open.env_clear().args(["serve", "--store", "memory", "--listen", "0.0.0.0:0"]);
     let said = String::from_utf8(open.output().unwrap().stderr).unwrap();
-    assert!(said.contains("make one with `tidegate keys create`"), "{said}");
+    assert!(said.contains("create one with `tidegate keys create`"), "{said}");
 }
 
 /// A key opens doors from the moment of its answer, and none after it was taken back, on the

@@ -86,11 +86,11 @@ async fn what_is_seen_agrees_with_what_runs() {
     assert_eq!((&stats["inFlight"], &stats["queued"]), (&json!(3), &json!(3)), "{stats}");
     let said = server.command(&["stats"]).unwrap();
     assert!(
-        said.contains("save      1        0         0      0       0        0       3"),
+        said.contains("save      1        0        0      0       0        0       3"),
         "{said}"
     );
     let said = server.command(&["gates", "--control", "concurrency"]).unwrap();
-    assert!(said.contains("concurrency  sync      a    2 at once  2       3"), "{said}");
+    assert!(said.contains("concurrency  sync      a    2 at once  2        3"), "{said}");
     target.open(true);
     server.until(&run, "completed").await;
     for queued in &first {
@@ -145,12 +145,12 @@ async fn events_and_receipts_are_listed_while_more_arrive() {
 async fn bad_questions_get_clear_answers() {
     let server = Server::start("");
     for (path, said) in [
-        ("/gates?control=x", "`control` is one of idempotency"),
+        ("/gates?control=x", "`control` must be one of idempotency"),
         ("/gates?cursor=xyz", "got `xyz`"),
         ("/events?cursor=x", "got `x`"),
         ("/events?limit=501", "1 to 500, got 501"),
         ("/receipts?event=run_x", "like evt_"),
-        ("/receipts?outcome=lost", "`outcome` is one of started"),
+        ("/receipts?outcome=lost", "`outcome` must be one of started"),
         ("/runs?from=yesterday", "got `yesterday`"),
         ("/runs?event=x", "like evt_"),
         ("/flow-state?nome=x", "nome"),

@@ -56,7 +56,7 @@ async fn a_file_is_checked_copied_and_restored() {
     assert_eq!(status, 0, "{said}");
     assert!(said.contains("rows in") && said.ends_with("checked\n"), "{said}");
     let (status, _, said) = run(&["backup", &copy, "--store", &store]);
-    assert!(status == 1 && said.contains("is there already"), "{said}");
+    assert!(status == 1 && said.contains("exists already"), "{said}");
 
     let broken = server.file("broken.db");
     std::fs::copy(&copy, &broken).unwrap();
@@ -69,7 +69,7 @@ async fn a_file_is_checked_copied_and_restored() {
     assert!(said.contains("I4: concurrency of `sync` for 3 is held by run_"), "{said}");
 
     let (status, _, said) = run(&["restore", &broken, "--store", &store]);
-    assert!(status == 1 && said.contains("not as they should be"), "{said}");
+    assert!(status == 1 && said.contains("violations found"), "{said}");
     let (status, _, said) = run(&["restore", &copy, "--store", &store, "--force"]);
     assert!(status == 1 && said.contains("is in use by another process"), "{said}");
     server.command(&["send", "sync", r#"{"account": 9}"#]).unwrap();

@@ -27,7 +27,7 @@ async fn a_changed_file_counts_after_a_hangup() {
 
     server.reload(&(workflow("sync", 3) + &workflow("other", 1)));
     target.called(3).await;
-    server.logged("the file was read again").await;
+    server.logged("config file reloaded").await;
     assert_eq!((version("sync").await, version("other").await), (json!(2), json!(1)));
 
     server.reload(&(workflow("sync", 4) + &workflow("other", 0)));
@@ -40,13 +40,13 @@ async fn a_changed_file_counts_after_a_hangup() {
     assert_eq!((version("sync").await, version("other").await), (json!(2), json!(1)));
 
     server.reload(&format!("workers = 7\n{}", workflow("sync", 5)));
-    server.logged("`workers` is different in the file now").await;
-    server.logged("`other` is no longer in the file and stays defined").await;
+    server.logged("restart the server to apply it setting=\"workers\"").await;
+    server.logged("delete` deletes it name=\"other\"").await;
     assert_eq!((version("sync").await, version("other").await), (json!(3), json!(1)));
 
     server.command(&["release", "sync", "2"]).unwrap();
     server.reload(&format!("workers = 7\n{}", workflow("sync", 5)));
-    server.logged("`sync` in the file is version 3, but version 2 was released").await;
+    server.logged("file_version=3 released_version=2").await;
     assert_eq!(version("sync").await, 2, "a release by hand stays in force");
     assert!(!server.log().contains('\x1b'), "a log that nobody looks at has no colours");
 }
@@ -78,7 +78,7 @@ async fn a_workflow_that_is_gone_is_said_once() {
     let both = workflow("a") + &workflow("b");
     let server = Server::start_with(&both, &[("TIDEGATE_LOG", "info")]);
     let read = async |times: usize| {
-        while server.log().matches("the file was read again").count() < times {
+        while server.log().matches("config file reloaded").count() < times {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     };
@@ -88,7 +88,7 @@ async fn a_workflow_that_is_gone_is_said_once() {
         read(n + 1).await;
     }
     let log = server.log();
-    assert_eq!(log.matches("`b` is no longer in the file").count(), 1, "{log}");
+    assert_eq!(log.matches("deletes it name=\"b\"").count(), 1, "{log}");
 }
 
 /// A mistake in the file is found before anything is made of it.
@@ -117,10 +117,10 @@ async fn a_reload_of_the_same_file_does_nothing() {
     let (before, count) = (server.get("/workflows").await.1, defined());
     assert_eq!(count, 2, "{}", server.log());
     server.reload(&file);
-    server.logged("the file was read again changed=0").await;
+    server.logged("config file reloaded changed=0").await;
     assert_eq!((server.get("/workflows").await.1, defined()), (before, count), "{}", server.log());
     server.reload(&file.replace("limit = 5", "limit = 6"));
-    server.logged("the file was read again changed=1").await;
+    server.logged("config file reloaded changed=1").await;
     let (_, told) = server.get("/workflows/a").await;
     assert_eq!(
         (&told["version"], &told["flowControl"]["throttle"]["limit"]),

@@ -48,7 +48,7 @@ async fn schedules_are_listed_paused_and_resumed() {
     let line = list.lines().find(|line| line.starts_with(id)).expect("it is listed");
     assert!(line.contains("often") && line.ends_with("paused"), "{list}");
     let said = server.command(&["schedules", "resume", id]).unwrap();
-    assert!(said.starts_with("* * * * * * of books/sync goes on, next at 20"), "{said}");
+    assert!(said.starts_with("* * * * * * of books/sync is resumed, next at 20"), "{said}");
     let before = target.calls().len();
     target.called(before + 1).await;
     let said = server.command(&["schedules", "pause", id]).unwrap();

@@ -480,6 +480,6 @@ fn spawn(command: &mut Command) -> (Child, String) {
         panic!("the server ended before it listened, {status}; it has logged {log}");
     };
     let first = first.unwrap();
-    let (_, url) = first.split_once(" listens at ").expect("an address");
+    let (_, url) = first.split_once(" listening on ").expect("an address");
     (process, url.to_owned())
 }

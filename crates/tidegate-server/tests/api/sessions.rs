@@ -45,7 +45,7 @@ async fn a_session_is_read_and_changed_from_outside() {
         (json!({ "op": "drop" }), 422, "bad_body", "got `drop`"),
         (json!({ "op": "set" }), 422, "bad_body", "`set` takes `path` and `value`"),
         (json!({ "op": "get", "path": "a..b" }), 422, "bad_body", "got `a..b`"),
-        (json!({ "op": "get", "step": "a" }), 422, "bad_body", "names no run"),
+        (json!({ "op": "get", "step": "a" }), 422, "bad_body", "`Tidegate-Run` is missing"),
     ] {
         let (got, told) = server.patch(CHAT, None, change).await;
         assert_eq!((got.as_u16(), &told["error"]), (status, &json!(code)), "{told}");

@@ -52,7 +52,7 @@ async fn what_cannot_be_called_cannot_be_defined() {
         ("a", json!({ "url": "http://h:99999" }), "url must have a port from 1 to 65535"),
         ("a", json!({ "url": "http://[::1" }), "url must close the `[` of its host"),
         ("a", json!({ "url": "ftp://h" }), "url must begin with `http://` or `https://`"),
-        ("a", json!({ "url": "http://1.2.3.999" }), "url cannot be called: invalid IPv4"),
+        ("a", json!({ "url": "http://1.2.3.999" }), "url is not a valid URL: invalid IPv4"),
         (
             "a",
             json!({ "url": "http://h", "onFailure": { "url": "http://h:x" } }),
@@ -102,7 +102,7 @@ async fn user_info_in_urls_is_hidden_from_readers() {
     let [call] = &target.calls()[..] else { panic!("it is called once") };
     assert_eq!(call.header("authorization"), "Basic bWU6Y2FuYXJ5", "it is still sent");
     server.reload(&workflow("a", "b"));
-    server.logged("the file was read again").await;
+    server.logged("config file reloaded").await;
     server.reload(&(workflow("a", "c") + &workflow("b", "d e")));
     server.logged("nothing was changed").await;
     let run = server.start_run("a", json!(1)).await;

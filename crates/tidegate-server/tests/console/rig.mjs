@@ -73,7 +73,7 @@ export async function serve(file, store) {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'tidegate-console-'));
   const config = path.join(folder, 'tidegate.toml');
   fs.writeFileSync(config, file);
-  const server = await start(['serve', '--config', config, '--listen', '127.0.0.1:0', '--store', store ?? `sqlite:${folder}/it.db`], 'listens at ');
+  const server = await start(['serve', '--config', config, '--listen', '127.0.0.1:0', '--store', store ?? `sqlite:${folder}/it.db`], 'listening on ');
   return {
     ...server,
     async stop() {

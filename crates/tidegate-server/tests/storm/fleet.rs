@@ -122,7 +122,7 @@ impl Fleet {
         let first = first.unwrap().unwrap_or_else(|| {
             panic!("server {name} ended: see its log in {}", self.folder.display())
         });
-        let (_, url) = first.split_once(" listens at ").expect("an address");
+        let (_, url) = first.split_once(" listening on ").expect("an address");
         server.process = Some(process);
         url.clone_into(&mut self.front.urls.write().unwrap()[at]);
     }

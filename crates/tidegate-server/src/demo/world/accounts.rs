@@ -1,7 +1,7 @@
-//! A sync that is overtaken by the next one.
+//! Singleton: a sync that is replaced by the next one.
 //!
-//! Look at a cancelled run of `sync-account`: it was replaced, and says by which one. There is
-//! never more than one for an account, and what the last one reads is the newest.
+//! Look at a cancelled run of `sync-account`: it was replaced, and names the run that replaced it.
+//! There is never more than one for an account, and the last one reads the newest data.
 
 use std::{sync::Arc, time::Duration};
 

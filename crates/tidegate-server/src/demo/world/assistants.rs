@@ -1,8 +1,8 @@
-//! A release while runs are on their way.
+//! Handoff: a release while runs are active.
 //!
 //! Look at the versions of `assistant` right after a release: each customer's old shift ends under
-//! the version that it began with, and the new version's first run waits for it: it drains. The
-//! way back is a release like any other.
+//! the version that it began with, and the new version's first run waits for it: it drains. A
+//! rollback is a release like any other.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ use super::{Check, Ledger, Seen, Town};
 const NAME: &str = "assistant";
 const CUSTOMERS: [&str; 3] = ["acme", "globex", "initech"];
 
-/// How long after the start the first release comes, and how often there is one after it.
+/// Delay of the first release, and the interval of the later ones.
 const FIRST_RELEASE_MS: u64 = 4000;
 const RELEASE_MS: u64 = 75_000;
 

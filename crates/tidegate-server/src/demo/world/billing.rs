@@ -1,7 +1,7 @@
-//! A payment provider fires its webhook twice.
+//! Idempotency: a payment provider that sends each webhook twice.
 //!
-//! Look at the receipts of `billing/settle`: each delivery has one run, and the repeat is
-//! `deduped` with the name of the first.
+//! Look at the receipts of `billing/settle`: each delivery has one run, and the repetition is
+//! `deduped` with the id of the first.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::sign::{self, Secret};
 const FLOW: &str = "billing";
 const ACTION: &str = "billing/settle";
 
-/// What the provider and the town know. A real one is read from the environment.
+/// The shared secret of provider and server. A real one is read from the environment.
 pub(super) const SECRET: &str = "whsec_dGlkZWdhdGUtZGVtbw==";
 
 async fn settle(ctx: Ctx, delivery: Value, ledger: Arc<Ledger>) -> Result<Value> {
@@ -38,7 +38,7 @@ pub(super) fn serve(builder: EngineBuilder, ledger: &Arc<Ledger>) -> EngineBuild
     builder.flow(Flow::new(FLOW).action(settle))
 }
 
-/// Its way in over HTTP.
+/// The ingress over HTTP.
 pub(super) fn way() -> Value {
     json!({
         "name": FLOW,
@@ -57,7 +57,7 @@ pub(super) async fn traffic(town: Town) -> anyhow::Result<()> {
         let (once, twice) = tokio::try_join!(fire(&town, &id, &body), fire(&town, &id, &body))?;
         town.ledger.count("deliveries", 1);
         if [once, twice].iter().filter(|it| **it == StatusCode::ACCEPTED).count() != 1 {
-            town.ledger.broken(ACTION, &format!("{id} was answered {once} and {twice}"));
+            town.ledger.broken(ACTION, &format!("{id} got the statuses {once} and {twice}"));
         }
         if !town.pause(chance.of(1500..=4000)).await {
             break;
@@ -66,7 +66,7 @@ pub(super) async fn traffic(town: Town) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One delivery, signed as Standard Webhooks says.
+/// Sends one delivery, signed as in Standard Webhooks.
 async fn fire(town: &Town, id: &str, body: &str) -> anyhow::Result<StatusCode> {
     let seconds = SystemClock.now().micros() / 1_000_000;
     let signature = sign::standard(&Secret::read_all(SECRET)?, id, seconds, body);
@@ -83,6 +83,6 @@ pub(super) fn once(seen: &Seen) -> Check {
         (seen.ledger.counted("deliveries"), seen.ledger.counted("payments booked"));
     let (runs, broken) = (seen.of(ACTION).runs, seen.ledger.all_broken(ACTION));
     let holds = deliveries > 0 && runs == deliveries && booked == runs && broken.is_empty();
-    let what = format!("{deliveries} deliveries, each fired twice: {runs} runs, {booked} booked");
+    let what = format!("{deliveries} deliveries, each sent twice: {runs} runs, {booked} booked");
     Check::new(holds, format!("{what} {}", broken.join("; ")).trim_end())
 }

@@ -1,4 +1,4 @@
-//! What the clock starts.
+//! Schedule: a workflow that is started every minute.
 //!
 //! Look at the schedule of `digest`: one run at every full minute, and when the next is planned.
 

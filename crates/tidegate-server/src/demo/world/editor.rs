@@ -1,7 +1,7 @@
-//! Saves that come with every key stroke.
+//! Debounce: saves that come with every key stroke.
 //!
 //! Look at the debounce of `save-document`: a window for each document, its deadline moving with
-//! every save, and one run with the last text when the writer takes a breath.
+//! every save, and one run with the last text when the writer pauses.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,7 +1,7 @@
-//! A run that waits for somebody's word.
+//! Signals: a run that waits for a decision.
 //!
-//! Look at a waiting run of `approve-expense`: it takes no worker, and goes on when it gets the
-//! signal `decision`, from the town or from you: `{"by": "me", "yes": true}`.
+//! Look at a waiting run of `approve-expense`: it uses no worker, and continues when it gets the
+//! signal `decision`, from the demo or from you: `{"by": "me", "yes": true}`.
 
 use std::time::Duration;
 
@@ -46,11 +46,11 @@ pub(super) async fn traffic(town: Town) -> anyhow::Result<()> {
         if !town.pause(chance.of(4000..=9000)).await {
             return Ok(());
         }
-        // The word is for the one before, and one in three never gets any.
+        // The decision is for the previous run, and one in three never gets any.
         let answered = before.replace(asked).flatten();
         if let Some(run) = answered.filter(|_| chance.of(1..=3) > 1) {
             let decision = Decision { by: "Grace".to_owned(), yes: chance.of(1..=4) > 1 };
-            // Somebody may have been faster, or cancelled it.
+            // A user may have decided or cancelled it first.
             let _ = town.engine.signal(run, "decision", decision).await;
         }
     }

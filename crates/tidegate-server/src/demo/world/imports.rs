@@ -1,7 +1,7 @@
-//! Several steps, some of which fail and are tried again.
+//! Retries: several steps, some of which fail and are retried.
 //!
 //! Look at a run of `import-contacts`: its steps in a row, a download that needed another attempt,
-//! and files that cannot be read, for which trying again would not help.
+//! and files that cannot be read, for which a retry would not help.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const NAME: &str = "import-contacts";
 struct File {
     name: String,
     contacts: u64,
-    /// How often its download breaks off.
+    /// Number of download attempts that fail.
     breaks: u32,
 }
 

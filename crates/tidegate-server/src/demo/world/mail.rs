@@ -1,6 +1,6 @@
-//! A provider that takes five a second.
+//! Throttle: a provider that accepts five mails per second.
 //!
-//! Look at the throttle of `send-mail`: a burst stands in line, one is let through every 200 ms,
+//! Look at the throttle of `send-mail`: a burst is queued at the gate, one run starts every 200 ms,
 //! and `why` says when each will start.
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ const BURSTS: &str = "bursts of mails";
 
 async fn deliver(ctx: Ctx, mail: Value, ledger: Arc<Ledger>) -> Result<String> {
     ledger.count("mails started", 1);
-    // What is late, on a busy machine, does not count for the next burst.
+    // A late run, on a busy machine, does not count for the next burst.
     if mail["burst"] == ledger.counted(BURSTS) {
         check_turn(&ledger);
     }
@@ -47,18 +47,18 @@ pub(super) async fn traffic(town: Town) -> anyhow::Result<()> {
     }
 }
 
-/// Starts are a fifth of a second apart: since its burst began there were turns for so many, and
-/// one that was let through before may only have come to its code by now.
+/// Checks the rate: starts are a fifth of a second apart. The time since the burst began allows
+/// this many, and a run that passed the gate before may only have reached its code by now.
 fn check_turn(ledger: &Ledger) {
     let (time, started) = ledger.lap(NAME);
     let turns = 2 + time.as_millis() * u128::from(PER_SECOND) / 1000;
     if u128::from(started) > turns {
-        ledger.broken(NAME, &format!("{started} started when there had been turns for {turns}"));
+        ledger.broken(NAME, &format!("{started} started, but the rate allows {turns}"));
     }
 }
 
 pub(super) fn spread(seen: &Seen) -> Check {
     let (started, broken) = (seen.ledger.counted("mails started"), seen.ledger.all_broken(NAME));
-    let what = format!("{started} mails, each in its turn: {PER_SECOND} a second");
+    let what = format!("{started} mails, at most {PER_SECOND} per second");
     Check::new(started > 0 && broken.is_empty(), format!("{what} {}", broken.join("; ")).trim_end())
 }

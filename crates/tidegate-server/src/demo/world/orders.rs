@@ -1,8 +1,8 @@
-//! A stream of orders in each city, and two reactions that follow them.
+//! Streams and reactions: a stream of orders per city, and two reactions to them.
 //!
 //! Look at the reaction `invoices`: now and then an order is damaged, and its stream is blocked
-//! with the error, while the streams of other cities and the reaction `stock` go on. Unblock it:
-//! by then somebody has mended the order.
+//! with the error, while the streams of other cities and the reaction `stock` continue. Unblock it:
+//! by then the order is repaired.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,7 @@ use super::{Check, Ledger, Seen, Town, work};
 const INVOICES: &str = "invoices";
 const CITIES: [&str; 4] = ["berlin", "lisbon", "oslo", "quito"];
 
-/// How often a damaged order is tried again before its stream is blocked.
+/// Number of retries of a damaged order before its stream is blocked.
 const RETRIES: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
@@ -30,7 +30,7 @@ enum Order {
     Shipped { order: u64 },
 }
 
-/// How often each damaged order was tried: it is mended once its stream was blocked.
+/// Number of attempts per damaged order: it is repaired once its stream was blocked.
 type Tries = Arc<Mutex<BTreeMap<EventId, u32>>>;
 
 async fn invoice(ctx: ReactionCtx, order: Order, tries: Tries) -> Result<()> {
@@ -73,7 +73,7 @@ pub(super) async fn traffic(town: Town) -> anyhow::Result<()> {
     let mut chance = town.chance(INVOICES);
     for order in 0.. {
         let stream = format!("orders-{}", chance.pick(&CITIES));
-        // One a minute, the first soon; whoever looks has most of a minute to unblock it.
+        // One per minute, the first soon; a user has most of a minute to unblock it.
         let damaged = order % 60 == 2;
         let cents = chance.of(900..=40_000);
         commit(&town, &stream, &Order::Placed { order, cents, damaged }).await?;
@@ -94,7 +94,7 @@ async fn commit(town: &Town, stream: &str, order: &Order) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Unblocks what is still blocked.
+/// Unblocks the streams that are still blocked.
 pub(in crate::demo) async fn mend(town: &Town) -> anyhow::Result<()> {
     let unblocked =
         town.engine.unblock(INVOICES, StreamSelection::Where(Filter::default())).await?;
@@ -108,7 +108,7 @@ pub(super) fn invoiced(seen: &Seen) -> Check {
         (seen.events_in(INVOICES), seen.ledger.counted("streams unblocked"));
     let what = format!(
         "{orders} orders, {invoices} invoices, {stock} taken from stock; \
-         {unblocked} times a blocked stream went on when it was unblocked"
+         {unblocked} blocked streams unblocked"
     );
     Check::new(unblocked > 0 && invoices == orders && stock >= orders, what)
 }

@@ -1,8 +1,8 @@
-//! One printer, and sheets that are in a hurry.
+//! Priority: one printer, and urgent sheets.
 //!
-//! Look at the queued runs of `print-page` and `print-rush`: a rush comes last and is printed
-//! next. It has priority: it stands as if it had come a minute earlier. The printer is an engine
-//! of its own with one worker, so that there is something to be first at.
+//! Look at the queued runs of `print-page` and `print-rush`: a rush comes last and is printed next.
+//! It has priority: it is ordered as if it had come a minute earlier. The printer is a separate
+//! engine with one worker, so that there is a queue.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,7 +21,8 @@ async fn print(ctx: Ctx, sheet: Value, ledger: Arc<Ledger>) -> Result<String> {
     Ok(format!("printed {}", sheet["title"]))
 }
 
-/// The printer. It looks for sheets often, because it shares a store with whoever sends them.
+/// Starts the printer. It polls often, because the sheets are sent by another engine on the same
+/// store.
 pub(in crate::demo) async fn start(
     store: Arc<dyn Store>,
     ledger: &Arc<Ledger>,
@@ -54,7 +55,7 @@ pub(super) fn priority(seen: &Seen) -> Check {
     let (page, rush) = (wait(PAGE).unwrap_or_default(), wait(RUSH).unwrap_or(Duration::MAX));
     let most = seen.ledger.most("printer");
     let what = format!(
-        "{most} sheet at the printer at once; a rush waits {rush:.1?} in the mean, a page {page:.1?}"
+        "{most} sheet at the printer at once; mean wait of a rush {rush:.1?}, of a page {page:.1?}"
     );
     Check::new(most == 1 && rush < page, what)
 }

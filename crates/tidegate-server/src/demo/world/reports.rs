@@ -1,6 +1,6 @@
-//! Three tenants share a limit, and one of them is noisy.
+//! Concurrency: three tenants share a limit, and one of them is noisy.
 //!
-//! Look at the gates of `render-report`: acme's has a line, and those of the others have none.
+//! Look at the gates of `render-report`: acme's has a queue, and those of the others have none.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use super::{Check, Ledger, Seen, Town, work};
 
 const NAME: &str = "render-report";
 
-/// How many reports are rendered at once for one tenant, and in all.
+/// Concurrency limit for one tenant, and in total.
 const PER_TENANT: u32 = 2;
 const IN_ALL: u32 = 4;
 
@@ -48,7 +48,7 @@ pub(super) async fn traffic(town: Town) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Far more than the tenant may have rendered at once; then nothing, until the line is gone.
+/// Sends far more than the tenant's limit; then nothing, until the queue is empty.
 async fn bursts(town: &Town) -> anyhow::Result<()> {
     let mut chance = town.chance(NOISY);
     loop {
@@ -76,7 +76,7 @@ pub(super) fn limits(seen: &Seen) -> Check {
     let in_all = seen.ledger.most("reports");
     let holds = (1..=PER_TENANT).contains(&most) && (1..=IN_ALL).contains(&in_all);
     let what = format!(
-        "at most {most} reports of a tenant at once, and {in_all} in all; \
+        "at most {most} reports of a tenant at once, and {in_all} in total; \
          the limits are {PER_TENANT} and {IN_ALL}"
     );
     Check::new(holds, what)
@@ -88,7 +88,7 @@ pub(super) fn waits(seen: &Seen) -> Check {
     let quiet = QUIET.map(|tenant| wait(tenant).unwrap_or(Duration::MAX));
     let holds = quiet.iter().all(|quiet| *quiet < noisy / 2);
     let what = format!(
-        "a report of noisy {NOISY} waits {noisy:.1?} in the mean, one of {} {:.1?}, one of {} {:.1?}",
+        "mean wait of a report of noisy {NOISY} {noisy:.1?}, of {} {:.1?}, of {} {:.1?}",
         QUIET[0], quiet[0], QUIET[1], quiet[1]
     );
     Check::new(holds, what)

@@ -1,6 +1,6 @@
-//! Many small changes, few large calls.
+//! Batch: many small changes, few large calls.
 //!
-//! Look at the batch of `index-products`: it fills, and flushes when it has ten or when the first
+//! Look at the batch of `index-products`: it fills, and flushes at ten events, or when the first
 //! has waited for four seconds.
 
 use std::{sync::Arc, time::Duration};

@@ -1,7 +1,7 @@
-//! A robot that signs up again and again.
+//! Rate limit: a robot that signs up again and again.
 //!
-//! Look at the receipts of `signup`: what is beyond the rate of an address is dropped, with the
-//! moment from which one would be let in again. People at other addresses notice nothing.
+//! Look at the receipts of `signup`: events beyond the rate of an address are dropped, with the
+//! time from which the next one would be admitted. People at other addresses are not affected.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::{Check, Seen, Town, work};
 const NAME: &str = "signup";
 const ROBOT: &str = "203.0.113.9";
 
-/// So many in ten seconds from one address, and at once after a quiet time.
+/// Limit per ten seconds from one address, which is also the burst.
 const LIMIT: u32 = 3;
 const PERIOD: Duration = Duration::from_secs(10);
 
@@ -58,6 +58,8 @@ pub(super) fn refused(seen: &Seen) -> Check {
     let time = seen.ledger.until_last("robots let in");
     let turns = time.as_millis() * u128::from(LIMIT) / PERIOD.as_millis();
     let most = u128::from(LIMIT) + turns;
-    let what = format!("the robot got in {robots} times of at most {most}; {refused} dropped");
+    let what = format!(
+        "{robots} signups of the robot admitted, at most {most} allowed; {refused} dropped"
+    );
     Check::new(refused > 0 && u128::from(robots) <= most, what)
 }

@@ -1,7 +1,7 @@
-//! A chat whose bursts stay in order.
+//! Policies: a chat whose bursts stay in order.
 //!
-//! Look at a session of `support`: messages are taken in at once, replies wait for their turn,
-//! and each reply has seen every message that came before it. Its words come as they are written.
+//! Look at a session of `support`: messages are stored at once, replies are queued, and each reply
+//! has seen every message that came before it. Its words are streamed as they are written.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ const FLOW: &str = "support";
 
 #[derive(Clone, Serialize, Deserialize)]
 struct Message {
-    /// Which one of its conversation it is, from 1.
+    /// Number of the message in its conversation, from 1.
     n: usize,
     text: String,
 }
@@ -25,9 +25,9 @@ struct Message {
 struct Reply {
     to: usize,
     text: String,
-    /// The messages that were there when it was written.
+    /// The messages that were stored when it was written.
     seen: Vec<Message>,
-    /// Which reply of its conversation it is, from 1.
+    /// Number of the reply in its conversation, from 1.
     place: usize,
 }
 
@@ -61,7 +61,7 @@ pub(super) fn serve(builder: EngineBuilder, ledger: &Arc<Ledger>) -> EngineBuild
     builder.flow(Flow::new(FLOW).action(append).action(respond))
 }
 
-/// Its way in over HTTP.
+/// The ingress over HTTP.
 pub(super) fn way() -> Value {
     json!({
         "name": FLOW,
@@ -77,7 +77,7 @@ pub(super) async fn traffic(town: Town) -> anyhow::Result<()> {
     tokio::try_join!(person(&town, "ada"), person(&town, "grace")).map(drop)
 }
 
-/// Conversations of one who does not wait for an answer before writing on.
+/// Conversations of a person who does not wait for an answer before writing on.
 async fn person(town: &Town, name: &str) -> anyhow::Result<()> {
     let mut chance = town.chance(name);
     for conversation in 1.. {
@@ -98,7 +98,7 @@ async fn person(town: &Town, name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Sends a message. It is taken in when this returns; the reply is still to come.
+/// Sends a message. It is stored when this returns; the reply is still to come.
 async fn write(town: &Town, session: &str, message: &Message) -> anyhow::Result<reqwest::Response> {
     let url = format!("{}/flows/{FLOW}/sessions/{session}/messages", town.server);
     let body = json!({ "input": message, "user": session }).to_string();
@@ -107,7 +107,7 @@ async fn write(town: &Town, session: &str, message: &Message) -> anyhow::Result<
     Ok(answer)
 }
 
-/// Reads along until the reply is whole.
+/// Reads the stream until the reply is complete.
 async fn read(reply: reqwest::Response) -> anyhow::Result<Value> {
     let text = reply.text().await?;
     let (_, end) = text.split_once("event: end\ndata: ").context("the reply did not end")?;
@@ -116,7 +116,7 @@ async fn read(reply: reqwest::Response) -> anyhow::Result<Value> {
 
 fn check_reply(ledger: &Ledger, n: usize, end: &Value) {
     let reply = Reply::deserialize(&end["output"]);
-    // Whoever cancels a reply by hand gets none.
+    // A reply that a user cancels has no output.
     let Ok(Reply { to, seen, place, .. }) = reply else { return };
     ledger.count("replies", 1);
     if (to, place) != (n, n) {

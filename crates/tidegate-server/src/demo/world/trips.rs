@@ -1,7 +1,7 @@
-//! A trip that is booked in parts, and undone in parts.
+//! Compensation: a trip that is booked in parts, and undone in parts.
 //!
-//! Look at a failed run of `book-trip`: the flight and the hotel are runs of their own, the card
-//! was tried three times, and what had been booked was given back by a run that `compensates` it.
+//! Look at a failed run of `book-trip`: the flight and the hotel are child runs, the card was tried
+//! three times, and the bookings were undone by a run that `compensates` it.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ const NAME: &str = "book-trip";
 #[derive(Serialize, Deserialize)]
 struct Trip {
     to: String,
-    /// How often the card is refused before it is not.
+    /// Number of attempts for which the card is refused.
     refusals: u32,
 }
 
 async fn book_trip(ctx: Ctx, trip: Trip) -> Result<Value> {
     let to = json!({ "to": trip.to });
-    // Registered first: from the moment something may be booked, it can be given back.
+    // Registered first: from the moment something may be booked, it can be undone.
     ctx.compensate("the flight", || work(200)).await?;
     ctx.compensate("the hotel", || work(200)).await?;
     let flight = ctx.invoke::<String>("flight", "book-flight", &to);
@@ -51,7 +51,7 @@ async fn book_hotel(ctx: Ctx, trip: Value) -> Result<String> {
     Ok(format!("room 7 in {}", trip["to"]))
 }
 
-/// Told once, after a trip has failed for good.
+/// The failure handler, called once after a trip has failed permanently.
 async fn apologise(ctx: Ctx, _: Trip) -> Result<()> {
     ctx.step("apologise", || work(80)).await
 }
@@ -65,7 +65,7 @@ pub(super) fn serve(builder: EngineBuilder) -> EngineBuilder {
 
 pub(super) async fn traffic(town: Town) -> anyhow::Result<()> {
     let mut chance = town.chance(NAME);
-    // One that goes well, one whose card works the second time, and one whose card never does.
+    // One that succeeds, one whose card works the second time, and one whose card never does.
     for refusals in [0, 3, 1].into_iter().cycle() {
         let to = chance.pick(&["Lima", "Kyoto", "Tromsø", "Turin"]).to_owned();
         town.send(NAME, Trip { to, refusals }).await?;
@@ -78,6 +78,6 @@ pub(super) async fn traffic(town: Town) -> anyhow::Result<()> {
 
 pub(super) fn undone(seen: &Seen) -> Check {
     let (trips, undone) = (seen.of(NAME), seen.of(NAME).undoing);
-    let what = format!("{} trips, {} failed, {undone} given back", trips.runs, trips.failed);
+    let what = format!("{} trips, {} failed, {undone} compensated", trips.runs, trips.failed);
     Check::new(trips.failed > 0 && undone == trips.failed, what)
 }

@@ -1,4 +1,4 @@
-//! `tools/call`: an action is called, and its end is the result of the tool.
+//! `tools/call`: calls an action, and returns its end as the result of the tool.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -34,18 +34,18 @@ use crate::http::{
     workflows,
 };
 
-/// How long a call stands in line where its policy does not say so (spec mcp): models and people
-/// give up sooner or later, and what nobody waits for should not keep a place.
+/// Maximum time in the queue of a gate where the policy has none (spec mcp): models and people give
+/// up sooner or later, and a call without a waiting client should not keep its position.
 const MAX_WAIT_MS: u64 = 30_000;
 
-/// How long the answer is held back so that it can be a single document. Then it is a stream,
-/// which nothing between here and the client gives up on.
+/// Time to wait for a single JSON response. After it the response is a stream, on which no proxy
+/// times out.
 const AT_ONCE: Duration = Duration::from_secs(20);
 
-/// How often a run is looked at that somebody wants to see the progress of.
+/// Poll interval of a run whose progress is streamed.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// How many messages wait for a slow reader before the run is looked at no more.
+/// Number of messages that are queued for a slow client before polling stops.
 const WAITING: usize = 16;
 
 #[derive(Deserialize)]
@@ -65,15 +65,15 @@ struct Meta<'a> {
     user: Option<String>,
 }
 
-/// What a call came to.
+/// Result of dispatching a call.
 enum Called {
-    /// It goes on as this run.
+    /// The call continues as this run.
     Run(RunId),
-    /// It is over: it was not let in, or cannot be.
+    /// The call is over: it was rejected, or is invalid.
     Over(Told),
 }
 
-/// Answers a call, as a stream if its client wants to see the progress or it takes long.
+/// Answers a call, as a stream if its client wants progress or the call takes long.
 pub(super) async fn call(
     app: &App,
     caller: &Caller,
@@ -114,7 +114,7 @@ pub(super) async fn result_of(
     })
 }
 
-/// Calls the action through the one way in of every transport.
+/// Dispatches the action in the same way as every transport.
 async fn dispatch(
     app: &App,
     caller: &Caller,
@@ -124,12 +124,15 @@ async fn dispatch(
     access::may_change(caller.key.as_deref())?;
     let wrong = |fault| Ok(Called::Over(Err(fault)));
     if params.meta.progress_token.is_some_and(|token| !is_id(token)) {
-        return wrong(Fault::params("`progressToken` is a text or a number"));
+        return wrong(Fault::params("`progressToken` must be a string or a number"));
     }
     let catalog = workflows::catalog(&caller.engine).await?;
     let tools = tools::all(&catalog, super::ways(app, caller));
     let Some(tool) = tools.iter().find(|tool| tool.name == params.name) else {
-        return wrong(Fault::params(format!("there is no tool `{}`: see tools/list", params.name)));
+        return wrong(Fault::params(format!(
+            "there is no tool `{}`; tools/list lists them",
+            params.name
+        )));
     };
     let input = match tool.input(params.arguments) {
         Ok(input) => input,
@@ -146,8 +149,8 @@ async fn dispatch(
     Ok(admitted.unwrap_or_else(|problem| Called::Over(Ok(refused(problem)))))
 }
 
-/// A call carries no session. Its user is whom the client names, else the name of its key: a key
-/// that may call actions may name any user over HTTP too.
+/// The request of a call. It has no session. Its user is the one that the client names, else the
+/// name of its key: a key that may call actions may name any user over HTTP too.
 fn request(
     tool: &Tool<'_>,
     input: &str,
@@ -177,7 +180,7 @@ fn request(
     })
 }
 
-/// The run that carries a request, or why there is none.
+/// The run that carries a request, or the reason why there is none.
 fn admitted(engine: &Engine, verdict: &Verdict) -> Result<Called, Problem> {
     if let Verdict::Deduped { run, .. } = verdict {
         return Ok(Called::Over(Ok(deduped(*run))));
@@ -185,13 +188,13 @@ fn admitted(engine: &Engine, verdict: &Verdict) -> Result<Called, Problem> {
     verdict.run().map(Called::Run).ok_or_else(|| actions::refused(engine, verdict))
 }
 
-/// Another call with the same idempotency key was first.
+/// The result of a duplicate: another call with the same idempotency key was first.
 fn deduped(first: Option<RunId>) -> Box<RawValue> {
-    let detail = "it was called before with the same idempotency key";
+    let detail = "duplicate: an earlier call has the same idempotency key";
     error(&json!({ "error": "deduped", "detail": detail, "requestId": first }))
 }
 
-/// How a tool's run ended.
+/// The result of a tool from the end of its run.
 fn result(ended: Result<Ended, tidegate::Error>) -> Told {
     let ended = ended.map_err(|error| Fault::internal(error.to_string()))?;
     let request_id = ended.id;
@@ -209,13 +212,13 @@ fn result(ended: Result<Ended, tidegate::Error>) -> Told {
                 "error": "cancelled", "detail": reason, "requestId": request_id,
                 "state": "cancelled",
             });
-            // As over HTTP, where some ends have a code of their own.
+            // As over HTTP, where some ends have their own code.
             actions::answered(ended).map_or_else(refused, |_| error(&told))
         }
     })
 }
 
-/// What a tool has given back.
+/// The result of a tool, as it is sent.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ToolResult {
@@ -253,7 +256,7 @@ fn refused(problem: Problem) -> Box<RawValue> {
     error(&Value::Object(problem.told()))
 }
 
-/// An error that the model gets to see: a code, and what is to be done.
+/// An error that the model sees: a code, and a text with the fix.
 fn error(what: &Value) -> Box<RawValue> {
     let part = |name: &str| what.get(name).and_then(Value::as_str).unwrap_or_default();
     told(&ToolResult {
@@ -264,7 +267,7 @@ fn error(what: &Value) -> Box<RawValue> {
     })
 }
 
-/// Tells of a run as it goes on, and at last of its end. Whoever goes away changes nothing.
+/// Streams the progress of a run, and finally its end. A disconnect changes nothing.
 fn stream(mut progress: Progress, id: &RawValue) -> Result<Response, Problem> {
     let room = run_stream::room()?;
     let (sender, receiver) = mpsc::channel(WAITING);
@@ -297,11 +300,11 @@ fn stream(mut progress: Progress, id: &RawValue) -> Result<Response, Problem> {
     Ok(Sse::new(Receiver(receiver)).keep_alive(KeepAlive::default()).into_response())
 }
 
-/// A run that is followed.
+/// A run whose progress is streamed.
 struct Progress {
     engine: Engine,
     run: RunId,
-    /// What its client knows it by; none where it does not want to see the progress.
+    /// The client's token of the call; `None` if it wants no progress.
     token: Option<Box<RawValue>>,
     after: u32,
     steps: u64,
@@ -309,9 +312,9 @@ struct Progress {
 }
 
 impl Progress {
-    /// What there is to say since the last look, and how it ended.
+    /// The messages since the last poll, and the end of the run.
     async fn look(&mut self) -> Result<(Vec<String>, Option<Ended>), tidegate::Error> {
-        // The state first: a run that has ended emits nothing more.
+        // The state is read first: a run that has ended emits nothing more.
         let (_, ended) = self.engine.look_up(self.run).await?;
         let mut messages = Vec::new();
         if self.token.is_none() {
@@ -331,13 +334,13 @@ impl Progress {
         Ok((messages, ended))
     }
 
-    /// `notifications/progress`: nobody knows how far it is, only that it goes on.
+    /// `notifications/progress`: it counts up, as the total is unknown.
     fn notification(&mut self, said: &str) -> Option<String> {
         let token = self.token.as_ref()?;
         self.steps += 1;
         let said = told(&said);
         let steps = self.steps;
-        // Written as text: a token may be what no `Value` can hold.
+        // Formatted as text: a token may be a number that no `Value` can hold.
         Some(format!(
             r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":{steps},"message":{said}}}}}"#
         ))
@@ -350,7 +353,7 @@ mod tests {
 
     use super::{super::super::ending::Ending, Progress};
 
-    /// However the end of a run falls between the reads of a look, its last chunks come before it.
+    /// However the end of a run falls between the reads of a poll, its last chunks come before it.
     #[tokio::test]
     async fn the_last_chunks_come_before_the_result() {
         for reads in 0..8 {

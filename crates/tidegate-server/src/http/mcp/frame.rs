@@ -1,4 +1,4 @@
-//! The frame of the Model Context Protocol: JSON-RPC messages, and which revision is spoken.
+//! Framing of the Model Context Protocol: JSON-RPC messages and protocol revisions.
 
 use axum::{
     Json,
@@ -11,10 +11,10 @@ use serde_json::{
     value::{RawValue, to_raw_value},
 };
 
-/// The revisions that are spoken, oldest first.
+/// The supported revisions, oldest first.
 pub(super) const REVISIONS: [&str; 3] = ["2025-03-26", "2025-06-18", "2025-11-25"];
 
-/// What a client asks, and wants to be answered.
+/// A request of a client.
 #[derive(Debug)]
 pub(super) struct Request<'a> {
     pub(super) id: &'a RawValue,
@@ -32,44 +32,44 @@ struct Message<'a> {
     params: Option<&'a RawValue>,
 }
 
-/// Reads a message; none if it wants no answer, as notifications do.
+/// Parses a message; `None` if it needs no response, as notifications.
 pub(super) fn read(text: &RawValue) -> Result<Option<Request<'_>>, Fault> {
     if !text.get().starts_with('{') {
-        return Err(Fault::invalid("a message is an object"));
+        return Err(Fault::invalid("a message must be an object"));
     }
     let message: Message<'_> = serde_json::from_str(text.get())
-        .map_err(|error| Fault::invalid(format!("this is no message: {error}")))?;
+        .map_err(|error| Fault::invalid(format!("invalid message: {error}")))?;
     if message.jsonrpc != "2.0" {
-        let said = format!("`jsonrpc` is `2.0`, got `{}`", message.jsonrpc);
+        let said = format!("`jsonrpc` must be `2.0`, got `{}`", message.jsonrpc);
         return Err(Fault::invalid(said));
     }
     if let Some(id) = message.id.filter(|id| !is_id(id)) {
-        return Err(Fault::invalid(format!("`id` is a text or a number, got {id}")));
+        return Err(Fault::invalid(format!("`id` must be a string or a number, got {id}")));
     }
-    // An answer has no method. Nobody here asks clients anything, so that it is for nobody.
+    // A response has no method. This server sends no requests to clients, so responses are ignored.
     Ok(match (message.id, message.method) {
         (Some(id), Some(method)) => Some(Request { id, method, params: message.params }),
         _ => None,
     })
 }
 
-/// Whether a value can name a request, or its progress.
+/// Whether a value can be the id of a request or a progress token.
 pub(super) fn is_id(value: &RawValue) -> bool {
     value.get().starts_with(|first: char| first == '"' || first == '-' || first.is_ascii_digit())
 }
 
 impl<'a> Request<'a> {
-    /// Reads what it is asked with; nothing is read as `{}`.
+    /// Parses the parameters; absent ones count as `{}`.
     pub(super) fn params<T: Deserialize<'a>>(&self) -> Result<T, Fault> {
         let text = self.params.map_or("{}", RawValue::get);
         if !text.starts_with('{') {
-            return Err(Fault::params("`params` is an object"));
+            return Err(Fault::params("`params` must be an object"));
         }
         serde_json::from_str(text).map_err(|error| Fault::params(error.to_string()))
     }
 }
 
-/// Why a message cannot be answered as asked.
+/// A JSON-RPC error.
 #[derive(Debug, Serialize)]
 pub(super) struct Fault {
     code: i32,
@@ -83,54 +83,54 @@ impl Fault {
         Self { code, message: message.into(), data: None }
     }
 
-    /// It is no JSON.
+    /// The body is not JSON.
     pub(super) fn parse(error: &serde_json::Error) -> Self {
-        Self::new(-32700, format!("the body is not JSON: {error}"))
+        Self::new(-32700, format!("the request body is not JSON: {error}"))
     }
 
-    /// It is no message of the protocol.
+    /// The body is not a message of the protocol.
     pub(super) fn invalid(message: impl Into<String>) -> Self {
         Self::new(-32600, message)
     }
 
-    /// There is no such method.
+    /// The method is unknown.
     pub(super) fn method(method: &str) -> Self {
         Self::new(-32601, format!("there is no method `{method}`"))
     }
 
-    /// What the method is asked with cannot be used.
+    /// The parameters of the method are invalid.
     pub(super) fn params(message: impl Into<String>) -> Self {
         Self::new(-32602, message)
     }
 
-    /// Something failed on this side.
+    /// Internal error.
     pub(super) fn internal(message: impl Into<String>) -> Self {
         Self::new(-32603, message)
     }
 
-    /// Nobody speaks this revision here.
+    /// The revision is not supported.
     pub(super) fn revision(asked: &str) -> Self {
-        let message = format!("MCP-Protocol-Version `{asked}` is not spoken here");
+        let message = format!("MCP-Protocol-Version `{asked}` is not supported");
         let data = json!({ "supported": REVISIONS, "requested": asked });
         Self { data: Some(data), ..Self::invalid(message) }
     }
 
-    /// For a body that holds nothing that could be answered.
+    /// The response to a body that has no request to answer.
     pub(super) fn refuse(self) -> Response {
         let answer = Answer { id: None, ..Answer::new(RawValue::NULL, Err(self)) };
         (StatusCode::BAD_REQUEST, Json(answer)).into_response()
     }
 }
 
-/// What a method came to.
+/// The result of a method.
 pub(super) type Told = Result<Box<RawValue>, Fault>;
 
-/// A result as it is sent.
+/// Serializes a result.
 pub(super) fn told(result: &impl Serialize) -> Box<RawValue> {
-    to_raw_value(result).expect("a result can be written")
+    to_raw_value(result).expect("a result can be serialized")
 }
 
-/// The answer to a request.
+/// The response to a request.
 #[derive(Debug, Serialize)]
 pub(super) struct Answer {
     jsonrpc: &'static str,
@@ -151,7 +151,7 @@ impl Answer {
     }
 }
 
-/// Agrees on a revision: the client's if it is spoken here, else the newest that is.
+/// Negotiates a revision: the client's if it is supported, else the newest.
 pub(super) fn initialize(request: &Request<'_>) -> Told {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -165,8 +165,8 @@ pub(super) fn initialize(request: &Request<'_>) -> Told {
         "protocolVersion": spoken,
         "capabilities": { "tools": { "listChanged": false } },
         "serverInfo": { "name": "tidegate", "version": env!("CARGO_PKG_VERSION") },
-        "instructions": "Each tool is a durable action: a call that has been taken goes on, \
-            whether or not anybody waits for it. An error of `busy` names the request that is in \
-            the way.",
+        "instructions": "Each tool is a durable action: an accepted call continues, whether or \
+            not the client waits for it. The error `busy` names the request that blocks the \
+            call.",
     })))
 }

@@ -10,10 +10,10 @@ use tidegate::core::{
 use super::frame::{Fault, Request, Told, told};
 use crate::{ingress::Ingress, keys::hash};
 
-/// How many tools a page has.
+/// Number of tools in a page.
 const PAGE: usize = 100;
 
-/// The longest name of a tool that all clients take.
+/// The longest name of a tool that all clients accept.
 const MAX_NAME: usize = 64;
 
 /// An action that may be called as a tool.
@@ -24,7 +24,7 @@ pub(super) struct Tool<'a> {
     pub(super) action: &'a Definition,
 }
 
-/// All tools, by name. `ways` are those of the file, where it speaks of this workspace.
+/// All tools, by name. `ways` is the ingress of the file, if it applies to this workspace.
 pub(super) fn all<'a>(catalog: &'a Catalog, ways: Option<&Ingress>) -> Vec<Tool<'a>> {
     let open = catalog.entries().filter_map(|(_, entry)| Some(&*entry.open()?.workflow));
     let mut tools: Vec<_> = open
@@ -38,14 +38,14 @@ pub(super) fn all<'a>(catalog: &'a Catalog, ways: Option<&Ingress>) -> Vec<Tool<
     tools
 }
 
-/// `tools/list`: a page of them.
+/// `tools/list`: a page of tools.
 pub(super) fn list(tools: &[Tool<'_>], request: &Request<'_>) -> Told {
     #[derive(Deserialize)]
     struct Wanted {
         cursor: Option<String>,
     }
     let Wanted { cursor } = request.params()?;
-    // A place between names, which stays one when tools come and go.
+    // A position between names, which stays valid when tools are added and removed.
     let from = cursor.map_or(0, |last| tools.partition_point(|tool| tool.name <= last));
     let page = &tools[from..tools.len().min(from + PAGE)];
     let mut listed = json!({ "tools": page.iter().map(Tool::view).collect::<Vec<_>>() });
@@ -66,14 +66,14 @@ impl Tool<'_> {
             "inputSchema": self.takes(),
         });
         let key = self.action.idempotency.as_ref().map(|it| it.key.as_ref());
-        // By any other key the same input may well be something else.
+        // By any other key, calls with the same input may differ.
         if key.is_some_and(|key| key.is_none_or(|path| path.names()[0] == "input")) {
             view["annotations"] = json!({ "idempotentHint": true });
         }
         view
     }
 
-    /// What it is called with. Arguments are an object: any other input is a member of it.
+    /// The input schema. Arguments are an object: any other input is a member of it.
     fn takes(&self) -> Value {
         match &self.action.schema {
             None => json!({ "type": "object" }),
@@ -95,13 +95,14 @@ impl Tool<'_> {
         }
         let text = arguments.map_or("{}", RawValue::get);
         if !text.starts_with('{') {
-            return Err(Fault::params("`arguments` is an object"));
+            return Err(Fault::params("`arguments` must be an object"));
         }
         if self.action.schema.as_ref().is_none_or(is_object) {
             return Ok(text);
         }
-        let wrapped: Wrapped<'_> = serde_json::from_str(text)
-            .map_err(|error| Fault::params(format!("`arguments` is `{{input: …}}`: {error}")))?;
+        let wrapped: Wrapped<'_> = serde_json::from_str(text).map_err(|error| {
+            Fault::params(format!("`arguments` must be `{{input: …}}`: {error}"))
+        })?;
         Ok(wrapped.input.get())
     }
 }
@@ -110,12 +111,12 @@ fn is_object(schema: &Value) -> bool {
     schema.as_object().and_then(|it: &Map<_, _>| it.get("type")) == Some(&json!("object"))
 }
 
-/// The name of an action's tool; no two actions have the same.
+/// The unique name of an action's tool.
 ///
-/// `flow_action`, or `app--flow_action` where the app is another than the default one; a `_` in
-/// the name of the app or the flow is doubled, so that the first `_` without a second one ends
-/// it. What cannot be told like that in 64 letters, digits, `_` and `-` is called by its hash,
-/// after a `_` that no other name begins with alone.
+/// `flow_action`, or `app--flow_action` if the app is not the default one; a `_` in the name of the
+/// app or the flow is doubled, so that the first `_` without a second one ends it. A name that does
+/// not fit into 64 letters, digits, `_` and `-` is replaced by its hash, after a single `_`, which
+/// no other name begins with.
 fn name(app: &str, flow: &str, action: &str) -> String {
     let letters =
         |text: &str| text.chars().all(|it| it.is_ascii_alphanumeric() || matches!(it, '_' | '-'));
@@ -178,7 +179,7 @@ mod tests {
         }
     }
 
-    /// All short names of the characters that mean something in the name of a tool.
+    /// All short names of the characters that have a meaning in the name of a tool.
     #[test]
     fn no_two_actions_have_one_name() {
         let mut names = vec![String::new()];

@@ -1,5 +1,5 @@
-//! The status and the code of everything that the engine refuses and of all troubles of a store,
-//! frozen in a file.
+//! The status and the code of every refusal of the engine and every error of a store, frozen in a
+//! file.
 
 use expect_test::expect_file;
 use tidegate::{
@@ -90,7 +90,7 @@ fn of_sessions() -> [Refusal; 9] {
     .map(Refusal::from)
 }
 
-/// Every error of a store and of an engine besides.
+/// Every other error of a store and of an engine.
 fn others() -> Vec<Error> {
     let stores = [
         StoreError::Unavailable(text()),

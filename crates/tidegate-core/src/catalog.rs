@@ -18,11 +18,11 @@ use rpds::RedBlackTreeMapSync;
 use self::subscribers::Subscribers;
 use crate::{
     definition::{Definition, Trigger},
-    flow::{meter::Rate, policy::PolicyKind},
+    flow::{control, meter::Rate, policy::PolicyKind},
     id::Seq,
     list::RunFilter,
     reaction::{Follower, Reaction},
-    row::{Class, Def, Scope},
+    row::{Def, Scope},
 };
 
 /// An ordered map whose copies share their nodes.
@@ -363,22 +363,9 @@ impl Catalog {
 
     /// How much a gate lets in by the current release.
     pub fn limit(&self, scope: &Scope) -> Limit {
-        let current = || self.entry(&scope.app, &scope.name)?.current.as_ref();
-        match scope.class {
-            Class::Singleton | Class::Schedule | Class::Handoff | Class::Policy => Limit::Slots(1),
-            Class::RunLimit | Class::Keyed | Class::Whole => current()
-                .and_then(|current| current.workflow.slots(scope.class, &scope.slot))
-                .map_or(Limit::Open, Limit::Slots),
-            Class::Throttle => current()
-                .and_then(|current| current.workflow.throttle.as_ref())
-                .map_or(Limit::Open, |throttle| Limit::Rate(throttle.rate())),
-            Class::Dedupe
-            | Class::Idempotency
-            | Class::RateLimit
-            | Class::Debounce
-            | Class::Batch
-            | Class::Quiet => Limit::Open,
-        }
+        let entry = self.entry(&scope.app, &scope.name);
+        let current = entry.and_then(|entry| entry.current.as_ref());
+        (control::owner(scope.class).limit)(current.map(|current| &*current.workflow), scope)
     }
 }
 

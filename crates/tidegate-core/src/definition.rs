@@ -7,7 +7,7 @@
 //! when a default changes.
 
 mod on_failure;
-mod overlap;
+pub(crate) mod overlap;
 mod problem;
 mod read;
 mod retry;
@@ -32,6 +32,7 @@ pub use trigger::{CATCH_UP_MS, MIN_CATCH_UP_MS, STREAM_PREFIX, Trigger};
 pub use written::Written;
 
 use crate::flow::{
+    CONTROLS,
     batch::Batch,
     concurrency::Concurrency,
     debounce::Debounce,
@@ -291,25 +292,10 @@ impl Definition {
 
     /// The control fields, in the author's form without defaults.
     fn plain_controls(&self) -> Map<String, Value> {
-        let policy = self.policy.iter().map(Policy::to_value);
-        let mut entries: Vec<Value> =
-            policy.chain(self.concurrency.iter().map(Concurrency::to_value)).collect();
-        let concurrency = match entries.len() {
-            0 => None,
-            1 => entries.pop(),
-            _ => Some(Value::Array(entries)),
-        };
-        given([
-            ("concurrency", concurrency),
-            ("singleton", self.singleton.as_ref().map(Singleton::to_value)),
-            ("throttle", self.throttle.as_ref().map(Throttle::to_value)),
-            ("rateLimit", self.rate_limit.as_ref().map(RateLimit::to_value)),
-            ("debounce", self.debounce.as_ref().map(Debounce::to_value)),
-            ("batch", self.batch.as_ref().map(Batch::to_value)),
-            ("priority", self.priority.as_ref().map(Priority::to_value)),
-            ("idempotency", self.idempotency.as_ref().map(Idempotency::to_value)),
-            ("handoff", self.handoff.as_ref().map(Handoff::to_value)),
-        ])
+        let controls = CONTROLS.iter();
+        controls
+            .filter_map(|control| Some((control.name.to_owned(), (control.write)(self)?)))
+            .collect()
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
     draft::{Decided, Draft, Stop},
     flow::{
         admit::admit,
-        claim,
+        claim, idempotency,
         plan::{Candidate, Origin},
         receipts,
         verdict::Verdict,
@@ -89,7 +89,7 @@ pub struct Outcome {
 
 /// Posts one event.
 pub fn post(draft: &mut Draft, ws: &Workspace, event: &NewEvent) -> Decided<Posted> {
-    let dedupe = event.dedupe_id.as_ref().map(|id| claim::dedupe_key(ws, id));
+    let dedupe = event.dedupe_id.as_ref().map(|id| idempotency::dedupe_key(ws, id));
     if let Some(key) = &dedupe
         && let Some(first) = claim::held(draft, key)?
     {
@@ -100,7 +100,7 @@ pub fn post(draft: &mut Draft, ws: &Workspace, event: &NewEvent) -> Decided<Post
     }
     let id = draft.new_event_id()?;
     if let Some(key) = dedupe {
-        claim::take(draft, key, id, None, claim::DEDUPE_MS)?;
+        claim::take(draft, key, id, None, idempotency::DEDUPE_MS)?;
     }
     let row = Event {
         id,

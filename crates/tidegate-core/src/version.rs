@@ -5,16 +5,15 @@ use std::cell::OnceCell;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    catalog::{Catalog, Current, Entry, REACTIONS, RETIRED, Version},
+    catalog::{Catalog, Current, Entry, Limit, REACTIONS, RETIRED, Version},
     command::Refusal,
     definition::Definition,
     draft::{Decided, Draft, Stop},
     flow::{
+        CONTROLS, control,
         handoff::OnNewVersion,
         meter::of_today,
         plan::{Candidate, Origin},
-        rate_limit::RateLimit,
-        throttle::Throttle,
     },
     id::{RunId, Seq},
     json::Payload,
@@ -23,7 +22,7 @@ use crate::{
     reads::Scan,
     row::{
         Class, Def, Gate, GateKey, GateState, Hold, Phase, PlannedGate, Purpose, Row, RowKey, Run,
-        Slots, Span, Turns, Workspace,
+        Slots, Span, Workspace,
     },
     run::lease::served,
     schedule,
@@ -364,22 +363,25 @@ fn adopt(draft: &mut Draft, ws: &Workspace, current: &Current, run: Run) -> Deci
 /// The new numbers rule from now on: meters count by them, and lines are looked at again.
 fn renumber(draft: &mut Draft, ws: &Workspace, workflow: &Definition) -> Decided<()> {
     let now = draft.now();
-    let throttle = workflow.throttle.as_ref().map(Throttle::rate);
-    let rate_limit = workflow.rate_limit.as_ref().map(RateLimit::rate);
-    let numbered = [Class::RateLimit, Class::RunLimit, Class::Throttle, Class::Keyed, Class::Whole];
-    for key in gates(draft, ws, workflow, &numbered)? {
+    let numbered = CONTROLS.iter().filter(|control| control.is_numbered);
+    let classes: Vec<Class> = numbered.flat_map(|control| control.classes).copied().collect();
+    for key in gates(draft, ws, workflow, &classes)? {
         let Some(before) = draft.gate(&key)?.cloned() else { continue };
+        let Some(scope) = key.scope() else { continue };
+        let rate = match (control::owner(scope.class).limit)(Some(workflow), &scope) {
+            Limit::Rate(rate) => Some(rate),
+            Limit::Slots(_) | Limit::Open => None,
+        };
+        let renumber = |meter| rate.map_or(meter, |rate| of_today(meter, rate, now));
         let mut gate = before.clone();
         let waiting = match &mut gate.state {
             GateState::Slots(slots) => slots.head.is_some(),
-            GateState::Turns(Turns { meter, head, .. }) => {
-                if let (Some(meter), Some(rate)) = (meter, throttle) {
-                    *meter = of_today(*meter, rate, now);
-                }
-                head.is_some()
+            GateState::Turns(turns) => {
+                turns.meter = turns.meter.map(renumber);
+                turns.head.is_some()
             }
             GateState::Meter(meter) => {
-                *meter = rate_limit.map_or(*meter, |rate| of_today(*meter, rate, now));
+                *meter = renumber(*meter);
                 false
             }
             GateState::Fold(_) | GateState::Claim(_) => false,

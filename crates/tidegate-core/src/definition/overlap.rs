@@ -9,8 +9,32 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{
+    catalog::Limit,
     definition::{Code, Fields, Problems, Reported},
-    flow::policy::{self, Policy, PolicyKey, PolicyKind},
+    flow::{
+        control::Control,
+        plan::Origin,
+        policy::{self, Policy, PolicyKey, PolicyKind},
+    },
+    key::Key,
+    row::{Class, Span},
+};
+
+/// The row of its gates in the table of controls. It is written on a cron trigger.
+pub(crate) const CONTROL: Control = Control {
+    name: "onOverlap",
+    classes: &[Class::Schedule],
+    plan: |candidate, plan| {
+        if let Origin::Cron { schedule, overlap } = &candidate.origin
+            && *overlap != Overlap::Allow
+        {
+            let scope = candidate.scope_of(Class::Schedule, schedule.clone(), Key::Whole);
+            plan.add(&scope, Span::Run, overlap.policy().when_full());
+        }
+        Ok(())
+    },
+    limit: |_, _| Limit::Slots(1),
+    ..Control::NONE
 };
 
 /// What a schedule does while its last run is not over.

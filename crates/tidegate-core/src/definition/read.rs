@@ -3,19 +3,17 @@
 //! A control with a problem is left out of what the rules see, so that one mistake gives one
 //! message.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::{
-    DEFAULT_APP, Definition, MAX_CALL_TIMEOUT_MS, MAX_LIMITS, MAX_TRIGGERS, OnFailure, Retry,
-    Trigger, Written, rules, url::read_url,
+    DEFAULT_APP, Definition, MAX_CALL_TIMEOUT_MS, MAX_TRIGGERS, OnFailure, Retry, Trigger, Written,
+    rules, url::read_url,
 };
 use crate::{
     definition::{Code, Fields, Kind, MAX_DESCRIPTION_CHARS, Problems, Reported},
-    flow::{
-        CONTROLS, batch::Batch, concurrency::Concurrency, debounce::Debounce, handoff::Handoff,
-        idempotency::Idempotency, policy::Policy, priority::Priority, rate_limit::RateLimit,
-        singleton::Singleton, throttle::Throttle,
-    },
+    flow::{CONTROLS, control::Reading, policy::Policy},
     schema,
 };
 
@@ -78,33 +76,19 @@ pub(crate) fn read(
     {
         workflow.retry = Retry::read(&mut retry).unwrap_or_default();
     }
-    let (limits_at, handoff) = read_concurrency(&mut fields, &mut workflow);
+    let mut reading = Reading { definition: workflow, places: BTreeMap::new(), problems };
+    reading.controls(value);
     if let Context::Inside { policy, .. } = context
-        && workflow.policy.is_none()
+        && reading.definition.policy.is_none()
     {
-        workflow.policy = policy.cloned();
-        workflow.written.forget("concurrency");
+        reading.definition.policy = policy.cloned();
+        reading.definition.written.forget("concurrency");
     }
-    workflow.singleton = control(&mut fields, "singleton", Singleton::read);
-    workflow.throttle = control(&mut fields, "throttle", Throttle::read);
-    workflow.rate_limit = control(&mut fields, "rateLimit", RateLimit::read);
-    workflow.debounce = control(&mut fields, "debounce", Debounce::read);
-    workflow.batch = control(&mut fields, "batch", Batch::read);
-    workflow.priority = control(&mut fields, "priority", Priority::read);
-    workflow.idempotency = control(&mut fields, "idempotency", Idempotency::read);
-    workflow.handoff = control(&mut fields, "handoff", Handoff::read);
-    if handoff.is_some() && fields.get("handoff").is_some() {
-        let fix = "keep one of the two";
-        fields.error(Code::Conflict, "handoff", format!("is also given as concurrency: {fix}"));
-    }
-    if handoff.is_some() {
-        workflow.written.forget("concurrency");
-    }
-    workflow.handoff = workflow.handoff.or(handoff);
-    let plain = workflow.plain_controls();
-    workflow.written.keep_unlike(&plain);
-    rules::check(&workflow, &limits_at, problems);
-    Some(workflow)
+    let plain = reading.definition.plain_controls();
+    reading.definition.written.keep_unlike(&plain);
+    reading.check();
+    rules::check(&reading.definition, reading.problems);
+    Some(reading.definition)
 }
 
 fn read_names(fields: &mut Fields<'_>, context: &Context<'_>) -> Definition {
@@ -167,88 +151,4 @@ fn read_triggers(fields: &mut Fields<'_>) -> Vec<Trigger> {
     places
         .filter_map(|(n, value)| Trigger::read(value, &format!("triggers[{n}]"), problems).ok())
         .collect()
-}
-
-/// Reads a control with the reader of its file.
-fn control<T>(
-    fields: &mut Fields<'_>,
-    name: &'static str,
-    read: fn(&mut Fields<'_>) -> Result<T, Reported>,
-) -> Option<T> {
-    let value = fields.get(name)?;
-    let row = CONTROLS.iter().find(|row| row.name == name).expect("every control has its row");
-    if fields.problems().kind != Kind::Workflow && !row.on_actions {
-        let fix = "make it a workflow that the action sends events to";
-        fields.error(Code::Misplaced, name, format!("cannot stand on an action: {fix}"));
-        return None;
-    }
-    let mut fields = Fields::open(value, name, row.fields, fields.problems()).ok()?;
-    read(&mut fields).ok()
-}
-
-/// Reads `concurrency` in all its spellings; gives the places of the limits, and a handoff.
-fn read_concurrency(
-    fields: &mut Fields<'_>,
-    workflow: &mut Definition,
-) -> (Vec<String>, Option<Handoff>) {
-    let (mut places, mut handoff) = (Vec::new(), None);
-    let Some(value) = fields.get("concurrency") else { return (places, handoff) };
-    let list = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
-    if list.is_empty() || list.len() > MAX_LIMITS {
-        let message = format!("must hold 1 to {MAX_LIMITS} limits, got {}", list.len());
-        fields.error(Code::OutOfRange, "concurrency", message);
-        return (places, handoff);
-    }
-    let problems = fields.problems();
-    for (n, entry) in list.iter().enumerate() {
-        let place = format!("concurrency[{n}]");
-        let at = if value.is_array() { place.as_str() } else { "concurrency" };
-        if entry.is_string() || entry.get("policy").is_some() {
-            let policy = read_policy(entry, at, problems);
-            keep(&mut workflow.policy, policy, "policy", at, problems);
-        } else if entry.get("type").is_some() {
-            let known = known_fields("handoff");
-            let read = Fields::open(entry, at, known, problems)
-                .and_then(|mut fields| Handoff::read(&mut fields));
-            keep(&mut handoff, read, "handoff", at, problems);
-        } else {
-            let known = known_fields("concurrency");
-            let read = Fields::open(entry, at, known, problems)
-                .and_then(|mut fields| Concurrency::read(&mut fields));
-            if let Ok(limit) = read {
-                workflow.concurrency.push(limit);
-                places.push(at.to_owned());
-            }
-        }
-    }
-    (places, handoff)
-}
-
-fn read_policy(entry: &Value, at: &str, problems: &mut Problems) -> Result<Policy, Reported> {
-    if problems.kind == Kind::Workflow {
-        let fix = "write `{\"limit\": …}`, or use singleton";
-        let message = format!("cannot be a policy, those are for actions: {fix}");
-        return Err(problems.error(Code::Misplaced, at, message));
-    }
-    Policy::read(entry, at, problems)
-}
-
-/// Keeps the first of a kind, and reports a second one.
-fn keep<T>(
-    slot: &mut Option<T>,
-    read: Result<T, Reported>,
-    word: &str,
-    at: &str,
-    problems: &mut Problems,
-) {
-    let Ok(value) = read else { return };
-    if slot.is_some() {
-        problems.error(Code::Conflict, at, format!("is a second {word}: keep one of them"));
-    } else {
-        *slot = Some(value);
-    }
-}
-
-fn known_fields(name: &str) -> &'static [&'static str] {
-    CONTROLS.iter().find(|row| row.name == name).map_or(&[], |row| row.fields)
 }

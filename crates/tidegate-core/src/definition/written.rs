@@ -28,7 +28,7 @@ impl Written {
     }
 
     /// Leaves a control to its fields: what was written is not all that holds.
-    pub(super) fn forget(&mut self, control: &str) {
+    pub(crate) fn forget(&mut self, control: &str) {
         self.0.remove(control);
     }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Report, Rule};
 use crate::{
     catalog::{Catalog, Limit},
+    flow::control,
     id::{RunId, Seq},
     row::{
         Class, Def, Ended, EngineId, Event, Gate, GateKey, GateState, Phase, Place, Receipt,
@@ -401,23 +402,19 @@ fn fits(report: &mut Report, run: &Run) {
 /// The most that any release has allowed at a gate: lowering a limit evicts nobody. None where one
 /// of them allowed everything, and for a handoff, which is given to all who are there.
 fn most(catalog: &Catalog, scope: &Scope) -> Option<usize> {
-    match scope.class {
-        Class::RunLimit | Class::Keyed | Class::Whole => {}
-        Class::Singleton | Class::Schedule | Class::Policy => return Some(1),
-        Class::Dedupe
-        | Class::Idempotency
-        | Class::RateLimit
-        | Class::Debounce
-        | Class::Batch
-        | Class::Quiet
-        | Class::Handoff
-        | Class::Throttle => return None,
+    let control = control::owner(scope.class);
+    if control.may_exceed {
+        return None;
     }
-    let versions = catalog.entry(&scope.app, &scope.name)?.versions.values();
-    let released = versions.filter(|version| version.release.is_some());
-    let limits: Option<Vec<u32>> =
-        released.map(|version| version.workflow()?.slots(scope.class, &scope.slot)).collect();
-    limits?.into_iter().max().map(|most| most as usize)
+    let versions = catalog.entry(&scope.app, &scope.name).map(|entry| entry.versions.values());
+    let released = versions.into_iter().flatten().filter(|version| version.release.is_some());
+    let limits = released.map(|version| Some((control.limit)(Some(version.workflow()?), scope)));
+    let limits: Option<Vec<Limit>> = limits.collect();
+    let most = limits?.into_iter().map(|limit| match limit {
+        Limit::Slots(most) => Some(most as usize),
+        Limit::Rate(_) | Limit::Open => None,
+    });
+    most.collect::<Option<Vec<_>>>()?.into_iter().max()
 }
 
 /// A gate as people know it.

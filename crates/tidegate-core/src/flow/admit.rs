@@ -7,8 +7,9 @@
 //! counting before creating, so that what is shed leaves no trace but its receipt.
 
 use super::{
-    claim, fold, gate, handoff, meter,
+    fold, gate, handoff, idempotency, meter,
     plan::{Candidate, GateStep, WhenFull},
+    priority, rate_limit,
     verdict::{By, Verdict},
 };
 use crate::{
@@ -29,12 +30,12 @@ use crate::{
 /// back by then (spec A2).
 pub fn admit(draft: &mut Draft, candidate: &Candidate<'_>) -> Decided<Verdict, Verdict> {
     candidate.plan()?; // required keys present
-    claim::check(draft, candidate)?;
+    idempotency::check(draft, candidate)?;
     if candidate.arrives() {
         if let Some(verdict) = fold::join(draft, candidate)? {
             return Ok(verdict);
         }
-        if let Some(dropped) = meter_out(draft, candidate)? {
+        if let Some(dropped) = rate_limit::spend(draft, candidate)? {
             return Ok(dropped);
         }
         if let Some(verdict) = fold::open(draft, candidate)? {
@@ -56,7 +57,7 @@ pub fn create(
     let (fresh, mut freed) = (id.is_none(), Vec::new());
     let id = id.map_or_else(|| draft.new_run_id(), Ok)?;
     let claim = match source {
-        Source::Event(_) => claim::take_for(draft, candidate, id)?,
+        Source::Event(_) => idempotency::take(draft, candidate, id)?,
         Source::Batch(_) => None, // each member took its own when it joined
     };
     refuse_ancestors(draft, candidate, steps)?;
@@ -65,7 +66,7 @@ pub fn create(
     let queued_at = queued_at(draft, steps)?;
     // A fold's id is as old as its window; its order is that of its flush.
     let arrival = if fresh { id.seq } else { draft.next_seq()? };
-    let mut rank = Rank { at: candidate.shifted(queued_at), seq: arrival };
+    let mut rank = Rank { at: priority::shifted(candidate.workflow(), queued_at), seq: arrival };
     for step in steps {
         let gate = &step.planned.gate;
         let holder = match step.when_full {
@@ -169,36 +170,4 @@ fn queued_at(draft: &Draft, steps: &[GateStep]) -> Decided<Timestamp, Verdict> {
         at = draft.gate(&step.planned.gate)?.map_or(at, |gate| at.max(gate.at));
     }
     Ok(at)
-}
-
-/// Spends one token of the rate limit, or drops the event.
-///
-/// A drop is no refusal: nothing was taken yet, and the meter has to remember the day's rate.
-fn meter_out(draft: &mut Draft, candidate: &Candidate<'_>) -> Decided<Option<Verdict>, Verdict> {
-    let Some(limit) = &candidate.workflow().rate_limit else { return Ok(None) };
-    let (rate, now) = (limit.rate(), draft.now());
-    let scope = candidate.scope(Class::RateLimit, limit.key.as_ref())?;
-    let key = GateKey::new(&scope);
-    let row = draft.gate(&key)?.cloned();
-    let last = match &row {
-        Some(Gate { state: GateState::Meter(meter), .. }) => {
-            Some(meter::of_today(*meter, rate, now))
-        }
-        _ => None,
-    };
-    if let (Some(row), Some(last), Err(retry_at)) =
-        (&row, last, meter::conforms(last, rate, 0, now))
-    {
-        draft.put(Gate { state: GateState::Meter(last), ..row.clone() });
-        let (by, retry_at) = (By::scope(&scope), retry_at.unwrap_or(now));
-        return Ok(Some(Verdict::Dropped { by, retry_at }));
-    }
-    let id = match row {
-        Some(row) => row.id,
-        None => draft.next_seq()?,
-    };
-    let meter = meter::stamp(last, rate, now);
-    let due = Some(meter::forgets_at(meter));
-    draft.put(Gate { key, id, at: now, due, state: GateState::Meter(meter) });
-    Ok(None)
 }

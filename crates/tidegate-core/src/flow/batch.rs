@@ -8,11 +8,69 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::written;
-use crate::{
-    definition::{Fields, Reported},
-    key::Path,
+use super::{
+    control::{CONTROLS, Control, Field, FieldType, Moment, Reading},
+    fold::Folding,
+    singleton::Mode,
+    written,
 };
+use crate::{
+    definition::{Code, Fields, Reported},
+    key::Path,
+    row::Class,
+};
+
+/// Its row in the table.
+pub(super) const CONTROL: Control = Control {
+    name: "batch",
+    purpose: "handle many events in one run",
+    acts: Moment::Arrival,
+    on_overflow: "collect",
+    fields: &[
+        Field::required("maxSize", FieldType::Count),
+        Field::required("timeoutMs", FieldType::Duration),
+        Field::optional("key", FieldType::Path, "the whole workflow"),
+        Field::optional("maxBytes", FieldType::Count, "4194304"),
+    ],
+    on_actions: false,
+    classes: &[Class::Batch],
+    read: |reading, value| {
+        reading.definition.batch = reading.object(&CONTROL, value, Batch::read);
+    },
+    write: |definition| definition.batch.as_ref().map(Batch::to_value),
+    keys: |definition| definition.batch.iter().map(|it| it.key.as_ref()).collect(),
+    check,
+    folding: |definition| {
+        let Batch { max_size, timeout_ms, max_bytes, .. } = *definition.batch.as_ref()?;
+        Some(Folding::All { max_size, timeout_ms, max_bytes })
+    },
+    ..Control::NONE
+};
+
+/// A batch is one run with one key, so the gates of its run must use that key or none.
+fn check(reading: &mut Reading<'_>) {
+    let Some(batch) = reading.definition.batch.clone() else { return };
+    if batch.max_size == 1 {
+        reading.problems.warn(Code::NoEffect, "batch.maxSize", "of 1 collects nothing");
+    }
+    let singleton = reading.definition.singleton.as_ref();
+    if singleton.is_some_and(|singleton| singleton.mode == Mode::Cancel) {
+        let message = "`cancel` would lose the events of a cancelled batch: use `skip`";
+        reading.problems.error(Code::Conflict, "singleton.mode", message);
+    }
+    let later = CONTROLS.iter().filter(|control| control.acts > Moment::Arrival);
+    for (field, key) in later.flat_map(|control| reading.keys(control)).collect::<Vec<_>>() {
+        if Some(&key) == batch.key.as_ref() {
+            continue;
+        }
+        let fix = match &batch.key {
+            Some(batch) => format!("use `{batch}`, the batch's key, or none"),
+            None => "give the batch the same key, or drop this one".to_owned(),
+        };
+        let message = format!("`{key}` may differ between the events of one batch: {fix}");
+        reading.problems.error(Code::Conflict, &field, message);
+    }
+}
 
 /// The most events in one run. A handler gets them all in memory.
 pub const MAX_SIZE: u64 = 10_000;
@@ -34,8 +92,6 @@ pub struct Batch {
     /// The most bytes of data in one run.
     pub max_bytes: u64,
 }
-
-pub(super) const FIELDS: &[&str] = &["maxSize", "timeoutMs", "key", "maxBytes"];
 
 /// As much as one request may hold.
 const DEFAULT_BYTES: u64 = 4 * 1024 * 1024;

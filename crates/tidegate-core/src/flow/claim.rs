@@ -1,18 +1,11 @@
 //! Claims: the first taker wins until a moment. Behind `idempotency` and `dedupeId`.
 
-use super::{
-    plan::Candidate,
-    verdict::{By, Verdict},
-};
+use super::idempotency;
 use crate::{
-    draft::{Decided, Draft, Stop},
+    draft::{Decided, Draft},
     id::{EventId, RunId},
-    key::{Key, Scalar},
-    row::{Claim, Class, Gate, GateKey, GateState, RowKey, Scope, Workspace},
+    row::{Claim, Gate, GateKey, GateState, RowKey},
 };
-
-/// How long a `dedupeId` is remembered.
-pub const DEDUPE_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// The claim at this place, if it has not run out.
 pub fn held<E>(draft: &Draft, key: &GateKey) -> Decided<Option<Claim>, E> {
@@ -42,53 +35,12 @@ pub fn take<E>(
     Ok(())
 }
 
-/// Refuses an event whose idempotency key is claimed; names the gate to claim otherwise.
-pub fn check(draft: &Draft, candidate: &Candidate<'_>) -> Decided<Option<GateKey>, Verdict> {
-    let idempotency = candidate.workflow().idempotency.as_ref();
-    let Some(idempotency) = idempotency.filter(|_| candidate.arrives()) else { return Ok(None) };
-    let scope = candidate.scope(Class::Idempotency, idempotency.key.as_ref())?;
-    let key = GateKey::new(&scope);
-    match held(draft, &key)? {
-        // A window's own claim: its flush takes it over.
-        Some(claim) => Err(Stop::Refused(Verdict::Deduped {
-            by: By::scope(&scope),
-            first: claim.event,
-            run: claim.run,
-        })),
-        None => Ok(Some(key)),
-    }
-}
-
-/// Takes the idempotency claim for a run.
-pub fn take_for(
-    draft: &mut Draft,
-    candidate: &Candidate<'_>,
-    run: RunId,
-) -> Decided<Option<GateKey>, Verdict> {
-    let Some(key) = check(draft, candidate)? else { return Ok(None) };
-    let period = candidate.workflow().idempotency.as_ref().map_or(0, |control| control.period_ms);
-    take(draft, key.clone(), candidate.event, Some(run), period)?;
-    Ok(Some(key))
-}
-
 /// Gives a run's claim back: it was replaced before its first step.
 pub fn give_back<E>(draft: &mut Draft, key: &GateKey, run: RunId) -> Decided<(), E> {
     if held(draft, key)?.is_some_and(|claim| claim.run == Some(run)) {
         draft.delete(RowKey::Gate(key.clone()));
     }
     Ok(())
-}
-
-/// The place of a `dedupeId`.
-pub fn dedupe_key(ws: &Workspace, id: &str) -> GateKey {
-    GateKey::new(&Scope {
-        ws: ws.clone(),
-        class: Class::Dedupe,
-        app: String::new(),
-        name: String::new(),
-        slot: String::new(),
-        key: Key::Value(Scalar::text(id.to_owned())),
-    })
 }
 
 /// The sweep's look at a claim: deletes it when it has run out.
@@ -111,12 +63,8 @@ pub fn sweep<E>(draft: &mut Draft, gate: Gate, claim: Claim) -> Decided<(), E> {
 /// control.
 fn period<E>(draft: &Draft, gate: &Gate) -> Decided<Option<u64>, E> {
     let Some(scope) = gate.key.scope() else { return Ok(None) };
-    if scope.class == Class::Dedupe {
-        return Ok(Some(DEDUPE_MS));
-    }
     let catalog = draft.catalog(&scope.ws)?;
     let entry = catalog.entry(&scope.app, &scope.name);
     let current = entry.and_then(|entry| entry.current.as_ref());
-    let idempotency = current.and_then(|current| current.workflow.idempotency.as_ref());
-    Ok(idempotency.map(|control| control.period_ms))
+    Ok(idempotency::period_ms(scope.class, current.map(|current| &*current.workflow)))
 }

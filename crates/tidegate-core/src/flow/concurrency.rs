@@ -9,10 +9,61 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::written;
+use super::{
+    control::{Control, Field, FieldType, Moment, Reading},
+    handoff::{Handoff, OnNewVersion},
+    plan::WhenFull,
+    policy::Policy,
+    written,
+};
 use crate::{
-    definition::{Fields, Reported},
+    catalog::Limit,
+    definition::{Code, Definition, Fields, Kind, MAX_LIMITS, Problems, Reported},
     key::Path,
+    row::{self, Class},
+};
+
+/// Its row in the table.
+pub(super) const CONTROL: Control = Control {
+    name: "concurrency",
+    purpose: "bound how many run at once",
+    acts: Moment::Start,
+    on_overflow: "wait in line",
+    fields: &[
+        Field::required("limit", FieldType::Count),
+        Field::optional("key", FieldType::Path, "the whole workflow"),
+        Field::optional("span", FieldType::OneOf(&["executing", "run"]), "executing"),
+    ],
+    classes: &[Class::RunLimit, Class::Keyed, Class::Whole],
+    is_numbered: true,
+    read,
+    write: |definition| {
+        let policy = definition.policy.iter().map(Policy::to_value);
+        let limits = definition.concurrency.iter().map(Concurrency::to_value);
+        let mut entries: Vec<Value> = policy.chain(limits).collect();
+        match entries.len() {
+            0 | 1 => entries.pop(),
+            _ => Some(Value::Array(entries)),
+        }
+    },
+    keys: |definition| definition.concurrency.iter().map(|it| it.key.as_ref()).collect(),
+    check,
+    plan: |candidate, plan| {
+        for limit in &candidate.workflow().concurrency {
+            let scope = candidate.scope(limit.class(), limit.key.as_ref())?;
+            plan.add(&scope, limit.hold(), WhenFull::Wait);
+        }
+        Ok(())
+    },
+    limit: |definition, scope| {
+        let limits = definition.into_iter().flat_map(|definition| &definition.concurrency);
+        let alike = limits.filter(|limit| {
+            let slot = limit.key.as_ref().map(Path::to_string).unwrap_or_default();
+            limit.class() == scope.class && slot == scope.slot
+        });
+        alike.map(|limit| limit.limit).min().map_or(Limit::Open, Limit::Slots)
+    },
+    ..Control::NONE
 };
 
 /// What the workflow's author writes: one limit.
@@ -39,8 +90,6 @@ pub enum Span {
     Run,
 }
 
-pub(super) const FIELDS: &[&str] = &["limit", "key", "span"];
-
 impl Concurrency {
     pub(crate) fn read(fields: &mut Fields<'_>) -> Result<Concurrency, Reported> {
         let limit = fields.count("limit");
@@ -52,4 +101,149 @@ impl Concurrency {
     pub(crate) fn to_value(&self) -> Value {
         written(self, &[("span", json!("executing"))])
     }
+}
+
+impl Concurrency {
+    /// The class of its gates.
+    pub fn class(&self) -> Class {
+        match (self.span, &self.key) {
+            (Span::Run, _) => Class::RunLimit,
+            (Span::Executing, Some(_)) => Class::Keyed,
+            (Span::Executing, None) => Class::Whole,
+        }
+    }
+
+    /// How long a run holds its gate.
+    fn hold(&self) -> row::Span {
+        match self.span {
+            Span::Run => row::Span::Run,
+            Span::Executing => row::Span::Executing,
+        }
+    }
+}
+
+/// Reads `concurrency` in all its spellings: a limit, a policy, a handoff, or a list of them.
+fn read(reading: &mut Reading<'_>, value: &Value) {
+    let list = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
+    if list.is_empty() || list.len() > MAX_LIMITS {
+        let message = format!("must hold 1 to {MAX_LIMITS} limits, got {}", list.len());
+        reading.problems.error(Code::OutOfRange, CONTROL.name, message);
+        return;
+    }
+    let (mut places, mut handoff) = (Vec::new(), None);
+    for (n, entry) in list.iter().enumerate() {
+        let place = format!("{}[{n}]", CONTROL.name);
+        let at = if value.is_array() { place.as_str() } else { CONTROL.name };
+        let problems = &mut *reading.problems;
+        if entry.is_string() || entry.get("policy").is_some() {
+            let policy = read_policy(entry, at, problems);
+            keep(&mut reading.definition.policy, policy, "policy", at, problems);
+        } else if entry.get("type").is_some() {
+            let known = super::handoff::CONTROL.field_names();
+            let read = Fields::open(entry, at, &known, problems);
+            let read = read.and_then(|mut fields| Handoff::read(&mut fields));
+            keep(&mut handoff, read, "handoff", at, problems);
+        } else {
+            let read = Fields::open(entry, at, &CONTROL.field_names(), problems);
+            if let Ok(limit) = read.and_then(|mut fields| Concurrency::read(&mut fields)) {
+                reading.definition.concurrency.push(limit);
+                places.push(at.to_owned());
+            }
+        }
+    }
+    reading.places.insert(CONTROL.name, places);
+    let Some(handoff) = handoff else { return };
+    reading.definition.written.forget(CONTROL.name);
+    if reading.definition.handoff.is_some() {
+        let message = "is also given as concurrency: keep one of the two";
+        reading.problems.error(Code::Conflict, "handoff", message);
+    } else {
+        reading.definition.handoff = Some(handoff);
+    }
+}
+
+fn read_policy(entry: &Value, at: &str, problems: &mut Problems) -> Result<Policy, Reported> {
+    if problems.kind == Kind::Workflow {
+        let fix = "write `{\"limit\": …}`, or use singleton";
+        let message = format!("cannot be a policy, those are for actions: {fix}");
+        return Err(problems.error(Code::Misplaced, at, message));
+    }
+    Policy::read(entry, at, problems)
+}
+
+/// Keeps the first of a kind, and reports a second one.
+fn keep<T>(
+    slot: &mut Option<T>,
+    read: Result<T, Reported>,
+    word: &str,
+    at: &str,
+    problems: &mut Problems,
+) {
+    let Ok(value) = read else { return };
+    if slot.is_some() {
+        problems.error(Code::Conflict, at, format!("is a second {word}: keep one of them"));
+    } else {
+        *slot = Some(value);
+    }
+}
+
+/// A limit of any control: how many, of which key, and for how long they count.
+struct Bound<'a> {
+    field: &'a str,
+    most: u32,
+    key: Option<&'a Path>,
+    span: Span,
+}
+
+impl Bound<'_> {
+    /// Whether all that `other` counts is counted here too.
+    fn covers(&self, other: &Bound<'_>) -> bool {
+        (self.key.is_none() || self.key == other.key) && self.span >= other.span
+    }
+
+    fn counts_the_same(&self, other: &Bound<'_>) -> bool {
+        self.key == other.key && self.span == other.span
+    }
+}
+
+/// No limit twice, and a warning for one that another one always reaches first.
+fn check(reading: &mut Reading<'_>) {
+    let Reading { definition, places, problems } = reading;
+    let places = places.get(CONTROL.name).into_iter().flatten();
+    let limits = definition.concurrency.iter().zip(places);
+    let limits: Vec<_> = limits
+        .map(|(limit, field)| Bound {
+            field,
+            most: limit.limit,
+            key: limit.key.as_ref(),
+            span: limit.span,
+        })
+        .collect();
+    let exclusive = exclusive(definition);
+    for (n, limit) in limits.iter().enumerate() {
+        if let Some(other) = limits[..n].iter().find(|other| other.counts_the_same(limit)) {
+            let rule = format!("counts the same runs as {}", other.field);
+            problems.error(Code::Conflict, limit.field, format!("{rule}: keep one of them"));
+            continue;
+        }
+        let others = limits.iter().filter(|other| !other.counts_the_same(limit));
+        let mut bounds = others.chain(&exclusive);
+        let tighter = bounds.find(|other| other.covers(limit) && other.most <= limit.most);
+        if let Some(other) = tighter {
+            let (most, field) = (other.most, other.field);
+            let message = format!("of {} is never reached: {field} lets in {most}", limit.most);
+            problems.warn(Code::NeverBinds, &format!("{}.limit", limit.field), message);
+        }
+    }
+}
+
+/// The controls that let in one run at a time and hold it until it has ended.
+fn exclusive(definition: &Definition) -> Vec<Bound<'_>> {
+    let singleton = definition.singleton.as_ref().map(|it| ("singleton", it.key.as_ref()));
+    // Versions that coexist are counted apart, so that together they may be many.
+    let handoff = definition.handoff.as_ref();
+    let handoff = handoff.filter(|handoff| handoff.on_new_version != OnNewVersion::Coexist);
+    let handoff = handoff.map(|handoff| ("handoff", handoff.key()));
+    let pairs = singleton.into_iter().chain(handoff);
+    pairs.map(|(field, key)| Bound { field, most: 1, key, span: Span::Run }).collect()
 }

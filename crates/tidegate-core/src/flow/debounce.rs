@@ -8,10 +8,39 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::written;
+use super::{
+    control::{Control, Field, FieldType, Moment},
+    fold::Folding,
+    written,
+};
 use crate::{
     definition::{Fields, Reported},
     key::Path,
+    row::Class,
+};
+
+/// Its row in the table.
+pub(super) const CONTROL: Control = Control {
+    name: "debounce",
+    purpose: "run once when a burst is over",
+    acts: Moment::Arrival,
+    on_overflow: "coalesce, the last event wins",
+    fields: &[
+        Field::required("periodMs", FieldType::Duration),
+        Field::optional("key", FieldType::Path, "the whole workflow"),
+        Field::optional("maxWaitMs", FieldType::Duration, "no bound"),
+    ],
+    classes: &[Class::Debounce],
+    read: |reading, value| {
+        reading.definition.debounce = reading.object(&CONTROL, value, Debounce::read);
+    },
+    write: |definition| definition.debounce.as_ref().map(Debounce::to_value),
+    keys: |definition| definition.debounce.iter().map(|it| it.key.as_ref()).collect(),
+    folding: |definition| {
+        let Debounce { period_ms, max_wait_ms, .. } = *definition.debounce.as_ref()?;
+        Some(Folding::Last { period_ms, max_wait_ms })
+    },
+    ..Control::NONE
 };
 
 /// What the workflow's author writes.
@@ -27,8 +56,6 @@ pub struct Debounce {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_wait_ms: Option<u64>,
 }
-
-pub(super) const FIELDS: &[&str] = &["periodMs", "key", "maxWaitMs"];
 
 impl Debounce {
     pub(crate) fn read(fields: &mut Fields<'_>) -> Result<Debounce, Reported> {

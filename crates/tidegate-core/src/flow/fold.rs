@@ -8,10 +8,11 @@
 use std::{cell::OnceCell, collections::BTreeSet};
 
 use super::{
+    Control,
     admit::create,
-    claim, gate,
+    batch, claim, control, gate, idempotency,
     plan::{Candidate, Origin},
-    policy::PolicyKind,
+    policy,
     verdict::{By, Verdict},
 };
 use crate::{
@@ -51,37 +52,49 @@ impl Fold {
     }
 }
 
-/// How a fold folds.
+/// How a control folds arrivals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Folding {
     /// Keeps the last event; each one moves the deadline.
     Last { period_ms: u64, max_wait_ms: Option<u64> },
     /// Keeps all; the first one sets the deadline.
     All { max_size: u32, timeout_ms: u64, max_bytes: u64 },
 }
 
-/// The fold that an arrival meets first, if its workflow has any.
-fn first(candidate: &Candidate<'_>) -> Decided<Option<(Scope, Kind)>, Verdict> {
-    let workflow = candidate.workflow();
-    if let Some(debounce) = &workflow.debounce {
-        let (period_ms, max_wait_ms) = (debounce.period_ms, debounce.max_wait_ms);
-        let scope = candidate.scope(Class::Debounce, debounce.key.as_ref())?;
-        return Ok(Some((scope, Kind::Last { period_ms, max_wait_ms })));
+impl Folding {
+    /// How long a fold stays open after an event, or after its first.
+    fn wait_ms(self) -> u64 {
+        match self {
+            Self::Last { period_ms, .. } => period_ms,
+            Self::All { timeout_ms, .. } => timeout_ms,
+        }
     }
-    if let Some((scope, PolicyKind::Debounce { period_ms, max_wait_ms })) =
-        candidate.policy(Class::Quiet)?
-    {
-        let kind = Kind::Last { period_ms: *period_ms, max_wait_ms: *max_wait_ms };
-        return Ok(Some((scope, kind)));
-    }
-    buffer(candidate)
 }
 
-fn buffer(candidate: &Candidate<'_>) -> Decided<Option<(Scope, Kind)>, Verdict> {
-    let Some(batch) = &candidate.workflow().batch else { return Ok(None) };
-    let (max_size, timeout_ms, max_bytes) = (batch.max_size, batch.timeout_ms, batch.max_bytes);
-    let scope = candidate.scope(Class::Batch, batch.key.as_ref())?;
-    Ok(Some((scope, Kind::All { max_size, timeout_ms, max_bytes })))
+/// The fold of one control for this input; none where its definition has none.
+fn of_control(
+    candidate: &Candidate<'_>,
+    control: &Control,
+) -> Decided<Option<(Scope, Folding)>, Verdict> {
+    let definition = candidate.workflow();
+    let Some(folding) = (control.folding)(definition) else { return Ok(None) };
+    let scope = if control.classes.contains(&Class::Quiet) {
+        policy::scope(candidate, Class::Quiet)?.map(|(scope, _)| scope)
+    } else {
+        let key = (control.keys)(definition).first().copied().flatten();
+        Some(candidate.scope(control.classes[0], key)?)
+    };
+    Ok(scope.map(|scope| (scope, folding)))
+}
+
+/// The fold that an arrival meets first, if its workflow has any.
+fn first(candidate: &Candidate<'_>) -> Decided<Option<(Scope, Folding)>, Verdict> {
+    for control in control::all() {
+        if let Some(fold) = of_control(candidate, control)? {
+            return Ok(Some(fold));
+        }
+    }
+    Ok(None)
 }
 
 /// Joins an open window or buffer. Spends nothing.
@@ -104,7 +117,7 @@ fn join_one(
     draft: &mut Draft,
     candidate: &Candidate<'_>,
     scope: &Scope,
-    kind: Kind,
+    kind: Folding,
 ) -> Decided<Option<Verdict>, Verdict> {
     let key = GateKey::new(scope);
     let Some((gate, fold)) = load(draft, &key)? else { return Ok(None) };
@@ -140,7 +153,7 @@ fn join_fired(
     if let Some(claim) = run.claim.take() {
         claim::give_back(draft, &claim, run.id)?;
     }
-    run.claim = claim::take_for(draft, candidate, run.id)?;
+    run.claim = idempotency::take(draft, candidate, run.id)?;
     run.source = Source::Event(candidate.event);
     if run.is_after() || !candidate.after().is_empty() {
         run.wanted |= candidate.is_wanted() || !run.is_after();
@@ -163,15 +176,11 @@ fn open_one(
     draft: &mut Draft,
     candidate: &Candidate<'_>,
     scope: &Scope,
-    kind: Kind,
+    kind: Folding,
     run: Option<RunId>,
 ) -> Decided<Verdict, Verdict> {
     let now = draft.now();
-    let wait_ms = match kind {
-        Kind::Last { period_ms, .. } => period_ms,
-        Kind::All { timeout_ms, .. } => timeout_ms,
-    };
-    let deadline = now.plus_ms(wait_ms);
+    let deadline = now.plus_ms(kind.wait_ms());
     let fold = Fold {
         run: run.map_or_else(|| draft.new_run_id(), Ok)?,
         first: candidate.event,
@@ -196,7 +205,7 @@ fn add(
     draft: &mut Draft,
     candidate: &Candidate<'_>,
     scope: &Scope,
-    kind: Kind,
+    kind: Folding,
     mut gate: Gate,
     mut fold: Fold,
 ) -> Decided<Verdict, Verdict> {
@@ -207,7 +216,7 @@ fn add(
     fold.last = candidate.event;
     go_after(draft, &mut fold, candidate.after())?;
     match kind {
-        Kind::Last { period_ms, max_wait_ms } => {
+        Folding::Last { period_ms, max_wait_ms } => {
             fold.count += 1;
             let quiet = draft.now().plus_ms(period_ms);
             fold.deadline = max_wait_ms.map_or(quiet, |max| quiet.min(fold.opened.plus_ms(max)));
@@ -220,7 +229,7 @@ fn add(
             draft.put(gate);
             Ok(Verdict::Coalesced { run, by, fire_at })
         }
-        Kind::All { max_size, max_bytes, .. } => {
+        Folding::All { max_size, max_bytes, .. } => {
             if !fits(candidate, kind, &fold) {
                 part(draft, &mut fold)?;
                 gate.id = fold.run.seq;
@@ -229,7 +238,7 @@ fn add(
                 fold.first = candidate.event;
             }
             let (run, key) = (fold.run, gate.key.clone());
-            claim::take_for(draft, candidate, run)?;
+            idempotency::take(draft, candidate, run)?;
             draft.put(Item { run: run.seq, n: fold.count, event: candidate.event });
             fold.count += 1;
             fold.bytes += size(candidate);
@@ -336,7 +345,7 @@ fn flush_part<E>(draft: &mut Draft, gate: &Gate, fold: &Fold, part: Part) -> Dec
     };
     let candidate = candidate(&scope, current, event.id, event.data, origin);
     let outcome = draft.keep_or_undo(|draft| {
-        if !batch && let Some((scope, kind)) = buffer(&candidate)? {
+        if !batch && let Some((scope, kind)) = of_control(&candidate, &batch::CONTROL)? {
             // What debounce fires is what batch collects.
             return match join_one(draft, &candidate, &scope, kind)? {
                 Some(verdict) => Ok(verdict),
@@ -466,13 +475,8 @@ fn longest<E>(draft: &Draft, gate: &Gate) -> Decided<Option<u64>, E> {
     let catalog = draft.catalog(&scope.ws)?;
     let entry = catalog.entry(&scope.app, &scope.name);
     let Some(current) = entry.and_then(|entry| entry.current.as_ref()) else { return Ok(None) };
-    let workflow = &current.workflow;
-    Ok(match (scope.class, workflow.policy.as_ref().map(|policy| &policy.kind)) {
-        (Class::Batch, _) => workflow.batch.as_ref().map(|batch| batch.timeout_ms),
-        (Class::Debounce, _) => workflow.debounce.as_ref().map(|debounce| debounce.period_ms),
-        (Class::Quiet, Some(PolicyKind::Debounce { period_ms, .. })) => Some(*period_ms),
-        _ => None,
-    })
+    let folding = (control::owner(scope.class).folding)(&current.workflow);
+    Ok(folding.map(Folding::wait_ms))
 }
 
 /// Gives a held fold its chance: the gate that was in its way has let go.
@@ -572,10 +576,10 @@ fn load<E>(draft: &Draft, key: &GateKey) -> Decided<Option<(Gate, Fold)>, E> {
 }
 
 /// Whether a fold has room for one more. An empty one takes an event of any size.
-fn fits(candidate: &Candidate<'_>, kind: Kind, fold: &Fold) -> bool {
+fn fits(candidate: &Candidate<'_>, kind: Folding, fold: &Fold) -> bool {
     match kind {
-        Kind::Last { .. } => true,
-        Kind::All { max_size, max_bytes, .. } => {
+        Folding::Last { .. } => true,
+        Folding::All { max_size, max_bytes, .. } => {
             let bytes = fold.bytes + size(candidate);
             fold.count == 0 || (fold.count < max_size && bytes <= max_bytes)
         }

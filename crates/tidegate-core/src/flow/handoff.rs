@@ -11,16 +11,44 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    plan::{Candidate, GateStep},
+    control::{Control, Field, FieldType, Moment, Reading},
+    plan::{Candidate, GateStep, Plan, WhenFull},
     verdict::{By, Verdict},
 };
 use crate::{
-    definition::{Code, Fields, Reported},
-    draft::{Decided, Draft},
+    catalog::Limit,
+    definition::{Code, Fields, Reported, Trigger},
+    draft::{Decided, Draft, Stop},
     id::RunId,
-    key::Path,
-    row::{Class, GateState},
+    key::{Key, Path},
+    row::{Class, GateState, Span},
     run::end,
+};
+
+/// Its row in the table.
+pub(super) const CONTROL: Control = Control {
+    name: "handoff",
+    purpose: "pass the work from one version to the next",
+    acts: Moment::Creation,
+    on_overflow: "supersede, drain or coexist",
+    fields: &[
+        Field::required("type", FieldType::OneOf(&["singleton", "keyed"])),
+        Field::optional("keyField", FieldType::Path, "none, which `keyed` refuses"),
+        Field::required("onNewVersion", FieldType::OneOf(&["supersede", "drain", "coexist"])),
+    ],
+    classes: &[Class::Handoff],
+    // A release gives a hold to every run that is there.
+    may_exceed: true,
+    read: |reading, value| {
+        reading.definition.handoff = reading.object(&CONTROL, value, Handoff::read);
+    },
+    write: |definition| definition.handoff.as_ref().map(Handoff::to_value),
+    keys: |definition| definition.handoff.iter().map(Handoff::key).collect(),
+    key_field: "keyField",
+    check,
+    plan,
+    limit: |_, _| Limit::Slots(1),
+    ..Control::NONE
 };
 
 /// What the workflow's author writes.
@@ -54,8 +82,6 @@ pub enum OnNewVersion {
     /// They go on beside the new one.
     Coexist,
 }
-
-pub(super) const FIELDS: &[&str] = &["type", "keyField", "onNewVersion"];
 
 /// The words for [`OnNewVersion`].
 const WORDS: [(&str, OnNewVersion); 3] = [
@@ -106,6 +132,42 @@ impl Handoff {
         }
     }
 }
+
+/// A cron trigger sends no key to hand over by.
+fn check(reading: &mut Reading<'_>) {
+    let Some(handoff) = &reading.definition.handoff else { return };
+    let triggers = &reading.definition.triggers;
+    let cron = triggers.iter().any(|trigger| matches!(trigger, Trigger::Cron { .. }));
+    if let HandoffScope::Keyed(path) = &handoff.scope
+        && cron
+    {
+        let fix = "use type `singleton`, or drop the cron trigger";
+        let message = format!("`{path}` is never in what a cron trigger sends: {fix}");
+        reading.problems.error(Code::Conflict, "handoff.keyField", message);
+    }
+}
+
+fn plan(candidate: &Candidate<'_>, plan: &mut Plan) -> Decided<(), Verdict> {
+    let Some(handoff) = &candidate.workflow().handoff else { return Ok(()) };
+    let mut scope = candidate.scope(Class::Handoff, handoff.key())?;
+    if scope.key == Key::Missing {
+        let reason = format!("the required key `{}` is missing from the data", scope.slot);
+        return Err(Stop::Refused(Verdict::Rejected { control: CONTROL.name, reason }));
+    }
+    let version = &candidate.current.version;
+    let tier = match handoff.on_new_version {
+        // Runs of older releases queue before it: they finish first, or move to this version in
+        // their places.
+        OnNewVersion::Drain | OnNewVersion::Supersede => version.release.unwrap_or(0),
+        OnNewVersion::Coexist => {
+            scope.slot = format!("{}@{}", scope.slot, version.number);
+            0
+        }
+    };
+    plan.add_in_tier(&scope, Span::Run, tier, WhenFull::Wait);
+    Ok(())
+}
+
 /// Meets the runs of other versions on the handoff gate, by the new definition's word.
 ///
 /// `supersede` cancels those that have started and takes the others along; `drain` and `coexist`

@@ -8,11 +8,46 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::written;
-use crate::{
-    definition::{Fields, Reported},
-    key::Path,
+use super::{
+    claim,
+    control::{Control, Field, FieldType, Moment},
+    plan::Candidate,
+    verdict::{By, Verdict},
+    written,
 };
+use crate::{
+    definition::{Definition, Fields, Reported},
+    draft::{Decided, Draft, Stop},
+    id::RunId,
+    key::{Key, Path, Scalar},
+    row::{Class, GateKey, Scope, Workspace},
+};
+
+/// Its row in the table.
+pub(super) const CONTROL: Control = Control {
+    name: "idempotency",
+    purpose: "one run per key and period",
+    acts: Moment::Arrival,
+    on_overflow: "drop as deduped",
+    fields: &[
+        Field::optional("key", FieldType::Path, "the whole workflow"),
+        Field::optional("periodMs", FieldType::Duration, "86400000"),
+    ],
+    classes: &[Class::Idempotency],
+    read: |reading, value| {
+        reading.definition.idempotency = reading.object(&CONTROL, value, Idempotency::read);
+    },
+    write: |definition| definition.idempotency.as_ref().map(Idempotency::to_value),
+    keys: |definition| definition.idempotency.iter().map(|it| it.key.as_ref()).collect(),
+    ..Control::NONE
+};
+
+/// The row of the claims behind an event's own `dedupeId`.
+pub(super) const DEDUPE_ID: Control =
+    Control { name: "dedupeId", classes: &[Class::Dedupe], ..Control::NONE };
+
+/// How long a `dedupeId` is remembered.
+pub const DEDUPE_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// What the workflow's author writes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,8 +59,6 @@ pub struct Idempotency {
     /// How long a claim lasts.
     pub period_ms: u64,
 }
-
-pub(super) const FIELDS: &[&str] = &["key", "periodMs"];
 
 /// A day, as for the event's own `dedupeId`.
 const DEFAULT_PERIOD_MS: u64 = 24 * 60 * 60 * 1000;
@@ -40,4 +73,53 @@ impl Idempotency {
     pub(crate) fn to_value(&self) -> Value {
         written(self, &[("periodMs", json!(DEFAULT_PERIOD_MS))])
     }
+}
+
+/// How long a claim of this class lasts; none if the definition has no such control.
+pub(super) fn period_ms(class: Class, definition: Option<&Definition>) -> Option<u64> {
+    if class == Class::Dedupe {
+        return Some(DEDUPE_MS);
+    }
+    Some(definition?.idempotency.as_ref()?.period_ms)
+}
+
+/// Refuses an event whose idempotency key is claimed; names the gate to claim otherwise.
+pub(super) fn check(draft: &Draft, candidate: &Candidate<'_>) -> Decided<Option<GateKey>, Verdict> {
+    let idempotency = candidate.workflow().idempotency.as_ref();
+    let Some(idempotency) = idempotency.filter(|_| candidate.arrives()) else { return Ok(None) };
+    let scope = candidate.scope(Class::Idempotency, idempotency.key.as_ref())?;
+    let key = GateKey::new(&scope);
+    match claim::held(draft, &key)? {
+        // A window's own claim: its flush takes it over.
+        Some(held) => Err(Stop::Refused(Verdict::Deduped {
+            by: By::scope(&scope),
+            first: held.event,
+            run: held.run,
+        })),
+        None => Ok(Some(key)),
+    }
+}
+
+/// Takes the idempotency claim for a run.
+pub(super) fn take(
+    draft: &mut Draft,
+    candidate: &Candidate<'_>,
+    run: RunId,
+) -> Decided<Option<GateKey>, Verdict> {
+    let Some(key) = check(draft, candidate)? else { return Ok(None) };
+    let period = candidate.workflow().idempotency.as_ref().map_or(0, |control| control.period_ms);
+    claim::take(draft, key.clone(), candidate.event, Some(run), period)?;
+    Ok(Some(key))
+}
+
+/// The place of a `dedupeId`.
+pub fn dedupe_key(ws: &Workspace, id: &str) -> GateKey {
+    GateKey::new(&Scope {
+        ws: ws.clone(),
+        class: Class::Dedupe,
+        app: String::new(),
+        name: String::new(),
+        slot: String::new(),
+        key: Key::Value(Scalar::text(id.to_owned())),
+    })
 }

@@ -4,7 +4,11 @@
 //! once. The theoretical arrival time is kept in whole microseconds and a rest in `1/limit` of a
 //! microsecond, so that no rate is rounded and nothing drifts.
 
-use crate::{row::Meter, time::Timestamp};
+use crate::{
+    definition::{Code, Problems},
+    row::Meter,
+    time::Timestamp,
+};
 
 /// What the author wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,6 +136,22 @@ pub fn of_today(meter: Meter, rate: Rate, now: Timestamp) -> Meter {
 
 fn exact(meter: Meter) -> i128 {
     i128::from(meter.tat) * i128::from(meter.limit) + i128::from(meter.rest)
+}
+
+/// The longest time in which a burst may refill: 100 years, well inside the range of a timestamp.
+const LONGEST_REFILL_MS: u128 = 100 * 365 * 24 * 60 * 60 * 1000;
+
+/// Refuses a burst that takes longer than [`LONGEST_REFILL_MS`] to refill.
+pub(super) fn check_refill(control: &str, rate: Option<Rate>, problems: &mut Problems) {
+    let Some(rate) = rate else { return };
+    let refill = u128::from(rate.burst) * u128::from(rate.per_ms) / u128::from(rate.limit);
+    if refill > LONGEST_REFILL_MS {
+        let message = format!(
+            "of {} takes more than 100 years to come back at {} in {} ms: make it smaller",
+            rate.burst, rate.limit, rate.per_ms
+        );
+        problems.error(Code::OutOfRange, &format!("{control}.burst"), message);
+    }
 }
 
 #[cfg(test)]

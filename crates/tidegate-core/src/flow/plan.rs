@@ -1,15 +1,8 @@
-//! Which gates a run has to pass: every control spelled in the four primitives (spec controls).
+//! The gate plan: the gates that a run has to pass, in order (spec G9), from all controls.
 
 use std::cell::OnceCell;
 
-use super::{
-    By,
-    concurrency::{Concurrency, Span as Kept},
-    handoff::{HandoffScope, OnNewVersion},
-    policy::{Policy, PolicyKey, PolicyKind},
-    singleton::Mode,
-    verdict::Verdict,
-};
+use super::{By, CONTROLS, Control, Moment, control, policy::PolicyKind, verdict::Verdict};
 use crate::{
     catalog::Current,
     definition::{Definition, Overlap},
@@ -103,6 +96,30 @@ pub struct GateStep {
     pub when_full: WhenFull,
 }
 
+/// The gates of a run, while they are collected.
+#[derive(Debug, Default)]
+pub(crate) struct Plan(Vec<GateStep>);
+
+impl Plan {
+    /// Adds a gate.
+    pub(crate) fn add(&mut self, scope: &Scope, span: Span, when_full: WhenFull) {
+        let tier = if when_full == WhenFull::Replace { IN_PLACE } else { 0 };
+        self.add_in_tier(scope, span, tier, when_full);
+    }
+
+    /// Adds a gate whose queue is ordered by tiers first.
+    pub(crate) fn add_in_tier(
+        &mut self,
+        scope: &Scope,
+        span: Span,
+        tier: i64,
+        when_full: WhenFull,
+    ) {
+        let planned = PlannedGate { gate: GateKey::new(scope), span, tier };
+        self.0.push(GateStep { planned, when_full });
+    }
+}
+
 impl Candidate<'_> {
     /// The definition.
     pub fn workflow(&self) -> &Definition {
@@ -115,50 +132,16 @@ impl Candidate<'_> {
         Ok(self.scope_of(class, path.map(Path::to_string).unwrap_or_default(), key))
     }
 
-    fn scope_of(&self, class: Class, slot: String, key: Key) -> Scope {
+    pub(crate) fn scope_of(&self, class: Class, slot: String, key: Key) -> Scope {
         let workflow = self.workflow();
         let (app, name) = (workflow.app.clone(), workflow.name.clone());
         Scope { ws: self.ws.clone(), class, app, name, slot, key }
     }
 
-    fn key(&self, control: &'static str, path: Option<&Path>) -> Decided<Key, Verdict> {
+    pub(super) fn key(&self, control: &'static str, path: Option<&Path>) -> Decided<Key, Verdict> {
         Key::of(path, &self.data).map_err(|error| {
             Stop::Refused(Verdict::Rejected { control, reason: error.to_string() })
         })
-    }
-
-    /// The gate of the action's policy; none where the request is not arbitrated.
-    pub fn policy(&self, class: Class) -> Decided<Option<(Scope, &PolicyKind)>, Verdict> {
-        let Some(Policy { kind, key }) = &self.workflow().policy else { return Ok(None) };
-        if *kind == PolicyKind::Allow {
-            return Ok(None);
-        }
-        let path = |name: &str| Path::parse(name).ok();
-        let (slot, path) = match key {
-            PolicyKey::None => return Ok(None),
-            PolicyKey::Function(name) if self.function_key.is_none() => {
-                let reason = format!("the key function `{name}` is not known to who asks");
-                return Err(Stop::Refused(Verdict::Rejected { control: "policy", reason }));
-            }
-            PolicyKey::Session => ("session".to_owned(), path("session")),
-            PolicyKey::User => ("user".to_owned(), path("user")),
-            PolicyKey::Path(path) => (format!("path:{path}"), Some(path.clone())),
-            PolicyKey::Function(name) => (format!("function:{name}"), None),
-        };
-        let key = match (&path, &self.function_key) {
-            (Some(path), _) => self.key("policy", Some(path))?,
-            (None, Some(key)) => key.clone(),
-            (None, None) => Key::Missing,
-        };
-        if !matches!(key, Key::Value(_)) {
-            return Ok(None);
-        }
-        let mut scope = self.scope_of(class, slot, key);
-        if class == Class::Policy {
-            // All actions of a flow meet in one gate; each has a window of its own.
-            scope.name = self.workflow().flow.clone().unwrap_or(scope.name);
-        }
-        Ok(Some((scope, kind)))
     }
 
     /// The gates that the run has to pass, in the order of spec G9.
@@ -171,91 +154,22 @@ impl Candidate<'_> {
     }
 
     fn build_plan(&self) -> Decided<Vec<GateStep>, Verdict> {
-        let workflow = self.workflow();
-        let mut all = Vec::new();
-        let mut add = |scope: Scope, span, tier, when_full| {
-            let tier = if when_full == WhenFull::Replace { IN_PLACE } else { tier };
-            let planned = PlannedGate { gate: GateKey::new(&scope), span, tier };
-            all.push(GateStep { planned, when_full });
-        };
-        if let Some(singleton) = &workflow.singleton {
-            let mut scope = self.scope(Class::Singleton, singleton.key.as_ref())?;
-            if workflow.handoff.is_some() {
-                // Between versions the handoff rules; a singleton is one within its version.
-                scope.slot = format!("{}@{}", scope.slot, self.current.version.number);
-            }
-            let when_full = match singleton.mode {
-                Mode::Skip => WhenFull::Refuse,
-                Mode::Cancel => WhenFull::Replace,
-            };
-            add(scope, Span::Run, 0, when_full);
+        let mut plan = Plan::default();
+        for control in control::all() {
+            (control.plan)(self, &mut plan)?;
         }
-        if let Origin::Cron { schedule, overlap } = &self.origin
-            && *overlap != Overlap::Allow
-        {
-            let scope = self.scope_of(Class::Schedule, schedule.clone(), Key::Whole);
-            add(scope, Span::Run, 0, overlap.policy().when_full());
-        }
-        if let Some((scope, tier)) = self.handoff()? {
-            add(scope, Span::Run, tier, WhenFull::Wait);
-        }
-        if let Some((scope, kind)) = self.policy(Class::Policy)? {
-            add(scope, Span::Run, 0, kind.when_full());
-        }
-        for limit in &workflow.concurrency {
-            let scope = self.scope(limit.class(), limit.key.as_ref())?;
-            add(scope, limit.kept(), 0, WhenFull::Wait);
-        }
-        if let Some(throttle) = &workflow.throttle {
-            let scope = self.scope(Class::Throttle, throttle.key.as_ref())?;
-            add(scope, Span::Start, 0, WhenFull::Wait);
-        }
-        all.sort_by(|a, b| a.planned.gate.cmp(&b.planned.gate));
-        Ok(all)
-    }
-
-    fn handoff(&self) -> Decided<Option<(Scope, i64)>, Verdict> {
-        let Some(handoff) = &self.workflow().handoff else { return Ok(None) };
-        let mut scope = match &handoff.scope {
-            HandoffScope::Singleton => self.scope(Class::Handoff, None)?,
-            HandoffScope::Keyed(path) => self.scope(Class::Handoff, Some(path))?,
-        };
-        if scope.key == Key::Missing {
-            let reason = format!("the required key `{}` is missing from the data", scope.slot);
-            return Err(Stop::Refused(Verdict::Rejected { control: "handoff", reason }));
-        }
-        let version = &self.current.version;
-        let tier = match handoff.on_new_version {
-            // Those of older releases stand before it: they finish first, or come along in their
-            // places.
-            OnNewVersion::Drain | OnNewVersion::Supersede => version.release.unwrap_or(0),
-            OnNewVersion::Coexist => {
-                scope.slot = format!("{}@{}", scope.slot, version.number);
-                0
-            }
-        };
-        Ok(Some((scope, tier)))
+        plan.0.sort_by(|a, b| a.planned.gate.cmp(&b.planned.gate));
+        Ok(plan.0)
     }
 
     /// The controls that have a key which this input lacks, so that it shares their one bucket.
     pub fn keys_missing(&self) -> Vec<&'static str> {
-        let workflow = self.workflow();
-        let on_arrival = [
-            ("idempotency", workflow.idempotency.as_ref().and_then(|control| control.key.as_ref())),
-            ("rateLimit", workflow.rate_limit.as_ref().and_then(|control| control.key.as_ref())),
-            ("debounce", workflow.debounce.as_ref().and_then(|control| control.key.as_ref())),
-            ("batch", workflow.batch.as_ref().and_then(|control| control.key.as_ref())),
-        ];
-        let later = [
-            ("singleton", workflow.singleton.as_ref().and_then(|control| control.key.as_ref())),
-            ("throttle", workflow.throttle.as_ref().and_then(|control| control.key.as_ref())),
-        ];
-        let limits = workflow.concurrency.iter().map(|limit| ("concurrency", limit.key.as_ref()));
-        let keyed = on_arrival.into_iter().filter(|_| self.arrives()).chain(later).chain(limits);
-        let missing = keyed.filter(|(_, path)| Key::of(*path, &self.data) == Ok(Key::Missing));
-        let mut controls: Vec<_> = missing.map(|(control, _)| control).collect();
-        controls.dedup();
-        controls
+        let applies = |control: &&Control| control.acts > Moment::Arrival || self.arrives();
+        let lacks = |control: &&Control| {
+            let keys = (control.keys)(self.workflow()).into_iter();
+            keys.flatten().any(|path| Key::of(Some(path), &self.data) == Ok(Key::Missing))
+        };
+        CONTROLS.iter().filter(applies).filter(lacks).map(|control| control.name).collect()
     }
 
     /// Whether arrival's controls apply: idempotency, rate limit and folds.
@@ -278,14 +192,6 @@ impl Candidate<'_> {
         if let Origin::Replay(replay) = &self.origin { Some(replay) } else { None }
     }
 
-    /// When the run counts as queued for its priority.
-    pub fn shifted(&self, queued_at: Timestamp) -> Timestamp {
-        match &self.workflow().priority {
-            Some(priority) => queued_at.minus_ms(priority.shift_ms),
-            None => queued_at,
-        }
-    }
-
     /// When it gives up its place, if its session or its schedule is still busy by then.
     pub fn gives_up_at(&self, queued_at: Timestamp) -> Option<Timestamp> {
         let kind = match &self.origin {
@@ -298,46 +204,6 @@ impl Candidate<'_> {
             Some(PolicyKind::Queue { max_wait_ms }) => max_wait_ms.map(|ms| queued_at.plus_ms(ms)),
             _ => None,
         }
-    }
-}
-
-impl PolicyKind {
-    /// What a run under it does when the gate is full.
-    fn when_full(&self) -> WhenFull {
-        match self {
-            Self::Reject => WhenFull::Refuse,
-            Self::Restart => WhenFull::Replace,
-            Self::Allow | Self::Queue { .. } | Self::Debounce { .. } => WhenFull::Wait,
-        }
-    }
-}
-
-impl Concurrency {
-    /// The kind of gate.
-    pub fn class(&self) -> Class {
-        match (self.span, &self.key) {
-            (Kept::Run, _) => Class::RunLimit,
-            (Kept::Executing, Some(_)) => Class::Keyed,
-            (Kept::Executing, None) => Class::Whole,
-        }
-    }
-
-    fn kept(&self) -> Span {
-        match self.span {
-            Kept::Run => Span::Run,
-            Kept::Executing => Span::Executing,
-        }
-    }
-}
-
-impl Definition {
-    /// The limit that a concurrency gate of this class and slot has.
-    pub fn slots(&self, class: Class, slot: &str) -> Option<u32> {
-        let alike = self.concurrency.iter().filter(|limit| {
-            limit.class() == class
-                && limit.key.as_ref().map(Path::to_string).unwrap_or_default() == slot
-        });
-        alike.map(|limit| limit.limit).min()
     }
 }
 

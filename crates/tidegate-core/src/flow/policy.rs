@@ -9,9 +9,41 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::{
+    control::{Control, Reading},
+    fold::Folding,
+    plan::{Candidate, WhenFull},
+    verdict::Verdict,
+};
 use crate::{
+    catalog::Limit,
     definition::{Code, Fields, Problems, Reported, nearest},
-    key::Path,
+    draft::{Decided, Stop},
+    key::{Key, Path},
+    row::{Class, Scope, Span},
+};
+
+/// Its row in the table. It is written as `concurrency`.
+pub(super) const CONTROL: Control = Control {
+    name: "policy",
+    classes: &[Class::Policy, Class::Quiet],
+    check,
+    plan: |candidate, plan| {
+        if let Some((scope, kind)) = scope(candidate, Class::Policy)? {
+            plan.add(&scope, Span::Run, kind.when_full());
+        }
+        Ok(())
+    },
+    limit: |_, _| Limit::Slots(1),
+    folding: |definition| match definition.policy.as_ref()?.kind {
+        PolicyKind::Debounce { period_ms, max_wait_ms } => {
+            Some(Folding::Last { period_ms, max_wait_ms })
+        }
+        PolicyKind::Allow | PolicyKind::Queue { .. } | PolicyKind::Reject | PolicyKind::Restart => {
+            None
+        }
+    },
+    ..Control::NONE
 };
 
 /// What the flow's author writes, for one action or as the flow's default.
@@ -170,5 +202,85 @@ fn read_key(fields: &mut Fields<'_>) -> Result<PolicyKey, Reported> {
             Some(path) => Ok(PolicyKey::Path(path)),
             None => Err(fields.error(Code::BadPath, "key", "must name a field")),
         },
+    }
+}
+
+fn check(reading: &mut Reading<'_>) {
+    let Reading { definition, problems, .. } = reading;
+    let Some(policy) = &definition.policy else { return };
+    match (&policy.kind, &policy.key) {
+        (PolicyKind::Allow, PolicyKey::Session) => {}
+        (PolicyKind::Allow, _) => {
+            problems.warn(
+                Code::NoEffect,
+                "concurrency",
+                "has a key, which changes nothing under `allow`",
+            );
+        }
+        (_, PolicyKey::None) => {
+            problems.warn(
+                Code::NoEffect,
+                "concurrency",
+                "has a policy, which changes nothing with key `none`",
+            );
+        }
+        (_, _) => {}
+    }
+    if matches!(policy.kind, PolicyKind::Debounce { .. }) && definition.debounce.is_some() {
+        let message = "stands beside the policy `debounce`: keep one of the two";
+        problems.error(Code::Conflict, "debounce", message);
+    }
+    if matches!(policy.key, PolicyKey::Function(_)) && definition.debounce.is_some() {
+        let message = "stands beside a key function, which is asked when a request arrives and not \
+                       when the window fires: give the policy a path, or let it debounce itself";
+        problems.error(Code::Conflict, "debounce", message);
+    }
+}
+
+/// The gate of the action's policy; none where the request is not arbitrated.
+pub(super) fn scope<'a>(
+    candidate: &'a Candidate<'_>,
+    class: Class,
+) -> Decided<Option<(Scope, &'a PolicyKind)>, Verdict> {
+    let Some(Policy { kind, key }) = &candidate.workflow().policy else { return Ok(None) };
+    if *kind == PolicyKind::Allow {
+        return Ok(None);
+    }
+    let path = |name: &str| Path::parse(name).ok();
+    let (slot, path) = match key {
+        PolicyKey::None => return Ok(None),
+        PolicyKey::Function(name) if candidate.function_key.is_none() => {
+            let reason = format!("the key function `{name}` is not known to who asks");
+            return Err(Stop::Refused(Verdict::Rejected { control: "policy", reason }));
+        }
+        PolicyKey::Session => ("session".to_owned(), path("session")),
+        PolicyKey::User => ("user".to_owned(), path("user")),
+        PolicyKey::Path(path) => (format!("path:{path}"), Some(path.clone())),
+        PolicyKey::Function(name) => (format!("function:{name}"), None),
+    };
+    let key = match (&path, &candidate.function_key) {
+        (Some(path), _) => candidate.key("policy", Some(path))?,
+        (None, Some(key)) => key.clone(),
+        (None, None) => Key::Missing,
+    };
+    if !matches!(key, Key::Value(_)) {
+        return Ok(None);
+    }
+    let mut scope = candidate.scope_of(class, slot, key);
+    if class == Class::Policy {
+        // All actions of a flow meet in one gate; each has a window of its own.
+        scope.name = candidate.workflow().flow.clone().unwrap_or(scope.name);
+    }
+    Ok(Some((scope, kind)))
+}
+
+impl PolicyKind {
+    /// What a run under it does when the gate is full.
+    pub(crate) fn when_full(&self) -> WhenFull {
+        match self {
+            Self::Reject => WhenFull::Refuse,
+            Self::Restart => WhenFull::Replace,
+            Self::Allow | Self::Queue { .. } | Self::Debounce { .. } => WhenFull::Wait,
+        }
     }
 }

@@ -8,8 +8,36 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::written;
-use crate::definition::{Fields, Reported};
+use super::{
+    control::{Control, Field, FieldType, Moment},
+    written,
+};
+use crate::{
+    definition::{Definition, Fields, Reported},
+    time::Timestamp,
+};
+
+/// Its row in the table.
+pub(super) const CONTROL: Control = Control {
+    name: "priority",
+    purpose: "start before others that wait",
+    acts: Moment::Creation,
+    on_overflow: "re-order",
+    fields: &[Field::required("shiftMs", FieldType::Duration)],
+    read: |reading, value| {
+        reading.definition.priority = reading.object(&CONTROL, value, Priority::read);
+    },
+    write: |definition| definition.priority.as_ref().map(Priority::to_value),
+    ..Control::NONE
+};
+
+/// The time that a run counts as queued at.
+pub(super) fn shifted(definition: &Definition, queued_at: Timestamp) -> Timestamp {
+    match &definition.priority {
+        Some(priority) => queued_at.minus_ms(priority.shift_ms),
+        None => queued_at,
+    }
+}
 
 /// What the workflow's author writes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,8 +46,6 @@ pub struct Priority {
     /// How much earlier the runs count as queued.
     pub shift_ms: u64,
 }
-
-pub(super) const FIELDS: &[&str] = &["shiftMs"];
 
 impl Priority {
     pub(crate) fn read(fields: &mut Fields<'_>) -> Result<Priority, Reported> {

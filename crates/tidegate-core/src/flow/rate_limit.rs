@@ -9,10 +9,49 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{meter::Rate, written};
+use super::{
+    control::{Control, Field, FieldType, Moment},
+    meter::{self, Rate},
+    plan::Candidate,
+    verdict::{By, Verdict},
+    written,
+};
 use crate::{
+    catalog::Limit,
     definition::{Fields, Reported},
+    draft::{Decided, Draft},
     key::Path,
+    row::{Class, Gate, GateKey, GateState},
+};
+
+/// Its row in the table.
+pub(super) const CONTROL: Control = Control {
+    name: "rateLimit",
+    purpose: "shed what comes too often",
+    acts: Moment::Arrival,
+    on_overflow: "drop",
+    fields: &[
+        Field::required("limit", FieldType::Count),
+        Field::required("perMs", FieldType::Duration),
+        Field::optional("key", FieldType::Path, "the whole workflow"),
+        Field::optional("burst", FieldType::Count, "limit"),
+    ],
+    classes: &[Class::RateLimit],
+    is_numbered: true,
+    read: |reading, value| {
+        reading.definition.rate_limit = reading.object(&CONTROL, value, RateLimit::read);
+    },
+    write: |definition| definition.rate_limit.as_ref().map(RateLimit::to_value),
+    keys: |definition| definition.rate_limit.iter().map(|it| it.key.as_ref()).collect(),
+    check: |reading| {
+        let rate = reading.definition.rate_limit.as_ref().map(RateLimit::rate);
+        meter::check_refill("rateLimit", rate, reading.problems);
+    },
+    limit: |definition, _| {
+        let limit = definition.and_then(|definition| definition.rate_limit.as_ref());
+        limit.map_or(Limit::Open, |limit| Limit::Rate(limit.rate()))
+    },
+    ..Control::NONE
 };
 
 /// What the workflow's author writes.
@@ -30,8 +69,6 @@ pub struct RateLimit {
     pub burst: u32,
 }
 
-pub(super) const FIELDS: &[&str] = &["limit", "perMs", "key", "burst"];
-
 impl RateLimit {
     pub(crate) fn read(fields: &mut Fields<'_>) -> Result<RateLimit, Reported> {
         let limit = fields.count("limit");
@@ -45,10 +82,44 @@ impl RateLimit {
     pub(crate) fn to_value(&self) -> Value {
         written(self, &[("burst", json!(self.limit))])
     }
-}
-impl RateLimit {
+
     /// The meter's rate.
     pub fn rate(&self) -> Rate {
         Rate { limit: self.limit, per_ms: self.per_ms, burst: self.burst }
     }
+}
+
+/// Spends one token of the rate limit, or drops the event.
+///
+/// A drop is no refusal: nothing was taken yet, and the meter has to remember the day's rate.
+pub(super) fn spend(
+    draft: &mut Draft,
+    candidate: &Candidate<'_>,
+) -> Decided<Option<Verdict>, Verdict> {
+    let Some(limit) = &candidate.workflow().rate_limit else { return Ok(None) };
+    let (rate, now) = (limit.rate(), draft.now());
+    let scope = candidate.scope(Class::RateLimit, limit.key.as_ref())?;
+    let key = GateKey::new(&scope);
+    let row = draft.gate(&key)?.cloned();
+    let last = match &row {
+        Some(Gate { state: GateState::Meter(meter), .. }) => {
+            Some(meter::of_today(*meter, rate, now))
+        }
+        _ => None,
+    };
+    if let (Some(row), Some(last), Err(retry_at)) =
+        (&row, last, meter::conforms(last, rate, 0, now))
+    {
+        draft.put(Gate { state: GateState::Meter(last), ..row.clone() });
+        let (by, retry_at) = (By::scope(&scope), retry_at.unwrap_or(now));
+        return Ok(Some(Verdict::Dropped { by, retry_at }));
+    }
+    let id = match row {
+        Some(row) => row.id,
+        None => draft.next_seq()?,
+    };
+    let meter = meter::stamp(last, rate, now);
+    let due = Some(meter::forgets_at(meter));
+    draft.put(Gate { key, id, at: now, due, state: GateState::Meter(meter) });
+    Ok(None)
 }

@@ -8,10 +8,51 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::written;
+use super::{
+    control::{Control, Field, FieldType, Moment},
+    plan::WhenFull,
+    written,
+};
 use crate::{
+    catalog::Limit,
     definition::{Fields, Reported},
     key::Path,
+    row::{Class, Span},
+};
+
+/// Its row in the table.
+pub(super) const CONTROL: Control = Control {
+    name: "singleton",
+    purpose: "at most one run per key",
+    acts: Moment::Creation,
+    on_overflow: "skip the new run or cancel the old one",
+    fields: &[
+        Field::optional("key", FieldType::Path, "the whole workflow"),
+        Field::optional("mode", FieldType::OneOf(&["skip", "cancel"]), "cancel"),
+    ],
+    classes: &[Class::Singleton],
+    read: |reading, value| {
+        reading.definition.singleton = reading.object(&CONTROL, value, Singleton::read);
+    },
+    write: |definition| definition.singleton.as_ref().map(Singleton::to_value),
+    keys: |definition| definition.singleton.iter().map(|it| it.key.as_ref()).collect(),
+    plan: |candidate, plan| {
+        let definition = candidate.workflow();
+        let Some(singleton) = &definition.singleton else { return Ok(()) };
+        let mut scope = candidate.scope(Class::Singleton, singleton.key.as_ref())?;
+        if definition.handoff.is_some() {
+            // Between versions the handoff rules; a singleton is one within its version.
+            scope.slot = format!("{}@{}", scope.slot, candidate.current.version.number);
+        }
+        let when_full = match singleton.mode {
+            Mode::Skip => WhenFull::Refuse,
+            Mode::Cancel => WhenFull::Replace,
+        };
+        plan.add(&scope, Span::Run, when_full);
+        Ok(())
+    },
+    limit: |_, _| Limit::Slots(1),
+    ..Control::NONE
 };
 
 /// What the workflow's author writes.
@@ -35,8 +76,6 @@ pub enum Mode {
     #[default]
     Cancel,
 }
-
-pub(super) const FIELDS: &[&str] = &["key", "mode"];
 
 impl Singleton {
     pub(crate) fn read(fields: &mut Fields<'_>) -> Result<Singleton, Reported> {

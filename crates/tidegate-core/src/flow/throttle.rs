@@ -8,10 +8,54 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{meter::Rate, written};
+use super::{
+    control::{Control, Field, FieldType, Moment},
+    meter::{self, Rate},
+    plan::WhenFull,
+    written,
+};
 use crate::{
+    catalog::Limit,
     definition::{Fields, Reported},
     key::Path,
+    row::{Class, Span},
+};
+
+/// Its row in the table.
+pub(super) const CONTROL: Control = Control {
+    name: "throttle",
+    purpose: "spread starts over time and lose none",
+    acts: Moment::Start,
+    on_overflow: "delay",
+    fields: &[
+        Field::required("limit", FieldType::Count),
+        Field::required("perMs", FieldType::Duration),
+        Field::optional("key", FieldType::Path, "the whole workflow"),
+        Field::optional("burst", FieldType::Count, "1"),
+    ],
+    classes: &[Class::Throttle],
+    is_numbered: true,
+    read: |reading, value| {
+        reading.definition.throttle = reading.object(&CONTROL, value, Throttle::read);
+    },
+    write: |definition| definition.throttle.as_ref().map(Throttle::to_value),
+    keys: |definition| definition.throttle.iter().map(|it| it.key.as_ref()).collect(),
+    check: |reading| {
+        let rate = reading.definition.throttle.as_ref().map(Throttle::rate);
+        meter::check_refill("throttle", rate, reading.problems);
+    },
+    plan: |candidate, plan| {
+        if let Some(throttle) = &candidate.workflow().throttle {
+            let scope = candidate.scope(Class::Throttle, throttle.key.as_ref())?;
+            plan.add(&scope, Span::Start, WhenFull::Wait);
+        }
+        Ok(())
+    },
+    limit: |definition, _| {
+        let throttle = definition.and_then(|definition| definition.throttle.as_ref());
+        throttle.map_or(Limit::Open, |throttle| Limit::Rate(throttle.rate()))
+    },
+    ..Control::NONE
 };
 
 /// What the workflow's author writes.
@@ -29,8 +73,6 @@ pub struct Throttle {
     pub burst: u32,
 }
 
-pub(super) const FIELDS: &[&str] = &["limit", "perMs", "key", "burst"];
-
 /// Evenly spaced starts, unless the author asks for more.
 const DEFAULT_BURST: u32 = 1;
 
@@ -47,8 +89,7 @@ impl Throttle {
     pub(crate) fn to_value(&self) -> Value {
         written(self, &[("burst", json!(DEFAULT_BURST))])
     }
-}
-impl Throttle {
+
     /// The meter's rate.
     pub fn rate(&self) -> Rate {
         Rate { limit: self.limit, per_ms: self.per_ms, burst: self.burst }

@@ -282,7 +282,7 @@ fn show_all<E>(
     let mut missing = Missing::default();
     let mut all = Vec::new();
     for (gate, scope) in gates {
-        let mut shown = show(draft.now(), gate, scope, limit(catalog, scope));
+        let mut shown = show(draft.now(), gate, scope, catalog.limit(scope));
         let has_line = match &gate.state {
             GateState::Slots(slots) => slots.head.is_some(),
             GateState::Turns(turns) => turns.head.is_some(),
@@ -310,26 +310,12 @@ fn line<E>(draft: &Draft, missing: &mut Missing, key: &GateKey) -> Decided<Queue
     })
 }
 
-/// What a gate lets in by the current release, meters that drop included.
-fn limit(catalog: &Catalog, scope: &Scope) -> Option<Limit> {
-    match scope.class {
-        Class::RateLimit => {
-            let current = catalog.entry(&scope.app, &scope.name)?.current.as_ref()?;
-            Some(Limit::Rate(current.workflow.rate_limit.as_ref()?.rate()))
-        }
-        Class::Dedupe | Class::Idempotency | Class::Debounce | Class::Batch | Class::Quiet => None,
-        Class::Singleton
-        | Class::Schedule
-        | Class::Handoff
-        | Class::Policy
-        | Class::RunLimit
-        | Class::Throttle
-        | Class::Keyed
-        | Class::Whole => Some(catalog.limit(scope)),
-    }
-}
-
-fn show(now: Timestamp, gate: &Gate, scope: &Scope, limit: Option<Limit>) -> GateView {
+fn show(now: Timestamp, gate: &Gate, scope: &Scope, limit: Limit) -> GateView {
+    // Windows, buffers and claims let nothing in.
+    let limit = match &gate.state {
+        GateState::Slots(_) | GateState::Turns(_) | GateState::Meter(_) => Some(limit),
+        GateState::Fold(_) | GateState::Claim(_) => None,
+    };
     let mut shown = GateView {
         control: scope.class.control(),
         app: scope.app.clone(),

@@ -73,19 +73,7 @@ impl Class {
 
     /// Returns the control's name in a definition.
     pub fn control(self) -> &'static str {
-        match self {
-            Self::Dedupe => "dedupeId",
-            Self::Idempotency => "idempotency",
-            Self::RateLimit => "rateLimit",
-            Self::Debounce => "debounce",
-            Self::Batch => "batch",
-            Self::Singleton => "singleton",
-            Self::Schedule => "onOverlap",
-            Self::Handoff => "handoff",
-            Self::Quiet | Self::Policy => "policy",
-            Self::Throttle => "throttle",
-            Self::RunLimit | Self::Keyed | Self::Whole => "concurrency",
-        }
+        crate::flow::control::owner(self).name
     }
 }
 

@@ -1,0 +1,330 @@
+//! The table of controls: one row for each file of a control.
+//!
+//! A control is one file: its settings and their checks, the gates it adds to a run's plan, its
+//! limit, its decision, and its rules beside other controls. It registers one [`Control`]. Parser,
+//! gate plan, catalog, doctor, observer, release, API, console and book read this table and name no
+//! control themselves.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{
+    batch, concurrency, debounce,
+    fold::Folding,
+    handoff, idempotency,
+    plan::{Candidate, Plan},
+    policy, priority, rate_limit, singleton, throttle,
+    verdict::Verdict,
+};
+use crate::{
+    catalog::Limit,
+    definition::{Code, Definition, Fields, Kind, Problems, overlap},
+    draft::Decided,
+    key::Path,
+    row::{Class, Scope},
+};
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Control {
+    /// The field of a definition, and the word in answers, logs and console.
+    pub name: &'static str,
+    /// What an author uses it for.
+    pub purpose: &'static str,
+    /// When it decides.
+    pub acts: Moment,
+    /// What happens to a run or event that does not fit.
+    pub on_overflow: &'static str,
+    /// The fields it takes.
+    pub fields: &'static [Field],
+    /// Whether actions take it too.
+    pub on_actions: bool,
+    /// The classes of its gate rows.
+    #[serde(skip)]
+    pub(crate) classes: &'static [Class],
+    /// Whether its limit is a number of the definition, so that a release changes its gates.
+    #[serde(skip)]
+    pub(crate) is_numbered: bool,
+    /// Whether a release may add holders beyond the limit.
+    #[serde(skip)]
+    pub(crate) may_exceed: bool,
+    /// Reads the author's value into the definition.
+    #[serde(skip)]
+    pub(crate) read: fn(&mut Reading<'_>, &Value),
+    /// The author's form; none where the definition does not use it.
+    #[serde(skip)]
+    pub(crate) write: fn(&Definition) -> Option<Value>,
+    /// The path of the key of each member, in the order in which they are written.
+    #[serde(skip)]
+    pub(crate) keys: fn(&Definition) -> Vec<Option<&Path>>,
+    /// The field that holds a key.
+    #[serde(skip)]
+    pub(crate) key_field: &'static str,
+    /// Reports conflicts with other controls of the definition.
+    #[serde(skip)]
+    pub(crate) check: fn(&mut Reading<'_>),
+    /// Adds its gates to the plan of a run.
+    #[serde(skip)]
+    pub(crate) plan: fn(&Candidate<'_>, &mut Plan) -> Decided<(), Verdict>,
+    /// The limit of one of its gates; the definition is the current release's.
+    #[serde(skip)]
+    pub(crate) limit: fn(Option<&Definition>, &Scope) -> Limit,
+    /// How it folds arrivals; none where the definition does not use it.
+    #[serde(skip)]
+    pub(crate) folding: fn(&Definition) -> Option<Folding>,
+}
+
+/// One field of a control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Field {
+    /// Its name.
+    pub name: &'static str,
+    /// The type of its value.
+    #[serde(rename = "type")]
+    pub kind: FieldType,
+    /// What holds without it; none where it is required.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default: Option<&'static str>,
+}
+
+impl Field {
+    /// A field that must be given.
+    pub(crate) const fn required(name: &'static str, kind: FieldType) -> Field {
+        Field { name, kind, default: None }
+    }
+
+    /// A field with a default.
+    pub(crate) const fn optional(
+        name: &'static str,
+        kind: FieldType,
+        default: &'static str,
+    ) -> Field {
+        Field { name, kind, default: Some(default) }
+    }
+}
+
+/// The type of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub enum FieldType {
+    /// A whole number of at least 1.
+    Count,
+    /// A whole number of milliseconds, at least 1.
+    Duration,
+    /// A path into the data.
+    Path,
+    /// One of these words.
+    #[serde(untagged)]
+    OneOf(&'static [&'static str]),
+}
+
+/// The moments of an admission at which controls decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Moment {
+    /// When the event or request arrives.
+    Arrival,
+    /// When its run is created: on arrival, or when a window or buffer closes.
+    Creation,
+    /// Between the run's creation and its first step, and at each wake.
+    Start,
+}
+
+impl Moment {
+    /// The word for tables and answers.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Moment::Arrival => "arrival",
+            Moment::Creation => "creation",
+            Moment::Start => "start",
+        }
+    }
+}
+
+impl Control {
+    /// A row that does nothing: controls state what differs.
+    pub(crate) const NONE: Control = Control {
+        name: "",
+        purpose: "",
+        acts: Moment::Arrival,
+        on_overflow: "",
+        fields: &[],
+        on_actions: true,
+        classes: &[],
+        is_numbered: false,
+        may_exceed: false,
+        read: |_, _| {},
+        write: |_| None,
+        keys: |_| Vec::new(),
+        key_field: "key",
+        check: |_| {},
+        plan: |_, _| Ok(()),
+        limit: |_, _| Limit::Open,
+        folding: |_| None,
+    };
+
+    /// The names of its fields.
+    pub fn field_names(&self) -> Vec<&'static str> {
+        self.fields.iter().map(|field| field.name).collect()
+    }
+}
+
+/// Every control that a definition can have, in the order in which they act.
+///
+/// An action's policy is no row of its own: it is one of the spellings of `concurrency`.
+pub const CONTROLS: [Control; 9] = [
+    idempotency::CONTROL,
+    rate_limit::CONTROL,
+    debounce::CONTROL,
+    batch::CONTROL,
+    handoff::CONTROL,
+    singleton::CONTROL,
+    priority::CONTROL,
+    throttle::CONTROL,
+    concurrency::CONTROL,
+];
+
+/// Rows of gates that no field of a definition is named after.
+const INTERNAL: [Control; 3] = [idempotency::DEDUPE_ID, overlap::CONTROL, policy::CONTROL];
+
+static ALL: [&Control; CONTROLS.len() + INTERNAL.len()] = {
+    let mut all = [&Control::NONE; CONTROLS.len() + INTERNAL.len()];
+    let mut n = 0;
+    while n < all.len() {
+        all[n] = if n < CONTROLS.len() { &CONTROLS[n] } else { &INTERNAL[n - CONTROLS.len()] };
+        n += 1;
+    }
+    all
+};
+
+/// All rows, those of gates that no field is named after included.
+pub(crate) fn all() -> impl Iterator<Item = &'static Control> {
+    ALL.iter().copied()
+}
+
+/// The control that a gate of this class belongs to.
+pub(crate) fn owner(class: Class) -> &'static Control {
+    all().find(|control| control.classes.contains(&class)).expect("every class has an owner")
+}
+
+/// A definition that is being read.
+#[derive(Debug)]
+pub(crate) struct Reading<'a> {
+    /// The controls without problems, and all else that was read before them.
+    pub(crate) definition: Definition,
+    /// Where the members of a list stand, by the name of the control: `concurrency[1]`.
+    pub(crate) places: BTreeMap<&'static str, Vec<String>>,
+    /// What is wrong so far.
+    pub(crate) problems: &'a mut Problems,
+}
+
+impl Reading<'_> {
+    /// Reads all controls of a definition, then their rules beside each other.
+    pub(crate) fn controls(&mut self, value: &Value) {
+        for control in &CONTROLS {
+            let Some(value) = value.get(control.name).filter(|value| !value.is_null()) else {
+                continue;
+            };
+            if self.problems.kind != Kind::Workflow && !control.on_actions {
+                let fix = "make it a workflow that the action sends events to";
+                let message = format!("cannot stand on an action: {fix}");
+                self.problems.error(Code::Misplaced, control.name, message);
+                continue;
+            }
+            (control.read)(self, value);
+        }
+    }
+
+    /// Reads one control that is an object.
+    pub(crate) fn object<T>(
+        &mut self,
+        control: &Control,
+        value: &Value,
+        read: fn(&mut Fields<'_>) -> Result<T, crate::definition::Reported>,
+    ) -> Option<T> {
+        let fields = Fields::open(value, control.name, &control.field_names(), self.problems);
+        fields.and_then(|mut fields| read(&mut fields)).ok()
+    }
+
+    /// Checks all controls beside each other.
+    pub(crate) fn check(&mut self) {
+        for control in all() {
+            (control.check)(self);
+        }
+    }
+
+    /// The key paths of a control, each with the field that it stands in.
+    pub(crate) fn keys(&self, control: &Control) -> Vec<(String, Path)> {
+        let places = self.places.get(control.name);
+        let place = |n: usize| places.and_then(|places| places.get(n));
+        let field =
+            |n| format!("{}.{}", place(n).map_or(control.name, String::as_str), control.key_field);
+        let keys = (control.keys)(&self.definition).into_iter().enumerate();
+        keys.filter_map(|(n, path)| Some((field(n), path?.clone()))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    #[test]
+    fn the_table_of_controls_is_what_the_book_prints() {
+        let lines = CONTROLS.map(|control| {
+            let (name, acts) = (control.name, control.acts.as_str());
+            let fields = control.field_names().join(", ");
+            format!("{name} {{{fields}}}: {}; {acts}; {}", control.purpose, control.on_overflow)
+        });
+        expect![[r#"
+            idempotency {key, periodMs}: one run per key and period; arrival; drop as deduped
+            rateLimit {limit, perMs, key, burst}: shed what comes too often; arrival; drop
+            debounce {periodMs, key, maxWaitMs}: run once when a burst is over; arrival; coalesce, the last event wins
+            batch {maxSize, timeoutMs, key, maxBytes}: handle many events in one run; arrival; collect
+            handoff {type, keyField, onNewVersion}: pass the work from one version to the next; creation; supersede, drain or coexist
+            singleton {key, mode}: at most one run per key; creation; skip the new run or cancel the old one
+            priority {shiftMs}: start before others that wait; creation; re-order
+            throttle {limit, perMs, key, burst}: spread starts over time and lose none; start; delay
+            concurrency {limit, key, span}: bound how many run at once; start; wait in line"#]]
+        .assert_eq(&lines.join("\n"));
+    }
+
+    #[test]
+    fn every_class_of_gates_has_one_owner() {
+        for class in Class::ALL {
+            let owners = all().filter(|control| control.classes.contains(&class)).count();
+            assert_eq!(owners, 1, "{class:?}");
+        }
+    }
+
+    /// The list of fields is what the reader reads: each is known, required or not as it says, and
+    /// refused with a value of another type.
+    #[test]
+    fn every_field_is_read_as_the_table_says() {
+        for control in &CONTROLS {
+            for field in control.fields {
+                let with = |value: Value| {
+                    let mut object = serde_json::Map::new();
+                    object.insert(field.name.to_owned(), value);
+                    let definition = serde_json::json!({ "name": "w", control.name: object });
+                    let errors = Definition::parse(&definition).err().map(|errors| errors.0);
+                    errors.unwrap_or_default().into_iter().map(|it| it.field).collect::<Vec<_>>()
+                };
+                let name = format!("{}.{}", control.name, field.name);
+                assert!(with(serde_json::json!([])).contains(&name), "{name} takes a list");
+                let empty = serde_json::json!({ "name": "w", control.name: {} });
+                let errors = Definition::parse(&empty).err().map(|errors| errors.0);
+                let missing = errors.unwrap_or_default().iter().any(|it| it.field == name);
+                assert_eq!(missing, field.default.is_none(), "{name} without a value");
+            }
+        }
+    }
+}

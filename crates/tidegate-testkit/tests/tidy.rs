@@ -7,11 +7,13 @@ use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
 #[path = "tidy/spec.rs"]
 mod spec;
+#[path = "tidy/words.rs"]
+mod words;
 
 type Check = fn(&Tree) -> Vec<String>;
 
 /// All checks.
-const CHECKS: [Check; 18] = [
+const CHECKS: [Check; 20] = [
     files_stay_short,
     the_store_stays_narrow,
     crates_stay_few,
@@ -30,6 +32,8 @@ const CHECKS: [Check; 18] = [
     spec::citations_resolve,
     spec::anchors_are_cited,
     spec::cited_documents_exist,
+    words::old_identifiers_stay_away,
+    words::old_phrases_stay_away,
 ];
 
 /// The crates of the design; any other needs a decision that names it.
@@ -259,7 +263,7 @@ fn codes_of(text: &str) -> impl Iterator<Item = &str> {
 fn faults_of(text: &str) -> impl Iterator<Item = &str> {
     let code = text.split("#[cfg(test)]").next().unwrap_or_default();
     let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
-    let marks = [r#"Fault::coded(""#, r#"Self::coded(""#, r#"code: ""#];
+    let marks = [r#"StepError::coded(""#, r#"Self::coded(""#, r#"code: ""#];
     lines.filter_map(move |line| {
         let (_, rest) = marks.iter().find_map(|mark| line.split_once(mark))?;
         rest.split('"').next()
@@ -600,7 +604,7 @@ mod tests {
         );
         passes(errors_are_documented, &[code, (ERRORS, "| `no_run` | there is none |")]);
         fails(errors_are_documented, &[code, (ERRORS, "`no_run`")], "add a row");
-        let fault = ("crates/tidegate-server/src/call/a.rs", "Fault::coded(\"Lost\", x)");
+        let fault = ("crates/tidegate-server/src/call/a.rs", "StepError::coded(\"Lost\", x)");
         passes(errors_are_documented, &[fault, (ERRORS, "| `Lost` | it is |")]);
         fails(errors_are_documented, &[fault, (ERRORS, "")], "`Lost`: add a row");
         let fault = ("crates/tidegate-core/src/run/a.rs", r#"Fault { code: "Late".to_owned() }"#);

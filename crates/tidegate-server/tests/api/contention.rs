@@ -1,4 +1,4 @@
-//! Which requests meet: by whose policy, by which key, in which workspace.
+//! Contention of requests, by policy, key and workspace.
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};
@@ -37,10 +37,10 @@ fn flows(url: &str) -> String {
     )
 }
 
-/// A request: its flow and action, its session, its user and its input.
+/// Request: flow and action, session, user, input.
 type Ask = (&'static str, &'static str, &'static str, Value);
 
-/// What is told, two requests, and whether they meet. Each line has keys of its own.
+/// Description, two requests, and whether they conflict. Each row has its own keys.
 #[rustfmt::skip]
 fn table() -> Vec<(&'static str, Ask, Ask, bool)> {
     let no = Value::Null;
@@ -83,7 +83,7 @@ fn table() -> Vec<(&'static str, Ask, Ask, bool)> {
     ]
 }
 
-/// Asks in a workspace: whether it was let in, and who is named.
+/// Sends a request in a workspace; returns whether it was admitted, and the run that is named.
 async fn ask(server: &Server, ws: &str, (to, session, user, input): &Ask) -> (bool, Value) {
     let (flow, action) = to.split_once('/').unwrap();
     let name = |name: &str| if name.is_empty() { Value::Null } else { name.into() };
@@ -95,11 +95,11 @@ async fn ask(server: &Server, ws: &str, (to, session, user, input): &Ask) -> (bo
     (told.status == 202, told.json()["requestId"].clone())
 }
 
-/// spec B1, B2, B4–B8, B22–B30: an action's policy replaces the flow's whole, else the flow's
-/// holds, else there is none; what is compared is the session unless a key is given, which the
-/// file does by a path where a program may have a function; without the key, nobody meets.
+/// spec B1, B2, B4–B8, B22–B30: an action's policy replaces the flow's completely; without one the
+/// flow's applies; else there is none. Requests are compared by session unless a key is given: a
+/// path in the file, also a function in a program. Requests without the key do not conflict.
 ///
-/// What is busy in one workspace is nobody's business in another.
+/// Workspaces do not conflict with each other.
 async fn requests_meet_by_policy_and_key(on: On) {
     let target = Target::kind().await;
     target.open(false);
@@ -132,7 +132,7 @@ async fn requests_meet_by_policy_and_key(on: On) {
         let (taken, holder) = ask(fleet.next(), "other", &ask_there).await;
         assert!(taken, "{what}");
         let (taken, named) = ask(fleet.next(), "other", &ask_there).await;
-        assert_eq!((taken, named), (false, holder), "{what}: but there it has a gate of its own");
+        assert_eq!((taken, named), (false, holder), "{what}: it has its own gate there");
     }
     target.open(true);
 }
@@ -147,8 +147,8 @@ async fn requests_meet_by_policy_and_key_on_two_servers() {
     requests_meet_by_policy_and_key(On::Postgres).await;
 }
 
-/// spec B3, B47: runs that change one session at once lose nothing, under a policy or not, and who
-/// expects a version that is gone is told so.
+/// spec B3, B47: runs that change one session concurrently lose no update, with or without a
+/// policy, and a change with an outdated `expectedVersion` is refused.
 async fn runs_that_write_together_lose_nothing(on: On) {
     let target = Target::kind().await;
     target.open(false);
@@ -167,7 +167,7 @@ async fn runs_that_write_together_lose_nothing(on: On) {
         let change =
             |n: u32| json!({ "op": "increment", "path": "n", "by": 1, "step": n.to_string() });
         for n in 0..5 {
-            // From outside and as steps of every run, all at once.
+            // Concurrently from outside and as steps of every run.
             let outside = json!({ "op": "append", "path": "log", "value": n });
             let mine = async |at: usize| {
                 let Some(run) = runs.get(at) else { return };
@@ -204,9 +204,9 @@ async fn runs_that_write_together_lose_nothing_on_two_servers() {
     runs_that_write_together_lose_nothing(On::Postgres).await;
 }
 
-/// spec B20, B21: a policy or a key that nobody knows is refused when it is defined, by the file
-/// and over HTTP, with the fix. spec B48: where a policy could not be enforced, which is two
-/// servers on one file, the second does not start, and says so.
+/// spec B20, B21: an unknown policy or key is refused when it is defined, in the file and over
+/// HTTP, with the fix. spec B48: where a policy could not be enforced, as with two servers on one
+/// file, the second server does not start, and says why.
 #[tokio::test]
 async fn what_cannot_be_enforced_is_refused_at_the_start() {
     let server = Server::start_on_file("");

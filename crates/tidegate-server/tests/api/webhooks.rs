@@ -50,7 +50,7 @@ async fn deliver(server: &Server, name: &str, id: &str, body: &Value) -> (Status
     server.post_with(&format!("/webhooks/repo/{name}"), &headers, body).await
 }
 
-/// spec N42, B31, B37: a signed delivery is accepted, with its session and the sender's delivery
+/// spec N42, B31, B37: a signed delivery is accepted, with session, user and the sender's delivery
 /// id; a changed byte, an unknown webhook and an unsigned delivery are refused.
 #[tokio::test]
 async fn a_signed_delivery_is_a_request() {

@@ -46,9 +46,9 @@ fn table() -> Vec<(&'static str, Ask, Ask, bool)> {
     let no = Value::Null;
     let order = |id: Value| json!({ "order": id });
     vec![
-        ("spec B1, B2, B4, B7: nobody has a policy",
+        ("spec B1, B2, B4, B7: no policy",
             ("plain/any", "a", "u1", no.clone()), ("plain/any", "a", "u1", no.clone()), false),
-        ("spec B6, B8, B22: the flow's, by its name alone, is by session",
+        ("spec B6, B8, B22: the flow's policy as a name is keyed by session",
             ("bare/any", "b", "u2", no.clone()), ("bare/any", "b", "u3", no.clone()), true),
         ("all actions of the flow share the gate",
             ("bare/any", "c", "u2", no.clone()), ("bare/also", "c", "u2", no.clone()), true),
@@ -66,19 +66,19 @@ fn table() -> Vec<(&'static str, Ask, Ask, bool)> {
             ("bare/order", "i", "", order(json!(1))), ("bare/order", "j", "", order(json!(1))), true),
         ("spec B29: another value, and another type",
             ("bare/order", "k", "", order(json!(2))), ("bare/order", "k", "", order(json!("2"))), false),
-        ("spec B30: a path that leads nowhere",
+        ("spec B30: a missing path",
             ("bare/order", "l", "", order(no.clone())), ("bare/order", "l", "", no.clone()), false),
         ("a path is another gate than the session",
             ("bare/any", "m", "", no.clone()), ("bare/order", "x", "", order(json!("m"))), false),
-        ("spec B8, B26: the flow's, as a table: one user, two sessions",
+        ("spec B8, B26: the flow's policy as a table: one user, two sessions",
             ("table/any", "n", "u4", no.clone()), ("table/any", "o", "u4", no.clone()), true),
         ("one session, two users",
             ("table/any", "p", "u5", no.clone()), ("table/any", "p", "u6", no.clone()), false),
         ("spec B25: no user",
             ("table/any", "q", "", no.clone()), ("table/any", "q", "", no.clone()), false),
-        ("spec B5: the action's own replaces the key as well: by session",
+        ("spec B5: the action's own policy replaces the key as well: by session",
             ("table/own", "r", "u7", no.clone()), ("table/own", "s", "u7", no.clone()), false),
-        ("spec B5, B22: and by nothing else",
+        ("spec B5, B22: by session only",
             ("table/own", "t", "u8", no.clone()), ("table/own", "t", "u9", no.clone()), true),
     ]
 }

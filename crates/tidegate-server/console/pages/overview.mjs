@@ -58,7 +58,7 @@ function BusyWith({ of }) {
   const said = of.with.slice(0, NAMED).map((it) => html`${count(it.runs)} × <code>${it.workflow}</code>`);
   if (others > 0) said.push(html`${count(others)} × others`);
   if (of.elsewhere) said.push(html`${count(of.elsewhere)} for other workspaces`);
-  return said.length === 0 ? html`<span class="faint">nothing</span>` : html`${said.map((it, i) => html`${i > 0 ? ', ' : ''}${it}`)}`;
+  return said.length === 0 ? html`<span class="faint">idle</span>` : html`${said.map((it, i) => html`${i > 0 ? ', ' : ''}${it}`)}`;
 }
 
 function Workers() {

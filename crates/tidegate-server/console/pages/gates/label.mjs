@@ -7,16 +7,21 @@ import { fieldOf, keyWords, kindOf, workflowAddress } from './gate.mjs';
 
 /** @typedef {import('./gate.mjs').Gate} Gate */
 
+/** Characters of a field and a key that fit beside the name of a workflow. */
+const WIDE = 16;
+
 /** @typedef {{ control: string, app: string, workflow: string, slot?: string, key: string }} Named */
 
 /** Workflow of a gate, or its flow. @param {{ gate: Named }} props */
 export const Of = ({ gate }) => html`<a class="gate-of" href=${workflowAddress(gate)}>${gate.workflow}${gate.app === 'default' ? '' : html` <span class="faint">${gate.app}</span>`}</a>`;
 
-/** Key of a gate: `accountId = 7`, the whole path as a tooltip. @param {{ gate: Named }} props */
-export function Key({ gate }) {
+/** Key of a gate: `accountId = 7`, the whole path as a tooltip. Without the field where both are longer than `room`.
+ *  @param {{ gate: Named, room?: number }} props */
+export function Key({ gate, room = Infinity }) {
   if (gate.key.startsWith('(')) return html`<span class="gate-key faint">${keyWords(gate)}</span>`;
-  const field = fieldOf(gate);
-  return html`<span class="gate-key" title=${keyWords(gate)}>${field && html`<span class="faint">${field.split('.').at(-1)} =</span> `}<code>${gate.key}</code></span>`;
+  const field = fieldOf(gate).split('.').at(-1) ?? '';
+  const shown = field && field.length + gate.key.length <= room;
+  return html`<span class="gate-key" title=${keyWords(gate)}>${shown && html`<span class="faint">${field} =</span> `}<code>${gate.key}</code></span>`;
 }
 
 /**
@@ -27,7 +32,7 @@ export function Key({ gate }) {
 export function Label({ gate, style }) {
   const kind = kindOf(gate);
   const line = gate.line?.count ?? 0;
-  const key = html`<${Key} gate=${gate} />`;
+  const key = html`<${Key} gate=${gate} room=${style === 'wide' ? WIDE : undefined} />`;
   const parts = /** @type {any[]} */ ([
     style === 'narrow' && key,
     style === 'wide' && kind !== 'fold' && letsIn(gate),

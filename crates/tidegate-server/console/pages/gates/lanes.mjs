@@ -6,7 +6,7 @@ import { Lane, places } from './lane.mjs';
 /** Width of the label. */
 const BRIEF = 150;
 /** @param {number} width */
-const labelled = (width) => Math.round(Math.max(196, Math.min(300, width * 0.27)));
+const labelled = (width) => Math.round(Math.max(196, Math.min(320, width * 0.3)));
 
 /** @typedef {import('./gate.mjs').Gate} Gate */
 

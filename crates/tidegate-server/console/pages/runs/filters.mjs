@@ -59,7 +59,7 @@ export function Filters() {
   return html`<${States} />
     <button type="button" class="only-phone" aria-expanded=${open} onClick=${() => setOpen(!open)}>${open ? 'Fewer filters' : 'Filters'}</button>
     <div class=${`filters runs-filters${open ? '' : ' folded'}`}>
-      <${Search} main name="text" label="Workflow name contains" placeholder="part of the name ( / )" />
+      <${Search} main name="text" label="Workflow name contains" placeholder="part of name ( / )" />
       ${apps.length > 1 && html`<${Choose} name="app" label="App" words=${apps} />`}
       <${Choose} name="workflow" label="Workflow" words=${names} />
       ${(versions.length > 1 || query.get('version')) && html`<${Choose} name="version" label="Version" words=${[...new Set([...versions.map(String), query.get('version')])].filter(Boolean).map((it) => [it, `v${it}`])} />`}

@@ -1,4 +1,5 @@
-// The frame: pages at the left, the page at the right. A page is fetched when it is first opened.
+// Application shell: navigation at the left, the current page at the right. A page's module is
+// loaded when the page is first opened.
 import { render } from 'preact';
 import { html, signal, useEffect } from './lib/html.mjs';
 import { epoch, get, key, locked, unlock } from './lib/api.mjs';
@@ -10,7 +11,7 @@ import { Failed } from './ui/empty.mjs';
 import { Confirm } from './ui/confirm.mjs';
 import { Toasts } from './ui/toast.mjs';
 
-/** Name in the address, title, and where its component is. */
+/** Route name, title, and loader of the page's component. */
 const PAGES = /** @type {[string, string, () => Promise<{ default: any }>][]} */ ([
   ['overview', 'Overview', () => import('./pages/overview.mjs')],
   ['workflows', 'Workflows', () => import('./pages/workflows.mjs')],
@@ -18,14 +19,14 @@ const PAGES = /** @type {[string, string, () => Promise<{ default: any }>][]} */
   ['events', 'Events', () => import('./pages/events.mjs')],
   ['gates', 'Gates', () => import('./pages/gates.mjs')],
   ['streams', 'Streams', () => import('./pages/streams.mjs')],
-  ['flows', 'Flows', () => import('./pages/flows.mjs')],
+  ['flows', 'Flows & Schedules', () => import('./pages/flows.mjs')],
   ['try', 'Try it', () => import('./pages/try.mjs')],
 ]);
 
 const loaded = signal(/** @type {Record<string, any>} */ ({}));
 const demo = signal(false);
 const tour = signal(/** @type {any} */ (null));
-// Whoever comes to a demo for the first time is shown around, unless they came for something.
+// The tour starts on the first visit to a demo, unless the visitor followed a link to a page.
 demo.subscribe((yes) => yes && !localStorage.getItem('tidegate-toured') && /^#?\/?(overview)?$/.test(location.hash) && startTour());
 
 /** @param {{ name: string }} props */
@@ -33,14 +34,14 @@ function Page({ name }) {
   const page = PAGES.find(([known]) => known === name);
   const Found = loaded.value[name];
   useEffect(() => {
-    document.title = `${page?.[1] ?? 'Nothing here'} · Tidegate`;
+    document.title = `${page?.[1] ?? 'Not found'} · Tidegate`;
     if (!page || Found) return;
     page[2]().then(
       (it) => (loaded.value = { ...loaded.value, [name]: it.default }),
       (error) => (loaded.value = { ...loaded.value, [name]: () => html`<${Failed} error=${error} />` }),
     );
   }, [name, Found]);
-  if (!page) return html`<${Failed} error=${new Error(`there is no page “${name}”`)} />`;
+  if (!page) return html`<${Failed} error=${new Error(`page “${name}” not found`)} />`;
   return Found ? html`<${Found} />` : null;
 }
 
@@ -53,7 +54,7 @@ function Tally({ name }) {
 
 function Link() {
   const on = connected.value;
-  const text = on === null ? 'connecting …' : on ? 'live' : 'connection lost, trying again';
+  const text = on === null ? 'connecting …' : on ? 'live' : 'disconnected, reconnecting …';
   return html`<span class=${`link ${on === null ? '' : on ? 'on' : 'off'}`} role="status">${text}</span>`;
 }
 
@@ -65,8 +66,8 @@ function Theme() {
     localStorage.setItem('tidegate-theme', theme);
     setTheme(theme);
   }
-  return html`<label><span class="visually-hidden">Colours</span>
-    <select onChange=${choose}>${['', 'light', 'dark'].map((it) => html`<option value=${it} selected=${it === chosen}>${it || 'as the system'}</option>`)}</select></label>`;
+  return html`<label><span class="visually-hidden">Theme</span>
+    <select onChange=${choose}>${[['', 'System'], ['light', 'Light'], ['dark', 'Dark']].map(([it, text]) => html`<option value=${it} selected=${it === chosen}>${text}</option>`)}</select></label>`;
 }
 
 /** @param {string | null} theme */
@@ -83,12 +84,12 @@ function Lock() {
     unlock(String(new FormData(/** @type {HTMLFormElement} */ (event.target)).get('key') ?? '').trim());
   }
   return html`<div class="lock"><form class="card stack" onSubmit=${submit}>
-    <h1>This server wants a key</h1>
+    <h1>API key required</h1>
     <p class="soft">${locked.value}</p>
-    <label class="field"><span>Key (<code>tg_…</code>), kept for this tab only</span>
+    <label class="field"><span>API key (<code>tg_…</code>), stored for this tab only</span>
       <input name="key" type="password" autocomplete="off" required autofocus value=${key.value} /></label>
-    <p class="faint">Make one with <code>tidegate keys create NAME</code>; <code>--read-only</code> is enough to look.</p>
-    <p><button class="primary">Open the console</button></p>
+    <p class="faint">Create one with <code>tidegate keys create --name NAME</code>; a <code>--read-only</code> key can view everything.</p>
+    <p><button class="primary">Open console</button></p>
   </form></div>`;
 }
 
@@ -96,7 +97,7 @@ function App() {
   const { page } = route.value;
   const Tour = tour.value;
   return html`<div class="frame">
-    <a class="skip" href="#main" onClick=${(/** @type {Event} */ event) => { event.preventDefault(); document.querySelector('main')?.focus(); }}>Skip to the page</a>
+    <a class="skip" href="#main" onClick=${(/** @type {Event} */ event) => { event.preventDefault(); document.querySelector('main')?.focus(); }}>Skip to content</a>
     <div class="side">
       <a class="brand" href=${to('overview')}><img src="console/icon.svg" alt="" /><span>Tidegate</span></a>
       <nav aria-label="Pages"><ul>${PAGES.map(([name, title]) => html`<li><a href=${to(name)} aria-current=${name === page ? 'page' : undefined}>${title}<${Tally} name=${name} /></a></li>`)}</ul></nav>
@@ -118,7 +119,7 @@ async function startTour() {
 
 setTheme(localStorage.getItem('tidegate-theme'));
 const root = /** @type {HTMLElement} */ (document.getElementById('app'));
-// Else “Loading …” stays below the frame.
+// Removes “Loading …”, which would stay below the shell.
 root.replaceChildren();
 render(html`<${App} />`, root);
 get('/health').then((told) => (demo.value = Boolean(told?.demo)), () => {});

@@ -1,8 +1,8 @@
-// The API, as every page asks it.
+// Client of the HTTP API, shared by all pages.
 import { batch, signal } from '@preact/signals';
 import { parse } from './json.mjs';
 
-/** What the server has refused, in its own words. */
+/** Error answer of the server. */
 export class Problem extends Error {
   /** @param {number} status @param {{ error?: string, detail?: string, title?: string, requestId?: string, [more: string]: unknown }} told */
   constructor(status, told) {
@@ -14,17 +14,17 @@ export class Problem extends Error {
   }
 }
 
-/** Where the API is: beside the page. */
+/** Base URL of the API: the directory of the page. */
 const base = new URL('.', location.href.split('#')[0]).href.replace(/\/$/, '');
 
-/** The key, kept for this tab only. */
+/** API key, stored for this tab only. */
 export const key = signal(sessionStorage.getItem('tidegate-key') ?? '');
-/** The workspace; empty for the key's or the server's own. */
+/** Workspace; empty for the default of the key or of the server. */
 export const workspace = signal(localStorage.getItem('tidegate-workspace') ?? '');
-/** The server wants a key, and why. @type {import('@preact/signals').Signal<string | null>} */
+/** Why the server requires an API key; `null` if it does not. @type {import('@preact/signals').Signal<string | null>} */
 export const locked = signal(null);
 
-/** Grows with every key that is entered, also with the same one: all that was refused is asked again. */
+/** Counter that grows with every entered key, also with the same one: refused requests are repeated. */
 export const epoch = signal(0);
 
 /** @param {string} value */
@@ -37,7 +37,7 @@ export function unlock(value) {
   });
 }
 
-/** Whatever was sent before another key was entered locks nothing. @param {number} sent its epoch @param {string} why @returns {boolean} */
+/** Shows the key form, unless another key was entered after the request was sent. @param {number} sent epoch of the request @param {string} why @returns {boolean} */
 export function lock(sent, why) {
   if (sent !== epoch.peek()) return false;
   locked.value = why;
@@ -53,7 +53,7 @@ export function who() {
   return headers;
 }
 
-/** An address of the API. @param {string} path @param {Record<string, unknown>} [query] */
+/** URL of an API path. @param {string} path @param {Record<string, unknown>} [query] */
 export function address(path, query = {}) {
   const url = new URL(base + path);
   for (const [name, value] of Object.entries(query)) {
@@ -62,7 +62,7 @@ export function address(path, query = {}) {
   return url.href;
 }
 
-/** Part of a path. @param {TemplateStringsArray} texts @param {string[]} parts */
+/** Path with its parts percent-encoded. @param {TemplateStringsArray} texts @param {string[]} parts */
 export const path = (texts, ...parts) =>
   texts.reduce((all, text, i) => all + text + (i < parts.length ? encodeURIComponent(parts[i]) : ''), '');
 
@@ -84,7 +84,7 @@ async function ask(method, where, { query, body, signal: stop, headers, heard } 
     response = await fetch(address(where, query), init);
   } catch (error) {
     if (stop?.aborted) throw error;
-    throw new Problem(0, { error: 'unreachable', detail: 'the server cannot be reached; it is asked again' });
+    throw new Problem(0, { error: 'unreachable', detail: 'server unreachable, retrying' });
   }
   heard?.(response.status);
   const text = await response.text();

@@ -1,5 +1,5 @@
-// The one source of time. Tests freeze it; the server's own time corrects it, so that "in 3 s"
-// is right on a machine whose clock is not.
+// The only clock of the console. Tests freeze it. The server's time corrects it, so that "in 3 s"
+// is right on a machine with a wrong clock.
 import { signal } from '@preact/signals';
 
 let ahead = 0;
@@ -11,7 +11,7 @@ export function now() {
   return frozen ?? Date.now() + ahead;
 }
 
-/** The server has said what time it is. @param {string | number} at */
+/** Sets the clock by the server's time. @param {string | number} at */
 export function correct(at) {
   const server = typeof at === 'number' ? at : Date.parse(at);
   if (Number.isFinite(server)) ahead = server - Date.now();
@@ -23,7 +23,7 @@ export function freeze(at) {
   second.value = now();
 }
 
-/** Changes every second: read it to be drawn again as time passes. */
+/** Signal that changes every second: a component that reads it is rendered again as time passes. */
 export const second = signal(now());
 setInterval(() => {
   if (!document.hidden) second.value = now();

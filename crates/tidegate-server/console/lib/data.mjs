@@ -1,10 +1,10 @@
-// Data of a page: fetched, kept fresh while it is looked at, and thrown away with the page.
+// Data of a page: fetched, refreshed while the page is visible, and dropped with the page.
 import { useEffect, useRef } from 'preact/hooks';
 import { effect, useSignal } from '@preact/signals';
 import { get } from './api.mjs';
 import { tick } from './live.mjs';
 
-/** How often a page looks again at the most, and at the least. */
+/** Shortest and longest time between two refreshes of a page, in ms. */
 const OFTEN = 900;
 const SELDOM = 5000;
 
@@ -14,11 +14,11 @@ const SELDOM = 5000;
  */
 
 /**
- * The answer to a question, asked again when something has changed.
+ * Response to a GET request, requested again when something has changed.
  *
- * @param {string | null} path `null` asks nothing
+ * @param {string | null} path `null` sends no request
  * @param {Record<string, unknown>} [query]
- * @param {{ live?: boolean }} [options] `live: false` asks once
+ * @param {{ live?: boolean }} [options] `live: false` sends one request
  */
 export function useFetched(path, query = {}, { live = true } = {}) {
   const state = useSignal(/** @type {Fetched<any>} */ ({ value: null, error: null, loading: true }));
@@ -52,7 +52,7 @@ export function useFetched(path, query = {}, { live = true } = {}) {
       busy = false;
       last = Date.now();
       if (stop.signal.aborted) return;
-      // Also where it is asked once only: what was done meanwhile is not in the answer.
+      // Also with `live: false`: the response may lack a change that was made meanwhile.
       if (live || wanted) timer = setTimeout(look, wanted ? OFTEN : SELDOM);
       wanted = false;
     }
@@ -80,10 +80,10 @@ export function useFetched(path, query = {}, { live = true } = {}) {
 }
 
 /**
- * A list that is read page by page. The first page is kept fresh; the pages behind it stay as they
- * were read, so that nothing moves under the reader's hand.
+ * List that is read page by page. The first page is refreshed; later pages stay as they were read,
+ * so that rows do not move under the pointer.
  *
- * @param {string} path @param {string} name the member that has the items
+ * @param {string} path @param {string} name member of the response that has the items
  * @param {Record<string, unknown>} query @param {(item: any) => string} idOf
  */
 export function useList(path, name, query, idOf) {
@@ -105,7 +105,7 @@ export function useList(path, name, query, idOf) {
     try {
       const page = await get(path, { ...query, cursor: next });
       if (of.current === asked) {
-        // What the first page shows now moves down when newer ones come: it is kept here too.
+        // Rows of the first page move down when newer ones arrive, so they are kept here too.
         const kept = rest.peek().next === undefined ? head : rest.peek().items;
         rest.value = { items: kept.concat(page[name]), next: page.next, busy: false };
       }

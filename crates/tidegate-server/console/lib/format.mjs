@@ -1,4 +1,4 @@
-// Numbers, spans and moments as people read them.
+// Formatting of numbers, durations and times.
 
 const whole = new Intl.NumberFormat();
 const compact = new Intl.NumberFormat(undefined, { notation: 'compact', maximumFractionDigits: 1 });
@@ -11,7 +11,7 @@ export const count = (n) => (Math.abs(n) < 100_000 ? whole.format(n) : compact.f
 /** `1 run`, `3 runs`. @param {number} n @param {string} one @param {string} [many] */
 export const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
 
-/** A span of time: `480 ms`, `3.2 s`, `4 min 10 s`, `2 h 5 min`, `3 d`. @param {number} ms */
+/** Duration: `480 ms`, `3.2 s`, `4 min 10 s`, `2 h 5 min`, `3 d`. @param {number} ms */
 export function span(ms) {
   if (!Number.isFinite(ms)) return '–';
   const positive = Math.max(0, ms);
@@ -29,7 +29,7 @@ export function span(ms) {
 /** @param {number} a @param {string} big @param {number} b @param {string} small */
 const two = (a, big, b, small) => (b ? `${a} ${big} ${b} ${small}` : `${a} ${big}`);
 
-/** A moment in the reader's zone: the time today, else with the day. @param {string | number} at */
+/** Time in the reader's time zone; with the date unless it is today. @param {string | number} at */
 export function moment(at, today = Date.now()) {
   const date = new Date(at);
   if (Number.isNaN(date.getTime())) return String(at);
@@ -37,7 +37,7 @@ export function moment(at, today = Date.now()) {
   return (same ? clockTime : dayTime).format(date);
 }
 
-/** The exact moment, with the zone. @param {string | number} at */
+/** Exact time with the time zone. @param {string | number} at */
 export function exact(at) {
   const date = new Date(at);
   if (Number.isNaN(date.getTime())) return String(at);
@@ -45,11 +45,14 @@ export function exact(at) {
   return `${date.toISOString()} (${date.toLocaleString()} ${zone})`;
 }
 
-/** The short form of an id: its number, without what is there against guessing. @param {string} id */
+/** Short form of an id: its sequence number, without the random suffix. @param {string} id */
 export function shortId(id) {
   const [kind, rest] = id.split('_');
   return rest && rest.length === 26 ? `${kind}_${rest.slice(0, 14).replace(/^0+/, '')}` : id;
 }
+
+/** ` (key acme)` behind the name of a control; empty for a gate without a key. @param {string | undefined} key */
+export const keyNote = (key) => (!key || key === '(whole)' ? '' : key === '(missing)' ? ' (key missing)' : ` (key ${key})`);
 
 /** Bytes. @param {number} n */
 export function bytes(n) {

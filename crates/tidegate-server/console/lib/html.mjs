@@ -1,4 +1,4 @@
-// What every component begins with: templates that are checked by nobody but read like HTML.
+// Imports of every component: HTML templates (not type-checked), hooks and signals.
 import { h } from 'preact';
 import htm from 'htm';
 

@@ -1,13 +1,13 @@
-// JSON whose numbers stay what they are: the engine keeps data byte for byte, and a number of
-// JavaScript has about 16 digits and ends at 1.8e308.
+// JSON that keeps numbers exact: the engine stores data byte for byte, but a JavaScript number has
+// about 16 digits and ends at 1.8e308.
 
-/** Not in every browser; without it numbers are rounded. @type {((text: string) => unknown) | undefined} */
+/** `JSON.rawJSON`, which not every browser has; without it numbers are rounded. @type {((text: string) => unknown) | undefined} */
 const raw = /** @type {any} */ (JSON).rawJSON;
 
-/** Whether there may be one at all: a look at every value makes reading many times slower. */
+/** Matches texts that may have a number to preserve: a reviver for every value makes parsing many times slower. */
 const LONG = /(^|[[:,\s])-?\d[\d.]{15}|\d[eE]\+?\d{3}/;
 
-/** A number that JavaScript cannot hold: it counts as the nearest, and is written as it was. */
+/** Number that JavaScript cannot represent: compares as the nearest one, and is written as received. */
 export class Exact extends Number {
   #text;
 

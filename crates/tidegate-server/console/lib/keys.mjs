@@ -1,10 +1,10 @@
-// The keyboard: `/` searches, `j` and `k` walk a list, Enter opens, Esc closes, `g` and a letter goes to a page.
+// Keyboard shortcuts: `/` focuses the search, `j` and `k` move in a list, Enter opens, Esc closes, `g` and a letter opens a page.
 import { go, to } from './route.mjs';
 
-/** What Esc closes, the last opened first. @type {Array<() => void>} */
+/** Callbacks for Esc, called last opened first. @type {Array<() => void>} */
 const open = [];
 
-/** @param {() => void} close @returns {() => void} it is closed */
+/** @param {() => void} close @returns {() => void} unregisters the callback */
 export function closes(close) {
   open.push(close);
   return () => {

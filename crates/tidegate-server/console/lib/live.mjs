@@ -1,5 +1,5 @@
-// What all pages share of the present: one connection, numbers that follow the server within a
-// second, and a tick that says "look again".
+// Live state shared by all pages: one connection, numbers that follow the server within a second,
+// and a tick that triggers refreshes.
 import { batch, effect, signal } from '@preact/signals';
 import { correct } from './clock.mjs';
 import { follow } from './sse.mjs';
@@ -10,31 +10,31 @@ import { epoch, workspace } from './api.mjs';
  * @typedef {Counts & { app: string, workflow: string, version: number }} OfVersion
  * @typedef {{ kind: string, busy: number, of: number, with: { workflow: string, runs: number }[], elsewhere?: number }} Workers
  * @typedef {{ at: string, started: number, ended: number, waitP50Ms: number | null, waitP95Ms: number | null }} Point
- *   what happened on this server, a second, in the step of time that ends then
+ *   rates per second on this server, in the interval that ends at `at`
  */
 
-/** How many points the charts keep: ten minutes of two seconds each. */
+/** Number of chart points: ten minutes, one point per two seconds. */
 const POINTS = 300;
-/** When news are taken without a frame, in ms. */
+/** Delay in ms after which messages are applied without an animation frame. */
 const LATE = 300;
 
-/** Whether the server is heard. @type {import('@preact/signals').Signal<boolean | null>} `null` before the first time */
+/** Whether the page is connected to the server. @type {import('@preact/signals').Signal<boolean | null>} `null` before the first attempt */
 export const connected = signal(null);
-/** Grows whenever something has changed: read it to look again. */
+/** Counter that grows with every change: an effect that reads it runs again. */
 export const tick = signal(0);
 export const counts = signal(/** @type {Counts} */ ({ inFlight: 0, queued: 0, waiting: 0, paused: 0 }));
 /** By `app/workflow/version`. */
 export const versions = signal(/** @type {Map<string, OfVersion>} */ (new Map()));
 export const folds = signal({ debounce: 0, batch: 0 });
-/** How many places of reactions are blocked. */
+/** Number of blocked reaction positions. */
 export const blocked = signal(0);
-/** The gates with the longest lines. */
+/** Gates with the longest queues. */
 export const busiest = signal(/** @type {any[]} */ ([]));
-/** The workers of this server, by kind. */
+/** Workers of this server, by kind. */
 export const workers = signal(/** @type {Workers[]} */ ([]));
 export const points = signal(/** @type {Point[]} */ ([]));
 
-/** Several messages between two frames are one change of the page. */
+/** Messages since the last frame; they are applied as one change. */
 let waiting = /** @type {any[]} */ ([]);
 
 let frame = 0;
@@ -54,11 +54,11 @@ function apply() {
   });
 }
 
-/** @param {any} news what has changed */
+/** @param {any} news changes since the last message */
 function take(news) {
   if (news.at) correct(news.at);
   if (news.whole) {
-    // What is empty now is not named.
+    // A full snapshot does not list versions without runs.
     versions.value = new Map();
     points.value = [];
   }
@@ -82,12 +82,12 @@ function heard(_event, news) {
   if (news.whole) waiting = [];
   waiting.push(news);
   frame ||= requestAnimationFrame(apply);
-  // A page that is or becomes hidden draws no frame, and its numbers must be right when it is looked at again.
+  // A hidden page gets no frames, and its numbers must be right when it is shown again.
   timer ??= setTimeout(apply, LATE);
 }
 
 let stop = () => {};
-// Again after another key or workspace.
+// Reconnects with another key or workspace.
 effect(() => {
   void epoch.value;
   void workspace.value;

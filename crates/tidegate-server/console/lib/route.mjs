@@ -1,5 +1,5 @@
-// Where the reader is: `#/runs?state=queued&open=run_…`. Everything that can be seen has an
-// address, so that it can be sent to somebody.
+// Current route: `#/runs?state=queued&open=run_…`. Every view has an address, so that it can be
+// shared as a link.
 import { signal } from '@preact/signals';
 
 /** @typedef {{ page: string, rest: string[], query: URLSearchParams }} Route */
@@ -16,7 +16,7 @@ addEventListener('hashchange', () => {
   route.value = read();
 });
 
-/** The address of a page. @param {string | string[]} path @param {Record<string, unknown>} [query] */
+/** Address of a page. @param {string | string[]} path @param {Record<string, unknown>} [query] */
 export function to(path, query = {}) {
   const parts = (Array.isArray(path) ? path : [path]).map(encodeURIComponent).join('/');
   const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== '');
@@ -29,7 +29,7 @@ export function go(address) {
   location.hash = address;
 }
 
-/** Changes members of the query in place; `undefined` takes one away. @param {Record<string, unknown>} change */
+/** Changes query parameters in place; `undefined` removes one. @param {Record<string, unknown>} change */
 export function setQuery(change) {
   const { page, rest, query } = route.value;
   const merged = { ...Object.fromEntries(query), ...change };
@@ -37,7 +37,7 @@ export function setQuery(change) {
   route.value = read();
 }
 
-/** This page's address with members of the query changed; `undefined` takes one away. @param {Record<string, unknown>} change */
+/** Address of this page with changed query parameters; `undefined` removes one. @param {Record<string, unknown>} change */
 export function here(change) {
   const { page, rest, query } = route.value;
   return to([page, ...rest], { ...Object.fromEntries(query), ...change });

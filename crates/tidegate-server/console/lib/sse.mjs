@@ -1,22 +1,22 @@
-// Server-sent events by fetch: `EventSource` can show no key.
+// Server-sent events over fetch: `EventSource` cannot send an API key.
 import { address, epoch, lock, who } from './api.mjs';
 import { parse } from './json.mjs';
 
 const SOONEST = 500;
 const LATEST = 10_000;
-/** A tab gives its connections back when it was hidden for so long: a browser has six for all tabs together. */
+/** Hidden tabs close their connections after this time, in ms: a browser has six per host for all tabs. */
 const HIDDEN = 4000;
-/** Nothing heard for so long means that nobody is there: the server says something every 15 s. */
+/** Read timeout in ms: the server sends at least a comment every 15 s. */
 const SILENT = 40_000;
 
 /**
- * Reads along until it is stopped; a lost connection is taken up again behind the last id.
+ * Reads a stream until it is stopped; reconnects after the last id when the connection is lost.
  *
  * @param {string} path
  * @param {{ query?: Record<string, unknown>, on: (event: string, data: any, id: string) => void,
  *   connected?: (yes: boolean) => void, until?: (event: string) => boolean }} options
- *   `until` says after which event nothing more comes
- * @returns {() => void} stops it
+ *   `until`: whether this event is the last one
+ * @returns {() => void} closes the stream
  */
 export function follow(path, { query, on, connected = () => {}, until }) {
   let attempt = new AbortController();
@@ -25,7 +25,7 @@ export function follow(path, { query, on, connected = () => {}, until }) {
   let over = false;
   let away = false;
   let wake = () => {};
-  /** @param {number} [ms] without it only by `wake` */
+  /** @param {number} [ms] timeout; without it only `wake` resolves */
   const woken = (ms) =>
     new Promise((done) => {
       wake = () => done(null);
@@ -49,13 +49,13 @@ export function follow(path, { query, on, connected = () => {}, until }) {
       const sent = epoch.peek();
       if (last) headers['last-event-id'] = last;
       const response = await fetch(address(path, query), { headers, signal });
-      // Stopped between the answer and now: it is nobody's any more.
+      // Stopped while the response arrived: the caller is gone.
       if (signal.aborted) return;
       if (!response.ok || !response.body) return refused(response.status, sent);
       connected(true);
       pause = SOONEST;
       for await (const { event, data, id } of messages(response.body, heard)) {
-        // What was read before it was stopped is not told any more.
+        // Messages that were read before the stop are dropped.
         if (signal.aborted) return;
         if (id) last = id;
         on(event, data ? parse(data) : null, id);
@@ -69,10 +69,10 @@ export function follow(path, { query, on, connected = () => {}, until }) {
     }
   }
 
-  /** @param {number} status @param {number} sent in which epoch */
+  /** @param {number} status @param {number} sent epoch of the request */
   function refused(status, sent) {
-    if (status === 401 && lock(sent, 'show a key')) over = true;
-    // A run that is gone does not come back; anything else may be put right, but not soon.
+    if (status === 401 && lock(sent, 'enter an API key')) over = true;
+    // A deleted run does not come back; other refusals may be temporary, but not short.
     if (until && (status === 404 || status === 410)) over = true;
     if (status >= 400 && status < 500 && status !== 429) pause = LATEST;
     if (over) connected(false);
@@ -106,10 +106,10 @@ export function follow(path, { query, on, connected = () => {}, until }) {
       try {
         await once();
       } catch {
-        // Told by `connected`.
+        // Reported by `connected`.
       }
       if (over) break;
-      // Whoever is away is not told: it is taken up again before they can read it.
+      // A hidden tab is not reported as disconnected: it reconnects before the reader can see it.
       if (!away) {
         connected(false);
         await woken(pause);

@@ -1,17 +1,17 @@
-// What is defined, as forms and lists of flows need it.
+// Workflow definitions, as forms and the list of flows need them.
 
 /**
  * @typedef {{ app: string, name: string, version?: number, versions?: number[], triggers?: (string | { cron?: string })[],
  *   flowControl?: Record<string, any>, schema?: any, description?: string }} Workflow
  */
 
-/** An action is `flow/action`. @param {Workflow} it @returns {[flow: string, action: string] | null} */
+/** Flow and action of an action's name, `flow/action`. @param {Workflow} it @returns {[flow: string, action: string] | null} */
 export function actionOf(it) {
   const at = it.name.indexOf('/');
   return at < 0 ? null : [it.name.slice(0, at), it.name.slice(at + 1)];
 }
 
-/** What events start it: by its triggers, or by its own name where it has none. @param {Workflow} it @returns {string[]} */
+/** Names of the events that start a workflow: its triggers, or its own name if it has none. @param {Workflow} it @returns {string[]} */
 export function eventsOf(it) {
   const names = (it.triggers ?? []).filter((trigger) => typeof trigger === 'string');
   return (it.triggers ?? []).length === 0 && !actionOf(it) ? [it.name] : names;
@@ -21,16 +21,16 @@ export function eventsOf(it) {
 export const takes = (it, name) =>
   eventsOf(it).some((trigger) => (trigger.endsWith('*') ? name.startsWith(trigger.slice(0, -1)) : trigger === name));
 
-/** Names that can be offered. @param {Workflow[]} all */
+/** Event names for suggestions. @param {Workflow[]} all */
 export const eventNames = (all) => [...new Set(all.flatMap(eventsOf).filter((name) => !name.endsWith('*')))].sort();
 
-/** The keys that its controls go by, without repeats. @param {Workflow} it @returns {string[]} */
+/** Key paths of the controls of a workflow, without duplicates. @param {Workflow} it @returns {string[]} */
 export function keysOf(it) {
   const found = Object.values(it.flowControl ?? {}).flatMap((control) => [control].flat()).map((rule) => rule?.key ?? rule?.keyField);
   return [...new Set(found.filter((key) => typeof key === 'string' && key !== 'none'))];
 }
 
-/** Names of the controls that shape it; the policy of an action by its own name. @param {Workflow} it @returns {string[]} */
+/** Names of the controls of a workflow; the policy of an action by its own name. @param {Workflow} it @returns {string[]} */
 export function controlsOf(it) {
   const { concurrency, ...others } = it.flowControl ?? {};
   const names = [concurrency ?? []].flat().map((rule) => (typeof rule === 'string' ? rule : (rule.policy ?? 'concurrency')));

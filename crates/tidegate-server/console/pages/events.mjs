@@ -1,4 +1,4 @@
-// Events as they come, what became of each, and what was not simply started.
+// Events: a live tail with verdicts, and receipts.
 import { html } from '../lib/html.mjs';
 import { go, route, to } from '../lib/route.mjs';
 import { EventDetail } from './events/detail.mjs';
@@ -10,7 +10,7 @@ export default function Events() {
   const receipts = query.get('tab') === 'receipts';
   const [id] = rest;
   return html`
-    <div class="page-head"><h1>Events</h1><p>${receipts ? 'What was dropped, skipped, merged, collected, queued or recognised as a repeat, and who survives.' : 'As they come, and what became of each.'}</p></div>
+    <div class="page-head"><h1>Events</h1><p>${receipts ? 'Events that were dropped, skipped, merged, collected, queued or deduped, and the surviving run.' : 'Live events and their verdicts.'}</p></div>
     <nav class="tabs" aria-label="Events or receipts">
       <a href=${to('events')} aria-current=${receipts ? undefined : 'page'}>Live tail</a>
       <a href=${to('events', { tab: 'receipts' })} aria-current=${receipts ? 'page' : undefined}>Receipts</a>

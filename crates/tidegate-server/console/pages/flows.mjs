@@ -1,4 +1,4 @@
-// Flows: their actions and policies, who is inside and waits for each session, and what the clock starts.
+// Flows: actions and policies, runs inside and queued by session; and schedules.
 import { html } from '../lib/html.mjs';
 import { useFetched } from '../lib/data.mjs';
 import { route, setQuery, to } from '../lib/route.mjs';
@@ -10,7 +10,7 @@ import { Schedules } from './flows/schedules.mjs';
 import { Session } from './flows/session.mjs';
 import { Sessions } from './flows/sessions.mjs';
 
-/** More flows than these are chosen from a list. */
+/** Up to this number of flows are tabs; more are a select. */
 const TABS = 5;
 
 /** @param {{ flows: string[], here: string | null, clock: boolean }} props */
@@ -22,7 +22,7 @@ function Which({ flows, here, clock }) {
   }
   return html`<span class="actions end"><label class="field-inline">Flow <select onChange=${(/** @type {any} */ e) => (location.hash = to(['flows', e.target.value]))}>
       ${flows.map((name) => html`<option value=${name} selected=${name === here}>${name}</option>`)}</select></label>
-    ${clock && html`<${Tabs} label="Look at" tabs=${clocks} />`}</span>`;
+    ${clock && html`<${Tabs} label="View" tabs=${clocks} />`}</span>`;
 }
 
 export default function Flows() {
@@ -37,14 +37,14 @@ export default function Flows() {
   const own = actions.filter((it) => it.name.startsWith(`${flow}/`));
   const session = query.get('session');
   return html`
-    <div class="page-head"><h1>Flows</h1><p>Actions that requests call, arbitrated session by session.</p>
+    <div class="page-head"><h1>Flows & Schedules</h1><p>Actions that requests call, arbitrated by session; and cron schedules.</p>
       <${Which} flows=${flows} here=${flow} clock=${clock.value !== null} /></div>
     ${clocks
       ? html`<${Schedules} />`
       : notYet(told) ?? (flow === null
-        ? html`<${Empty} title="No flow is defined yet"><p>A flow is a group of actions: workflows that a request starts, with a policy for what happens while another one is busy with the same session.</p>
+        ? html`<${Empty} title="No flows yet"><p>A flow is a group of actions: workflows that a request starts, with a policy for requests while another one of the same session is in flight.</p>
             <pre>${'[[flow]]\nname = "support"\nconcurrency = "queue"\nactions.respond = { url = "http://127.0.0.1:3000/respond" }'}</pre></${Empty}>`
-        : own.length === 0 ? html`<${Empty} title=${`There is no flow “${flow}”`}>Known are ${flows.map((name) => html`<a href=${to(['flows', name])}>${name}</a> `)}</${Empty}>`
+        : own.length === 0 ? html`<${Empty} title=${`Flow “${flow}” not found`}>Flows: ${flows.map((name) => html`<a href=${to(['flows', name])}>${name}</a> `)}</${Empty}>`
         : html`<div class="stack"><section><h2 class="over">${flow}</h2><${Actions} actions=${own} /></section><section><${Sessions} key=${flow} flow=${flow} /></section></div>
           ${session && html`<${Session} key=${session} flow=${flow} app=${own[0].app} id=${session} slot=${query.get('slot') ?? 'session'} close=${() => setQuery({ session: undefined, slot: undefined })} />`}`)}`;
 }

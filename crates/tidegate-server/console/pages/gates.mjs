@@ -1,4 +1,4 @@
-// Gates: what every control remembers for every key, as lanes that can be watched or as a table.
+// Gates: the state of every control for every key, as live lanes or as a table.
 import { html, useEffect, useRef } from '../lib/html.mjs';
 import { useFetched } from '../lib/data.mjs';
 import { busiest } from '../lib/live.mjs';
@@ -14,12 +14,12 @@ import { useLinger } from './gates/linger.mjs';
 import { GateTable } from './gates/table.mjs';
 import { useWorkflows } from './workflows/use.mjs';
 
-/** How many gates a page has: all of them are kept fresh. */
+/** Gates per page; all of them are refreshed. */
 const PAGE = 60;
-/** How many pages without a find are looked at by themselves. */
+/** Number of pages without a match that are skipped automatically. */
 const HOPS = 12;
 const NONE = /** @type {Gate[]} */ ([]);
-/** How long a gate stays among the busiest after it was one. */
+/** Time in ms that a gate stays among the busiest after it was last one of them. */
 const LINGERS = 15_000;
 
 /** @typedef {import('./gates/gate.mjs').Gate} Gate */
@@ -44,27 +44,27 @@ export default function Gates() {
   const top = useSteady(filtered || cursor ? [] : busiest.value, filtered || cursor ? [] : gates);
   const rest = shown.filter((gate) => !top.some((it) => idOf(it) === idOf(gate)));
   return html`
-    <div class="page-head"><h1>Gates</h1><p>What every control remembers for every key: who is inside, who waits, what comes next.</p></div>
+    <div class="page-head"><h1>Gates</h1><p>State of every control for every key: runs inside, queued runs, next grants.</p></div>
     <div class="filters">
-      <${Search} name="key" label="Key has" placeholder="any part of a key" main />
-      <${Choose} name="control" label="Control" words=${CONTROLS} all="all but claims" />
+      <${Search} name="key" label="Key contains" placeholder="part of the key" main />
+      <${Choose} name="control" label="Control" words=${CONTROLS} all="all except claims" />
       ${(app || apps.length > 1) && html`<${Choose} name="app" label="App" words=${apps} />`}
       <${Choose} name="workflow" label="Workflow" words=${names(workflows)} />
-      <${Choose} name="idle" label="Idle gates" words=${[['hide', 'hidden']]} all="shown" />
+      <${Choose} name="idle" label="Idle gates" words=${[['hide', 'hide']]} all="show" />
       <${Switch} name="view" label="View" words=${[['', 'Lanes'], ['table', 'Table']]} />
     </div>
     <${Stale} error=${fetched.value ? fetched.error : null} />
     ${notYet(fetched)}
-    ${top.length > 0 && View === Lanes && html`<h2 class="section">Where most wait</h2>
-      <${View} gates=${top} label="Gates with the longest lines" ...${{ open, chosen, workflows }} />
-      ${rest.length > 0 && html`<h2 class="section">All others, in the order in which they act</h2>`}`}
+    ${top.length > 0 && View === Lanes && html`<h2 class="section">Longest queues</h2>
+      <${View} gates=${top} label="Gates with the longest queues" ...${{ open, chosen, workflows }} />
+      ${rest.length > 0 && html`<h2 class="section">Other gates, in the order in which their controls act</h2>`}`}
     ${rest.length > 0 && html`<${View} gates=${View === Lanes ? rest : top.concat(rest)} label="Gates" ...${{ open, chosen, workflows }} />`}
     ${fetched.value && shown.length === 0 && top.length === 0 && html`<${Nothing} filtered=${filtered} next=${next} all=${gates.length} />`}
     <${Hover} />
     ${(next || cursor) && html`<p class="pages">
       <button type="button" disabled=${!cursor} onClick=${() => setQuery({ cursor: undefined })}>First page</button>
       <button type="button" disabled=${!next} onClick=${() => { setQuery({ cursor: next }); document.querySelector('main')?.scrollTo(0, 0); }}>Next page</button>
-      ${key && next && html`<span class="faint">A page looks at 1,000 gates: there may be more of this key.</span>`}</p>`}
+      ${key && next && html`<span class="faint">A page searches 1,000 gates: more may match.</span>`}</p>`}
     ${chosen && html`<${GateDrawer} key=${chosen} id=${chosen} known=${gates.concat(busiest.value).find((gate) => idOf(gate) === chosen)} workflows=${workflows} />`}`;
 }
 
@@ -75,7 +75,7 @@ function names(workflows) {
   return [...new Set(all.concat(flows))].sort();
 }
 
-/** Where the page begins; another list begins at its beginning. @param {string} asked */
+/** Cursor of the page; other filters start at the first page. @param {string} asked */
 function useCursor(asked) {
   const before = useRef(asked);
   const given = route.value.query.get('cursor') ?? undefined;
@@ -87,7 +87,7 @@ function useCursor(asked) {
   return other ? undefined : given;
 }
 
-/** A search looks at so many gates a page; where it found none, it goes on by itself for a while.
+/** Continues a search on the next page, up to `HOPS` times, where a page had no match.
  *  @param {any} fetched @param {string} asked */
 function useHops(fetched, asked) {
   const hops = useRef({ asked, done: 0 });
@@ -100,8 +100,8 @@ function useHops(fetched, asked) {
   }, [value, loading]);
 }
 
-/** The busiest gates, each in its place while it is one of them and a little longer: a line that
- *  empties for a moment makes nothing jump. @param {Gate[]} now @param {Gate[]} all */
+/** Busiest gates; each keeps its position while it is one of them and a little longer, so that lanes
+ *  do not jump when a queue is empty for a moment. @param {Gate[]} now @param {Gate[]} all */
 function useSteady(now, all) {
   const last = useRef(/** @type {Map<string, number>} */ (new Map()));
   const fresh = new Map(now.map((gate) => [idOf(gate), gate]));
@@ -113,9 +113,9 @@ function useSteady(now, all) {
 
 /** @param {{ filtered: boolean, next: string | null, all: number }} props */
 function Nothing({ filtered, next, all }) {
-  if (all > 0) return html`<${Empty} title="Nobody is inside and nobody waits"><button type="button" onClick=${() => setQuery({ idle: undefined })}>Show idle gates</button></${Empty}>`;
-  if (next) return html`<${Empty} title="None so far">There are more gates to look at: go on with the next page.</${Empty}>`;
-  if (filtered) return html`<${Empty} title="No such gate">A gate comes to be when the first run or event with its key arrives. <button type="button" onClick=${() => setQuery({ key: undefined, control: undefined, app: undefined, workflow: undefined, cursor: undefined })}>Show all gates</button></${Empty}>`;
-  return html`<${Empty} title="There are no gates yet">A gate comes to be when the first run of a workflow with a control arrives: give one a limit, <a href=${to('workflows')}>look at your workflows</a>, or <a href=${to('try')}>send something</a>.
+  if (all > 0) return html`<${Empty} title="All gates are idle"><button type="button" onClick=${() => setQuery({ idle: undefined })}>Show idle gates</button></${Empty}>`;
+  if (next) return html`<${Empty} title="No match so far">There are more gates: continue on the next page.</${Empty}>`;
+  if (filtered) return html`<${Empty} title="No matching gates">A gate is created when the first run or event with its key arrives. <button type="button" onClick=${() => setQuery({ key: undefined, control: undefined, app: undefined, workflow: undefined, cursor: undefined })}>Clear filters</button></${Empty}>`;
+  return html`<${Empty} title="No gates yet">A gate is created when the first run of a workflow with a control arrives. Add a limit to one of your <a href=${to('workflows')}>workflows</a>, or <a href=${to('try')}>send an event</a>.
     <div><pre>concurrency = { limit = 2, key = "tenant" }</pre></div></${Empty}>`;
 }

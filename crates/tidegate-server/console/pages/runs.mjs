@@ -1,4 +1,4 @@
-// Runs, or the page of one.
+// List of runs, or the page of one run.
 import { html } from '../lib/html.mjs';
 import { route } from '../lib/route.mjs';
 import { RunList } from './runs/list.mjs';

@@ -1,4 +1,4 @@
-// Streams: what is in them, how far each reaction is, and what to do where one is stuck.
+// Streams: events, positions of reactions, unblock and reset.
 import { html } from '../lib/html.mjs';
 import { blocked } from '../lib/live.mjs';
 import { count } from '../lib/format.mjs';
@@ -16,8 +16,8 @@ export default function Streams() {
   const open = query.get('open');
   const remedy = query.get('mend');
   return html`
-    <div class="page-head"><h1>Streams</h1><p>Ordered lists of events, and the reactions that follow them.</p>
-      <${Tabs} label="Look at" tabs=${[
+    <div class="page-head"><h1>Streams</h1><p>Ordered event logs, and the reactions that consume them.</p>
+      <${Tabs} label="View" tabs=${[
         { text: html`Reactions ${blocked.value > 0 && html`<${Badge} tone="bad">${count(blocked.value)} blocked</${Badge}>`}`, href: to('streams'), here: !heads },
         { text: 'All streams', href: to('streams', { view: 'streams' }), here: heads },
       ]} /></div>

@@ -1,10 +1,10 @@
-// A short tour of the demo: a card at the corner that goes from page to page.
+// Tour of the demo: a card in the corner that opens page after page.
 import { html, useEffect, useRef, useState } from '../lib/html.mjs';
 import { go } from '../lib/route.mjs';
 import { Ring } from './tour/ring.mjs';
 import { STEPS } from './tour/steps.mjs';
 
-/** Arrows and Esc are somebody else's while one types or answers a question. @param {KeyboardEvent} event */
+/** Whether arrows and Esc belong to an input or a dialog. @param {KeyboardEvent} event */
 const elsewhere = (event) =>
   event.ctrlKey || event.metaKey || event.altKey || document.querySelector('dialog[open]') !== null ||
   (event.target instanceof HTMLElement && (event.target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName)));
@@ -45,8 +45,8 @@ export default function Tour({ close }) {
         <span class="tour-dots" aria-hidden="true">${STEPS.map((_, i) => html`<i class=${i === at ? 'here' : i < at ? 'done' : ''}></i>`)}</span>
         <span class="actions">
           ${!last && html`<button type="button" class="quiet" onClick=${close} title="End the tour (Esc)">End</button>`}
-          <button type="button" disabled=${at === 0} onClick=${() => setAt(at - 1)} title="← goes back">Back</button>
-          <button type="button" class="primary" ref=${next} onClick=${() => (last ? close() : setAt(at + 1))} title="→ goes on">${last ? 'Done' : 'Next'}</button>
+          <button type="button" disabled=${at === 0} onClick=${() => setAt(at - 1)} title="Back (←)">Back</button>
+          <button type="button" class="primary" ref=${next} onClick=${() => (last ? close() : setAt(at + 1))} title="Next (→)">${last ? 'Done' : 'Next'}</button>
         </span></div>
     </section>`;
 }

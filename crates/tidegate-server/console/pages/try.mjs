@@ -1,4 +1,4 @@
-// Try it: one event or request, or a burst of them; what would become of it, and what did.
+// Try it: sends an event or a request, or a burst of them; dry run and results.
 import { html, useEffect, useRef, useState } from '../lib/html.mjs';
 import { path, post } from '../lib/api.mjs';
 import { now } from '../lib/clock.mjs';
@@ -17,7 +17,7 @@ import { sendAll } from './try/send.mjs';
 import { Told } from './try/tally.mjs';
 import { Target, takers } from './try/target.mjs';
 
-/** How many answers are kept. */
+/** Maximum number of answers kept. */
 const KEPT = 8;
 let last = 0;
 
@@ -32,10 +32,10 @@ async function sendOne(draft, /** @type {any} */ data) {
   return { id: ++last, at: now(), kind: draft.kind, status, told, what };
 }
 
-/** What has come back: of the burst, and of single ones. @param {{ tally: any, answers: any[], stop: () => void, workflows: string[] }} props */
+/** Results of a burst and of single requests. @param {{ tally: any, answers: any[], stop: () => void, workflows: string[] }} props */
 const Results = ({ tally, answers, stop, workflows }) =>
-  html`<section class="card" data-part="answers" aria-label="Answers"><h2>What became of it</h2>
-    ${!tally && answers.length === 0 && html`<p class="faint">Nothing was sent yet. Verdicts show here as they come, with links to the runs.</p>`}
+  html`<section class="card" data-part="answers" aria-label="Answers"><h2>Result</h2>
+    ${!tally && answers.length === 0 && html`<p class="faint">Nothing sent yet. Verdicts appear here, with links to the runs.</p>`}
     ${tally && html`<${Told} ...${{ tally, stop, workflows }} />`}
     ${answers.map((it, i) => html`<${AnswerCard} key=${it.id} answer=${it} open=${i === 0} />`)}</section>`;
 
@@ -53,7 +53,7 @@ export default function Try() {
   const who = takers(draft, workflows);
   const schema = who.find((it) => it.schema)?.schema;
   const target = draft.kind === 'event' ? draft.name : `${draft.flow}/${draft.action}`;
-  // Something to begin with: the first that can be sent, and data as others send it.
+  // Defaults: the first event or action that can be sent, and the newest data.
   useEffect(() => {
     if (workflows.length === 0) return;
     const [flow, action] = workflows.map(actionOf).find((it) => it && (!draft.flow || it[0] === draft.flow)) ?? [];
@@ -64,7 +64,7 @@ export default function Try() {
   const newest = async () => change({ text: JSON.stringify(await beginning(draft, schema), null, 2) });
   useEffect(() => {
     if (!told.value || !target || target === '/' || target.endsWith('/')) return;
-    // What was typed stays until something else is chosen.
+    // Typed data stays until another event or action is chosen.
     if (draft.text && (fresh.current === '' || fresh.current === target)) fresh.current = target;
     else if (fresh.current !== target && (who.length > 0 || !draft.text)) {
       fresh.current = target;
@@ -95,17 +95,17 @@ export default function Try() {
 
   const event = draft.kind === 'event';
   return html`
-    <div class="page-head"><h1>Try it</h1><p>Send something, and see what the gates make of it.</p>
+    <div class="page-head"><h1>Try it</h1><p>Send an event or a request, and see its verdicts.</p>
       <${Tabs} label="Send" tabs=${[
-        { text: 'An event', href: to('try'), here: event },
-        { text: 'A request', href: to('try', { kind: 'request' }), here: !event },
+        { text: 'Event', href: to('try'), here: event },
+        { text: 'Request', href: to('try', { kind: 'request' }), here: !event },
       ]} /></div>
     <div class="try">
-      <form class="card stack" onSubmit=${submit} aria-label="What to send">
+      <form class="card stack" onSubmit=${submit} aria-label="Event or request">
         <${Target} draft=${draft} change=${change} workflows=${workflows} />
         <${Data} text=${draft.text} schema=${schema} label=${event ? 'Data' : 'Input'} change=${(/** @type {string} */ text) => change({ text })} newest=${newest} />
         <${BurstForm} draft=${draft} change=${change} data=${data} takers=${who} />
-        <p class="actions"><button class="primary" disabled=${!ready || busy}>${busy ? 'Sending …' : draft.on ? `Send ${count(draft.n)} ${event ? 'events' : 'requests'}` : event ? 'Send the event' : 'Send the request'}</button></p>
+        <p class="actions"><button class="primary" disabled=${!ready || busy}>${busy ? 'Sending …' : draft.on ? `Send ${count(draft.n)} ${event ? 'events' : 'requests'}` : event ? 'Send event' : 'Send request'}</button></p>
       </form>
       <div class="stack top"><${Dry} draft=${draft} data=${data} ready=${ready} round=${round} /><${Results} tally=${tally} answers=${answers} workflows=${who.map((it) => it.name)} stop=${() => stop.current.abort()} /></div>
     </div>`;

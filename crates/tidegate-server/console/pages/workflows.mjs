@@ -1,4 +1,4 @@
-// Workflows: what is defined, how it is controlled, and how each is doing.
+// Workflows: definitions, controls, and live numbers of runs.
 import { html } from '../lib/html.mjs';
 import { count, plural } from '../lib/format.mjs';
 import { route, setQuery, to } from '../lib/route.mjs';
@@ -15,7 +15,7 @@ import { useWorkflows } from './workflows/use.mjs';
 
 const NAMES = ['concurrency', 'throttle', 'rateLimit', 'debounce', 'batch', 'priority', 'singleton', 'idempotency', 'handoff', 'policy'];
 
-/** A badge for each control that shapes it, with its sentence. @param {{ flowControl?: any }} props */
+/** One badge per control, its sentence as a tooltip. @param {{ flowControl?: any }} props */
 const Controls = ({ flowControl }) => {
   const all = controlsOf(flowControl);
   if (all.length === 0) return html`<span class="faint">none</span>`;
@@ -35,15 +35,15 @@ const COLUMNS = /** @type {import('../ui/table.mjs').Column[]} */ ([
   { name: 'Workflow', of: (row) => row.group
     ? html`<b>${row.group}</b> <span class="faint">flow with ${plural(row.actions, 'action')}</span>`
     : html`<span class=${`cell name${row.flow ? ' of-flow' : ''}`} title=${row.name}>${row.flow ? row.name.slice(row.flow.length + 1) : html`<b>${row.name}</b>`}</span>${row.app === 'default' ? '' : html` <span class="faint">${row.app}</span>`}` },
-  { name: 'Controls', of: (row) => (row.group ? html`<a href=${to('flows', { open: row.group, app: row.app === 'default' ? undefined : row.app })}>sessions and requests</a>` : html`<${Controls} flowControl=${row.flowControl} />`) },
-  { name: 'Started by', hide: true, of: (row) => (row.group ? '' : html`<${Triggers} workflow=${row} short />`) },
-  { name: 'Versions', of: (row) => (row.group ? '' : html`<${Mix} current=${row.version} list=${row.list} />${row.numbers.stranded > 0 ? html` <${Badge} tone="bad" title="no live engine serves their version">${count(row.numbers.stranded)} stranded</${Badge}>` : ''}`) },
+  { name: 'Controls', of: (row) => (row.group ? html`<a href=${to('flows', { open: row.group, app: row.app === 'default' ? undefined : row.app })}>Sessions and requests</a>` : html`<${Controls} flowControl=${row.flowControl} />`) },
+  { name: 'Triggers', hide: true, of: (row) => (row.group ? '' : html`<${Triggers} workflow=${row} short />`) },
+  { name: 'Versions', of: (row) => (row.group ? '' : html`<${Mix} current=${row.version} list=${row.list} />${row.numbers.stranded > 0 ? html` <${Badge} tone="bad" title="runs whose version no live engine serves">${count(row.numbers.stranded)} stranded</${Badge}>` : ''}`) },
   { name: 'In flight', num: true, of: (row) => figure(row.numbers.inFlight, 'go') },
   { name: 'Queued', num: true, of: (row) => figure(row.numbers.queued, 'wait') },
   { name: 'Waiting', num: true, of: (row) => figure(row.numbers.waiting, 'idle') },
 ]);
 
-/** The rows of the list: workflows by name, actions below their flow. @param {any[]} workflows */
+/** Table rows: workflows by name, actions below their flow. @param {any[]} workflows */
 function rowsOf(workflows) {
   const numbers = byWorkflow();
   const rows = workflows.map((it) => {
@@ -81,10 +81,10 @@ export default function Workflows() {
     else setQuery({ open: row.name, app: row.app === 'default' ? undefined : row.app });
   }
   return html`
-    <div class="page-head"><h1>Workflows</h1><p>What is defined, which controls shape it, and how many of its runs are where.</p></div>
+    <div class="page-head"><h1>Workflows</h1><p>Definitions, controls, and live numbers of runs.</p></div>
     <div class="filters">
-      <${Search} name="text" label="Name has" placeholder="any part of a name" main />
-      <${Choose} name="control" label="Control" words=${NAMES} all="any or none" />
+      <${Search} name="text" label="Name contains" placeholder="part of the name" main />
+      <${Choose} name="control" label="Control" words=${NAMES} all="any" />
     </div>
     <${Stale} error=${fetched.value ? fetched.error : null} />
     ${notYet(fetched)}
@@ -96,6 +96,6 @@ export default function Workflows() {
 /** @param {{ any: boolean }} props */
 const Nothing = ({ any }) =>
   any
-    ? html`<${Empty} title="No such workflow"><button type="button" onClick=${() => setQuery({ text: undefined, control: undefined })}>Show all</button></${Empty}>`
-    : html`<${Empty} title="Nothing is defined yet">Define one in a Rust program, by <code>PUT /workflows/hello</code>, or in the server's file:
+    ? html`<${Empty} title="No matching workflows"><button type="button" onClick=${() => setQuery({ text: undefined, control: undefined })}>Clear filters</button></${Empty}>`
+    : html`<${Empty} title="No workflows yet">Define one in a Rust program, with <code>PUT /workflows/hello</code>, or in the server's config file:
         <div><pre>${'[[workflow]]\nname = "hello"\nurl = "http://127.0.0.1:3000/hello"\nconcurrency = { limit = 2 }'}</pre></div></${Empty}>`;

@@ -10,12 +10,12 @@ const FEWEST = 60;
  */
 
 /**
- * Lines over time, the newest at the right.
+ * Time series chart, newest point at the right.
  *
  * @param {{ title: string, about?: string, points: { at: string }[], series: Series[], text?: (n: number) => string }} props
  */
 export function Chart({ title, about, points, series, text = count }) {
-  // A young chart does not begin as a speck at the edge.
+  // A chart with few points starts with a minimum width, not as a dot at the edge.
   const span = Math.max(FEWEST, points.length);
   const [at, setAt] = useState(/** @type {number | null} */ (null));
   const highest = Math.max(1e-9, ...points.flatMap((point) => series.map((it) => it.of(point))));
@@ -35,7 +35,7 @@ export function Chart({ title, about, points, series, text = count }) {
       <span class="legend">${series.map((it) => html`<span class=${`key ${it.tone}`}>${it.name} <b class="num">${shown ? text(it.of(shown)) : '–'}</b></span>`)}</span>
       ${at !== null && shown && html`<span class="faint chart-at">${moment(shown.at)}</span>`}</figcaption>
     <div class="plot">
-      <svg viewBox=${`0 0 ${W} ${H}`} preserveAspectRatio="none" role="img" aria-label=${`${title}, the last minutes`}
+      <svg viewBox=${`0 0 ${W} ${H}`} preserveAspectRatio="none" role="img" aria-label=${`${title}, last 10 minutes`}
         onPointerMove=${hover} onPointerLeave=${() => setAt(null)}>
         ${[0.25, 0.5, 0.75].map((part) => html`<line class="grid" x1="0" x2=${W} y1=${H * part} y2=${H * part} />`)}
         ${points.length > 1 && series.map((it, i) => html`
@@ -44,7 +44,7 @@ export function Chart({ title, about, points, series, text = count }) {
         ${at !== null && html`<line class="cursor" x1=${x(at)} x2=${x(at)} y1="0" y2=${H} />`}
       </svg>
       <span class="axis top">${text(top)}</span><span class="axis bottom">${text(0)}</span>
-      ${points.length < 2 && html`<span class="plot-empty">gathering …</span>`}
+      ${points.length < 2 && html`<span class="plot-empty">collecting data …</span>`}
     </div>
   </figure>`;
 }
@@ -56,7 +56,7 @@ function nice(n) {
   return step * power;
 }
 
-/** A small line without axes. @param {{ values: number[], tone?: string, label: string }} props */
+/** Sparkline without axes. @param {{ values: number[], tone?: string, label: string }} props */
 export function Spark({ values, tone = 'go', label }) {
   const top = Math.max(1, ...values);
   const step = 100 / Math.max(1, values.length - 1);

@@ -1,9 +1,9 @@
 import { html, signal, useEffect, useRef } from '../lib/html.mjs';
 
-/** @typedef {{ title: string, text?: any, yes: string, bad?: boolean, answer: (yes: boolean) => void }} Question */
+/** @typedef {{ title: string, text?: any, yes: string, no?: string, bad?: boolean, answer: (yes: boolean) => void }} Question */
 const asked = signal(/** @type {Question | null} */ (null));
 
-/** Asks before something that cannot be taken back. @param {Omit<Question, 'answer'>} question @returns {Promise<boolean>} */
+/** Asks for confirmation before an action that cannot be undone. @param {Omit<Question, 'answer'>} question @returns {Promise<boolean>} */
 export const confirm = (question) =>
   new Promise((done) => {
     asked.value = {
@@ -26,7 +26,7 @@ export function Confirm() {
     <h2>${question.title}</h2>
     <div>${question.text}</div>
     <p class="actions">
-      <button type="button" onClick=${() => question.answer(false)}>Leave it</button>
+      <button type="button" onClick=${() => question.answer(false)}>${question.no ?? 'Cancel'}</button>
       <button type="button" class=${question.bad ? 'danger' : 'primary'} onClick=${() => question.answer(true)}>${question.yes}</button>
     </p>
   </dialog>`;

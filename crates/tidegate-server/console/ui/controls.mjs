@@ -1,6 +1,6 @@
-// Controls in words: a definition as its author wrote it becomes the sentences that a reader needs.
+// Controls in words: one sentence for each control of a definition.
 
-/** A span of time without what is nought: `4 s`, `1.5 s`, `1 min 30 s`, `24 h`. @param {number} ms */
+/** Duration without zero parts: `4 s`, `1.5 s`, `1 min 30 s`, `24 h`. @param {number} ms */
 export function lasting(ms) {
   if (!Number.isFinite(ms)) return '–';
   if (ms < 1000) return `${ms} ms`;
@@ -14,12 +14,12 @@ export function lasting(ms) {
   return parts.filter(([n]) => n > 0).map(([n, unit]) => `${n} ${unit}`).join(' ');
 }
 
-const UNITS = /** @type {Record<number, string>} */ ({ 1000: 'a second', 60000: 'a minute', 3600000: 'an hour', 86400000: 'a day' });
+const UNITS = /** @type {Record<number, string>} */ ({ 1000: 'second', 60000: 'minute', 3600000: 'hour', 86400000: 'day' });
 
-/** `10 a minute`, `3 in 5 s`. @param {number} limit @param {number} perMs */
-export const rate = (limit, perMs) => (UNITS[perMs] ? `${limit} ${UNITS[perMs]}` : `${limit} in ${lasting(perMs)}`);
+/** `10 per minute`, `3 per 5 s`. @param {number} limit @param {number} perMs */
+export const rate = (limit, perMs) => `${limit} per ${UNITS[perMs] ?? lasting(perMs)}`;
 
-/** @param {unknown} key a path, or the names in it */
+/** @param {unknown} key path, or the names in it */
 const path = (key) => (Array.isArray(key) ? key.join(' › ') : String(key));
 
 /** @param {unknown} key */
@@ -28,46 +28,46 @@ const each = (key) => (key === undefined || key === null ? '' : ` for each ${pat
 /** @param {any} it */
 const together = ({ limit, burst }, usual = limit) => {
   const most = burst ?? usual;
-  return most > 1 ? `, up to ${most} together after a quiet time` : ', one at a time';
+  return most > 1 ? `, burst of ${most}` : ', no burst';
 };
 
 /** @param {any} it */
 const meet = (it) => ` for each ${path(it.key ?? 'session')}`;
 
-/** What an action does when another request is busy. @type {Record<string, (it: any) => string>} */
+/** Behaviour of an action while another request is in flight. @type {Record<string, (it: any) => string>} */
 const POLICIES = {
-  allow: () => 'Requests run side by side',
-  queue: (it) => `One request at a time${meet(it)}; others wait, first come, first served${it.maxWaitMs ? `, for ${lasting(it.maxWaitMs)} at the most` : ''}`,
-  reject: (it) => `One request at a time${meet(it)}; another is refused and told who is in flight`,
+  allow: () => 'Requests run concurrently',
+  queue: (it) => `One request at a time${meet(it)}; others are queued, first come, first served${it.maxWaitMs ? `, for at most ${lasting(it.maxWaitMs)}` : ''}`,
+  reject: (it) => `One request at a time${meet(it)}; others are rejected with the id of the one in flight`,
   restart: (it) => `One request at a time${meet(it)}; a new one replaces the one in flight`,
-  debounce: (it) => `One run${meet(it)} once it has been quiet for ${lasting(it.periodMs)}${it.maxWaitMs ? `, at the latest ${lasting(it.maxWaitMs)} after the first request` : ''}; it gets the last request`,
+  debounce: (it) => `One run${meet(it)} after ${lasting(it.periodMs)} without requests${it.maxWaitMs ? `, at most ${lasting(it.maxWaitMs)} after the first` : ''}; it gets the last request`,
 };
 
-/** What happens to runs of an older version. @type {Record<string, string>} */
+/** Treatment of runs of an older version. @type {Record<string, string>} */
 const ON_NEW = {
-  supersede: 'the first run of a newer version cancels older ones that have started and takes the rest along',
-  drain: 'runs of a newer version wait until the older ones are over',
-  coexist: 'each version is counted by itself',
+  supersede: 'the first run of a newer version cancels older ones that have started; the rest move to its version',
+  drain: 'runs of a newer version wait until the older ones have ended',
+  coexist: 'each version is counted separately',
 };
 
-/** One sentence a control. @type {Record<string, (it: any) => string>} */
+/** One sentence per control. @type {Record<string, (it: any) => string>} */
 const SENTENCES = {
   concurrency: (it) =>
     it.span === 'run'
-      ? `At most ${it.limit} live at once${each(it.key)}, from admission to the end; others wait in order`
-      : `At most ${it.limit} at once${each(it.key)}; others wait in order`,
+      ? `At most ${it.limit} live at once${each(it.key)}, from admission to end; others are queued`
+      : `At most ${it.limit} at once${each(it.key)}; others are queued`,
   policy: (it) => (POLICIES[it.key === 'none' ? 'allow' : it.policy] ?? (() => `Policy ${it.policy}`))(it),
-  throttle: (it) => `Starts ${rate(it.limit, it.perMs)} at the most${each(it.key)}${together(it, 1)}; others wait for their turn`,
-  rateLimit: (it) => `Lets in ${rate(it.limit, it.perMs)}${each(it.key)}${together(it)}; what is over is dropped`,
-  debounce: (it) => `One run${each(it.key)} once it has been quiet for ${lasting(it.periodMs)}${it.maxWaitMs ? `, at the latest ${lasting(it.maxWaitMs)} after the first event` : ''}; it gets the last event`,
-  batch: (it) => `One run for many events${each(it.key)}: as soon as there are ${it.maxSize}, or ${lasting(it.timeoutMs)} after the first`,
-  priority: (it) => `Stands in line as if it had come ${lasting(it.shiftMs)} earlier`,
-  singleton: (it) => `One live run${each(it.key)}; ${it.mode === 'skip' ? 'while it lives, others are skipped' : 'a new one replaces it'}`,
-  idempotency: (it) => `One run${each(it.key)} in ${lasting(it.periodMs ?? 86_400_000)}; repeats are dropped as deduped`,
-  handoff: (it) => `One live run${each(it.keyField)} over all versions; ${ON_NEW[it.onNewVersion] ?? it.onNewVersion}`,
+  throttle: (it) => `Starts at most ${rate(it.limit, it.perMs)}${each(it.key)}${together(it, 1)}; others are queued`,
+  rateLimit: (it) => `Accepts at most ${rate(it.limit, it.perMs)}${each(it.key)}${together(it)}; events over the limit are dropped`,
+  debounce: (it) => `One run${each(it.key)} after ${lasting(it.periodMs)} without events${it.maxWaitMs ? `, at most ${lasting(it.maxWaitMs)} after the first` : ''}; it gets the last event`,
+  batch: (it) => `One run for many events${each(it.key)}: at ${it.maxSize} events, or ${lasting(it.timeoutMs)} after the first`,
+  priority: (it) => `Queued as if it had arrived ${lasting(it.shiftMs)} earlier`,
+  singleton: (it) => `One live run${each(it.key)}; ${it.mode === 'skip' ? 'others are skipped until it ends' : 'a new one replaces it'}`,
+  idempotency: (it) => `One run${each(it.key)} within ${lasting(it.periodMs ?? 86_400_000)}; repeats are deduped`,
+  handoff: (it) => `One live run${each(it.keyField)} across all versions; ${ON_NEW[it.onNewVersion] ?? it.onNewVersion}`,
 };
 
-/** Which numbers of a control there are, in order; `Ms` is milliseconds. @type {Record<string, string[]>} */
+/** Numeric fields of each control, in order; `Ms` is milliseconds. @type {Record<string, string[]>} */
 const NUMBERS = {
   concurrency: ['limit'], throttle: ['limit', 'perMs', 'burst'], rateLimit: ['limit', 'perMs', 'burst'],
   debounce: ['periodMs', 'maxWaitMs'], batch: ['maxSize', 'timeoutMs', 'maxBytes'], priority: ['shiftMs'],
@@ -76,7 +76,7 @@ const NUMBERS = {
 
 /**
  * @typedef {{ control: string, at: (string | number)[], it: any, numbers: string[], sentence: string }} Control
- *   `control` as the gates name it, `at` where it stands in the definition
+ *   `control`: name as in the gates; `at`: path in the definition
  */
 
 /** @param {string} name @param {any} written @param {(string | number)[]} at @returns {Control} */
@@ -87,7 +87,7 @@ function one(name, written, at) {
   return { control, at, it, numbers, sentence: (SENTENCES[control] ?? (() => JSON.stringify(it)))(it) };
 }
 
-/** The order in which they act. */
+/** Order in which the controls act. */
 const ORDER = ['idempotency', 'rateLimit', 'debounce', 'batch', 'handoff', 'singleton', 'policy', 'priority', 'throttle', 'concurrency'];
 
 /** Every control of a workflow, in the order in which they act. @param {any} flowControl @returns {Control[]} */
@@ -97,9 +97,9 @@ export function controlsOf(flowControl) {
   return all.sort((a, b) => ORDER.indexOf(a.control) - ORDER.indexOf(b.control));
 }
 
-/** What a gate lets in, in a few words. @param {any} gate */
+/** Limit of a gate: `2 at once`, `3 per second, burst 5`. @param {any} gate */
 export function letsIn(gate) {
-  if (gate.perMs) return `${rate(gate.limit, gate.perMs)}, ${gate.burst > 1 ? `${gate.burst} together` : 'one at a time'}`;
+  if (gate.perMs) return `${rate(gate.limit, gate.perMs)}, ${gate.burst > 1 ? `burst ${gate.burst}` : 'no burst'}`;
   if (gate.limit !== undefined) return `${gate.limit} at once`;
   return gate.letsIn ?? '';
 }

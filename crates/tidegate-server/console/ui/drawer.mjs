@@ -1,7 +1,7 @@
 import { html, useEffect, useRef } from '../lib/html.mjs';
 import { closes } from '../lib/keys.mjs';
 
-/** A panel beside the list; Esc closes it. @param {{ title: any, close: () => void, wide?: boolean, children?: any }} props */
+/** Details panel beside the list; Esc closes it. @param {{ title: any, close: () => void, wide?: boolean, children?: any }} props */
 export function Drawer({ title, close, wide, children }) {
   const panel = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(() => {

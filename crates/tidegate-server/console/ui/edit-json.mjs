@@ -11,11 +11,11 @@ export function parse(text) {
   }
 }
 
-/** A field for JSON that says where it is wrong. @param {{ label: string, text: string, set: (text: string) => void, rows?: number }} props */
+/** Text field for JSON that shows parse errors. @param {{ label: string, text: string, set: (text: string) => void, rows?: number }} props */
 export function EditJson({ label, text, set, rows = 10 }) {
   const { wrong } = parse(text);
   return html`<label class="field"><span>${label}</span>
     <textarea rows=${rows} spellcheck=${false} value=${text} aria-invalid=${wrong ? 'true' : undefined}
       onInput=${(/** @type {Event} */ event) => set(/** @type {HTMLTextAreaElement} */ (event.target).value)}></textarea>
-    <span class="wrong" role="status">${wrong ? `This is no JSON: ${wrong}` : ''}</span></label>`;
+    <span class="wrong" role="status">${wrong ? `Invalid JSON: ${wrong}` : ''}</span></label>`;
 }

@@ -1,7 +1,7 @@
 import { html, useEffect, useRef, useState } from '../lib/html.mjs';
 import { route, setQuery } from '../lib/route.mjs';
 
-/** Text that narrows a list; it is a member of the address. @param {{ name: string, label: string, placeholder?: string, main?: boolean, list?: string[] }} props */
+/** Text filter, stored as a query parameter of the address. @param {{ name: string, label: string, placeholder?: string, main?: boolean, list?: string[] }} props */
 export function Search({ name, label, placeholder, main, list }) {
   const given = route.value.query.get(name) ?? '';
   const [text, setText] = useState(given);
@@ -21,7 +21,7 @@ export function Search({ name, label, placeholder, main, list }) {
   </label>`;
 }
 
-/** One of several words; it is a member of the address. @param {{ name: string, label: string, words: (string | [string, string])[], all?: string }} props */
+/** Select filter, stored as a query parameter of the address. @param {{ name: string, label: string, words: (string | [string, string])[], all?: string }} props */
 export function Choose({ name, label, words, all = 'all' }) {
   const given = route.value.query.get(name) ?? '';
   /** @param {Event} event */

@@ -1,7 +1,7 @@
 import { html } from '../lib/html.mjs';
 import { count } from '../lib/format.mjs';
 
-/** How full something is: a bar and both numbers. @param {{ value: number, of?: number | null, label?: string, tone?: string }} props */
+/** Usage bar with both numbers. @param {{ value: number, of?: number | null, label?: string, tone?: string }} props */
 export function Fill({ value, of, label, tone }) {
   const known = typeof of === 'number' && of > 0;
   const part = known ? Math.min(1, value / of) : 0;

@@ -4,15 +4,14 @@ import { exact } from '../lib/format.mjs';
 import { soon } from './grants.mjs';
 
 /**
- * A window or a buffer: how full it is where that counts, and the time until it fires as a bar that
- * shrinks.
+ * Debounce window or batch buffer: fill level (for a buffer) and time left, as bars.
  *
  * @param {{ batch: boolean, pending: number, maxSize?: number, until?: string | null, wholeMs?: number }} props
  */
 export function Fold({ batch, pending, maxSize, until, wholeMs }) {
   void second.value;
   const left = until ? new Date(until).getTime() - now() : 0;
-  // The bar is moved towards where it will be in a second, and takes a second for it.
+  // The bar animates for one second towards its position in one second.
   const part = wholeMs && until ? Math.max(0, Math.min(1, (left - 1000) / wholeMs)) : 0;
   const full = maxSize ? Math.min(1, pending / maxSize) : 0;
   const does = batch ? 'flushes' : 'fires';
@@ -21,6 +20,6 @@ export function Fold({ batch, pending, maxSize, until, wholeMs }) {
       ${maxSize && html`<span class="bar wait" role="img" aria-label=${`${pending} of ${maxSize} collected`}><span style=${{ transform: `scaleX(${full})` }}></span></span>`}
       ${wholeMs && html`<span class="bar idle timed" role="img" aria-label="time left"><span style=${{ transform: `scaleX(${part.toFixed(4)})` }}></span></span>`}
     </span>
-    <span class="num">${maxSize ? `${pending} of ${maxSize}, ` : ''}${!until ? 'due: waits for a running one' : left <= 0 ? (maxSize ? 'due now' : `${does} now`) : `${maxSize ? '' : `${does} `}in ${soon(left)}`}</span>
+    <span class="num">${maxSize ? `${pending} of ${maxSize}, ` : ''}${!until ? 'due: waiting for a running run' : left <= 0 ? (maxSize ? 'due now' : `${does} now`) : `${maxSize ? '' : `${does} `}in ${soon(left)}`}</span>
   </span>`;
 }

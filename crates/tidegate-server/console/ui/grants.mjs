@@ -3,17 +3,16 @@ import { now, second } from '../lib/clock.mjs';
 import { plural, span } from '../lib/format.mjs';
 import { lasting } from './controls.mjs';
 
-/** How many coming grants are drawn. */
+/** Number of upcoming grants that are drawn. */
 const SHOWN = 9;
-/** Grants that follow each other faster than this pass by evenly, and not each at its own moment. */
+/** Below this interval in ms, grants are drawn as an evenly moving comb, not one by one. */
 const FAST = 1000;
 
-/** A short time to come, in whole seconds: it is told once a second. @param {number} ms */
+/** Short time left, in whole seconds, since it is updated once a second. @param {number} ms */
 export const soon = (ms) => (ms < 10_000 ? `${Math.max(1, Math.ceil(ms / 1000))} s` : span(ms));
 
 /**
- * A meter: what it would let in now, and the moments at which it lets in the next ones, moving
- * towards the present.
+ * Meter: tokens that are available now, and the times of the next grants, moving towards now.
  *
  * @param {{ gate: { limit?: number, perMs?: number, burst?: number, tokens?: number, nextAt?: string, control: string, line?: { count: number } } }} props
  */
@@ -24,11 +23,11 @@ export function Grants({ gate }) {
   const horizon = every * SHOWN;
   const waits = gate.line?.count ?? 0;
   const from = nextAt ? new Date(nextAt).getTime() : now();
-  // Where there is a token left, the next moment is now and what follows is a grant away.
+  // With a token left, the next grant is now and the one after it an interval away.
   const first = tokens > 0 && from <= now() ? from + every : from;
   const moments = tokens >= burst && waits === 0 ? [] : Array.from({ length: SHOWN }, (_, i) => first + i * every);
   return html`<span class="grants">
-    <span class="pips" role="img" aria-label=${`${tokens} of ${burst} left`} title=${`${tokens} of ${burst} could be let in now`}>
+    <span class="pips" role="img" aria-label=${`${tokens} of ${burst} tokens left`} title=${`${tokens} of ${burst} can pass now`}>
       ${burst <= 12 ? Array.from({ length: burst }, (_, i) => html`<i class=${i < tokens ? 'on' : ''}></i>`) : html`<b class="num">${tokens}</b>/${burst}`}</span>
     <span class="grants-line" aria-hidden="true">${every < FAST ? html`<${Comb} every=${every} waits=${moments.length && waits} />` : moments.map((at, i) => html`<i key=${Math.round(at / every)} class=${i < waits ? 'used' : ''}
       style=${{ translate: `${(Math.max(0, (at - now() - 1000) / horizon) * 100).toFixed(2)}cqw` }}></i>`)}</span>
@@ -43,10 +42,10 @@ const Comb = ({ every, waits }) =>
 
 /** @param {{ control: string, burst?: number, tokens?: number, line?: { count: number } }} gate @param {number} every @param {number} next @param {number} last */
 function words({ control, burst = 1, tokens = 0, line }, every, next, last) {
-  const pace = `one each ${lasting(Math.round(every))}`;
+  const pace = `one every ${lasting(Math.round(every))}`;
   const waits = line?.count ?? 0;
-  if (waits > 0 && every < 2000) return `${pace}, the last of ${plural(waits, 'waiter')} in ${soon(last)}`;
+  if (waits > 0 && every < 2000) return `${pace}, last of ${plural(waits, 'run')} in ${soon(last)}`;
   if (waits > 0) return `next in ${soon(next)}, ${pace}`;
-  if (tokens >= burst) return control === 'throttle' ? 'nobody waits: the next starts at once' : 'all of it is left';
-  return tokens > 0 ? `${tokens} left, ${pace} comes back` : `none left, next in ${soon(next)}`;
+  if (tokens >= burst) return control === 'throttle' ? 'queue empty: the next run starts at once' : 'nothing used';
+  return tokens > 0 ? `${tokens} left, refills ${pace}` : `none left, next in ${soon(next)}`;
 }

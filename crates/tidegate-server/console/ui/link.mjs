@@ -2,15 +2,15 @@ import { html } from '../lib/html.mjs';
 import { shortId } from '../lib/format.mjs';
 import { to } from '../lib/route.mjs';
 
-/** A run, by its id. @param {{ id: string, whole?: boolean }} props */
+/** Link to a run. @param {{ id: string, whole?: boolean }} props */
 export const RunLink = ({ id, whole }) =>
   html`<a class="id" href=${to(['runs', id])} title=${id}>${whole ? id : shortId(id)}</a>`;
 
-/** An event, by its id. @param {{ id: string, whole?: boolean }} props */
+/** Link to an event. @param {{ id: string, whole?: boolean }} props */
 export const EventLink = ({ id, whole }) =>
   html`<a class="id" href=${to(['events', id])} title=${id}>${whole ? id : shortId(id)}</a>`;
 
-/** A workflow; an action is `flow/action`. @param {{ app?: string, name: string, version?: number }} props */
+/** Link to a workflow; an action is `flow/action`. @param {{ app?: string, name: string, version?: number }} props */
 export const WorkflowLink = ({ app, name, version }) =>
   html`<a href=${to('workflows', { open: name, app: app === 'default' ? undefined : app })}>${name}</a>${
     version ? html`<span class="faint"> v${version}</span>` : null}`;

@@ -4,7 +4,7 @@ import { Time } from './time.mjs';
 
 const PARTS = /((?:run|evt)_[0-9a-z]{26}|\d{4}-\d\d-\d\dT[\d:.]+Z|`[^`]+`)/;
 
-/** A sentence of the server's in which runs, events, moments and names can be read and followed. @param {{ text: string }} props */
+/** Sentence of the server with links to runs and events, and formatted times and names. @param {{ text: string }} props */
 export function Sentence({ text }) {
   const said = text.charAt(0).toUpperCase() + text.slice(1);
   return html`${said.split(PARTS).map((part, i) => {

@@ -1,6 +1,6 @@
 import { html } from '../lib/html.mjs';
 
-/** Which colour a word has: states of runs, verdicts on events, and what else is good or bad. */
+/** Colour of each run status, verdict and other status word. */
 const TONES = /** @type {Record<string, string>} */ ({
   running: 'go', started: 'go', start: 'go', inFlight: 'go',
   queued: 'wait', buffered: 'wait', coalesced: 'wait', debouncing: 'wait', batching: 'wait',
@@ -12,12 +12,12 @@ const TONES = /** @type {Record<string, string>} */ ({
 /** @param {string} word */
 export const toneOf = (word) => TONES[word] ?? 'still';
 
-/** A state or a verdict: a dot of its colour and the word. @param {{ state: string, title?: string }} props */
+/** Status or verdict: a coloured dot and the word. @param {{ state: string, title?: string }} props */
 export function State({ state, title }) {
   return html`<span class=${`state ${TONES[state] ?? 'still'}`} title=${title}>${state}</span>`;
 }
 
-/** A small label. @param {{ tone?: string, title?: string, children?: any }} props */
+/** Badge. @param {{ tone?: string, title?: string, children?: any }} props */
 export function Badge({ tone = '', title, children }) {
   return html`<span class=${`badge ${tone}`} title=${title}>${children}</span>`;
 }

@@ -1,7 +1,7 @@
 import { html } from '../lib/html.mjs';
 import { route, setQuery } from '../lib/route.mjs';
 
-/** A choice of a few that are all seen; it is a member of the address. @param {{ name: string, label: string, words: [string, string][] }} props */
+/** Button group, stored as a query parameter of the address. @param {{ name: string, label: string, words: [string, string][] }} props */
 export function Switch({ name, label, words }) {
   const given = route.value.query.get(name) ?? '';
   return html`<div class="switch" role="group" aria-label=${label}>

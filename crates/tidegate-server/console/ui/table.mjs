@@ -1,21 +1,21 @@
 import { html, useEffect, useRef, useState } from '../lib/html.mjs';
 
-/** How high a row is, and how many beyond what is seen are there, so that scrolling shows no gaps. */
+/** Row height, and number of rows rendered beyond the viewport, so that scrolling shows no gaps. */
 const ROW = 34;
 const BEYOND = 12;
 
 /**
  * @typedef {{ name: any, of: (row: any) => any, num?: boolean, wide?: boolean, hide?: boolean, title?: string }} Column
- *   `hide`: not on a phone
+ *   `hide`: hidden on a phone
  */
 
 /**
- * A list of rows of one height, of which only those in view are in the page.
+ * Virtual table: rows of equal height, of which only the visible ones are in the document.
  *
  * @param {{ columns: Column[], rows: any[], idOf: (row: any) => string, open?: (row: any) => void, label: string,
  *   chosen?: string | null, more?: (() => void) | null, moreText?: string, busy?: boolean, tone?: (row: any) => string }} props
  */
-export function Table({ columns, rows, idOf, open, label, chosen, more, moreText = 'Older ones', busy, tone }) {
+export function Table({ columns, rows, idOf, open, label, chosen, more, moreText = 'Load older', busy, tone }) {
   const body = useRef(/** @type {HTMLElement | null} */ (null));
   const [[from, to], setSeen] = useState([0, 60]);
   useEffect(() => {
@@ -62,7 +62,7 @@ const kind = ({ num, wide, hide }) => `${num ? 'num ' : ''}${wide ? 'wide ' : ''
 function Row({ row, columns, open, chosen, tone }) {
   /** @param {MouseEvent} event */
   function click(event) {
-    // A link in the row, or text that is being marked, is meant itself.
+    // A click on a link in the row, or the end of a text selection, does not open the row.
     if (/** @type {HTMLElement} */ (event.target).closest('a, button, input, label') || getSelection()?.toString()) return;
     open?.(row);
   }

@@ -3,14 +3,14 @@ import { html, signal } from '../lib/html.mjs';
 const said = signal(/** @type {{ id: number, text: any, bad: boolean }[]} */ ([]));
 let last = 0;
 
-/** Says something at the edge of the page, for a while. @param {any} text */
+/** Shows a notification for a few seconds. @param {any} text */
 export function say(text, bad = false) {
   const id = ++last;
   said.value = [...said.value, { id, text, bad }].slice(-4);
   setTimeout(() => (said.value = said.value.filter((it) => it.id !== id)), bad ? 10_000 : 5000);
 }
 
-/** Does something that can be refused, and says so. @param {() => Promise<any>} what @param {string | ((answer: any) => any)} done */
+/** Runs an action and shows its result or its error as a notification. @param {() => Promise<any>} what @param {string | ((answer: any) => any)} done */
 export async function act(what, done) {
   try {
     const answer = await what();

@@ -1,25 +1,26 @@
 import { html } from '../lib/html.mjs';
+import { keyNote } from '../lib/format.mjs';
 import { EventLink, RunLink } from './link.mjs';
 import { Time } from './time.mjs';
 
-/** What became of the run that it names. @param {any} of */
+/** End of the run that the receipt names. @param {any} of */
 const ended = (of) => html`, which was cancelled (${of.reason}); the survivor is <${RunLink} id=${of.survivor} />`;
 
-/** What admission said of an event, in words, with a way to the survivor. @param {{ of: any }} props `of`: a receipt or an outcome */
+/** Verdict on an event in words, with links to the runs. @param {{ of: any }} props `of`: a receipt or an outcome */
 export function Verdict({ of }) {
-  const gate = of.control ? html` ${of.control}${of.key ? html` of <code>${of.key}</code>` : ''}` : '';
+  const gate = of.control ? html` ${of.control}${keyNote(of.key)}` : '';
   const run = of.runId ? html`<${RunLink} id=${of.runId} />` : 'a run';
   switch (of.outcome) {
     case 'started': return html`started ${run}`;
-    case 'queued': if (of.control === 'workers') return html`${run} is ready and waits for a worker`;
-      return html`${run} was put in line at${gate}${of.startAt ? html`, to start about <${Time} at=${of.startAt} />` : ''}`;
-    case 'coalesced': return html`merged by${gate} into ${run}${of.survivor ? ended(of) : of.fireAt ? html`, then due <${Time} at=${of.fireAt} />` : ''}`;
-    case 'buffered': return html`collected by${gate} for ${run}${of.survivor ? ended(of) : ''}${of.pending ? html`, number ${of.pending}` : ''}${of.flushAt ? html`, due <${Time} at=${of.flushAt} />` : ''}`;
-    case 'dropped': return html`dropped by${gate}${of.retryAt ? html`; room again at <${Time} at=${of.retryAt} />` : ''}`;
-    case 'skipped': return html`skipped by${gate}${of.holder ? html`, which <${RunLink} id=${of.holder} /> held` : ''}`;
-    case 'deduped': return html`recognised as a repeat${of.control ? html` by${gate}` : ''}${of.firstRunId ? html`; the first one made <${RunLink} id=${of.firstRunId} />` : ''}${of.first ? html` (<${EventLink} id=${of.first} />)` : ''}`;
-    case 'replaced': return html`${run} took the place${of.replaced ? html` of <${RunLink} id=${of.replaced} />` : ''} at${gate}`;
-    case 'rejected': return html`refused${of.control ? html` by${gate}` : ''}: ${of.detail ?? of.reason ?? 'a key that is needed is missing'}`;
+    case 'queued': if (of.control === 'workers') return html`${run} is ready, waiting for a worker`;
+      return html`${run} was queued at${gate}${of.startAt ? html`, estimated start <${Time} at=${of.startAt} />` : ''}`;
+    case 'coalesced': return html`merged by${gate} into ${run}${of.survivor ? ended(of) : of.fireAt ? html`, due at <${Time} at=${of.fireAt} />` : ''}`;
+    case 'buffered': return html`collected by${gate} for ${run}${of.survivor ? ended(of) : ''}${of.pending ? html` as number ${of.pending}` : ''}${of.flushAt ? html`, due at <${Time} at=${of.flushAt} />` : ''}`;
+    case 'dropped': return html`dropped by${gate}${of.retryAt ? html`; accepted again from <${Time} at=${of.retryAt} />` : ''}`;
+    case 'skipped': return html`skipped by${gate}${of.holder ? html`: held by <${RunLink} id=${of.holder} />` : ''}`;
+    case 'deduped': return html`duplicate${of.control ? html`, found by${gate}` : ''}${of.firstRunId ? html`; first run <${RunLink} id=${of.firstRunId} />` : ''}${of.first ? html` (<${EventLink} id=${of.first} />)` : ''}`;
+    case 'replaced': return html`${run} replaced ${of.replaced ? html`<${RunLink} id=${of.replaced} />` : 'another run'} at${gate}`;
+    case 'rejected': return html`rejected${of.control ? html` by${gate}` : ''}: ${of.detail ?? of.reason ?? 'a required key is missing'}`;
     default: return html`${of.outcome}`;
   }
 }

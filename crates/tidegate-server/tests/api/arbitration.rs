@@ -1,5 +1,4 @@
-//! spec transports: cell by cell: what each way into a flow is told, whatever becomes of the
-//! request.
+//! spec transports: answers of each ingress for each outcome of a request, cell by cell.
 
 use serde_json::{Value, json};
 
@@ -10,8 +9,8 @@ use crate::{
     ways::{SECRETS, Way, events, flow},
 };
 
-/// One line of the table: what is defined, whether somebody was first, what each way is told, and
-/// the state of the request that the answer names.
+/// Row of the table: the definition, whether another request was first, the answer of each ingress,
+/// and the state of the request that the answer names.
 struct Line {
     name: &'static str,
     policy: &'static str,
@@ -23,7 +22,7 @@ struct Line {
     then: &'static str,
 }
 
-/// `*` stands for anything that is there, `FIRST` for the request that was first.
+/// `*` matches any value, `FIRST` the id of the first request.
 #[rustfmt::skip]
 fn table() -> [Line; 8] {
     let line = |name, policy, controls, first, http, chat, webhook, then|
@@ -65,8 +64,8 @@ fn table() -> [Line; 8] {
     ]
 }
 
-/// Every cell, with a session of its own: what the flow declares once holds whichever way a
-/// request comes (spec B9), and who is told of another request is told of the right one.
+/// Every cell, with its own session: the flow's policy applies to every ingress (spec B9), and an
+/// answer that names another request names the right one.
 async fn each_way_is_told_what_became_of_it(on: On) {
     let target = Target::kind().await;
     target.shut("/act", true);
@@ -123,7 +122,7 @@ async fn each_way_is_told_what_became_of_it_on_two_servers() {
     each_way_is_told_what_became_of_it(On::Postgres).await;
 }
 
-/// What becomes of a request later, as its caller is told who waits, and one who reads along.
+/// Later outcomes of a request, as a waiting caller and a stream reader get them.
 async fn whoever_waits_is_told_the_end(on: On) {
     let json = ("content-type", "application/json");
     let target = Target::start(move |call, _| {
@@ -145,7 +144,7 @@ async fn whoever_waits_is_told_the_end(on: On) {
     assert_eq!(told["findings"], json!([]));
 }
 
-/// The path of the action, for a caller who waits so many milliseconds.
+/// Path of the action with a `wait` in milliseconds.
 fn act(flow: &str, wait: u32) -> String {
     format!("/flows/{flow}/actions/act?wait={wait}")
 }
@@ -154,7 +153,7 @@ fn on(session: &str) -> Value {
     json!({ "session": session })
 }
 
-/// What a conversation says last to a message.
+/// Last event of the answer to a message.
 async fn last_of(server: &Server, path: &str) -> (String, Value) {
     events(&server.open(path, String::new()).await.text().await.unwrap()).pop().unwrap()
 }
@@ -171,7 +170,7 @@ async fn it_ends(fleet: &Fleet) {
     let (kind, told) = last_of(fleet.next(), path).await;
     assert_eq!((kind.as_str(), &told["state"]), ("end", &json!("completed")), "{told}");
 
-    // Whoever joins a window waits for its run.
+    // A request that joins a window waits for its run.
     let (first, second) = (fleet.next(), fleet.next());
     let path = act("late", 60_000);
     let both = tokio::join!(first.post(&path, on("s")), second.post(&path, on("s")));
@@ -181,7 +180,7 @@ async fn it_ends(fleet: &Fleet) {
 }
 
 async fn it_goes_on_or_gives_up(fleet: &Fleet, target: &Target) {
-    // Time that is up changes nothing, and neither does a caller who is gone.
+    // An expired `wait` changes nothing, and neither does a disconnect.
     target.shut("/act", true);
     let (status, told) = fleet.next().post(&act("plain", 1), on("s")).await;
     assert_eq!((status.as_u16(), told["state"].is_string()), (202, true), "{told}");
@@ -194,7 +193,7 @@ async fn it_goes_on_or_gives_up(fleet: &Fleet, target: &Target) {
     }
     let abandoned = target.calls().pop().unwrap().header("tidegate-run").to_owned();
 
-    // The place is given up, once for each way.
+    // The request leaves the queue, once for each ingress.
     let (_, told) = fleet.next().post("/flows/short/actions/act", on("s")).await;
     let holder = told["requestId"].as_str().unwrap().to_owned();
     fleet.next().until(&holder, "running").await;
@@ -209,7 +208,7 @@ async fn it_goes_on_or_gives_up(fleet: &Fleet, target: &Target) {
     let (kind, told) = last_of(fleet.next(), path).await;
     assert_eq!((kind.as_str(), &told["reason"]), ("end", &given_up["reason"]), "{told}");
 
-    // Whoever is replaced while they wait is told by whom.
+    // A waiting request that is replaced gets the id of its successor.
     let (first, second) = (fleet.next(), fleet.next());
     let path = act("restart", 60_000);
     let calls = target.calls().len();

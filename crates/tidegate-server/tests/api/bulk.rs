@@ -1,10 +1,10 @@
-//! One thing done to many runs.
+//! Bulk actions on runs.
 
 use serde_json::{Value, json};
 
 use crate::{server::Server, target::Target};
 
-/// spec bulk: cancel, pause and resume by filter; nothing is done to all unless that is said.
+/// spec bulk: cancel, pause and resume by filter; an action on all runs must be explicit.
 #[tokio::test]
 async fn many_runs_are_cancelled_paused_and_resumed_by_filter() {
     let target = Target::kind().await;
@@ -55,7 +55,7 @@ async fn many_runs_are_cancelled_paused_and_resumed_by_filter() {
     assert_eq!(bulk(asked).await, (json!(1), json!(0)));
     target.called(3).await;
     let cancelled = json!(["cancelled", "cancelled", "cancelled", "cancelled", "running"]);
-    assert_eq!(seen().await, cancelled, "one that was queued at that very moment is not older");
+    assert_eq!(seen().await, cancelled, "a run that was queued at that very moment is not older");
     for (body, code) in [
         (json!({ "action": "cancel" }), "bulk_needs_filter"),
         (json!({ "action": "cancel", "filter": {} }), "bulk_needs_filter"),
@@ -68,5 +68,5 @@ async fn many_runs_are_cancelled_paused_and_resumed_by_filter() {
         assert_eq!((status.as_u16(), &told["error"]), (422, &json!(code)), "{told}");
     }
     assert_eq!(server.get("/runs/bulk/chore_x").await.1["error"], "no_bulk");
-    assert_eq!(seen().await, cancelled, "what was refused has done nothing");
+    assert_eq!(seen().await, cancelled, "a refused action changes nothing");
 }

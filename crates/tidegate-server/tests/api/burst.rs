@@ -1,5 +1,5 @@
-//! A conversation in a burst: two people write faster than they are answered, and a server is
-//! killed in the middle.
+//! Chat under load: two users write faster than they are answered, and a server is killed
+//! meanwhile.
 
 use std::{
     collections::BTreeMap,
@@ -22,32 +22,32 @@ use tokio::{sync::mpsc, task::JoinSet};
 
 use crate::fleet::{Fleet, Front, On};
 
-/// How many messages each of the two writes.
+/// Number of messages per user.
 const MESSAGES: u64 = 25;
-/// After so many replies a server is killed.
+/// Number of replies after which a server is killed.
 const KILLED_AFTER: usize = 10;
 /// The longest reply, in chunks.
 const LONGEST: u64 = 8;
 
-/// What the service has seen, in order.
+/// Journal entry of the service.
 #[derive(Clone, Debug, PartialEq)]
 enum Seen {
-    /// The message is in.
+    /// A message was appended.
     Appended(u64),
-    /// A reply to a message begins, and these are the messages that it was given.
+    /// A reply starts, with the messages in its input.
     Begins(u64, Vec<u64>),
-    /// It has been told to the end.
+    /// A reply was sent completely.
     Ends(u64),
 }
 
-/// The service that keeps the conversation: it appends to the session, and answers.
+/// Chat service: appends messages to the session, and replies.
 #[derive(Clone, Default)]
 struct Service {
     seed: u64,
-    /// How it reaches the servers, once there are any.
+    /// Client of the servers, once they are started.
     front: Arc<std::sync::OnceLock<Front>>,
     seen: Arc<Mutex<Vec<Seen>>>,
-    /// What was refused to it: code by code.
+    /// Codes of the errors that the service got.
     refused: Arc<Mutex<BTreeMap<String, usize>>>,
 }
 
@@ -60,24 +60,24 @@ impl Service {
         self.seen.lock().unwrap().iter().filter(|it| matches!(it, Seen::Ends(_))).count()
     }
 
-    /// A number that the seed decides.
+    /// Pseudo-random number from the seed.
     fn draw(&self, n: u64) -> u64 {
         (self.seed ^ n).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32
     }
 
-    /// The chunks of the reply to a message, the same whenever it is asked for.
+    /// Chunks of the reply to a message, the same for every attempt.
     fn reply(&self, n: u64) -> Vec<String> {
         (0..=self.draw(n) % LONGEST).map(|part| format!("re {n}.{part}")).collect()
     }
 
-    /// Appends to a list of the session, as a step of the run that it is called for.
+    /// Appends to a list of the session, as a step of the calling run.
     async fn append(&self, run: &str, list: &str, n: u64) -> bool {
         let change = json!({ "op": "append", "path": list, "value": n, "step": list }).to_string();
         let make = |http: &reqwest::Client, url: &str| {
             let request = http.patch(format!("{url}/sessions/chat/s"));
             request.header("tidegate-run", run).body(change.clone())
         };
-        let answer = self.front.get().expect("the servers are there").ask(make).await;
+        let answer = self.front.get().expect("the servers are started").ask(make).await;
         if answer.status().is_success() {
             return true;
         }
@@ -99,7 +99,7 @@ async fn serve(
     let n = body["input"].as_u64().unwrap();
     let unavailable = axum::http::StatusCode::SERVICE_UNAVAILABLE.into_response();
     if uri.path() == "/append" {
-        // Appends end in another order than they begin: the longest ones overlap two more.
+        // Appends end in another order than they start: the longest ones overlap two more.
         tokio::time::sleep(Duration::from_millis(service.draw(n) % LONGEST * 10)).await;
         if !service.append(&run, "messages", n).await {
             return unavailable;
@@ -126,7 +126,7 @@ async fn serve(
     (kind, Body::from_stream(Chunks(chunks))).into_response()
 }
 
-/// A body that comes piece by piece.
+/// Streamed response body.
 struct Chunks(mpsc::Receiver<String>);
 
 impl futures_core::Stream for Chunks {
@@ -140,7 +140,7 @@ impl futures_core::Stream for Chunks {
     }
 }
 
-/// What a reader of a reply has so far.
+/// Events of a reply that its reader has got so far.
 #[derive(Debug, Default)]
 struct Reply {
     run: Option<String>,
@@ -150,7 +150,7 @@ struct Reply {
 }
 
 impl Reply {
-    /// Takes the whole events out of a text.
+    /// Takes the complete events out of a text.
     fn read(&mut self, text: &mut String) {
         while let Some((event, rest)) = text.split_once("\n\n") {
             let part = |name: &str| event.lines().find_map(|line| line.strip_prefix(name));
@@ -170,7 +170,7 @@ impl Reply {
         }
     }
 
-    /// Reads an answer until something is there, or the connection is gone.
+    /// Reads an answer until a condition holds, or the connection is closed.
     async fn read_until(
         &mut self,
         answer: &mut reqwest::Response,
@@ -185,7 +185,7 @@ impl Reply {
     }
 }
 
-/// One message: sent until it is accepted, the reply followed to its end in the background.
+/// Sends a message until it is accepted, and reads the reply to its end in the background.
 async fn write(front: &Front, n: u64, replies: &mut JoinSet<(u64, Reply)>) {
     let (mut reply, body, key) = (Reply::default(), json!({ "input": n }), n.to_string());
     loop {
@@ -195,7 +195,7 @@ async fn write(front: &Front, n: u64, replies: &mut JoinSet<(u64, Reply)>) {
         };
         let mut answer = front.ask(make).await;
         let status = answer.status();
-        assert_eq!(status, 200, "what is said to message {n}");
+        assert_eq!(status, 200, "status of message {n}");
         let mut text = String::new();
         reply.read_until(&mut answer, &mut text, |it| it.run.is_some()).await;
         let Some(run) = reply.run.clone() else { continue };
@@ -219,9 +219,9 @@ async fn write(front: &Front, n: u64, replies: &mut JoinSet<(u64, Reply)>) {
     }
 }
 
-/// spec B34, B35, B36: every message is in at once, replies are made one after another in the order
-/// in which the messages were taken, each sees all messages that were in before it began, everybody
-/// gets the whole of their replies, and nobody hears of a collision.
+/// spec B34, B35, B36: every message is appended at once, replies run one at a time in the order in
+/// which the messages were accepted, each sees all messages that were appended before it started,
+/// every client gets complete replies, and no client sees a conflict.
 async fn a_burst_of_messages_stays_in_order(on: On) {
     let Some((mut fleet, service, repeat)) = start(on).await else { return };
     let mut people = JoinSet::new();
@@ -247,8 +247,8 @@ async fn a_burst_of_messages_stays_in_order(on: On) {
     }
 }
 
-/// As [`a_burst_of_messages_stays_in_order`], of people who do not wait until a message is in: one
-/// sends every 30 ms.
+/// Like [`a_burst_of_messages_stays_in_order`], with clients that do not wait until a message is
+/// appended: one sends every 30 ms.
 async fn impatient_people_are_answered_in_order(on: On) {
     let Some((fleet, service, repeat)) = start(on).await else { return };
     let mut people = JoinSet::new();
@@ -265,7 +265,7 @@ async fn impatient_people_are_answered_in_order(on: On) {
     judge(&fleet, &service, replies, &repeat).await;
 }
 
-/// Servers with a conversation, its service, and how to repeat the test.
+/// Servers with a chat flow, its service, and the text that says how to repeat the test.
 async fn start(on: On) -> Option<(Fleet, Service, String)> {
     let drawn = RandomState::new().hash_one(0) >> 1;
     let seed = std::env::var("TIDEGATE_SEED").map_or(drawn, |seed| seed.parse().unwrap());
@@ -286,11 +286,11 @@ async fn start(on: On) -> Option<(Fleet, Service, String)> {
         "#
     );
     let fleet = Fleet::start(on, &config, &[]).await?;
-    service.front.set(fleet.front.clone()).ok().expect("it is set once");
+    service.front.set(fleet.front.clone()).ok().expect("the client is set once");
     Some((fleet, service, repeat))
 }
 
-/// Judges what the service has seen, and answers the messages as the session has them.
+/// Checks the journal of the service; returns the messages in the order of the session.
 async fn judge(
     fleet: &Fleet,
     service: &Service,
@@ -304,7 +304,7 @@ async fn judge(
         assert_eq!(reply.chunks, service.reply(n), "{n}; {repeat}");
         runs.insert(reply.run.unwrap(), n);
     }
-    // As the messages were taken, oldest first: a reply's place is its message's.
+    // In the order of the messages, oldest first: a reply has the position of its message.
     let (_, told) = fleet.next().get("/runs?workflow=chat%2Fappend&limit=500").await;
     let mut taken: Vec<u64> = Vec::new();
     for run in told["runs"].as_array().unwrap().iter().rev() {
@@ -323,14 +323,14 @@ async fn judge(
                 let missing: Vec<_> = in_before.iter().filter(|it| !given.contains(it)).collect();
                 assert!(missing.is_empty(), "the reply to {n} has not seen {missing:?}; {repeat}");
                 assert!(given.contains(n), "nor its own message; {repeat}");
-                // Whoever was killed begins again.
+                // A killed reply starts again.
                 if begun.last() != Some(n) {
                     begun.push(*n);
                 }
             }
         }
     }
-    assert_eq!(begun, taken, "one after another, as they were taken; {repeat}");
+    assert_eq!(begun, taken, "one at a time, in the order of acceptance; {repeat}");
     let (_, told) = fleet.next().get("/sessions/chat/s").await;
     assert_eq!(told["state"]["replies"], json!(taken), "{repeat}");
     let messages: Vec<u64> = serde_json::from_value(told["state"]["messages"].clone()).unwrap();

@@ -1,4 +1,4 @@
-//! Callers who leave: what a request admits is whole or nothing, whenever its connection ends.
+//! Callers that disconnect: a request admits everything or nothing, whenever its connection ends.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,22 +19,22 @@ use crate::{
     target::Target,
 };
 
-/// How often each operation is left in each way.
+/// Number of requests per operation and kind of disconnect.
 const TIMES: u64 = 6;
 
-/// Longer than anything here takes; reached only if something never happens.
+/// Test timeout, longer than anything here takes; reached only if an expected event never happens.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The secret of the webhook.
+/// Secret of the webhook.
 const SECRET: &str = "left";
 
-/// An operation that admits work.
+/// Operation that admits work.
 struct Case {
     /// Its name in the API's description.
     operation: &'static str,
     path: &'static str,
     body: fn(u64) -> Value,
-    /// Where the runs of one request call, each once; for a commit, the names of its events.
+    /// Paths that the runs of one request call, each once; for a commit, the names of its events.
     parts: &'static [&'static str],
 }
 
@@ -107,16 +107,16 @@ const OTHERS: [&str; 14] = [
     "changeSession",
 ];
 
-/// When the caller leaves.
+/// Moment and kind of the disconnect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leaves {
-    /// With a half of the body sent.
+    /// After half of the body.
     MidBody,
-    /// Right after the last byte, by an orderly end.
+    /// Right after the last byte, with FIN.
     AfterSending,
-    /// Right after the last byte, by a reset.
+    /// Right after the last byte, with RST.
     Resetting,
-    /// A few milliseconds after the last byte, by a reset.
+    /// A few milliseconds after the last byte, with RST.
     Soon,
     /// At the first byte of the answer.
     AtTheAnswer,
@@ -152,7 +152,7 @@ fn config(url: &str) -> String {
     )
 }
 
-/// Sends a request, and leaves.
+/// Sends a request and disconnects.
 async fn send_and_leave(url: &str, case: &Case, n: u64, leaves: Leaves) {
     let body = (case.body)(n).to_string();
     let mut mac = Hmac::<Sha256>::new_from_slice(SECRET.as_bytes()).unwrap();
@@ -181,7 +181,7 @@ async fn send_and_leave(url: &str, case: &Case, n: u64, leaves: Leaves) {
     stream.set_zero_linger().unwrap();
 }
 
-/// How often each part of each request was seen: by the service, or in the stream.
+/// Number of times that each part of each request was seen, by the service or in the stream.
 async fn seen(fleet: &Fleet, target: &Target) -> BTreeMap<(String, u64), usize> {
     let mut seen = BTreeMap::new();
     for call in target.calls() {
@@ -197,7 +197,7 @@ async fn seen(fleet: &Fleet, target: &Target) -> BTreeMap<(String, u64), usize> 
     seen
 }
 
-/// What is only half there.
+/// Requests of which only a part took effect.
 fn halves(seen: &BTreeMap<(String, u64), usize>, sent: &[(&Case, u64, Leaves)]) -> Vec<String> {
     let count = |part: &str, n: u64| seen.get(&(part.to_owned(), n)).copied().unwrap_or_default();
     let mut halves = Vec::new();
@@ -226,7 +226,7 @@ async fn what_a_caller_who_leaves_has_sent_is_whole_or_nothing(on: On) {
             }
         }
     }
-    // Answers came for some of them: whatever came with them is waited for.
+    // Some requests were answered: waits for all their effects.
     let began = Instant::now();
     let seen = loop {
         let seen = seen(&fleet, &target).await;
@@ -234,12 +234,12 @@ async fn what_a_caller_who_leaves_has_sent_is_whole_or_nothing(on: On) {
         if halves.is_empty() {
             break seen;
         }
-        assert!(began.elapsed() < PATIENCE, "not whole: {halves:#?}");
+        assert!(began.elapsed() < PATIENCE, "partly admitted: {halves:#?}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     };
     for (case, n, leaves) in &sent {
         let taken = seen.contains_key(&(case.parts[0].to_owned(), *n));
-        assert!(!(taken && *leaves == Leaves::MidBody), "{}: half a body was taken", case.path);
+        assert!(!(taken && *leaves == Leaves::MidBody), "{}: half a body was accepted", case.path);
     }
     let (_, report) = fleet.next().get("/doctor").await;
     assert_eq!(report["healthy"], true, "{report}");
@@ -255,7 +255,7 @@ async fn what_a_caller_who_leaves_has_sent_is_whole_or_nothing_on_two_servers() 
     what_a_caller_who_leaves_has_sent_is_whole_or_nothing(On::Postgres).await;
 }
 
-/// A new operation is either in the table above, or on the list of those that need not be.
+/// A new operation must be in the table above, or on the list of exempt operations.
 #[tokio::test]
 async fn every_operation_that_changes_something_is_here() {
     let server = Server::start("");
@@ -270,5 +270,5 @@ async fn every_operation_that_changes_something_is_here() {
             }
         }
     }
-    assert!(missing.is_empty(), "not in the table of callers who leave: {missing:?}");
+    assert!(missing.is_empty(), "not in the table of callers that disconnect: {missing:?}");
 }

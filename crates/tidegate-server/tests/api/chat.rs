@@ -1,4 +1,4 @@
-//! Chat: messages are taken in at once, replies come in order.
+//! Chat: messages are appended at once, replies run in order.
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};
@@ -20,8 +20,8 @@ fn chat(url: &str, respond: &str) -> String {
     )
 }
 
-/// spec B34, B35: every message lands while a reply is made, and each reply begins after the one
-/// before it has ended.
+/// spec B34, B35: messages are appended while a reply is running, and each reply starts after the
+/// previous one has ended.
 #[tokio::test]
 async fn messages_land_at_once_and_replies_come_in_order() {
     let kind = ("content-type", "text/event-stream");
@@ -59,8 +59,8 @@ async fn messages_land_at_once_and_replies_come_in_order() {
     assert_eq!(order, [0, 1, 2, 3, 4].map(Value::from));
 }
 
-/// spec chat: a reply that is refused is told so, and that the message is in nevertheless; a
-/// message that could not be taken in gets no reply.
+/// spec chat: the answer to a rejected reply says so, and that the message was appended; a message
+/// that could not be appended gets no reply.
 #[tokio::test]
 async fn a_refused_reply_leaves_the_message_in() {
     let target = Target::start(|call, _| {
@@ -87,7 +87,7 @@ async fn a_refused_reply_leaves_the_message_in() {
     target.shut("/respond", false);
 }
 
-/// A message whose run is cancelled is not in, and gets no reply.
+/// A message whose run is cancelled is not appended, and gets no reply.
 #[tokio::test]
 async fn a_cancelled_message_is_not_in() {
     let target = Target::start(|_, _| (200, vec![], String::new())).await;
@@ -105,7 +105,7 @@ async fn a_cancelled_message_is_not_in() {
     assert_eq!(replies(&target), [Value::Null; 0]);
 }
 
-/// The inputs of the replies that were asked for, in order.
+/// Inputs of the called replies, in order.
 fn replies(target: &Target) -> Vec<Value> {
     let calls = target.calls();
     let replies = calls.iter().filter(|call| call.path == "/respond");
@@ -114,7 +114,7 @@ fn replies(target: &Target) -> Vec<Value> {
         .collect()
 }
 
-/// Sends messages whose appends do not end, and drops each connection once its append is called.
+/// Sends messages whose appends hang, and drops each connection once its append is called.
 async fn say_and_leave(server: &Server, target: &Target, messages: usize) {
     target.shut("/append", true);
     for n in 0..messages {
@@ -126,7 +126,7 @@ async fn say_and_leave(server: &Server, target: &Target, messages: usize) {
     }
 }
 
-/// spec chat: a message is answered, in its turn, whatever becomes of its sender.
+/// spec chat: a message is answered in order, also if its sender disconnects.
 #[tokio::test]
 async fn a_sender_who_leaves_is_answered() {
     let target = Target::start(|_, _| (200, vec![], String::new())).await;
@@ -137,8 +137,8 @@ async fn a_sender_who_leaves_is_answered() {
     assert_eq!(replies(&target), [0, 1, 2].map(Value::from));
 }
 
-/// A kill between message and reply loses neither: each message is answered once, in the order in
-/// which they were taken.
+/// A kill between message and reply loses neither: each message is answered once, in the order of
+/// acceptance.
 #[tokio::test]
 async fn a_crash_between_message_and_reply_loses_neither() {
     let target = Target::start(|_, _| (200, vec![], String::new())).await;
@@ -158,8 +158,8 @@ async fn a_crash_between_message_and_reply_loses_neither() {
     assert_eq!(replies(&target).len(), 4, "each is answered once");
 }
 
-/// Whatever a reply says before its end is heard, however much of it comes at once, and a reader
-/// that comes back goes on behind the last that it has heard.
+/// All chunks of a reply reach its readers, however many arrive at once, and a reader that
+/// reconnects continues after its last chunk.
 #[tokio::test]
 async fn the_last_of_a_reply_is_heard() {
     let kind = ("content-type", "text/event-stream");
@@ -180,7 +180,7 @@ async fn the_last_of_a_reply_is_heard() {
         let data = text.lines().filter_map(|line| line.strip_prefix("data: \""));
         data.filter_map(|text| Some(text.strip_suffix('"')?.to_owned())).collect()
     };
-    assert_eq!(heard(&live), chunks, "while it is made");
+    assert_eq!(heard(&live), chunks, "while the reply is running");
     let accepted = live.lines().nth(1).unwrap().strip_prefix("data: ").unwrap();
     let accepted: Value = serde_json::from_str(accepted).unwrap();
     let [reply, append] = ["requestId", "appendRequestId"].map(|it| accepted[it].as_str().unwrap());

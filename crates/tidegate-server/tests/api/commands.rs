@@ -1,10 +1,10 @@
-//! The commands that talk to a server, as people run them.
+//! Commands of the command line that call a server.
 
 use serde_json::{Value, json};
 
 use crate::{server::Server, target::Target};
 
-/// Sending, looking, asking why and acting, in words and as JSON.
+/// `send`, lists, `why` and actions, as text and as JSON.
 #[tokio::test]
 async fn a_server_is_worked_with_from_the_command_line() {
     let target = Target::kind().await;
@@ -22,7 +22,7 @@ async fn a_server_is_worked_with_from_the_command_line() {
     assert!(lines[0].starts_with("ID") && lines.len() == 3, "{list}");
     assert!(lines[0].contains("BLOCKED BY") && lines[1].contains("concurrency"), "{list}");
     let run = lines[1].split_whitespace().next().unwrap();
-    // The one that runs is the oldest of all, many pages down.
+    // The running run is the oldest one, many pages down.
     let running = server.command(&["runs", "list", "--state", "running", "--limit", "1"]).unwrap();
     assert_eq!(running.lines().count(), 2, "{running}");
     let why = server.command(&["why", run]).unwrap();
@@ -41,7 +41,7 @@ async fn a_server_is_worked_with_from_the_command_line() {
     assert!(said.starts_with("sync v1 released"), "{said}");
 }
 
-/// What cannot be done is said in one line, and the exit status says that it was not.
+/// A failed command prints one line and exits with a failure status.
 #[tokio::test]
 async fn what_cannot_be_done_is_said() {
     let server = Server::start("");
@@ -58,7 +58,7 @@ async fn what_cannot_be_done_is_said() {
     }
 }
 
-/// Streams, reactions, many runs at once and workflows, from the command line.
+/// Streams, reactions, bulk actions and workflows, from the command line.
 #[tokio::test]
 async fn streams_and_workflows_are_worked_with_from_the_command_line() {
     let target = Target::kind().await;
@@ -89,8 +89,8 @@ async fn streams_and_workflows_are_worked_with_from_the_command_line() {
     assert_eq!(server.command(&["send", "sync"]).unwrap(), "1 recorded: triggers no workflow\n");
 }
 
-/// spec cli: without a server, a file can be looked into, and nothing in it changes; with one, the
-/// server is to be asked.
+/// spec cli: without a running server, commands read the file and change nothing in it; with one,
+/// they refer to the server.
 #[tokio::test]
 async fn a_file_without_a_server_can_be_looked_into() {
     let target = Target::kind().await;

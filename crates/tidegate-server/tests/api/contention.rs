@@ -1,4 +1,4 @@
-//! Which requests meet: by whose policy, by which key, in which workspace.
+//! Contention of requests, by policy, key and workspace.
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};
@@ -37,18 +37,18 @@ fn flows(url: &str) -> String {
     )
 }
 
-/// A request: its flow and action, its session, its user and its input.
+/// Request: flow and action, session, user, input.
 type Ask = (&'static str, &'static str, &'static str, Value);
 
-/// What is told, two requests, and whether they meet. Each line has keys of its own.
+/// Description, two requests, and whether they conflict. Each row has its own keys.
 #[rustfmt::skip]
 fn table() -> Vec<(&'static str, Ask, Ask, bool)> {
     let no = Value::Null;
     let order = |id: Value| json!({ "order": id });
     vec![
-        ("spec B1, B2, B4, B7: nobody has a policy",
+        ("spec B1, B2, B4, B7: no policy",
             ("plain/any", "a", "u1", no.clone()), ("plain/any", "a", "u1", no.clone()), false),
-        ("spec B6, B8, B22: the flow's, by its name alone, is by session",
+        ("spec B6, B8, B22: the flow's policy as a name is keyed by session",
             ("bare/any", "b", "u2", no.clone()), ("bare/any", "b", "u3", no.clone()), true),
         ("all actions of the flow share the gate",
             ("bare/any", "c", "u2", no.clone()), ("bare/also", "c", "u2", no.clone()), true),
@@ -66,24 +66,24 @@ fn table() -> Vec<(&'static str, Ask, Ask, bool)> {
             ("bare/order", "i", "", order(json!(1))), ("bare/order", "j", "", order(json!(1))), true),
         ("spec B29: another value, and another type",
             ("bare/order", "k", "", order(json!(2))), ("bare/order", "k", "", order(json!("2"))), false),
-        ("spec B30: a path that leads nowhere",
+        ("spec B30: a missing path",
             ("bare/order", "l", "", order(no.clone())), ("bare/order", "l", "", no.clone()), false),
         ("a path is another gate than the session",
             ("bare/any", "m", "", no.clone()), ("bare/order", "x", "", order(json!("m"))), false),
-        ("spec B8, B26: the flow's, as a table: one user, two sessions",
+        ("spec B8, B26: the flow's policy as a table: one user, two sessions",
             ("table/any", "n", "u4", no.clone()), ("table/any", "o", "u4", no.clone()), true),
         ("one session, two users",
             ("table/any", "p", "u5", no.clone()), ("table/any", "p", "u6", no.clone()), false),
         ("spec B25: no user",
             ("table/any", "q", "", no.clone()), ("table/any", "q", "", no.clone()), false),
-        ("spec B5: the action's own replaces the key as well: by session",
+        ("spec B5: the action's own policy replaces the key as well: by session",
             ("table/own", "r", "u7", no.clone()), ("table/own", "s", "u7", no.clone()), false),
-        ("spec B5, B22: and by nothing else",
+        ("spec B5, B22: by session only",
             ("table/own", "t", "u8", no.clone()), ("table/own", "t", "u9", no.clone()), true),
     ]
 }
 
-/// Asks in a workspace: whether it was let in, and who is named.
+/// Sends a request in a workspace; returns whether it was admitted, and the run that is named.
 async fn ask(server: &Server, ws: &str, (to, session, user, input): &Ask) -> (bool, Value) {
     let (flow, action) = to.split_once('/').unwrap();
     let name = |name: &str| if name.is_empty() { Value::Null } else { name.into() };
@@ -95,11 +95,11 @@ async fn ask(server: &Server, ws: &str, (to, session, user, input): &Ask) -> (bo
     (told.status == 202, told.json()["requestId"].clone())
 }
 
-/// spec B1, B2, B4–B8, B22–B30: an action's policy replaces the flow's whole, else the flow's
-/// holds, else there is none; what is compared is the session unless a key is given, which the
-/// file does by a path where a program may have a function; without the key, nobody meets.
+/// spec B1, B2, B4–B8, B22–B30: an action's policy replaces the flow's completely; without one the
+/// flow's applies; else there is none. Requests are compared by session unless a key is given: a
+/// path in the file, also a function in a program. Requests without the key do not conflict.
 ///
-/// What is busy in one workspace is nobody's business in another.
+/// Workspaces do not conflict with each other.
 async fn requests_meet_by_policy_and_key(on: On) {
     let target = Target::kind().await;
     target.open(false);
@@ -132,7 +132,7 @@ async fn requests_meet_by_policy_and_key(on: On) {
         let (taken, holder) = ask(fleet.next(), "other", &ask_there).await;
         assert!(taken, "{what}");
         let (taken, named) = ask(fleet.next(), "other", &ask_there).await;
-        assert_eq!((taken, named), (false, holder), "{what}: but there it has a gate of its own");
+        assert_eq!((taken, named), (false, holder), "{what}: it has its own gate there");
     }
     target.open(true);
 }
@@ -147,8 +147,8 @@ async fn requests_meet_by_policy_and_key_on_two_servers() {
     requests_meet_by_policy_and_key(On::Postgres).await;
 }
 
-/// spec B3, B47: runs that change one session at once lose nothing, under a policy or not, and who
-/// expects a version that is gone is told so.
+/// spec B3, B47: runs that change one session concurrently lose no update, with or without a
+/// policy, and a change with an outdated `expectedVersion` is refused.
 async fn runs_that_write_together_lose_nothing(on: On) {
     let target = Target::kind().await;
     target.open(false);
@@ -167,7 +167,7 @@ async fn runs_that_write_together_lose_nothing(on: On) {
         let change =
             |n: u32| json!({ "op": "increment", "path": "n", "by": 1, "step": n.to_string() });
         for n in 0..5 {
-            // From outside and as steps of every run, all at once.
+            // Concurrently from outside and as steps of every run.
             let outside = json!({ "op": "append", "path": "log", "value": n });
             let mine = async |at: usize| {
                 let Some(run) = runs.get(at) else { return };
@@ -204,9 +204,9 @@ async fn runs_that_write_together_lose_nothing_on_two_servers() {
     runs_that_write_together_lose_nothing(On::Postgres).await;
 }
 
-/// spec B20, B21: a policy or a key that nobody knows is refused when it is defined, by the file
-/// and over HTTP, with the fix. spec B48: where a policy could not be enforced, which is two
-/// servers on one file, the second does not start, and says so.
+/// spec B20, B21: an unknown policy or key is refused when it is defined, in the file and over
+/// HTTP, with the fix. spec B48: where a policy could not be enforced, as with two servers on one
+/// file, the second server does not start, and says why.
 #[tokio::test]
 async fn what_cannot_be_enforced_is_refused_at_the_start() {
     let server = Server::start_on_file("");

@@ -1,6 +1,6 @@
-//! `tidegate demo`, as whoever tries it out sees it.
+//! `tidegate demo`, from start to stop.
 //!
-//! Whether the world keeps its promises is what `tidegate demo --headless` says, in `scripts/test`.
+//! `tidegate demo --headless` checks the guarantees of the demo, in `scripts/test`.
 
 use std::{
     io::{BufRead, BufReader},
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A demo, which does not outlive its story.
+/// Demo process, killed on drop.
 struct Demo {
     process: Child,
     url: String,
@@ -33,7 +33,7 @@ impl Demo {
         command.env_clear().env("TMPDIR", temporary).args(["demo", "--no-open"]);
         let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let first = lines.next().expect("it says where it is").unwrap();
+        let first = lines.next().expect("the demo prints its address").unwrap();
         let (_, url) = first.split_once(" running at ").expect("an address");
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder().no_proxy().build().unwrap();
@@ -45,7 +45,7 @@ impl Demo {
         serde_json::from_str(&answer.text().await.unwrap()).unwrap()
     }
 
-    /// Asks until there is what is waited for.
+    /// Repeats a request until its answer matches.
     async fn until(&self, path: &str, is_there: impl Fn(&Value) -> bool) {
         let began = Instant::now();
         loop {
@@ -58,7 +58,7 @@ impl Demo {
         }
     }
 
-    /// Ctrl-C; whether it ends well.
+    /// Sends Ctrl-C; returns whether the demo exits successfully.
     fn interrupt(&mut self) -> bool {
         let mut kill = Command::new("kill");
         assert!(kill.args(["-INT", &self.process.id().to_string()]).status().unwrap().success());
@@ -66,8 +66,8 @@ impl Demo {
     }
 }
 
-/// It is alive at once, says that it is a demo, and leaves nothing behind when it is stopped,
-/// though somebody still looks at it.
+/// The demo has activity at once, identifies itself as a demo, and leaves no files behind when it
+/// is stopped, even with a connected client.
 #[tokio::test]
 async fn a_demo_is_alive_until_it_is_stopped_and_leaves_nothing_behind() {
     let temporary = tempfile::tempdir().unwrap();
@@ -78,7 +78,7 @@ async fn a_demo_is_alive_until_it_is_stopped_and_leaves_nothing_behind() {
     demo.until("/receipts?outcome=deduped", |told| told["receipts"][0].is_object()).await;
     demo.until("/reactions?blocked=true", |told| told["streams"][0].is_object()).await;
     let page = demo.client.get(format!("{}/runs/stream", demo.url)).send().await.unwrap();
-    assert!(std::fs::read_dir(temporary.path()).unwrap().next().is_some(), "it has its data there");
+    assert!(std::fs::read_dir(temporary.path()).unwrap().next().is_some(), "the data are there");
     assert!(demo.interrupt());
     let left: Vec<_> = std::fs::read_dir(temporary.path()).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");

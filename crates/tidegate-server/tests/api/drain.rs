@@ -1,32 +1,33 @@
-//! Stopping a server: calls under way may end, and what is left is handed over.
+//! Graceful shutdown: calls in progress may end, and the remaining runs are handed over.
 
 use reqwest::StatusCode;
 use serde_json::json;
 
 use crate::{postgres::database, server::Server, target::Target};
 
-/// Never reached: where a server ends in these stories, it was not because of this.
+/// Drain timeout that is never reached: in these tests servers exit for other reasons.
 const LONG: (&str, &str) = ("TIDEGATE_DRAIN_MS", "600000");
 
-/// On a busy machine a short lease may be lost while a call is held open.
+/// Lease long enough not to expire on a busy machine while a call is held open.
 const LEASE: (&str, &str) = ("TIDEGATE_LEASE_TTL_MS", "30000");
 
-/// A call that is held open is not given up: a server that waits for it waits for good.
+/// Call timeout that is never reached: a server that waits for a held call waits indefinitely.
 fn config(target: &Target) -> String {
     let url = &target.url;
     format!("[[workflow]]\nname = \"sync\"\nurl = \"{url}\"\ncallTimeoutMs = 600000")
 }
 
-/// The keys of all calls so far.
+/// Idempotency keys of all calls so far.
 fn keys(target: &Target) -> Vec<String> {
     let calls = target.calls();
     calls.iter().map(|call| call.header("idempotency-key").to_owned()).collect()
 }
 
-/// Waits until a server says that it drains.
+/// Waits until `/ready` reports draining.
 async fn drains(server: &Server) {
     loop {
-        let (status, _, told) = server.try_ask("/ready", None).await.expect("it still answers");
+        let (status, _, told) =
+            server.try_ask("/ready", None).await.expect("the server still answers");
         if told["error"] == "draining" {
             assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
             return;
@@ -35,8 +36,8 @@ async fn drains(server: &Server) {
     }
 }
 
-/// A call that is under way at SIGTERM ends and is recorded; it is made once. Meanwhile the server
-/// answers and takes no new runs.
+/// A call in progress at SIGTERM completes and is recorded; it is made once. Meanwhile the server
+/// answers requests and starts no new runs.
 #[tokio::test]
 async fn a_call_under_way_ends_before_the_server() {
     let target = Target::kind().await;
@@ -55,14 +56,15 @@ async fn a_call_under_way_ends_before_the_server() {
     let late = server.start_run("sync", json!(2)).await;
     target.open(true);
     assert!(server.ended().await.success());
-    assert_eq!(keys(&target), [format!("{run}:call")], "made once, and no new run is taken");
+    assert_eq!(keys(&target), [format!("{run}:call")], "made once, and no new run is started");
     server.restart();
     server.until(&run, "completed").await;
     server.until(&late, "completed").await;
     assert_eq!(keys(&target), [format!("{run}:call"), format!("{late}:call")]);
 }
 
-/// A second signal hands over at once: the next server makes the call again, under the same key.
+/// A second signal hands over at once: the next server repeats the call with the same idempotency
+/// key.
 #[tokio::test]
 async fn a_second_signal_hands_over_at_once() {
     for second in ["TERM", "INT"] {
@@ -82,7 +84,7 @@ async fn a_second_signal_hands_over_at_once() {
     }
 }
 
-/// Streams that never end by themselves end with the server, and hold it up for nobody.
+/// Endless event streams end with the server and do not delay the shutdown.
 #[tokio::test]
 async fn whoever_only_watches_holds_up_no_end() {
     let mut server = Server::start("");
@@ -100,7 +102,7 @@ async fn whoever_only_watches_holds_up_no_end() {
     assert!(!server.log().contains("closed connections with open requests"), "{}", server.log());
 }
 
-/// What has not ended when the time is over is handed over.
+/// Runs that have not ended at the drain timeout are handed over.
 #[tokio::test]
 async fn a_drain_has_an_end() {
     let target = Target::kind().await;
@@ -118,7 +120,7 @@ async fn a_drain_has_an_end() {
     assert!(said.contains("`drainMs` must be a whole number from 0 to 3600000"), "{said}");
 }
 
-/// While one of two servers drains, the other takes all new runs, whichever was asked.
+/// While one of two servers drains, the other starts all new runs, whichever got the request.
 #[tokio::test(flavor = "multi_thread")]
 async fn another_server_takes_new_runs() {
     let Some(store) = database().await else { return };

@@ -1,11 +1,11 @@
-//! `POST /events`: what becomes of what is sent.
+//! `POST /events` and its verdicts.
 
 use reqwest::StatusCode;
 use serde_json::json;
 
 use crate::{server::Server, target::Target};
 
-/// spec events: all that was decided is told, event by event and workflow by workflow.
+/// spec events: the answer has all verdicts, by event and by workflow.
 #[tokio::test]
 async fn every_verdict_is_told() {
     let target = Target::kind().await;
@@ -57,7 +57,7 @@ async fn every_verdict_is_told() {
     assert_eq!(told["runs"].as_array().unwrap().len(), 1, "a dry run leaves nothing");
 }
 
-/// spec C2: the same event under the same `dedupeId` is taken once.
+/// spec C2: an event with the same `dedupeId` is recorded once.
 #[tokio::test]
 async fn a_repeated_event_is_taken_once() {
     let target = Target::kind().await;
@@ -71,7 +71,7 @@ async fn a_repeated_event_is_taken_once() {
     assert_eq!(told["runs"].as_array().unwrap().len(), 1);
 }
 
-/// What cannot be used is refused as a whole, with a code, the value and the fix.
+/// An invalid request is refused as a whole, with a code, the value and the fix.
 #[tokio::test]
 async fn bad_events_are_refused_with_the_reason() {
     let server = Server::start("");
@@ -100,7 +100,7 @@ async fn bad_events_are_refused_with_the_reason() {
         assert_eq!((got.as_u16(), told["error"].as_str()), (status, Some(code)), "{start}: {told}");
         assert!(told["detail"].as_str().unwrap().contains(said), "{start}: {told}");
     }
-    // The rest of what is too large is not read, so that its sender may not hear the answer.
+    // The rest of an oversized body is not read, so its sender may not get the answer.
     let huge = server.try_post("/events", "x".repeat(5 * 1024 * 1024)).await;
     assert!(huge.is_none_or(|status| status == StatusCode::PAYLOAD_TOO_LARGE));
     let both = json!([{ "name": "ok" }, { "name": "a", "ts": "noon" }]);

@@ -1,5 +1,4 @@
-//! Failure handlers of workflows that are called by URL: a service of its own, never the one that
-//! has failed.
+//! Failure handlers of workflows with a URL: a separate service, never the failed one.
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};
@@ -10,7 +9,7 @@ use crate::{
     target::{Call, Target},
 };
 
-/// Refuses work for good, and fails the first call of the failure handler.
+/// Service that refuses work permanently, and fails the first call of the failure handler.
 async fn target() -> Target {
     Target::start(|call, before| match (call.path.as_str(), before) {
         ("/work", _) => (404, vec![], "unknown account".to_owned()),
@@ -20,12 +19,12 @@ async fn target() -> Target {
     .await
 }
 
-/// The calls at a path.
+/// Calls at a path.
 fn calls_at(target: &Target, path: &str) -> Vec<Call> {
     target.calls().into_iter().filter(|call| call.path == path).collect()
 }
 
-/// The one run that handles the failure of another, once it has ended.
+/// Run that handles the failure of another one, once it has ended.
 async fn handler_of(server: &Server, failed: &str) -> Value {
     loop {
         let (_, page) = server.get("/runs").await;
@@ -40,7 +39,7 @@ async fn handler_of(server: &Server, failed: &str) -> Value {
 }
 
 /// The handler gets the error, the input and the failed run in a signed call with a header that
-/// says so. It is tried again like any step, and the failed work is not.
+/// marks it. Its call is retried like any step, the failed work is not.
 #[tokio::test]
 async fn a_failure_is_posted_to_a_service_of_its_own() {
     let target = target().await;
@@ -57,7 +56,7 @@ async fn a_failure_is_posted_to_a_service_of_its_own() {
     assert_eq!(handler["state"], "completed", "{handler}");
     assert_eq!(calls_at(&target, "/work").len(), 1, "the failed work is not repeated");
     let calls = calls_at(&target, "/failed");
-    assert_eq!(calls.len(), 2, "it is tried again");
+    assert_eq!(calls.len(), 2, "the handler is retried");
     let message = "the service responded with 404 Not Found: unknown account";
     let error = format!(r#"{{"code":"CallRefused","message":"{message}"}}"#);
     let body = format!(r#"{{"error":{error},"input":{{"account":7}},"run":"{failed}"}}"#);
@@ -73,7 +72,7 @@ async fn a_failure_is_posted_to_a_service_of_its_own() {
     assert_eq!(calls_at(&target, "/work")[0].header("tidegate-failure-of"), "");
 }
 
-/// Actions and batches hand on their input: what the request carries, and all events.
+/// Handlers of actions and batches get the input of the request, or all events.
 #[tokio::test]
 async fn a_failure_carries_the_whole_input() {
     let target = target().await;
@@ -102,7 +101,8 @@ async fn a_failure_carries_the_whole_input() {
     assert_eq!((&body["input"], &body["run"]), (&json!([1, [2]]), &json!(many)));
 }
 
-/// A flag beside a URL would repeat the failed work: it is refused wherever definitions come in.
+/// A boolean `onFailure` beside a URL would repeat the failed work: it is refused in every kind of
+/// definition.
 #[tokio::test]
 async fn a_flag_is_refused_beside_a_url() {
     let fix = r#"name the service that handles failures, `{"url": "https://…"}`"#;
@@ -121,8 +121,8 @@ async fn a_flag_is_refused_beside_a_url() {
     }
 }
 
-/// Definitions that were stored with a flag load. Their failures are followed by nothing, and a
-/// handler that waited for its call before the upgrade ends without one.
+/// Stored definitions with a boolean still load. Their failures start no handler, and a handler
+/// that was waiting for its call before the upgrade ends without one.
 #[tokio::test]
 async fn a_stored_flag_calls_nobody() {
     let target = target().await;
@@ -149,7 +149,7 @@ async fn a_stored_flag_calls_nobody() {
     let again = server.start_run("sync", json!(2)).await;
     server.until(&again, "failed").await;
     let (_, page) = server.get("/runs").await;
-    assert_eq!(page["runs"].as_array().unwrap().len(), 3, "nothing follows it: {page}");
+    assert_eq!(page["runs"].as_array().unwrap().len(), 3, "no handler is started: {page}");
     let paths: Vec<_> = target.calls().into_iter().map(|call| call.path).collect();
     assert_eq!(paths, ["/work", "/failed", "/work"]);
     let (_, told) = server.get("/workflows/sync").await;

@@ -1,5 +1,5 @@
-//! One session, one line: whoever is in it starts in order, one at a time, and whatever becomes of
-//! the one inside, the next one starts.
+//! FIFO order of a session's queue: requests start in order, one at a time, and the next one starts
+//! however the current one ends.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,27 +14,27 @@ use tokio::sync::watch;
 
 use crate::fleet::{Fleet, On};
 
-/// How many stand in line.
+/// Number of queued requests.
 const LINE: u64 = 200;
 
-/// A service that journals who comes and goes.
+/// Service that records the start and end of calls.
 #[derive(Clone)]
 struct Desk {
     journal: Arc<Mutex<Journal>>,
-    /// The calls with a number below this are served, the others wait.
+    /// Calls with a number below this are answered, the others wait.
     served: watch::Sender<u64>,
 }
 
 #[derive(Default)]
 struct Journal {
-    /// The number and the run of each call, as they came.
+    /// Number and run of each call, in order.
     came: Vec<(u64, String)>,
     inside: usize,
-    /// The most that were inside at once.
+    /// Maximum number of concurrent calls.
     most: usize,
 }
 
-/// One call: it is over when it is answered, or when its caller is gone.
+/// Call in progress: it ends when it is answered or its caller disconnects.
 struct Call(Desk);
 
 impl Drop for Call {
@@ -57,7 +57,7 @@ impl Desk {
         self.journal.lock().unwrap().came.iter().map(|it| it.0).collect()
     }
 
-    /// Waits until so many calls have come.
+    /// Waits until this number of calls has arrived.
     async fn called(&self, times: u64) {
         while (self.came().len() as u64) < times {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
@@ -81,7 +81,7 @@ async fn serve(State(desk): State<Desk>, headers: HeaderMap, body: Bytes) -> Sta
     if bad { StatusCode::BAD_REQUEST } else { StatusCode::OK }
 }
 
-/// Takes its place in the line of the session.
+/// Sends a request to the queue of the session.
 async fn stand(fleet: &Fleet, input: Value) -> String {
     let body = json!({ "session": "s", "input": input });
     let (status, told) = fleet.next().post("/flows/line/actions/act", body).await;
@@ -89,9 +89,9 @@ async fn stand(fleet: &Fleet, input: Value) -> String {
     told["requestId"].as_str().unwrap().to_owned()
 }
 
-/// spec B10, B11, B12, B13: many who came through all servers one after another start in that
-/// order, one at a time, each once. One that fails, one that is cancelled and one whose server is
-/// killed lets the next one start.
+/// spec B10, B11, B12, B13: many requests, sent one after another through all servers, start in
+/// that order, one at a time, each once. After one that fails, one that is cancelled and one whose
+/// server is killed, the next one starts.
 async fn a_line_is_served_in_order(on: On) {
     let (desk, url) = Desk::start().await;
     let flow = "[[flow]]\nname = 'line'\nconcurrency = 'queue'\nactions.act = ";
@@ -121,14 +121,14 @@ async fn a_line_is_served_in_order(on: On) {
     desk.called(LINE + 2).await;
     fleet.next().post(&format!("/runs/{cancelled}/cancel"), json!({})).await;
     desk.called(LINE + 3).await;
-    // One of them drives it, and nobody says which.
+    // One of the servers executes the run, and the API does not say which.
     for victim in 0..fleet.len() {
         fleet.crash_and_restart(victim);
     }
     desk.served.send_replace(LINE + 4);
     fleet.next().until(&last, "completed").await;
     let mut again = desk.came().split_off(usize::try_from(LINE).unwrap());
-    assert!(again.len() > 4, "what was killed is called again: {again:?}");
+    assert!(again.len() > 4, "the killed call is repeated: {again:?}");
     again.dedup();
     assert_eq!(again, [0, 1, 2, 3].map(|n| LINE + n));
     for (run, state) in [(&cancelled, "cancelled"), (&killed, "completed")] {

@@ -1,4 +1,4 @@
-//! One server on a file, or two on one PostgreSQL: stories that hold on both.
+//! Test fleet: one server on a file, or two on one PostgreSQL.
 
 use std::{
     sync::{
@@ -12,23 +12,23 @@ use reqwest::{Client, RequestBuilder, Response, StatusCode};
 
 use crate::{postgres::database, server::Server};
 
-/// What a story is told on.
+/// Kind of fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum On {
-    /// One server, and its data in a file.
+    /// One server on a file.
     File,
-    /// Two servers, and one PostgreSQL.
+    /// Two servers on one PostgreSQL.
     Postgres,
 }
 
-/// The servers, and a client of all of them.
+/// Servers, and a client of all of them.
 pub(crate) struct Fleet {
     servers: Vec<Server>,
     pub(crate) front: Front,
 }
 
 impl Fleet {
-    /// Starts them; none, said loudly, where there is no PostgreSQL.
+    /// Starts the servers; `None`, with a loud message, without a PostgreSQL.
     pub(crate) async fn start(on: On, config: &str, variables: &[(&str, &str)]) -> Option<Self> {
         let (count, config) = match on {
             On::File => (1, config.to_owned()),
@@ -42,40 +42,40 @@ impl Fleet {
         Some(Self { servers, front })
     }
 
-    /// The server whose turn it is.
+    /// Next server, round robin.
     pub(crate) fn next(&self) -> &Server {
         &self.servers[self.front.turn() % self.servers.len()]
     }
 
-    /// How many there are.
+    /// Number of servers.
     pub(crate) fn len(&self) -> usize {
         self.servers.len()
     }
 
-    /// Kills one without a word, and starts another on the same data.
+    /// Kills one server with SIGKILL, and starts another on the same data.
     pub(crate) fn crash_and_restart(&mut self, n: usize) {
         self.servers[n].crash_and_restart();
         self.servers[n].url().clone_into(&mut self.front.urls.write().unwrap()[n]);
     }
 }
 
-/// A client that asks the servers in turn, and again until one of them answers.
+/// Client that uses the servers round robin, and retries until one answers.
 #[derive(Clone)]
 pub(crate) struct Front {
     http: Client,
     urls: Arc<RwLock<Vec<String>>>,
     turn: Arc<AtomicUsize>,
-    /// The server that is asked first, where it is not one after another.
+    /// Preferred server; without it, round robin.
     home: Option<usize>,
 }
 
-/// How long until a server is asked again that was not there.
+/// Delay between attempts.
 const AGAIN: Duration = Duration::from_millis(20);
-/// How often before it is clear that nobody will be there.
+/// Maximum number of attempts.
 const TRIES: usize = 3000;
 
 impl Front {
-    /// The same client, at one of the servers: others are asked only while it is not there.
+    /// Client that prefers one server: others are used only while it is unavailable.
     pub(crate) fn at(&self, home: usize) -> Self {
         Self { home: Some(home), ..self.clone() }
     }
@@ -84,8 +84,8 @@ impl Front {
         self.turn.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The beginning of an answer to what is to be sent to an address. What is sent may be sent
-    /// twice: whoever needs it to take place once gives it a key.
+    /// Sends a request and returns the head of the answer. The request may be sent twice: one that
+    /// must take effect once needs an idempotency key.
     pub(crate) async fn ask(&self, make: impl Fn(&Client, &str) -> RequestBuilder) -> Response {
         for tries in 0..TRIES {
             let url = {
@@ -98,6 +98,6 @@ impl Front {
                 Ok(_) | Err(_) => tokio::time::sleep(AGAIN).await,
             }
         }
-        panic!("nobody has answered for a long time")
+        panic!("no server has answered for a long time")
     }
 }

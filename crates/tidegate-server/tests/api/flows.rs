@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::{server::Server, target::Target};
 
-/// A flow with one action for each policy that the stories need.
+/// Flow with one action for each policy that the tests need.
 fn support(url: &str) -> String {
     format!(
         r#"
@@ -19,8 +19,8 @@ fn support(url: &str) -> String {
     )
 }
 
-/// spec requests: what is posted is the request with its session as it is, what was refused names
-/// who is inside, and that one can be followed to its end.
+/// spec requests: the call has the request and its session unchanged; a rejected request names the
+/// run inside, which can be followed to its end.
 #[tokio::test]
 async fn an_action_is_one_call_under_its_policy() {
     let target = Target::kind().await;
@@ -55,8 +55,8 @@ async fn an_action_is_one_call_under_its_policy() {
     assert_eq!((status, &told["output"]["ok"]), (StatusCode::OK, &json!(true)), "{told}");
 }
 
-/// What a service says piece by piece reaches whoever follows the run, in order and before its
-/// end; the event named `output` is the run's output.
+/// Streamed chunks of a service reach the readers of the run's stream in order and before its end;
+/// the event named `output` is the run's output.
 #[tokio::test]
 async fn a_stream_of_events_is_passed_on() {
     let said = "data: one\n\ndata: {\"n\": 2}\n\nevent: output\ndata: {\"whole\": true}\n\n";
@@ -72,7 +72,7 @@ async fn a_stream_of_events_is_passed_on() {
     assert_eq!(server.until(run, "completed").await["output"], json!({ "whole": true }));
 }
 
-/// spec A4: everything that is wrong with a flow is said at once, and the server does not start.
+/// spec A4: all problems of a flow are reported at once, and the server does not start.
 #[tokio::test]
 async fn a_flow_that_cannot_be_used_is_refused_at_the_start() {
     let said = Server::refused("[[flow]]\nname = \"a/b\"\nactions.x = { url = \"ftp://h\" }");

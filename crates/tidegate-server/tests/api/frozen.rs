@@ -1,5 +1,5 @@
-//! A server that is stopped in the middle of a transaction, beside one that serves the same
-//! workspace and another.
+//! Server frozen in the middle of a transaction, beside one that serves the same workspace and
+//! another.
 
 use std::time::{Duration, Instant};
 
@@ -13,12 +13,13 @@ use crate::{
     target::Target,
 };
 
-/// Reached only if something never happens. What a stopped process holds, it would hold for ever.
+/// Test timeout, reached only if an expected event never happens: a frozen process would hold its
+/// locks forever.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const OTHER: (&str, &str) = ("tidegate-workspace", "b");
 
-/// The transaction that has been under way and idle for longest: its process, and when it began.
+/// Longest idle transaction: its process, and its start time.
 async fn idle(db: &Client) -> Option<(i32, String)> {
     let sql = "select pid, xact_start::text from pg_stat_activity
                 where datname = current_database() and state = 'idle in transaction'
@@ -27,12 +28,12 @@ async fn idle(db: &Client) -> Option<(i32, String)> {
     Some((row.get(0), row.get(1)))
 }
 
-/// Stops a server that works in the middle of a transaction.
+/// Freezes a busy server in the middle of a transaction.
 async fn freeze(db: &Client, server: &Server) {
     let began = Instant::now();
     loop {
         server.signal("STOP");
-        // One that is idle for so long is that of the stopped process.
+        // A transaction that stays idle is that of the frozen process.
         if let Some(held) = idle(db).await {
             tokio::time::sleep(Duration::from_millis(100)).await;
             if idle(db).await == Some(held) {
@@ -40,12 +41,12 @@ async fn freeze(db: &Client, server: &Server) {
             }
         }
         server.signal("CONT");
-        assert!(began.elapsed() < PATIENCE, "it is never stopped in a transaction");
+        assert!(began.elapsed() < PATIENCE, "the server is never frozen in a transaction");
         tokio::time::sleep(Duration::from_millis(7)).await;
     }
 }
 
-/// Posts an event of a workspace; the run that it made.
+/// Posts an event in a workspace; returns its run.
 async fn post(server: &Server, headers: &[(&str, &str)], data: Value) -> String {
     let event = json!({ "name": "sync", "data": data }).to_string();
     let (status, told) = server.post_with("/events", headers, event).await;
@@ -66,9 +67,9 @@ async fn completed(server: &Server, run: &str) {
     }
 }
 
-/// While a server is stopped with the locks of a workspace in its hands, another server goes on:
-/// events of both workspaces are acknowledged and their runs driven, though the commands of both
-/// share transactions. What bounds the delay is on the page about PostgreSQL.
+/// While a server is frozen with the locks of a workspace, another server continues: events of both
+/// workspaces are acknowledged and their runs executed, though the commands of both share
+/// transactions. The page about PostgreSQL describes what bounds the delay.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_frozen_server_does_not_stop_other_workspaces() {
     let Some(url) = database().await else { return };
@@ -97,7 +98,7 @@ async fn a_frozen_server_does_not_stop_other_workspaces() {
             })
         };
         freeze(&db, &victim).await;
-        // Both keys are hot: whatever lock the victim has, one of these meets it.
+        // Both keys are hot: one of these requests needs the lock of the frozen server.
         let both = async {
             tokio::join!(
                 post(&server, &[], json!({ "k": 0 })),
@@ -111,7 +112,7 @@ async fn a_frozen_server_does_not_stop_other_workspaces() {
             }
         };
         let went_on = tokio::time::timeout(PATIENCE, async { tokio::join!(both, others) }).await;
-        assert!(went_on.is_ok(), "round {round}: it has logged {}", server.log());
+        assert!(went_on.is_ok(), "round {round}: log: {}", server.log());
         load.abort();
         victim.signal("CONT");
         victim.ready().await;

@@ -1,4 +1,4 @@
-//! Who is let in, to what, and what nobody gets to see.
+//! Authentication and authorization: API keys, read-only access, secrets in answers and logs.
 
 use std::{fmt::Write as _, process::Command};
 
@@ -17,7 +17,7 @@ pub(crate) fn keys(store: &str, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// The method, path and needs of every operation.
+/// Method, path and required access of every operation.
 fn operations(document: &Value) -> Vec<(String, String, String)> {
     let paths = document["paths"].as_object().unwrap();
     let all = paths.iter().flat_map(|(path, methods)| {
@@ -33,7 +33,7 @@ fn operations(document: &Value) -> Vec<(String, String, String)> {
 }
 
 /// spec N14 (OWASP API1 and API5): every operation for every kind of caller. The operations come
-/// from the server's own description, and what each needs is agreed in a file.
+/// from the server's OpenAPI document, and the required access of each is frozen in a file.
 #[tokio::test]
 async fn every_operation_lets_in_whom_it_should() {
     let target = Target::kind().await;
@@ -51,7 +51,7 @@ async fn every_operation_lets_in_whom_it_should() {
     let config = format!("workspaces = [\"other\"]\n[[workflow]]\nname = \"a\"\nurl = \"{url}\"");
     let server = Server::start_on(&store, &config, &log);
     let bearer = |key: &str| format!("Bearer {key}");
-    // Another last character than the key's own, whichever that is.
+    // A last character that differs from the key's.
     let last = if full.ends_with('0') { '1' } else { '0' };
     let unknown = format!("{}{last}", &full[..full.len() - 1]);
     let canary = "canary-in-the-payload";
@@ -106,7 +106,7 @@ async fn every_operation_lets_in_whom_it_should() {
     }
 }
 
-/// A key can be taken back over HTTP, and is never part of an address.
+/// A key can be revoked over HTTP, and is never accepted in a URL.
 async fn revoked_and_never_shown(server: &Server, full: &str, read: &str, run: &str) {
     let shown = |key: &str| format!("Bearer {key}");
     let (all, look) = (shown(full), shown(read));
@@ -127,13 +127,13 @@ async fn revoked_and_never_shown(server: &Server, full: &str, read: &str, run: &
     assert_eq!(revoked.status, 200, "{}", revoked.text);
     let began = std::time::Instant::now();
     while server.raw("GET", "/runs", &[("authorization", &look)], "").await.unwrap().status != 401 {
-        assert!(began.elapsed().as_secs() < 60, "it is never taken back");
+        assert!(began.elapsed().as_secs() < 60, "the key is never revoked");
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
 }
 
-/// Without keys: pages of other sites, other names for this machine, other kinds of bodies and
-/// addresses that others can reach are refused, each with its code.
+/// Without keys: cross-site requests, other host names, other content types and public listen
+/// addresses are refused, each with its code.
 #[tokio::test]
 async fn what_a_browser_could_be_made_to_send_is_refused() {
     let server = Server::start("workspaces = [\"other\"]");
@@ -165,8 +165,8 @@ async fn what_a_browser_could_be_made_to_send_is_refused() {
     assert!(said.contains("create one with `tidegate keys create`"), "{said}");
 }
 
-/// A key opens doors from the moment of its answer, and none after it was taken back, on the
-/// server that made it; and none after its end.
+/// On the server that created it, a key is valid from its answer on and invalid after it is
+/// revoked; and invalid after its expiry.
 #[tokio::test]
 async fn a_key_counts_at_once_and_until_its_end() {
     let server = Server::start("");
@@ -174,7 +174,11 @@ async fn a_key_counts_at_once_and_until_its_end() {
     let bearer = |answer: &Value| format!("Bearer {}", answer["key"].as_str().unwrap());
     let full = bearer(&made.json());
     let none = server.raw("GET", "/runs", &[], "").await.unwrap();
-    assert_eq!(none.status, 401, "the first key closes the server to those without: {}", none.text);
+    assert_eq!(
+        none.status, 401,
+        "the first key closes the server to callers without one: {}",
+        none.text
+    );
     let get = async |key: &str| {
         server.raw("GET", "/runs", &[("authorization", key)], "").await.unwrap().status
     };
@@ -183,7 +187,7 @@ async fn a_key_counts_at_once_and_until_its_end() {
         server.raw("POST", "/keys", &headers, &body.to_string()).await.unwrap().json()
     };
     for n in 0..10 {
-        // Somebody has just asked with a key that nobody knows, so that the keys were looked at.
+        // A request with an unknown key has just refreshed the cached keys.
         assert_eq!(get(&format!("Bearer tg_{n}_x")).await, 401);
         let made = new_key(json!({ "name": format!("k{n}") })).await;
         let key = bearer(&made);
@@ -191,15 +195,15 @@ async fn a_key_counts_at_once_and_until_its_end() {
         let path = format!("/keys/{}", made["id"].as_str().unwrap());
         let headers = [("authorization", full.as_str())];
         assert_eq!(server.raw("DELETE", &path, &headers, "").await.unwrap().status, 200);
-        assert_eq!(get(&key).await, 401, "key {n} was taken back");
+        assert_eq!(get(&key).await, 401, "key {n} is revoked");
     }
     for (end, status) in [("2020-01-01T00:00:00Z", 401), ("2100-01-01T00:00:00Z", 200)] {
         let made = new_key(json!({ "name": end, "expiresAt": end })).await;
-        assert_eq!(get(&bearer(&made)).await, status, "it ends at {end}");
+        assert_eq!(get(&bearer(&made)).await, status, "it expires at {end}");
     }
 }
 
-/// A key that is made from the command line ends after as many days as were given.
+/// A key created on the command line expires after the given number of days.
 #[tokio::test]
 async fn a_key_lasts_for_its_days() {
     let folder = tempfile::tempdir().unwrap();
@@ -213,7 +217,7 @@ async fn a_key_lasts_for_its_days() {
     assert_eq!(days, 2, "{listed}");
 }
 
-/// A key that one server has made opens the others too.
+/// A key created on one server is valid on the others too.
 #[tokio::test]
 async fn a_new_key_opens_every_server_of_the_store() {
     let Some(store) = crate::postgres::database_now() else { return };
@@ -229,13 +233,13 @@ async fn a_new_key_opens_every_server_of_the_store() {
     let new = format!("Bearer {}", made["key"].as_str().unwrap());
     let began = std::time::Instant::now();
     while two.raw("GET", "/runs", &[("authorization", &new)], "").await.unwrap().status != 200 {
-        assert!(began.elapsed().as_secs() < 60, "it is never known there");
+        assert!(began.elapsed().as_secs() < 60, "the key never becomes valid there");
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
 }
 
-/// The security page names every operation that needs no key, and `keys` takes its settings
-/// before and behind its own command.
+/// The security page lists every operation that needs no key, and `keys` accepts its settings
+/// before and after its subcommand.
 #[tokio::test]
 async fn the_page_says_what_needs_no_key() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operate/security.md");
@@ -251,5 +255,5 @@ async fn the_page_says_what_needs_no_key() {
     behind.env_clear().args(["keys", "create", "--name", "a", "--store", &store]);
     let output = behind.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(keys(&store, &["list"]).contains(" a "), "it was made in that store");
+    assert!(keys(&store, &["list"]).contains(" a "), "the key was created in that store");
 }

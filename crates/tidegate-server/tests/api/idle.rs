@@ -1,4 +1,4 @@
-//! What a server costs its database while nothing happens.
+//! Database load of an idle server.
 
 use std::time::Duration;
 
@@ -6,17 +6,17 @@ use tidegate_testkit::postgres::Cluster;
 
 use crate::{postgres::client, server::Server};
 
-/// How long nothing happens: a count is bounded, not a time.
+/// Idle time; the test bounds a count, not a time.
 const QUIET: Duration = Duration::from_secs(6);
 
-/// The most transaction ids in that time: a heartbeat, and one of PostgreSQL's own.
+/// Maximum number of transaction ids in that time: a heartbeat, and one of PostgreSQL itself.
 const MOST: i64 = 2;
 
-/// An idle server takes no transaction ids but for its heartbeats: PostgreSQL has to clean up behind
-/// each, in all tables of the cluster.
+/// An idle server uses transaction ids for heartbeats only: PostgreSQL has to vacuum for each, in
+/// all tables of the cluster.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_server_takes_no_transaction_ids() {
-    // Ids are counted for a whole cluster.
+    // Transaction ids are shared by the whole cluster.
     let Some(cluster) = Cluster::start() else { return };
     let config = format!(
         "store = \"{}\"\n[[workflow]]\nname = \"sync\"\nurl = \"http://127.0.0.1:9/\"\n\
@@ -25,7 +25,7 @@ async fn an_idle_server_takes_no_transaction_ids() {
     );
     let server = Server::start_with(&config, &[("TIDEGATE_LEASE_TTL_MS", "30000")]);
     server.ready().await;
-    // What belongs to the start is over.
+    // Waits until the startup work is done.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let outside = client(cluster.url()).await;
     let next = async || {

@@ -1,4 +1,4 @@
-//! The real binary on loopback, spoken to as any client would.
+//! End-to-end tests of the HTTP API and the command line: the real binary on loopback.
 
 #![allow(clippy::unwrap_used, reason = "a story that cannot go on fails")]
 #![expect(clippy::disallowed_methods, reason = "a server runs in real time")]

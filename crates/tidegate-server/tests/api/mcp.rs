@@ -1,11 +1,11 @@
-//! Tools for models: the Model Context Protocol, message by message.
+//! Model Context Protocol: actions as tools, message by message.
 
 use serde_json::{Value, json};
 use tidegate::core::time::Timestamp;
 
 use crate::{guard::keys, server::Server, target::Target};
 
-/// A service that fails, streams or says yes.
+/// Service that fails, streams or succeeds.
 async fn service() -> Target {
     let (json, events) = ("application/json", "text/event-stream");
     let streamed = "data: one\n\ndata: {\"n\": 2}\n\nevent: output\ndata: \"whole\"\n\n";
@@ -49,14 +49,14 @@ fn call(tool: &str, arguments: &Value, meta: &Value) -> Value {
     message("tools/call", &json!({ "name": tool, "arguments": arguments, "_meta": meta }))
 }
 
-/// What a message is answered with.
+/// Answer to a message.
 async fn ask(server: &Server, message: Value) -> Value {
     let (status, told) = server.post("/mcp", message).await;
     assert_eq!((status.as_u16(), &told["id"]), (200, &json!("q")), "{told}");
     told
 }
 
-/// The code of a tool's error, and whom it names.
+/// Code of a tool's error, and the run that it names.
 async fn refused(server: &Server, message: Value) -> (Value, Value) {
     let told = ask(server, message).await;
     let result = &told["result"];
@@ -67,7 +67,7 @@ async fn refused(server: &Server, message: Value) -> (Value, Value) {
     (error.clone(), result["structuredContent"][named].clone())
 }
 
-/// The frame: which revision is spoken, what is no message, and who is not let in.
+/// Protocol frame: revision, invalid messages, and authentication.
 #[tokio::test]
 async fn messages_of_three_revisions_are_answered() {
     let target = service().await;
@@ -160,7 +160,7 @@ async fn a_tool_is_an_action_under_its_policy() {
     arbitrated(&server, &target).await;
 }
 
-/// What the file says of its flows holds for the workspace of the file alone.
+/// Flow settings in the config file apply only to the workspace of the file.
 #[tokio::test]
 async fn a_file_hides_no_tool_of_another_workspace() {
     let target = service().await;
@@ -181,7 +181,7 @@ async fn a_file_hides_no_tool_of_another_workspace() {
     }
 }
 
-/// What a definition says of itself is shown, and makes no new version.
+/// Descriptions and schemas of a definition are shown, and create no new version.
 async fn described(server: &Server, url: &str) {
     let (_, told) = server.get("/workflows/support%2Fcount").await;
     assert_eq!(told["schema"], json!({ "type": "integer", "minimum": 1 }), "{told}");
@@ -193,7 +193,7 @@ async fn described(server: &Server, url: &str) {
     }
 }
 
-/// Two calls at once: by their user they meet, by the session that they do not have they do not.
+/// Two concurrent calls conflict by their user, but not by a session, which they do not have.
 async fn arbitrated(server: &Server, target: &Target) {
     let (none, before) = (json!({}), target.calls().len());
     let by = |user: &str| json!({ "progressToken": 1, "tidegate/user": user });
@@ -224,14 +224,14 @@ async fn arbitrated(server: &Server, target: &Target) {
     let (_, told) = server.get("/runs?workflow=my_flow/line").await;
     let at = |name: &str| Timestamp::parse_rfc3339(told["runs"][0][name].as_str().unwrap());
     let wait = at("queuedAt").map(|at| at.plus_ms(30_000));
-    assert_eq!(at("dueAt"), wait, "where the policy does not say: {told}");
+    assert_eq!(at("dueAt"), wait, "default of the policy: {told}");
     target.open(true);
     let text = first.text().await.unwrap();
     assert!(text.contains(&format!("\"tidegate/requestId\":{holder}")), "{holder} in {text}");
     assert_eq!(refused(server, sync("ada")).await, (json!("deduped"), holder));
 }
 
-/// A call that takes long says how far it is, in order; who goes away changes nothing.
+/// A long call reports its progress in order; a disconnect changes nothing.
 #[tokio::test]
 async fn a_long_call_tells_of_its_progress() {
     let target = service().await;
@@ -242,7 +242,8 @@ async fn a_long_call_tells_of_its_progress() {
     assert_eq!(answer.headers()["content-type"], "text/event-stream");
     let mut text = String::new();
     while !text.contains("\"message\":\"running: ") {
-        text += std::str::from_utf8(&answer.chunk().await.unwrap().expect("it goes on")).unwrap();
+        text += std::str::from_utf8(&answer.chunk().await.unwrap().expect("the stream continues"))
+            .unwrap();
     }
     drop(server.open("/mcp", draft).await);
     target.called(2).await;
@@ -266,7 +267,7 @@ async fn a_long_call_tells_of_its_progress() {
     assert_eq!(told["runs"].as_array().unwrap().len(), 2, "{told}");
 }
 
-/// A key that only lets look sees the tools and calls none; the name of a full one is the user.
+/// A read-only API key lists tools and cannot call them; the name of a full key is the user.
 #[tokio::test]
 async fn a_key_decides_what_a_client_may_do() {
     let target = service().await;

@@ -1,24 +1,25 @@
-//! `GET /metrics`: what there is to watch.
+//! `GET /metrics`.
 
 use serde_json::json;
 
 use crate::{server::Server, target::Target};
 
-/// Only counted once a reaction that a program brings has failed or lost a lease.
+/// Metrics that exist only after a program's reaction has failed or lost a lease.
 const OF_TROUBLE: [&str; 3] = [
     "tidegate_reaction_failures_total",
     "tidegate_reaction_blocks_total",
     "tidegate_reaction_lost_leases_total",
 ];
 
-/// Only counted where there are reactions, which programs bring.
+/// Metrics that exist only with reactions, which programs register.
 const OF_REACTIONS: [&str; 3] = [
     "tidegate_reaction_claims_total",
     "tidegate_reaction_events_total",
     "tidegate_reaction_lag_seconds",
 ];
 
-/// Every name of the book can be scraped after a little work, and so can where runs are.
+/// Every metric of the book can be scraped after some runs, and so can the numbers of runs by
+/// state.
 #[tokio::test]
 async fn every_metric_of_the_book_can_be_scraped() {
     let target = Target::kind().await;
@@ -51,7 +52,7 @@ async fn every_metric_of_the_book_can_be_scraped() {
     let book = include_str!("../../../../docs/operate/metrics.md");
     let rows = book.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
     let names: Vec<_> = rows.filter(|name| name.starts_with("tidegate_")).collect();
-    assert!(names.len() > 10, "the book has a table of them: {names:?}");
+    assert!(names.len() > 10, "the book has a table of metrics: {names:?}");
     for name in names {
         let elsewhere = OF_TROUBLE.contains(&name) || OF_REACTIONS.contains(&name);
         let told = text.contains(&format!("# TYPE {name} "));

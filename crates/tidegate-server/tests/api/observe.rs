@@ -1,11 +1,11 @@
-//! What can be seen over HTTP, and that it agrees with itself.
+//! Query operations over HTTP: lists, statistics, streams, and their consistency.
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
 use crate::{server::Server, target::Target};
 
-/// Two workflows that wait, and one that is not shaped.
+/// Workflows with controls, and one without.
 async fn busy() -> (Target, Server) {
     let target = Target::kind().await;
     target.open(false);
@@ -22,7 +22,7 @@ async fn busy() -> (Target, Server) {
     (target, server)
 }
 
-/// The items of a list, page by page; something happens after each page.
+/// Items of all pages of a list; `then` runs after each page.
 async fn pages(server: &Server, path: &str, list: &str, then: impl AsyncFn()) -> Vec<Value> {
     let (mut all, mut cursor) = (Vec::new(), String::new());
     loop {
@@ -35,7 +35,7 @@ async fn pages(server: &Server, path: &str, list: &str, then: impl AsyncFn()) ->
     }
 }
 
-/// spec B133, B134, B135, B136, B139, B140: nothing is set up for it, and the numbers are in step.
+/// spec B133, B134, B135, B136, B139, B140: statistics need no set-up and are consistent.
 #[tokio::test]
 async fn what_is_seen_agrees_with_what_runs() {
     let (target, server) = busy().await;
@@ -77,7 +77,7 @@ async fn what_is_seen_agrees_with_what_runs() {
     assert_eq!(narrowed["workflows"], json!([flow["workflows"][0]]));
     let (_, none) = server.get("/flow-state?app=other").await;
     assert_eq!(none["workflows"], json!([]));
-    // The third fills the buffer: what was pending is a run at once.
+    // The third event fills the buffer: its events become a run at once.
     let run = server.start_run("index", json!(2)).await;
     let (_, flow) = server.get("/flow-state?workflow=index").await;
     assert_eq!(flow["workflows"][0]["batch"], json!({ "pending": 0, "keys": [] }));
@@ -101,7 +101,7 @@ async fn what_is_seen_agrees_with_what_runs() {
 }
 
 /// spec events, stats: events and receipts are listed newest first, stable while more arrive, and
-/// an event says what became of it.
+/// an event shows its verdicts.
 #[tokio::test]
 async fn events_and_receipts_are_listed_while_more_arrive() {
     let (_target, server) = busy().await;
@@ -114,12 +114,12 @@ async fn events_and_receipts_are_listed_while_more_arrive() {
     let late = async || drop(server.post("/events", json!({ "name": "sync.late" })).await);
     let listed = pages(&server, "/events?name=sync*", "events", late).await;
     let ids: Vec<_> = listed.iter().map(|event| event["id"].clone()).collect();
-    assert_eq!(ids, posted, "what came after the first page is not among them");
+    assert_eq!(ids, posted, "events after the first page are not listed");
     assert_eq!(listed[0]["data"], json!({ "k": "a", "n": 4 }));
     assert_eq!(pages(&server, "/events?name=none", "events", late).await, Vec::<Value>::new());
     let receipts = pages(&server, "/receipts?workflow=sync", "receipts", async || {}).await;
     let of: Vec<_> = receipts.iter().map(|receipt| receipt["eventId"].clone()).collect();
-    assert_eq!(of, posted[..3], "two started at once, and that leaves no receipt");
+    assert_eq!(of, posted[..3], "two started at once, which leaves no receipt");
     assert_eq!((&receipts[0]["outcome"], &receipts[0]["key"]), (&json!("queued"), &json!("a")));
     for (query, count) in [("control=concurrency&key=a", 3), ("outcome=dropped", 0), ("key=b", 0)] {
         let found = pages(&server, &format!("/receipts?{query}"), "receipts", async || {}).await;
@@ -140,7 +140,7 @@ async fn events_and_receipts_are_listed_while_more_arrive() {
     assert_eq!(shown["events"].as_array().unwrap().len(), 5);
 }
 
-/// What cannot be asked for is said with what can.
+/// Invalid query parameters are refused with the valid values.
 #[tokio::test]
 async fn bad_questions_get_clear_answers() {
     let server = Server::start("");
@@ -166,7 +166,7 @@ async fn bad_questions_get_clear_answers() {
     }
 }
 
-/// spec N24: who reads along sees events and runs come and change, and goes on where it was.
+/// spec N24: stream readers see new events and changed runs, and resume where they were.
 #[tokio::test]
 async fn events_and_runs_can_be_read_along() {
     let (target, server) = busy().await;
@@ -187,7 +187,7 @@ async fn events_and_runs_can_be_read_along() {
     let last = text.lines().filter_map(|line| line.strip_prefix("id: ")).next_back().unwrap();
     post(3).await;
     let text = server.read_along("/events/stream", Some(last), r#""data":3"#, async || {}).await;
-    assert!(!text.contains(r#""data":2"#), "only what came after it: {text}");
+    assert!(!text.contains(r#""data":2"#), "only later events: {text}");
     let text = server.read_along("/runs/stream", None, r#""state":"completed""#, async || {
         target.open(true);
         post(4).await;
@@ -195,7 +195,7 @@ async fn events_and_runs_can_be_read_along() {
     assert!(text.await.contains("event: runs"));
 }
 
-/// spec N24: a reader is told of each thing once, also one that comes back while more arrive.
+/// spec N24: a stream reader gets each event once, also after a reconnect while more arrive.
 #[tokio::test]
 async fn a_live_tail_repeats_nothing() {
     let (target, server) = busy().await;
@@ -209,7 +209,7 @@ async fn a_live_tail_repeats_nothing() {
     let text = server.read_along("/events/stream", None, r#""data":4"#, async || {
         for n in 2..4 {
             post(n).await;
-            // The next look is another one.
+            // Long enough for the next scan of the store to be a separate one.
             tokio::time::sleep(std::time::Duration::from_millis(700)).await;
         }
         post(4).await;
@@ -229,7 +229,7 @@ async fn a_live_tail_repeats_nothing() {
     }
 }
 
-/// Who watches after all others have left is told of changes like the first.
+/// A reader that connects after all others have left gets changes like the first one.
 #[tokio::test]
 async fn a_watcher_who_comes_back_is_told_of_changes() {
     let (target, server) = busy().await;
@@ -240,13 +240,13 @@ async fn a_watcher_who_comes_back_is_told_of_changes() {
                 server.start_run("plain", json!(n)).await;
             })
             .await;
-        // Nobody watches at the next look, which is the last one.
+        // Long enough for the scan of the store to end, since it has no reader.
         tokio::time::sleep(std::time::Duration::from_millis(1500)).await;
     }
     target.open(true);
 }
 
-/// Who reads along or watches is told of their own workspace alone, whoever came first.
+/// Stream readers get events of their own workspace only, whichever connected first.
 #[tokio::test]
 async fn a_live_tail_is_of_one_workspace() {
     let server = Server::start("workspaces = [\"other\"]");
@@ -265,8 +265,8 @@ async fn a_live_tail_is_of_one_workspace() {
     assert!(!ours.contains("secret"), "{ours}");
 }
 
-/// What no operation knows is refused by all of them: a filter with a typing error would match
-/// everything. Senders of webhooks add to an address what they like.
+/// Unknown query parameters are refused by all operations: a misspelled filter would match
+/// everything. Webhooks are exempt, since their senders add parameters of their own.
 #[tokio::test]
 async fn unknown_parameters_are_refused_everywhere() {
     let server = Server::start("");
@@ -289,7 +289,7 @@ async fn unknown_parameters_are_refused_everywhere() {
     }
 }
 
-/// A NUL in a name or a parameter is a problem of the name, and none of the store.
+/// A NUL in a name or a parameter is refused as an invalid name, not as a store error.
 async fn a_nul_is_no_name(server: &Server) {
     let (_, described) = server.get("/openapi.json").await;
     for (path, methods) in described["paths"].as_object().unwrap() {
@@ -333,7 +333,7 @@ async fn a_nul_is_no_name_on_postgres() {
     a_nul_is_no_name(&Server::start_on(&store, "", &log.path().join("log"))).await;
 }
 
-/// Runs of another time are found at once, however many newer ones there are.
+/// A time filter finds old runs on the first page, however many newer ones there are.
 #[tokio::test]
 async fn a_list_by_time_has_no_empty_page() {
     let (_target, server) = busy().await;

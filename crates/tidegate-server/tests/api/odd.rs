@@ -1,4 +1,4 @@
-//! Odd payloads on every reading path: what a caller may send, every reader must be able to read.
+//! Unusual payloads on every read path: every reader must be able to read any valid payload.
 //!
 //! JSON allows values that `serde_json::Value` cannot hold, such as half a surrogate pair and
 //! `1e400`. One of them must not stop a list, a stream or a tool for all other readers.
@@ -24,7 +24,7 @@ const CONFIG: &str = r#"
     actions.draft = { url = "URL/stream" }
 "#;
 
-/// The input of a request, in what its service is called with.
+/// Input of a request, in the body of the call to its service.
 fn input(body: &str) -> String {
     #[derive(Deserialize)]
     struct Called<'a> {
@@ -34,7 +34,7 @@ fn input(body: &str) -> String {
     serde_json::from_str::<Called<'_>>(body).unwrap().input.get().to_owned()
 }
 
-/// A service that answers with what it was called with, as a document or as a stream.
+/// Service that echoes its input, as a document or as a stream.
 async fn echo() -> Target {
     let (json, events) = ("application/json", "text/event-stream");
     Target::start(move |call, _| match call.path.as_str() {
@@ -49,12 +49,12 @@ async fn echo() -> Target {
     .await
 }
 
-/// A payload without the white space around it, which is not part of a value.
+/// Payload without surrounding white space, which is not part of the value.
 fn value(payload: &str) -> &str {
     payload.trim_matches([' ', '\n', '\r', '\t'])
 }
 
-/// One payload in an event, a run's input and output, a session, a stream and a signal.
+/// Stores one payload in an event, a run's input and output, a session, a stream and a signal.
 struct Planted {
     event: String,
     run: String,
@@ -77,7 +77,7 @@ async fn plant(server: &Server, payload: &'static str, n: usize) -> Planted {
     Planted { event, run, payload }
 }
 
-/// The text of a run once it has ended, whatever is in it.
+/// JSON text of a run, once it has ended.
 async fn ended(server: &Server, run: &str) -> String {
     loop {
         let text = server.text(&format!("/runs/{run}")).await;
@@ -89,15 +89,15 @@ async fn ended(server: &Server, run: &str) -> String {
     }
 }
 
-/// Every path of the description that is read as a document, with its names filled in; a new
-/// operation is looked at without being added here, unless its path has names of its own.
+/// Every OpenAPI path that is read as a document, with its parameters filled in; a new operation is
+/// covered without a change here, unless its path has new parameters.
 fn documents(described: &Value, planted: &Planted) -> Vec<String> {
     let paths = described["paths"].as_object().unwrap();
     let read = paths.iter().filter(|(_, methods)| {
         let kinds = &methods["get"]["responses"]["200"]["content"];
         kinds.get("application/json").is_some()
     });
-    // No payload is in `/ready`, which may well say that a busy machine is not.
+    // `/ready` has no payload, and may fail on a busy machine.
     let read = read.filter(|(path, _)| !path.starts_with("/runs/bulk/") && *path != "/ready");
     let filled = read.map(|(path, _)| {
         let id = if path.starts_with("/events") { &planted.event } else { &planted.run };
@@ -105,7 +105,7 @@ fn documents(described: &Value, planted: &Planted) -> Vec<String> {
         let path = if session { path.replace("{id}", "s1") } else { path.replace("{id}", id) };
         let path = path.replace("{flow}", "chat").replace("{stream}", "odd");
         let path = path.replace("{name}", "odd");
-        assert!(!path.contains('{'), "{path}: say here what its names stand for");
+        assert!(!path.contains('{'), "{path}: add its parameters here");
         path
     });
     filled.collect()
@@ -150,7 +150,7 @@ async fn odd_payloads_are_read_as_they_were_sent_by_every_operation() {
     assert!(!server.log().contains("panicked"), "{}", server.log());
 }
 
-/// A stream that one value stopped would show none of those after it.
+/// Event streams continue after an unusual value.
 #[tokio::test]
 async fn odd_payloads_stop_no_stream_of_events() {
     let target = echo().await;
@@ -183,7 +183,7 @@ async fn odd_payloads_stop_no_stream_of_events() {
     assert!(!server.log().contains("panicked"), "{}", server.log());
 }
 
-/// Arguments, results, streamed parts, and the client's own names for a call and its progress.
+/// Arguments, results, streamed parts, request ids and progress tokens of MCP clients.
 #[tokio::test]
 async fn odd_payloads_stop_no_tool() {
     let target = echo().await;

@@ -1,4 +1,4 @@
-//! Looking after a store: checks, copies, migrations, and what the exit status says.
+//! Store maintenance commands: doctor, backup, restore, migrate, and their exit statuses.
 
 use std::process::{Command, Stdio};
 
@@ -11,7 +11,7 @@ use crate::{
     target::Target,
 };
 
-/// Runs the binary: its exit status, what it printed and what it said.
+/// Runs the binary; returns exit status, stdout and stderr.
 fn run(arguments: &[&str]) -> (i32, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
     let output = command.env_clear().args(arguments).output().unwrap();
@@ -19,7 +19,7 @@ fn run(arguments: &[&str]) -> (i32, String, String) {
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 
-/// A reader that has read enough, as `head` does, is no failure of the command.
+/// A reader that closes the pipe early, as `head` does, is no failure of the command.
 #[test]
 fn a_reader_that_leaves_is_no_error() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
@@ -30,8 +30,8 @@ fn a_reader_that_leaves_is_no_error() {
     assert_eq!((output.status.code(), &*output.stderr), (Some(0), &b""[..]));
 }
 
-/// Doctor finds nothing on a store at work, and names a row that was broken by hand; a copy made
-/// while the server runs has all that was there, and comes back when it is restored.
+/// The doctor finds nothing on a healthy store in use, and names a corrupted row; a backup of a
+/// running server is complete, and can be restored.
 #[tokio::test]
 async fn a_file_is_checked_copied_and_restored() {
     let target = Target::kind().await;
@@ -81,7 +81,7 @@ async fn a_file_is_checked_copied_and_restored() {
     assert_eq!(status, 0, "{said}");
     server.restart();
     let (_, told) = server.get("/runs?limit=100").await;
-    assert_eq!(told["runs"].as_array().unwrap().len(), 20, "the last one is not in the copy");
+    assert_eq!(told["runs"].as_array().unwrap().len(), 20, "the last run is not in the backup");
     target.open(true);
     for run in told["runs"].as_array().unwrap() {
         server.until(run["id"].as_str().unwrap(), "completed").await;
@@ -119,7 +119,7 @@ async fn a_database_is_checked() {
     assert!(status == 1 && said.contains("use `pg_dump"), "{said}");
 }
 
-/// Scripts can tell why a command did not do what it was asked for.
+/// Exit statuses of failed commands tell the reason to scripts.
 #[tokio::test]
 async fn the_exit_status_says_why() {
     let server = Server::start("");
@@ -137,8 +137,8 @@ async fn the_exit_status_says_why() {
     }
 }
 
-/// A backup takes the place of a file that is gone, though its log is left: by force, as the log
-/// may be all that is left of what was committed last.
+/// A backup can be restored over a missing file whose WAL still exists, only with `--force`,
+/// because the WAL may have the last commits.
 #[tokio::test]
 async fn a_file_that_is_gone_is_restored() {
     let target = Target::kind().await;
@@ -154,7 +154,7 @@ async fn a_file_that_is_gone_is_restored() {
     server.kill();
     std::fs::remove_file(&file).unwrap();
     let log = format!("{file}-wal");
-    assert!(std::fs::metadata(&log).is_ok_and(|log| log.len() > 0), "its log is left");
+    assert!(std::fs::metadata(&log).is_ok_and(|log| log.len() > 0), "its WAL still exists");
     let (status, _, said) = run(&["restore", &copy, "--store", &store]);
     assert!(status == 1 && said.contains(&log) && said.contains("--force"), "{said}");
     assert!(std::path::Path::new(&log).exists(), "nothing was changed");

@@ -1,4 +1,4 @@
-//! A database that is gone and comes back.
+//! Database outages.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -11,8 +11,8 @@ use crate::{
     target::Target,
 };
 
-/// PostgreSQL goes while runs are under way: the server says so, loses nothing, and goes on by
-/// itself when it is back.
+/// PostgreSQL fails while runs are in progress: the server reports it, loses nothing, and recovers
+/// by itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_comes_back_is_gone_on_with() {
     let Some(url) = database().await else { return };
@@ -33,17 +33,17 @@ async fn a_database_that_comes_back_is_gone_on_with() {
     let event = json!({ "name": "sync", "data": 4, "dedupeId": "late" }).to_string();
     unready_because_of(&server, "store_unavailable").await;
     let (_, again, _) = server.try_ask("/ready", None).await.unwrap();
-    assert!(again, "it says when to ask again");
-    assert_eq!(server.get("/health").await.0, StatusCode::OK, "the server itself lives");
-    // The calls are answered while nobody can record it.
+    assert!(again, "it has `Retry-After`");
+    assert_eq!(server.get("/health").await.0, StatusCode::OK, "the server itself is healthy");
+    // The calls are answered while the answers cannot be recorded.
     target.open(true);
     if std::env::var_os("TIDEGATE_TEST_FULL").is_some() {
-        // Longer than a request is patient.
+        // Longer than the request timeout.
         let (status, again, told) = server.try_ask("/events", Some(event.clone())).await.unwrap();
         assert_eq!((status, again), (StatusCode::SERVICE_UNAVAILABLE, true), "{told}");
     }
     let (late, ()) = tokio::join!(server.try_ask("/events", Some(event.clone())), async {
-        // Once it says that the store is away, somebody has noticed; then it comes back.
+        // The database comes back once the server has reported the outage.
         assert_eq!(server.try_ask("/ready", None).await.unwrap().0, 503);
         door.open(true);
     });
@@ -69,11 +69,11 @@ async fn a_database_that_comes_back_is_gone_on_with() {
         }
     })
     .await
-    .expect("it is ready again");
+    .expect("the server is ready again");
 }
 
-/// After `rm` the open file takes writes that nobody would find again: none is acknowledged, and
-/// the server says so, whether or not another one has begun anew at the same path.
+/// After `rm` the open file accepts writes that would be lost: none is acknowledged, and the server
+/// reports it, whether or not another server has created a new file at the same path.
 #[tokio::test]
 async fn a_file_that_is_removed_under_the_server_takes_no_more_events() {
     let target = Target::kind().await;
@@ -90,7 +90,11 @@ async fn a_file_that_is_removed_under_the_server_takes_no_more_events() {
     assert_eq!(told["error"], "store_file_gone");
     let (status, problem) = server.get("/ready").await;
     let gone = (StatusCode::SERVICE_UNAVAILABLE, "store_file_gone".into());
-    assert_eq!((status, problem["error"].clone()), gone, "the commit has told, not a heartbeat");
+    assert_eq!(
+        (status, problem["error"].clone()),
+        gone,
+        "reported by the commit, not by a heartbeat"
+    );
     unready_because_of(&server, "store_file_gone").await;
     let log = server.file("other.log");
     let other = Server::start_on(
@@ -107,8 +111,8 @@ async fn a_file_that_is_removed_under_the_server_takes_no_more_events() {
     assert_eq!(other.get("/runs").await.1["runs"].as_array().unwrap().len(), 1);
 }
 
-/// Waits until `/ready` gives this code, which follows from the last write. Anybody may ask, so that
-/// it names no path.
+/// Waits until `/ready` reports this code, which follows from the last write. `/ready` is public,
+/// so the answer names no path.
 pub(crate) async fn unready_because_of(server: &Server, code: &str) {
     let began = std::time::Instant::now();
     loop {

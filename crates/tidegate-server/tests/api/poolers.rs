@@ -1,4 +1,4 @@
-//! The database behind a pooler, and at another host than before.
+//! PostgreSQL behind a pooler, and failover to another host.
 
 use reqwest::StatusCode;
 use serde_json::json;
@@ -11,8 +11,8 @@ use crate::{
     target::Target,
 };
 
-/// The essential stories through PgBouncer in transaction mode: runs are called, kept in line,
-/// and taken over from a server that was killed. Wake-ups come over the direct address.
+/// Basic tests through PgBouncer in transaction mode: runs are called, queued, and taken over from
+/// a killed server. Wake-ups use the direct address.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_works_behind_a_pooler() {
     let (Some(direct), Some(pooler)) = (database().await, pgbouncer::url()) else { return };
@@ -46,7 +46,8 @@ async fn a_server_works_behind_a_pooler() {
     assert!(tables > 0, "the schema of the settings");
 }
 
-/// The primary moves to another host of the address: the server follows without a restart.
+/// The primary moves to another host of the connection string: the server follows without a
+/// restart.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_follows_the_primary_to_another_host() {
     let Some(url) = database().await else { return };

@@ -1,4 +1,4 @@
-//! A database of one's own, and a door to it that can be shut.
+//! Test databases, and a proxy that can cut the connection to one.
 
 use std::{pin::pin, sync::Arc};
 
@@ -10,14 +10,14 @@ use tokio::{
     sync::watch,
 };
 
-/// A connection.
+/// Database connection.
 pub(crate) async fn client(url: &str) -> Client {
     let (client, connection) = connect(url, NoTls).await.unwrap();
     tokio::spawn(connection);
     client
 }
 
-/// The address of a new database; none, said loudly, where there is no PostgreSQL.
+/// URL of a new database; `None`, with a loud message, without a PostgreSQL.
 pub(crate) async fn database() -> Option<String> {
     let url = postgres::url()?;
     let name = postgres::fresh_schema("server");
@@ -27,7 +27,7 @@ pub(crate) async fn database() -> Option<String> {
     Some(format!("{server}/{name}{}", options.unwrap_or_default()))
 }
 
-/// The same, for who cannot wait.
+/// Like `database`, for synchronous callers.
 pub(crate) fn database_now() -> Option<String> {
     let made = std::thread::spawn(|| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -36,19 +36,19 @@ pub(crate) fn database_now() -> Option<String> {
     made.join().unwrap()
 }
 
-/// The address of the same database through a pooler.
+/// URL of the same database through a pooler.
 pub(crate) fn through(pooler: &str, database: &str) -> String {
     format!("{}{}", split(pooler).0, split(database).1)
 }
 
-/// Everything up to the port, and the database with its options.
+/// Splits a URL after the port.
 fn split(url: &str) -> (&str, &str) {
     let start = url.find("://").unwrap() + 3;
     let end = url[start..].find('/').map_or(url.len(), |at| start + at);
     (&url[..end], &url[end..])
 }
 
-/// A way to the database that can be cut: open connections end, and new ones are refused.
+/// Proxy to the database that can be cut: open connections end, and new ones are refused.
 #[derive(Clone)]
 pub(crate) struct Door {
     pub(crate) url: String,
@@ -92,8 +92,8 @@ impl Door {
         Self { url: door, open, frozen }
     }
 
-    /// Whether nothing comes through, while connections are accepted and stay: as with a server
-    /// whose machine stands still.
+    /// Whether no data passes while connections are accepted and stay open, as with a stalled
+    /// database machine.
     pub(crate) fn freeze(&self, frozen: bool) {
         self.frozen.send_replace(frozen);
     }

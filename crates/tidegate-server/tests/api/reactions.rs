@@ -1,4 +1,4 @@
-//! Reactions over HTTP: how far they are, and mending them.
+//! Reactions over HTTP: positions, unblock and reset.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -12,8 +12,8 @@ use tidegate::{
 
 use crate::server::Server;
 
-/// What a program that has the reactions leaves behind: `mail` is blocked in `order-a` and
-/// `order-b`, done with `order-c`, and `audit` has seen nothing.
+/// State left by a program with reactions: `mail` is blocked in `order-a` and `order-b`, done with
+/// `order-c`, and `audit` has handled nothing.
 async fn left_behind(path: &Path) {
     let store = SqliteStore::open(path, Arc::new(SystemClock)).await.unwrap();
     let mail = Reaction::new("mail").source("order-*").on_any(
@@ -49,14 +49,14 @@ async fn server() -> Server {
     Server::start_in(folder, "")
 }
 
-/// The names of the streams in an answer, be they alone or with more.
+/// Stream names in an answer, which has strings or objects.
 fn streams(told: &Value) -> Vec<&str> {
     let all = told["streams"].as_array().unwrap_or_else(|| panic!("{told}"));
     all.iter().map(|at| at.get("stream").unwrap_or(at).as_str().unwrap()).collect()
 }
 
-/// spec reactions: each place says how far it is and what keeps it; what is stuck is found by
-/// filter, goes on by `unblock`, and all of it begins again only if that is said.
+/// spec reactions: each position shows its progress and what blocks it; blocked ones are found by a
+/// filter and continue after `unblock`; a reset of all streams must be explicit.
 #[tokio::test]
 async fn what_is_stuck_is_found_and_mended() {
     let server = server().await;
@@ -98,7 +98,7 @@ async fn what_is_stuck_is_found_and_mended() {
         mend("unblock?dryRun=true", json!({ "streams": ["order-b", "order-c", "none"] })).await;
     assert_eq!((streams(&told), &told["dryRun"]), (vec!["order-b"], &json!(true)));
     assert_eq!(streams(&mend("unblock", json!({ "stream": "^order-a" })).await), ["order-a"]);
-    assert_eq!(streams(&mend("unblock", json!({})).await), ["order-b"], "all that are blocked");
+    assert_eq!(streams(&mend("unblock", json!({})).await), ["order-b"], "all blocked ones");
     assert_eq!(mend("reset", json!({})).await["error"], "reset_needs_all");
     assert_eq!(streams(&mend("reset", json!({ "streams": ["order-c"] })).await), ["order-c"]);
     let (_, told) = server.get("/reactions?stream=order-c").await;
@@ -110,7 +110,7 @@ async fn what_is_stuck_is_found_and_mended() {
     assert_eq!(streams(&told), ["order-a", "order-b", "order-c"]);
 }
 
-/// What is meant must be clear.
+/// An ambiguous selection of streams is refused.
 #[tokio::test]
 async fn what_is_not_clear_is_refused() {
     let server = server().await;

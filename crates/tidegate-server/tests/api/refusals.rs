@@ -1,4 +1,4 @@
-//! Policies that let one in at a time, and what is left of those who were not.
+//! Policies that admit one request at a time, and the effects of rejected ones.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::{
     ways::{SECRETS, deliver, flow},
 };
 
-/// A service that refuses what is bad.
+/// Service that refuses bad input.
 async fn strict() -> Target {
     let json = ("content-type", "application/json");
     let answer = move |call: &crate::target::Call, _| {
@@ -22,9 +22,9 @@ async fn strict() -> Target {
     Target::start(answer).await
 }
 
-/// spec B14, B15, B16, B17, B18, B19, B39: of many at once one is let in; the others are told
-/// which, can follow it to its result, leave no run, and are not started later; however it ends,
-/// the next one is let in.
+/// spec B14, B15, B16, B17, B18, B19, B39: of many concurrent requests one is admitted; the others
+/// get its id, can follow it to its result, leave no run, and are not started later; however it
+/// ends, the next request is admitted.
 async fn one_of_many_is_let_in(on: On) {
     let target = strict().await;
     let config = flow("one", "concurrency = 'reject'", "", &target.url);
@@ -55,9 +55,9 @@ async fn one_of_many_is_let_in(on: On) {
         let followed = fleet.next().follow(&path, "event: ", || target.open(true)).await;
         assert!(followed.contains(&format!("\"state\":\"{ending}\"")), "{followed}");
         assert_eq!(ending == "completed", followed.contains(r#""output":{"ok": true}"#));
-        assert_eq!(target.calls().len(), n + 1, "nobody who was refused is started later");
+        assert_eq!(target.calls().len(), n + 1, "a rejected request is not started later");
         let (_, runs) = fleet.next().get("/runs?limit=500").await;
-        assert_eq!(runs["runs"].as_array().unwrap().len(), n + 1, "nor leaves a run");
+        assert_eq!(runs["runs"].as_array().unwrap().len(), n + 1, "and leaves no run");
     }
 }
 
@@ -71,9 +71,9 @@ async fn one_of_many_is_let_in_on_two_servers() {
     one_of_many_is_let_in(On::Postgres).await;
 }
 
-/// spec B37, B38, B40, B41, B42: the flow's `reject` governs deliveries as well, and forgets them
-/// when they end; with an idempotency key a delivery runs once, during and after; that key alone
-/// arbitrates nothing. spec B43: a burst under `debounce` is one run, and cancels nobody.
+/// spec B37, B38, B40, B41, B42: the flow's `reject` applies to webhook deliveries too, while they
+/// run; with an idempotency key a delivery runs once, during and after; the key alone arbitrates
+/// nothing. spec B43: a burst under `debounce` is one run, and cancels none.
 async fn deliveries_are_arbitrated(on: On) {
     let target = strict().await;
     let id = "key = 'metadata.webhook.deliveryId'";
@@ -104,7 +104,7 @@ async fn deliveries_are_arbitrated(on: On) {
     assert_eq!(told, "", "another delivery");
     let (_, left) = send("once", "d1").await;
     let (told, right) = send("once", "d2").await;
-    assert_eq!(told, "", "on the same session, and nobody arbitrates");
+    assert_eq!(told, "", "on the same session, without arbitration");
     for run in [&left, &right] {
         fleet.next().until(run, "running").await;
     }
@@ -141,9 +141,9 @@ async fn deliveries_are_arbitrated_on_two_servers() {
     deliveries_are_arbitrated(On::Postgres).await;
 }
 
-/// spec B45, B46: an occurrence is one run over all servers; it is skipped, and that is recorded,
-/// while the last of its schedule runs, unless occurrences may overlap. It has no session, so the
-/// flow's policy has nothing to hold it by (spec B25).
+/// spec B45, B46: an occurrence is one run over all servers; it is skipped, with a record, while
+/// the last run of its schedule is live, unless occurrences may overlap. It has no session, so the
+/// flow's policy does not apply to it (spec B25).
 async fn occurrences_are_runs_or_are_skipped(on: On) {
     let target = Target::kind().await;
     target.open(false);

@@ -1,11 +1,11 @@
-//! SIGHUP: the file is read again.
+//! SIGHUP: reload of the config file.
 
 use serde_json::json;
 
 use crate::{server::Server, target::Target};
 
-/// A limit that is changed by a reload counts for those who wait; a file that is wrong changes
-/// nothing, and what a reload cannot change is said.
+/// A limit changed by a reload applies to queued runs; an invalid file changes nothing, and
+/// settings that a reload cannot change are logged.
 #[tokio::test]
 async fn a_changed_file_counts_after_a_hangup() {
     let target = Target::kind().await;
@@ -35,7 +35,7 @@ async fn a_changed_file_counts_after_a_hangup() {
     let log = server.log();
     assert!(
         log.contains("workflow `other`: concurrency.limit must be at least 1, got 0"),
-        "it says what is wrong: {log}"
+        "the log names the mistake: {log}"
     );
     assert_eq!((version("sync").await, version("other").await), (json!(2), json!(1)));
 
@@ -47,11 +47,11 @@ async fn a_changed_file_counts_after_a_hangup() {
     server.command(&["release", "sync", "2"]).unwrap();
     server.reload(&format!("workers = 7\n{}", workflow("sync", 5)));
     server.logged("file_version=3 released_version=2").await;
-    assert_eq!(version("sync").await, 2, "a release by hand stays in force");
-    assert!(!server.log().contains('\x1b'), "a log that nobody looks at has no colours");
+    assert_eq!(version("sync").await, 2, "a manual release stays in force");
+    assert!(!server.log().contains('\x1b'), "a log to a file has no colours");
 }
 
-/// A file is taken as a whole: where a flow in it is wrong, its workflows stay as they were.
+/// A file is applied as a whole: if a flow in it is invalid, its workflows stay unchanged.
 #[tokio::test]
 async fn a_file_with_a_bad_flow_changes_no_workflow() {
     let target = Target::kind().await;
@@ -69,7 +69,7 @@ async fn a_file_with_a_bad_flow_changes_no_workflow() {
     assert_eq!(told["version"], 1, "{told}");
 }
 
-/// What a reload says is about what has changed since the last one, not since the start.
+/// A reload logs changes since the last reload, not since the start.
 #[tokio::test]
 async fn a_workflow_that_is_gone_is_said_once() {
     let target = Target::kind().await;
@@ -82,7 +82,7 @@ async fn a_workflow_that_is_gone_is_said_once() {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     };
-    // What a reload warns of comes behind its line, and before the line of the next.
+    // The warnings of a reload are between its log line and that of the next reload.
     for (n, file) in [workflow("a"), workflow("a"), both].iter().enumerate() {
         server.reload(file);
         read(n + 1).await;
@@ -91,7 +91,7 @@ async fn a_workflow_that_is_gone_is_said_once() {
     assert_eq!(log.matches("deletes it name=\"b\"").count(), 1, "{log}");
 }
 
-/// A mistake in the file is found before anything is made of it.
+/// A mistake in the file is found before anything is created.
 #[test]
 fn a_file_with_a_mistake_leaves_no_store_behind() {
     for mistake in ["workers = \"many\"", "[[workflow]]\nname = \"w\"\nurl = \"ftp://h\""] {
@@ -103,7 +103,7 @@ fn a_file_with_a_mistake_leaves_no_store_behind() {
     }
 }
 
-/// A file in which nothing has changed makes no version and releases nothing.
+/// An unchanged file creates no version and releases nothing.
 #[tokio::test]
 async fn a_reload_of_the_same_file_does_nothing() {
     let target = Target::kind().await;
@@ -129,7 +129,7 @@ async fn a_reload_of_the_same_file_does_nothing() {
     assert_eq!(defined(), count + 1, "{}", server.log());
 }
 
-/// A store that is made is migrated in one line of the log.
+/// The migrations of a new store are one log line.
 #[tokio::test]
 async fn a_new_store_is_migrated_in_one_line() {
     let mut stores = vec![String::new()];
@@ -143,8 +143,8 @@ async fn a_new_store_is_migrated_in_one_line() {
     }
 }
 
-/// What is probably not meant in the file is logged, at the start and at a reload; it holds all the
-/// same.
+/// Suspicious settings in the file are logged as warnings, at the start and at a reload; they still
+/// apply.
 #[tokio::test]
 async fn warnings_of_the_file_are_logged() {
     let target = Target::kind().await;

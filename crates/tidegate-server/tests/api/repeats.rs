@@ -1,4 +1,4 @@
-//! `Idempotency-Key`: what is sent again takes place once and is answered as it was.
+//! `Idempotency-Key`: a repeated request takes effect once and gets the same answer.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -31,8 +31,8 @@ async fn ask(server: &Server, path: &str, key: &str, body: impl ToString) -> Raw
     server.raw("POST", path, &headers, &body.to_string()).await.expect("an answer")
 }
 
-/// spec B225, N81: the first answer is repeated byte for byte, refusals too, and says so; what said
-/// "not now" is tried again; another request under the key is refused.
+/// spec B225, N81: the first answer is replayed byte for byte, errors too, and marked as replayed;
+/// a temporary error is not stored; another request with the same key is refused.
 #[tokio::test]
 async fn the_first_answer_is_repeated() {
     let target = Target::kind().await;
@@ -86,7 +86,7 @@ async fn the_first_answer_is_repeated() {
     assert_eq!(runs["runs"].as_array().unwrap().len(), 2, "one of them without a key");
 }
 
-/// spec B226: whoever asks again while the first waits gets the same end, and never a second run.
+/// spec B226: a repeat during the first request gets the same result, and never a second run.
 #[tokio::test]
 async fn a_repeat_waits_for_the_same_run() {
     let target = Target::kind().await;
@@ -108,7 +108,7 @@ async fn a_repeat_waits_for_the_same_run() {
     assert_eq!(target.calls().len(), 1);
 }
 
-/// A database of one's own.
+/// Creates a database for the test.
 async fn database() -> Option<String> {
     let url = postgres::url()?;
     let name = postgres::fresh_schema("server");
@@ -121,7 +121,7 @@ async fn database() -> Option<String> {
 
 const KEYS: usize = 60;
 
-/// What is asked for under a key.
+/// Request with an idempotency key.
 fn request(n: usize) -> (&'static str, String) {
     if n.is_multiple_of(2) {
         ("/events", json!({ "name": "order", "data": n }).to_string())
@@ -130,9 +130,9 @@ fn request(n: usize) -> (&'static str, String) {
     }
 }
 
-/// spec B228: two servers on one PostgreSQL; one is killed while it answers, and everything is
-/// asked again through the other. Whoever had an answer gets the same, and everything took place
-/// once.
+/// spec B228: two servers on one PostgreSQL; one is killed while it answers, and all requests are
+/// repeated through the other. Requests with an answer get the same one, and every request took
+/// effect once.
 #[tokio::test]
 async fn a_killed_server_loses_and_doubles_nothing() {
     let Some(store) = database().await else { return };
@@ -154,7 +154,7 @@ async fn a_killed_server_loses_and_doubles_nothing() {
             })
         })
         .collect();
-    // Some have their answer, and the others are on their way.
+    // Some requests are answered, the others are in progress.
     let some = u32::try_from(KEYS / 3).unwrap();
     answered.acquire_many(some).await.unwrap().forget();
     first.crash();
@@ -179,7 +179,7 @@ async fn a_killed_server_loses_and_doubles_nothing() {
     }
     let called: BTreeSet<_> =
         target.calls().iter().map(|it| it.header("tidegate-run").to_owned()).collect();
-    assert_eq!(called.len(), KEYS, "the outside saw every run and no other");
+    assert_eq!(called.len(), KEYS, "the service was called for every run and no other");
 }
 
 /// spec N81: the scope of a key is the workspace, the method and the path.

@@ -1,5 +1,5 @@
-//! `restart` without tearing: runs that write their session in parts replace each other, servers
-//! are killed, and whoever looks sees whole runs only.
+//! `restart` is atomic: runs that write their session in parts replace each other, servers are
+//! killed, and readers see the writes of complete runs only.
 
 use std::{
     sync::{
@@ -21,18 +21,18 @@ use tokio::task::JoinSet;
 use crate::fleet::{Fleet, Front, On};
 
 const SESSIONS: usize = 10;
-/// How often a server is killed on the way.
+/// Number of server kills.
 const KILLS: usize = 2;
-/// The parts that a run writes, each in a step of its own.
+/// Parts that a run writes, one step each.
 const PARTS: [&str; 3] = ["a", "b", "c"];
 
-/// A service that writes the parts of a session, one after another.
+/// Service that writes the parts of a session, one after another.
 #[derive(Clone, Default)]
 struct Writer {
     front: Arc<OnceLock<Front>>,
 }
 
-/// Whoever was replaced is refused, and stops.
+/// Writes the parts; a replaced run is refused, and stops.
 async fn serve(State(writer): State<Writer>, headers: HeaderMap, body: Bytes) -> StatusCode {
     let body: Value = serde_json::from_slice(&body).unwrap();
     let run = headers["tidegate-run"].to_str().unwrap();
@@ -44,7 +44,7 @@ async fn serve(State(writer): State<Writer>, headers: HeaderMap, body: Bytes) ->
             let request = http.patch(format!("{url}/sessions/draft/{session}"));
             request.header("tidegate-run", run).body(change.to_string())
         };
-        let answer = writer.front.get().expect("the servers are there").ask(make).await;
+        let answer = writer.front.get().expect("the servers are started").ask(make).await;
         match answer.status().as_u16() {
             200 => {}
             409 => return StatusCode::SERVICE_UNAVAILABLE,
@@ -54,7 +54,7 @@ async fn serve(State(writer): State<Writer>, headers: HeaderMap, body: Bytes) ->
     StatusCode::OK
 }
 
-/// The one run whose parts a document has; none before the first.
+/// Run that wrote all parts of a document; none before the first.
 fn writer_of(document: &Value) -> Option<&str> {
     let state = &document["state"];
     if state.is_null() {
@@ -62,12 +62,12 @@ fn writer_of(document: &Value) -> Option<&str> {
     }
     let [first, ..] = PARTS;
     for part in PARTS {
-        assert_eq!(state[part], state[first], "the document of one whole run: {state}");
+        assert_eq!(state[part], state[first], "the document of one complete run: {state}");
     }
     state[first]["run"].as_str()
 }
 
-/// Looks at all sessions until it is told to stop; each version has one state, of a whole run.
+/// Reads all sessions until `over`; every state must be that of a complete run.
 async fn observe(front: Front, over: Arc<AtomicBool>) -> usize {
     let mut looks = 0;
     while !over.load(Ordering::Relaxed) {
@@ -83,7 +83,8 @@ async fn observe(front: Front, over: Arc<AtomicBool>) -> usize {
     looks
 }
 
-/// One after another on a session, most of them too fast to be completed: the last request.
+/// Sends requests to a session one after another, most of them too fast to complete; returns the
+/// last one.
 async fn write(front: Front, session: usize, requests: usize, sent: Arc<AtomicUsize>) -> String {
     let mut last = String::new();
     for n in 0..requests {
@@ -99,7 +100,7 @@ async fn write(front: Front, session: usize, requests: usize, sent: Arc<AtomicUs
             // The server may be killed before the end of its answer.
             let Ok(text) = answer.text().await else { continue };
             let told: Value = serde_json::from_str(&text).unwrap();
-            // Whoever has lost a server may be back before it is over.
+            // A retry after a killed server may arrive while the first request is in progress.
             if told["error"] == "in_progress" {
                 continue;
             }
@@ -111,8 +112,8 @@ async fn write(front: Front, session: usize, requests: usize, sent: Arc<AtomicUs
     last
 }
 
-/// spec B44: however often runs replace each other, and whoever is killed, a session's document is
-/// that of one whole run, at last of the last one that was completed.
+/// spec B44: however often runs replace each other and servers are killed, a session's document is
+/// that of one complete run, in the end that of the last completed one.
 async fn a_document_is_that_of_whole_runs(on: On, requests: usize) {
     let writer = Writer::default();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -123,7 +124,7 @@ async fn a_document_is_that_of_whole_runs(on: On, requests: usize) {
     let config =
         format!("{flow}{{ url = '{url}', retry = {{ maxAttempts = 9, backoffMs = 10 }} }}");
     let Some(mut fleet) = Fleet::start(on, &config, &[]).await else { return };
-    writer.front.set(fleet.front.clone()).ok().expect("it is set once");
+    writer.front.set(fleet.front.clone()).ok().expect("the client is set once");
     let over = Arc::new(AtomicBool::new(false));
     let observer = tokio::spawn(observe(fleet.front.clone(), over.clone()));
     let (sent, mut people) = (Arc::<AtomicUsize>::default(), JoinSet::new());
@@ -143,12 +144,12 @@ async fn a_document_is_that_of_whole_runs(on: On, requests: usize) {
         assert_eq!(writer_of(&document), Some(last.as_str()));
     }
     over.store(true, Ordering::Relaxed);
-    assert!(observer.await.unwrap() > 0, "somebody has looked");
+    assert!(observer.await.unwrap() > 0, "the observer has read documents");
     judge(&fleet, requests).await;
 }
 
-/// Every request was completed or replaced, and each document has a version for each that was
-/// completed.
+/// Checks that every request was completed or replaced, and that each document has one version per
+/// completed run.
 async fn judge(fleet: &Fleet, requests: usize) {
     let (mut versions, mut completed, mut known) = (0, 0, 0);
     for session in 0..SESSIONS {
@@ -168,8 +169,8 @@ async fn judge(fleet: &Fleet, requests: usize) {
         cursor = format!("&cursor={next}");
     }
     assert_eq!(known, SESSIONS * requests, "each request once");
-    assert_eq!(versions, completed, "a version for each whole run");
-    assert!(completed > SESSIONS as u64, "and there were some on the way");
+    assert_eq!(versions, completed, "one version per completed run");
+    assert!(completed > SESSIONS as u64, "some runs completed before the last");
     let (_, told) = fleet.next().get("/doctor").await;
     assert_eq!(told["findings"], json!([]));
 }

@@ -1,11 +1,11 @@
-//! Runs over HTTP: looking, explaining, acting.
+//! Runs over HTTP: lists, `why`, actions.
 
 use reqwest::StatusCode;
 use serde_json::json;
 
 use crate::{server::Server, target::Target};
 
-/// spec N15, why: a waiting run says why; it can be paused, resumed, cancelled and run again.
+/// spec N15, why: a waiting run is explained; it can be paused, resumed, cancelled and replayed.
 #[tokio::test]
 async fn a_run_can_be_asked_and_told() {
     let target = Target::kind().await;
@@ -44,8 +44,8 @@ async fn a_run_can_be_asked_and_told() {
     );
 }
 
-/// Histories are exported in pages and from the command line, filtered, with every byte of their
-/// payloads; what the engine's own check reads of them is the same.
+/// Histories are exported in pages and from the command line, filtered, with their payloads byte
+/// for byte; the engine's replay check reads the same histories.
 #[tokio::test]
 async fn histories_are_exported() {
     let target = Target::kind().await;
@@ -92,7 +92,7 @@ async fn histories_are_exported() {
     assert_eq!((status, &told["error"]), (StatusCode::UNPROCESSABLE_ENTITY, &json!("bad_query")));
 }
 
-/// spec N15: lists come newest first, in pages.
+/// spec N15: lists are paged, newest first.
 #[tokio::test]
 async fn lists_come_in_pages() {
     let target = Target::kind().await;
@@ -144,8 +144,8 @@ async fn a_run_can_be_followed() {
     assert!(text.contains(r#""state":"completed""#) && text.contains("event: end"), "{text}");
 }
 
-/// The run of an open window or buffer is cancelled, paused and resumed by the id that its sender
-/// was told, like any other.
+/// The run of an open window or buffer can be cancelled, paused and resumed by the id in the
+/// sender's answer, like any other.
 #[tokio::test]
 async fn a_run_that_still_collects_is_acted_on_like_any_other() {
     let target = Target::kind().await;

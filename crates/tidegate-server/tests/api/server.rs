@@ -1,4 +1,4 @@
-//! A server of one's own.
+//! Test server: a process of the real binary with its own store, and a client.
 
 use std::{
     fs::OpenOptions,
@@ -12,13 +12,13 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tidegate_testkit::pgbouncer;
 
-/// A running server, its data, and a client.
+/// Running server, its data, and a client.
 pub(crate) struct Server {
     process: Child,
     url: String,
     client: Client,
     folder: TempDir,
-    /// What it was started with, and is again.
+    /// Command line of the first start, used again at restarts.
     variables: Vec<(String, String)>,
 }
 
@@ -33,33 +33,34 @@ impl Drop for Server {
     }
 }
 
-/// A status, whether it says when to ask again, and what it says.
+/// Status, whether there is a `Retry-After`, and the body.
 pub(crate) type Answer = (StatusCode, bool, Value);
 
-/// Longer than anything here takes; reached only if something never happens.
+/// Test timeout, longer than anything here takes; reached only if an expected event never happens.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A server whose machine stands still for two fifths of its lease gives its runs up, and their
-/// calls are made again: three seconds must not do that. After a kill it is waited for.
+/// Lease of test servers. A server that stalls for two fifths of its lease releases its runs, and
+/// their calls are repeated: a stall of three seconds must not do that. Tests wait for it after a
+/// kill.
 const LEASE_MS: &str = "8000";
 
 impl Server {
-    /// Starts one on an empty file, with this in its configuration.
+    /// Starts a server on an empty file, with this configuration.
     pub(crate) fn start(config: &str) -> Self {
         Self::start_with(config, &[])
     }
 
-    /// The same, with these variables in its environment.
+    /// Like `start`, with these environment variables.
     pub(crate) fn start_with(config: &str, variables: &[(&str, &str)]) -> Self {
         Self::launch(tempfile::tempdir().unwrap(), config, variables)
     }
 
-    /// Starts one on an empty file, whatever others are started on.
+    /// Starts a server on an empty SQLite file, whatever store other tests use.
     pub(crate) fn start_on_file(config: &str) -> Self {
         Self::start_in(tempfile::tempdir().unwrap(), config)
     }
 
-    /// Starts one on what is in a folder's `tidegate.db`.
+    /// Starts a server on the existing `tidegate.db` of a folder.
     pub(crate) fn start_in(folder: TempDir, config: &str) -> Self {
         std::fs::write(folder.path().join("store"), file_in(&folder)).unwrap();
         Self::launch(folder, config, &[])
@@ -75,19 +76,19 @@ impl Server {
         Self { process, url, client, folder, variables }
     }
 
-    /// Kills it without a word, and starts another on the same data.
+    /// Kills the server with SIGKILL, and starts another on the same data.
     pub(crate) fn crash_and_restart(&mut self) {
         self.kill();
         self.restart();
     }
 
-    /// Kills it without a word.
+    /// Kills the server with SIGKILL.
     pub(crate) fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
     }
 
-    /// Starts another on the same data.
+    /// Starts another server on the same data.
     pub(crate) fn restart(&mut self) {
         let variables = self.variables.clone();
         (self.process, self.url) = spawn(command(&self.folder).envs(variables));
@@ -97,12 +98,12 @@ impl Server {
         &self.url
     }
 
-    /// A file beside its data, which is in `tidegate.db`.
+    /// Path of a file in the server's folder; the data are in `tidegate.db`.
     pub(crate) fn file(&self, name: &str) -> String {
         self.folder.path().join(name).display().to_string()
     }
 
-    /// The status of an answer that may be long in coming, if there is one, and what it says.
+    /// Status and body of a slow answer, if there is one.
     pub(crate) async fn try_ask(&self, path: &str, body: Option<String>) -> Option<Answer> {
         let url = format!("{}{path}", self.url);
         let request = match body {
@@ -114,37 +115,37 @@ impl Server {
         Some((status, retries, serde_json::from_str(&answer.text().await.ok()?).ok()?))
     }
 
-    /// Writes its file anew, and tells it so.
+    /// Replaces the config file and sends SIGHUP.
     pub(crate) fn reload(&self, config: &str) {
         std::fs::write(self.folder.path().join("tidegate.toml"), config).unwrap();
         self.signal("HUP");
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the process.
     pub(crate) fn signal(&self, name: &str) {
         let mut kill = Command::new("kill");
         kill.args([&format!("-{name}"), &self.process.id().to_string()]);
         assert!(kill.status().unwrap().success());
     }
 
-    /// Waits until its process has ended by itself.
+    /// Waits until the process has exited by itself.
     pub(crate) async fn ended(&mut self) -> ExitStatus {
         let began = Instant::now();
         loop {
             if let Some(status) = self.process.try_wait().unwrap() {
                 return status;
             }
-            assert!(began.elapsed() < PATIENCE, "it never ends");
+            assert!(began.elapsed() < PATIENCE, "the server never exits");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
 
-    /// What it has logged so far.
+    /// Log so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    /// Waits until it has logged this.
+    /// Waits until the log contains a text.
     pub(crate) async fn logged(&self, text: &str) {
         let began = Instant::now();
         while !self.log().contains(text) {
@@ -176,7 +177,7 @@ impl Server {
         self.ask(Method::POST, path, Some(body.to_string())).await
     }
 
-    /// The same, with these headers.
+    /// Like `post`, with these headers.
     pub(crate) async fn post_with(
         &self,
         path: &str,
@@ -192,7 +193,7 @@ impl Server {
         (status, serde_json::from_str(&answer.text().await.unwrap()).unwrap())
     }
 
-    /// The beginning of an answer, whose rest comes later.
+    /// Head of an answer whose body is streamed.
     pub(crate) async fn open(&self, path: &str, body: String) -> Response {
         self.client.post(format!("{}{path}", self.url)).body(body).send().await.unwrap()
     }
@@ -201,7 +202,7 @@ impl Server {
         self.ask(Method::PUT, path, Some(body.to_string())).await
     }
 
-    /// A change, as a step of a run if one is given.
+    /// Changes a session, as a step of a run if one is given.
     pub(crate) async fn patch(
         &self,
         path: &str,
@@ -217,18 +218,18 @@ impl Server {
         self.ask(Method::DELETE, path, None).await
     }
 
-    /// The status of an answer, if there is one.
+    /// Status of an answer, if there is one.
     pub(crate) async fn try_post(&self, path: &str, body: String) -> Option<StatusCode> {
         let request = self.client.post(format!("{}{path}", self.url)).body(body);
         request.send().await.ok().map(|answer| answer.status())
     }
 
-    /// The whole text of an answer, for what is not one document.
+    /// Full text of an answer that is not a JSON document.
     pub(crate) async fn text(&self, path: &str) -> String {
         self.client.get(format!("{}{path}", self.url)).send().await.unwrap().text().await.unwrap()
     }
 
-    /// The whole text of a stream of events, with something that happens once a mark is in it.
+    /// Full text of an event stream; `then` runs once a mark is in it.
     pub(crate) async fn follow(&self, path: &str, mark: &str, then: impl FnOnce()) -> String {
         let request = self.client.get(format!("{}{path}", self.url));
         let (mut answer, mut text) = (request.send().await.unwrap(), String::new());
@@ -244,7 +245,7 @@ impl Server {
         text
     }
 
-    /// The text of a stream up to a mark, with something that happens once it has begun.
+    /// Text of an event stream up to a mark; `then` runs once the stream has started.
     pub(crate) async fn read_along(
         &self,
         path: &str,
@@ -258,17 +259,17 @@ impl Server {
         }
         let (mut answer, mut text) = (request.send().await.unwrap(), String::new());
         then().await;
-        // For all of it: a stream that has stopped is still kept alive by comments.
+        // One timeout for the whole read: keep-alive comments continue on a stalled stream.
         let end = tokio::time::Instant::now() + PATIENCE;
         while !text.contains(mark) {
             let chunk = tokio::time::timeout_at(end, answer.chunk()).await;
             let chunk = chunk.unwrap_or_else(|_| panic!("never `{mark}` in `{text}`"));
-            text += std::str::from_utf8(&chunk.unwrap().expect("it goes on")).unwrap();
+            text += std::str::from_utf8(&chunk.unwrap().expect("the stream continues")).unwrap();
         }
         text
     }
 
-    /// Runs a command of the binary against this server: what it printed, or its error.
+    /// Runs a command of the binary against this server; returns its output or its error.
     pub(crate) fn command(&self, arguments: &[&str]) -> Result<String, String> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
         command.env_clear().env("TIDEGATE_URL", &self.url).args(arguments);
@@ -277,7 +278,7 @@ impl Server {
         if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
     }
 
-    /// Posts an event that makes one run; its id.
+    /// Posts an event that creates one run; returns the run's id.
     pub(crate) async fn start_run(&self, name: &str, data: Value) -> String {
         let event = serde_json::json!({ "name": name, "data": data });
         let (status, told) = self.post("/events", event).await;
@@ -285,7 +286,7 @@ impl Server {
         told["events"][0]["runs"][0]["runId"].as_str().expect("a run").to_owned()
     }
 
-    /// The run, once it is in a state.
+    /// Waits until a run is in a state; returns the run.
     pub(crate) async fn until(&self, run: &str, state: &str) -> Value {
         let began = Instant::now();
         loop {
@@ -300,17 +301,17 @@ impl Server {
 }
 
 impl Server {
-    /// What it says instead of starting with this in its configuration.
+    /// Error output of a server that refuses to start with this configuration.
     pub(crate) fn refused(config: &str) -> String {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("tidegate.toml"), config).unwrap();
         let output = command(&folder).stderr(Stdio::piped()).output().unwrap();
-        assert!(!output.status.success(), "it has started");
+        assert!(!output.status.success(), "the server has started");
         String::from_utf8(output.stderr).unwrap()
     }
 }
 
-/// An answer as it came.
+/// Raw HTTP answer.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Raw {
     pub(crate) status: u16,
@@ -329,7 +330,7 @@ impl Raw {
 }
 
 impl Server {
-    /// Starts one on a store that is there, which writes what it logs to a file.
+    /// Starts a server on an existing store; its log goes to a file.
     pub(crate) fn start_on(store: &str, config: &str, log: &std::path::Path) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let folder = tempfile::tempdir().unwrap();
@@ -341,7 +342,7 @@ impl Server {
         Self { process, url, client, folder, variables: Vec::new() }
     }
 
-    /// Starts one whose log goes into a pipe that nobody reads.
+    /// Starts a server whose log goes into a pipe without a reader.
     pub(crate) fn start_unread(config: &str, level: &str) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let folder = tempfile::tempdir().unwrap();
@@ -352,19 +353,19 @@ impl Server {
         Self { process, url, client, folder, variables: Vec::new() }
     }
 
-    /// How many bytes of its log nobody has read, once it has ended.
+    /// Number of unread bytes in the log pipe, after the server has exited.
     pub(crate) fn unread(&mut self) -> usize {
         let mut log = Vec::new();
         self.process.stderr.take().unwrap().read_to_end(&mut log).unwrap();
         log.len()
     }
 
-    /// Starts one on a store, and does not wait until it listens.
+    /// Starts a server on a store without waiting until it listens.
     pub(crate) fn begin(store: &str, config: &str) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("tidegate.toml"), config).unwrap();
-        // One that is free now: the server says which it has got only once it has started.
+        // A free port: the server prints its own port only after the start.
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let mut command = command_at(&folder, store, &free.to_string());
         let process = command.stdout(Stdio::null()).spawn().unwrap();
@@ -372,7 +373,7 @@ impl Server {
         Self { process, url: format!("http://{free}"), client, folder, variables: Vec::new() }
     }
 
-    /// Waits until it takes requests.
+    /// Waits until the server accepts requests.
     pub(crate) async fn ready(&self) {
         let began = Instant::now();
         loop {
@@ -380,18 +381,18 @@ impl Server {
             if status == StatusCode::OK {
                 return;
             }
-            assert!(began.elapsed() < PATIENCE, "it is never ready: {told}");
+            assert!(began.elapsed() < PATIENCE, "the server is never ready: {told}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
-    /// Kills it without a word, while others still speak to it.
+    /// Kills the server with SIGKILL while clients are connected.
     pub(crate) fn crash(&self) {
         let killed = Command::new("kill").args(["-9", &self.process.id().to_string()]).status();
         assert!(killed.unwrap().success());
     }
 
-    /// What it says to this, if anything.
+    /// Answer to a raw request, if there is one.
     pub(crate) async fn raw(
         &self,
         method: &str,
@@ -406,7 +407,7 @@ impl Server {
         }
         let answer = request.body(body.to_owned()).send().await.ok()?;
         let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
-        // A stream of events may have no end.
+        // An event stream may be endless.
         let endless = headers.get("content-type").is_some_and(|it| it == "text/event-stream");
         let text = if endless { String::new() } else { answer.text().await.ok()? };
         Some(Raw { status, headers, text })
@@ -416,15 +417,15 @@ impl Server {
 fn command(folder: &TempDir) -> Command {
     let at = |name: &str| folder.path().join(name).display().to_string();
     let config = std::fs::read_to_string(at("tidegate.toml")).unwrap();
-    // A configuration that names its store keeps it.
+    // A configuration with a store keeps it.
     let named = config.strip_prefix("store = \"").and_then(|rest| rest.split_once('"'));
     let own = own_store(folder);
     command_on(folder, named.map_or(&own, |(store, _)| store))
 }
 
-/// Where a server keeps its data unless the story says so: in a file, or with
-/// `TIDEGATE_TEST_SERVER=postgres` in a database of its own, which a restart finds again; with
-/// `TIDEGATE_TEST_SERVER=pgbouncer` it reaches that database through a pooler.
+/// Default store of test servers: a file, or with `TIDEGATE_TEST_SERVER=postgres` a database per
+/// server, which a restart uses again; with `TIDEGATE_TEST_SERVER=pgbouncer` the server connects to
+/// that database through a pooler.
 fn own_store(folder: &TempDir) -> String {
     let note = folder.path().join("store");
     if let Ok(known) = std::fs::read_to_string(&note) {
@@ -466,7 +467,7 @@ fn command_at(folder: &TempDir, store: &str, listen: &str) -> Command {
     command
 }
 
-/// The log beside the configuration that a server is started with.
+/// Log file beside the configuration of a server.
 fn log_of(command: &Command) -> String {
     let config = command.get_args().skip_while(|it| *it != "--config").nth(1).unwrap();
     std::fs::read_to_string(std::path::Path::new(config).with_file_name("log")).unwrap_or_default()

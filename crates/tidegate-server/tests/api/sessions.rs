@@ -7,7 +7,7 @@ use crate::{server::Server, target::Target};
 
 const CHAT: &str = "/sessions/chat/s1";
 
-/// spec sessions: operations on a document with a version; one that expects another version changes
+/// spec sessions: operations on a document with a version; a wrong `expectedVersion` changes
 /// nothing.
 #[tokio::test]
 async fn a_session_is_read_and_changed_from_outside() {
@@ -52,11 +52,11 @@ async fn a_session_is_read_and_changed_from_outside() {
         assert!(told["detail"].as_str().unwrap().contains(said), "{told}");
     }
     let (_, told) = server.get(CHAT).await;
-    assert_eq!(told["version"], 5, "nothing that was refused has changed it");
+    assert_eq!(told["version"], 5, "refused operations changed nothing");
 }
 
-/// spec sessions, replace: who is called for a run changes its session as steps of that run: each
-/// once, staged under `restart`, and not at all once the run was replaced.
+/// spec sessions, replace: a called service changes the session as steps of the run: each once,
+/// staged under `restart`, and not at all after the run was replaced.
 #[tokio::test]
 async fn a_called_service_changes_the_session_as_the_run() {
     let target = Target::kind().await;
@@ -79,16 +79,16 @@ async fn a_called_service_changes_the_session_as_the_run() {
     assert_eq!(status, StatusCode::CONFLICT, "its run was replaced: {told}");
     for _ in 0..2 {
         let (_, told) = server.patch(CHAT, Some(&second), append("a", "new")).await;
-        assert_eq!(told["value"], 1, "once, however often it is asked for: {told}");
+        assert_eq!(told["value"], 1, "once, however often it is sent: {told}");
     }
     let get = json!({ "op": "get", "step": "look" });
     let (_, told) = server.patch(CHAT, Some(&second), get).await;
-    assert_eq!(told["value"], json!({ "log": ["new"] }), "the run sees what it has staged");
+    assert_eq!(told["value"], json!({ "log": ["new"] }), "the run sees its staged changes");
     let misfit = json!({ "op": "increment", "path": "log", "by": 1, "step": "c" });
     let (status, told) = server.patch(CHAT, Some(&second), misfit).await;
     assert_eq!((status.as_u16(), &told["error"]), (422, &json!("session_type_mismatch")));
     let (_, told) = server.get(CHAT).await;
-    assert_eq!((&told["version"], &told["state"]), (&json!(0), &Value::Null), "nobody else does");
+    assert_eq!((&told["version"], &told["state"]), (&json!(0), &Value::Null), "others do not");
     target.open(true);
     server.until(&second, "completed").await;
     let (_, told) = server.get(CHAT).await;
@@ -99,7 +99,7 @@ async fn a_called_service_changes_the_session_as_the_run() {
     assert_eq!(status.as_u16(), 422, "a step without a name");
 }
 
-/// A step of a run that expects another version than there is changes nothing.
+/// A step with a wrong `expectedVersion` changes nothing.
 #[tokio::test]
 async fn a_step_changes_the_version_that_it_expects() {
     let target = Target::kind().await;
@@ -121,8 +121,8 @@ async fn a_step_changes_the_version_that_it_expects() {
     target.open(true);
 }
 
-/// Where a request names no app, that of the server's file is meant: a flow, its sessions and its
-/// definitions are the same things over every operation. A step of a run is in the run's app.
+/// The default app of a request is that of the server's config file, for flows, sessions and
+/// definitions in every operation. A step of a run uses the run's app.
 #[tokio::test]
 async fn the_app_of_the_file_is_meant_unless_one_is_named() {
     let target = Target::kind().await;
@@ -160,8 +160,8 @@ async fn the_app_of_the_file_is_meant_unless_one_is_named() {
     assert_eq!(server.get("/workflows/w").await.0, StatusCode::NOT_FOUND);
 }
 
-/// spec sessions: a step does one thing. Its id for another operation, another path or another
-/// session is refused; for the same with another value, the first one counts.
+/// spec sessions: a step is one operation. Its id with another operation, path or session is
+/// refused; with another value, the first value counts.
 #[tokio::test]
 async fn a_step_is_not_used_for_another_operation() {
     let target = Target::kind().await;
@@ -200,7 +200,7 @@ async fn a_step_is_not_used_for_another_operation() {
     target.open(true);
 }
 
-/// Sessions and users have the lengths of the description, whichever way they come in.
+/// The length limits of sessions and users hold for every kind of request.
 #[tokio::test]
 async fn names_have_the_lengths_of_the_description() {
     let target = Target::kind().await;

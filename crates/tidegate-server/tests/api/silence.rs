@@ -1,4 +1,4 @@
-//! Services that answer slowly: their silence is bounded, not the length of their answer.
+//! Slow services: the idle timeout bounds their silence, not the duration of their answer.
 
 use std::{
     sync::{
@@ -16,8 +16,8 @@ use tokio::{
 
 use crate::server::Server;
 
-/// A service that writes each connection's answer in parts, with a pause before each of them. It
-/// is silent after the last one where it does not hang up.
+/// Service that writes each answer in parts, with a pause before each part. After the last part it
+/// closes the connection or stays silent.
 struct Slow {
     url: String,
     calls: Arc<AtomicUsize>,
@@ -62,16 +62,16 @@ async fn answer(mut stream: TcpStream, script: Script) {
         }
     }
     if !script.hangs_up {
-        // Whoever gives up closes the connection.
+        // A caller that gives up closes the connection.
         let _ = stream.read(&mut request).await;
     }
 }
 
-/// An answer that takes far longer than the longest silence is passed on whole, in one call.
+/// An answer that takes far longer than the idle timeout is passed on completely, in one call.
 #[tokio::test]
 async fn a_streamed_reply_may_take_longer_than_its_longest_silence() {
     let events = (0..25).map(|n| format!("data: {n}\n\n"));
-    // Without chunks, only this tells the end of the stream from a break.
+    // Without chunked encoding, only this marks the end of the stream.
     let events = events.chain(["event: output\ndata: done\n\n".to_owned()]);
     let parts: Vec<_> = std::iter::once(STREAM.to_owned()).chain(events).collect();
     let script = Script { parts, pause: Duration::from_millis(250), hangs_up: true };
@@ -80,15 +80,15 @@ async fn a_streamed_reply_may_take_longer_than_its_longest_silence() {
     let server = Server::start_with(&config, &[("TIDEGATE_CALL_TIMEOUT_MS", "5000")]);
     let run = server.start_run("say", json!(1)).await;
     server.until(&run, "completed").await;
-    assert_eq!(slow.calls(), 1, "it is not started over");
+    assert_eq!(slow.calls(), 1, "the call is not repeated");
     let text = server.text(&format!("/runs/{run}/stream")).await;
     let chunks: Vec<usize> =
         text.lines().filter_map(|line| line.strip_prefix("data: ")?.parse().ok()).collect();
     assert_eq!(chunks, (0..25).collect::<Vec<_>>());
 }
 
-/// A service that says nothing before its answer, in the middle of a streamed one, or in the
-/// middle of a plain one is given up, and called again as the definition says.
+/// A call to a service that is silent before its answer, in the middle of a streamed one, or in the
+/// middle of a plain one times out, and is retried by the definition.
 #[tokio::test]
 async fn a_silent_service_is_given_up() {
     let plain = "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{";
@@ -113,7 +113,7 @@ async fn a_silent_service_is_given_up() {
     }
 }
 
-/// The bound of a definition counts, not the server's.
+/// The timeout of a definition overrides the server's.
 #[tokio::test]
 async fn a_definition_may_allow_a_longer_silence() {
     let parts = vec!["HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n".to_owned(), "done".to_owned()];

@@ -1,5 +1,5 @@
-//! What must never make a server stand still: a store that does not answer, a log that nobody reads,
-//! other servers that are frozen, a machine that is busy, and a clock that steps back.
+//! Causes that must never stall a server: an unresponsive store, a log without a reader, other
+//! servers that are frozen, a busy machine, and a clock that steps back.
 
 use std::{
     sync::{
@@ -23,11 +23,11 @@ use crate::{
     target::Target,
 };
 
-/// Longer than anything here takes; reached only if something never happens.
+/// Test timeout, longer than anything here takes; reached only if an expected event never happens.
 const PATIENCE: Duration = Duration::from_secs(100);
 
-/// `/ready` answers from memory while the store says nothing, tells of it once a heartbeat is
-/// overdue, and the server ends when it is told to.
+/// `/ready` answers from memory while the store does not respond, reports the store once a
+/// heartbeat is overdue, and the server exits on a signal.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_whose_store_says_nothing_answers_and_ends() {
     let Some(url) = database().await else { return };
@@ -37,7 +37,7 @@ async fn a_server_whose_store_says_nothing_answers_and_ends() {
     assert_eq!(server.get("/ready").await.0, StatusCode::OK);
     door.freeze(true);
     let (status, told) = server.get("/ready").await;
-    assert_eq!(status, StatusCode::OK, "nothing was asked of the store: {told}");
+    assert_eq!(status, StatusCode::OK, "the store was not queried: {told}");
     assert!(told["heartbeatAgeMs"].is_u64(), "{told}");
     unready_because_of(&server, "store_unavailable").await;
     door.freeze(false);
@@ -47,7 +47,7 @@ async fn a_server_whose_store_says_nothing_answers_and_ends() {
     assert!(server.ended().await.success());
 }
 
-/// A database that accepts connections and says nothing is not waited for beyond a signal.
+/// A server that starts on an unresponsive database exits on a signal.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_waits_for_its_store_ends_when_it_is_told_to() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -58,11 +58,11 @@ async fn a_server_that_waits_for_its_store_ends_when_it_is_told_to() {
     assert!(server.ended().await.success(), "{}", server.log());
 }
 
-/// A server that is kept from starting, by somebody who has locked the definitions, says so.
+/// A server whose start is blocked by a lock on the definitions logs it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_starts_says_so() {
     let Some(url) = database().await else { return };
-    // Makes the schema.
+    // Creates the schema.
     drop(Server::start(&format!("store = \"{url}\"\n")));
     let outside = client(&url).await;
     outside
@@ -72,12 +72,12 @@ async fn a_server_that_starts_says_so() {
     let mut server = Server::begin(&url, "");
     let began = std::time::Instant::now();
     let told = loop {
-        // Until it listens it is not there.
+        // Requests fail until the server listens.
         if let Some((status, again, told)) = server.try_ask("/ready", None).await {
             assert_eq!((status, again), (StatusCode::SERVICE_UNAVAILABLE, true), "{told}");
             break told;
         }
-        assert!(began.elapsed() < PATIENCE, "it never listens: {}", server.log());
+        assert!(began.elapsed() < PATIENCE, "the server never listens: {}", server.log());
         tokio::time::sleep(Duration::from_millis(10)).await;
     };
     assert_eq!(told["error"], "starting", "{told}");
@@ -88,12 +88,12 @@ async fn a_server_that_starts_says_so() {
     assert!(server.ended().await.success());
 }
 
-/// A log that nobody reads fills its pipe: requests and signals are answered all the same.
+/// A log without a reader fills its pipe: requests and signals are still handled.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_that_nobody_reads_stops_nothing() {
     let mut server = Server::start_unread("", "debug");
     let address = server.url().strip_prefix("http://").unwrap().to_owned();
-    // Each leaves a line of more than a hundred bytes; a pipe holds 64 KiB.
+    // Each request logs more than a hundred bytes; a pipe holds 64 KiB.
     for n in 0..1500 {
         let garbage = async {
             let mut stream = TcpStream::connect(&address).await.unwrap();
@@ -110,7 +110,8 @@ async fn a_log_that_nobody_reads_stops_nothing() {
     assert!(unread > 60_000, "the pipe was not full: {unread} bytes");
 }
 
-/// spec I14: with the database's clock set back by an hour, a throttled key waits for its period.
+/// spec I14: with the database's clock set back by an hour, a throttled key waits for its period
+/// only.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clock_that_steps_back_stops_no_key() {
     let Some(url) = database().await else { return };
@@ -133,7 +134,7 @@ async fn a_clock_that_steps_back_stops_no_key() {
     }
 }
 
-/// Keeps the machine busy until it is dropped.
+/// CPU load until dropped.
 struct Busy(Arc<AtomicBool>);
 
 impl Busy {
@@ -153,8 +154,8 @@ impl Drop for Busy {
     }
 }
 
-/// Servers that start on a busy machine, beside others that are frozen under load and killed later:
-/// each answers, becomes ready and ends when it is told to. `TIDEGATE_TEST_FULL=1` starts 200.
+/// Servers start on a busy machine, beside others that are frozen under load and killed later: each
+/// answers, becomes ready and exits on a signal. `TIDEGATE_TEST_FULL=1` starts 200.
 #[tokio::test(flavor = "multi_thread")]
 async fn servers_start_beside_frozen_ones() {
     let Some(url) = database().await else { return };
@@ -175,18 +176,18 @@ async fn servers_start_beside_frozen_ones() {
         peer.signal("STOP");
         frozen.push(peer);
         if frozen.len() > 2 {
-            // Killed while it is frozen.
+            // Killed while frozen.
             drop(frozen.remove(0));
         }
         let mut server = begun(&config, round).await;
         let ready = tokio::time::timeout(PATIENCE, server.ready()).await;
-        assert!(ready.is_ok(), "round {round}: it is never ready; it has logged {}", server.log());
+        assert!(ready.is_ok(), "round {round}: never ready; log: {}", server.log());
         server.signal("TERM");
         assert!(server.ended().await.success(), "round {round}");
     }
 }
 
-/// A server, once it says where it listens.
+/// Server, once it has printed its address.
 async fn begun(config: &str, round: usize) -> Server {
     let config = config.to_owned();
     let started = tokio::task::spawn_blocking(move || Server::start(&config));
@@ -194,7 +195,7 @@ async fn begun(config: &str, round: usize) -> Server {
     started.unwrap_or_else(|_| panic!("round {round}: the server never starts")).unwrap()
 }
 
-/// Sends events without waiting for their answers.
+/// Sends events without waiting for the answers.
 async fn flood(server: &Server) {
     let events: Vec<_> = (0..40)
         .map(|n| json!({ "name": if n % 2 == 0 { "sync" } else { "save" }, "data": { "n": n } }))

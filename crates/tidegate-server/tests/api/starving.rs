@@ -1,4 +1,4 @@
-//! A service that never answers keeps nobody else from being called.
+//! Starvation: a service that never answers does not block calls to others.
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};
@@ -9,9 +9,9 @@ use crate::{
     target::Target,
 };
 
-/// spec L1, L2, L3: more runs hang than there are workers; another workflow's run is called all the
-/// same, and `why` of a run that waits says what the workers are busy with. With the default
-/// settings, or with fewer workers where there are two servers.
+/// spec L1, L2, L3: more runs hang than there are workers; a run of another workflow is still
+/// called, and `why` of a waiting run names the workflows that keep the workers busy. With the
+/// default settings, or with fewer workers on two servers.
 async fn others_are_called(on: On) {
     let target = Target::kind().await;
     target.shut("/stuck", true);
@@ -52,10 +52,10 @@ async fn others_are_called(on: On) {
     assert!(sentence.contains(&kept) && sentence.contains(advice), "{why}");
     waiting_is_shown(fleet.next(), held, &last).await;
     let stuck = target.calls().iter().filter(|call| call.path == "/stuck").count();
-    assert_eq!(stuck, held, "a tenth is kept for others");
+    assert_eq!(stuck, held, "a tenth is reserved for other workflows");
 }
 
-/// spec L1: the verdict, the list, the numbers and the metrics say that runs wait for workers.
+/// spec L1: verdict, list, statistics and metrics show runs that wait for workers.
 async fn waiting_is_shown(server: &Server, held: usize, waits: &str) {
     let event = json!({ "name": "stuck", "data": {} });
     let (_, told) = server.post("/events", event).await;

@@ -1,4 +1,4 @@
-//! Streams over HTTP: committing, reading, and which there are.
+//! Streams over HTTP: commit, read, list.
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};
@@ -9,8 +9,8 @@ fn named(told: &Value, list: &str, member: &str) -> Vec<Value> {
     told[list].as_array().unwrap().iter().map(|item| item[member].clone()).collect()
 }
 
-/// spec streams: versions have no gap, a wrong expectation writes nothing and says where the stream
-/// is, and a name with a slash is one part of the path.
+/// spec streams: versions have no gap, a wrong `expectedVersion` writes nothing and the answer has
+/// the current version, and a name with a slash is one path segment.
 #[tokio::test]
 async fn what_is_committed_is_read() {
     let server = Server::start("");
@@ -51,7 +51,7 @@ async fn what_is_committed_is_read() {
     assert_eq!((named(&told, "events", "version"), &told["next"]), (vec![json!(1)], &json!(0)));
 }
 
-/// Streams are listed by name, in pages, each with its end.
+/// Streams are listed by name, in pages, each with its last version.
 #[tokio::test]
 async fn streams_are_listed_by_name() {
     let server = Server::start("");

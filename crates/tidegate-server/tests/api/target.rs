@@ -1,4 +1,4 @@
-//! A service that workflows call, which notes every call and answers as the story says.
+//! Test service for workflows: records every call and answers as the test defines.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +11,7 @@ use axum::{
 };
 use tokio::sync::watch;
 
-/// One call as it came.
+/// Recorded call.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) path: String,
@@ -28,19 +28,19 @@ impl Call {
 type Answer =
     dyn Fn(&Call, usize) -> (u16, Vec<(&'static str, &'static str)>, String) + Send + Sync;
 
-/// The service.
+/// Test service.
 #[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) url: String,
     calls: Arc<Mutex<Vec<Call>>>,
-    /// Where calls have to wait: everywhere, or at one path.
+    /// Paths whose calls are held: all, or one.
     shut: watch::Sender<Option<String>>,
     answer: Arc<Answer>,
 }
 
 impl Target {
-    /// Answers each call, which is told how many there were before it, with a status, headers and
-    /// a body.
+    /// Starts a service that answers each call with a status, headers and a body; the function also
+    /// gets the number of earlier calls.
     pub(crate) async fn start(
         answer: impl Fn(&Call, usize) -> (u16, Vec<(&'static str, &'static str)>, String)
         + Send
@@ -56,18 +56,18 @@ impl Target {
         target
     }
 
-    /// One that says `{"ok": true}` to everything.
+    /// Starts a service that answers every call with `{"ok": true}`.
     pub(crate) async fn kind() -> Self {
         let json = ("content-type", "application/json");
         Self::start(move |_, _| (200, vec![json], r#"{"ok": true}"#.to_owned())).await
     }
 
-    /// Lets calls wait, or go on.
+    /// Releases or holds all calls.
     pub(crate) fn open(&self, open: bool) {
         self.shut.send_replace((!open).then(String::new));
     }
 
-    /// Lets calls at a path wait, or go on.
+    /// Holds or releases calls at a path.
     pub(crate) fn shut(&self, path: &str, shut: bool) {
         self.shut.send_replace(shut.then(|| path.to_owned()));
     }
@@ -76,7 +76,7 @@ impl Target {
         self.calls.lock().unwrap().clone()
     }
 
-    /// Waits until there were so many calls.
+    /// Waits until there were this many calls.
     pub(crate) async fn called(&self, times: usize) {
         while self.calls().len() < times {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;

@@ -1,5 +1,5 @@
-//! Two servers on one PostgreSQL, killed at random moments: the service that they call is the log
-//! that decides.
+//! Two servers on one PostgreSQL, killed at random times; the journal of the called service is the
+//! reference.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,23 +20,23 @@ use crate::{postgres::database, server::Server};
 const CLIENTS: u64 = 3;
 const KEYS: u64 = 3;
 const LIMIT: usize = 2;
-/// How long one call takes.
+/// Duration of one call.
 const CALL: Duration = Duration::from_millis(15);
 
-/// What the service has seen.
+/// Journal of the service.
 #[derive(Default)]
 struct Log {
-    /// Who is being served, by workflow and key.
+    /// Calls in progress, by workflow and key.
     inside: BTreeMap<(String, u64), BTreeSet<String>>,
-    /// The most at once, by workflow and key.
+    /// Maximum number of concurrent calls, by workflow and key.
     most: BTreeMap<(String, u64), usize>,
-    /// The runs that were served to the end, by workflow.
+    /// Completed calls by workflow, as run ids.
     served: BTreeMap<String, BTreeSet<String>>,
 }
 
 type Shared = Arc<Mutex<Log>>;
 
-/// One call: it ends when it is answered or when its caller is gone, whatever comes first.
+/// Call in progress: it ends when it is answered or its caller disconnects, whichever is first.
 struct Call {
     log: Shared,
     place: (String, u64),
@@ -73,7 +73,7 @@ async fn serve(State(log): State<Shared>, headers: HeaderMap, body: Bytes) -> &'
     "done"
 }
 
-/// A small generator, so that a seed repeats what is chosen.
+/// Pseudo-random generator, so that a seed repeats the test.
 struct Chance(u64);
 
 impl Chance {
@@ -84,7 +84,7 @@ impl Chance {
     }
 }
 
-/// Sends one event until somebody has taken it; every try may go to another server.
+/// Sends one event until a server has accepted it; every attempt may go to another server.
 async fn send(http: &Client, urls: &RwLock<[String; 2]>, chance: &mut Chance, event: &str) {
     loop {
         let url = urls.read().unwrap()[usize::try_from(chance.below(2)).unwrap()].clone();
@@ -97,7 +97,7 @@ async fn send(http: &Client, urls: &RwLock<[String; 2]>, chance: &mut Chance, ev
     }
 }
 
-/// The runs of a workflow that the servers know, all of which must be completed.
+/// Runs of a workflow in the API, all of which must be completed.
 async fn known(server: &Server, workflow: &str) -> BTreeSet<String> {
     let (mut runs, mut cursor) = (BTreeSet::new(), String::new());
     loop {
@@ -117,11 +117,11 @@ async fn known(server: &Server, workflow: &str) -> BTreeSet<String> {
     runs
 }
 
-/// Limits, windows, singletons, idempotency keys and events hold over both servers, whoever is
-/// killed: every event comes to what it was told, once, and no key has more inside than its limit.
+/// Limits, windows, singletons, idempotency keys and events hold over both servers, whichever is
+/// killed: the verdict on every event is carried out once, and no key exceeds its limit.
 ///
-/// A killed server's calls end with its sockets, long before its leases do, so that the limit is
-/// exact at the service also then.
+/// The calls of a killed server end with its sockets, long before its leases expire, so the limit
+/// is exact at the service also after a kill.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_servers_are_one() {
     let Some(database) = database().await else { return };
@@ -192,13 +192,13 @@ async fn two_servers_are_one() {
     judge(&servers, &log, all, events, &repeat).await;
 }
 
-/// What was promised was done, once, and never by too many at once.
+/// Checks that the acknowledged work was done once, and within the limits.
 async fn judge(servers: &[Server; 2], log: &Shared, all: usize, events: usize, repeat: &str) {
     let mut counts = BTreeMap::new();
     for workflow in ["work", "alone", "once", "last"] {
         let runs = known(&servers[0], workflow).await;
         let served = log.lock().unwrap().served.get(workflow).cloned().unwrap_or_default();
-        assert_eq!(runs, served, "{workflow}: what was promised and what was done; {repeat}");
+        assert_eq!(runs, served, "{workflow}: acknowledged and completed work; {repeat}");
         counts.insert(workflow, runs.len());
     }
     assert_eq!(counts["work"], all / 4, "each event is one run; {repeat}");

@@ -1,4 +1,4 @@
-//! The ways into a flow, as its callers use them.
+//! Ingress of flows, as callers use it: HTTP, chat and webhooks.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::{Value, json};
@@ -6,11 +6,11 @@ use sha2::Sha256;
 
 use crate::server::Server;
 
-/// What deliveries are signed with, for the servers' environment.
+/// Secrets of webhook signatures, for the environment of the servers.
 pub(crate) const SECRETS: [(&str, &str); 1] = [("HOOK_SECRET", "secret")];
 
-/// A flow whose action `act` can be reached every way. The policy is the flow's, so that each way
-/// has it without being told; the controls are the action's.
+/// Flow whose action `act` is reachable through every ingress. The policy is the flow's, so that it
+/// applies to each ingress; the controls are the action's.
 pub(crate) fn flow(name: &str, policy: &str, controls: &str, url: &str) -> String {
     format!(
         r#"
@@ -25,7 +25,7 @@ pub(crate) fn flow(name: &str, policy: &str, controls: &str, url: &str) -> Strin
     )
 }
 
-/// A way in.
+/// Kind of ingress.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Way {
     Http,
@@ -36,7 +36,8 @@ pub(crate) enum Way {
 impl Way {
     pub(crate) const ALL: [Self; 3] = [Self::Http, Self::Chat, Self::Webhook];
 
-    /// Asks for the action on a session: the status, and the answer or what a stream says first.
+    /// Requests the action for a session; returns the status, and the answer or the first event of
+    /// a stream.
     pub(crate) async fn ask(self, server: &Server, flow: &str, session: &str) -> (u16, Value) {
         match self {
             Self::Http => {
@@ -53,7 +54,7 @@ impl Way {
                 }
                 let mut text = String::new();
                 while !text.contains("\n\n") {
-                    let chunk = answer.chunk().await.unwrap().expect("it goes on");
+                    let chunk = answer.chunk().await.unwrap().expect("the stream continues");
                     text += std::str::from_utf8(&chunk).unwrap();
                 }
                 let (kind, data) = events(&text).remove(0);
@@ -65,7 +66,7 @@ impl Way {
     }
 }
 
-/// A delivery to the webhook of a flow, signed by its sender.
+/// Signed delivery to the webhook of a flow.
 pub(crate) async fn deliver(server: &Server, flow: &str, body: Value) -> (u16, Value) {
     let body = body.to_string();
     let mut mac = Hmac::<Sha256>::new_from_slice(b"secret").unwrap();
@@ -77,7 +78,7 @@ pub(crate) async fn deliver(server: &Server, flow: &str, body: Value) -> (u16, V
     (status.as_u16(), told)
 }
 
-/// Server-sent events: the kind and the data of each that has any.
+/// Name and data of each server-sent event that has data.
 pub(crate) fn events(text: &str) -> Vec<(String, Value)> {
     let part = |event: &str, name: &str| {
         let line = event.lines().find_map(|line| line.strip_prefix(name))?;

@@ -1,4 +1,4 @@
-//! Webhooks: signed by others, arbitrated like any request.
+//! Webhooks: signed deliveries, arbitrated like any request.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -38,7 +38,7 @@ fn hex(secret: &[u8], signed: &str) -> String {
     mac.finalize().into_bytes().iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
 }
 
-/// A delivery as GitHub would send it.
+/// Delivery in GitHub's format.
 async fn deliver(server: &Server, name: &str, id: &str, body: &Value) -> (StatusCode, Value) {
     let body = body.to_string();
     let signature = format!("sha256={}", hex(b"old", &body));
@@ -50,8 +50,8 @@ async fn deliver(server: &Server, name: &str, id: &str, body: &Value) -> (Status
     server.post_with(&format!("/webhooks/repo/{name}"), &headers, body).await
 }
 
-/// spec N42, B31, B37: what is signed is taken, with who it is about and the sender's own id; a
-/// changed byte, an unknown webhook and an unsigned delivery are not.
+/// spec N42, B31, B37: a signed delivery is accepted, with session, user and the sender's delivery
+/// id; a changed byte, an unknown webhook and an unsigned delivery are refused.
 #[tokio::test]
 async fn a_signed_delivery_is_a_request() {
     let target = Target::kind().await;
@@ -93,8 +93,7 @@ async fn a_signed_delivery_is_a_request() {
     target.open(true);
 }
 
-/// spec B41: a sender that fires three times at once and once more later starts one run for each
-/// delivery.
+/// spec B41: a delivery that is sent three times at once and once more later starts one run.
 async fn a_delivery_that_is_sent_again_runs_once(on: On) {
     let target = Target::kind().await;
     let Some(fleet) = Fleet::start(on, &flow(&target.url), &SECRETS).await else { return };
@@ -126,8 +125,8 @@ async fn a_delivery_that_is_sent_again_runs_once_on_two_servers() {
     a_delivery_that_is_sent_again_runs_once(On::Postgres).await;
 }
 
-/// A delivery that was signed long ago is refused, however right its signature; and a rate limit
-/// is told as such, so that the sender tries again.
+/// A delivery with an old signature is refused, even a valid one; and a rate limit is answered as
+/// such, so that the sender retries.
 #[tokio::test]
 async fn an_old_delivery_is_refused_and_a_limit_is_told() {
     let target = Target::kind().await;
@@ -146,8 +145,8 @@ async fn an_old_delivery_is_refused_and_a_limit_is_told() {
     assert_eq!((status.as_u16(), &told["error"]), (429, &json!("rate_limited")), "{told}");
 }
 
-/// Slack's question whether the address is ours is answered only if Slack has signed it: whoever
-/// is answered otherwise could make the server say anything.
+/// Slack's URL verification is answered only if it is signed by Slack: otherwise anyone could make
+/// the server echo any text.
 #[tokio::test]
 async fn a_challenge_is_answered_only_if_it_is_signed() {
     let config = "[[flow]]\nname = \"f\"\nactions.a = { url = \"http://localhost\" }\n\

@@ -1,4 +1,4 @@
-//! Connections, spoken to byte by byte.
+//! HTTP connections at the byte level.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use tokio::{
 
 use crate::{guard::keys, server::Server};
 
-/// Longer than anything here takes; reached only if something never happens.
+/// Test timeout, longer than anything here takes; reached only if an expected event never happens.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A connection that was told this.
+/// Connection on which a text was sent.
 async fn connect(server: &Server, text: &str) -> TcpStream {
     let address = server.url().strip_prefix("http://").unwrap();
     let mut stream = TcpStream::connect(address).await.unwrap();
@@ -21,7 +21,7 @@ async fn connect(server: &Server, text: &str) -> TcpStream {
     stream
 }
 
-/// The next answer: its status, its head in lower case, and its body; none if the server hangs up.
+/// Next answer: status, head in lower case, body; `None` if the server closes the connection.
 async fn answer(stream: &mut TcpStream) -> Option<(u16, String, String)> {
     let read = async {
         let mut bytes = Vec::new();
@@ -41,21 +41,21 @@ async fn answer(stream: &mut TcpStream) -> Option<(u16, String, String)> {
     tokio::time::timeout(PATIENCE, read).await.expect("an answer, or the end of the connection")
 }
 
-/// Whether the other end hangs up.
+/// Whether the server closes the connection.
 async fn hangs_up(stream: &mut TcpStream) -> bool {
     let read = tokio::time::timeout(PATIENCE, stream.read_u8()).await;
     read.expect("the end of the connection").is_err()
 }
 
-/// The head of a request with a body of some length.
+/// Head of a request with a body of some length.
 fn head(method: &str, path: &str, more: &str, length: usize) -> String {
     format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n{more}content-length: {length}\r\n\r\n")
 }
 
 const GET: &str = "GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
-/// A refusal whose body was sent leaves the connection open; one whose body is still to come says
-/// that the connection is closed, and closes it. Neither is lost.
+/// An error answer after the whole body keeps the connection open; one before the end of the body
+/// announces the close, and closes it. Neither answer is lost.
 #[tokio::test]
 async fn a_refusal_that_closes_a_connection_says_so() {
     let folder = tempfile::tempdir().unwrap();
@@ -82,7 +82,7 @@ async fn a_refusal_that_closes_a_connection_says_so() {
         let (got, said, _) = answer(&mut stream).await.unwrap();
         assert_eq!((got, said.contains("connection: close")), (status, false), "{told}: {said}");
         stream.write_all(GET.as_bytes()).await.unwrap();
-        assert_eq!(answer(&mut stream).await.unwrap().0, 200, "{told}: it is used again");
+        assert_eq!(answer(&mut stream).await.unwrap().0, 200, "{told}: the connection is reused");
 
         let mut stream = connect(&server, &(head(method, path, &more, 20) + "half")).await;
         let (got, said, _) = answer(&mut stream).await.unwrap();
@@ -99,8 +99,8 @@ async fn a_refusal_that_closes_a_connection_says_so() {
     }
 }
 
-/// What a proxy in front may read in another way is refused, as the first request of a connection
-/// and behind others.
+/// Requests that a proxy may parse differently (request smuggling) are refused, as the first
+/// request of a connection and after others.
 #[tokio::test]
 async fn a_request_that_can_be_read_in_two_ways_is_refused() {
     let server = Server::start("");
@@ -140,10 +140,10 @@ async fn a_request_that_can_be_read_in_two_ways_is_refused() {
         }
     }
     let (_, events) = server.get("/events").await;
-    assert_eq!(events["events"].as_array().unwrap().len(), 2 * bad.len(), "the plain ones alone");
+    assert_eq!(events["events"].as_array().unwrap().len(), 2 * bad.len(), "only the valid ones");
 }
 
-/// More clients than may ask at once send half of a body each; everybody else is still answered.
+/// More clients than the request limit send half of a body each; others are still answered.
 #[tokio::test]
 async fn bodies_that_are_half_sent_keep_nobody_out() {
     let server = Server::start("");
@@ -158,14 +158,14 @@ async fn bodies_that_are_half_sent_keep_nobody_out() {
         assert_eq!(status.as_u16(), 202, "{told}");
         assert_eq!(server.get("/runs").await.0.as_u16(), 200);
     }
-    // One that is completed is taken like any other.
+    // A request whose body is completed is handled like any other.
     let rest = "\"b\"".to_owned() + &" ".repeat(88) + "}";
     held[0].write_all(rest.as_bytes()).await.unwrap();
     assert_eq!(answer(&mut held[0]).await.unwrap().0, 202);
 }
 
-/// A connection without a request ends after the time of the settings, which is not that of a
-/// head that never ends.
+/// A connection without a request is closed after the idle timeout of the settings, which differs
+/// from the timeout of an incomplete head.
 #[tokio::test]
 async fn an_idle_connection_lives_as_long_as_the_settings_say() {
     let (short, long) = (Server::start("keepAliveMs = 2000"), Server::start(""));

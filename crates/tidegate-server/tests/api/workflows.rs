@@ -1,12 +1,12 @@
-//! Workflows over HTTP: taking one away, and bringing it back.
+//! Workflows over HTTP: define, delete, release.
 
 use reqwest::StatusCode;
 use serde_json::json;
 
 use crate::{server::Server, target::Target};
 
-/// spec retired: a deleted workflow starts nothing, its runs go on under its limit, and defined
-/// again its numbers count on.
+/// spec retired: a deleted workflow starts nothing, its runs continue under its limit, and when it
+/// is defined again its version numbers continue.
 #[tokio::test]
 async fn a_workflow_is_deleted_and_comes_back() {
     let target = Target::kind().await;
@@ -39,10 +39,10 @@ async fn a_workflow_is_deleted_and_comes_back() {
     assert_eq!(server.until(&run, "completed").await["version"], 2);
     server.delete("/workflows/sync").await;
     server.post("/workflows/sync/release", json!({ "version": 1 })).await;
-    assert_eq!(server.get("/workflows/sync").await.1["version"], 1, "a release brings it back too");
+    assert_eq!(server.get("/workflows/sync").await.1["version"], 1, "a release restores it too");
 }
 
-/// Names and URLs are read when they are defined, by file and by request alike.
+/// Names and URLs are validated when they are defined, in the file and over HTTP.
 #[tokio::test]
 async fn what_cannot_be_called_cannot_be_defined() {
     let server = Server::start("");
@@ -76,7 +76,7 @@ async fn what_cannot_be_called_cannot_be_defined() {
     assert_eq!(status, StatusCode::OK, "{told}");
 }
 
-/// The rest of a definition, as a file writes it.
+/// Rest of a definition, as TOML.
 fn toml_of(definition: &serde_json::Value) -> String {
     let on_failure = definition["onFailure"]["url"].as_str();
     let on_failure = on_failure.map(|url| format!("onFailure = {{ url = \"{url}\" }}\n"));
@@ -84,7 +84,7 @@ fn toml_of(definition: &serde_json::Value) -> String {
     on_failure.into_iter().chain(triggers).collect()
 }
 
-/// Who reads a definition does not read the passwords in it, wherever it is shown or logged.
+/// Passwords in a definition are redacted wherever it is shown or logged.
 #[tokio::test]
 async fn user_info_in_urls_is_hidden_from_readers() {
     let target = Target::kind().await;
@@ -100,7 +100,7 @@ async fn user_info_in_urls_is_hidden_from_readers() {
     let run = server.start_run("a", json!(1)).await;
     server.until(&run, "completed").await;
     let [call] = &target.calls()[..] else { panic!("it is called once") };
-    assert_eq!(call.header("authorization"), "Basic bWU6Y2FuYXJ5", "it is still sent");
+    assert_eq!(call.header("authorization"), "Basic bWU6Y2FuYXJ5", "the call still has it");
     server.reload(&workflow("a", "b"));
     server.logged("config file reloaded").await;
     server.reload(&(workflow("a", "c") + &workflow("b", "d e")));
@@ -120,14 +120,14 @@ async fn user_info_in_urls_is_hidden_from_readers() {
     let (_, told) = server.get("/workflows/a").await;
     let shown = format!("http://***@{place}/b");
     assert_eq!((&told["url"], &told["definition"]["url"]), (&json!(shown), &json!(shown)));
-    // What was read cannot be written back by mistake.
+    // A redacted definition cannot be written back by mistake.
     let (status, told) = server.put("/workflows/a", &told["definition"]).await;
     assert_eq!(status.as_u16(), 422, "{told}");
     assert!(told["detail"].as_str().unwrap().contains("user info written out"), "{told}");
     assert!(!server.log().contains("canary"), "{}", server.log());
 }
 
-/// A definition that nothing serves is taken, and its answer says so.
+/// A definition that no engine serves is accepted, and the answer says so.
 #[tokio::test]
 async fn a_workflow_that_nothing_serves_says_so() {
     let server = Server::start("");
@@ -140,8 +140,8 @@ async fn a_workflow_that_nothing_serves_says_so() {
     assert_eq!(told["warnings"], json!(["workflow `b`: batch.maxSize of 1 collects nothing"]));
 }
 
-/// spec api: `flowControl` has the control fields as they were defined, defaults that were written
-/// out included, and a default that is written out is no new version.
+/// spec api: `flowControl` has the control fields as they were defined, explicit defaults included,
+/// and an explicit default is no new version.
 #[tokio::test]
 async fn controls_are_shown_as_they_were_defined() {
     let server = Server::start("");
@@ -203,7 +203,7 @@ async fn a_release_lists_the_runs_that_lack_its_key() {
     assert!(!said.contains(&with), "{said}");
 }
 
-/// What `GET` shows of an action can be put back as it is, and changes nothing.
+/// The definition of an action from `GET` can be `PUT` back unchanged, and changes nothing.
 #[tokio::test]
 async fn an_action_can_be_put_back() {
     let target = Target::kind().await;
@@ -230,7 +230,7 @@ async fn an_action_can_be_put_back() {
     }
 }
 
-/// Each problem of a definition comes with its code, those of schedules with codes of their own.
+/// Each problem of a definition has a code; problems of schedules have their own codes.
 #[tokio::test]
 async fn problems_of_schedules_have_their_codes() {
     let server = Server::start("");

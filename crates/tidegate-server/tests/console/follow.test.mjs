@@ -1,4 +1,4 @@
-// Who is where in a lane, from one look to the next.
+// Positions of runs in a lane, from one update to the next.
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { follow } from '../../console/pages/gates/follow.mjs';
@@ -10,11 +10,11 @@ test('runs enter, hold, wait and leave', () => {
   let tokens = follow([], gate(['a', 'b'], ['c', 'd']), 0);
   assert.deepEqual(places(tokens), { a: 'in 0', b: 'in 1', c: 'line 0', d: 'line 1' });
   tokens = follow(tokens, gate(['b', 'c'], ['d']), 1000);
-  assert.deepEqual(places(tokens), { b: 'in 1', c: 'in 0', d: 'line 0', a: 'left 0' }, 'who stays keeps the slot');
+  assert.deepEqual(places(tokens), { b: 'in 1', c: 'in 0', d: 'line 0', a: 'left 0' }, 'a run that stays keeps its slot');
   tokens = follow(tokens, gate(['d'], []), 2000);
   assert.deepEqual(places(tokens), { d: 'in 0', b: 'left 0', c: 'left 1', a: 'left 2' });
   tokens = follow(tokens, gate([], []), 9000);
-  assert.deepEqual(places(tokens), { d: 'left 0' }, 'who has left is forgotten after a while');
+  assert.deepEqual(places(tokens), { d: 'left 0' }, 'a run that has left is removed after a while');
 });
 
 test('since when somebody is somewhere is kept while they stay', () => {

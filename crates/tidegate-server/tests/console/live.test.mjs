@@ -1,4 +1,4 @@
-// What a page shows is what the server says, and what is done on it is done.
+// Pages show the server's state, and their actions take effect.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { api, closeBrowser, look, serve, target, until } from './rig.mjs';
@@ -46,7 +46,7 @@ debounce = { periodMs = 600000, key = "doc" }
     await until(async () => (await figure('Queued')) === '18' && (await figure('Debouncing')) === '7', 'the page shows the burst');
     const [stats, flow] = [await ask.get('/runs/stats'), await ask.get('/flow-state')];
     assert.deepEqual([stats.inFlight, stats.queued], [2, 18]);
-    // The page looks twice a second: each figure comes to what the server says.
+    // The page is updated twice a second: each figure reaches the server's value.
     const debouncing = flow.workflows.reduce((/** @type {number} */ sum, /** @type {any} */ it) => sum + it.debounce.pending, 0);
     for (const [of, number] of [['In flight', stats.inFlight], ['Queued', stats.queued], ['Debouncing', debouncing]]) {
       await until(async () => (await figure(of)) === String(number), `${of} is ${number}`);
@@ -85,9 +85,9 @@ debounce = { periodMs = 600000, key = "doc" }
     const seen = await look(server.url);
     await seen.go(`/runs/${run}`);
     await seen.page.getByRole('button', { name: 'Pause' }).click();
-    await seen.page.getByText(/^It (is paused|keeps its place)/).waitFor();
+    await seen.page.getByText(/^Run (paused|keeps its position)/).waitFor();
     await seen.page.getByRole('button', { name: /^Cancel/ }).click();
-    await seen.page.getByRole('dialog').getByRole('button', { name: 'Cancel it' }).click();
+    await seen.page.getByRole('dialog').getByRole('button', { name: 'Cancel run' }).click();
     await until(async () => (await ask.get(`/runs/${run}`)).state === 'cancelled', 'it is cancelled');
     await seen.page.getByText('cancelled', { exact: true }).first().waitFor();
     await seen.close();

@@ -1,4 +1,4 @@
-// The pages over the demo, in which something of everything happens.
+// All pages over the demo, which has data for each of them.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import { createRequire } from 'node:module';
@@ -20,7 +20,7 @@ after(async () => {
 
 for (const theme of /** @type {const} */ (['light', 'dark'])) {
   test(`every page can be read in ${theme} colours, by everybody`, async () => {
-    // The check is put into the page, which its own policy would not allow.
+    // axe is injected into the page, which the page's security policy would not allow.
     const seen = await look(world.url, { colorScheme: theme, bypassCSP: true });
     for (const page of PAGES) {
       await seen.go(`/${page}`);
@@ -83,15 +83,15 @@ test('the pictures of the README show a noisy tenant held back, and why', async 
   await seen.page.getByRole('row', { name: /acme/ }).first().waitFor();
   await seen.page.screenshot({ path: path.join(PICTURES, 'overview.png') });
   await seen.go('/gates');
-  await until(async () => (await acme()).length > 3, 'acme has a line');
-  await seen.page.getByText(/[3-9] in line/).first().waitFor();
+  await until(async () => (await acme()).length > 3, 'acme has a queue');
+  await seen.page.getByText(/[3-9] queued/).first().waitFor();
   await seen.page.screenshot({ path: path.join(PICTURES, 'gates.png') });
   let last;
   await until(async () => {
     const line = await acme();
     last = line.at(-1);
     return line.length > 3;
-  }, 'acme has a line again');
+  }, 'acme has a queue again');
   await seen.go(`/runs/${last}`);
   await seen.page.getByRole('region', { name: 'Why' }).waitFor();
   await seen.rest();
@@ -116,15 +116,15 @@ test('a blocked stream is unblocked from the page', async () => {
       await details.getByRole('button', { name: 'Unblock …', exact: true }).click();
       await details.getByRole('button', { name: 'Unblock 1 stream …', exact: true }).click();
       await seen.page.getByRole('dialog', { name: 'Unblock 1 stream?' }).getByRole('button', { name: 'Unblock', exact: true }).click();
-      // The demo unblocks streams by itself, but only the page says so, and of none if it came late.
-      await seen.page.getByText('1 stream can go on', { exact: true }).waitFor();
+      // The demo unblocks streams too, but only the page shows this text, with 0 if the demo was first.
+      await seen.page.getByText('1 stream unblocked', { exact: true }).waitFor();
     } catch (error) {
-      // The demo was faster, or the machine slower: another one is picked.
+      // The demo was first, or the machine is slow: retries with another stream.
       if (tries >= 4) throw error;
       await seen.close();
       continue;
     }
-    await until(async () => !(await blocked()).some(same(place)), `${place.stream} goes on`);
+    await until(async () => !(await blocked()).some(same(place)), `${place.stream} is unblocked`);
     return seen.close();
   }
 });

@@ -1,4 +1,4 @@
-// The real binary, a service that it calls, and a browser that looks at it.
+// Test rig: the real binary, a service that it calls, and a browser.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -10,13 +10,13 @@ import { chromium } from 'playwright-core';
 
 const BINARY = process.env.TIDEGATE_BINARY ?? assert.fail('TIDEGATE_BINARY names the binary');
 const CHROMIUM = process.env.TIDEGATE_CHROMIUM ?? '/usr/bin/chromium';
-/** Where pictures of pages go. */
+/** Directory for screenshots. */
 export const PICTURES = process.env.TIDEGATE_PICTURES ?? os.tmpdir();
 
-/** How long something may take on a busy machine. It says nothing about how long it takes. */
+/** Timeout in ms, generous for a busy machine. It asserts nothing about speed. */
 export const PATIENCE = 30_000;
 
-/** A service whose calls stay open until they are let go. */
+/** Service that holds its calls open until `letGo`. */
 export async function target() {
   const open = new Set();
   let held = true;
@@ -34,7 +34,7 @@ export async function target() {
   const { port } = /** @type {import('node:net').AddressInfo} */ (server.address());
   return {
     url: `http://127.0.0.1:${port}/work`,
-    /** Answers all calls from now on, and those that wait. */
+    /** Answers all held and future calls. */
     letGo() {
       held = false;
       for (const end of [...open]) end();
@@ -43,7 +43,7 @@ export async function target() {
   };
 }
 
-/** Starts the binary and waits until it says where it listens. @param {string[]} args @param {string} said */
+/** Starts the binary and waits until it prints its address. @param {string[]} args @param {string} said */
 async function start(args, said) {
   const child = spawn(BINARY, args, { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, DISPLAY: '' } });
   let log = '';
@@ -55,7 +55,7 @@ async function start(args, said) {
     };
     child.stdout.on('data', hear);
     child.stderr.on('data', hear);
-    child.once('exit', (code) => fail(new Error(`it ended with ${code}: ${log}`)));
+    child.once('exit', (code) => fail(new Error(`the binary exited with ${code}: ${log}`)));
   });
   const url = /** @type {string} */ (await found);
   return {
@@ -68,7 +68,7 @@ async function start(args, said) {
   };
 }
 
-/** A server over a store of its own. @param {string} file its TOML @param {string} [store] */
+/** Starts a server with its own store. @param {string} file TOML config @param {string} [store] */
 export async function serve(file, store) {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'tidegate-console-'));
   const config = path.join(folder, 'tidegate.toml');
@@ -83,7 +83,7 @@ export async function serve(file, store) {
   };
 }
 
-/** The demo. */
+/** Starts the demo. */
 export const demo = () => start(['demo', '--no-open', '--listen', '127.0.0.1:0'], '');
 
 /** @param {string} url */
@@ -101,19 +101,19 @@ export function api(url) {
   };
 }
 
-/** Waits until something is so. @param {() => Promise<boolean> | boolean} so @param {string} what */
+/** Waits until a condition holds. @param {() => Promise<boolean> | boolean} so @param {string} what */
 export async function until(so, what) {
   const end = Date.now() + PATIENCE;
   while (!(await so())) {
-    assert.ok(Date.now() < end, `never: ${what}`);
+    assert.ok(Date.now() < end, `timed out waiting until ${what}`);
     await new Promise((done) => setTimeout(done, 50));
   }
 }
 
 let browser = /** @type {import('playwright-core').Browser | null} */ (null);
 
-/** A page that fails the test by anything it complains about or fetches elsewhere. Its animations
- *  end at once: a colour or a width that is sampled on its way is nobody's.
+/** Opens a page. The test fails on any console error or warning, and on any request to another host.
+ *  Animations end at once: a colour or a width in the middle of a transition is meaningless.
  *  @param {string} url @param {import('playwright-core').BrowserContextOptions} [options] */
 export async function look(url, options = {}) {
   browser ??= await chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox'] });
@@ -139,7 +139,7 @@ export async function look(url, options = {}) {
   return {
     page,
     fetched,
-    /** Waits until the bodies of all answers so far are in `fetched`. */
+    /** Waits until the bodies of all responses so far are in `fetched`. */
     settled: () => Promise.all(bodies),
     /** @param {string} where as in `/runs?state=queued` */
     async go(where) {
@@ -147,7 +147,7 @@ export async function look(url, options = {}) {
       await page.getByRole('heading', { level: 1 }).waitFor();
       await page.getByText('live', { exact: true }).waitFor({ state: 'attached' });
     },
-    /** Waits until nothing on the page moves, and fails if something would move for ever. */
+    /** Waits until all animations have ended, and fails on an endless one. */
     async rest() {
       const endless = await page.evaluate(async () => {
         await document.fonts.ready;

@@ -1,5 +1,5 @@
-// Much of everything: how quickly pages are answered and drawn with 100,000 runs on 10,000 gates
-// while 1,000 events a second come in. Prints figures and judges nothing.
+// Load measurement: response and render times with 100,000 runs on 10,000 gates at 1,000 events per
+// second. Prints figures; asserts nothing.
 import { performance } from 'node:perf_hooks';
 import { closeBrowser, look, serve, target } from './rig.mjs';
 
@@ -36,7 +36,7 @@ async function send(name, count, data) {
 const at = (all, part) => all.toSorted((a, b) => a - b)[Math.floor((all.length - 1) * part)].toFixed(0);
 
 for (let n = 0; n < RUNS; n += 1000) await send('load', 1000, (i) => ({ k: `k${(n + i) % GATES}` }));
-console.log(`${RUNS} runs on ${GATES} gates are there; now ${A_SECOND} events a second`);
+console.log(`${RUNS} runs on ${GATES} gates loaded; now ${A_SECOND} events per second`);
 const began = performance.now();
 let sent = 0;
 const timer = setInterval(() => {
@@ -80,7 +80,7 @@ for (const name of PAGES) {
   await seen.close();
 }
 clearInterval(timer);
-console.log(`\n${sent} events came in meanwhile, ${((sent / (performance.now() - began)) * 1000).toFixed(0)} a second`);
+console.log(`\n${sent} events sent meanwhile, ${((sent / (performance.now() - began)) * 1000).toFixed(0)} per second`);
 await closeBrowser();
 service.close();
 await server.stop();

@@ -1,4 +1,4 @@
-// Workers are shown like a gate: how many are busy, with what, and who waits for one.
+// Workers on the overview: busy workers, their workflows, and the runs that wait for a worker.
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { api, closeBrowser, look, serve, target, until } from './rig.mjs';
@@ -15,15 +15,15 @@ test('workers that are all busy are shown, and the runs that wait for them', asy
   const seen = await look(server.url);
   await seen.go('/overview');
   const ready = () => seen.page.locator('[data-figure="Ready"]').textContent();
-  await until(async () => (await ready())?.startsWith('3 runs have') ?? false, 'three wait for a worker');
+  await until(async () => (await ready())?.startsWith('3 runs have') ?? false, 'three runs wait for a worker');
   const calls = seen.page.getByRole('table', { name: 'Workers of this server' }).getByRole('row', { name: /calls/ });
-  assert.match((await calls.textContent()) ?? '', /2 \/ 2.*2 with slow/s);
+  assert.match((await calls.textContent()) ?? '', /2 \/ 2.*2 × slow/s);
   await seen.go('/runs?state=queued');
-  await seen.page.getByText('waits for').first().waitFor();
-  assert.equal(await seen.page.getByText('waits for').count(), 3);
+  await seen.page.getByText('no free worker').first().waitFor();
+  assert.equal(await seen.page.getByText('no free worker').count(), 3);
   service.letGo();
   await seen.go('/overview');
-  await until(async () => (await ready()) === 'Nobody waits for a worker.', 'they have been called');
+  await until(async () => (await ready()) === 'No runs are waiting for a worker.', 'all runs have been called');
   await seen.close();
   service.close();
   await server.stop();

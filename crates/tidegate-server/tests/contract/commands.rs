@@ -1,4 +1,4 @@
-//! Commands, their arguments and flags, and settings.
+//! Contract of commands, arguments, flags and settings.
 
 use std::fmt::Write as _;
 
@@ -6,13 +6,13 @@ use expect_test::expect_file;
 
 use crate::tidegate;
 
-/// The part of a help text under a heading.
+/// Section of a help text under a heading.
 fn section<'a>(help: &'a str, heading: &str) -> impl Iterator<Item = &'a str> {
     let lines = help.lines().skip_while(move |line| *line != heading).skip(1);
     lines.take_while(|line| line.is_empty() || line.starts_with(' '))
 }
 
-/// The help of a command and of all below it, in order.
+/// Help texts of a command and its subcommands, in order.
 fn helps(path: &[&str]) -> Vec<(String, String)> {
     let help = tidegate(&[path, &["--help"]].concat());
     let mut all =
@@ -28,13 +28,13 @@ fn helps(path: &[&str]) -> Vec<(String, String)> {
     all
 }
 
-/// What scripts rely on in a help text: its usage, flags, defaults, variables and values.
+/// Facts of a help text that scripts rely on: usage, flags, defaults, variables and values.
 fn facts(help: &str) -> Vec<String> {
     let usage = help.lines().filter_map(|line| line.strip_prefix("Usage: ")).map(str::to_owned);
     let mut facts: Vec<String> = usage.collect();
     for line in section(help, "Arguments:").chain(section(help, "Options:")) {
         let trimmed = line.trim_start();
-        // Descriptions stand two spaces behind, or in lines of their own further in.
+        // Descriptions follow after two spaces, or on separate lines with more indentation.
         if trimmed.starts_with(['-', '[', '<']) && !trimmed.starts_with("[env") {
             let name = trimmed.split("  ").next().unwrap_or_default().to_owned();
             facts.push(name);
@@ -50,7 +50,7 @@ fn facts(help: &str) -> Vec<String> {
     facts
 }
 
-/// Every help text word by word, and every command with its flags, without what only people read.
+/// Every help text word by word, and every command with its flags, without descriptions.
 #[test]
 fn commands_and_flags_are_the_agreed_ones() {
     let helps = helps(&[]);

@@ -1,5 +1,5 @@
-//! The codes of errors. What the server says itself is a literal where it is said, so the source
-//! is read; the codes of refusals and their statuses are checked in `src/http/problem`.
+//! Contract of error codes. The codes of the server are literals in the code, so the sources are
+//! scanned; the codes of refusals and their statuses are checked in `src/http/problem`.
 
 use std::{
     collections::BTreeSet,
@@ -10,10 +10,10 @@ use std::{
 use expect_test::expect_file;
 use tidegate::core::definition::Code;
 
-/// The crates whose errors users see.
+/// Crates whose errors users see.
 const CRATES: [&str; 4] = ["tidegate", "tidegate-core", "tidegate-server", "tidegate-store"];
 
-/// What is wrong with a definition: in the list `problems` of an answer with `bad_definition`.
+/// Codes of problems of a definition: in the list `problems` of an answer with `bad_definition`.
 const OF_DEFINITIONS: [Code; 14] = [
     Code::MissingField,
     Code::WrongType,
@@ -31,7 +31,7 @@ const OF_DEFINITIONS: [Code; 14] = [
     Code::NoEffect,
 ];
 
-/// The code of a filter that cannot be used, which the server sends as `bad_query`.
+/// Code of an invalid filter, which the server sends as `bad_query`.
 const OF_FILTERS: &str = "bad_stream_filter";
 
 /// All source files of a folder.
@@ -50,7 +50,7 @@ fn is_test(path: &Path) -> bool {
     path.ends_with("tests.rs") || path.ends_with("statuses.rs")
 }
 
-/// The shipped part of every source file, without comments.
+/// Shipped part of every source file, without comments.
 fn texts() -> Vec<String> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut files = Vec::new();
@@ -66,17 +66,17 @@ fn texts() -> Vec<String> {
     shipped.collect()
 }
 
-/// The first literal of every call of a function, and what stands before it.
+/// First literal of every call of a function, and the text before it.
 fn calls<'a>(text: &'a str, function: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
     text.split(function).skip(1).filter_map(|rest| {
         let (before, rest) = rest.split_once('"')?;
-        // A literal that belongs to something else.
+        // A literal of another expression.
         let plain = !before.contains([';', '{', '}', ')']);
         plain.then_some((before.trim(), rest.split('"').next()?))
     })
 }
 
-/// What the server refuses by itself: status and code.
+/// Status and code of errors that the server itself returns.
 #[test]
 fn the_servers_own_problems_are_the_agreed_ones() {
     let mut lines = BTreeSet::new();
@@ -105,7 +105,7 @@ fn the_servers_own_problems_are_the_agreed_ones() {
     expect_file!["problems.txt"].assert_eq(&lines.concat());
 }
 
-/// The codes of errors that runs and steps end with, and those of everything that has a `code`.
+/// Error codes of runs and steps, and those of every `code` function.
 #[test]
 fn the_codes_of_errors_are_the_agreed_ones() {
     let definitions = OF_DEFINITIONS.map(|code| code.as_str().to_owned());

@@ -1,4 +1,4 @@
-//! What commands print of a store that does not change: the database of an earlier build.
+//! Contract of listings: output of commands on a fixed store, the database of an earlier build.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -9,10 +9,10 @@ use crate::tidegate;
 
 const DATABASE: &str = "../tidegate/tests/old_databases/before_0023/sqlite.db";
 
-/// The years of moments that were read from the clock of this machine.
+/// Years of times that come from the clock of this machine.
 const NOW: &str = "2026-02-0";
 
-/// Commands that look at a file; `RUN` is a run with steps, and `EVENT` its event.
+/// Commands that read a file; `RUN` is a run with steps, and `EVENT` its event.
 const LOOKS: [&[&str]; 15] = [
     &["runs", "list", "--limit", "12"],
     &["runs", "list", "--state", "failed"],
@@ -34,7 +34,7 @@ const LOOKS: [&[&str]; 15] = [
 /// Commands that open a store themselves.
 const OPENS: [&[&str]; 2] = [&["keys", "list"], &["doctor"]];
 
-/// Every command that lists something, with what it prints.
+/// Every listing command with its output.
 struct Printed {
     command: String,
     plain: String,
@@ -69,7 +69,7 @@ fn all() -> Vec<Printed> {
     printed.collect()
 }
 
-/// Without moments that are not the database's.
+/// Replaces times that are not from the database.
 fn without_now(text: &str) -> String {
     let words = text.split_inclusive(|c: char| c.is_whitespace() || c == '"');
     let is_now = |word: &str| {
@@ -79,7 +79,7 @@ fn without_now(text: &str) -> String {
     words.map(|word| if is_now(word) { "(now) " } else { word }).collect()
 }
 
-/// Every listing as people read it; of that as JSON the members and the kinds of their values.
+/// Every listing as text; of its JSON the members and the types of their values.
 #[test]
 fn listings_are_printed_as_agreed() {
     let printed = all();

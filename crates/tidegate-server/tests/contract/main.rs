@@ -1,11 +1,13 @@
-//! What users and their scripts rely on, frozen in files beside this one: commands and flags, what
-//! commands print, settings with their defaults and variables, and the codes of errors.
+//! Contract tests. The interfaces that users and scripts rely on are frozen in files beside this
+//! one: commands and flags, output of commands, settings with their defaults and variables, error
+//! codes.
 //!
-//! Elsewhere: the HTTP API in `docs/reference/openapi.json`, metrics in `crates/tidegate/tests/metrics`,
-//! what is stored in `crates/tidegate-testkit/tests/stored`. Log lines are no contract.
+//! Elsewhere: the HTTP API in `docs/reference/openapi.json`, metrics in
+//! `crates/tidegate/tests/metrics`, the storage format in `crates/tidegate-testkit/tests/stored`.
+//! Log lines are no contract.
 //!
-//! `UPDATE_EXPECT=1` writes the files anew. `help.txt` may change with every better sentence; a
-//! line of any other file that goes or changes is a break that the changelog has to name.
+//! `UPDATE_EXPECT=1` rewrites the files. `help.txt` may change with every better sentence; a
+//! removed or changed line of any other file is a breaking change that the changelog has to name.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -15,7 +17,7 @@ mod listings;
 
 use std::process::Command;
 
-/// Runs the binary without any settings from outside; what it prints.
+/// Runs the binary without settings from the environment; returns its output.
 fn tidegate(arguments: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
     let output = command.env_clear().args(arguments).output().unwrap();

@@ -1,4 +1,5 @@
-//! A PostgreSQL of the rig's own: a primary and its synchronous standby, crashed and promoted.
+//! PostgreSQL cluster of the rig: a primary and a synchronous standby, which are crashed and
+//! promoted.
 
 use std::{
     path::{Path, PathBuf},
@@ -14,39 +15,40 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// How long a database may take to answer, to be promoted or to follow.
+/// Timeout of a database for an answer, a promotion or a new standby.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often it is asked.
+/// Poll interval.
 const LOOK: Duration = Duration::from_millis(40);
 
-/// What differs from the defaults. Durability does not: what is shown must hold for real servers.
+/// Settings other than the defaults. Durability settings stay: the results must hold for real
+/// servers.
 const SETTINGS: &str = "listen_addresses = '127.0.0.1'\nunix_socket_directories = ''\n\
     max_connections = 200\nwal_level = replica\nmax_wal_senders = 10\nshared_buffers = '32MB'\n\
     wal_receiver_status_interval = 1\nwal_retrieve_retry_interval = '100ms'\n";
 
-/// One database server and its data.
+/// Database server and its data.
 struct Node {
     data: PathBuf,
     port: u16,
     process: Child,
 }
 
-/// The pair.
+/// Primary and standby.
 pub(crate) struct Cluster {
     bin: PathBuf,
     folder: TempDir,
-    /// The unprivileged user that the servers run as, where this process is root.
+    /// Unprivileged user of the database servers, if this process is root.
     owner: Option<String>,
     password: String,
     primary: Node,
     standby: Option<Node>,
-    /// How many nodes were made.
+    /// Number of nodes created so far.
     made: u32,
 }
 
 impl Cluster {
-    /// Starts a pair; none where the machine has no PostgreSQL.
+    /// Starts the cluster; `None` if the machine has no PostgreSQL.
     pub(crate) async fn start() -> Option<Self> {
         let bin = find_binaries()?;
         let folder = tempfile::Builder::new().prefix("tidegate-storm-").tempdir().unwrap();
@@ -71,17 +73,17 @@ impl Cluster {
         Some(cluster)
     }
 
-    /// The port of the primary.
+    /// Port of the primary.
     pub(crate) fn port(&self) -> u16 {
         self.primary.port
     }
 
-    /// The address of a database, by a port that leads to the primary.
+    /// URL of a database, through a port that leads to the primary.
     pub(crate) fn url(&self, port: u16, database: &str) -> String {
         format!("postgres://postgres:{}@127.0.0.1:{port}/{database}", self.password)
     }
 
-    /// A connection to the primary; waits until there is one.
+    /// Connects to the primary; waits until that succeeds.
     async fn answers(&self) -> Client {
         client(&self.url(self.primary.port, "postgres")).await
     }
@@ -108,8 +110,8 @@ impl Cluster {
         drop(self.answers().await);
     }
 
-    /// Kills the primary for good and promotes its standby, which has all that was acknowledged;
-    /// the port of the new primary.
+    /// Kills the primary permanently and promotes its standby, which has all acknowledged commits;
+    /// returns the port of the new primary.
     pub(crate) async fn promote(&mut self) -> u16 {
         self.in_step().await;
         kill_all(&mut self.primary).await;
@@ -117,7 +119,7 @@ impl Cluster {
         let old = std::mem::replace(&mut self.primary, standby);
         std::fs::remove_dir_all(old.data).unwrap();
         let client = self.answers().await;
-        // Nobody follows the new primary yet: until then it must not wait for anybody.
+        // The new primary has no standby yet, so its commits must not wait for one.
         let promoted = client.query_one("select pg_promote(true, 60)", &[]).await.unwrap();
         assert!(promoted.get::<_, bool>(0), "the standby is not promoted");
         client.batch_execute("alter system set synchronous_standby_names = ''").await.unwrap();
@@ -125,7 +127,7 @@ impl Cluster {
         self.primary.port
     }
 
-    /// Makes a new standby from the primary, and has commits wait for it.
+    /// Creates a new standby from the primary, and makes commits synchronous.
     pub(crate) async fn rebuild_standby(&mut self) {
         self.made += 1;
         let data = self.folder.path().join(self.made.to_string());
@@ -142,7 +144,7 @@ impl Cluster {
         self.in_step().await;
     }
 
-    /// Waits until commits wait for the standby.
+    /// Waits until the standby is synchronous.
     async fn in_step(&self) {
         let client = self.answers().await;
         let began = Instant::now();
@@ -155,7 +157,7 @@ impl Cluster {
     }
 }
 
-/// The directory of PostgreSQL's programs.
+/// Directory of PostgreSQL's programs.
 fn find_binaries() -> Option<PathBuf> {
     let all = std::fs::read_dir("/usr/lib/postgresql").ok()?.flatten();
     let mut all: Vec<_> = all.map(|it| it.path().join("bin")).collect();
@@ -163,7 +165,7 @@ fn find_binaries() -> Option<PathBuf> {
     all.into_iter().rev().find(|bin| bin.join("initdb").exists())
 }
 
-/// PostgreSQL refuses to run as root: the user that it runs as instead.
+/// User that PostgreSQL runs as, since it refuses to run as root.
 fn owner() -> Option<String> {
     let user = std::process::Command::new("id").arg("-u").output().unwrap().stdout;
     let is_user =
@@ -171,7 +173,7 @@ fn owner() -> Option<String> {
     (user == b"0\n").then(|| ["postgres", "nobody"].iter().copied().find(is_user).unwrap().into())
 }
 
-/// A program that runs as the owner and ends with this process.
+/// Command that runs as the owner and is killed with this process.
 fn as_owner(owner: Option<&str>, program: &Path) -> Command {
     let mut command = Command::new("setpriv");
     if let Some(owner) = owner {
@@ -179,7 +181,7 @@ fn as_owner(owner: Option<&str>, program: &Path) -> Command {
         let group = String::from_utf8(id).unwrap();
         command.args(["--reuid", owner, "--regid", group.trim(), "--clear-groups"]);
     }
-    // The owner may be unable to enter the directory that this process is in.
+    // The owner may have no access to the current directory of this process.
     command.args(["--pdeathsig", "KILL", "--"]).arg(program).current_dir("/");
     command
 }
@@ -224,13 +226,13 @@ async fn client(url: &str) -> Client {
     }
 }
 
-/// Kills a server and all its backends without a word, and waits until all are gone: the next one
-/// must not meet the last one's memory.
+/// Kills a server and all its backends with SIGKILL, and waits until all have exited: the next
+/// server must not find shared memory of the last one.
 async fn kill_all(node: &mut Node) {
-    let parent = node.process.id().expect("it runs");
+    let parent = node.process.id().expect("the node is running");
     let children = children(parent);
     let pids = [parent].iter().chain(&children).map(u32::to_string).collect::<Vec<_>>();
-    // Some may have ended by themselves meanwhile.
+    // Some may have exited meanwhile.
     let _ = std::process::Command::new("kill").arg("-9").args(pids).stderr(Stdio::null()).status();
     node.process.wait().await.unwrap();
     while children.iter().any(|child| is_postgres(*child)) {
@@ -238,7 +240,7 @@ async fn kill_all(node: &mut Node) {
     }
 }
 
-/// The processes of a parent.
+/// Child processes of a parent.
 fn children(parent: u32) -> Vec<u32> {
     let all = std::fs::read_dir("/proc").unwrap().flatten();
     let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -249,10 +251,10 @@ fn is_postgres(pid: u32) -> bool {
     status(pid).is_some_and(|(state, _)| state != 'Z')
 }
 
-/// The state and the parent of a process.
+/// State and parent of a process.
 fn status(pid: u32) -> Option<(char, u32)> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name before it may hold anything, a bracket included.
+    // The name before it may contain any character, a bracket included.
     let mut rest = stat.rsplit_once(')')?.1.split_whitespace();
     Some((rest.next()?.chars().next()?, rest.next()?.parse().ok()?))
 }

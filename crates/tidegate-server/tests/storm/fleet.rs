@@ -1,4 +1,4 @@
-//! The servers of a round: the real binary, each incarnation with a name of its own.
+//! Servers of a round: the real binary, each incarnation with its own name.
 
 use std::{fs::OpenOptions, path::PathBuf, process::Stdio, sync::Arc, time::Duration};
 
@@ -16,29 +16,29 @@ use crate::{
     service::Service,
 };
 
-/// How long a server may take to start or to stop.
+/// Timeout of a start or a stop.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long a server may let calls end after SIGTERM.
+/// Drain timeout after SIGTERM.
 const DRAIN_MS: &str = "2000";
 
-/// A server, in one incarnation after another.
+/// Server slot, with one incarnation after another.
 pub(crate) struct Server {
     letter: char,
-    /// The length of its lease in milliseconds.
+    /// Lease in milliseconds.
     pub(crate) ttl: u64,
     incarnation: u32,
     process: Option<Child>,
-    /// Where it finds its store.
+    /// URL of its store.
     store: String,
-    /// The way to its database, where it has one.
+    /// Proxy to its database, if it has one.
     pub(crate) proxy: Option<Arc<Proxy>>,
-    /// Stopped by SIGSTOP.
+    /// Frozen by SIGSTOP.
     pub(crate) frozen: bool,
 }
 
 impl Server {
-    /// The name of this incarnation, which is also the secret that it signs its calls with.
+    /// Name of this incarnation, also the secret of its call signatures.
     pub(crate) fn name(&self) -> String {
         format!("{}{}", self.letter, self.incarnation)
     }
@@ -50,7 +50,7 @@ impl Server {
     }
 }
 
-/// All servers, their file and their service.
+/// All servers, their config file and their service.
 pub(crate) struct Fleet {
     pub(crate) servers: Vec<Server>,
     pub(crate) front: Front,
@@ -60,7 +60,7 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// Starts one server for each store address, with the lengths of their leases.
+    /// Starts one server for each store URL, with its lease.
     pub(crate) async fn start(
         folder: PathBuf,
         service: Service,
@@ -89,7 +89,7 @@ impl Fleet {
         std::fs::write(self.folder.join("tidegate.toml"), config).unwrap();
     }
 
-    /// Starts a new incarnation; the last one is gone.
+    /// Starts a new incarnation after the last one has exited.
     pub(crate) async fn launch(&mut self, at: usize) {
         let server = &mut self.servers[at];
         server.incarnation += 1;
@@ -99,7 +99,7 @@ impl Fleet {
         let log = OpenOptions::new().create(true).append(true).open(log).unwrap();
         let config = self.folder.join("tidegate.toml").display().to_string();
         let binary = std::env::var("TIDEGATE_BIN");
-        // It must not outlive the rig, however the rig ends.
+        // The server must not outlive the rig, however the rig ends.
         let mut process = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "--"])
             .arg(binary.unwrap_or_else(|_| env!("CARGO_BIN_EXE_tidegate").to_owned()))
@@ -128,14 +128,14 @@ impl Fleet {
     }
 
     pub(crate) async fn kill(&mut self, at: usize) {
-        let mut process = self.servers[at].process.take().expect("it runs");
+        let mut process = self.servers[at].process.take().expect("the server is running");
         process.kill().await.unwrap();
     }
 
-    /// SIGTERM; whether it has ended in time.
+    /// Sends SIGTERM; returns whether the server has exited in time.
     pub(crate) async fn terminate(&mut self, at: usize) -> bool {
         self.servers[at].signal("-TERM");
-        let mut process = self.servers[at].process.take().expect("it runs");
+        let mut process = self.servers[at].process.take().expect("the server is running");
         let ended = timeout(PATIENCE, process.wait()).await.is_ok();
         if !ended {
             process.kill().await.unwrap();
@@ -148,7 +148,7 @@ impl Fleet {
         self.servers[at].frozen = frozen;
     }
 
-    /// Raises the revisions of all definitions, and has one server read the file again.
+    /// Raises the revisions of all definitions, and reloads the file on one server.
     pub(crate) fn reload(&mut self, at: usize) {
         self.revise();
         self.servers[at].signal("-HUP");
@@ -162,7 +162,7 @@ impl Fleet {
         self.write_config();
     }
 
-    /// Defines one workflow anew over HTTP; whether that was answered 200.
+    /// Redefines one workflow over HTTP; returns whether the answer was 200.
     pub(crate) async fn put(&mut self, pick: usize) -> bool {
         let all: Vec<_> = LANES.iter().filter(|lane| lane.way == Way::Event).collect();
         let lane = all[pick % all.len()];

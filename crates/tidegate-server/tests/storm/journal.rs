@@ -1,4 +1,4 @@
-//! The journal of a round: everything that was seen from outside of the servers.
+//! Journal of a round: everything observed from outside the servers.
 //!
 //! Times are the machine's clock in microseconds: all processes of a round live on one machine.
 
@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tidegate::store::{Clock as _, SystemClock};
 
-/// The machine's clock in microseconds.
+/// Clock of the machine in microseconds.
 pub(crate) fn now() -> i64 {
     SystemClock.now().micros()
 }
 
-/// What a caller was answered, in the words of the API.
+/// Answer to a caller.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -21,32 +21,32 @@ pub(crate) struct Answer {
     pub(crate) outcome: String,
     pub(crate) run: Option<String>,
     pub(crate) event: Option<String>,
-    /// The version of a stream or session.
+    /// Version of a stream or session.
     pub(crate) version: Option<i64>,
-    /// The run that takes a message in; `run` is that of its reply.
+    /// Run that appends a message; `run` is that of its reply.
     #[serde(default)]
     pub(crate) appended: Option<String>,
 }
 
-/// One request of the load, with all its tries: they carry the same key, so they are one.
+/// Request of the load, with all its attempts, which have the same idempotency key.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Request {
-    /// The number that its payload carries: unique, and growing in the order of sending.
+    /// Number in its payload: unique, and increasing in the order of sending.
     pub(crate) n: u64,
     pub(crate) lane: String,
     /// The key of its lane's controls, or the session or stream.
     pub(crate) key: String,
     pub(crate) sent: i64,
-    /// The last answer, or the moment at which the caller left.
+    /// Time of the last answer, or of the disconnect.
     pub(crate) done: i64,
     pub(crate) tries: u32,
-    /// None: the caller left without one.
+    /// `None`: the caller disconnected before the answer.
     pub(crate) answer: Option<Answer>,
-    /// The answer to the same request, sent once more.
+    /// Answer to a repetition of the request.
     pub(crate) again: Option<Answer>,
 }
 
-/// A request of an operator about one run.
+/// Action of an operator on one run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Act {
     pub(crate) run: String,
@@ -54,36 +54,36 @@ pub(crate) struct Act {
     pub(crate) what: String,
     pub(crate) sent: i64,
     pub(crate) done: i64,
-    /// The state of the run in a 200 answer; none if it was refused or never answered.
+    /// State of the run in a 200 answer; `None` if it was refused or never answered.
     pub(crate) state: Option<String>,
 }
 
-/// How a call of the service ended.
+/// End of a call to the service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum CallEnd {
-    /// The service has sent this status.
+    /// The service sent this status.
     Answered(u16),
     /// The caller closed the connection.
     Dropped,
-    /// Still under way when the journal was closed.
+    /// Still in progress when the journal was closed.
     #[default]
     Open,
 }
 
-/// One call of the recording service.
+/// Call to the recording service.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Call {
     pub(crate) id: u64,
     pub(crate) lane: String,
-    /// The revision of the definition that named this URL.
+    /// Revision of the definition with this URL.
     pub(crate) revision: u64,
     pub(crate) run: String,
     /// The header `Idempotency-Key`.
     pub(crate) effect: String,
     pub(crate) version: String,
-    /// The incarnation of the server that called, by its signature.
+    /// Incarnation of the calling server, by its signature.
     pub(crate) server: String,
-    /// The numbers of the requests that its payload carries.
+    /// Numbers of the requests in its payload.
     pub(crate) numbers: Vec<u64>,
     pub(crate) key: String,
     pub(crate) begin: i64,
@@ -91,18 +91,18 @@ pub(crate) struct Call {
     pub(crate) how: CallEnd,
 }
 
-/// A fault that was played.
+/// Injected fault.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Fault {
     pub(crate) kind: String,
-    /// The incarnation that it concerns; empty for all of them.
+    /// Affected incarnation; empty for all.
     pub(crate) server: String,
     pub(crate) from: i64,
-    /// When its cause was gone: the process was up again, the database answered.
+    /// End of the fault: the process was running again, or the database answered.
     pub(crate) to: i64,
 }
 
-/// A run at the end of the round, as the API shows it.
+/// Run at the end of the round, from the API.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Run {
     pub(crate) id: String,
@@ -113,11 +113,11 @@ pub(crate) struct Run {
     pub(crate) started: Option<i64>,
     pub(crate) reason: String,
     pub(crate) replaced_by: Option<String>,
-    /// The id of the call whose answer is the run's output.
+    /// Id of the call whose answer is the run's output.
     pub(crate) output: Option<u64>,
 }
 
-/// A record of a stream or of a session's list, in order.
+/// Stream, or list of a session, in order.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Log {
     pub(crate) lane: String,
@@ -126,13 +126,13 @@ pub(crate) struct Log {
     pub(crate) entries: Vec<(i64, u64)>,
 }
 
-/// What the API says after all load and faults have ended.
+/// Final state from the API, after all load and faults have ended.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct World {
     pub(crate) runs: Vec<Run>,
     pub(crate) events: Vec<String>,
     pub(crate) logs: Vec<Log>,
-    /// Ids that were answered to a caller and do not resolve, with the status.
+    /// Ids from answers that do not resolve, with the status.
     pub(crate) unresolved: Vec<String>,
     /// Runs that never ended.
     pub(crate) live: Vec<String>,
@@ -140,7 +140,7 @@ pub(crate) struct World {
     pub(crate) leaks: Vec<String>,
 }
 
-/// All of it.
+/// Journal of a round.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Journal {
     pub(crate) requests: Vec<Request>,
@@ -152,11 +152,11 @@ pub(crate) struct Journal {
     pub(crate) unexpected: Vec<String>,
 }
 
-/// A journal that many tasks write.
+/// Journal that is shared by many tasks.
 pub(crate) type Shared = Mutex<Journal>;
 
 impl Journal {
-    /// One line for each record, in the order of time as far as records have one.
+    /// One line for each record, ordered by time where records have one.
     pub(crate) fn lines(&self) -> String {
         let mut lines: Vec<(i64, Value)> = Vec::new();
         lines.extend(self.requests.iter().map(|it| (it.sent, json!({ "request": it }))));
@@ -177,7 +177,7 @@ impl Journal {
         })
     }
 
-    /// Reads what [`lines`](Self::lines) wrote.
+    /// Parses the output of [`lines`](Self::lines).
     pub(crate) fn read(text: &str) -> Self {
         let mut journal = Self::default();
         for line in text.lines() {

@@ -1,8 +1,8 @@
-//! The judge: finds what must not have happened, in a journal alone.
+//! Judge: finds violations of the guarantees in a journal.
 //!
-//! It asks no server and knows no rule of the engine but those that users are promised. What
-//! faults excuse is said where it is used: a call of a server counts until that server was killed
-//! or frozen, and a call may be repeated only where a fault came between.
+//! The judge queries no server and knows only the rules of the engine that users are promised.
+//! Exceptions for faults are documented where they apply: a call of a server counts until that
+//! server was killed or frozen, and a call may be repeated only if a fault came between.
 
 mod chat;
 mod flow;
@@ -18,7 +18,7 @@ use crate::{
     lanes::{self, Lane},
 };
 
-/// What must not happen.
+/// Kind of violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(crate) enum Kind {
     Lost,
@@ -60,7 +60,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// One violation, with the records that show it.
+/// Violation, with the records that show it.
 #[derive(Clone, Debug)]
 pub(crate) struct Violation {
     pub(crate) kind: Kind,
@@ -75,24 +75,25 @@ impl fmt::Display for Violation {
     }
 }
 
-/// How late the service may notice that a connection was closed. The machine may be busy.
+/// Maximum delay until the service notices a closed connection on a busy machine.
 const LATE_NOTICE: i64 = 500_000;
 
-/// How long a server that was frozen may take to notice that its lease is gone.
+/// Maximum delay until a thawed server notices its expired lease.
 const WAKING: i64 = 1_500_000;
 
-/// How long a server may take to notice that the database is back, and that its leases are gone.
+/// Maximum delay until a server notices that the database is back, and that its leases have
+/// expired.
 const RECONNECTING: i64 = 8_000_000;
 
-/// A journal with its indexes.
+/// Journal with its indexes.
 pub(crate) struct Evidence<'a> {
     journal: &'a Journal,
-    /// The calls of each run, in the order of their beginning.
+    /// Calls of each run, in the order of their start.
     calls: BTreeMap<&'a str, Vec<&'a Call>>,
     runs: BTreeMap<&'a str, &'a Run>,
 }
 
-/// Everything that is wrong.
+/// All violations in a journal.
 pub(crate) fn judge(journal: &Journal) -> Vec<Violation> {
     let evidence = Evidence::new(journal);
     let mut found = Vec::new();
@@ -151,12 +152,12 @@ impl<'a> Evidence<'a> {
         self.calls.get(run).map_or(&[], Vec::as_slice)
     }
 
-    /// The first call of a run.
+    /// First call of a run.
     fn first_call(&self, run: &str) -> Option<&'a Call> {
         self.calls_of(run).first().copied()
     }
 
-    /// The requests that were answered, with their lanes.
+    /// Answered requests, with their lanes.
     fn answered(&self) -> impl Iterator<Item = (&'a Request, &'static Lane)> {
         let all = self.journal.requests.iter().filter(|request| request.answer.is_some());
         all.filter_map(|request| Some((request, lanes::find(&request.lane)?)))
@@ -166,7 +167,7 @@ impl<'a> Evidence<'a> {
         self.journal.faults.iter().filter(move |it| it.server.is_empty() || it.server == server)
     }
 
-    /// Whether a fault that concerns a server came between two moments.
+    /// Whether a fault of a server came between two times.
     fn disturbed(&self, server: &str, from: i64, to: i64) -> bool {
         self.faults_of(server).any(|fault| {
             let after = match fault.kind.as_str() {
@@ -178,10 +179,11 @@ impl<'a> Evidence<'a> {
         })
     }
 
-    /// Until when a call counts as in progress; none if it does not count at all.
+    /// Time until which a call counts as in progress; `None` if it does not count at all.
     ///
-    /// A killed server calls no more, and a frozen one may lose its lease without knowing: what it
-    /// has under way, or sends before it notices, is outside of the promise (exactly-once.md).
+    /// A killed server makes no more calls, and a frozen one may lose its lease without noticing:
+    /// calls in progress, or sent before it notices, are outside of the guarantee
+    /// (exactly-once.md).
     fn counts_until(&self, call: &Call) -> Option<i64> {
         let mut end = match call.how {
             CallEnd::Answered(_) => call.end,
@@ -195,7 +197,7 @@ impl<'a> Evidence<'a> {
                 _ => {}
             }
         }
-        // The rig itself stood still: nobody saw when the connection was closed.
+        // The rig itself stalled: the time of the disconnect is unknown.
         let stalls = self.journal.faults.iter().filter(|fault| fault.kind == "stall");
         for stall in stalls.filter(|_| call.how == CallEnd::Dropped) {
             if (call.begin..=call.end).contains(&stall.from) {
@@ -210,7 +212,7 @@ impl<'a> Evidence<'a> {
         self.journal.acts.iter().any(|act| act.run == run && what.contains(&act.what.as_str()))
     }
 
-    /// The records that name a text, such as the id of a run.
+    /// Records that contain a text, such as the id of a run.
     fn about(&self, text: &str) -> Vec<String> {
         let ids = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
         let Some(id) = ids.into_iter().find(|id| id.starts_with("run_") || id.starts_with("evt_"))

@@ -1,10 +1,10 @@
-//! The lanes of the load: one control each, with the rules that its effects must keep.
+//! Lanes of the load: one control each, with the rules for its effects.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use serde_json::Value;
 
-/// The way in.
+/// Kind of ingress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// `POST /events`, with a `dedupeId`.
@@ -15,7 +15,7 @@ pub(crate) enum Way {
     Webhook,
     /// `POST /flows/{lane}/sessions/{key}/messages`, with an `Idempotency-Key`.
     Chat,
-    /// Nobody sends: the clock starts it.
+    /// Started by a schedule.
     Schedule,
     /// `POST /streams/{key}/events` with `expectedVersion`, and an `Idempotency-Key`.
     Stream,
@@ -23,43 +23,43 @@ pub(crate) enum Way {
     Session,
 }
 
-/// What becomes of several requests of one key.
+/// Treatment of several requests of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fold {
-    /// Each is a run of its own.
+    /// Each request is a separate run.
     None,
-    /// One run carries the last of them.
+    /// One run has the last request.
     Last,
-    /// One run carries all of them.
+    /// One run has all requests.
     All,
 }
 
-/// A lane.
+/// Lane of the load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lane {
     pub(crate) name: &'static str,
     pub(crate) way: Way,
-    /// The controls, as TOML.
+    /// Controls, as TOML.
     pub(crate) controls: &'static str,
-    /// How many keys there are, and how many clients send for each.
+    /// Number of keys, and number of clients per key.
     pub(crate) keys: u64,
     pub(crate) clients: u64,
-    /// The mean time between two requests of a client, in milliseconds.
+    /// Mean time between two requests of a client, in milliseconds.
     pub(crate) pace: u64,
-    /// The most calls of different runs in progress for one key.
+    /// Maximum number of concurrent calls of different runs for one key.
     pub(crate) per_key: usize,
-    /// The same for the whole lane.
+    /// Maximum number of concurrent calls of different runs for the lane.
     pub(crate) overall: usize,
     /// Whether runs of one key start in the order in which their requests were answered.
     pub(crate) ordered: bool,
-    /// The least time between the first starts of one key, in microseconds.
+    /// Minimum time between the first starts of one key, in microseconds.
     pub(crate) gap: i64,
-    /// Admissions of one key: how many in how many microseconds.
+    /// Rate of admissions of one key: number, and microseconds.
     pub(crate) rate: Option<(i64, i64)>,
     pub(crate) fold: Fold,
     /// Whether the control itself may cancel a run.
     pub(crate) cancels: bool,
-    /// Whether at most one run ever carries a key.
+    /// Whether at most one run may ever have a key.
     pub(crate) once: bool,
 }
 
@@ -84,7 +84,7 @@ const fn lane(name: &'static str, way: Way, controls: &'static str) -> Lane {
     }
 }
 
-/// Retries of refused calls: long enough for no run to fail because of them.
+/// Retry settings for refused calls, generous enough that no run fails because of them.
 const RETRY: &str = "retry = { maxAttempts = 20, backoffMs = 50 }";
 
 /// Every lane.
@@ -196,32 +196,32 @@ pub(crate) const LANES: [Lane; 20] = [
     lane("notes", Way::Session, ""),
 ];
 
-/// The lane that the clock drives, with its period in seconds.
+/// Lane of the schedule, with its period in seconds.
 pub(crate) const CLOCK: Lane =
     Lane { keys: 0, per_key: 1, ordered: true, ..lane("clock", Way::Schedule, "") };
 pub(crate) const CLOCK_SECONDS: u64 = 2;
 
-/// Added to the name of a [`Way::Chat`] lane in calls that take a message in.
+/// Suffix of the name of a [`Way::Chat`] lane in calls that append a message.
 pub(crate) const APPEND: &str = "/append";
 
-/// The secret of the webhook.
+/// Secret of the webhook.
 pub(crate) const HOOK_SECRET: &str = "storm";
 
-/// The lane of a name.
+/// Lane with a name.
 pub(crate) fn find(name: &str) -> Option<&'static Lane> {
     static CLOCKED: Lane = CLOCK;
     LANES.iter().find(|lane| lane.name == name).or((name == CLOCK.name).then_some(&CLOCKED))
 }
 
-/// The lanes whose runs call the service.
+/// Lanes whose runs call the service.
 pub(crate) fn called() -> impl Iterator<Item = &'static Lane> {
     LANES.iter().filter(|lane| !matches!(lane.way, Way::Stream | Way::Session))
 }
 
-/// The revision of each lane's definition: a deploy raises it.
+/// Revision of each lane's definition: a deploy raises it.
 pub(crate) type Revisions = BTreeMap<&'static str, u64>;
 
-/// A definition as TOML: a `[[workflow]]` or a `[[flow]]`.
+/// Definition as TOML: a `[[workflow]]` or a `[[flow]]`.
 fn definition(lane: &Lane, service: &str, revision: u64) -> String {
     let Lane { name, controls, .. } = lane;
     let url = format!("url = '{service}/{name}?revision={revision}'");
@@ -254,14 +254,14 @@ fn definition(lane: &Lane, service: &str, revision: u64) -> String {
     }
 }
 
-/// The whole file.
+/// Complete config file.
 pub(crate) fn config(service: &str, revisions: &Revisions) -> String {
     let revision = |lane: &Lane| revisions.get(lane.name).copied().unwrap_or(1);
     let all = LANES.iter().chain([&CLOCK]);
     all.map(|lane| definition(lane, service, revision(lane))).collect()
 }
 
-/// The definition of one workflow, as `PUT /workflows/{name}` takes it.
+/// Definition of one workflow, as the body of `PUT /workflows/{name}`.
 pub(crate) fn body(lane: &Lane, service: &str, revision: u64) -> Value {
     let mut file: Value = toml::from_str(&definition(lane, service, revision)).unwrap();
     let mut workflow = file["workflow"][0].take();

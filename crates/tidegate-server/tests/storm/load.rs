@@ -1,5 +1,5 @@
-//! The load: clients that send through all servers, again until they are answered, and an
-//! operator who cancels, pauses and resumes.
+//! Load: clients that send through all servers and retry until they get an answer, and an operator
+//! who cancels, pauses and resumes runs.
 
 use std::{
     sync::{
@@ -21,22 +21,22 @@ use crate::{
     lanes::{CLOCK, HOOK_SECRET, LANES, Lane, Way},
 };
 
-/// How long one try may take. A frozen server answers later than that.
+/// Timeout of one attempt. A frozen server answers later than that.
 const TRY: Duration = Duration::from_secs(3);
 
-/// How long a look at everything may take, when no server is frozen.
+/// Timeout of a full read, when no server is frozen.
 const LOOK: Duration = Duration::from_secs(30);
 
-/// How long a caller tries again. No fault lasts as long.
+/// Time that a caller keeps retrying. No fault lasts as long.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// How long until the next try.
+/// Delay between attempts.
 const AGAIN: Duration = Duration::from_millis(40);
 
-/// The lanes whose runs an operator acts on.
+/// Lanes whose runs an operator acts on.
 const OPERATED: [&str; 4] = ["sync", "line", "mail", "queue"];
 
-/// Where to send: all servers in turn.
+/// Client that uses all servers round robin.
 #[derive(Clone)]
 pub(crate) struct Front {
     pub(crate) http: Client,
@@ -55,7 +55,7 @@ impl Front {
         urls[self.turn.fetch_add(1, Ordering::Relaxed) % urls.len()].clone()
     }
 
-    /// One try: the status and the body of an answer, if one came in time.
+    /// One attempt: status and body of the answer, if there is one in time.
     pub(crate) async fn once(
         &self,
         make: &impl Fn(&Client, &str) -> RequestBuilder,
@@ -66,7 +66,7 @@ impl Front {
         let status = answer.status().as_u16();
         let kind = answer.headers().get("content-type").map_or(&[][..], |kind| kind.as_bytes());
         if kind.starts_with(b"text/event-stream") {
-            // Its first event says it all: nobody stays for the rest.
+            // The first event is enough; the rest is not read.
             let mut text = String::new();
             while !text.contains("\n\n") {
                 text.push_str(&String::from_utf8_lossy(&answer.chunk().await.ok()??));
@@ -77,7 +77,8 @@ impl Front {
         Some((status, serde_json::from_str(&answer.text().await.ok()?).unwrap_or_default()))
     }
 
-    /// Tries until there is an answer that says more than "not now"; how often, and the answer.
+    /// Retries until there is an answer other than a temporary error; returns the number of
+    /// attempts and the answer.
     pub(crate) async fn ask(
         &self,
         make: impl Fn(&Client, &str) -> RequestBuilder,
@@ -103,7 +104,7 @@ impl Front {
         (tries, None)
     }
 
-    /// Reads until a server answers.
+    /// Retries a read until a server answers.
     pub(crate) async fn get(&self, path: &str) -> (u16, Value) {
         let (_, answer) = self.ask_within(|http, url| http.get(format!("{url}{path}")), LOOK).await;
         answer.unwrap_or((0, Value::Null))
@@ -116,7 +117,7 @@ fn is_temporary(status: u16, body: &Value) -> bool {
         || ["in_progress", "too_many_requests"].contains(&code)
 }
 
-/// The load of a round.
+/// Load of a round.
 pub(crate) struct Load {
     pub(crate) front: Front,
     journal: Arc<Shared>,
@@ -125,7 +126,7 @@ pub(crate) struct Load {
     tasks: JoinSet<()>,
 }
 
-/// One client: it sends for one key of one lane.
+/// Client that sends for one key of one lane.
 struct Sender {
     lane: &'static Lane,
     key: String,
@@ -133,7 +134,7 @@ struct Sender {
     front: Front,
     journal: Arc<Shared>,
     next: Arc<AtomicU64>,
-    /// The version of its stream, as far as it knows.
+    /// Last known version of its stream.
     version: i64,
 }
 
@@ -161,7 +162,7 @@ impl Load {
         load
     }
 
-    /// Stops sending; every request that is under way is answered or given up first.
+    /// Stops sending; waits until every request in progress is answered or abandoned.
     pub(crate) async fn stop(mut self) {
         self.stop.send_replace(true);
         while let Some(ended) = self.tasks.join_next().await {
@@ -170,7 +171,7 @@ impl Load {
     }
 }
 
-/// Whether it is time to stop, asked for as long as a pause lasts.
+/// Whether to stop, checked during a pause.
 async fn stopped(stop: &mut watch::Receiver<bool>, pause: Duration) -> bool {
     tokio::time::timeout(pause, stop.wait_for(|stop| *stop)).await.is_ok()
 }
@@ -178,7 +179,7 @@ async fn stopped(stop: &mut watch::Receiver<bool>, pause: Duration) -> bool {
 impl Sender {
     async fn run(mut self, mut stop: watch::Receiver<bool>) {
         loop {
-            // Mostly near the pace, now and then a burst.
+            // Mostly near the mean interval, sometimes a burst.
             let pace = if self.dice.one_in(6) { 1 } else { self.dice.below(2 * self.lane.pace) };
             if stopped(&mut stop, Duration::from_millis(pace)).await {
                 return;
@@ -190,7 +191,7 @@ impl Sender {
     async fn send(&mut self) {
         let n = self.next.fetch_add(1, Ordering::Relaxed);
         let key = match self.lane.name {
-            // Numbers are shared by all lanes: several events tell of each payment, at once and
+            // Numbers are shared by all lanes: several events report each payment, at once and
             // later.
             "pay" => format!("p{}", n / 100),
             "hook" => format!("d{n}"),
@@ -201,7 +202,7 @@ impl Sender {
         let (way, version) = (self.lane.way, self.version);
         let (of, body) = (request.clone(), body(self.lane, &request, version));
         let make = move |http: &Client, url: &str| prepare(way, http, url, &of, &body);
-        // Folds carry their last request, and a stream's versions count: nobody leaves there.
+        // No disconnects here: folds have their last request, and versions of streams are counted.
         let stays = matches!(self.lane.fold, crate::lanes::Fold::Last) || way == Way::Stream;
         let answer = if !stays && self.dice.one_in(15) {
             request.tries = 1;
@@ -220,7 +221,7 @@ impl Sender {
         self.journal.lock().unwrap().requests.push(request);
     }
 
-    /// Reads an answer; one that no request here may get is noted.
+    /// Parses an answer; records an unexpected one.
     fn read(&mut self, request: &Request, status: u16, body: &Value) -> Answer {
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let code = text(&body["error"]).unwrap_or_default();
@@ -267,7 +268,7 @@ impl Sender {
     }
 }
 
-/// What is sent.
+/// Payload of a request.
 fn body(lane: &Lane, request: &Request, version: i64) -> Value {
     let Request { n, key, .. } = request;
     match lane.way {
@@ -287,7 +288,7 @@ fn body(lane: &Lane, request: &Request, version: i64) -> Value {
     }
 }
 
-/// A request, the same at each try.
+/// Request, the same for each attempt.
 fn prepare(way: Way, http: &Client, url: &str, of: &Request, body: &Value) -> RequestBuilder {
     let Request { n, lane, key, .. } = of;
     let body = body.to_string();

@@ -1,4 +1,4 @@
-//! The look at the API after all load and faults have ended.
+//! Final read of the API after all load and faults have ended.
 
 use std::{
     collections::BTreeSet,
@@ -15,16 +15,16 @@ use crate::{
     load::Front,
 };
 
-/// How long nothing may happen before what is left counts as stuck. The machine may be busy.
+/// Time without progress after which remaining runs count as stuck, generous for a busy machine.
 const STUCK: Duration = Duration::from_secs(45);
 
-/// How often the servers are asked whether all is over.
+/// Poll interval until all runs have ended.
 const LOOK: Duration = Duration::from_millis(150);
 
-/// How many reads are under way at once.
+/// Number of concurrent reads.
 const AT_ONCE: usize = 16;
 
-/// Pauses the schedules, waits until nothing goes on any more, and reads everything.
+/// Pauses the schedules, waits until nothing changes any more, and reads the final state.
 pub(crate) async fn settle(front: &Front, journal: &Shared) -> World {
     for schedule in list(front, "/schedules", "schedules").await {
         let path = format!("/schedules/{}/pause", text(&schedule["id"]));
@@ -71,14 +71,14 @@ async fn read(front: &Front, journal: &Shared) -> World {
     world
 }
 
-/// The workflows whose windows or buffers hold something.
+/// Workflows with events in windows or buffers.
 fn pending(folds: &Value) -> Vec<String> {
     let all = folds["workflows"].as_array().into_iter().flatten();
     let held = |it: &&Value| it["debounce"]["pending"] != 0 || it["batch"]["pending"] != 0;
     all.filter(held).map(|it| format!("a window or buffer is not empty: {it}")).collect()
 }
 
-/// All pages of a list.
+/// Items of all pages of a list.
 async fn list(front: &Front, path: &str, name: &str) -> Vec<Value> {
     let (mut all, mut cursor) = (Vec::new(), String::new());
     loop {
@@ -103,7 +103,7 @@ fn view(run: &Value) -> Run {
     let error = format!("{} {}", text(&run["error"]["code"]), text(&run["error"]["message"]));
     Run {
         id: text(&run["id"]),
-        // An action's workflow is called after its flow and itself.
+        // The workflow of an action is named `flow/action`.
         lane: text(&run["workflow"]).split('/').next().unwrap_or_default().to_owned(),
         version: run["version"].as_u64().unwrap_or_default(),
         state: text(&run["state"]),
@@ -115,7 +115,7 @@ fn view(run: &Value) -> Run {
     }
 }
 
-/// The streams, and the lists of the sessions.
+/// Streams, and lists of the sessions.
 async fn logs(front: &Front) -> Vec<Log> {
     let mut logs = Vec::new();
     for lane in LANES.iter().filter(|lane| matches!(lane.way, Way::Stream | Way::Session)) {
@@ -143,7 +143,7 @@ async fn logs(front: &Front) -> Vec<Log> {
     logs
 }
 
-/// What is held although all runs have ended, and what the doctor finds.
+/// Holds that remain although all runs have ended, and findings of the doctor.
 async fn leaks(front: &Front) -> Vec<String> {
     let mut leaks = Vec::new();
     for gate in list(front, "/gates", "gates").await {
@@ -162,7 +162,7 @@ async fn leaks(front: &Front) -> Vec<String> {
     leaks
 }
 
-/// The ids that were answered to callers and do not resolve.
+/// Ids from answers that do not resolve.
 async fn unresolved(front: &Front, journal: &Shared) -> Vec<String> {
     let mut paths = BTreeSet::new();
     for request in &journal.lock().unwrap().requests {

@@ -1,10 +1,10 @@
-//! The storm: the real binary under load with all controls, faults, and a judge from outside.
+//! Storm test: the real binary under load with all controls, fault injection, and an external
+//! judge.
 //!
-//! `scripts/storm` is the way to play it. A round starts servers on a fresh store
-//! ([`fleet`]), loads them ([`load`]) and plays faults ([`round`]); the workflows call a recording
-//! service ([`service`]) that outlives every fault. Then all load ends, the API is read ([`look`]),
-//! and the [`judge`] works from the [`journal`] alone. [`planted`] shows that it finds what it
-//! should.
+//! `scripts/storm` runs it. A round starts servers on a fresh store ([`fleet`]), loads them
+//! ([`load`]) and injects faults ([`round`]); the workflows call a recording service ([`service`])
+//! that survives every fault. Then all load ends, the API is read ([`look`]), and the [`judge`]
+//! checks the [`journal`] alone. [`planted`] tests the judge.
 
 #![allow(clippy::unwrap_used, reason = "a rig that cannot go on fails")]
 #![expect(clippy::disallowed_methods, reason = "processes live in real time")]
@@ -37,10 +37,10 @@ use crate::{
     round::{Setup, Store},
 };
 
-/// How many faults a round has.
+/// Number of faults per round.
 const ROUND: usize = 10;
 
-/// How many violations of a round are printed.
+/// Maximum number of violations printed per round.
 const SHOWN: usize = 12;
 
 fn setting(name: &str) -> Option<String> {
@@ -51,11 +51,11 @@ fn number(name: &str) -> Option<u64> {
     setting(name).map(|text| text.parse().unwrap_or_else(|_| panic!("{name}: a number")))
 }
 
-/// What is played, as `scripts/storm` says.
+/// Settings from `scripts/storm`.
 struct Plan {
     stores: Vec<Store>,
     faults: usize,
-    /// The lengths of the servers' leases, where they are not those of the store.
+    /// Leases of the servers, if not the defaults of the store.
     leases: Option<Vec<u64>>,
     seed: u64,
     until: Option<Instant>,
@@ -89,7 +89,7 @@ impl Plan {
     }
 }
 
-/// Plays the storm. Only `scripts/storm` asks for it.
+/// Runs the storm, only when started by `scripts/storm`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "long; scripts/storm plays it"]
 async fn storm() {
@@ -113,7 +113,7 @@ async fn storm() {
     assert_eq!(violations, 0, "violations");
 }
 
-/// Plays rounds on one store; how many violations were found.
+/// Runs rounds on one store; returns the number of violations.
 async fn play(plan: &Plan, store: Store, faults: usize, results: &mut Results) -> usize {
     let mut cluster = match store {
         Store::Sqlite => None,

@@ -1,4 +1,5 @@
-//! The judge judged: a clean journal passes, and each kind of violation is found in a doctored one.
+//! Tests of the judge: a clean journal passes, and each kind of violation is found in a modified
+//! one.
 
 use crate::{
     journal::{Act, Answer, Call, CallEnd, Fault, Journal, Log, Request, Run},
@@ -7,7 +8,7 @@ use crate::{
 
 const SECOND: i64 = 1_000_000;
 
-/// A request that was answered 10 ms after it was sent.
+/// Request that was answered 10 ms after it was sent.
 fn request(n: u64, lane: &str, key: &str, sent: i64, outcome: &str) -> Request {
     let run = Some(format!("run_{n}"));
     let event = Some(format!("evt_{n}"));
@@ -17,7 +18,7 @@ fn request(n: u64, lane: &str, key: &str, sent: i64, outcome: &str) -> Request {
     Request { n, lane, key, sent, done: sent + 10_000, tries: 1, answer, again: None }
 }
 
-/// A call of 50 ms by server `a1`, which was answered 200.
+/// Call of 50 ms by server `a1`, answered 200.
 fn call(id: u64, n: u64, lane: &str, key: &str, begin: i64) -> Call {
     let (run, effect) = (format!("run_{n}"), format!("run_{n}:call"));
     let (lane, key, version) = (lane.to_owned(), key.to_owned(), "1".to_owned());
@@ -32,7 +33,7 @@ fn run(n: u64, lane: &str, queued: i64, output: u64) -> Run {
     Run { id, lane, version: 1, state, queued, started, output, ..Run::default() }
 }
 
-/// Whole runs: their requests, calls and ends, one every second.
+/// Complete runs: requests, calls and ends, one per second.
 fn add(journal: &mut Journal, lane: &str, key: &str, first: u64, count: u64) {
     for n in first..first + count {
         let at = i64::try_from(n).unwrap() * SECOND;
@@ -51,7 +52,7 @@ fn clean() -> Journal {
     {
         add(&mut journal, lane, "k0", first, 4);
     }
-    // A payment is told four times and made once.
+    // A payment is reported four times and made once.
     for n in 51..54 {
         journal.world.runs.retain(|run| run.id != format!("run_{n}"));
         journal.calls.retain(|call| call.run != format!("run_{n}"));
@@ -71,7 +72,7 @@ fn clean() -> Journal {
         journal.calls.retain(|call| call.lane != lane || call.run == last);
     }
     find_call(&mut journal, 73).numbers = vec![72, 73];
-    // A refused call is tried again, a cancelled run ends, an occurrence follows another.
+    // A refused call is retried, a cancelled run ends, an occurrence follows another.
     let mut refused = call(900, 12, "sync", "k0", 12 * SECOND + 10_000);
     (refused.how, refused.end) = (CallEnd::Answered(503), refused.begin + 5000);
     journal.calls.push(refused);
@@ -89,8 +90,8 @@ fn clean() -> Journal {
     journal
 }
 
-/// Three messages of one conversation with their replies; the runs that take them in have the
-/// numbers of the messages and 200.
+/// Three messages of one conversation with their replies; the runs that append them have the
+/// numbers of the messages plus 200.
 fn converse(journal: &mut Journal) {
     add(journal, "chat", "k0", 100, 3);
     for n in 100..103 {
@@ -120,7 +121,7 @@ fn act(journal: &mut Journal, n: u64, what: &str, at: i64, state: &str) {
     journal.acts.push(Act { run, what, sent: at, done: at + 10_000, state });
 }
 
-/// Two more runs of `sync` k0 beside run 10, all three under way at once: the limit is two.
+/// Two more runs of `sync` k0 beside run 10, all three in progress at once: the limit is two.
 fn crowd(journal: &mut Journal) {
     add(journal, "sync", "k0", 14, 2);
     let begin = find_call(journal, 10).begin;
@@ -139,7 +140,7 @@ fn repeat(journal: &mut Journal) {
 
 type Doctor = fn(&mut Journal);
 
-/// What is planted, and what must be found.
+/// Planted violations, and the kind that must be found.
 #[rustfmt::skip]
 const PLANTED: [(&str, Kind, Doctor); 38] = [
     ("a repeat before its server has given the call up", Kind::Doubled, |it| {
@@ -285,7 +286,7 @@ fn what_the_look_at_the_end_shows_is_reported() {
     }
 }
 
-/// What faults excuse, and no more: each is a violation above without its fault.
+/// Exceptions for faults, and no more: each is a violation above without its fault.
 #[test]
 fn faults_excuse_what_they_cause() {
     let during = 10 * SECOND + 20_500;

@@ -1,4 +1,4 @@
-//! The way from a server to its database: it can be cut, silenced and led elsewhere.
+//! Proxy between a server and its database, which can be cut, silenced and redirected.
 
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -9,24 +9,24 @@ use tokio::{
     sync::watch,
 };
 
-/// What becomes of traffic.
+/// Treatment of traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Traffic {
     Flows,
     /// Open connections end, new ones are closed at once.
     Cut,
-    /// Connections stay open and nothing gets through, until it flows again.
+    /// Connections stay open, but no data passes until the proxy is open again.
     Silent,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct State {
     traffic: Traffic,
-    /// The port of the database; connections to another one end.
+    /// Port of the database; a change ends connections to the old port.
     port: u16,
 }
 
-/// A proxy on a port of its own.
+/// Proxy with its own port.
 #[derive(Debug)]
 pub(crate) struct Proxy {
     pub(crate) port: u16,

@@ -1,4 +1,4 @@
-//! The results of all rounds, which add up over runs of the storm.
+//! Results of all rounds, accumulated over runs of the storm.
 
 use std::{collections::BTreeMap, fmt::Write as _, path::Path};
 
@@ -9,7 +9,7 @@ use crate::{
     judge::{Kind, Violation},
 };
 
-/// What was played on one store, and what was found.
+/// Rounds on one store, and their violations.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Tally {
     pub(crate) rounds: u64,
@@ -18,7 +18,7 @@ pub(crate) struct Tally {
     pub(crate) requests: u64,
     pub(crate) runs: u64,
     pub(crate) calls: u64,
-    /// Calls of a run that had been called before.
+    /// Repeated calls of a run.
     pub(crate) repeated: u64,
     pub(crate) violations: BTreeMap<String, u64>,
 }
@@ -28,7 +28,7 @@ pub(crate) struct Tally {
 pub(crate) struct Results(pub(crate) BTreeMap<String, Tally>);
 
 impl Tally {
-    /// How many faults were played. The stalls of the machine are none of ours.
+    /// Number of injected faults. Stalls of the machine are not counted.
     pub(crate) fn played(&self) -> u64 {
         self.faults.iter().filter(|(kind, _)| *kind != "stall").map(|(_, count)| count).sum()
     }
@@ -63,7 +63,7 @@ impl Results {
         }
     }
 
-    /// A table for people.
+    /// Table as text.
     pub(crate) fn table(&self) -> String {
         let mut table = String::new();
         for (store, tally) in &self.0 {

@@ -1,4 +1,4 @@
-//! One round: servers on a fresh store, load, faults, then quiet and the judge.
+//! One round: servers on a fresh store, load, faults, then a quiet phase and the judge.
 
 use std::{
     path::{Path, PathBuf},
@@ -19,7 +19,7 @@ use crate::{
     service::Service,
 };
 
-/// The stores.
+/// Kind of store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Store {
     Sqlite,
@@ -34,7 +34,7 @@ impl Store {
         }
     }
 
-    /// The lengths of the servers' leases in milliseconds, unless others are given.
+    /// Default leases of the servers in milliseconds.
     pub(crate) fn leases(self) -> &'static [u64] {
         match self {
             Self::Sqlite => &[1500],
@@ -42,7 +42,7 @@ impl Store {
         }
     }
 
-    /// The faults of a round. Each kind has its part in every ten.
+    /// Faults of a round. Each kind has a fixed share of every ten.
     fn faults(self) -> [&'static str; 10] {
         match self {
             Self::Sqlite => [
@@ -65,27 +65,27 @@ impl Store {
     }
 }
 
-/// How late the rig itself may wake up before the machine counts as stalled, for all servers.
+/// Wake-up delay of the rig above which the machine counts as stalled, for all servers.
 const STALL: Duration = Duration::from_millis(300);
 
-/// A frozen server, and when it goes on.
+/// Frozen server, and the time when it is thawed.
 struct Frozen {
     at: usize,
     until: Instant,
     fault: Fault,
 }
 
-/// The round.
+/// State of a round.
 pub(crate) struct Round {
     fleet: Fleet,
     journal: Arc<Shared>,
     dice: Dice,
     frozen: Vec<Frozen>,
-    /// What a fault has shown to be wrong.
+    /// Violations found during a fault.
     wrong: Vec<String>,
 }
 
-/// What a round is played with.
+/// Settings of a round.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup<'a> {
     pub(crate) store: Store,
@@ -94,7 +94,7 @@ pub(crate) struct Setup<'a> {
     pub(crate) faults: usize,
 }
 
-/// Plays a round; the journal of what happened.
+/// Runs a round; returns its journal.
 pub(crate) async fn play(
     setup: Setup<'_>,
     cluster: Option<&mut Cluster>,
@@ -119,7 +119,7 @@ pub(crate) async fn play(
     journal
 }
 
-/// Where each server finds its store, its lease, and its way to the database.
+/// Store URL, lease and database proxy of each server.
 async fn stores(
     setup: Setup<'_>,
     cluster: Option<&Cluster>,
@@ -138,7 +138,7 @@ async fn stores(
     stores
 }
 
-/// Notes when this process could not run: then the servers could not either.
+/// Records stalls of this process: the servers were stalled too.
 fn watch_stalls(journal: Arc<Shared>) -> JoinHandle<()> {
     const TICK: Duration = Duration::from_millis(50);
     tokio::spawn(async move {
@@ -176,7 +176,7 @@ impl Round {
         }
     }
 
-    /// Waits for 0.3 s and a random time; servers whose time has come go on.
+    /// Waits for 0.3 s plus a random time; thaws servers that are due.
     async fn pause(&mut self, most: u64) {
         let until = Instant::now() + Duration::from_millis(300) + self.dice.up_to_ms(most);
         while Instant::now() < until {
@@ -194,7 +194,7 @@ impl Round {
         self.journal.lock().unwrap().faults.push(frozen.fault);
     }
 
-    /// A server that is not frozen; where all are, one that goes on.
+    /// Server that is not frozen; if all are, thaws one.
     async fn victim(&mut self) -> usize {
         loop {
             let servers = self.fleet.servers.iter().enumerate();
@@ -258,8 +258,8 @@ impl Round {
         self.note("cut", if all { "" } else { name }, from);
     }
 
-    /// Changes definitions: over HTTP, by a file that is read again, or by a restart of one server
-    /// while the others run on.
+    /// Changes definitions: over HTTP, by a reload of the file, or by a restart of one server while
+    /// the others keep running.
     async fn deploy(&mut self, at: usize, name: &str) {
         let from = now();
         match self.dice.below(3) {
@@ -294,7 +294,7 @@ impl Round {
             proxy.lead_to(port);
         }
         self.note("promotion", "", from);
-        // Frozen servers go on meanwhile when their time has come.
+        // Frozen servers that are due are thawed meanwhile.
         let mut rebuilt = std::pin::pin!(cluster.rebuild_standby());
         loop {
             tokio::select! {
@@ -305,7 +305,7 @@ impl Round {
     }
 }
 
-/// A new folder for a round.
+/// Creates a folder for a round.
 pub(crate) fn folder(parent: &Path, store: Store, seed: u64) -> PathBuf {
     let folder = parent.join(format!("{}-{seed}", store.name()));
     let _ = std::fs::remove_dir_all(&folder);

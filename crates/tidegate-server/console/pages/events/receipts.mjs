@@ -20,11 +20,11 @@ const columns = (query) => /** @type {import('../../ui/table.mjs').Column[]} */ 
   { name: 'At', of: (it) => html`<${Time} at=${it.at} />` },
   { name: 'Verdict', of: (it) => html`<${State} state=${it.outcome} />` },
   { name: 'Workflow', hide: true, of: (it) => html`<${WorkflowLink} app=${it.app} name=${it.workflow} />` },
-  { name: 'In words', of: (it) => html`<${Verdict} of=${it} />` },
+  { name: 'Details', of: (it) => html`<${Verdict} of=${it} />` },
   { name: 'Event', hide: true, of: (it) => html`<a class="id" title=${it.eventId} href=${to(['events', it.eventId], Object.fromEntries(query))}>${shortId(it.eventId)}</a>` },
 ]);
 
-/** What was not simply started: each verdict points to who survives. */
+/** Receipts: verdicts other than “started”, each with a link to the surviving run. */
 export function Receipts() {
   const { query, rest } = route.value;
   const asked = Object.fromEntries(['outcome', 'control', 'workflow', 'key', 'event'].map((name) => [name, query.get(name)?.trim() || undefined]));
@@ -42,7 +42,7 @@ export function Receipts() {
     ${tail.rows.length > 0 && html`<${Stale} error=${tail.error} />`}
     <${Newer} tail=${tail} what="receipt" />
     ${tail.rows.length === 0
-      ? html`<${Nothing} tail=${tail}><${Empty} title="No receipts">A receipt says what became of an event that was not simply started: merged, collected, queued, replaced, dropped, skipped, or recognised as a repeat.</${Empty}></${Nothing}>`
+      ? html`<${Nothing} tail=${tail}><${Empty} title="No receipts">A receipt records the verdict on an event that was not started at once: merged, collected, queued, replaced, dropped, skipped, deduped or rejected.</${Empty}></${Nothing}>`
       : html`<div class="receipts"><${Table} label="Receipts" columns=${columns(query)} rows=${tail.rows} idOf=${(/** @type {any} */ it) => `${it.eventId} ${it.app} ${it.workflow} ${it.control} ${it.outcome}`} chosen=${rest[0] ?? null}
           open=${(/** @type {any} */ it) => go(to(['events', it.eventId], Object.fromEntries(query)))} more=${tail.next ? tail.more : null} busy=${tail.busy} /></div>`}`;
 }

@@ -11,7 +11,7 @@ import { useTail } from './use-tail.mjs';
 import { useVerdicts } from './use-verdicts.mjs';
 import { Verdicts } from './verdicts.mjs';
 
-/** Exact, or the beginning with `*` behind it. @param {string} name @param {string} asked */
+/** Whether a name matches: exactly, or by a prefix with `*`. @param {string} name @param {string} asked */
 const matches = (name, asked) => (asked.endsWith('*') ? name.startsWith(asked.slice(0, -1)) : name === asked);
 
 /** @param {any} event */
@@ -21,20 +21,20 @@ function brief({ data, dataBytes }) {
   return text.length > 160 ? `${text.slice(0, 160)} …` : text;
 }
 
-/** What newer ones there are, where the list may not move. @param {{ tail: ReturnType<typeof useTail>, what: string }} props */
+/** Button that shows newer rows, while the list must not move. @param {{ tail: ReturnType<typeof useTail>, what: string }} props */
 export function Newer({ tail, what }) {
   return html`<p class="newer" role="status">${tail.newer.length > 0 && html`<button type="button" class="primary" onClick=${tail.show}>↑ ${tail.many ? 'More than ' : ''}${plural(tail.newer.length, `newer ${what}`)}</button>`}</p>`;
 }
 
-/** Before there is anything. @param {{ tail: ReturnType<typeof useTail>, children?: any }} props */
+/** Loading, error or empty state of a tail. @param {{ tail: ReturnType<typeof useTail>, children?: any }} props */
 export function Nothing({ tail, children }) {
   if (tail.error) return html`<${Failed} error=${tail.error} again=${tail.again} />`;
   if (tail.loading) return html`<div class="empty" aria-busy="true">Loading …</div>`;
-  if (tail.next) return html`<${Empty} title="None of the newest fits"><p>There are older ones that were not looked at yet.</p><p><button type="button" onClick=${tail.more} disabled=${tail.busy}>Look further back</button></p></${Empty}>`;
+  if (tail.next) return html`<${Empty} title="No match in the newest entries"><p>Older entries were not searched yet.</p><p><button type="button" onClick=${tail.more} disabled=${tail.busy}>Search older entries</button></p></${Empty}>`;
   return children;
 }
 
-/** Events as they come. */
+/** Live tail of events. */
 export function EventTail() {
   const { query, rest } = route.value;
   const name = query.get('name')?.trim() ?? '';
@@ -44,23 +44,23 @@ export function EventTail() {
   const told = useFetched('/workflows', {}, { live: false });
   const names = useMemo(() => /** @type {any[]} */ (told.value?.workflows ?? []).flatMap((it) => [it.name, ...it.triggers.filter((/** @type {any} */ one) => typeof one === 'string')]), [told.value]);
   const columns = /** @type {import('../../ui/table.mjs').Column[]} */ ([
-    { name: 'Came', of: (it) => html`<${Time} at=${it.at} />` },
+    { name: 'Received', of: (it) => html`<${Time} at=${it.at} />` },
     { name: 'Event', hide: true, of: (it) => html`<${EventLink} id=${it.id} />` },
     { name: 'Name', of: (it) => html`<b class="event-name">${it.name}</b>` },
-    { name: 'What became of it', of: (it) => html`<${Verdicts} receipts=${verdicts(it.id)} taken=${names.some((one) => matches(it.name, one))} />` },
+    { name: 'Verdicts', of: (it) => html`<${Verdicts} receipts=${verdicts(it.id)} taken=${names.some((one) => matches(it.name, one))} />` },
     { name: 'Data', hide: true, of: (it) => html`<span class="id soft">${brief(it)}</span>` },
   ]);
   return html`<div class="filters">
-      <${Search} main name="name" label="Name, or its beginning and *" placeholder="order/*" list=${names} />
-      <button type="button" aria-pressed=${stopped} onClick=${() => (stopped ? (stop(false), tail.show()) : stop(true))}>${stopped ? '▶ Go on' : '❚❚ Stop the tail'}</button>
-      ${tail.gap > 0 && html`<span class="faint" role="status">More came than the tail could follow; the list was read again.</span>`}
+      <${Search} main name="name" label="Name or prefix*" placeholder="order/*" list=${names} />
+      <button type="button" aria-pressed=${stopped} onClick=${() => (stopped ? (stop(false), tail.show()) : stop(true))}>${stopped ? '▶ Resume' : '❚❚ Pause'}</button>
+      ${tail.gap > 0 && html`<span class="faint" role="status">The tail fell behind; the list was reloaded.</span>`}
     </div>
     ${tail.rows.length > 0 && html`<${Stale} error=${tail.error} />`}
     <${Newer} tail=${tail} what="event" />
     ${tail.rows.length === 0
       ? html`<${Nothing} tail=${tail}>${name
-          ? html`<${Empty} title="No event has this name">A name is exact unless it ends in <code>*</code>.</${Empty}>`
-          : html`<${Empty} title="No events yet">Post one from <a href=${to('try')}>Try it</a>, or with <code>tidegate send NAME '{"json": true}'</code>.</${Empty}>`}</${Nothing}>`
+          ? html`<${Empty} title="No matching events">The name must match exactly, unless it ends in <code>*</code>.</${Empty}>`
+          : html`<${Empty} title="No events yet">Send one from <a href=${to('try')}>Try it</a>, or with <code>tidegate send NAME '{"json": true}'</code>.</${Empty}>`}</${Nothing}>`
       : html`<div class="events"><${Table} label="Events" columns=${columns} rows=${tail.rows} idOf=${(/** @type {any} */ it) => it.id} chosen=${rest[0] ?? null}
           open=${(/** @type {any} */ it) => go(to(['events', it.id], Object.fromEntries(query)))} more=${tail.next ? tail.more : null} busy=${tail.busy} /></div>`}`;
 }

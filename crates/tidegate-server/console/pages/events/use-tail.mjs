@@ -1,5 +1,5 @@
-// A list to which new ones keep coming at the top: they flow in, or wait to be shown while the
-// reader has scrolled or stopped it.
+// Live list, newest first: new rows appear at the top, or are held back while the reader has
+// scrolled or paused it.
 import { get } from '../../lib/api.mjs';
 import { useEffect, useRef, useSignal } from '../../lib/html.mjs';
 import { effect } from '@preact/signals';
@@ -7,24 +7,24 @@ import { tick } from '../../lib/live.mjs';
 import { follow } from '../../lib/sse.mjs';
 
 const PAGE = 100;
-/** How many short pages in a row are read before the reader is asked whether to go on. */
+/** Maximum number of short pages read in a row before the reader has to continue by hand. */
 const TRIES = 5;
 const OFTEN = 900;
 const SELDOM = 5000;
-/** Beyond this the list begins anew, also with older ones that were read, as soon as the reader is at the top. */
+/** Above this number of rows, including older pages, the list is reloaded once the reader is at the top. */
 const MANY = 400;
-/** So many are kept for a reader who looks elsewhere. */
+/** Maximum number of newer rows kept while the rows must not move. */
 const WAITING = 1000;
 
 /**
  * @typedef {{ rows: any[], newer: any[], many: boolean, next: string | null, loading: boolean, busy: boolean, gap: number, error: Error | null }} Tail
- *   `many`: more are newer than are kept; `gap`: how often some were missed
+ *   `many`: there are more newer rows than are kept; `gap`: number of times that rows were missed
  */
 
 const scroller = () => /** @type {HTMLElement | null} */ (document.querySelector('main'));
 
 /**
- * @param {string} path @param {string} name the member that has the items @param {Record<string, unknown>} query
+ * @param {string} path @param {string} name member of the response that has the items @param {Record<string, unknown>} query
  * @param {{ idOf: (it: any) => string, stopped: boolean, stream?: string, fits?: (it: any) => boolean }} options
  */
 export function useTail(path, name, query, { idOf, stopped, stream, fits = () => true }) {

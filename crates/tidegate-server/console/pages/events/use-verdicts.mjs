@@ -1,19 +1,19 @@
-// What became of the events in a list: receipts, page by page, for all of them at once.
+// Verdicts on listed events: receipts are read page by page, for all events at once.
 import { get } from '../../lib/api.mjs';
 import { useEffect, useRef, useSignal } from '../../lib/html.mjs';
 
 const OFTEN = 1200;
-/** When it is tried again after a failure. */
+/** Retry delay after a failure, in ms. */
 const LATER = 5000;
-/** Above this many events what is known is thrown away and read anew. */
+/** Above this number of events the receipts are dropped and read again. */
 const KEPT = 5000;
 
 /**
  * @typedef {{ of: Map<string, any[]>, low: string, high: string, next: string | null }} Known
- *   receipts by event, known from the event `low` to the event `high`; `next`: where older ones begin
+ *   receipts by event, complete from event `low` to event `high`; `next`: cursor of older receipts
  */
 
-/** @param {any[]} rows events, newest first @returns {(id: string) => any[] | null} `null`: not known yet */
+/** @param {any[]} rows events, newest first @returns {(id: string) => any[] | null} `null`: not loaded yet */
 export function useVerdicts(rows) {
   const known = useSignal(/** @type {Known} */ ({ of: new Map(), low: '', high: '', next: null }));
   const asked = useSignal(0);
@@ -36,7 +36,7 @@ export function useVerdicts(rows) {
         known.value = joined(known.peek(), page, newer ? upTo : '');
         failed.value = 0;
       } catch {
-        // The column stays empty until then; an event's own page says it.
+        // The column stays empty until the retry; the details of an event have its verdicts.
         if (!stop.signal.aborted) failed.value += 1;
       }
     }, Math.max(0, asked.peek() + (failed.peek() > 0 ? LATER : OFTEN) - Date.now()));
@@ -44,12 +44,12 @@ export function useVerdicts(rows) {
       clearTimeout(timer);
       stop.abort();
     };
-    // Not by `top`: events that keep coming must not put it off.
+    // `top` is no dependency: a steady stream of events must not delay the request forever.
   }, [newer, older, high, next, failed.value]);
   return (id) => (id <= high && id >= low ? (known.value.of.get(id) ?? []) : null);
 }
 
-/** @param {Known} before @param {{ receipts: any[], next: string | null }} page @param {string} top the newest event, when newest receipts were asked for */
+/** @param {Known} before @param {{ receipts: any[], next: string | null }} page @param {string} top newest event, if the newest receipts were requested */
 function joined(before, { receipts, next }, top) {
   const last = receipts.at(-1)?.eventId ?? '';
   const lowest = next === null ? '' : last;

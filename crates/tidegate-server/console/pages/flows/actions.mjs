@@ -1,4 +1,4 @@
-// The actions of a flow: what a request to each does when another is inside, and how many there are.
+// Actions of a flow: policy of each, and numbers of runs.
 import { html } from '../../lib/html.mjs';
 import { count } from '../../lib/format.mjs';
 import { versions } from '../../lib/live.mjs';
@@ -7,7 +7,7 @@ import { actionOf } from '../../lib/workflows.mjs';
 import { Badge } from '../../ui/state.mjs';
 import { othersOf, policyOf } from './policy.mjs';
 
-/** Runs of all its versions. @param {import('../../lib/workflows.mjs').Workflow} action */
+/** Number of runs of all versions of an action. @param {import('../../lib/workflows.mjs').Workflow} action */
 function tallyOf(action) {
   const of = [...versions.value.values()].filter((it) => it.app === action.app && it.workflow === action.name);
   const sum = (/** @type {'inFlight' | 'queued' | 'waiting'} */ name) => of.reduce((all, it) => all + (it[name] ?? 0), 0);
@@ -32,6 +32,6 @@ function Row({ action }) {
 /** @param {{ actions: import('../../lib/workflows.mjs').Workflow[] }} props */
 export const Actions = ({ actions }) =>
   html`<div class="table-box squeezed"><table class="table" aria-label="Actions">
-    <thead><tr><th scope="col">Action</th><th scope="col">When another one is inside, a request …</th><th scope="col" title="what must not be busy">Key</th>
+    <thead><tr><th scope="col">Action</th><th scope="col">Policy: while another request is inside, a request …</th><th scope="col" title="key that the policy arbitrates by">Key</th>
       <th scope="col" class="num">In flight</th><th scope="col" class="num">Queued</th><th scope="col" class="num">Waiting</th><th scope="col"><span class="visually-hidden">Try it</span></th></tr></thead>
     <tbody>${actions.map((action) => html`<${Row} key=${action.name} action=${action} />`)}</tbody></table></div>`;

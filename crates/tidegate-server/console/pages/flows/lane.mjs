@@ -1,9 +1,9 @@
-// Who is inside a gate and who stands in line, each a small link.
+// Runs inside a gate and queued runs, each as a small link.
 import { html } from '../../lib/html.mjs';
 import { count } from '../../lib/format.mjs';
 import { to } from '../../lib/route.mjs';
 
-/** How many of a line are drawn. */
+/** Number of queued runs drawn. */
 const DRAWN = 10;
 
 /** @param {{ id: string, tone: string, action?: string }} props */
@@ -14,7 +14,7 @@ const Chip = ({ id, tone, action }) =>
 export function Inside({ gate, actions }) {
   const draining = new Set(gate.draining ?? []);
   const ids = /** @type {string[]} */ (gate.holders ?? []);
-  if (ids.length === 0) return html`<span class="faint">nobody</span>`;
+  if (ids.length === 0) return html`<span class="faint">none</span>`;
   return html`<span class="standing">${ids.map((id) => html`<${Chip} key=${id} id=${id} tone=${draining.has(id) ? 'still' : 'go'} action=${actions.get(id)} />`)}</span>`;
 }
 

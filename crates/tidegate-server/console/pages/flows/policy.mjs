@@ -1,15 +1,15 @@
-// The policy of an action, in words.
+// Policy of an action, in words.
 import { span } from '../../lib/format.mjs';
 
 /** @typedef {import('../../lib/workflows.mjs').Workflow} Workflow */
 
 /** @type {Record<string, (rule: any) => string>} */
 const WORDS = {
-  allow: () => 'runs beside the others and takes no place',
-  queue: (rule) => `waits its turn, first come, first served${rule.maxWaitMs ? `, for ${span(rule.maxWaitMs)} at the most` : ''}`,
-  reject: () => 'is refused, and told who is inside',
+  allow: () => 'runs concurrently and takes no slot',
+  queue: (rule) => `is queued, first come, first served${rule.maxWaitMs ? `, for at most ${span(rule.maxWaitMs)}` : ''}`,
+  reject: () => 'is rejected, with the id of the one inside',
   restart: () => 'replaces the one inside',
-  debounce: (rule) => `joins the others; one run when it was quiet for ${span(rule.periodMs)}${rule.maxWaitMs ? `, after ${span(rule.maxWaitMs)} at the latest` : ''}`,
+  debounce: (rule) => `is merged with the others into one run after ${span(rule.periodMs)} without requests${rule.maxWaitMs ? `, at most ${span(rule.maxWaitMs)} after the first` : ''}`,
 };
 
 /** @param {Workflow} action @returns {{ policy: string, key: string, words: string }} */
@@ -20,12 +20,12 @@ export function policyOf(action) {
   return { policy: rule.policy, key, words: WORDS[rule.policy]?.(rule) ?? '' };
 }
 
-/** What else shapes it. @param {Workflow} action @returns {string[]} */
+/** Other controls of an action. @param {Workflow} action @returns {string[]} */
 export function othersOf(action) {
   const { concurrency, ...others } = action.flowControl ?? {};
   const limits = [concurrency ?? []].flat().some((rule) => rule?.limit);
   return [...(limits ? ['concurrency'] : []), ...Object.keys(others)];
 }
 
-/** The kind of a key as people read it. @param {string | undefined} slot */
+/** Field that a key is read from. @param {string | undefined} slot */
 export const kindOf = (slot = '') => slot.replace(/^path:/, '');

@@ -1,4 +1,4 @@
-// One session: its document, who is inside, and its requests that have not ended.
+// Details of a session: live requests and document.
 import { html } from '../../lib/html.mjs';
 import { path } from '../../lib/api.mjs';
 import { useFetched } from '../../lib/data.mjs';
@@ -17,15 +17,15 @@ const SHOWN = 50;
 /** @param {{ flow: string, app: string, id: string }} props */
 function Document({ flow, app, id }) {
   const told = useFetched(path`/sessions/${flow}/${id}`, { app });
-  return html`<section><div class="line-head"><h3>Document</h3>${told.value && html`<${Badge} title="grows by one with every change">version ${count(told.value.version)}</${Badge}>`}</div>
-    ${notYet(told) ?? (told.value.version === 0 ? html`<p class="faint">Nobody has written it yet: runs do, with the operations of their session.</p>` : html`<${Json} value=${told.value.state} label="the session's document" />`)}</section>`;
+  return html`<section><div class="line-head"><h3>Document</h3>${told.value && html`<${Badge} title="increases by one with every change">version ${count(told.value.version)}</${Badge}>`}</div>
+    ${notYet(told) ?? (told.value.version === 0 ? html`<p class="faint">Empty: runs write it with the operations of their session.</p>` : html`<${Json} value=${told.value.state} label="the session's document" />`)}</section>`;
 }
 
 /** @param {{ run: any, gate: any, flow: string }} props */
 function Request({ run, gate, flow }) {
   const place = gate?.line?.first?.indexOf(run.id) ?? -1;
   return html`<tr><td>${run.workflow.slice(flow.length + 1)}</td><td><${RunLink} id=${run.id} /></td><td><${State} state=${run.state} /></td>
-    <td class="soft">${gate?.holders?.includes(run.id) ? 'inside' : place >= 0 ? (place === 0 ? 'next' : `${place + 1}. in line`) : ''}</td><td class="num faint"><${Ago} at=${run.queuedAt} /></td></tr>`;
+    <td class="soft">${gate?.holders?.includes(run.id) ? 'inside' : place >= 0 ? (place === 0 ? 'next' : `position ${place + 1}`) : ''}</td><td class="num faint"><${Ago} at=${run.queuedAt} /></td></tr>`;
 }
 
 /** @param {{ flow: string, app: string, slot: string, id: string, close: () => void }} props */
@@ -33,16 +33,16 @@ export function Session({ flow, app, slot, id, close }) {
   const gates = useFetched('/gates', { control: 'policy', app, workflow: flow, key: id, limit: 100 });
   const runs = useFetched('/runs', { text: `${flow}/`, key: id, limit: SHOWN });
   const gate = gates.value?.gates.find((/** @type {any} */ it) => it.key === id && it.slot === slot);
-  // Those who came first are served first.
+  // Oldest first, as they are served.
   const listed = (runs.value?.runs ?? []).filter((/** @type {any} */ it) => it.workflow.startsWith(`${flow}/`)).reverse();
   const line = gate?.line?.count ?? 0;
-  return html`<${Drawer} wide title=${html`${kindOf(slot) === 'session' ? 'Session' : kindOf(slot)} <code>${id}</code> <span class="faint">of ${flow}</span>`} close=${close}>
-    <p>${gate && gate.inside > 0 ? html`<b class="go-text">${gate.inside} inside</b>` : 'Nobody is inside'}, ${line > 0 ? html`<b class="wait-text">${count(line)} in line</b>, the oldest came <${Ago} at=${gate.line.since} />` : 'nobody waits'}.
-      ${slot === 'session' && html` <a href=${to('try', { kind: 'request', flow, session: id })}>Send a request to it</a>`}</p>
-    <section><h3>Requests that have not ended</h3>
+  return html`<${Drawer} wide title=${html`${kindOf(slot) === 'session' ? 'Session' : kindOf(slot)} <code>${id}</code> <span class="faint">in ${flow}</span>`} close=${close}>
+    <p>${gate && gate.inside > 0 ? html`<b class="go-text">${gate.inside} inside</b>` : '0 inside'}, ${line > 0 ? html`<b class="wait-text">${count(line)} queued</b>, the oldest <${Ago} at=${gate.line.since} />` : '0 queued'}.
+      ${slot === 'session' && html` <a href=${to('try', { kind: 'request', flow, session: id })}>Send a request</a>`}</p>
+    <section><h3>Live requests</h3>
       ${notYet(runs) ?? (listed.length === 0
-        ? html`<p class="faint">None at the moment. All of this flow are under <a href=${to('runs', { text: `${flow}/` })}>Runs</a>.</p>`
-        : html`<table class="table" aria-label="Requests, the oldest first"><tbody>${listed.map((/** @type {any} */ run) => html`<${Request} key=${run.id} run=${run} gate=${gate} flow=${flow} />`)}</tbody></table>
+        ? html`<p class="faint">None. Ended requests of this flow are under <a href=${to('runs', { text: `${flow}/` })}>Runs</a>.</p>`
+        : html`<table class="table" aria-label="Requests, oldest first"><tbody>${listed.map((/** @type {any} */ run) => html`<${Request} key=${run.id} run=${run} gate=${gate} flow=${flow} />`)}</tbody></table>
           ${listed.length >= SHOWN && html`<p class="faint">The newest ${SHOWN} are shown.</p>`}`)}</section>
     ${slot === 'session' && html`<${Document} flow=${flow} app=${app} id=${id} />`}
   </${Drawer}>`;

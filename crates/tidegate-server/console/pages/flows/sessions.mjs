@@ -1,4 +1,4 @@
-// The keys of a flow that requests meet at: mostly sessions. Who is inside, and who waits.
+// Keys that the policies of a flow arbitrate by, mostly sessions: runs inside and queued.
 import { html } from '../../lib/html.mjs';
 import { useFetched, useList } from '../../lib/data.mjs';
 import { count } from '../../lib/format.mjs';
@@ -17,7 +17,7 @@ export const gateId = (gate) => `${gate.slot ?? ''} ${gate.key}`;
 /** @param {any} gate */
 const busy = (gate) => (gate.inside ?? 0) > 0 || (gate.line?.count ?? 0) > 0;
 
-/** Which action a run is of, for the newest runs of a flow: one question for all rows. @param {string} flow */
+/** Actions of the newest runs of a flow, by run: one request for all rows. @param {string} flow */
 export function useActions(flow) {
   const runs = useFetched('/runs', { text: `${flow}/`, limit: 100 });
   return new Map(/** @type {[string, string][]} */ ((runs.value?.runs ?? []).filter((/** @type {any} */ it) => it.workflow.startsWith(`${flow}/`)).map((/** @type {any} */ it) => [it.id, it.workflow.slice(flow.length + 1)])));
@@ -25,10 +25,10 @@ export function useActions(flow) {
 
 /** @param {Map<string, string>} actions @returns {import('../../ui/table.mjs').Column[]} */
 const columns = (actions) => [
-  { name: 'Key', of: (gate) => html`<span class="faint" title=${kindOf(gate.slot)}>${kindOf(gate.slot).split('.').at(-1)}</span> <code>${gate.key}</code>` },
+  { name: 'Key', of: (gate) => html`<span class="faint" title=${kindOf(gate.slot)}>${kindOf(gate.slot).split('.').at(-1)} =</span> <code>${gate.key}</code>` },
   { name: 'Inside', of: (gate) => html`<${Inside} gate=${gate} actions=${actions} />` },
-  { name: 'In line, the next first', wide: true, of: (gate) => html`<${InLine} gate=${gate} actions=${actions} />` },
-  { name: 'The oldest came', num: true, of: (gate) => html`<${Ago} at=${gate.line?.since} />` },
+  { name: 'Queued, next first', wide: true, of: (gate) => html`<${InLine} gate=${gate} actions=${actions} />` },
+  { name: 'Oldest queued', num: true, of: (gate) => html`<${Ago} at=${gate.line?.since} />` },
 ];
 
 /** @param {{ flow: string }} props */
@@ -38,22 +38,22 @@ export function Sessions({ flow }) {
   const idle = query.get('idle') === 'true';
   const gates = useList('/gates', 'gates', { control: 'policy', workflow: flow, key, limit: 100 }, gateId);
   const actions = useActions(flow);
-  // The longest lines first, wherever they are in the list.
+  // Longest queues first, wherever they are in the list.
   const known = new Map(gates.items.map((gate) => [gateId(gate), gate]));
   const top = busiest.value.filter((gate) => gate.control === 'policy' && gate.workflow === flow && (!key || gate.key.includes(key)));
   const tops = new Set(top.map(gateId));
   const others = gates.items.filter((gate) => !tops.has(gateId(gate)));
   const rows = [...top.map((gate) => known.get(gateId(gate)) ?? gate), ...others.filter(busy), ...(idle ? others.filter((gate) => !busy(gate)) : [])];
   return html`<div class="line-head spread"><h2>Sessions and other keys</h2>
-      <div class="filters tight"><${Search} name="key" label="Key" placeholder="part of a key" main />
-        <${Tabs} label="Which" tabs=${[{ text: 'busy', href: here({ idle: undefined }), here: !idle }, { text: 'idle too', href: here({ idle: 'true' }), here: idle }]} /></div></div>
+      <div class="filters tight"><${Search} name="key" label="Key" placeholder="part of the key" main />
+        <${Tabs} label="Keys" tabs=${[{ text: 'busy', href: here({ idle: undefined }), here: !idle }, { text: 'all', href: here({ idle: 'true' }), here: idle }]} /></div></div>
     <${Stale} error=${gates.first ? gates.error : null} />
     ${notYet({ ...gates, value: gates.first }) ?? (rows.length === 0
-      ? html`<${Empty} title=${idle ? 'No key has been seen yet' : gates.next ? `None of the first ${count(gates.items.length)} keys is busy` : 'Nobody is inside or waits'}>
-          ${idle ? 'A key shows here with the first request whose policy arbitrates.' : html`${gates.next ? 'Long lines would show here, wherever they are.' : 'Every request was let in and has ended.'} ${gates.items.length > 0 && html`<a href=${here({ idle: 'true' })}>Show the idle keys</a>`}`}
-          ${key && html`<p>A session that is not listed can be opened by its id: <button type="button" onClick=${() => setQuery({ session: key })}>open ${key}</button></p>`}
-          ${gates.next && html`<p><button type="button" onClick=${gates.more}>Look further</button></p>`}</${Empty}>`
+      ? html`<${Empty} title=${idle ? 'No keys yet' : gates.next ? `None of the first ${count(gates.items.length)} keys is busy` : 'All keys are idle'}>
+          ${idle ? 'A key appears with its first request under a policy other than allow.' : html`${gates.next ? 'Keys with long queues are always listed here.' : 'No request is in flight.'} ${gates.items.length > 0 && html`<a href=${here({ idle: 'true' })}>Show idle keys</a>`}`}
+          ${key && html`<p>Open a session that is not listed: <button type="button" onClick=${() => setQuery({ session: key })}>Open ${key}</button></p>`}
+          ${gates.next && html`<p><button type="button" onClick=${gates.more}>Load more</button></p>`}</${Empty}>`
       : html`<div class="squeezed"><${Table} label="Sessions and other keys" columns=${columns(actions)} rows=${rows} idOf=${gateId} chosen=${`${query.get('slot') ?? 'session'} ${query.get('session')}`}
           open=${(/** @type {any} */ gate) => setQuery({ session: gate.key, slot: gate.slot === 'session' ? undefined : gate.slot })}
-          more=${gates.next ? gates.more : null} moreText="More keys" busy=${gates.busy} /></div>`)}`;
+          more=${gates.next ? gates.more : null} moreText="Load more" busy=${gates.busy} /></div>`)}`;
 }

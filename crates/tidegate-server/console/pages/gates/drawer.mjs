@@ -17,18 +17,18 @@ import { Why } from './why.mjs';
 
 /** @typedef {import('./gate.mjs').Gate} Gate */
 
-/** One gate: everybody in it, the first of its line, and what frees it. @param {{ id: string, known?: Gate, workflows: any[] }} props */
+/** Details of a gate: runs inside, the head of its queue, and what frees it. @param {{ id: string, known?: Gate, workflows: any[] }} props */
 export function GateDrawer({ id, known, workflows }) {
   const close = () => setQuery({ open: undefined, why: undefined });
   const of = fromId(id);
-  // Where the list beside it has the gate, that is fresh enough.
+  // If the list beside it has the gate, that copy is fresh enough.
   const asked = useFound(known || !of ? null : { control: of.control, app: of.app, workflow: of.workflow, key: of.key }, (it) => idOf(it) === id);
   const gate = known ?? asked.gate;
-  if (!of) return html`<${Drawer} title="Gate" close=${close}><${Empty} title="This address names no gate" /></${Drawer}>`;
+  if (!of) return html`<${Drawer} title="Gate" close=${close}><${Empty} title="Invalid gate address" /></${Drawer}>`;
   const title = html`<${Badge} tone="accent">${of.control}</${Badge}> <${Of} gate=${of} /> <${Key} gate=${of} />`;
   return html`<${Drawer} title=${title} close=${close}>
     <${Stale} error=${gate ? asked.error : null} />
-    ${gate ? html`<${Body} gate=${gate} workflows=${workflows} />` : (asked.error ? html`<${Failed} error=${asked.error} />` : asked.looking ? html`<div class="empty" aria-busy="true">Looking for it …</div>` : html`<${Empty} title="The gate is gone">Nobody is inside and nobody waits, so nothing has to be remembered. It comes back with the next run of its key.</${Empty}>`)}
+    ${gate ? html`<${Body} gate=${gate} workflows=${workflows} />` : (asked.error ? html`<${Failed} error=${asked.error} />` : asked.looking ? html`<div class="empty" aria-busy="true">Loading …</div>` : html`<${Empty} title="This gate is idle">Nothing is inside or queued, so the gate's row was deleted. It is created again with the next run of its key.</${Empty}>`)}
   </${Drawer}>`;
 }
 
@@ -40,7 +40,7 @@ function Body({ gate, workflows }) {
   const holders = gate.holders ?? [];
   const runs = useRuns(holders, first);
   const [chosen, setChosen] = useState('');
-  // The first in line is asked about until it is gone; at a meter that is too soon to be read.
+  // The first queued run is explained until it leaves; not at a meter, where it leaves too soon to read.
   const auto = useRef('');
   const there = (/** @type {string} */ it) => first.includes(it) || holders.includes(it);
   if (!there(auto.current)) auto.current = kind === 'slots' ? (first[0] ?? '') : '';
@@ -48,23 +48,23 @@ function Body({ gate, workflows }) {
   return html`
     <section>
       ${sentencesOf(gate, workflows).map((it) => html`<p class="lead">${it}.</p>`)}
-      <p class="frees"><b>What frees it:</b> ${frees(gate, kind)}</p>
-      <p class="faint"><a href=${to('runs', { workflow: gate.control === 'policy' ? undefined : gate.workflow, key: gate.key.startsWith('(') ? undefined : gate.key })}>Its runs</a> · ${' '}
-        <a href=${to('events', { tab: 'receipts', control: gate.control, workflow: gate.control === 'policy' ? undefined : gate.workflow, key: gate.key.startsWith('(') ? undefined : gate.key })}>What it has decided</a></p>
+      <p class="frees"><b>Freed by:</b> ${frees(gate, kind)}</p>
+      <p class="faint"><a href=${to('runs', { workflow: gate.control === 'policy' ? undefined : gate.workflow, key: gate.key.startsWith('(') ? undefined : gate.key })}>Runs</a> · ${' '}
+        <a href=${to('events', { tab: 'receipts', control: gate.control, workflow: gate.control === 'policy' ? undefined : gate.workflow, key: gate.key.startsWith('(') ? undefined : gate.key })}>Receipts</a></p>
     </section>
     ${kind === 'meter' && html`<section class="card"><${Grants} gate=${gate} /></section>`}
-    ${kind === 'fold' && html`<section class="card"><p>${plural(gate.pending ?? 0, 'event')} so far, for <${RunLink} id=${gate.runId ?? ''} /></p>
+    ${kind === 'fold' && html`<section class="card"><p>${plural(gate.pending ?? 0, 'event')} collected for <${RunLink} id=${gate.runId ?? ''} /></p>
       <${Fold} batch=${gate.control === 'batch'} pending=${gate.pending ?? 0} until=${gate.until} wholeMs=${defined?.it.periodMs ?? defined?.it.timeoutMs} maxSize=${defined?.it.maxSize} /></section>`}
-    ${kind === 'claim' && html`<dl class="pairs"><dt>Taken by</dt><dd>${gate.eventId && html`<${EventLink} id=${gate.eventId} />`} ${gate.runId && html`<${RunLink} id=${gate.runId} />`}</dd>
-      <dt>Free again</dt><dd><${Until} at=${gate.until} /></dd></dl>`}
+    ${kind === 'claim' && html`<dl class="pairs"><dt>Claimed by</dt><dd>${gate.eventId && html`<${EventLink} id=${gate.eventId} />`} ${gate.runId && html`<${RunLink} id=${gate.runId} />`}</dd>
+      <dt>Expires</dt><dd><${Until} at=${gate.until} /></dd></dl>`}
     ${kind === 'slots' && html`<section><h3>Inside · ${count(gate.inside ?? 0)}${gate.limit === undefined ? '' : ` of ${count(gate.limit)}`}</h3>
-      ${holders.length === 0 ? html`<p class="faint">Nobody: the next one is let in at once.</p>`
+      ${holders.length === 0 ? html`<p class="faint">None: the next run enters at once.</p>`
         : html`<ol class="who">${holders.map((id) => html`<${Who} key=${id} id=${id} run=${runs[id]} inside draining=${gate.draining?.includes(id)} chosen=${asked === id} choose=${setChosen} />`)}</ol>`}
       ${(gate.inside ?? 0) > holders.length && html`<p class="faint">and ${count((gate.inside ?? 0) - holders.length)} more</p>`}</section>`}
-    ${gate.line && html`<section><h3>In line · ${count(gate.line.count)}${gate.line.atLeast ? '+' : ''}</h3>
-      ${first.length === 0 ? html`<p class="faint">Nobody waits.</p>`
+    ${gate.line && html`<section><h3>Queued · ${count(gate.line.count)}${gate.line.atLeast ? '+' : ''}</h3>
+      ${first.length === 0 ? html`<p class="faint">None.</p>`
         : html`<ol class="who">${first.map((id, i) => html`<${Who} key=${id} id=${id} run=${runs[id]} place=${i + 1} chosen=${asked === id} choose=${setChosen} />`)}</ol>`}
-      ${gate.line.count > first.length && html`<p class="faint">and ${count(gate.line.count - first.length)} behind them</p>`}</section>`}
+      ${gate.line.count > first.length && html`<p class="faint">and ${count(gate.line.count - first.length)} more</p>`}</section>`}
     `;
 }
 
@@ -72,8 +72,8 @@ function Body({ gate, workflows }) {
 const Who = ({ id, run, place, inside, draining, chosen, choose }) => html`<li class=${chosen ? 'chosen' : ''}>
   <span class="place num">${place ?? ''}</span>
   <${RunLink} id=${id} /> <span class="faint">${run ? `${run.workflow} v${run.version}` : ''}</span>
-  ${draining && html`<${Badge} tone="bad" title="it was cancelled; its worker has not confirmed the stop">stopping</${Badge}>`}
-  <span class="faint took">${run && (inside && run.startedAt ? html`runs for <${Took} from=${run.startedAt} />` : html`came <${Took} from=${run.queuedAt} /> ago`)}</span>
+  ${draining && html`<${Badge} tone="bad" title="cancelled; its worker has not confirmed the stop">stopping</${Badge}>`}
+  <span class="faint took">${run && (inside && run.startedAt ? html`running for <${Took} from=${run.startedAt} />` : html`queued <${Took} from=${run.queuedAt} /> ago`)}</span>
   <button type="button" class="quiet" aria-expanded=${chosen} onClick=${() => choose(chosen ? 'none' : id)}>Why?</button>
   ${chosen && html`<${Why} id=${id} />`}</li>`;
 
@@ -81,10 +81,10 @@ const Who = ({ id, run, place, inside, draining, chosen, choose }) => html`<li c
 function frees(gate, kind) {
   const holders = gate.holders ?? [];
   const full = gate.limit !== undefined && (gate.inside ?? 0) >= gate.limit;
-  if (kind === 'fold') return gate.control === 'batch' ? 'the buffer is flushed when it is full or its time is up' : 'the window fires when it has been quiet for long enough';
-  if (kind === 'claim') return 'the end of its time';
-  if (kind === 'meter') return 'time: every turn that comes back lets one more in';
-  if (gate.draining?.length) return html`the worker of <${RunLink} id=${gate.draining[0]} /> confirming its stop, or the end of its lease`;
-  if (!full) return 'nothing has to: there is room';
+  if (kind === 'fold') return gate.control === 'batch' ? 'a flush, when the buffer is full or its timeout expires' : 'the end of the window, after its period without events';
+  if (kind === 'claim') return 'expiry of the claim';
+  if (kind === 'meter') return 'time: every refilled token lets one more run in';
+  if (gate.draining?.length) return html`the worker of <${RunLink} id=${gate.draining[0]} /> confirming its stop, or the expiry of its lease`;
+  if (!full) return 'not needed: there is room';
   return holders.length === 1 ? html`the end of <${RunLink} id=${holders[0]} />` : `the end of one of its ${count(gate.inside ?? 0)} holders`;
 }

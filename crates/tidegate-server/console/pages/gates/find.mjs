@@ -3,13 +3,13 @@ import { useFetched } from '../../lib/data.mjs';
 
 /** @typedef {import('./gate.mjs').Gate} Gate */
 
-/** How many pages are looked at for one gate. */
+/** Maximum number of pages searched for one gate. */
 const HOPS = 20;
 
 /**
- * One gate, wherever in the list it is: the page it was found on is the one that is kept fresh.
+ * Finds one gate anywhere in the list; refreshes the page on which it was found.
  *
- * @param {Record<string, unknown> | null} query `null` looks for nothing
+ * @param {Record<string, unknown> | null} query `null` searches nothing
  * @param {(gate: Gate) => boolean} fits
  */
 export function useFound(query, fits) {

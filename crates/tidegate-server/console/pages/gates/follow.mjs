@@ -1,13 +1,13 @@
-// Who is where in a lane: made from what the gate says now and where everybody was before, so that
-// runs keep their place while they stay, and are seen to leave.
+// Positions of runs in a lane, computed from the gate's current state and the previous positions, so
+// that runs keep their position while they stay and are shown leaving.
 
 /**
  * @typedef {import('./gate.mjs').Gate} Gate
  * @typedef {{ id: string, where: 'line' | 'in' | 'coming' | 'took' | 'left', place: number, since: number, draining?: boolean }} Token
- *   `coming`: a window or buffer becomes it, `took`: it has a claim; `since`: when it was first seen there
+ *   `coming`: run of an open window or buffer; `took`: run with the claim; `since`: when it was first seen there
  */
 
-/** How long one that has left is still seen, and how many of them. */
+/** Time in ms that a run is shown after it has left, and the maximum number of such runs. */
 const STAYS = 2600;
 const SEEN = 5;
 
@@ -37,7 +37,7 @@ export function follow(before, gate, now) {
   if (gate.pending !== undefined && gate.pending > 0 && gate.runId) put(gate.runId, 'coming', 0);
   if (gate.eventId && gate.runId) put(gate.runId, 'took', 0);
 
-  // Better ranks push the last of those named out of sight: they have not left.
+  // Runs with better ranks push the last listed runs out of the list: those have not left.
   const ahead = line.filter((id) => !was.has(id)).length;
   const more = (gate.line?.count ?? 0) > line.length;
   const left = before.filter((token) => {

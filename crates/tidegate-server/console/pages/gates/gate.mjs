@@ -1,4 +1,4 @@
-// A gate as the pages know it: what one control remembers for one key.
+// Gates: the state of one control for one key.
 import { shortId } from '../../lib/format.mjs';
 import { to } from '../../lib/route.mjs';
 
@@ -9,10 +9,10 @@ import { to } from '../../lib/route.mjs';
  *   pending?: number, until?: string, eventId?: string, runId?: string }} Gate
  */
 
-/** Every control that has gates, in the order in which they act. */
+/** Controls that have gates, in the order in which they act. */
 export const CONTROLS = ['rateLimit', 'debounce', 'batch', 'handoff', 'singleton', 'onOverlap', 'policy', 'throttle', 'concurrency', 'idempotency', 'dedupeId'];
 
-/** What tells a gate from all others. @param {Gate} gate */
+/** Unique id of a gate. @param {Gate} gate */
 export const idOf = ({ control, app, workflow, slot, key }) => JSON.stringify([control, app, workflow, slot ?? '', key]);
 
 /** @param {string} id as made by `idOf` @returns {{ control: string, app: string, workflow: string, slot: string, key: string } | null} */
@@ -25,28 +25,36 @@ export function fromId(id) {
   }
 }
 
-/** Which way it works. @param {Gate} gate @returns {'meter' | 'fold' | 'claim' | 'slots'} */
+/** Kind of a gate. @param {Gate} gate @returns {'meter' | 'fold' | 'claim' | 'slots'} */
 export function kindOf(gate) {
   if (gate.pending !== undefined) return 'fold';
   if (gate.tokens !== undefined || gate.perMs !== undefined) return 'meter';
   return gate.eventId !== undefined || gate.control === 'idempotency' || gate.control === 'dedupeId' ? 'claim' : 'slots';
 }
 
-/** Whether somebody is inside or waits. @param {Gate} gate */
+/** Whether a gate has runs, queued runs, events or used tokens. @param {Gate} gate */
 export const isBusy = (gate) =>
   (gate.inside ?? 0) > 0 || (gate.line?.count ?? 0) > 0 || (gate.pending ?? 0) > 0 || (gate.burst !== undefined && (gate.tokens ?? 0) < gate.burst);
 
-/** The last letters of a run's number: in them, those that stand beside each other differ. @param {string} id */
+/** Last characters of a run's number, in which neighbouring runs differ. @param {string} id */
 export const tag = (id) => shortId(id).replace(/^.*_/, '').slice(-6);
 
-/** What people call the key. @param {{ key: string }} gate */
-export const keyWords = ({ key }) => (key === '(whole)' ? 'whole' : key === '(missing)' ? 'no key' : key);
+/** Path that the key is read from; empty for a gate without one. A slot may have a prefix (`path:`) and a version (`@2`). @param {{ control: string, slot?: string }} gate */
+export const fieldOf = ({ control, slot = '' }) => (control === 'onOverlap' ? '' : slot.replace(/^(path|function):/, '').replace(/@\d+$/, ''));
 
-/** The page of its workflow; a policy belongs to the flow. @param {{ control: string, app: string, workflow: string }} gate */
+/** Key as text: `accountId = 7`. @param {{ control: string, slot?: string, key: string }} gate */
+export function keyWords(gate) {
+  if (gate.key === '(whole)') return 'whole workflow';
+  if (gate.key === '(missing)') return 'key missing';
+  const field = fieldOf(gate);
+  return field ? `${field} = ${gate.key}` : gate.key;
+}
+
+/** Address of the gate's workflow; of the flow, for a policy. @param {{ control: string, app: string, workflow: string }} gate */
 export const workflowAddress = ({ control, app, workflow }) =>
   control === 'policy'
     ? to('flows', { open: workflow, app: app === 'default' ? undefined : app })
     : to('workflows', { open: workflow, app: app === 'default' ? undefined : app });
 
-/** The address that opens a gate. @param {Gate} gate @param {Record<string, unknown>} [query] */
+/** Address that opens a gate. @param {Gate} gate @param {Record<string, unknown>} [query] */
 export const gateAddress = (gate, query = {}) => to('gates', { ...query, open: idOf(gate) });

@@ -4,7 +4,7 @@ import { path } from '../../lib/api.mjs';
 import { State } from '../../ui/state.mjs';
 import { Took } from '../../ui/time.mjs';
 
-/** The token under the pointer, and where it is. */
+/** Run under the pointer, and its position. */
 export const hovered = signal(/** @type {{ id: string, where: string, since: number, x: number, y: number } | null} */ (null));
 /** @type {number | undefined} */
 let timer;
@@ -20,14 +20,14 @@ export function leave() {
   hovered.value = null;
 }
 
-/** What a token is: asked for only when somebody points at it. Once a page. */
+/** Tooltip for runs in lanes; fetches the run only on hover. Once per page. */
 export function Hover() {
   useEffect(() => leave, []);
   const at = hovered.value;
   return at ? html`<${Card} key=${at.id} ...${at} />` : null;
 }
 
-const WHERE = /** @type {Record<string, string>} */ ({ line: 'in line here for', in: 'inside for', coming: 'gathering for', took: 'seen with the claim for', left: 'left' });
+const WHERE = /** @type {Record<string, string>} */ ({ line: 'in this queue for', in: 'inside for', coming: 'collecting for', took: 'holding the claim for', left: 'left' });
 
 /** @param {{ id: string, where: string, since: number, x: number, y: number }} props */
 function Card({ id, where, since, x, y }) {
@@ -38,8 +38,8 @@ function Card({ id, where, since, x, y }) {
   return html`<div class="hover-card" role="tooltip" style=${{ left: `${left}px`, top: `${top}px` }}>
     <p><code>${id}</code></p>
     ${run.value && html`<p><${State} state=${run.value.state} /> <span class="faint">${run.value.workflow} v${run.value.version}</span></p>
-      <p class="faint">admitted <${Took} from=${run.value.queuedAt} /> ago${where === 'left' ? '' : html`, ${WHERE[where]} <${Took} from=${since} /> or more`}</p>`}
+      <p class="faint">queued <${Took} from=${run.value.queuedAt} /> ago${where === 'left' ? '' : html`, ${WHERE[where]} <${Took} from=${since} /> or more`}</p>`}
     ${why.value && html`<p class="soft">${why.value.sentence}</p>`}
-    ${!why.value && !why.error && html`<p class="faint">asking …</p>`}
+    ${!why.value && !why.error && html`<p class="faint">Loading …</p>`}
   </div>`;
 }

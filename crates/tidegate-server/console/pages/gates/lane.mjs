@@ -11,7 +11,7 @@ import { enter, leave } from './hover.mjs';
 import { Label, said } from './label.mjs';
 import { useSeen } from './seen.mjs';
 
-/** The size of a token with its gap, and of a row of them. */
+/** Width of a token with its gap, and height of a row of tokens. */
 const TOKEN = 56;
 const ROW = 28;
 const TOP = 9;
@@ -20,7 +20,7 @@ const EXIT = 122;
 
 /** @typedef {import('./gate.mjs').Gate} Gate @typedef {import('./follow.mjs').Token} Token */
 
-/** Where things are in a lane of this width. @param {number} width */
+/** Layout of a lane of this width. @param {number} width */
 export function places(width) {
   const columns = width < 640 ? 4 : 5;
   const gate = columns * TOKEN + 10;
@@ -29,8 +29,8 @@ export function places(width) {
 }
 
 /**
- * A gate as a lane: at the left the line, the first next to the gate; inside it who holds a slot;
- * at the right who has just left.
+ * Lane of a gate: the queue at the left, its head next to the gate; the holders inside; at the right
+ * the runs that have just left.
  *
  * @param {{ gate: Gate, width: number, chosen: boolean, open: (gate: Gate) => void, wholeMs?: number, maxSize?: number, style: 'wide' | 'narrow' | 'brief' }} props
  */
@@ -63,29 +63,29 @@ export function Lane({ gate, width, chosen, open, wholeMs, maxSize, style }) {
   </div>`;
 }
 
-/** How many of the line have a token: one more where it is the last. @param {Gate} gate @param {ReturnType<typeof places>} at */
+/** Number of queued runs with a token: one more if that shows the whole queue. @param {Gate} gate @param {ReturnType<typeof places>} at */
 const fitting = (gate, at) => ((gate.line?.count ?? 0) <= at.fits + 1 ? at.fits + 1 : at.fits);
 
-/** The gate itself. @param {{ gate: Gate, kind: string, at: ReturnType<typeof places>, wholeMs?: number, maxSize?: number }} props */
+/** Middle part of a lane: the gate itself. @param {{ gate: Gate, kind: string, at: ReturnType<typeof places>, wholeMs?: number, maxSize?: number }} props */
 function Inside({ gate, kind, at, wholeMs, maxSize }) {
   const style = { left: `${at.line}px`, width: `${at.gate}px` };
   if (kind === 'meter') return html`<div class="sluice" style=${style}><${Grants} gate=${gate} /></div>`;
   if (kind === 'fold') {
-    return html`<div class="sluice fold" style=${style}>${(gate.pending ?? 0) === 0 ? html`<span class="faint">nothing is held</span>` : html`
+    return html`<div class="sluice fold" style=${style}>${(gate.pending ?? 0) === 0 ? html`<span class="faint">empty</span>` : html`
       <${Fold} batch=${gate.control === 'batch'} pending=${gate.pending ?? 0} until=${gate.until} ...${{ maxSize, wholeMs }} />`}</div>`;
   }
-  if (kind === 'claim') return html`<div class="sluice" style=${style}><span>comes free <${Until} at=${gate.until} /></span></div>`;
+  if (kind === 'claim') return html`<div class="sluice" style=${style}><span>expires <${Until} at=${gate.until} /></span></div>`;
   const slots = Math.min(at.slots, gate.limit ?? 0);
   const hidden = (gate.inside ?? 0) > at.slots ? (gate.inside ?? 0) - at.slots + 1 : 0;
   const last = { translate: `${3 + (at.columns - 1) * TOKEN}px ${TOP - 4 + ROW}px` };
   return html`<div class="sluice slots" style=${style}>
     ${Array.from({ length: slots }, (_, i) => html`<i class="slot" style=${{ translate: `${3 + (i % at.columns) * TOKEN}px ${TOP - 4 + Math.floor(i / at.columns) * ROW}px` }}></i>`)}
-    ${gate.limit === undefined && html`<span class="faint sluice-note">open: the release has no such control</span>`}
+    ${gate.limit === undefined && html`<span class="faint sluice-note">open: not in the current release</span>`}
     ${hidden > 0 && html`<span class="more-inside" style=${last} title=${`${count(gate.inside ?? 0)} inside`}>+${count(hidden)}</span>`}
   </div>`;
 }
 
-/** Who stands in line beyond those with a token, and what folds hold. @param {{ gate: Gate, kind: string, at: ReturnType<typeof places>, rows: number }} props */
+/** Queued runs without a token, and the events of folds. @param {{ gate: Gate, kind: string, at: ReturnType<typeof places>, rows: number }} props */
 function Waiting({ gate, kind, at, rows }) {
   if (kind === 'fold') {
     const most = Math.min(gate.pending ?? 0, Math.floor((at.line - MORE - 20) / 13), 24);
@@ -94,11 +94,11 @@ function Waiting({ gate, kind, at, rows }) {
       ${hidden > 0 && html`<span class="beyond">+${count(hidden)}</span>`}
       ${Array.from({ length: most }, (_, i) => html`<i key=${`${gate.runId}${most - i}`}></i>`)}</span>`;
   }
-  if (gate.control === 'rateLimit') return html`<span class="line-note faint" style=${{ width: `${at.line - 16}px` }}>${at.line < 240 ? 'dropped if over' : 'nobody waits: what is over is dropped'}</span>`;
+  if (gate.control === 'rateLimit') return html`<span class="line-note faint" style=${{ width: `${at.line - 16}px` }}>${at.line < 240 ? 'no queue' : 'no queue: events over the limit are dropped'}</span>`;
   const all = gate.line?.count ?? 0;
   const shown = Math.min(gate.line?.first.length ?? 0, fitting(gate, at));
   if (all <= shown) return null;
-  return html`<span class="beyond" style=${{ translate: `${at.line - 8 - shown * TOKEN - MORE}px ${TOP + ((rows - 1) * ROW) / 2}px` }} title=${`${count(all)} in line`}>+${count(all - shown)}${gate.line?.atLeast ? '…' : ''}</span>`;
+  return html`<span class="beyond" style=${{ translate: `${at.line - 8 - shown * TOKEN - MORE}px ${TOP + ((rows - 1) * ROW) / 2}px` }} title=${`${count(all)} queued`}>+${count(all - shown)}${gate.line?.atLeast ? '…' : ''}</span>`;
 }
 
 /** @param {{ token: Token, at: ReturnType<typeof places>, rows: number }} props */
@@ -111,6 +111,6 @@ function Run({ token, at, rows }) {
     : where === 'left' ? [at.exit + 10 + Math.min(place, 1) * TOKEN, TOP + middle]
     : [at.line - 8 - (place + 1) * TOKEN, TOP + middle];
   return html`<a class=${`token ${where}${draining ? ' draining' : ''}`} href=${to(['runs', id])} tabindex="-1"
-    aria-label=${`${tag(id)}, ${draining ? 'stopping' : where === 'line' ? `place ${place + 1} in line` : where === 'in' ? 'inside' : where === 'left' ? 'has left' : where === 'took' ? 'has the claim' : 'to come'}`}
+    aria-label=${`${tag(id)}, ${draining ? 'stopping' : where === 'line' ? `position ${place + 1} in the queue` : where === 'in' ? 'inside' : where === 'left' ? 'has left' : where === 'took' ? 'has the claim' : 'collecting'}`}
     style=${{ translate: `${x}px ${y}px` }} onMouseEnter=${(/** @type {MouseEvent} */ event) => enter(event, token)} onMouseLeave=${leave}>${tag(id)}</a>`;
 }

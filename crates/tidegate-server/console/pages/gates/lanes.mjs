@@ -3,28 +3,28 @@ import { controlsOf } from '../../ui/controls.mjs';
 import { idOf, kindOf } from './gate.mjs';
 import { Lane, places } from './lane.mjs';
 
-/** How wide the part is that says which gate it is. */
+/** Width of the label. */
 const BRIEF = 150;
 /** @param {number} width */
-const labelled = (width) => Math.round(Math.max(196, Math.min(300, width * 0.27)));
+const labelled = (width) => Math.round(Math.max(196, Math.min(320, width * 0.3)));
 
 /** @typedef {import('./gate.mjs').Gate} Gate */
 
-/** What stands above the parts of lanes that are all of one kind. @type {Record<string, [string, string, string]>} */
+/** Headings above lanes that are all of one kind. @type {Record<string, [string, string, string]>} */
 const HEADS = {
-  slots: ['in line', 'inside', 'has left'],
-  throttle: ['in line', 'next turns', 'let through'],
-  rateLimit: ['', 'what is left, and when more comes', ''],
-  fold: ['events', 'until it becomes a run', 'started'],
+  slots: ['queued', 'inside', 'left'],
+  throttle: ['queued', 'next grants', 'started'],
+  rateLimit: ['', 'tokens left, next refill', ''],
+  fold: ['events', 'time left', 'started'],
 };
 /** @param {Gate} gate */
 const headOf = (gate) => (kindOf(gate) === 'meter' ? gate.control : kindOf(gate));
 
 /**
- * Lanes below each other; all of one width, so that gates stand below gates.
+ * List of lanes of equal width, so that their gates are aligned.
  *
  * @param {{ gates: Gate[], label: string, chosen: string | null, open: (gate: Gate) => void, workflows: any[], brief?: boolean }} props
- *   `brief`: all are of one control, which is told elsewhere
+ *   `brief`: all gates are of one control, which is shown elsewhere
  */
 export function Lanes({ gates, label, chosen, open, workflows, brief }) {
   const box = useRef(/** @type {HTMLElement | null} */ (null));
@@ -35,14 +35,14 @@ export function Lanes({ gates, label, chosen, open, workflows, brief }) {
     observer.observe(box.current);
     return () => observer.disconnect();
   }, []);
-  // On a phone the label stands above its lane.
+  // On a phone the label is above its lane.
   const stacked = width > 0 && width < 560;
   const side = stacked ? 0 : brief ? BRIEF : labelled(width);
   const at = places(width - side);
   const [waits, inside, left] = (brief && gates[0] && HEADS[headOf(gates[0])]) || HEADS.slots;
   return html`<section class=${`lanes${stacked ? ' tall' : ''}`} aria-label=${label} ref=${box} style=${{ '--label': `${side}px` }}>
     <div class="lanes-head" aria-hidden="true"><span style=${{ left: '12px' }}>${brief ? 'Key' : 'Gate'}</span>
-      ${width > 0 && html`<span style=${{ right: `${width - side - at.line + 12}px` }}>${at.line < 190 || !waits || waits === 'events' ? waits : `${waits}, the first at the right`}</span>
+      ${width > 0 && html`<span style=${{ right: `${width - side - at.line + 12}px` }}>${at.line < 190 || !waits || waits === 'events' ? waits : `${waits}, first at the right`}</span>
       <span style=${{ left: `${side + at.line + 4}px` }}>${inside}</span><span style=${{ left: `${side + at.exit + 10}px` }}>${left}</span>`}</div>
     ${gates.map((gate) => {
       const { it } = definitionOf(gate, workflows) ?? {};
@@ -52,7 +52,7 @@ export function Lanes({ gates, label, chosen, open, workflows, brief }) {
   </section>`;
 }
 
-/** The control that a gate belongs to, as its workflow defines it now. @param {Gate} gate @param {any[]} workflows */
+/** Definition of a gate's control in the current release. @param {Gate} gate @param {any[]} workflows */
 export function definitionOf(gate, workflows) {
   const workflow = workflows.find((it) => it.app === gate.app && it.name === gate.workflow);
   const same = controlsOf(workflow?.flowControl).filter((it) => it.control === gate.control);
@@ -61,21 +61,21 @@ export function definitionOf(gate, workflows) {
   return found ?? (gate.letsIn?.startsWith('open') ? undefined : same[0]);
 }
 
-/** What becomes of an occurrence that comes too early. @type {Record<string, string>} */
-const OVERLAP = { skip: 'is skipped', reject: 'is skipped', queue: 'waits until it is over', restart: 'replaces it' };
+/** Treatment of an occurrence that overlaps a live run. @type {Record<string, string>} */
+const OVERLAP = { skip: 'is skipped', reject: 'is skipped', queue: 'is queued until it ends', restart: 'replaces it' };
 
-/** @param {Gate} gate that of a schedule @param {any[]} workflows */
+/** @param {Gate} gate of a schedule @param {any[]} workflows */
 function overlapOf(gate, workflows) {
   const triggers = /** @type {any[]} */ (workflows.find((it) => it.app === gate.app && it.name === gate.workflow)?.triggers ?? []);
   const schedule = triggers.find((it) => it.cron && (it.cron === gate.key || `${it.cron} ${it.timeZone}` === gate.key));
-  // One that is defined no more, or not seen yet, may have been any of them.
-  return (schedule && OVERLAP[schedule.onOverlap?.policy ?? schedule.onOverlap ?? 'skip']) ?? 'is skipped, waits or replaces it, as its onOverlap says';
+  // A schedule that is no longer defined, or not loaded yet, may have any policy.
+  return (schedule && OVERLAP[schedule.onOverlap?.policy ?? schedule.onOverlap ?? 'skip']) ?? 'is skipped, is queued or replaces it, by its onOverlap policy';
 }
 
-/** What a gate does, one sentence or one for each action that meets there. @param {Gate} gate @param {any[]} workflows @returns {string[]} */
+/** Sentences for a gate: one, or one for each action that shares it. @param {Gate} gate @param {any[]} workflows @returns {string[]} */
 export function sentencesOf(gate, workflows) {
-  if (gate.control === 'onOverlap') return [`One run of this schedule at a time; an occurrence that comes while it lives ${overlapOf(gate, workflows)}`];
-  if (gate.control === 'dedupeId') return ['An event with this dedupeId counts once in 24 h; repeats are dropped'];
+  if (gate.control === 'onOverlap') return [`One run of this schedule at a time; an occurrence during a live run ${overlapOf(gate, workflows)}`];
+  if (gate.control === 'dedupeId') return ['Events with this dedupeId are recorded once in 24 h; repeats are deduped'];
   if (gate.control === 'policy') {
     const actions = workflows.filter((it) => it.app === gate.app && it.name.startsWith(`${gate.workflow}/`));
     return actions.flatMap((it) => controlsOf(it.flowControl).filter((one) => one.control === 'policy').map((one) => `${it.name.slice(gate.workflow.length + 1)}: ${one.sentence}`));

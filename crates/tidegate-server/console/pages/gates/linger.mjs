@@ -3,11 +3,11 @@ import { idOf } from './gate.mjs';
 
 /** @typedef {import('./gate.mjs').Gate} Gate */
 
-/** How long the lane of a gate that is gone stays. */
+/** Time in ms that the lane of a deleted gate stays. */
 const LINGERS = 8000;
 const LONG_AGO = 1;
 
-/** A gate that nothing is remembered of any more. @param {Gate} gate @returns {Gate} */
+/** Idle copy of a deleted gate. @param {Gate} gate @returns {Gate} */
 const emptied = (gate) => ({
   ...gate, holders: [], draining: [], runId: undefined, until: undefined,
   inside: gate.inside === undefined ? undefined : 0,
@@ -17,14 +17,14 @@ const emptied = (gate) => ({
 });
 
 /**
- * Gates in their order, those that have just gone still in their places: a window that has fired is
- * seen to let its run go, and comes back with the next event without anything jumping.
+ * Gates in order, with gates that were just deleted still at their positions: a window that fires is
+ * shown releasing its run, and comes back with the next event without moving other lanes.
  *
- * @param {Gate[]} gates @param {string} asked what the list was asked for: another list keeps nothing
+ * @param {Gate[]} gates @param {string} asked filters of the list: a list with other filters keeps nothing
  */
 export function useLinger(gates, asked) {
   const kept = useRef({ asked, from: /** @type {Gate[] | null} */ (null), list: /** @type {{ gate: Gate, gone: number }[]} */ ([]) });
-  // Until the answer is there, the gates are still those of the list before: they are not kept.
+  // Until the response arrives, the gates are those of the previous list: they are not kept.
   if (kept.current.asked !== asked) kept.current = { asked, from: gates, list: gates.map((gate) => ({ gate, gone: LONG_AGO })) };
   const { from, list } = kept.current;
   if (from !== gates) {

@@ -1,8 +1,8 @@
 import { useEffect, useSignal } from '../../lib/html.mjs';
 import { get, path } from '../../lib/api.mjs';
 
-/** Runs by id, each asked for when it comes and when it has got inside: in between, what is used of
- *  them does not change. @param {string[]} holders @param {string[]} line ten of each at the most */
+/** Runs by id. Each is fetched when it appears and when it gets inside: in between, the fields used
+ *  here do not change. @param {string[]} holders @param {string[]} line at most ten of each */
 export function useRuns(holders, line) {
   const known = useSignal(/** @type {Record<string, any>} */ ({}));
   const asked = [...holders, '', ...line].join();

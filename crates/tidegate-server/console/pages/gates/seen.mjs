@@ -5,7 +5,7 @@ const told = new WeakMap();
 /** @type {IntersectionObserver | null} */
 let observer = null;
 
-/** Whether an element is in view, or nearly. */
+/** Whether an element is in or near the viewport. */
 export function useSeen() {
   const [seen, setSeen] = useState(false);
   const ref = useRef(/** @type {HTMLElement | null} */ (null));

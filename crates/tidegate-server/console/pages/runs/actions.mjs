@@ -6,26 +6,26 @@ import { askReason } from './reason.mjs';
 
 export const over = (/** @type {any} */ run) => ['completed', 'failed', 'cancelled'].includes(run?.state);
 
-/** @param {any} run as it is after it was told to pause */
+/** @param {any} run after the pause request */
 function paused(run) {
-  if (run.state === 'paused') return 'It is paused.';
-  return run.state === 'running' ? 'It pauses when its step is done.' : 'It keeps its place in line, and pauses once it is let in.';
+  if (run.state === 'paused') return 'Run paused.';
+  return run.state === 'running' ? 'Run pauses after its current step.' : 'Run keeps its position in the queue and pauses once it is admitted.';
 }
 
-/** What can be done to a run as it is. @param {{ run: any, again: () => void }} props */
+/** Actions for a run in its current state. @param {{ run: any, again: () => void }} props */
 export function Actions({ run, again }) {
   /** @param {string} what @param {unknown} body @param {string | ((run: any) => string)} done */
   const does = (what, body, done) => act(() => post(path`/runs/${run.id}/` + what, body), done).then(again);
   async function cancel() {
-    const reason = await askReason({ title: 'Cancel this run?', yes: 'Cancel it', text: html`<p>Nothing more of it is committed from then on, and the children that it waits for go with it. This cannot be taken back; it can be replayed.</p>` });
-    if (reason !== null) does('cancel', reason ? { reason } : {}, 'It is cancelled.');
+    const reason = await askReason({ title: 'Cancel this run?', yes: 'Cancel run', text: html`<p>Nothing more of the run is committed, and the children that it waits for are cancelled too. This cannot be undone, but the run can be replayed.</p>` });
+    if (reason !== null) does('cancel', reason ? { reason } : {}, 'Run cancelled.');
   }
   if (!run.workflow) return null;
   if (over(run)) return html`<div class="actions"><button type="button" onClick=${() => setQuery({ do: 'replay' })}>Replay …</button></div>`;
   return html`<div class="actions">
-    <button type="button" onClick=${() => setQuery({ do: 'signal' })}>Send a signal …</button>
+    <button type="button" onClick=${() => setQuery({ do: 'signal' })}>Send signal …</button>
     ${run.state === 'paused'
-      ? html`<button type="button" class="primary" onClick=${() => does('resume', undefined, 'It goes on.')}>Resume</button>`
+      ? html`<button type="button" class="primary" onClick=${() => does('resume', undefined, 'Run resumed.')}>Resume</button>`
       : html`<button type="button" onClick=${() => does('pause', undefined, paused)}>Pause</button>`}
     <button type="button" onClick=${cancel}>Cancel …</button>
   </div>`;

@@ -1,7 +1,7 @@
-// Where a moment lies on the time axis of a run.
+// Time axis of a run: position of a time, and ticks.
 
 const STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, ...[1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800, 2_592_000].map((s) => s * 1000)];
-/** About so many lines are drawn. */
+/** Approximate number of ticks. */
 const LINES = 6;
 
 /**
@@ -9,7 +9,7 @@ const LINES = 6;
  * @typedef {{ place: (at: number) => number, ticks: { at: number, place: number }[] }} Axis
  */
 
-/** True to scale. @param {number} from @param {number} to @returns {Axis} */
+/** Linear axis. @param {number} from @param {number} to @returns {Axis} */
 function plain(from, to) {
   const whole = Math.max(1, to - from);
   const place = (/** @type {number} */ at) => (100 * (at - from)) / whole;
@@ -19,7 +19,7 @@ function plain(from, to) {
   return { place, ticks };
 }
 
-/** The span in which a moment is, or the last. @param {Span[]} spans @param {number} at */
+/** Index of the span that contains a time, or of the last span. @param {Span[]} spans @param {number} at */
 function holding(spans, at) {
   let [low, high] = [0, spans.length - 1];
   while (low < high) {
@@ -30,7 +30,7 @@ function holding(spans, at) {
   return low;
 }
 
-/** Long waits drawn short, so that what was done can be seen. @param {Span[]} spans @returns {Axis} */
+/** Axis with compressed waits, so that short work stays visible. @param {Span[]} spans @returns {Axis} */
 function shortened(spans) {
   const worked = spans.filter((it) => it.kind === 'running').reduce((sum, it) => sum + it.to - it.from, 0);
   const most = Math.max(1, worked / 4);
@@ -56,7 +56,7 @@ function shortened(spans) {
 /** @param {Span[]} spans @param {boolean} short */
 export const axis = (spans, short) => (short ? shortened(spans) : plain(spans[0].from, spans[spans.length - 1].to));
 
-/** Whether there is so much waiting that the work is hard to see. @param {Span[]} spans */
+/** Whether a run waits so long that its work is hard to see. @param {Span[]} spans */
 export function mostlyWaits(spans) {
   const whole = spans[spans.length - 1].to - spans[0].from;
   const worked = spans.filter((it) => it.kind === 'running').reduce((sum, it) => sum + it.to - it.from, 0);

@@ -1,4 +1,4 @@
-// What may be done to many runs, and how many they are.
+// Bulk actions: filters, preview and texts.
 import { get } from '../../lib/api.mjs';
 import { plural } from '../../lib/format.mjs';
 import { ALIVE } from './which.mjs';
@@ -12,16 +12,16 @@ export const WORDS = {
   resume: { does: 'Resume', doing: 'Resuming', done: 'resumed' },
 };
 
-/** Why not, in words, where the filters of the page are none that the server can take. @param {import('./which.mjs').Which} asked */
+/** Why bulk actions are unavailable with the filters of the page; `null` if they are available. @param {import('./which.mjs').Which} asked */
 export function cannot(asked) {
-  const names = /** @type {[string, string][]} */ ([['text', 'part of a name'], ['key', 'a key'], ['event', 'an event'], ['from', '“admitted since”']]);
+  const names = /** @type {[string, string][]} */ ([['text', 'workflow name'], ['key', 'gate key'], ['event', 'event id'], ['from', 'start time']]);
   const set = names.filter(([name]) => asked[name]).map(([, words]) => words);
-  if (set.length > 0) return `All at once goes by workflow, version, state and “admitted before”, not by ${set.join(' or ')}. Choose rows instead, or take that filter away.`;
-  if (asked.state && !ALIVE.includes(asked.state)) return `What has ${asked.state === 'completed' ? 'completed' : `been ${asked.state}`.replace('been failed', 'failed')} stays as it is.`;
+  if (set.length > 0) return `Bulk actions support the filters workflow, version, status and end time, not ${set.join(' or ')}. Select rows instead, or remove that filter.`;
+  if (asked.state && !ALIVE.includes(asked.state)) return `Runs that have ${asked.state === 'completed' ? 'completed' : `been ${asked.state}`.replace('been failed', 'failed')} cannot be cancelled, paused or resumed.`;
   return null;
 }
 
-/** The filter as the server takes it. @param {import('./which.mjs').Which} asked */
+/** Filter of the bulk request. @param {import('./which.mjs').Which} asked */
 export const filterOf = ({ app, workflow, version, state, to }) => ({
   ...(app && { app }),
   ...(workflow && { workflow }),
@@ -30,7 +30,7 @@ export const filterOf = ({ app, workflow, version, state, to }) => ({
   ...(to && { queuedBefore: to }),
 });
 
-/** How many that is now. @param {import('./which.mjs').Which} asked @param {Action} action */
+/** Current number of matching runs. @param {import('./which.mjs').Which} asked @param {Action} action */
 export async function preview(asked, action) {
   const stats = await get('/runs/stats');
   const mine = /** @type {any[]} */ (stats.byWorkflow).filter(
@@ -46,13 +46,13 @@ export async function preview(asked, action) {
   return { all, words: `${asked.to ? 'at most ' : atLeast ? 'at least ' : ''}${plural(all, 'run')}${of && parts.length > 1 ? ` (${of})` : ''}` };
 }
 
-/** The filters in words. @param {import('./which.mjs').Which} asked */
+/** Filters in words. @param {import('./which.mjs').Which} asked */
 export function inWords(asked) {
   const parts = [
     asked.state && `that are ${asked.state}`,
     asked.workflow && `of ${asked.workflow}${asked.version ? ` v${asked.version}` : ''}`,
     asked.app && `in app ${asked.app}`,
-    asked.to && `admitted before ${new Date(asked.to).toLocaleString()}`,
+    asked.to && `queued before ${new Date(asked.to).toLocaleString()}`,
   ].filter(Boolean);
-  return parts.length ? `All runs ${parts.join(', ')}` : 'All runs of the workspace that have not ended';
+  return parts.length ? `All runs ${parts.join(', ')}` : 'All live runs of the workspace';
 }

@@ -15,11 +15,11 @@ const ACTIONS = /** @type {Action[]} */ (['cancel', 'pause', 'resume']);
 async function sure(action, title, text) {
   const { does } = WORDS[action];
   if (action !== 'cancel') return (await confirm({ title, text, yes: does })) ? {} : null;
-  const reason = await askReason({ title, text, yes: 'Cancel them' });
+  const reason = await askReason({ title, text, yes: 'Cancel runs' });
   return reason === null ? null : reason ? { reason } : {};
 }
 
-/** How far a bulk operation is. @param {{ id: string }} props */
+/** Progress of a bulk operation. @param {{ id: string }} props */
 function Going({ id }) {
   const [told, setTold] = useState(/** @type {any} */ (null));
   useEffect(() => {
@@ -38,7 +38,7 @@ function Going({ id }) {
     return () => { over = true; };
   }, [id]);
   if (!told) return null;
-  const text = told.error ? told.error.message : `${told.finished ? 'Done with all that fit' : 'At work'}: ${plural(told.done, 'run')} done${told.refused ? `, ${count(told.refused)} refused` : ''}.`;
+  const text = told.error ? told.error.message : `Bulk action ${told.finished ? 'finished' : 'in progress'}: ${plural(told.done, 'run')} done${told.refused ? `, ${count(told.refused)} refused` : ''}.`;
   return html`<p class="note" role="status">${text} <button type="button" class="quiet" onClick=${() => setQuery({ bulk: undefined })}>Close</button></p>`;
 }
 
@@ -52,17 +52,17 @@ function AllThatFit({ asked, again }) {
     setOpen(false);
     const many = await preview(asked, action).catch((error) => void say(error.message, true));
     if (!many) return;
-    if (many.all === 0) return say(`There is no run that could be ${WORDS[action].done}.`);
+    if (many.all === 0) return say(`No matching run can be ${WORDS[action].done}.`);
     const filter = filterOf(asked);
     const none = Object.keys(filter).length === 0;
-    const also = await sure(action, `${WORDS[action].does} ${many.words}?`, html`<p>${inWords(asked)}, as far as they were admitted by now. What comes later is not touched.${action === 'cancel' ? ' This cannot be taken back.' : action === 'pause' ? ' Who is driven pauses after the step, who stands in line once it is let in.' : ''}</p>`);
+    const also = await sure(action, `${WORDS[action].does} ${many.words}?`, html`<p>${inWords(asked)}. Runs that are queued later are not affected.${action === 'cancel' ? ' This cannot be undone.' : action === 'pause' ? ' Running runs pause after their current step, queued runs once they are admitted.' : ''}</p>`);
     if (!also) return;
     const told = await act(() => post('/runs/bulk', { action, ...(none ? { all: true } : { filter }), ...also }), `${WORDS[action].doing} …`);
     if (told) setQuery({ bulk: told.id });
     again();
   }
   return html`<div class="menu">
-    <button type="button" aria-expanded=${open} onClick=${() => setOpen(!open)}>All that fit ▾</button>
+    <button type="button" aria-expanded=${open} onClick=${() => setOpen(!open)}>Actions on all matching ▾</button>
     ${open && html`<div class="menu-list">${not
       ? html`<p class="soft">${not}</p>`
       : ACTIONS.map((action) => html`<button type="button" class="quiet" onClick=${() => all(action)}>${WORDS[action].does} …</button>`)}</div>`}
@@ -78,8 +78,8 @@ function Chosen({ chosen, clear, again }) {
   /** @param {Action} action */
   async function each(action) {
     const ids = [...chosen];
-    const many = plural(ids.length, 'chosen run');
-    const also = await sure(action, `${WORDS[action].does} ${many}?`, action === 'cancel' ? html`<p>Nothing more of them is committed from then on. This cannot be taken back.</p>` : html`<p>Those that have ended stay as they are.</p>`);
+    const many = plural(ids.length, 'selected run');
+    const also = await sure(action, `${WORDS[action].does} ${many}?`, action === 'cancel' ? html`<p>Nothing more of these runs is committed. This cannot be undone.</p>` : html`<p>Runs that have ended are not affected.</p>`);
     if (!also) return;
     let done = 0;
     let refused = '';
@@ -99,16 +99,16 @@ function Chosen({ chosen, clear, again }) {
     clear();
     again();
   }
-  return html`<div class="chosen-bar" role="region" aria-label="Chosen runs">
-    <b>${plural(chosen.size, 'run')} chosen</b>
+  return html`<div class="chosen-bar" role="region" aria-label="Selected runs">
+    <b>${plural(chosen.size, 'run')} selected</b>
     ${at === null
       ? html`${ACTIONS.map((action) => html`<button type="button" onClick=${() => each(action)}>${WORDS[action].does}</button>`)}
-        <button type="button" class="quiet" onClick=${clear}>Choose none</button>`
+        <button type="button" class="quiet" onClick=${clear}>Clear selection</button>`
       : html`<span role="status">${at} of ${chosen.size} …</span>`}
   </div>`;
 }
 
-/** What can be done to many. @param {{ asked: import('./which.mjs').Which, chosen: Set<string>, clear: () => void, again: () => void }} props */
+/** Bulk actions: on all matching runs, and on selected runs. @param {{ asked: import('./which.mjs').Which, chosen: Set<string>, clear: () => void, again: () => void }} props */
 export function Bulk({ asked, chosen, clear, again }) {
   const id = route.value.query.get('bulk');
   return html`<${AllThatFit} asked=${asked} again=${again} />

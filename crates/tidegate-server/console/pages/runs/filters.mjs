@@ -9,15 +9,15 @@ import { SINCE, STATES, narrowed } from './which.mjs';
 /** @type {Record<string, 'inFlight' | 'queued' | 'waiting' | 'paused'>} */
 const COUNTED = { running: 'inFlight', queued: 'queued', waiting: 'waiting', paused: 'paused' };
 
-/** Everything that may be in the address, none of it. */
+/** Query parameters of all filters, unset. */
 const NONE = Object.fromEntries(['app', 'workflow', 'version', 'state', 'key', 'event', 'text', 'since', 'from', 'to'].map((it) => [it, undefined]));
 
-/** The states side by side, with how many there are of those that pass. */
+/** Status chips, with the number of runs for live ones. */
 export function States() {
   const { query } = route.value;
   const given = query.get('state') ?? '';
   const plain = !['app', 'workflow', 'version', 'key', 'event', 'text', 'since', 'from', 'to'].some((it) => query.get(it));
-  return html`<nav class="chips" aria-label="States">${['', ...STATES].map((state) => {
+  return html`<nav class="chips" aria-label="Status">${['', ...STATES].map((state) => {
     const many = plain && COUNTED[state] ? counts.value[COUNTED[state]] : 0;
     return html`<a href=${to('runs', { ...Object.fromEntries(query), state })} class="chip" aria-current=${state === given ? 'true' : undefined}>${state || 'all'}${
       many > 0 ? html` <b class="num">${count(many)}</b>` : null}</a>`;
@@ -27,7 +27,7 @@ export function States() {
 /** @param {{ name: string, label: string }} props */
 function Moment({ name, label }) {
   const given = route.value.query.get(name);
-  // The field wants local time without a zone.
+  // The input needs local time without a time zone.
   const date = given ? new Date(given) : null;
   const local = date && !Number.isNaN(date.getTime()) ? new Date(date.getTime() - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 19) : '';
   /** @param {Event} event */
@@ -59,17 +59,17 @@ export function Filters() {
   return html`<${States} />
     <button type="button" class="only-phone" aria-expanded=${open} onClick=${() => setOpen(!open)}>${open ? 'Fewer filters' : 'Filters'}</button>
     <div class=${`filters runs-filters${open ? '' : ' folded'}`}>
-      <${Search} main name="text" label="Workflow’s name has" placeholder="part of it ( / )" />
+      <${Search} main name="text" label="Workflow name contains" placeholder="part of name ( / )" />
       ${apps.length > 1 && html`<${Choose} name="app" label="App" words=${apps} />`}
       <${Choose} name="workflow" label="Workflow" words=${names} />
       ${(versions.length > 1 || query.get('version')) && html`<${Choose} name="version" label="Version" words=${[...new Set([...versions.map(String), query.get('version')])].filter(Boolean).map((it) => [it, `v${it}`])} />`}
-      <${Search} name="key" label="At a gate of key" placeholder="acme" />
-      <${Search} name="event" label="Carries event" placeholder="evt_…" />
-      <label class="field"><span>Admitted</span><select value=${spans} onChange=${time}>
-        <option value="">at any time</option>
-        ${SINCE.map(([name, text]) => html`<option value=${name} selected=${name === spans}>in ${text}</option>`)}
-        <option value="between" selected=${spans === 'between'}>from … to …</option></select></label>
+      <${Search} name="key" label="Gate key" placeholder="acme" />
+      <${Search} name="event" label="Event id" placeholder="evt_…" />
+      <label class="field"><span>Queued</span><select value=${spans} onChange=${time}>
+        <option value="">any time</option>
+        ${SINCE.map(([name, text]) => html`<option value=${name} selected=${name === spans}>${text}</option>`)}
+        <option value="between" selected=${spans === 'between'}>custom range</option></select></label>
       ${spans === 'between' && html`<${Moment} name="from" label="From" /><${Moment} name="to" label="To" />`}
-      ${narrowed(query) && html`<button type="button" class="quiet" onClick=${() => setQuery(NONE)}>Clear</button>`}
+      ${narrowed(query) && html`<button type="button" class="quiet" onClick=${() => setQuery(NONE)}>Clear filters</button>`}
     </div>`;
 }

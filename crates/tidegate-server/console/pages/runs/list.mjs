@@ -1,4 +1,4 @@
-// Runs, newest first: what runs, waits and ended, and where.
+// List of runs, newest first.
 import { html, useEffect, useMemo, useState } from '../../lib/html.mjs';
 import { plural } from '../../lib/format.mjs';
 import { go, route, to } from '../../lib/route.mjs';
@@ -14,7 +14,7 @@ import { Stands } from './stands.mjs';
 import { useRuns } from './use-runs.mjs';
 import { ALIVE, narrowed, which } from './which.mjs';
 
-/** So many can be chosen by one click. */
+/** Maximum number of runs selected by one click. */
 const AT_ONCE = 100;
 
 /** @param {any[]} rows @param {Set<string>} chosen @param {(change: (before: Set<string>) => Set<string>) => void} choose */
@@ -23,13 +23,13 @@ function columns(rows, chosen, choose) {
   const toggle = (id) => choose((before) => (before.has(id) ? new Set([...before].filter((it) => it !== id)) : new Set([...before, id])));
   const all = () => choose((before) => (before.size > 0 ? new Set() : new Set(rows.filter((run) => ALIVE.includes(run.state)).slice(0, AT_ONCE).map((run) => run.id))));
   return /** @type {import('../../ui/table.mjs').Column[]} */ ([
-    { name: html`<input type="checkbox" checked=${chosen.size > 0} onChange=${all} aria-label="Choose all that are loaded and have not ended" title="All that are loaded and have not ended" />`, hide: true, of: (run) => html`<input type="checkbox" checked=${chosen.has(run.id)} onChange=${() => toggle(run.id)} aria-label=${`Choose ${run.id}`} />` },
-    { name: 'State', of: (run) => html`<${State} state=${run.state} />` },
+    { name: html`<input type="checkbox" checked=${chosen.size > 0} onChange=${all} aria-label="Select all loaded live runs" title="Select all loaded live runs" />`, hide: true, of: (run) => html`<input type="checkbox" checked=${chosen.has(run.id)} onChange=${() => toggle(run.id)} aria-label=${`Select ${run.id}`} />` },
+    { name: 'Status', of: (run) => html`<${State} state=${run.state} />` },
     { name: 'Run', hide: true, of: (run) => html`<${RunLink} id=${run.id} />` },
     { name: 'Workflow', of: (run) => html`<${WorkflowLink} app=${run.app} name=${run.workflow} version=${run.version} />` },
-    { name: 'Queued', of: (run) => html`<${Time} at=${run.queuedAt} />` },
-    { name: 'Took', num: true, hide: true, title: 'from its admission to its end, or until now', of: (run) => html`<${Took} from=${run.queuedAt} to=${run.endedAt} />` },
-    { name: 'How it stands', hide: true, wide: true, of: (run) => html`<${Stands} run=${run} />` },
+    { name: 'Queued at', of: (run) => html`<${Time} at=${run.queuedAt} />` },
+    { name: 'Duration', num: true, hide: true, title: 'time from admission to end; for a live run, its age', of: (run) => html`<${Took} from=${run.queuedAt} to=${run.endedAt} />` },
+    { name: 'Details', title: 'error, output, progress, or what the run is blocked by', hide: true, wide: true, of: (run) => html`<${Stands} run=${run} />` },
   ]);
 }
 
@@ -38,18 +38,18 @@ function Nothing({ runs }) {
   if (runs.error) return html`<${Failed} error=${runs.error} again=${runs.again} />`;
   if (runs.loading) return html`<div class="empty" aria-busy="true">Loading …</div>`;
   if (runs.next) {
-    return html`<${Empty} title="None of the newest runs fits"><p>There are older ones that were not looked at yet.</p>
-      <p><button type="button" onClick=${runs.more} disabled=${runs.busy}>${runs.busy ? 'Looking …' : 'Look further back'}</button></p></${Empty}>`;
+    return html`<${Empty} title="No match in the newest runs"><p>Older runs were not searched yet.</p>
+      <p><button type="button" onClick=${runs.more} disabled=${runs.busy}>${runs.busy ? 'Searching …' : 'Search older runs'}</button></p></${Empty}>`;
   }
   return narrowed(route.value.query)
-    ? html`<${Empty} title="No run fits">Take a filter away, or wait: whatever comes and fits appears here.</${Empty}>`
-    : html`<${Empty} title="There are no runs yet">Send an event from <a href=${to('try')}>Try it</a>, or with <code>tidegate send NAME '{"json": true}'</code>.</${Empty}>`;
+    ? html`<${Empty} title="No matching runs">Remove a filter, or wait: new matching runs appear here.</${Empty}>`
+    : html`<${Empty} title="No runs yet">Send an event from <a href=${to('try')}>Try it</a>, or with <code>tidegate send NAME '{"json": true}'</code>.</${Empty}>`;
 }
 
 export function RunList() {
   const asked = useMemo(() => which(route.value.query), [route.value.query.toString()]);
   const [chosen, choose] = useState(/** @type {Set<string>} */ (new Set()));
-  // What is chosen can be seen: with other filters it may not be in the list any more.
+  // The selection is always visible: with other filters, selected runs may not be in the list.
   useEffect(() => choose((before) => (before.size > 0 ? new Set() : before)), [JSON.stringify(asked)]);
   const runs = useRuns(asked, chosen.size > 0);
   const shown = useMemo(() => columns(runs.rows, chosen, choose), [runs.rows, chosen]);
@@ -63,7 +63,7 @@ export function RunList() {
     return () => removeEventListener('keydown', press);
   }, []);
   return html`
-    <div class="page-head"><h1>Runs</h1><p class="hide-phone">Newest first. <kbd>j</kbd> <kbd>k</kbd> walk, <kbd>x</kbd> chooses, <kbd>Enter</kbd> opens.</p>
+    <div class="page-head"><h1>Runs</h1><p class="hide-phone">Newest first. <kbd>j</kbd> <kbd>k</kbd> move, <kbd>x</kbd> selects, <kbd>Enter</kbd> opens.</p>
       <${Bulk} asked=${asked} chosen=${chosen} clear=${() => choose(new Set())} again=${runs.again} /></div>
     <${Stranded} /><${Filters} />
     ${runs.rows.length > 0 && html`<${Stale} error=${runs.error} />`}

@@ -3,13 +3,13 @@ import { path } from '../../lib/api.mjs';
 import { count } from '../../lib/format.mjs';
 import { follow } from '../../lib/sse.mjs';
 
-/** So many pieces are kept in the page. */
+/** Maximum number of chunks kept in the page. */
 const KEPT = 2000;
 
 /**
- * What a run says while it runs.
+ * Chunks that a run emits.
  *
- * @param {string} id @param {() => void} changed its state is another
+ * @param {string} id @param {() => void} changed called when the state of the run changes
  */
 export function useOutput(id, changed) {
   const chunks = useSignal({ parts: /** @type {unknown[]} */ ([]), left: 0 });
@@ -50,7 +50,7 @@ export function Output({ parts, left, live }) {
   }, [parts]);
   const flows = parts.every((it) => typeof it === 'string');
   const text = parts.map((it) => (typeof it === 'string' ? it : JSON.stringify(it))).join(flows ? '' : '\n');
-  return html`<section class="card"><h2>What it says${live ? html` <span class="badge go">live</span>` : ''}</h2>
-    ${left > 0 && html`<p class="faint">${count(left)} earlier pieces are not shown.</p>`}
+  return html`<section class="card"><h2>Emitted output${live ? html` <span class="badge go">live</span>` : ''}</h2>
+    ${left > 0 && html`<p class="faint">${count(left)} earlier chunks are not shown.</p>`}
     <pre class="output" ref=${box} tabindex="0" aria-label="Output" onScroll=${() => { const it = box.current; if (it) end.current = it.scrollHeight - it.scrollTop - it.clientHeight < 20; }}>${text}</pre></section>`;
 }

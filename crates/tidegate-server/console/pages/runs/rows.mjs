@@ -1,5 +1,5 @@
-// The rows of a run's waterfall: gates, the wait for a worker, and steps with their attempts and waits.
-import { span } from '../../lib/format.mjs';
+// Rows of a run's waterfall: gates, time ready, and steps with their attempts and waits.
+import { keyNote, span } from '../../lib/format.mjs';
 
 /**
  * @typedef {import('./axis.mjs').Span} Span
@@ -10,25 +10,25 @@ import { span } from '../../lib/format.mjs';
 /** @type {Record<string, string>} */
 const TONES = { queued: 'wait', ready: 'still', running: 'go', waiting: 'idle', paused: 'rest', several: 'several', unknown: 'several' };
 /** @type {Record<string, string>} */
-const ON = { time: 'sleeps', retry: 'waits for its next attempt', event: 'waits for an event', signal: 'waits for a signal', child: 'waits for its child' };
+const ON = { time: 'sleeping', retry: 'waiting for its next attempt', event: 'waiting for an event', signal: 'waiting for a signal', child: 'waiting for its child' };
 
-/** Spans in which steps are done, or may have been. */
+/** Kinds of spans in which steps are or may have been executed. */
 const DRIVEN = ['running', 'several', 'unknown'];
-/** Kinds of steps whose time is waiting. */
+/** Kinds of steps that only wait. */
 const WAITS = ['sleep', 'event', 'signal', 'invoke'];
 
-/** As numbers, the last one ending now. @param {any[]} told @param {number} now @returns {Span[]} */
+/** Spans with times as numbers; an open span ends now. @param {any[]} told @param {number} now @returns {Span[]} */
 export const spansOf = (told, now) =>
   told.map((it) => ({ ...it, from: Date.parse(it.from), to: it.to ? Date.parse(it.to) : Math.max(now, Date.parse(it.from)), open: !it.to }));
 
 /** @param {Span} it */
 export function said(it) {
   const lasted = `${span(it.to - it.from)}${it.open ? ' so far' : ''}`;
-  if (it.kind === 'queued') return `in line at ${it.control} of ${it.key}: ${lasted}`;
-  if (it.kind === 'ready') return `ready, waits for a worker: ${lasted}`;
-  if (it.kind === 'waiting') return `${it.step ? `step ${it.step} ` : ''}${ON[it.on ?? ''] ?? 'waits'}: ${lasted}`;
-  if (it.kind === 'several') return `more than is remembered one by one: ${lasted}`;
-  if (it.kind === 'unknown') return `not on record: ${lasted}`;
+  if (it.kind === 'queued') return `queued at ${it.control}${keyNote(it.key)}: ${lasted}`;
+  if (it.kind === 'ready') return `ready, waiting for a worker: ${lasted}`;
+  if (it.kind === 'waiting') return `${it.step ? `step ${it.step} ` : ''}${ON[it.on ?? ''] ?? 'waiting'}: ${lasted}`;
+  if (it.kind === 'several') return `too many spans to record individually: ${lasted}`;
+  if (it.kind === 'unknown') return `not recorded: ${lasted}`;
   return `${it.kind}: ${lasted}`;
 }
 
@@ -44,7 +44,7 @@ function beforeWork(spans) {
   const rows = new Map();
   for (const it of spans) {
     if (it.kind !== 'queued' && it.kind !== 'ready' && it.kind !== 'paused') continue;
-    const [what, name] = it.kind === 'queued' ? [it.control ?? 'line', it.key ?? ''] : it.kind === 'ready' ? ['ready', 'waits for a worker'] : ['paused', 'by hand'];
+    const [what, name] = it.kind === 'queued' ? [it.control ?? 'queue', it.key ?? ''] : it.kind === 'ready' ? ['ready', 'waiting for a worker'] : ['paused', 'by operator'];
     const id = `${what}\n${name}`;
     const row = rows.get(id) ?? { id, what, name, bars: [], ms: 0 };
     row.bars.push(bar(it));
@@ -54,8 +54,8 @@ function beforeWork(spans) {
 }
 
 /**
- * When a step began is on no record. It is drawn from the last thing that was, within the time in
- * which the run was driven.
+ * Rows of steps. The start of a step is not recorded: its bar starts at the last recorded time
+ * within the span in which the run was executing.
  *
  * @param {Span[]} spans @param {any[]} steps as recorded, oldest first @returns {Row[]}
  */
@@ -69,7 +69,7 @@ function ofSteps(spans, steps) {
   };
   for (const it of spans) if (it.kind === 'waiting' && it.step) row(it.step).bars.push(bar(it));
   const driven = spans.map((it, i) => ({ ...it, next: spans[i + 1] })).filter((it) => DRIVEN.includes(it.kind));
-  // Up to where each of them is explained by what was recorded in it.
+  // End of the last recorded step within each span.
   const marks = driven.map((it) => it.from);
   let at = 0;
   for (const step of steps.map((it) => ({ ...it, when: Date.parse(it.at) })).sort((a, b) => a.when - b.when)) {

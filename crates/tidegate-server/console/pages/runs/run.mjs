@@ -1,4 +1,4 @@
-// One run: why it is where it is, where its time went, and what it was given and gave.
+// Page of a run: why, timeline, queue time, lineage, input and output.
 import { html, useEffect, useState } from '../../lib/html.mjs';
 import { path } from '../../lib/api.mjs';
 import { useFetched } from '../../lib/data.mjs';
@@ -19,7 +19,7 @@ import { Waited } from './waited.mjs';
 import { Waterfall } from './waterfall.mjs';
 import { Why } from './why.mjs';
 
-/** How often the history is read again while it grows; a long one less often. */
+/** Refresh intervals of the history while it grows, in ms; the longer one for long histories. */
 const SOON = 1500;
 const LATER = 10_000;
 
@@ -27,12 +27,12 @@ const LATER = 10_000;
 function Head({ run, began, children }) {
   return html`<div class="run-head">
     <p class="crumbs"><a href=${to('runs')}>Runs</a> / <code>${run.id}</code></p>
-    <div class="page-head"><h1><${State} state=${run.state} /> ${run.workflow ? html`<${WorkflowLink} app=${run.app} name=${run.workflow} version=${run.version} />` : 'A run to come'}</h1>${children}</div>
+    <div class="page-head"><h1><${State} state=${run.state} /> ${run.workflow ? html`<${WorkflowLink} app=${run.app} name=${run.workflow} version=${run.version} />` : 'Pending run'}</h1>${children}</div>
     ${run.queuedAt && html`<dl class="times">
-      <div><dt>Queued</dt><dd><${Time} at=${run.queuedAt} /></dd></div>
-      <div><dt>Began</dt><dd><${Time} at=${began} /></dd></div>
-      <div><dt>Ended</dt><dd><${Time} at=${run.endedAt} /></dd></div>
-      <div><dt>${over(run) ? 'Took in all' : 'So far'}</dt><dd><${Took} from=${run.queuedAt} to=${run.endedAt} /></dd></div>
+      <div><dt>Queued at</dt><dd><${Time} at=${run.queuedAt} /></dd></div>
+      <div><dt>Started at</dt><dd><${Time} at=${began} /></dd></div>
+      <div><dt>Ended at</dt><dd><${Time} at=${run.endedAt} /></dd></div>
+      <div><dt>${over(run) ? 'Duration' : 'Age'}</dt><dd><${Took} from=${run.queuedAt} to=${run.endedAt} /></dd></div>
       ${run.dueAt && !over(run) && html`<div><dt>Due</dt><dd><${Time} at=${run.dueAt} /></dd></div>`}
       ${run.progress && html`<div><dt>Progress</dt><dd><${Progress} progress=${run.progress} /></dd></div>`}
     </dl>`}
@@ -46,7 +46,7 @@ function Values({ run }) {
     <section class="card"><h2>${run.error ? 'Error' : 'Output'}</h2>${run.error
       ? html`<p class="error-text"><b>${run.error.code}</b> ${run.error.message}</p>`
       : run.state === 'completed' ? html`<${Json} value=${run.output} label="Output" />`
-      : html`<p class="faint">${over(run) ? 'It was cancelled before it gave anything.' : 'It has not ended yet.'}</p>`}</section>
+      : html`<p class="faint">${over(run) ? 'None: the run was cancelled.' : 'The run has not ended yet.'}</p>`}</section>
   </div>`;
 }
 
@@ -88,12 +88,12 @@ export function RunPage({ id }) {
       ${why.value && html`<${Why} why=${why.value} />`}
       ${!exists && run.value.sentence && html`<${ToCome} id=${id} sentence=${run.value.sentence} />`}
       ${exists && html`
-        <section class="card"><h2>How it went</h2>${timeline.value
+        <section class="card"><h2>Timeline</h2>${timeline.value
           ? html`<${Waterfall} timeline=${timeline.value} steps=${all} />`
           : timeline.error ? html`<${Failed} error=${timeline.error} again=${timeline.again} />` : html`<p class="faint">Loading …</p>`}</section>
         <div class="columns">
-          <section class="card"><h2>Where it waited to be let in</h2>${timeline.value && html`<${Waited} timeline=${timeline.value} ended=${ended} />`}</section>
-          <section class="card"><h2>Where it comes from</h2><${Lineage} run=${run.value} /></section>
+          <section class="card"><h2>Queue time by gate</h2>${timeline.value && html`<${Waited} timeline=${timeline.value} ended=${ended} />`}</section>
+          <section class="card"><h2>Lineage</h2><${Lineage} run=${run.value} /></section>
         </div>
         ${said.parts.length > 0 && html`<${Output} parts=${said.parts} left=${said.left} live=${!ended} />`}
         <${Values} run=${run.value} />`}

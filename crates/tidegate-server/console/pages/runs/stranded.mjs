@@ -3,7 +3,7 @@ import { plural } from '../../lib/format.mjs';
 import { versions } from '../../lib/live.mjs';
 import { to } from '../../lib/route.mjs';
 
-/** Runs that do not go on by themselves, said loudly. */
+/** Alert about stranded runs: no live engine serves their version. */
 export function Stranded() {
   const all = [...versions.value.values()].filter((it) => (it.stranded ?? 0) > 0);
   if (all.length === 0) return null;

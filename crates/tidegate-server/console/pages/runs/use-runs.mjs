@@ -1,27 +1,27 @@
-// The list of runs: pages that were read, kept up with what the server says of the newest.
+// List of runs: loaded pages, updated from the server's stream of newest runs.
 import { epoch, get } from '../../lib/api.mjs';
 import { useEffect, useRef, useSignal } from '../../lib/html.mjs';
 import { follow } from '../../lib/sse.mjs';
 import { fits, tellable } from './which.mjs';
 
 const PAGE = 100;
-/** How many short pages in a row are read before the reader is asked whether to go on. */
+/** Maximum number of short pages read in a row before the reader has to continue by hand. */
 const TRIES = 5;
-/** How often what is seen is read again, since the stream tells of the newest runs only. */
+/** Refresh interval of the visible rows, in ms: the stream has the newest runs only. */
 const AGAIN = 5000;
-/** Above this many rows a reader who is back at the top begins anew. */
+/** Above this number of rows the list is reloaded when the reader is back at the top. */
 const MANY = 1000;
-/** So many are kept for a reader who looks elsewhere. */
+/** Maximum number of newer runs kept while the rows must not move. */
 const WAITING = 1000;
 const ROW = 34;
 
-/** The list as it was left, for whoever comes back to it. @type {{ of: string, at: number, top: number, runs: Runs } | null} */
+/** List and scroll position as they were left, restored when the reader comes back. @type {{ of: string, at: number, top: number, runs: Runs } | null} */
 let left = null;
 const FRESH = 120_000;
 
 /**
  * @typedef {{ rows: any[], newer: any[], many: boolean, next: string | null, cursors: string[], loading: boolean, busy: boolean, error: Error | null }} Runs
- *   `many`: more are newer than are kept
+ *   `many`: there are more newer runs than are kept
  */
 
 /** Newest first, as the server lists them. @param {any} a @param {any} b */
@@ -29,7 +29,7 @@ const order = (a, b) => (a.id < b.id ? 1 : a.id > b.id ? -1 : 0);
 
 const scroller = () => /** @type {HTMLElement | null} */ (document.querySelector('main'));
 
-/** Whether the rows must not move: the reader is further down, or has one in hand. */
+/** Whether the rows must not move: the list is scrolled, or a row has the focus. */
 const inHand = () => (scroller()?.scrollTop ?? 0) > 60 || document.activeElement?.matches('[data-row]') === true;
 
 /** @param {import('./which.mjs').Which} asked @param {string} cursor */
@@ -45,7 +45,7 @@ async function read(asked, cursor, /** @type {AbortSignal} */ stop) {
   return { rows, next: next || null };
 }
 
-/** @param {number} top @param {number} frames how long the rows are waited for */
+/** @param {number} top @param {number} frames number of frames to wait for the rows */
 function scrollBack(top, frames) {
   const main = scroller();
   if (!main || frames === 0) return;
@@ -53,14 +53,14 @@ function scrollBack(top, frames) {
   else requestAnimationFrame(() => scrollBack(top, frames - 1));
 }
 
-/** Rows and news of them as one list. @param {any[]} rows @param {any[]} news */
+/** Merges updates into the rows. @param {any[]} rows @param {any[]} news */
 function merged(rows, news) {
   const all = new Map(rows.map((it) => [it.id, it]));
   for (const it of news) all.set(it.id, it);
   return [...all.values()].sort(order);
 }
 
-/** @param {import('./which.mjs').Which} asked @param {boolean} chosen something is chosen, so that nothing may go away */
+/** @param {import('./which.mjs').Which} asked @param {boolean} chosen rows are selected, so no row may disappear */
 export function useRuns(asked, chosen) {
   const state = useSignal(/** @type {Runs} */ ({ rows: [], newer: [], many: false, next: null, cursors: [''], loading: true, busy: false, error: null }));
   const doing = useRef({ more: () => {}, show: () => {}, again: () => {} });
@@ -72,11 +72,11 @@ export function useRuns(asked, chosen) {
       if (!stop.signal.aborted) state.value = { ...state.peek(), ...change };
     };
     const still = () => held.current || inHand();
-    // Another key may see other runs.
+    // Another API key may see other runs.
     const of = JSON.stringify([epoch.peek(), asked]);
     const back = left?.of === of && Date.now() - left.at < FRESH ? left : null;
     set(back ? { ...back.runs, busy: false } : { rows: [], newer: [], many: false, next: null, cursors: [''], loading: true, error: null });
-    // Once its rows are there again.
+    // Scrolls once the rows are rendered.
     if (back) scrollBack(back.top, 60);
 
     let reading = false;
@@ -90,7 +90,7 @@ export function useRuns(asked, chosen) {
       try {
         const { rows, next } = await read(asked, '', stop.signal);
         const { rows: before, newer, many, cursors } = state.peek();
-        // There may be others between this page and what is known.
+        // There may be unread runs between this page and the known rows.
         const torn = before.length > 0 && next !== null && rows.length > 0 && rows.at(-1).id > (newer[0] ?? before[0]).id;
         const anew = before.length === 0 || (!still() && (many || torn || cursors.length === 1 || before.length > MANY));
         if (anew) set({ rows, next, newer: [], many: false, cursors: [''], loading: false, error: null });
@@ -108,7 +108,7 @@ export function useRuns(asked, chosen) {
       first();
     }
 
-    /** News, of runs that are shown or that should be. @param {any[]} news */
+    /** Applies updates of listed runs and adds matching new ones. @param {any[]} news */
     function take(news) {
       const { rows, newer, many, next } = state.peek();
       const known = new Set(rows.map((it) => it.id));
@@ -137,7 +137,7 @@ export function useRuns(asked, chosen) {
       }
     }
 
-    /** Reads again what is in view. */
+    /** Refreshes the visible page. */
     async function again() {
       if (document.hidden) return;
       const { cursors } = state.peek();
@@ -155,10 +155,10 @@ export function useRuns(asked, chosen) {
     let last = Date.now();
     const end = follow('/runs/stream', {
       on(event, data) {
-        // A hidden list would only grow: it is read again when it is seen.
+        // A hidden list would only grow: it is read again when it is shown.
         if (document.hidden) return;
         if (event === 'runs' && tellable(asked)) return take(data.runs);
-        // The server looks at thousands of runs for a key: not with every news.
+        // With a key filter the server scans thousands of runs, so not with every message.
         if (Date.now() - last < (tellable(asked) ? 900 : 3000)) return;
         last = Date.now();
         first();
@@ -169,7 +169,7 @@ export function useRuns(asked, chosen) {
     document.addEventListener('visibilitychange', turned);
     let top = scroller()?.scrollTop ?? 0;
     const scrolled = () => {
-      // Without the list the page is short, and that is not where the reader was.
+      // Without the list the page is short, and its scroll position is not the reader's.
       if (!document.querySelector('.runs')) return;
       top = scroller()?.scrollTop ?? 0;
       if (state.peek().newer.length && !still()) take([]);

@@ -1,24 +1,24 @@
-// Which runs are meant: the address of the page as a question to the API.
+// Filters of the list of runs: the page's address as an API query.
 import { now } from '../../lib/clock.mjs';
 
 export const STATES = ['running', 'queued', 'waiting', 'paused', 'completed', 'failed', 'cancelled'];
 
-/** States that a run leaves again: only those can be cancelled, paused or resumed. */
+/** States of live runs: only these can be cancelled, paused or resumed. */
 export const ALIVE = ['running', 'queued', 'waiting', 'paused'];
 
 /** @type {[string, string, number][]} */
 export const SINCE = [
-  ['5m', 'the last 5 minutes', 5 * 60_000],
-  ['1h', 'the last hour', 3_600_000],
-  ['24h', 'the last 24 hours', 86_400_000],
-  ['7d', 'the last 7 days', 7 * 86_400_000],
+  ['5m', 'last 5 minutes', 5 * 60_000],
+  ['1h', 'last hour', 3_600_000],
+  ['24h', 'last 24 hours', 86_400_000],
+  ['7d', 'last 7 days', 7 * 86_400_000],
 ];
 
 const FILTERS = ['app', 'workflow', 'version', 'state', 'key', 'event', 'text', 'from', 'to'];
 
 /** @typedef {Record<string, string>} Which */
 
-/** What to ask for. @param {URLSearchParams} query @returns {Which} */
+/** API query of the page's filters. @param {URLSearchParams} query @returns {Which} */
 export function which(query) {
   /** @type {Which} */
   const asked = {};
@@ -31,10 +31,10 @@ export function which(query) {
   return asked;
 }
 
-/** Whether anything is left out. @param {URLSearchParams} query */
+/** Whether any filter is set. @param {URLSearchParams} query */
 export const narrowed = (query) => [...FILTERS, 'since'].some((name) => query.get(name));
 
-/** Whether a run is among them, as far as its row says: of keys and events it does not. @param {any} run @param {Which} asked */
+/** Whether a run matches the filters, except key and event, which its row does not have. @param {any} run @param {Which} asked */
 export function fits(run, asked) {
   const at = Date.parse(run.queuedAt);
   return (
@@ -48,5 +48,5 @@ export function fits(run, asked) {
   );
 }
 
-/** Whether `fits` can tell. @param {Which} asked */
+/** Whether `fits` can decide all filters. @param {Which} asked */
 export const tellable = (asked) => !asked.key && !asked.event;

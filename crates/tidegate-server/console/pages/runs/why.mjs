@@ -3,21 +3,22 @@ import { to } from '../../lib/route.mjs';
 import { RunLink } from '../../ui/link.mjs';
 import { Sentence } from '../../ui/sentence.mjs';
 import { Until } from '../../ui/time.mjs';
+import { keyWords } from '../gates/gate.mjs';
 
-/** So many holders are named. */
+/** Number of holders listed. */
 const NAMED = 8;
 
 /** @param {{ ids: string[] }} props */
 function Holders({ ids }) {
-  if (ids.length === 0) return html`<span class="faint">nobody</span>`;
+  if (ids.length === 0) return html`<span class="faint">none</span>`;
   return html`${ids.slice(0, NAMED).map((id, i) => html`${i > 0 ? ', ' : ''}<${RunLink} id=${id} />`)}${ids.length > NAMED ? ` and ${ids.length - NAMED} more` : ''}`;
 }
 
-/** One gate that it has still to pass. @param {{ gate: any, first: boolean }} props */
+/** Row of a gate that the run has still to pass. @param {{ gate: any, first: boolean }} props */
 function Gate({ gate, first }) {
   return html`<tr class=${first ? 'binds' : ''}>
     <td><span class=${`badge ${gate.full ? 'wait' : ''}`}>${gate.control}</span></td>
-    <td><a href=${to('gates', { control: gate.control, key: gate.key })}><code>${gate.key}</code></a></td>
+    <td><a href=${to('gates', { control: gate.control, key: gate.key })}><code>${keyWords(gate)}</code></a></td>
     <td>${gate.limit}${gate.full ? html` <b class="full-word">full</b>` : ''}</td>
     <td class="wraps"><${Holders} ids=${gate.holders} />${gate.draining?.length > 0 && html`<div class="faint">stopping: <${Holders} ids=${gate.draining} /></div>`}</td>
     <td class="num">${gate.place ?? html`<span class="faint">–</span>`}</td>
@@ -28,19 +29,19 @@ function Gate({ gate, first }) {
 /** @param {{ why: any }} props */
 function Earliest({ why }) {
   if (!why.earliest || why.stranded || !['queued', 'waiting'].includes(why.state)) return null;
-  // A wait that something may answer before its time-out.
+  // A wait that may end before its timeout.
   const latest = /waits for (an event|a signal|its child)/.test(why.sentence);
-  return html` <span class=${`badge ${why.state === 'queued' ? 'wait' : 'idle'}`}>${why.state === 'queued' ? 'can start' : latest ? 'gives up' : 'goes on'} <${Until} at=${why.earliest} /></span>`;
+  return html` <span class=${`badge ${why.state === 'queued' ? 'wait' : 'idle'}`}>${why.state === 'queued' ? 'can start' : latest ? 'times out' : 'continues'} <${Until} at=${why.earliest} /></span>`;
 }
 
-/** Why a run is where it is, in one sentence and then exactly. @param {{ why: any }} props */
+/** Explanation of a run's state: one sentence, and the gates in its way. @param {{ why: any }} props */
 export function Why({ why }) {
   const gates = /** @type {any[]} */ (why.gates ?? []);
   return html`<section class=${`card why ${why.stranded ? 'stranded' : why.state}`} aria-label="Why">
-    ${why.stranded && html`<p class="loud" role="alert">Stranded: it does not go on by itself.</p>`}
+    ${why.stranded && html`<p class="loud" role="alert">Stranded: this run will not continue by itself.</p>`}
     <p class="why-sentence"><${Sentence} text=${why.sentence} />.<${Earliest} why=${why} /></p>
-    ${gates.length > 0 && html`<div class="why-gates"><table class="table" aria-label="Gates that it has still to pass, in order">
-      <thead><tr><th scope="col">Gate</th><th scope="col">Key</th><th scope="col">Lets in</th><th scope="col">Inside</th><th scope="col" class="num">Place in line</th><th scope="col">What frees it</th></tr></thead>
+    ${gates.length > 0 && html`<div class="why-gates"><table class="table" aria-label="Gates to pass, in order">
+      <thead><tr><th scope="col">Gate</th><th scope="col">Key</th><th scope="col">Limit</th><th scope="col">Inside</th><th scope="col" class="num">Queue position</th><th scope="col">Freed by</th></tr></thead>
       <tbody>${gates.map((gate, i) => html`<${Gate} gate=${gate} first=${i === 0} />`)}</tbody></table></div>`}
   </section>`;
 }

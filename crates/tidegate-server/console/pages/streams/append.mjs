@@ -1,10 +1,10 @@
-// Appends one event to a stream by hand.
+// Form that appends one event to a stream.
 import { html, useState } from '../../lib/html.mjs';
 import { path, post } from '../../lib/api.mjs';
 import { parse } from '../../lib/json.mjs';
 import { act } from '../../ui/toast.mjs';
 
-/** @param {{ stream: string, version?: number, done: () => void }} props `version`: where the stream ends, -1 before its first event */
+/** @param {{ stream: string, version?: number, done: () => void }} props `version`: last version of the stream, -1 before its first event */
 export function Append({ stream, version, done }) {
   const [name, setName] = useState('');
   const [data, setData] = useState('{}');
@@ -17,7 +17,7 @@ export function Append({ stream, version, done }) {
     try {
       value = parse(data || 'null');
     } catch (error) {
-      setWrong(`The data is no JSON: ${/** @type {Error} */ (error).message}`);
+      setWrong(`Invalid JSON: ${/** @type {Error} */ (error).message}`);
       return;
     }
     setWrong('');
@@ -31,7 +31,7 @@ export function Append({ stream, version, done }) {
       <label class="field"><span>Data, as JSON</span><textarea rows="4" value=${data} onInput=${(/** @type {any} */ e) => setData(e.target.value)} spellcheck=${false}></textarea></label>
       ${wrong && html`<p class="problem" role="alert">${wrong}</p>`}
       <label class="check"><input type="checkbox" checked=${only} onChange=${(/** @type {any} */ e) => setOnly(e.target.checked)} />
-        ${version === -1 ? 'only if there is no such stream yet' : `only if the stream still ends at version ${version ?? '…'}`}</label>
+        ${version === -1 ? 'only if the stream does not exist yet' : `only if the stream is still at version ${version ?? '…'}`}</label>
       <p><button class="primary" disabled=${!name}>Append</button></p>
     </form></section>`;
 }

@@ -1,4 +1,4 @@
-// All streams by name, each with where it ends.
+// All streams by name, with their last versions.
 import { html, useState } from '../../lib/html.mjs';
 import { useList } from '../../lib/data.mjs';
 import { count } from '../../lib/format.mjs';
@@ -9,14 +9,14 @@ import { Table } from '../../ui/table.mjs';
 import { Ago } from '../../ui/time.mjs';
 
 const COLUMNS = [
-  { name: 'Stream', wide: true, of: (/** @type {any} */ it) => html`<code>${it.name}</code> ${it.closed && html`<${Badge} title="a guard has ended it: nothing can be committed any more">closed</${Badge}>`}` },
-  { name: 'Events', num: true, title: 'versions begin at 0', of: (/** @type {any} */ it) => count(it.version + 1) },
-  { name: 'Ends at version', num: true, of: (/** @type {any} */ it) => (it.version < 0 ? '–' : count(it.version)) },
-  { name: 'Position in the log', num: true, of: (/** @type {any} */ it) => (it.position === null ? '–' : count(it.position)) },
+  { name: 'Stream', wide: true, of: (/** @type {any} */ it) => html`<code>${it.name}</code> ${it.closed && html`<${Badge} title="closed by a guard: no more events can be appended">closed</${Badge}>`}` },
+  { name: 'Events', num: true, title: 'versions start at 0', of: (/** @type {any} */ it) => count(it.version + 1) },
+  { name: 'Last version', num: true, of: (/** @type {any} */ it) => (it.version < 0 ? '–' : count(it.version)) },
+  { name: 'Log position', num: true, of: (/** @type {any} */ it) => (it.position === null ? '–' : count(it.position)) },
   { name: 'Last event', of: (/** @type {any} */ it) => html`<${Ago} at=${it.at} />` },
 ];
 
-/** Opens a stream by its whole name, also one that does not exist yet. */
+/** Opens a stream by its full name, also one that does not exist yet. */
 function Find() {
   const [name, setName] = useState('');
   /** @param {SubmitEvent} event */
@@ -25,7 +25,7 @@ function Find() {
     if (name.trim()) setQuery({ open: name.trim() });
   }
   return html`<form class="filters" onSubmit=${submit}>
-    <label class="field"><span>Open a stream by its name, or begin one</span>
+    <label class="field"><span>Open or create a stream by name</span>
       <input type="search" class="long" data-search value=${name} onInput=${(/** @type {any} */ e) => setName(e.target.value)} placeholder="order/7" spellcheck=${false} /></label>
     <button disabled=${!name.trim()}>Open</button>
   </form>`;
@@ -36,7 +36,7 @@ export function Heads() {
   const chosen = route.value.query.get('open');
   return html`<${Find} /><${Stale} error=${streams.first ? streams.error : null} />
     ${notYet({ ...streams, value: streams.first }) ?? (streams.items.length === 0
-      ? html`<${Empty} title="There are no streams yet">A stream begins with its first event: name one above and append an event to it, or <code>POST /streams/{stream}/events</code>.</${Empty}>`
+      ? html`<${Empty} title="No streams yet">A stream is created with its first event: enter a name above and append an event, or use <code>POST /streams/{stream}/events</code>.</${Empty}>`
       : html`<${Table} label="Streams" columns=${COLUMNS} rows=${streams.items} idOf=${(/** @type {any} */ it) => it.name} chosen=${chosen}
-          open=${(/** @type {any} */ it) => setQuery({ open: it.name })} more=${streams.next ? streams.more : null} moreText="More streams" busy=${streams.busy} />`)}`;
+          open=${(/** @type {any} */ it) => setQuery({ open: it.name })} more=${streams.next ? streams.more : null} moreText="Load more" busy=${streams.busy} />`)}`;
 }

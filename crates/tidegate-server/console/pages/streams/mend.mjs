@@ -1,4 +1,4 @@
-// Unblock or reset: which streams are meant, what it would touch, and what it has touched.
+// Unblock or reset streams: selection, preview and result.
 import { html, useEffect, useState } from '../../lib/html.mjs';
 import { path, post } from '../../lib/api.mjs';
 import { plural } from '../../lib/format.mjs';
@@ -10,16 +10,16 @@ import { Failed } from '../../ui/empty.mjs';
 import { say } from '../../ui/toast.mjs';
 import { picked } from './places.mjs';
 
-/** How many names are listed. */
+/** Maximum number of names listed. */
 const SHOWN = 200;
 const ABOUT = {
-  unblock: ['Unblock streams', 'A blocked stream goes on behind the last event that was handled: the one that failed is tried again, with its failures back at 0.'],
-  reset: ['Reset streams', 'The reaction begins again with the first event of these streams. Whatever it does outside is done again.'],
+  unblock: ['Unblock streams', 'The reaction continues after the last handled event: the failed event is retried, with its failure count reset to 0.'],
+  reset: ['Reset streams', 'The reaction starts again from the first event of these streams. Its external side effects are repeated.'],
 };
 
-/** @typedef {{ reaction: string, body: Record<string, unknown> }} Order one request to the server */
+/** @typedef {{ reaction: string, body: Record<string, unknown> }} Order body of one request */
 
-/** What was ticked, as one order for each reaction. @returns {Order[]} */
+/** Selected positions, as one request for each reaction. @returns {Order[]} */
 function fromPicked() {
   /** @type {Map<string, string[]>} */
   const by = new Map();
@@ -86,7 +86,7 @@ export function Mend({ remedy, close }) {
       const touched = await send(remedy, orders, false);
       setDone(touched);
       if (byTick) picked.value = new Map();
-      say(remedy === 'reset' ? `${plural(touched.length, 'stream')} will be handled from the first event` : `${plural(touched.length, 'stream')} can go on`);
+      say(remedy === 'reset' ? `${plural(touched.length, 'stream')} reset` : `${plural(touched.length, 'stream')} unblocked`);
     } catch (error) {
       say(/** @type {Error} */ (error).message, true);
     }
@@ -94,7 +94,7 @@ export function Mend({ remedy, close }) {
   }
   if (done) {
     return html`<${Drawer} title=${title} close=${close}>
-      <p><b>${plural(done.length, 'stream')}</b> ${remedy === 'reset' ? 'begin again with their first event.' : 'go on.'}</p>
+      <p><b>${plural(done.length, 'stream')}</b> ${remedy === 'reset' ? 'reset to the first event.' : 'unblocked.'}</p>
       <${Names} touched=${done} /><p><button type="button" class="primary" onClick=${close}>Done</button></p></${Drawer}>`;
   }
   return html`<${Drawer} title=${title} close=${close}>
@@ -102,16 +102,16 @@ export function Mend({ remedy, close }) {
     ${!byTick && html`<div class="filters tight">
       <label class="field"><span>Reaction</span><select value=${reaction} onChange=${(/** @type {any} */ e) => setChosen(e.target.value)}>
         ${names.map((it) => html`<option value=${it} selected=${it === reaction}>${it}</option>`)}</select></label>
-      <label class="field"><span>Which streams</span><select value=${which} onChange=${(/** @type {any} */ e) => setWhich(e.target.value)}>
-        <option value="blocked">all that are blocked</option><option value="pattern">those whose name has …</option><option value="all">all</option></select></label>
-      ${which === 'pattern' && html`<label class="field"><span>Text, tied by ^ and $</span>
+      <label class="field"><span>Streams</span><select value=${which} onChange=${(/** @type {any} */ e) => setWhich(e.target.value)}>
+        <option value="blocked">all blocked</option><option value="pattern">name contains …</option><option value="all">all</option></select></label>
+      ${which === 'pattern' && html`<label class="field"><span>Text; ^ and $ anchor it</span>
         <input type="search" value=${pattern} placeholder="^order/" spellcheck=${false} onInput=${(/** @type {any} */ e) => setPattern(e.target.value)} /></label>`}
     </div>`}
     ${preview?.error && html`<${Failed} error=${preview.error} />`}
-    ${orders.length > 0 && !preview && html`<p class="faint" aria-busy="true">Looking what it would touch …</p>`}
+    ${orders.length > 0 && !preview && html`<p class="faint" aria-busy="true">Loading preview …</p>`}
     ${preview?.touched && (n === 0
-      ? html`<p>${remedy === 'unblock' ? 'None of these is blocked: there is nothing to do.' : 'No stream fits: there is nothing to do.'}</p>`
-      : html`<h3>It will touch ${plural(n, 'stream')}</h3><${Names} touched=${preview.touched} />
+      ? html`<p>${remedy === 'unblock' ? 'No matching stream is blocked.' : 'No matching streams.'}</p>`
+      : html`<h3>${plural(n, 'stream')} affected</h3><${Names} touched=${preview.touched} />
         <p><button type="button" class=${remedy === 'reset' ? 'danger' : 'primary'} disabled=${busy} onClick=${go}>${remedy === 'reset' ? 'Reset' : 'Unblock'} ${plural(n, 'stream')} …</button></p>`)}
   </${Drawer}>`;
 }

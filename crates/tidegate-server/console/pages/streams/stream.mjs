@@ -1,4 +1,4 @@
-// One stream: its events in both directions, who follows it, and a hand to append to it.
+// Details of a stream: events in both directions, reactions, and a form to append.
 import { html, useEffect, useState } from '../../lib/html.mjs';
 import { get, path } from '../../lib/api.mjs';
 import { useFetched } from '../../lib/data.mjs';
@@ -21,7 +21,7 @@ const Logged = ({ event }) =>
   html`<li><details class="logged"><summary><span class="num faint">${count(event.version)}</span> <b>${event.name}</b>
       <code class="brief">${JSON.stringify(event.data)}</code> <span class="faint nowrap"><${Ago} at=${event.at} /></span></summary>
     <${Json} value=${event.data} label=${`data of version ${event.version}`} />
-    <dl class="pairs"><dt>event</dt><dd class="id">${event.id}</dd><dt>position in the log</dt><dd>${count(event.position)}</dd>
+    <dl class="pairs"><dt>event</dt><dd class="id">${event.id}</dd><dt>log position</dt><dd>${count(event.position)}</dd>
       ${event.correlationId && html`<dt>correlation</dt><dd class="id">${event.correlationId}</dd>`}
       ${event.causationId && html`<dt>caused by</dt><dd class="id">${event.causationId}</dd>`}</dl></details></li>`;
 
@@ -36,7 +36,7 @@ function Followers({ name }) {
   const told = useFetched('/reactions', { stream: `^${name}$`, limit: 100 });
   const places = (told.value?.streams ?? []).filter((/** @type {any} */ it) => it.stream === name);
   if (places.length === 0) return null;
-  return html`<section><h3>Who follows it</h3>
+  return html`<section><h3>Reactions</h3>
     <ul class="followers">${places.map((/** @type {any} */ place) => html`<li key=${place.reaction}>
       <b>${place.reaction}</b><${PlaceState} place=${place} /><${Progress} place=${place} />
       ${place.blocked ? html`<button type="button" onClick=${() => unblock(place)}>Unblock …</button>` : html`<span><${Held} place=${place} /></span>`}
@@ -62,9 +62,9 @@ export function Stream({ name, close }) {
   const { version, closed } = first.value ?? {};
   return html`<${Drawer} wide title=${html`Stream <code>${name}</code>`} close=${close}>
     ${none
-      ? html`<${Empty} title="This stream does not exist yet">It begins with its first event: append one below.</${Empty}>`
+      ? html`<${Empty} title="Stream not found">A stream is created with its first event: append one below.</${Empty}>`
       : notYet(first) ?? html`
-        <p>${plural(version + 1, 'event')}, ends at version <b>${count(version)}</b> ${closed && html`<${Badge} title="a guard has ended it">closed</${Badge}>`}</p>
+        <p>${plural(version + 1, 'event')}, last version <b>${count(version)}</b> ${closed && html`<${Badge} title="closed by a guard">closed</${Badge}>`}</p>
         <${Followers} name=${name} />
         <section><div class="line-head"><h3>Events</h3>
           <${Tabs} label="Order" tabs=${[
@@ -72,7 +72,7 @@ export function Stream({ name, close }) {
             { text: 'oldest first', href: here({ order: 'oldest' }), here: !backwards },
           ]} /></div>
         <ul class="log">${events.map((/** @type {any} */ event) => html`<${Logged} key=${event.id} event=${event} />`)}</ul>
-        ${next !== null && next !== undefined && html`<p class="more"><button type="button" onClick=${more}>${backwards ? 'Older ones' : 'Newer ones'}</button></p>`}</section>`}
+        ${next !== null && next !== undefined && html`<p class="more"><button type="button" onClick=${more}>${backwards ? 'Load older' : 'Load newer'}</button></p>`}</section>`}
     ${!closed && html`<${Append} stream=${name} version=${none ? -1 : version} done=${first.again} />`}
   </${Drawer}>`;
 }

@@ -1,10 +1,10 @@
-// An outline around what is meant, which follows it while the page moves.
+// Outline around the element of a tour step; it follows the element while the page moves.
 import { html, useEffect, useState } from '../../lib/html.mjs';
 
-/** How often it is looked for. */
+/** Interval in ms at which the element is located. */
 const OFTEN = 250;
 const AROUND = 2;
-/** How much of the window's foot the tour's card takes. */
+/** Height at the bottom of the window that the card of the tour covers. */
 const FOOT = 200;
 
 /** @param {string[]} look @param {boolean} all @returns {Element[]} */
@@ -16,13 +16,13 @@ function find(look, all) {
   return [];
 }
 
-/** Brings it into view, and out from under the card. @param {Element} it */
+/** Scrolls the element into view, above the card. @param {Element} it */
 function bring(it) {
   const { top, bottom, height } = it.getBoundingClientRect();
   if (top < 0 || bottom > innerHeight - FOOT) it.scrollIntoView({ block: height < innerHeight - 2 * FOOT ? 'center' : 'start' });
 }
 
-/** The smallest box around all of them, within the window. @param {Element[]} found */
+/** Bounding box of the elements, within the window. @param {Element[]} found */
 function around(found) {
   const boxes = found.map((it) => it.getBoundingClientRect());
   const [x, y] = [Math.min(...boxes.map((it) => it.left)) - AROUND, Math.max(2, Math.min(...boxes.map((it) => it.top)) - AROUND)];

@@ -1,4 +1,4 @@
-// One answer, and the run behind it to its end.
+// Answer to one event or request, and its runs until they end.
 import { html, useEffect, useState } from '../../lib/html.mjs';
 import { path } from '../../lib/api.mjs';
 import { useFetched } from '../../lib/data.mjs';
@@ -13,14 +13,14 @@ import { VerdictLine, verdictsOf } from './verdict.mjs';
 
 const ENDS = ['completed', 'failed', 'cancelled'];
 
-/** What a run emits: words as the text they make, anything else as it is. @param {{ chunks: any[] }} props */
+/** Chunks that a run emits: strings as text, anything else as JSON. @param {{ chunks: any[] }} props */
 function Chunks({ chunks }) {
   if (!chunks.every((it) => typeof it === 'string')) return html`<${Json} value=${chunks} label="chunks" />`;
-  // Some emit words, others pieces of text with their spaces.
-  return html`<pre class="spoken" aria-label="what it says">${chunks.join(chunks.some((it) => /\s/.test(it)) ? '' : ' ')}</pre>`;
+  // Some runs emit words, others chunks of text with their spaces.
+  return html`<pre class="spoken" aria-label="emitted text">${chunks.join(chunks.some((it) => /\s/.test(it)) ? '' : ' ')}</pre>`;
 }
 
-/** A run as it goes, with what it emits. @param {{ id: string }} props */
+/** Live state of a run, with the chunks that it emits. @param {{ id: string }} props */
 function Followed({ id }) {
   const [seen, setSeen] = useState({ state: '', chunks: /** @type {any[]} */ ([]), end: /** @type {any} */ (null) });
   useEffect(() => follow(path`/runs/${id}/stream`, {
@@ -35,10 +35,10 @@ function Followed({ id }) {
   }), [id]);
   return html`<div class="stack tight"><p><${RunLink} id=${id} /> ${seen.state && html`<${State} state=${seen.state} />`}</p>
     ${seen.chunks.length > 0 && html`<${Chunks} chunks=${seen.chunks} />`}
-    ${seen.end && html`<${Json} value=${seen.end.output ?? seen.end.error ?? seen.end} label="how it ended" />`}</div>`;
+    ${seen.end && html`<${Json} value=${seen.end.output ?? seen.end.error ?? seen.end} label="result of the run" />`}</div>`;
 }
 
-/** A run's state, looked at until it has ended. @param {{ id: string }} props */
+/** State of a run, refreshed until it has ended. @param {{ id: string }} props */
 function Looked({ id }) {
   const [over, setOver] = useState(false);
   const run = useFetched(path`/runs/${id}`, {}, { live: !over });
@@ -48,7 +48,7 @@ function Looked({ id }) {
   return html`<p><${RunLink} id=${id} /> <${State} state=${state} /></p>`;
 }
 
-/** @param {{ answer: Answer, open: boolean }} props `open`: the newest one is followed */
+/** @param {{ answer: Answer, open: boolean }} props `open`: its runs are followed, as for the newest answer */
 export function AnswerCard({ answer, open }) {
   const { told, status, kind } = answer;
   const good = status >= 200 && status < 300;
@@ -59,7 +59,7 @@ export function AnswerCard({ answer, open }) {
       ${kind === 'event' && good && html` as <${EventLink} id=${told.events[0].id} />`}</span><span class="faint"><${Time} at=${answer.at} /></span></p>
     ${kind === 'event' && good
       ? html`<ul class="told-list">${verdicts.map((it) => html`<${VerdictLine} key=${it.workflow} it=${it} />`)}</ul>
-        ${told.events[0].woke > 0 && html`<p class="soft">It woke ${told.events[0].woke} waiting.</p>`}
+        ${told.events[0].woke > 0 && html`<p class="soft">Resumed ${told.events[0].woke} waiting ${told.events[0].woke === 1 ? 'run' : 'runs'}.</p>`}
         ${open && runs.map((id) => html`<${Looked} key=${id} id=${id} />`)}`
       : html`<${Json} value=${told} label="the answer" />
         ${open && told?.requestId && !ENDS.includes(told.state) && html`<${Followed} key=${told.requestId} id=${told.requestId} />`}`}

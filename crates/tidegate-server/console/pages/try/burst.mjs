@@ -1,4 +1,4 @@
-// How a burst is made: how many, which field goes through which values, and how fast.
+// Form for a burst: number, rate, and the values of a field.
 import { html, useEffect } from '../../lib/html.mjs';
 import { get } from '../../lib/api.mjs';
 import { plural } from '../../lib/format.mjs';
@@ -7,14 +7,14 @@ import { MOST, at, pathsOf, valuesOf } from './plan.mjs';
 
 /** @typedef {import('../../lib/workflows.mjs').Workflow} Workflow */
 
-/** Fields that can be varied, those that controls go by first. @param {any} draft @param {any} data @param {Workflow[]} takers */
+/** Fields that can be varied, key fields of controls first. @param {any} draft @param {any} data @param {Workflow[]} takers */
 function fieldsOf(draft, data, takers) {
   const keys = takers.flatMap(keysOf);
   const own = draft.kind === 'event' ? pathsOf(data) : ['session', 'user', ...pathsOf(data).map((it) => `input.${it}`)];
   return [...new Set([...keys, ...own])];
 }
 
-/** Values that are known at the gates of this key, else the one that is there. @param {string} field @param {any} draft @param {any} data @param {Workflow[]} takers */
+/** Values of the field at existing gates, and its current value. @param {string} field @param {any} draft @param {any} data @param {Workflow[]} takers */
 async function known(field, draft, data, takers) {
   const workflow = draft.kind === 'event' ? takers[0]?.name : draft.flow;
   const told = workflow ? await get('/gates', { workflow, limit: 50 }).catch(() => null) : null;
@@ -40,22 +40,22 @@ export function BurstForm({ draft, change, data, takers }) {
   }, [draft.on, draft.field]);
   const n = valuesOf(draft.values).length;
   return html`<fieldset class="group">
-    <legend><label class="check"><input type="checkbox" checked=${draft.on} onChange=${(/** @type {any} */ e) => change({ on: e.target.checked })} /> <b>A burst of them</b></label></legend>
+    <legend><label class="check"><input type="checkbox" checked=${draft.on} onChange=${(/** @type {any} */ e) => change({ on: e.target.checked })} /> <b>Send a burst</b></label></legend>
     ${draft.on && html`<div class="stack tight">
       <div class="pair">
-        <label class="field"><span>How many (up to ${MOST})</span><input type="number" min="1" max=${MOST} required value=${draft.n} onInput=${(/** @type {any} */ e) => change({ n: Math.min(MOST, Number(e.target.value) || 1) })} /></label>
-        <label class="field"><span>How fast</span><select value=${String(draft.rate)} onChange=${(/** @type {any} */ e) => change({ rate: Number(e.target.value) })}>
-          ${[[0, 'at once'], [2, '2 a second'], [5, '5 a second'], [10, '10 a second'], [25, '25 a second'], [50, '50 a second'], [100, '100 a second']].map(([rate, text]) => html`<option value=${rate} selected=${rate === draft.rate}>${text}</option>`)}</select></label>
+        <label class="field"><span>Count (up to ${MOST})</span><input type="number" min="1" max=${MOST} required value=${draft.n} onInput=${(/** @type {any} */ e) => change({ n: Math.min(MOST, Number(e.target.value) || 1) })} /></label>
+        <label class="field"><span>Rate</span><select value=${String(draft.rate)} onChange=${(/** @type {any} */ e) => change({ rate: Number(e.target.value) })}>
+          ${[[0, 'all at once'], [2, '2 per second'], [5, '5 per second'], [10, '10 per second'], [25, '25 per second'], [50, '50 per second'], [100, '100 per second']].map(([rate, text]) => html`<option value=${rate} selected=${rate === draft.rate}>${text}</option>`)}</select></label>
       </div>
       <div class="pair">
-        <label class="field"><span>Field that varies</span><input list="try-fields" value=${draft.field} spellcheck=${false} placeholder="none" onInput=${(/** @type {any} */ e) => change({ field: e.target.value })} />
+        <label class="field"><span>Varying field</span><input list="try-fields" value=${draft.field} spellcheck=${false} placeholder="none" onInput=${(/** @type {any} */ e) => change({ field: e.target.value })} />
           <datalist id="try-fields">${fields.map((it) => html`<option value=${it} />`)}</datalist></label>
-        <label class="field"><span>Spread</span><select value=${draft.how} onChange=${(/** @type {any} */ e) => change({ how: e.target.value })}>
-          ${[['even', 'evenly, in turn'], ['random', 'at random'], ['first', 'four in five the first']].map(([how, text]) => html`<option value=${how} selected=${how === draft.how}>${text}</option>`)}</select></label>
+        <label class="field"><span>Distribution</span><select value=${draft.how} onChange=${(/** @type {any} */ e) => change({ how: e.target.value })}>
+          ${[['even', 'round robin'], ['random', 'random'], ['first', '80 % first value']].map(([how, text]) => html`<option value=${how} selected=${how === draft.how}>${text}</option>`)}</select></label>
       </div>
       <label class="field"><span>Values: a list or a range ${n > 0 && html`<b>(${plural(n, 'value')})</b>`}</span>
         <input value=${draft.values} spellcheck=${false} placeholder="acme, globex or user-1..50" onInput=${(/** @type {any} */ e) => change({ values: e.target.value })} /></label>
-      <p class="faint"><code>{i}</code> in a text of the data is the number of each.</p>
+      <p class="faint"><code>{i}</code> in a string of the data is replaced by the number of the event.</p>
     </div>`}
   </fieldset>`;
 }

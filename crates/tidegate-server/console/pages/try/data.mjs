@@ -1,4 +1,4 @@
-// The data: a form where there is a schema, and always the JSON.
+// Data editor: JSON, and a form if there is a schema.
 import { html, useState } from '../../lib/html.mjs';
 import { parse as read } from '../../lib/json.mjs';
 import { Fields } from './fields.mjs';
@@ -23,13 +23,13 @@ export function Data({ text, schema, label, change, newest }) {
   const typed = (e) => change(e.target.value);
   const tidy = () => change(JSON.stringify(data, null, 2));
   return html`<section class="stack tight"><div class="line-head"><h2>${label}</h2><span class="actions">
-      ${formed && html`<button type="button" class="quiet small" aria-pressed=${raw} disabled=${Boolean(wrong)} onClick=${() => setRaw(!raw)}>${form ? 'As JSON' : 'As a form'}</button>`}
-      ${!form && html`<button type="button" class="quiet small" disabled=${Boolean(wrong)} onClick=${tidy}>Tidy</button>`}
-      <button type="button" class="quiet small" onClick=${newest} title="takes the data of the newest one, or makes it from the schema">From the newest</button></span></div>
+      ${formed && html`<button type="button" class="quiet small" aria-pressed=${raw} disabled=${Boolean(wrong)} onClick=${() => setRaw(!raw)}>${form ? 'Edit as JSON' : 'Edit as form'}</button>`}
+      ${!form && html`<button type="button" class="quiet small" disabled=${Boolean(wrong)} onClick=${tidy}>Format</button>`}
+      <button type="button" class="quiet small" onClick=${newest} title="Copies the data of the newest event or request, or generates it from the schema">Use newest data</button></span></div>
     ${form
       ? html`<${Fields} schema=${schema} value=${data} set=${(/** @type {any} */ value) => change(JSON.stringify(value, null, 2))} />`
       : html`<textarea class="editor" rows=${Math.min(18, Math.max(5, text.split('\n').length + 1))} value=${text} onInput=${typed} spellcheck=${false} aria-label=${`${label}, as JSON`}
           aria-invalid=${wrong ? 'true' : undefined} placeholder="{}"></textarea>
-        ${wrong && html`<p class="problem" role="alert">This is no JSON yet: ${wrong}</p>`}`}
+        ${wrong && html`<p class="problem" role="alert">Invalid JSON: ${wrong}</p>`}`}
   </section>`;
 }

@@ -1,4 +1,4 @@
-// What is about to be sent. It is kept in the address, so that it can be handed on.
+// Draft of the event or request, stored in the address, so that it can be shared as a link.
 import { useEffect, useRef, useSignal } from '../../lib/html.mjs';
 import { get, path } from '../../lib/api.mjs';
 import { route, setQuery } from '../../lib/route.mjs';
@@ -31,14 +31,14 @@ function write(it) {
   };
 }
 
-/** The draft, and how to change it. */
+/** Current draft, and a function that changes it. */
 export function useDraft() {
   const { query } = route.value;
   const draft = useSignal(read(query));
   const written = useRef(query.toString());
   const timer = useRef(/** @type {number | undefined} */ (undefined));
   useEffect(() => {
-    // Somebody has gone to another address: what it says is meant.
+    // Navigation to another address replaces the draft.
     if (query.toString() !== written.current) draft.value = read(query);
     written.current = query.toString();
   }, [query.toString()]);
@@ -56,7 +56,7 @@ export function useDraft() {
   return { draft: draft.value, change };
 }
 
-/** Data to begin with: that of the newest one, else made from the schema.
+/** Default data: those of the newest event or request, or generated from the schema.
  *  @param {Draft} draft @param {any} schema @returns {Promise<any>} */
 export async function beginning(draft, schema) {
   try {
@@ -70,7 +70,7 @@ export async function beginning(draft, schema) {
       if (run?.input !== undefined && run.input !== null) return run.input;
     }
   } catch {
-    // Then from the schema.
+    // Falls back to the schema.
   }
   return schema ? template(schema) : {};
 }

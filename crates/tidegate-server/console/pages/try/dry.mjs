@@ -1,4 +1,4 @@
-// What would become of it: asked with every change, without any effect.
+// Dry run of the draft, repeated with every change.
 import { html, useEffect, useState } from '../../lib/html.mjs';
 import { path, post } from '../../lib/api.mjs';
 import { second } from '../../lib/clock.mjs';
@@ -8,7 +8,7 @@ import { begun, countAll } from './send.mjs';
 import { Shares } from './tally.mjs';
 import { VerdictLine, verdictsOf } from './verdict.mjs';
 
-/** How often one is asked again: a burst costs the server more. */
+/** Refresh interval of the dry run of one event, in s. A burst is not refreshed: it costs the server more. */
 const AGAIN = 3;
 
 /** @param {any} draft @param {any} data @returns {Promise<any>} */
@@ -24,7 +24,7 @@ async function rehearse(draft, data) {
   return { verdicts: [await post(path`/flows/${draft.flow}/actions/${draft.action}`, body, { dryRun: true })], first: draft.on };
 }
 
-/** @param {{ draft: any, data: any, ready: boolean, round: number }} props `round` grows with everything that was sent */
+/** @param {{ draft: any, data: any, ready: boolean, round: number }} props `round`: counter of sent drafts */
 export function Dry({ draft, data, ready, round }) {
   const [told, setTold] = useState(/** @type {any} */ (null));
   const asked = JSON.stringify([ready, draft, data]);
@@ -44,11 +44,11 @@ export function Dry({ draft, data, ready, round }) {
       clearTimeout(timer);
     };
   }, [asked, beat, round]);
-  return html`<section class="card" data-part="dry"><h2>What would become of it</h2>
+  return html`<section class="card" data-part="dry"><h2>Dry run</h2>
     ${!ready || !told
-      ? html`<p class="faint">A dry run shows here what each workflow would say, without any effect.</p>`
+      ? html`<p class="faint">Shows the verdict of each workflow without sending anything.</p>`
       : told.error ? html`<p class="problem">${told.error.message}</p>`
-      : told.tally ? html`<div class="stack"><p class="soft">All ${plural(told.tally.total, 'event')} at once, if they came now:</p><${Shares} tally=${told.tally} most=${5} /></div>`
-      : html`${told.first && html`<p class="soft">The first of them, if it came now:</p>`}<ul class="told-list">${told.verdicts.map((/** @type {any} */ it) => html`<${VerdictLine} key=${it.workflow} it=${it} dry />`)}</ul>`}
+      : told.tally ? html`<div class="stack"><p class="soft">Verdicts if all ${plural(told.tally.total, 'event')} were sent at once now:</p><${Shares} tally=${told.tally} most=${5} /></div>`
+      : html`${told.first && html`<p class="soft">Verdict if the first one were sent now:</p>`}<ul class="told-list">${told.verdicts.map((/** @type {any} */ it) => html`<${VerdictLine} key=${it.workflow} it=${it} dry />`)}</ul>`}
   </section>`;
 }

@@ -1,4 +1,4 @@
-// A form made from a schema. What it changes is the JSON, so that form and text are one.
+// Form generated from a JSON schema. It edits the JSON text, so that form and text stay in sync.
 import { html } from '../../lib/html.mjs';
 import { number, parse } from '../../lib/json.mjs';
 import { plain } from './schema.mjs';
@@ -33,7 +33,7 @@ function Input({ schema, value, set, wanted }) {
       set(e.target.value.trim() ? parse(e.target.value) : undefined);
       e.target.setCustomValidity('');
     } catch {
-      e.target.setCustomValidity('This is no JSON');
+      e.target.setCustomValidity('Invalid JSON');
       e.target.reportValidity();
     }
   }
@@ -51,7 +51,7 @@ function Field(props) {
     return html`<label class="check"><input type="checkbox" checked=${value === true} onChange=${(/** @type {any} */ e) => set(e.target.checked)} /> ${schema.title ?? name}
       ${schema.description && html`<span class="faint">${schema.description}</span>`}</label>`;
   }
-  return html`<label class="field"><span><b>${name}</b>${!wanted && ' (may be left out)'}${schema.description && html` – ${schema.description}`}</span>
+  return html`<label class="field"><span><b>${name}</b>${!wanted && ' (optional)'}${schema.description && html` – ${schema.description}`}</span>
     <${Input} ...${{ ...props, schema }} /></label>`;
 }
 

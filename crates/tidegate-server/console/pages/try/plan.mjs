@@ -1,14 +1,14 @@
-// What a burst consists of.
+// Items of a burst.
 import { Exact, number } from '../../lib/json.mjs';
 
-/** The most at once. */
+/** Maximum size of a burst. */
 export const MOST = 1000;
 
 /** @typedef {{ on: boolean, n: number, field: string, values: string, how: string, rate: number }} Burst */
 /** @typedef {{ kind: string, name: string, flow: string, action: string, session: string, user: string, text: string, wait: number }} Draft */
-/** @typedef {{ key: string, body: any }} Item one event or request, and the value that it got */
+/** @typedef {{ key: string, body: any }} Item one event or request, and its value of the varying field */
 
-/** `a, b, c`, `1..50` or `user-1..20`: the values a field goes through. @param {string} text @returns {string[]} */
+/** `a, b, c`, `1..50` or `user-1..20`: values of the varying field. @param {string} text @returns {string[]} */
 export function valuesOf(text) {
   return text.split(',').map((it) => it.trim()).filter(Boolean).flatMap((part) => {
     const range = part.match(/^(.*?)(\d+)\.\.(\d+)$/);
@@ -18,7 +18,7 @@ export function valuesOf(text) {
   });
 }
 
-/** Names of scalars in the data, as keys spell them. @param {any} data @returns {string[]} */
+/** Paths of scalars in the data, spelled as in keys. @param {any} data @returns {string[]} */
 export function pathsOf(data, before = '', depth = 0) {
   if (data === null || typeof data !== 'object' || data instanceof Exact || depth > 4) return before ? [before] : [];
   return Object.entries(data).flatMap(([name, value]) => pathsOf(value, before ? `${before}.${name}` : name, depth + 1));
@@ -27,7 +27,7 @@ export function pathsOf(data, before = '', depth = 0) {
 /** @param {any} data @param {string} path */
 export const at = (data, path) => path.split('.').reduce((value, name) => value?.[name], data);
 
-/** A copy with a value put there. @param {any} data @param {string[]} names @param {any} value @returns {any} */
+/** Copy of the data with a value set at a path. @param {any} data @param {string[]} names @param {any} value @returns {any} */
 function put(data, [name, ...rest], value) {
   if (name === undefined) return value;
   const copy = Array.isArray(data) ? [...data] : { ...(data && typeof data === 'object' ? data : {}) };
@@ -35,7 +35,7 @@ function put(data, [name, ...rest], value) {
   return copy;
 }
 
-/** `{i}` in a text is the number of the event. @param {any} data @param {number} i @returns {any} */
+/** Replaces `{i}` in strings by the number of the event. @param {any} data @param {number} i @returns {any} */
 function numbered(data, i) {
   if (typeof data === 'string') return data.includes('{i}') ? data.replaceAll('{i}', String(i)) : data;
   if (Array.isArray(data)) return data.map((it) => numbered(it, i));
@@ -43,13 +43,13 @@ function numbered(data, i) {
   return data;
 }
 
-/** Numbers stay numbers where the field had one. @param {any} before @param {string} value */
+/** Keeps the value a number if the field was one. @param {any} before @param {string} value */
 const typed = (before, value) => ((typeof before === 'number' || before instanceof Exact) && value.trim() !== '' && Number.isFinite(Number(value)) ? number(value) : value);
 
 /** @param {number} i @param {string[]} values @param {string} how */
 function pick(i, values, how) {
   if (how === 'random') return values[Math.floor(Math.random() * values.length)];
-  // One is noisy: four in five are the first's.
+  // One noisy key: four in five get the first value.
   if (how === 'first') return i % 5 === 4 && values.length > 1 ? values[1 + (Math.floor(i / 5) % (values.length - 1))] : values[0];
   return values[i % values.length];
 }

@@ -1,6 +1,6 @@
-// JSON Schema, as far as a form needs it.
+// Subset of JSON Schema for forms.
 
-/** A schema behind its references and without its `null`. @param {any} schema @param {any} root @returns {any} */
+/** Schema with references resolved and `null` removed. @param {any} schema @param {any} root @returns {any} */
 export function plain(schema, root, depth = 0) {
   if (!schema || typeof schema !== 'object' || depth > 8) return {};
   if (typeof schema.$ref === 'string' && schema.$ref.startsWith('#/')) {
@@ -23,13 +23,13 @@ export function plain(schema, root, depth = 0) {
   return schema;
 }
 
-/** Whether a form can be made of it. @param {any} schema */
+/** Whether a form can be generated from a schema. @param {any} schema */
 export function fits(schema) {
   const it = plain(schema, schema);
   return Boolean(it.properties && Object.keys(it.properties).length > 0);
 }
 
-/** Something to begin with. @param {any} schema @param {any} root @returns {any} */
+/** Default value for a schema. @param {any} schema @param {any} root @returns {any} */
 export function template(schema, root = schema, depth = 0) {
   const it = plain(schema, root);
   if ('default' in it) return it.default;

@@ -1,4 +1,4 @@
-// Sends a burst, and counts what becomes of it as the answers come.
+// Sends a burst and counts the verdicts.
 import { path, post } from '../../lib/api.mjs';
 import { verdictsOf } from './verdict.mjs';
 
@@ -8,11 +8,11 @@ import { verdictsOf } from './verdict.mjs';
 /** @typedef {{ total: number, sent: number, since: number, ms: number, over: boolean, counts: Map<string, number>,
  *   keys: Map<string, Map<string, number>>, last: (Verdict & { of: string, n: number })[], problem: string | null }} Tally */
 
-/** How many events go in one request, how many requests of actions at the same time, how many answers are kept. */
+/** Events per request, concurrent requests to actions, and verdicts kept. */
 const CHUNK = 50;
 const ABREAST = 6;
 const KEPT = 60;
-/** How often the page is drawn while answers come. */
+/** Shortest time between two renders while answers arrive, in ms. */
 const SHOWN = 100;
 
 /** @param {number} total @returns {Tally} */
@@ -34,12 +34,12 @@ function count(tally, item, verdicts) {
   tally.last.length = Math.min(tally.last.length, KEPT);
 }
 
-/** Counts what answers say of events. @param {Tally} tally @param {Item[]} items @param {any} told */
+/** Counts the verdicts of an answer. @param {Tally} tally @param {Item[]} items @param {any} told */
 export function countAll(tally, items, told) {
   items.forEach((item, i) => count(tally, item, verdictsOf(told.events[i])));
 }
 
-/** What a request was answered, as a verdict. @param {Draft} draft @param {() => Promise<any>} ask @returns {Promise<Verdict>} */
+/** Answer to a request, as a verdict. @param {Draft} draft @param {() => Promise<any>} ask @returns {Promise<Verdict>} */
 async function asVerdict(draft, ask) {
   const workflow = `${draft.flow}/${draft.action}`;
   try {
@@ -56,14 +56,14 @@ async function asVerdict(draft, ask) {
 }
 
 /**
- * @param {Draft} draft @param {Item[]} items @param {number} rate a second; 0 is as fast as they are taken
+ * @param {Draft} draft @param {Item[]} items @param {number} rate per second; 0 is as fast as possible
  * @param {(tally: Tally) => void} show @param {AbortSignal} stop
  */
 export async function sendAll(draft, items, rate, show, stop) {
   const tally = begun(items.length);
   show({ ...tally });
   let next = 0;
-  /** How many may have gone by now. */
+  /** Number of items that may have been sent by now. */
   const due = () => (rate > 0 ? Math.min(items.length, Math.floor(((performance.now() - tally.since) * rate) / 1000) + 1) : items.length);
   let shown = 0;
   const told = () => {

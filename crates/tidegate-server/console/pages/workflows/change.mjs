@@ -8,15 +8,15 @@ import { say } from '../../ui/toast.mjs';
 /** @typedef {import('../../ui/controls.mjs').Control} Control */
 
 const LABELS = /** @type {Record<string, string>} */ ({
-  limit: 'limit', perMs: 'per, ms', burst: 'burst', periodMs: 'period, ms', maxWaitMs: 'at the latest after, ms',
-  maxSize: 'size', timeoutMs: 'after, ms', maxBytes: 'bytes', shiftMs: 'shift, ms',
+  limit: 'limit', perMs: 'per, ms', burst: 'burst', periodMs: 'period, ms', maxWaitMs: 'max wait, ms',
+  maxSize: 'max size', timeoutMs: 'timeout, ms', maxBytes: 'max bytes', shiftMs: 'shift, ms',
 });
-/** What cannot be left out. */
+/** Required fields. */
 const NEEDED = ['limit', 'perMs', 'maxSize', 'timeoutMs', 'shiftMs'];
 
-/** A definition with other numbers in one control. @param {any} definition @param {Control} control @param {Record<string, string>} given */
+/** Copy of a definition with other numbers in one control. @param {any} definition @param {Control} control @param {Record<string, string>} given */
 function changed(definition, { at, numbers }, given) {
-  // Not by `structuredClone`, which rounds.
+  // Not `structuredClone`, which rounds large numbers.
   const next = parse(JSON.stringify(definition));
   delete next.version;
   const it = at.reduce((part, name) => part[name], next);
@@ -27,7 +27,7 @@ function changed(definition, { at, numbers }, given) {
   return next;
 }
 
-/** The numbers of a control, to be changed in place. @param {{ control: Control, workflow: any, done: () => void, close: () => void }} props */
+/** Form that changes the numbers of a control. @param {{ control: Control, workflow: any, done: () => void, close: () => void }} props */
 export function Change({ control, workflow, done, close }) {
   const { it, numbers, at } = control;
   const [given, setGiven] = useState(() => Object.fromEntries(numbers.map((name) => [name, String(it[name] ?? '')])));
@@ -43,7 +43,7 @@ export function Change({ control, workflow, done, close }) {
     try {
       const told = await put(path`/workflows/${workflow.name}`, next, { app: workflow.app });
       const older = told.released?.older ?? 0;
-      say(told.unchanged ? 'Nothing has changed.' : `Version ${told.version} of ${workflow.name} is released${older > 0 ? `; ${plural(older, 'older run goes', 'older runs go')} on` : ''}.`);
+      say(told.unchanged ? 'No change.' : `Released version ${told.version} of ${workflow.name}${older > 0 ? `; ${plural(older, 'older run continues', 'older runs continue')}` : ''}.`);
       done();
     } catch (error) {
       setRefused(error);
@@ -55,10 +55,10 @@ export function Change({ control, workflow, done, close }) {
       <input type="number" min="1" step="1" autofocus=${i === 0} required=${NEEDED.includes(name)} value=${given[name]} placeholder="not set"
         onInput=${(/** @type {any} */ event) => setGiven({ ...given, [name]: event.target.value })} />
       <span class="hint">${name.endsWith('Ms') && given[name] ? lasting(Number(given[name])) : ' '}</span></label>`)}</div>
-    <p class="preview"><span class="faint">Then: </span><b>${preview?.sentence}.</b></p>
+    <p class="preview"><span class="faint">After release: </span><b>${preview?.sentence}.</b></p>
     ${refused && html`<div class="refused" role="alert">${(refused.told?.problems ?? [{ message: refused.message }]).map((/** @type {any} */ it) => html`<p>${it.field ? html`<code>${it.field}</code> ` : ''}${it.message}</p>`)}</div>`}
-    <p class="faint">It counts from its release on, for all versions; nobody inside is evicted. What comes from the server's file is read again at its next start: change it there too.</p>
+    <p class="faint">Takes effect on release, for all versions; runs inside the gate keep their slots. If the workflow is defined in the server's config file, change it there too: the server reads the file again at its next start.</p>
     <p class="actions"><button class="primary" disabled=${busy || same}>${busy ? 'Releasing …' : 'Release'}</button>
-      <button type="button" onClick=${close}>Leave it</button></p>
+      <button type="button" onClick=${close}>Cancel</button></p>
   </form>`;
 }

@@ -10,7 +10,7 @@ import { Lanes } from '../gates/lanes.mjs';
 import { useLinger } from '../gates/linger.mjs';
 import { Change } from './change.mjs';
 
-/** How many gates of a control are looked at, and how many are drawn. */
+/** Number of gates fetched per control, and number of gates drawn. */
 const LOOKED = 100;
 const DRAWN = 4;
 const NONE = /** @type {Gate[]} */ ([]);
@@ -18,7 +18,7 @@ const NONE = /** @type {Gate[]} */ ([]);
 /** @typedef {import('../gates/gate.mjs').Gate} Gate @typedef {import('../../ui/controls.mjs').Control} Control */
 
 /**
- * One control: its policy in words, its numbers now, and its busiest gates.
+ * One control: its sentence, its live numbers, and its busiest gates.
  *
  * @param {{ control: Control, workflow: any, folding: any, changeable: boolean, again: () => void }} props
  */
@@ -28,7 +28,7 @@ export function ControlCard({ control, workflow, folding, changeable, again }) {
   const has = name !== 'priority' && it.policy !== 'allow' && name !== 'idempotency';
   const { app, name: of } = workflow;
   const fetched = useFetched(has ? '/gates' : null, { app, workflow: of, control: name, limit: LOOKED });
-  // A limit of the whole stands behind those of all keys.
+  // The gate of an unkeyed limit is listed after the gates of all keys.
   const behind = name === 'concurrency' && it.key === undefined && control.at.length > 1;
   const whole = useFound(behind && fetched.value?.next ? { app, workflow: of, control: name, key: '(whole)' } : null, (gate) => mine(control, gate));
   /** @type {Map<string, Gate>} */
@@ -42,22 +42,22 @@ export function ControlCard({ control, workflow, folding, changeable, again }) {
       ${changeable && numbers.length > 0 && !changes && html`<button type="button" class="change" onClick=${() => setChanges(true)} aria-label=${`Change ${name}`}>Change</button>`}</div>
     ${!changes && html`<p class="lead">${sentence}.</p>`}
     ${changes && html`<${Change} ...${{ control, workflow }} done=${() => { setChanges(false); again(); }} close=${() => setChanges(false)} />`}
-    ${has && html`<p class="soft num">${whole.looking ? 'Looking for its gate …' : told(name, gates, folding, Boolean(fetched.value?.next) && !behind)}</p>`}
+    ${has && html`<p class="soft num">${whole.looking ? 'Loading the gate …' : told(name, gates, folding, Boolean(fetched.value?.next) && !behind)}</p>`}
     ${shown.length > 0 && html`<${Lanes} gates=${shown} label=${`Gates: ${sentence}`} chosen=${null} brief workflows=${[workflow]} open=${(/** @type {Gate} */ gate) => go(gateAddress(gate))} />
 `}
-    ${gates.length > 0 && html`<p class="faint"><a href=${to('gates', { control: name, workflow: of, app: app === 'default' ? undefined : app })}>${gates.length > shown.length ? `All ${fetched.value?.next ? 'its' : count(gates.length)} gates` : 'Among the gates'}</a></p>`}
-    ${name === 'idempotency' && html`<p class="faint"><a href=${to('gates', { control: name, workflow: of, app: app === 'default' ? undefined : app })}>The keys that are claimed now</a></p>`}
+    ${gates.length > 0 && html`<p class="faint"><a href=${to('gates', { control: name, workflow: of, app: app === 'default' ? undefined : app })}>${gates.length > shown.length ? `Show all ${fetched.value?.next ? '' : `${count(gates.length)} `}gates` : 'Show in Gates'}</a></p>`}
+    ${name === 'idempotency' && html`<p class="faint"><a href=${to('gates', { control: name, workflow: of, app: app === 'default' ? undefined : app })}>Show claimed keys</a></p>`}
   </div>`;
 }
 
-/** Of several limits, which the gate belongs to: they differ by what their key is read from. @param {Control} control @param {Gate} gate */
+/** Whether a gate belongs to this one of several limits, which differ by their key path. @param {Control} control @param {Gate} gate */
 function mine({ control, it }, gate) {
   if (control !== 'concurrency') return true;
   const path = Array.isArray(it.key) ? it.key.join('.') : (it.key ?? '');
   return (gate.slot ?? '') === path;
 }
 
-/** The busiest, each in its place as long as it is busy. @param {Gate[]} gates */
+/** Busiest gates; each keeps its position while it is busy. @param {Gate[]} gates */
 function useFew(gates) {
   const order = useRef(/** @type {string[]} */ ([]));
   const by = new Map(gates.map((gate) => [idOf(gate), gate]));
@@ -69,7 +69,7 @@ function useFew(gates) {
   return order.current.map((id) => /** @type {Gate} */ (by.get(id)));
 }
 
-/** How much goes on. @param {Gate} gate */
+/** Sort weight: activity at a gate. @param {Gate} gate */
 const weight = (gate) => (gate.line?.count ?? 0) * 1000 + (gate.inside ?? 0) * 10 + (gate.pending ?? 0) + (isBusy(gate) ? 1 : 0);
 
 /** @param {string} name @param {Gate[]} gates @param {any} folding @param {boolean} more */
@@ -77,13 +77,13 @@ function told(name, gates, folding, more) {
   if (name === 'debounce' || name === 'batch') {
     const { pending = 0, keys = [], atLeast } = folding?.[name] ?? {};
     const folds = plural(keys.length, name === 'batch' ? 'open buffer' : 'open window');
-    return keys.length === 0 ? `Nothing is ${name === 'batch' ? 'buffered' : 'coalescing'} now.` : `${plural(pending, 'event')}${atLeast ? ' or more' : ''} in ${folds}.`;
+    return keys.length === 0 ? `No ${name === 'batch' ? 'buffered' : 'coalescing'} events.` : `${plural(pending, 'event')}${atLeast ? ' or more' : ''} in ${folds}.`;
   }
-  if (gates.length === 0) return 'Nobody has come yet.';
+  if (gates.length === 0) return 'Idle: nothing is running or queued.';
   const [inside, line] = [gates.reduce((n, it) => n + (it.inside ?? 0), 0), gates.reduce((n, it) => n + (it.line?.count ?? 0), 0)];
-  const keys = gates.length === 1 ? '' : more ? ` with the first ${count(gates.length)} keys` : ` over ${plural(gates.length, 'key')}`;
-  if (name === 'rateLimit') return `${plural(gates.filter((it) => (it.tokens ?? 0) === 0).length, 'key')} of ${count(gates.length)}${more ? ' or more' : ''} used up.`;
-  if (name === 'throttle') return `${count(line)} in line${keys}.`;
+  const keys = gates.length === 1 ? '' : more ? ` in the first ${count(gates.length)} keys` : ` across ${plural(gates.length, 'key')}`;
+  if (name === 'rateLimit') return `${plural(gates.filter((it) => (it.tokens ?? 0) === 0).length, 'key')} of ${count(gates.length)}${more ? ' or more' : ''} exhausted.`;
+  if (name === 'throttle') return `${count(line)} queued${keys}.`;
   const limit = gates.length === 1 && gates[0].limit !== undefined ? ` of ${count(gates[0].limit)}` : '';
-  return `${count(inside)}${limit} inside, ${count(line)} in line${keys}.`;
+  return `${count(inside)}${limit} inside, ${count(line)} queued${keys}.`;
 }

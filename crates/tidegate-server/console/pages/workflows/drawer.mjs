@@ -14,7 +14,7 @@ import { byWorkflow, sum } from './numbers.mjs';
 import { Triggers, events } from './triggers.mjs';
 import { Versions } from './versions.mjs';
 
-/** A workflow with each control at work. @param {{ name: string, app: string }} props */
+/** Details of a workflow with live numbers for each control. @param {{ name: string, app: string }} props */
 export function WorkflowDrawer({ name, app }) {
   const fetched = useFetched(path`/workflows/${name}`, { app });
   const close = () => setQuery({ open: undefined, app: undefined });
@@ -39,17 +39,17 @@ function Body({ workflow, again }) {
   return html`
     <${Figures} numbers=${sum(list)} folding=${folding} controls=${controls} of=${of} />
     <dl class="pairs">
-      <dt>Started by</dt><dd><${Triggers} workflow=${workflow} /></dd>
-      <dt>Runs at</dt><dd>${workflow.url ? html`<code>${workflow.url}</code>` : html`an engine whose program defines it`}</dd>
-      <dt>Look at</dt><dd><a href=${to('runs', of)}>its runs</a> · <a href=${to('gates', of)}>its gates</a> · <a href=${to('try', flow ? { flow, action: definition.name } : { name: events(workflow)[0] })}>try it</a>${
-        flow ? html` · <a href=${to('flows', { open: flow })}>the flow ${flow}</a>` : ''}</dd>
+      <dt>Triggers</dt><dd><${Triggers} workflow=${workflow} /></dd>
+      <dt>Runs at</dt><dd>${workflow.url ? html`<code>${workflow.url}</code>` : html`an engine whose program registers it`}</dd>
+      <dt>Links</dt><dd><a href=${to('runs', of)}>Runs</a> · <a href=${to('gates', of)}>Gates</a> · <a href=${to('try', flow ? { flow, action: definition.name } : { name: events(workflow)[0] })}>Try it</a>${
+        flow ? html` · <a href=${to('flows', { open: flow })}>Flow ${flow}</a>` : ''}</dd>
     </dl>
     <section class="stack"><div class="head-line"><h3>Controls</h3>${controls.length > 1 && html`<span class="faint">in the order in which they act</span>`}</div>
-      ${controls.length === 0 && html`<p class="faint">None: every run starts at once, as many as come.</p>`}
+      ${controls.length === 0 && html`<p class="faint">None: every run starts at once.</p>`}
       ${controls.map((control) => html`<${ControlCard} key=${control.at.join()} ...${{ control, workflow, folding, changeable, again }} />`)}
       ${controls.length > 0 && !changeable && html`<p class="faint">${flow
-        ? html`It is an action of the flow ${flow}: its numbers are changed where the flow is defined, in the server's file or in code.`
-        : 'It is defined in code: its numbers are changed there, and released with the program.'}</p>`}
+        ? html`Action of the flow ${flow}: change its numbers where the flow is defined, in the server's config file or in code.`
+        : 'Defined in code: change its numbers there and release the program.'}</p>`}
     </section>
     <${Versions} workflow=${workflow} list=${list} again=${again} />
     <section><h3>Definition</h3><${Json} value=${definition} label="Definition" /></section>
@@ -60,14 +60,14 @@ function Body({ workflow, again }) {
 function Figures({ numbers, folding, controls, of }) {
   const has = (/** @type {string} */ name) => controls.some((it) => it.control === name || it.it.policy === name);
   const figures = /** @type {[string, number, string, string, string][]} */ ([
-    ['In flight', numbers.inFlight, 'go', to('runs', { ...of, state: 'running' }), 'runs being driven'],
+    ['In flight', numbers.inFlight, 'go', to('runs', { ...of, state: 'running' }), 'runs that a worker is executing'],
     ['Queued', numbers.queued, 'wait', to('runs', { ...of, state: 'queued' }), 'admitted and not started, or waiting for a slot'],
-    ['Waiting', numbers.waiting, 'idle', to('runs', { ...of, state: 'waiting' }), 'for a time, an event, a signal, a child or the next attempt'],
+    ['Waiting', numbers.waiting, 'idle', to('runs', { ...of, state: 'waiting' }), 'waiting for a timer, an event, a signal, a child or a retry'],
   ]);
-  if (has('debounce')) figures.push(['Coalescing', folding?.debounce.pending ?? 0, 'wait', to('gates', { ...of, control: 'debounce' }), 'events in open windows']);
-  if (has('batch')) figures.push(['Buffered', folding?.batch.pending ?? 0, 'wait', to('gates', { ...of, control: 'batch' }), 'events in open buffers']);
-  if (numbers.paused > 0) figures.push(['Paused', numbers.paused, '', to('runs', { ...of, state: 'paused' }), 'stopped by hand']);
-  if (numbers.stranded > 0) figures.push(['Stranded', numbers.stranded, 'bad', to('runs', of), 'no live engine serves their version']);
+  if (has('debounce')) figures.push(['Coalescing', folding?.debounce.pending ?? 0, 'wait', to('gates', { ...of, control: 'debounce' }), 'events in open debounce windows']);
+  if (has('batch')) figures.push(['Buffered', folding?.batch.pending ?? 0, 'wait', to('gates', { ...of, control: 'batch' }), 'events in open batch buffers']);
+  if (numbers.paused > 0) figures.push(['Paused', numbers.paused, '', to('runs', { ...of, state: 'paused' }), 'paused by an operator']);
+  if (numbers.stranded > 0) figures.push(['Stranded', numbers.stranded, 'bad', to('runs', of), 'runs whose version no live engine serves']);
   return html`<section class="cards small" aria-label="Now">${figures.map(([name, n, tone, href, title]) => html`<a class="card" href=${href} title=${title}>
     <div class="figure-name">${name}</div><div class=${`figure ${n > 0 ? tone : ''}`} data-figure=${name}>${count(n)}${numbers.atLeast ? '+' : ''}</div></a>`)}</section>`;
 }

@@ -1,12 +1,12 @@
-// The numbers of a workflow: of all its versions together, and of each.
+// Numbers of runs of a workflow, in total and by version.
 import { versions } from '../../lib/live.mjs';
 
 /** @typedef {import('../../lib/live.mjs').OfVersion} OfVersion */
 
-/** How many runs of a version are not over. @param {OfVersion} it */
+/** Number of live runs of a version. @param {OfVersion} it */
 export const live = (it) => it.inFlight + it.queued + it.waiting + it.paused;
 
-/** By workflow, the numbers of its versions, the newest first. @returns {Map<string, OfVersion[]>} */
+/** Numbers by workflow: its versions, newest first. @returns {Map<string, OfVersion[]>} */
 export function byWorkflow() {
   /** @type {Map<string, OfVersion[]>} */
   const all = new Map();

@@ -1,19 +1,19 @@
 import { html } from '../../lib/html.mjs';
 import { to } from '../../lib/route.mjs';
 
-/** What starts a workflow. @param {{ workflow: any, short?: boolean }} props */
+/** Triggers of a workflow. @param {{ workflow: any, short?: boolean }} props */
 export function Triggers({ workflow, short }) {
   const all = /** @type {any[]} */ (workflow.triggers ?? []);
   const action = workflow.name.includes('/');
   const parts = all.map((it) => one(it));
-  // Without triggers it is an event of its own name, or a request.
+  // A workflow without triggers is started by an event of its own name; an action, by requests.
   if (action) parts.unshift(html`<span class="soft">requests</span>`);
   else if (all.length === 0) parts.push(one(workflow.name));
   const shown = short ? parts.slice(0, 2) : parts;
   return html`${shown.map((it, i) => html`${i > 0 ? ', ' : ''}${it}`)}${shown.length < parts.length ? ` +${parts.length - shown.length}` : ''}`;
 }
 
-/** The names of events that start it. @param {any} workflow @returns {string[]} */
+/** Names of the events that start a workflow. @param {any} workflow @returns {string[]} */
 export function events({ name, triggers }) {
   const all = /** @type {any[]} */ (triggers ?? []);
   return all.length === 0 ? [name] : all.map((it) => (typeof it === 'string' ? it : it.event)).filter(Boolean);

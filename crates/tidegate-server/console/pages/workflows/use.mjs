@@ -2,7 +2,7 @@ import { useEffect, useRef } from '../../lib/html.mjs';
 import { useFetched } from '../../lib/data.mjs';
 import { versions } from '../../lib/live.mjs';
 
-/** All that is defined, asked for again when versions come or go: numbers do not change it. */
+/** All workflow definitions, fetched again when versions appear or disappear, not when numbers change. */
 export function useWorkflows() {
   const fetched = useFetched('/workflows', {}, { live: false });
   const known = [...versions.value.keys()].join();

@@ -7,10 +7,10 @@ import { Badge } from '../../ui/state.mjs';
 import { act } from '../../ui/toast.mjs';
 import { live } from './numbers.mjs';
 
-/** How many versions are shown: the newest, and those with runs. */
+/** Number of newest versions shown; those with runs are always shown. */
 const SHOWN = 8;
 
-/** Every version with its runs, and a way back to an older one. @param {{ workflow: any, list: import('../../lib/live.mjs').OfVersion[], again: () => void }} props */
+/** Versions with their numbers of runs, and a release button for each. @param {{ workflow: any, list: import('../../lib/live.mjs').OfVersion[], again: () => void }} props */
 export function Versions({ workflow, list, again }) {
   const { app, name, version: current } = workflow;
   const of = new Map(list.map((it) => [it.version, it]));
@@ -20,22 +20,22 @@ export function Versions({ workflow, list, again }) {
   async function release(version) {
     const yes = await confirm({
       title: `Release version ${version} of ${name}?`,
-      text: `New runs get version ${version} and its controls from now on. Runs that have started keep their version${workflow.flowControl?.handoff ? '; its handoff says what becomes of them' : ''}.`,
+      text: `New runs use version ${version} and its controls. Runs that have started keep their version${workflow.flowControl?.handoff ? ', unless the handoff control cancels or moves them' : ''}.`,
       yes: `Release version ${version}`,
     });
     if (!yes) return;
     await act(() => post(path`/workflows/${name}/release`, { version }, { app }), (told) =>
-      `Version ${version} is released${told.older > 0 ? `; ${plural(told.older, 'run of another version goes', 'runs of other versions go')} on` : ''}${told.stranded > 0 ? `, ${count(told.stranded)} of them stranded` : ''}.`);
+      `Released version ${version}${told.older > 0 ? `; ${plural(told.older, 'run of another version continues', 'runs of other versions continue')}` : ''}${told.stranded > 0 ? `, ${count(told.stranded)} of them stranded` : ''}.`);
     again();
   }
   return html`<section><h3>Versions</h3>
     <table class="table versions" aria-label="Versions"><thead><tr><th scope="col">Version</th><th scope="col" class="num">In flight</th><th scope="col" class="num">Queued</th><th scope="col" class="num">Waiting</th><th scope="col" class="num">Paused</th><th scope="col"><span class="visually-hidden">Release</span></th></tr></thead>
       <tbody>${shown.map((version) => {
         const n = of.get(version);
-        return html`<tr key=${version}><td><a href=${to('runs', { workflow: name, version })}>v${version}</a> ${version === current ? html`<${Badge} tone="good" title="new runs get this one">current</${Badge}>` : ''}
-            ${(n?.stranded ?? 0) > 0 && html`<${Badge} tone="bad" title="no live engine serves it">${count(n?.stranded ?? 0)} stranded</${Badge}>`}</td>
+        return html`<tr key=${version}><td><a href=${to('runs', { workflow: name, version })}>v${version}</a> ${version === current ? html`<${Badge} tone="good" title="new runs use this version">current</${Badge}>` : ''}
+            ${(n?.stranded ?? 0) > 0 && html`<${Badge} tone="bad" title="runs whose version no live engine serves">${count(n?.stranded ?? 0)} stranded</${Badge}>`}</td>
           ${/** @type {const} */ (['inFlight', 'queued', 'waiting', 'paused']).map((what) => html`<td class="num">${n?.[what] ? count(n[what]) : html`<span class="faint">0</span>`}</td>`)}
           <td class="num">${version !== current && html`<button type="button" onClick=${() => release(version)}>Release</button>`}</td></tr>`;
       })}</tbody></table>
-    ${shown.length < all.length && html`<p class="faint">and ${plural(all.length - shown.length, 'older one')} without runs</p>`}</section>`;
+    ${shown.length < all.length && html`<p class="faint">and ${plural(all.length - shown.length, 'older version')} without runs</p>`}</section>`;
 }

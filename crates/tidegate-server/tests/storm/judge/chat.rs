@@ -1,5 +1,4 @@
-//! Every message that was taken in is answered once, after it and in its order, whatever became of
-//! its sender.
+//! Every appended message is answered once, after it and in order, also if its sender disconnects.
 
 use std::collections::BTreeMap;
 
@@ -9,17 +8,17 @@ use crate::{
     lanes::{self, APPEND, Way},
 };
 
-/// The calls of a conversation that carry one message.
+/// Calls of a conversation for one message.
 #[derive(Default)]
 struct Message<'a> {
     appends: Vec<&'a Call>,
     replies: Vec<&'a Call>,
 }
 
-/// When a message was admitted, its number, and the first call for its reply.
+/// Admission time of a message, its number, and the first call of its reply.
 type Answered<'a> = (i64, u64, &'a Call);
 
-/// All messages, by their lane and number.
+/// All messages, by lane and number.
 fn messages<'a>(evidence: &Evidence<'a>) -> BTreeMap<(&'a str, u64), Message<'a>> {
     let mut all: BTreeMap<(&str, u64), Message<'_>> = BTreeMap::new();
     for call in &evidence.journal.calls {
@@ -37,8 +36,8 @@ fn messages<'a>(evidence: &Evidence<'a>) -> BTreeMap<(&'a str, u64), Message<'a>
     all
 }
 
-/// A message that is in has a reply, and the reply was called for after it. That there is no second
-/// one is a rule for all lanes: one number is carried by one run.
+/// An appended message has a reply, which was called after it. That there is no second one is a
+/// rule of all lanes: one number is in one run.
 pub(super) fn replies(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
     for ((lane, n), Message { appends, replies }) in messages(evidence) {
         let good = appends.iter().filter(|call| call.how == CallEnd::Answered(200));

@@ -1,4 +1,4 @@
-//! No limit is passed, and nothing overtakes.
+//! Limits are not exceeded, and order is kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ pub(super) fn concurrency(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
     }
 }
 
-/// Reports each moment at which more runs than the limit are in progress.
+/// Reports each time at which more runs than the limit are in progress.
 fn crowd(
     evidence: &Evidence<'_>,
     at: &str,
@@ -54,7 +54,7 @@ fn crowd(
     }
 }
 
-/// The runs of a lane by key, each with a moment.
+/// Runs of a lane by key, each with a time.
 fn moments<'a>(
     evidence: &Evidence<'a>,
     lane: &Lane,
@@ -73,7 +73,7 @@ fn moments<'a>(
     keys
 }
 
-/// First starts of one key keep their distance, and no call comes before its start.
+/// First starts of one key keep the minimum interval, and no call comes before its start.
 pub(super) fn throttle(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
     for lane in lanes::called().filter(|lane| lane.gap > 0) {
         for (key, starts) in moments(evidence, lane, |run| run.started) {
@@ -118,10 +118,10 @@ pub(super) fn rate(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
     }
 }
 
-/// A request, its run, and when that was first called.
+/// Request, its run, and the time of the run's first call.
 type Started<'a> = (&'a Request, &'a str, i64);
 
-/// What was answered before another request of its key was sent starts before it.
+/// A request that was answered before another request of its key was sent starts before it.
 pub(super) fn order(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
     let mut queues: BTreeMap<(&str, &str), Vec<Started<'_>>> = BTreeMap::new();
     for (request, lane) in evidence.answered().filter(|it| it.1.ordered) {
@@ -170,7 +170,7 @@ pub(super) fn held_back(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
             }
             _ => continue,
         };
-        // A server that could not hear of it may go on for as long as its lease lasts.
+        // A disconnected server may continue until its lease expires.
         let wrong = evidence.calls_of(&act.run).iter().find(|call| {
             (from..until).contains(&call.begin)
                 && !evidence.disturbed(&call.server, act.sent, call.begin)
@@ -187,7 +187,7 @@ pub(super) fn held_back(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
     }
 }
 
-/// A run keeps the version that it has begun with, and a version its definition.
+/// A run keeps the version it started with, and a version keeps its definition.
 pub(super) fn versions(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
     let mut revisions: BTreeMap<(&str, &str), u64> = BTreeMap::new();
     for (run, calls) in &evidence.calls {

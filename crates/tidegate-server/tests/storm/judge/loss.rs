@@ -1,4 +1,4 @@
-//! Nothing that was acknowledged is lost.
+//! Acknowledged requests are not lost.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,10 @@ use crate::{
     lanes::{CLOCK, CLOCK_SECONDS, Fold, Way},
 };
 
-/// The outcomes that promise a run of their own.
+/// Outcomes that promise a separate run.
 const PROMISES: [&str; 4] = ["started", "queued", "replaced", "taken"];
 
-/// Every acknowledged request that was promised a run had one, which carried it to an end that
-/// somebody asked for.
+/// Every acknowledged request with a promised run had one, which ended as requested.
 pub(super) fn requests(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
     for (request, lane) in evidence.answered() {
         let Some(answer) = &request.answer else { continue };
@@ -41,7 +40,7 @@ pub(super) fn requests(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
     }
 }
 
-/// Why an end is none that somebody asked for.
+/// Why the end of a run was not requested.
 fn wrong_end(evidence: &Evidence<'_>, run: &Run, cancels: bool) -> Option<String> {
     match run.state.as_str() {
         "failed" => {
@@ -53,13 +52,13 @@ fn wrong_end(evidence: &Evidence<'_>, run: &Run, cancels: bool) -> Option<String
             let asked = cancels || evidence.acted(&run.id, &["cancel"]);
             (!asked).then(|| format!("was cancelled by nobody: {}", run.reason))
         }
-        // Completions are judged below, and runs that live as stuck.
+        // Completed runs are checked below, live runs as stuck ones.
         _ => None,
     }
 }
 
-/// Every acknowledged request of a window or a buffer is in the run that it was told, or, where
-/// only the last one counts, in one that came after it.
+/// Every acknowledged request of a window or a buffer is in the run of its answer, or, where only
+/// the last request counts, in a later run.
 pub(super) fn folds(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
     for (request, lane) in evidence.answered().filter(|it| it.1.fold != Fold::None) {
         let Some(run) = request.answer.as_ref().and_then(|answer| answer.run.as_deref()) else {
@@ -84,7 +83,7 @@ pub(super) fn folds(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
     }
 }
 
-/// Every completed run has had its effect, and its output is what the service answered.
+/// Every completed run has called the service, and its output is the service's answer.
 pub(super) fn completions(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
     for run in evidence.runs.values().filter(|run| run.state == "completed") {
         let calls = evidence.calls_of(&run.id);
@@ -110,7 +109,7 @@ pub(super) fn events(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
     }
 }
 
-/// No occurrence of the schedule is left out.
+/// No occurrence of the schedule is missing.
 pub(super) fn occurrences(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
     let calls = evidence.journal.calls.iter().filter(|call| call.lane == CLOCK.name);
     let mut planned: Vec<u64> = calls.flat_map(|call| call.numbers.iter().copied()).collect();

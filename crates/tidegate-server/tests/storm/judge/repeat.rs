@@ -1,11 +1,11 @@
-//! Nothing takes place twice.
+//! Effects are not repeated.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Evidence, Kind, Violation};
 use crate::{journal::CallEnd, lanes};
 
-/// One request is carried by one run.
+/// One request is in one run.
 pub(super) fn numbers(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
     let mut runs: BTreeMap<(&str, u64), BTreeSet<&str>> = BTreeMap::new();
     for call in &evidence.journal.calls {
@@ -35,7 +35,7 @@ pub(super) fn keys(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
     }
 }
 
-/// All calls of a run carry one idempotency key, which no other run has.
+/// All calls of a run have one idempotency key, which no other run has.
 pub(super) fn effects(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
     for call in &evidence.journal.calls {
         if call.effect != format!("{}:call", call.run) {
@@ -49,18 +49,17 @@ pub(super) fn effects(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
     }
 }
 
-/// A call is repeated only after it was refused, after its server gave it up, or where a fault
-/// came between.
+/// A call is repeated only after it was refused, after its server abandoned it, or after a fault.
 ///
-/// On a slow machine a server may miss its heartbeat without any fault of ours: it then stops what
-/// it has under way before others may take over.
+/// On a slow machine a server may miss its heartbeat without an injected fault: it then stops its
+/// calls before others may take over.
 pub(super) fn calls(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
     for (run, calls) in &evidence.calls {
         for pair in calls.windows(2) {
             let (first, second) = (pair[0], pair[1]);
             let refused = matches!(first.how, CallEnd::Answered(status) if status >= 500);
             let given_up = first.how == CallEnd::Dropped && first.end <= second.begin;
-            // A server that wakes up sends what it had in hand before it notices its lost lease.
+            // A thawed server sends its pending calls before it notices its lost lease.
             let waking = evidence.counts_until(second).is_none();
             if !refused
                 && !given_up
@@ -74,11 +73,11 @@ pub(super) fn calls(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
     }
 }
 
-/// The same request, sent once more, is answered as it was.
+/// A repeated request gets the same answer.
 pub(super) fn answers(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
     for (request, lane) in evidence.answered() {
         let (Some(answer), Some(again)) = (&request.answer, &request.again) else { continue };
-        // Refusals leave the key free, and a delivery that was taken is then told as deduped.
+        // Errors leave the key free, and an accepted delivery is then answered as deduped.
         if answer.status >= 400 || again.status >= 400 {
             continue;
         }

@@ -135,3 +135,18 @@ pub enum StoreError {
     #[error(transparent)]
     Catalog(#[from] CatalogError),
 }
+
+impl StoreError {
+    /// Returns the stable code: a row of the reference, and the same as over HTTP.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Unavailable(_) | Self::Busy(_) => "store_unavailable",
+            Self::Full(_) => "store_full",
+            Self::ReadOnly(_) => "store_read_only",
+            Self::FileGone(_) => "store_file_gone",
+            Self::Data(_) | Self::TooManyRounds => "too_much_at_once",
+            Self::Unknown(_) => "outcome_unknown",
+            _ => "store_error",
+        }
+    }
+}

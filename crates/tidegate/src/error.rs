@@ -9,6 +9,7 @@ use crate::step_error::StepError;
 
 /// Error of an engine's operation.
 #[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// The operation was refused, and nothing changed.
     #[error(transparent)]
@@ -32,6 +33,21 @@ pub enum Error {
     /// The engine has been shut down.
     #[error("the engine has been shut down")]
     ShutDown,
+}
+
+impl Error {
+    /// Returns the stable code: a row of the reference, and the same as over HTTP.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Refused(refusal) => refusal.code(),
+            Self::Store(error) => error.code(),
+            Self::Definition(_) => "bad_definition",
+            Self::Payload(error) => error.code(),
+            Self::Value(_) => "bad_value",
+            Self::Archive(_) => "archive_failed",
+            Self::ShutDown => "shutting_down",
+        }
+    }
 }
 
 impl From<StoreError> for Error {

@@ -1,6 +1,6 @@
 //! Errors of handlers and steps, and their retry decisions.
 
-use std::{fmt, time::Duration};
+use std::{error::Error, fmt, sync::Arc, time::Duration};
 
 use tidegate_core::row;
 
@@ -9,14 +9,51 @@ pub type Result<T, E = StepError> = std::result::Result<T, E>;
 
 /// Error of a handler or a step.
 ///
-/// Any error converts into it, and is retried by the step's retry policy. [`StepResultExt::fatal`]
-/// makes it final; [`StepResultExt::retry_after`] sets the time of the next attempt.
-#[derive(Clone, PartialEq, Eq)]
+/// Any error converts into it by `?`, those of `anyhow` and `eyre` and plain texts included, and is
+/// retried by the step's retry policy. [`StepResultExt::fatal`] makes it final;
+/// [`StepResultExt::retry_after`] sets the time of the next attempt. Code and message are recorded
+/// with the step; the [source](Self::source) is there until then.
+///
+/// It is no [`std::error::Error`] itself, as `anyhow::Error` is none: the conversion from every error
+/// would overlap with the one from itself. [`into_error`](Self::into_error) gives one.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::prelude::*;
+///
+/// fn charge(cents: i64) -> Result<i64> {
+///     if cents <= 0 {
+///         // Retrying does not help.
+///         return Err(StepError::coded("BadAmount", format!("cannot charge {cents}")).fatal());
+///     }
+///     let text: String = std::env::var("TIDEGATE_DOC_BALANCE").unwrap_or("100".to_owned());
+///     let balance: i64 = text.parse()?; // retried, with the parse error as its source
+///     if balance < cents {
+///         return Err("not enough").retry_after(Duration::from_secs(60));
+///     }
+///     Ok(balance - cents)
+/// }
+///
+/// assert_eq!(charge(40)?, 60);
+/// assert_eq!(charge(-1).unwrap_err().code(), "BadAmount");
+/// # tidegate::Result::Ok(())
+/// ```
+#[derive(Clone)]
 pub struct StepError {
     code: String,
     message: String,
     again: RetryDecision,
+    source: Option<Arc<dyn Error + Send + Sync>>,
 }
+
+/// Equal by code, message and retry decision.
+impl PartialEq for StepError {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.code, &self.message, self.again) == (&other.code, &other.message, other.again)
+    }
+}
+
+impl Eq for StepError {}
 
 /// Whether and when a failed step is retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +74,8 @@ impl StepError {
 
     /// Creates an error with a stable code, by which callers and consoles can distinguish errors.
     pub fn coded(code: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { code: code.into(), message: message.into(), again: RetryDecision::Retry }
+        let (code, message) = (code.into(), message.into());
+        Self { code, message, again: RetryDecision::Retry, source: None }
     }
 
     /// Marks the error as final: it is not retried.
@@ -65,6 +103,16 @@ impl StepError {
     /// Returns whether the error is final: it is not retried.
     pub fn is_fatal(&self) -> bool {
         self.again == RetryDecision::Never
+    }
+
+    /// Returns the error that it was converted from; none once it was recorded.
+    pub fn source(&self) -> Option<&(dyn Error + Send + Sync + 'static)> {
+        self.source.as_deref()
+    }
+
+    /// Converts it into a boxed error, for code that wants `dyn Error`.
+    pub fn into_error(self) -> Box<dyn Error + Send + Sync> {
+        Box::new(Boxed(self))
     }
 
     pub(crate) fn again(&self) -> RetryDecision {
@@ -100,9 +148,25 @@ impl fmt::Debug for StepError {
     }
 }
 
-// Not an error itself, so that every error converts: two conversions would overlap otherwise.
-impl<E: std::error::Error> From<E> for StepError {
+/// A [`StepError`] as an error.
+#[derive(Debug)]
+struct Boxed(StepError);
+
+impl fmt::Display for Boxed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Error for Boxed {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.source.as_deref().map(|source| source as &(dyn Error + 'static))
+    }
+}
+
+impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for StepError {
     fn from(error: E) -> Self {
+        let error: Box<dyn Error + Send + Sync> = error.into();
         let mut message = error.to_string();
         let mut source = error.source();
         while let Some(cause) = source {
@@ -112,7 +176,12 @@ impl<E: std::error::Error> From<E> for StepError {
         }
         let name = std::any::type_name::<E>();
         let name = name.split('<').next().unwrap_or(name);
-        Self::coded(name.rsplit("::").next().unwrap_or(name), message)
+        let code = match name.rsplit("::").next().unwrap_or(name) {
+            // A plain text has no name of its own.
+            "&str" | "str" | "String" | "Cow" | "Box" => "Error",
+            name => name,
+        };
+        Self { source: Some(Arc::from(error)), ..Self::coded(code, message) }
     }
 }
 
@@ -131,5 +200,41 @@ impl<T, E: Into<StepError>> StepResultExt<T> for std::result::Result<T, E> {
 
     fn retry_after(self, delay: Duration) -> Result<T> {
         self.map_err(|error| error.into().retry_after(delay))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_error_converts_with_its_causes_and_stays_the_source() {
+        let parsed: StepError = "x".parse::<i32>().unwrap_err().into();
+        assert_eq!(
+            (parsed.code(), parsed.message()),
+            ("ParseIntError", "invalid digit found in string")
+        );
+        assert!(parsed.source().unwrap().is::<std::num::ParseIntError>());
+        let text = StepError::from("no such account");
+        assert_eq!((text.code(), text.message()), ("Error", "no such account"));
+        let owned = StepError::from(String::from("gone"));
+        assert_eq!(owned.code(), "Error");
+        let boxed: Box<dyn Error + Send + Sync> = "boxed".into();
+        assert_eq!(StepError::from(boxed).message(), "boxed");
+    }
+
+    #[test]
+    fn an_error_is_equal_by_what_is_recorded() {
+        let [first, second] = [(); 2].map(|()| StepError::from("x".parse::<i32>().unwrap_err()));
+        assert_eq!(first, second);
+        assert_ne!(first.clone().fatal(), second);
+        assert_eq!(StepError::recorded(&first.to_row()).source().map(ToString::to_string), None);
+    }
+
+    #[test]
+    fn it_becomes_an_error_with_its_source() {
+        let error = StepError::from("x".parse::<i32>().unwrap_err()).into_error();
+        assert_eq!(error.to_string(), "invalid digit found in string");
+        assert!(error.source().unwrap().is::<std::num::ParseIntError>());
     }
 }

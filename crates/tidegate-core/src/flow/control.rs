@@ -61,6 +61,9 @@ pub struct Control {
     /// The path of the key of each member, in the order in which they are written.
     #[serde(skip)]
     pub(crate) keys: fn(&Definition) -> Vec<Option<&Path>>,
+    /// Whether an input without its key is rejected; elsewhere such inputs share one key.
+    #[serde(skip)]
+    pub(crate) requires_key: bool,
     /// The field that holds a key.
     #[serde(skip)]
     pub(crate) key_field: &'static str,
@@ -163,6 +166,7 @@ impl Control {
         read: |_, _| {},
         write: |_| None,
         keys: |_| Vec::new(),
+        requires_key: false,
         key_field: "key",
         check: |_| {},
         plan: |_, _| Ok(()),

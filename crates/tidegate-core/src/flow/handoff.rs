@@ -44,6 +44,7 @@ pub(super) const CONTROL: Control = Control {
     },
     write: |definition| definition.handoff.as_ref().map(Handoff::to_value),
     keys: |definition| definition.handoff.iter().map(Handoff::key).collect(),
+    requires_key: true,
     key_field: "keyField",
     check,
     plan,

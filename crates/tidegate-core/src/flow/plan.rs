@@ -164,7 +164,9 @@ impl Candidate<'_> {
 
     /// The controls that have a key which this input lacks, so that it shares their one bucket.
     pub fn keys_missing(&self) -> Vec<&'static str> {
-        let applies = |control: &&Control| control.acts > Moment::Arrival || self.arrives();
+        let applies = |control: &&Control| {
+            !control.requires_key && (control.acts > Moment::Arrival || self.arrives())
+        };
         let lacks = |control: &&Control| {
             let keys = (control.keys)(self.workflow()).into_iter();
             keys.flatten().any(|path| Key::of(Some(path), &self.data) == Ok(Key::Missing))

@@ -268,8 +268,8 @@ fn unknown_names_are_refused_with_the_nearest_known_one() {
             error out_of_range: workflow `w`: triggers[0].catchUpMs must be at least 10000, got 9999
             error missing_field: workflow `w`: triggers[0].onOverlap.policy is required: one of `skip`, `allow`, `queue`, `restart`, `reject`
             error wrong_type: workflow `w`: singleton must be an object of `key`, `mode`, got "skip"
-            error wrong_type: workflow `w`: throttle must be an object of `limit`, `perMs`, `key`, `burst`, got 5
             error wrong_type: workflow `w`: priority must be an object of `shiftMs`, got [1]
+            error wrong_type: workflow `w`: throttle must be an object of `limit`, `perMs`, `key`, `burst`, got 5
         "#]],
     );
 }
@@ -436,8 +436,8 @@ fn combinations_that_would_lose_events_are_refused_with_the_fix() {
             error conflict: workflow `w`: concurrency[1].key `b` may differ between the events of one batch: use `a`, the batch's key, or none
             error conflict: workflow `w`: throttle.key `b` may differ between the events of one batch: use `a`, the batch's key, or none
             error conflict: workflow `w`: throttle.key `b` may differ between the events of one batch: give the batch the same key, or drop this one
-            error conflict: workflow `w`: singleton.key `b` may differ between the events of one batch: give the batch the same key, or drop this one
             error conflict: workflow `w`: handoff.keyField `b` may differ between the events of one batch: give the batch the same key, or drop this one
+            error conflict: workflow `w`: singleton.key `b` may differ between the events of one batch: give the batch the same key, or drop this one
             ok
             error conflict: workflow `w`: concurrency[1] counts the same runs as concurrency[0]: keep one of them
             error conflict: workflow `w`: concurrency[2] counts the same runs as concurrency[0]: keep one of them
@@ -498,11 +498,11 @@ fn every_problem_is_said_at_once_and_only_once() {
         expect![[r#"
             error unknown_field: workflow `sync.account`: debounc is not known: did you mean `debounce`?
             error bad_name: workflow `sync.account`: triggers[0].event may hold one star, at its end, got `a*b`: write one trigger for each beginning
+            error missing_field: workflow `sync.account`: rateLimit.perMs is required: a whole number of milliseconds, at least 1
+            error out_of_range: workflow `sync.account`: batch.maxSize must be at least 1, got 0
             error out_of_range: workflow `sync.account`: throttle.limit must be at least 1, got 0
             error missing_field: workflow `sync.account`: throttle.perMs is required: a whole number of milliseconds, at least 1
             error bad_path: workflow `sync.account`: throttle.key must have a name between its dots, got `a.`
-            error missing_field: workflow `sync.account`: rateLimit.perMs is required: a whole number of milliseconds, at least 1
-            error out_of_range: workflow `sync.account`: batch.maxSize must be at least 1, got 0
         "#]],
     );
     let error = Definition::parse(&json!("w")).unwrap_err();

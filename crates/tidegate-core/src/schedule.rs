@@ -23,6 +23,9 @@ use crate::{
     time::Timestamp,
 };
 
+/// The control in the verdict on missed occurrences. It has no gates.
+pub const CATCH_UP: &str = "catchUp";
+
 /// Planned occurrence, and its successor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Occurrence {
@@ -116,7 +119,7 @@ pub fn miss(draft: &mut Draft, occurrence: &Occurrence, missed: Missed) -> Decid
     let mut verdict = json!({
         "outcome": "skipped",
         "skipped": true,
-        "control": "catchUp",
+        "control": CATCH_UP,
         "key": schedule,
         "missed": count,
         "plannedAt": planned_at.rfc3339(),

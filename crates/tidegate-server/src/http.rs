@@ -7,6 +7,7 @@ mod bulk;
 mod chat;
 mod console;
 mod console_feed;
+mod controls;
 mod doctor;
 #[cfg(test)]
 mod ending;
@@ -91,6 +92,7 @@ fn operations() -> Vec<Operation> {
         openapi::operations(),
         events_query::operations(),
         gates::operations(),
+        controls::operations(),
         event_stream::operations(),
         console_feed::operations(),
         timeline::operations(),
@@ -116,6 +118,7 @@ fn shapes() -> Vec<(&'static str, Value)> {
         reactions::shapes(),
         events_query::shapes(),
         gates::shapes(),
+        controls::shapes(),
         keys::shapes(),
         schedules::shapes(),
     ];

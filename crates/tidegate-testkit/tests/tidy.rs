@@ -13,12 +13,11 @@ mod words;
 type Check = fn(&Tree) -> Vec<String>;
 
 /// All checks.
-const CHECKS: [Check; 20] = [
+const CHECKS: [Check; 19] = [
     files_stay_short,
     the_store_stays_narrow,
     crates_stay_few,
     statements_come_in_both_dialects,
-    controls_are_documented,
     errors_are_documented,
     the_architecture_names_real_paths,
     the_architecture_names_real_functions,
@@ -56,8 +55,6 @@ const BANNED_NOUNS: [(&str, &str); 9] = [
 
 const STORE: &str = "crates/tidegate-store/src/store.rs";
 const STORE_METHODS: usize = 25;
-const CONTROLS: &str = "crates/tidegate-core/src/flow/mod.rs";
-const AT_A_GLANCE: &str = "docs/controls/at-a-glance.md";
 const ERRORS: &str = "docs/reference/errors.md";
 /// The files whose run errors are listed there too.
 const FAULTS: [&str; 3] =
@@ -252,7 +249,7 @@ fn errors_are_documented(tree: &Tree) -> Vec<String> {
 
 /// Returns the literals in the functions that give errors their codes.
 fn codes_of(text: &str) -> impl Iterator<Item = &str> {
-    let bodies = text.split("pub fn code(&self)").skip(1);
+    let bodies = text.split(concat!("pub fn code", "(&self)")).skip(1);
     let bodies = bodies.map(|rest| rest.split("\n    }\n").next().unwrap_or_default());
     let words = bodies.flat_map(|body| body.split('"').skip(1).step_by(2));
     let is_code = |word: &&str| word.chars().all(|c| c.is_ascii_lowercase() || c == '_');
@@ -268,49 +265,6 @@ fn faults_of(text: &str) -> impl Iterator<Item = &str> {
         let (_, rest) = marks.iter().find_map(|mark| line.split_once(mark))?;
         rest.split('"').next()
     })
-}
-
-fn controls_are_documented(tree: &Tree) -> Vec<String> {
-    let Some(file) = tree.file(CONTROLS) else { return missing(CONTROLS) };
-    let controls = names_of_controls(&file.text);
-    if controls.is_empty() {
-        return vec![format!("{CONTROLS}: no `name: \"…\"` after `CONTROLS`: keep the list here")];
-    }
-    let table = tree.file(AT_A_GLANCE).map_or("", |page| page.text.as_str());
-    let mut complaints = Vec::new();
-    for control in controls {
-        let page = kebab(control);
-        if tree.file(&format!("docs/controls/{page}.md")).is_none() {
-            complaints.push(format!("control `{control}`: write docs/controls/{page}.md"));
-        }
-        let link = format!("]({page}.md)");
-        if !table.lines().any(|line| line.starts_with('|') && line.contains(&link)) {
-            complaints.push(format!("control `{control}`: add a row with {link} to {AT_A_GLANCE}"));
-        }
-    }
-    complaints
-}
-
-fn names_of_controls(text: &str) -> Vec<&str> {
-    let Some((_, list)) = text.split_once("CONTROLS") else { return Vec::new() };
-    let list = list.split("\n];").next().unwrap_or(list);
-    list.split("name: \"").skip(1).filter_map(|rest| rest.split('"').next()).collect()
-}
-
-/// `rateLimit` and `rate_limit` as `rate-limit`.
-fn kebab(name: &str) -> String {
-    let mut kebab = String::new();
-    for character in name.chars() {
-        match character {
-            '_' => kebab.push('-'),
-            upper if upper.is_ascii_uppercase() => {
-                kebab.push('-');
-                kebab.push(upper.to_ascii_lowercase());
-            }
-            other => kebab.push(other),
-        }
-    }
-    kebab
 }
 
 fn the_architecture_names_real_paths(tree: &Tree) -> Vec<String> {
@@ -609,26 +563,6 @@ mod tests {
         fails(errors_are_documented, &[fault, (ERRORS, "")], "`Lost`: add a row");
         let fault = ("crates/tidegate-core/src/run/a.rs", r#"Fault { code: "Late".to_owned() }"#);
         fails(errors_are_documented, &[fault, (ERRORS, "")], "`Late`: add a row");
-    }
-
-    #[test]
-    fn a_control_needs_a_page_and_a_row() {
-        let list = (
-            CONTROLS,
-            "pub const CONTROLS: &[Control] = &[\n Control { name: \"rateLimit\" },\n];",
-        );
-        let page = ("docs/controls/rate-limit.md", "");
-        let row = (AT_A_GLANCE, "| [rateLimit](rate-limit.md) | drop |");
-        passes(controls_are_documented, &[list, page, row]);
-        fails(controls_are_documented, &[list, row], "write docs/controls/rate-limit.md");
-        fails(controls_are_documented, &[list, page], "add a row");
-        fails(
-            controls_are_documented,
-            &[list, page, (AT_A_GLANCE, "](rate-limit.md)")],
-            "add a row",
-        );
-        fails(controls_are_documented, &[(CONTROLS, "no list")], "keep the list here");
-        assert_eq!(kebab("rate_limit"), "rate-limit");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::{
     catalog::Limit,
     definition::{Code, Fields, Problems, Reported},
     flow::{
-        control::Control,
+        control::{Control, Moment},
         plan::Origin,
         policy::{self, Policy, PolicyKey, PolicyKind},
     },
@@ -23,6 +23,7 @@ use crate::{
 /// The row of its gates in the table of controls. It is written on a cron trigger.
 pub(crate) const CONTROL: Control = Control {
     name: "onOverlap",
+    acts: Moment::Creation,
     classes: &[Class::Schedule],
     plan: |candidate, plan| {
         if let Origin::Cron { schedule, overlap } = &candidate.origin

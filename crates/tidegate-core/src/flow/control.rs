@@ -213,6 +213,15 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Control> {
     ALL.iter().copied()
 }
 
+/// The names of all controls that have gates, in the order in which they act.
+///
+/// Some are no field of a definition: `dedupeId`, `onOverlap` and `policy`.
+pub fn gate_owners() -> Vec<&'static str> {
+    let mut owners: Vec<_> = all().filter(|control| !control.classes.is_empty()).collect();
+    owners.sort_by_key(|control| control.acts);
+    owners.into_iter().map(|control| control.name).collect()
+}
+
 /// The control that a gate of this class belongs to.
 pub(crate) fn owner(class: Class) -> &'static Control {
     all().find(|control| control.classes.contains(&class)).expect("every class has an owner")
@@ -299,6 +308,13 @@ mod tests {
             throttle {limit, perMs, key, burst}: spread starts over time and lose none; start; delay
             concurrency {limit, key, span}: bound how many run at once; start; wait in line"#]]
         .assert_eq(&lines.join("\n"));
+    }
+
+    #[test]
+    fn owners_of_gates_are_listed_in_the_order_in_which_they_act() {
+        expect![[r#"
+            idempotency rateLimit debounce batch dedupeId handoff singleton onOverlap policy throttle concurrency"#]]
+        .assert_eq(&gate_owners().join(" "));
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub mod rate_limit;
 pub mod singleton;
 pub mod throttle;
 
-pub use control::{CONTROLS, Control, Field, FieldType, Moment};
+pub use control::{CONTROLS, Control, Field, FieldType, Moment, gate_owners};
 pub use verdict::{By, Verdict};
 
 use serde::{Deserialize, Deserializer, Serialize};

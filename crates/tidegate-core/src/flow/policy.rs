@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    control::{Control, Reading},
+    control::{Control, Moment, Reading},
     fold::Folding,
     plan::{Candidate, WhenFull},
     verdict::Verdict,
@@ -26,6 +26,7 @@ use crate::{
 /// Its row in the table. It is written as `concurrency`.
 pub(super) const CONTROL: Control = Control {
     name: "policy",
+    acts: Moment::Creation,
     classes: &[Class::Policy, Class::Quiet],
     check,
     plan: |candidate, plan| {

@@ -1,12 +1,13 @@
 // Gates: the state of every control for every key, as live lanes or as a table.
 import { html, useEffect, useRef } from '../lib/html.mjs';
+import { table } from '../lib/controls.mjs';
 import { useFetched } from '../lib/data.mjs';
 import { busiest } from '../lib/live.mjs';
 import { route, setQuery, to } from '../lib/route.mjs';
 import { Empty, Stale, notYet } from '../ui/empty.mjs';
 import { Choose, Search } from '../ui/field.mjs';
 import { Switch } from '../ui/switch.mjs';
-import { CONTROLS, idOf, isBusy } from './gates/gate.mjs';
+import { idOf, isBusy } from './gates/gate.mjs';
 import { GateDrawer } from './gates/drawer.mjs';
 import { Hover } from './gates/hover.mjs';
 import { Lanes } from './gates/lanes.mjs';
@@ -47,7 +48,7 @@ export default function Gates() {
     <div class="page-head"><h1>Gates</h1><p>State of every control for every key: runs inside, queued runs, next grants.</p></div>
     <div class="filters">
       <${Search} name="key" label="Key contains" placeholder="part of the key" main />
-      <${Choose} name="control" label="Control" words=${CONTROLS} all="all except claims" />
+      <${Choose} name="control" label="Control" words=${table.value.gates} all="all except claims" />
       ${(app || apps.length > 1) && html`<${Choose} name="app" label="App" words=${apps} />`}
       <${Choose} name="workflow" label="Workflow" words=${names(workflows)} />
       <${Choose} name="idle" label="Idle gates" words=${[['hide', 'hide']]} all="show" />

@@ -1,8 +1,9 @@
 // Workflows: definitions, controls, and live numbers of runs.
 import { html } from '../lib/html.mjs';
+import { table } from '../lib/controls.mjs';
 import { count, plural } from '../lib/format.mjs';
 import { route, setQuery, to } from '../lib/route.mjs';
-import { controlsOf } from '../ui/controls.mjs';
+import { controlsOf, namesOf } from '../ui/controls.mjs';
 import { Empty, Stale, notYet } from '../ui/empty.mjs';
 import { Choose, Search } from '../ui/field.mjs';
 import { Badge } from '../ui/state.mjs';
@@ -13,11 +14,9 @@ import { byWorkflow, sum } from './workflows/numbers.mjs';
 import { Triggers } from './workflows/triggers.mjs';
 import { useWorkflows } from './workflows/use.mjs';
 
-const NAMES = ['concurrency', 'throttle', 'rateLimit', 'debounce', 'batch', 'priority', 'singleton', 'idempotency', 'handoff', 'policy'];
-
 /** One badge per control, its sentence as a tooltip. @param {{ flowControl?: any }} props */
 const Controls = ({ flowControl }) => {
-  const all = controlsOf(flowControl);
+  const all = controlsOf(flowControl, table.value);
   if (all.length === 0) return html`<span class="faint">none</span>`;
   /** @type {Map<string, string[]>} */
   const by = new Map();
@@ -73,7 +72,7 @@ export default function Workflows() {
   const text = (query.get('text') ?? '').toLowerCase();
   const control = query.get('control');
   const all = /** @type {any[]} */ (fetched.value?.workflows ?? []);
-  const found = all.filter((it) => it.name.toLowerCase().includes(text) && (!control || controlsOf(it.flowControl).some((one) => one.control === control)));
+  const found = all.filter((it) => it.name.toLowerCase().includes(text) && (!control || controlsOf(it.flowControl, table.value).some((one) => one.control === control)));
   const [name, app] = [query.get('open'), query.get('app') ?? 'default'];
   /** @param {any} row */
   function open(row) {
@@ -84,7 +83,7 @@ export default function Workflows() {
     <div class="page-head"><h1>Workflows</h1><p>Definitions, controls, and live numbers of runs.</p></div>
     <div class="filters">
       <${Search} name="text" label="Name contains" placeholder="part of the name" main />
-      <${Choose} name="control" label="Control" words=${NAMES} all="any" />
+      <${Choose} name="control" label="Control" words=${namesOf(table.value)} all="any" />
     </div>
     <${Stale} error=${fetched.value ? fetched.error : null} />
     ${notYet(fetched)}

@@ -67,34 +67,46 @@ const SENTENCES = {
   handoff: (it) => `One live run${each(it.keyField)} across all versions; ${ON_NEW[it.onNewVersion] ?? it.onNewVersion}`,
 };
 
-/** Numeric fields of each control, in order; `Ms` is milliseconds. @type {Record<string, string[]>} */
-const NUMBERS = {
-  concurrency: ['limit'], throttle: ['limit', 'perMs', 'burst'], rateLimit: ['limit', 'perMs', 'burst'],
-  debounce: ['periodMs', 'maxWaitMs'], batch: ['maxSize', 'timeoutMs', 'maxBytes'], priority: ['shiftMs'],
-  idempotency: ['periodMs'], queue: ['maxWaitMs'],
-};
+/** Numeric fields of the policies, in order; those of the controls are in the server's table. @type {Record<string, string[]>} */
+const POLICY_NUMBERS = { queue: ['maxWaitMs'], debounce: ['periodMs', 'maxWaitMs'] };
+
+/** @typedef {import('../lib/controls.mjs').Table} Table */
 
 /**
- * @typedef {{ control: string, at: (string | number)[], it: any, numbers: string[], sentence: string }} Control
- *   `control`: name as in the gates; `at`: path in the definition
+ * @typedef {{ control: string, at: (string | number)[], it: any, numbers: string[], needed: string[], sentence: string }} Control
+ *   `control`: name as in the gates; `at`: path in the definition; `needed`: the required ones of `numbers`
  */
 
-/** @param {string} name @param {any} written @param {(string | number)[]} at @returns {Control} */
-function one(name, written, at) {
+/** @param {string} name @param {any} written @param {(string | number)[]} at @param {Table} table @returns {Control} */
+function one(name, written, at, table) {
   const it = typeof written === 'string' ? { policy: written } : written;
   const control = name !== 'concurrency' ? name : it.policy ? 'policy' : it.type ? 'handoff' : name;
-  const numbers = typeof written === 'string' ? [] : (NUMBERS[control === 'policy' ? it.policy : control] ?? []);
-  return { control, at, it, numbers, sentence: (SENTENCES[control] ?? (() => JSON.stringify(it)))(it) };
+  const row = table.controls.find((row) => row.name === control);
+  const numeric = (row?.fields ?? []).filter(({ type }) => type === 'count' || type === 'duration');
+  const numbers = typeof written === 'string' ? [] : control === 'policy' ? (POLICY_NUMBERS[it.policy] ?? []) : numeric.map((field) => field.name);
+  const needed = numeric.filter((field) => field.default === undefined).map((field) => field.name);
+  return { control, at, it, numbers, needed, sentence: SENTENCES[control]?.(it) ?? plain(it, row) };
 }
 
-/** Order in which the controls act. */
-const ORDER = ['idempotency', 'rateLimit', 'debounce', 'batch', 'handoff', 'singleton', 'policy', 'priority', 'throttle', 'concurrency'];
+/** Sentence for a control that has none here: its purpose and its settings. @param {any} it @param {{ purpose: string } | undefined} row */
+const plain = (it, row) => `${row ? `${row.purpose[0].toUpperCase()}${row.purpose.slice(1)}: ` : ''}${JSON.stringify(it)}`;
 
-/** Every control of a workflow, in the order in which they act. @param {any} flowControl @returns {Control[]} */
-export function controlsOf(flowControl) {
+/** Names that the controls of a definition can have. @param {Table} table */
+export const namesOf = (table) => [...table.controls.map((row) => row.name), 'policy'];
+
+/** Position in the order in which the controls act. A policy, which is no row, acts before the next row that has gates. @param {string} control @param {Table} table */
+function rankOf(control, { controls, gates }) {
+  const position = (/** @type {string} */ name) => controls.findIndex((row) => row.name === name);
+  if (position(control) >= 0) return position(control);
+  const next = gates.slice(gates.indexOf(control) + 1).map(position).find((at) => at >= 0);
+  return (next ?? controls.length) - 0.5;
+}
+
+/** Every control of a workflow, in the order in which they act. @param {any} flowControl @param {Table} table @returns {Control[]} */
+export function controlsOf(flowControl, table) {
   const all = Object.entries(flowControl ?? {}).flatMap(([name, written]) =>
-    Array.isArray(written) ? written.map((part, i) => one(name, part, [name, i])) : [one(name, written, [name])]);
-  return all.sort((a, b) => ORDER.indexOf(a.control) - ORDER.indexOf(b.control));
+    Array.isArray(written) ? written.map((part, i) => one(name, part, [name, i], table)) : [one(name, written, [name], table)]);
+  return all.sort((a, b) => rankOf(a.control, table) - rankOf(b.control, table));
 }
 
 /** Limit of a gate: `2 at once`, `3 per second, burst 5`. @param {any} gate */

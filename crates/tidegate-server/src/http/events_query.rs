@@ -6,7 +6,7 @@ use serde_json::{Value, value::RawValue};
 use tidegate::{
     RunId,
     core::{
-        flow::CONTROLS,
+        flow::gate_owners,
         id::EventId,
         observe::{
             Part,
@@ -14,6 +14,7 @@ use tidegate::{
             receipts::{ReceiptEntry, ReceiptFilter},
         },
         row::{Event, Receipt},
+        schedule::CATCH_UP,
     },
 };
 
@@ -237,9 +238,8 @@ pub(super) fn event_of(id: String) -> Result<EventId, Problem> {
 
 /// Checks the name of a control in a query on gates or receipts.
 pub(super) fn known_control(word: String) -> Result<String, Problem> {
-    const OTHERS: [&str; 4] = ["dedupeId", "onOverlap", "catchUp", "policy"];
-    let known = CONTROLS.iter().map(|control| control.name).chain(OTHERS);
-    let known: Vec<_> = known.filter(|name| *name != "priority").collect();
+    let mut known = gate_owners();
+    known.push(CATCH_UP);
     if known.contains(&word.as_str()) {
         return Ok(word);
     }

@@ -1,7 +1,9 @@
 //! Query operations over HTTP: lists, statistics, streams, and their consistency.
 
+use expect_test::expect;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
+use tidegate::core::flow::{CONTROLS, gate_owners};
 
 use crate::{server::Server, target::Target};
 
@@ -140,6 +142,50 @@ async fn events_and_receipts_are_listed_while_more_arrive() {
     assert_eq!(shown["events"].as_array().unwrap().len(), 5);
 }
 
+/// The list of controls is the table of core, for readers of every workspace.
+#[tokio::test]
+async fn the_controls_are_those_of_the_table() {
+    let server = Server::start("");
+    let (status, answer) = server.get("/controls").await;
+    assert_eq!(status, StatusCode::OK, "{answer}");
+    assert_eq!(answer, json!({ "controls": CONTROLS, "gates": gate_owners() }));
+    expect![[r#"
+        {
+          "acts": "creation",
+          "fields": [
+            {
+              "default": "the whole workflow",
+              "name": "key",
+              "type": "path"
+            },
+            {
+              "default": "cancel",
+              "name": "mode",
+              "type": [
+                "skip",
+                "cancel"
+              ]
+            }
+          ],
+          "name": "singleton",
+          "onActions": true,
+          "onOverflow": "skip the new run or cancel the old one",
+          "purpose": "at most one run per key"
+        }"#]]
+    .assert_eq(&format!("{:#}", answer["controls"][5]));
+    for name in answer["gates"].as_array().unwrap() {
+        let path = format!("/gates?control={}", name.as_str().unwrap());
+        let (status, gates) = server.get(&path).await;
+        assert_eq!(status, StatusCode::OK, "{path}: {gates}");
+    }
+    for control in ["priority", "catchup"] {
+        let (status, problem) = server.get(&format!("/gates?control={control}")).await;
+        assert_eq!((status.as_u16(), &problem["error"]), (422, &json!("bad_query")), "{control}");
+    }
+    let (status, receipts) = server.get("/receipts?control=catchUp").await;
+    assert_eq!(status, StatusCode::OK, "{receipts}");
+}
+
 /// Invalid query parameters are refused with the valid values.
 #[tokio::test]
 async fn bad_questions_get_clear_answers() {
@@ -154,6 +200,7 @@ async fn bad_questions_get_clear_answers() {
         ("/runs?from=yesterday", "got `yesterday`"),
         ("/runs?event=x", "like evt_"),
         ("/flow-state?nome=x", "nome"),
+        ("/controls?app=x", "app"),
         ("/runs/stats?app=x", "app"),
     ] {
         let (status, told) = server.get(path).await;

@@ -1,7 +1,30 @@
 // Sentences for controls: every control (spec controls) has one.
 import assert from 'node:assert/strict';
-import test from 'node:test';
-import { controlsOf, lasting, letsIn, rate } from '../../console/ui/controls.mjs';
+import test, { after, before } from 'node:test';
+import { controlsOf, lasting, letsIn, namesOf, rate } from '../../console/ui/controls.mjs';
+import { api, closeBrowser, look, serve } from './rig.mjs';
+
+/** A control that the console does not know. */
+const QUOTA = {
+  name: 'quota', purpose: 'share a budget', acts: 'start', onOverflow: 'wait', onActions: true,
+  fields: [{ name: 'budget', type: 'count' }, { name: 'key', type: 'path', default: 'the whole workflow' }, { name: 'everyMs', type: 'duration', default: '1000' }],
+};
+
+/** @type {Awaited<ReturnType<typeof serve>>} */ let server;
+/** @type {import('../../console/lib/controls.mjs').Table} */ let table;
+
+before(async () => {
+  server = await serve('[[workflow]]\nname = "report"\nurl = "http://127.0.0.1:9/"\nthrottle = { limit = 2, perMs = 1000 }\n');
+  table = await api(server.url).get('/controls');
+});
+
+after(async () => {
+  await closeBrowser();
+  await server.stop();
+});
+
+/** The table with one more control, which has gates. */
+const extended = () => ({ controls: [...table.controls, QUOTA], gates: [...table.gates, 'quota'] });
 
 const SENTENCES = [
   [{ concurrency: { limit: 2, key: 'tenant' } }, 'At most 2 at once for each tenant; others are queued'],
@@ -24,21 +47,65 @@ const SENTENCES = [
 ];
 
 for (const [written, sentence] of SENTENCES) {
-  test(`${JSON.stringify(written)} is told`, () => assert.equal(controlsOf(written)[0].sentence, sentence));
+  test(`${JSON.stringify(written)} is told`, () => assert.equal(controlsOf(written, table)[0].sentence, sentence));
 }
 
 test('controls stand in the order in which they act, and know where they are written', () => {
-  const all = controlsOf({ concurrency: ['queue', { limit: 50 }], throttle: { limit: 1, perMs: 1000 }, idempotency: {} });
+  const all = controlsOf({ concurrency: ['queue', { limit: 50 }], throttle: { limit: 1, perMs: 1000 }, idempotency: {} }, table);
   assert.deepEqual(all.map((it) => [it.control, it.at.join('.')]), [
     ['idempotency', 'idempotency'], ['policy', 'concurrency.0'], ['throttle', 'throttle'], ['concurrency', 'concurrency.1'],
   ]);
 });
 
-test('a workflow without controls has none', () => assert.deepEqual(controlsOf(undefined), []));
+test('a workflow without controls has none', () => assert.deepEqual(controlsOf(undefined, table), []));
 
 test('spans and rates are told without what is nought', () => {
   assert.deepEqual([500, 1500, 90_000, 86_400_000, 3_600_000].map(lasting), ['500 ms', '1.5 s', '1 min 30 s', '1 d', '1 h']);
   assert.deepEqual([rate(2, 3_600_000), rate(2, 1500)], ['2 per hour', '2 per 1.5 s']);
   assert.equal(letsIn({ limit: 3, perMs: 1000, burst: 1 }), '3 per second, no burst');
   assert.equal(letsIn({ limit: 2 }), '2 at once');
+});
+
+test('every control of the server has a sentence of its own', () => {
+  for (const { name, purpose } of table.controls) {
+    const [control] = controlsOf({ [name]: { limit: 1 } }, table);
+    assert.ok(!control.sentence.toLowerCase().startsWith(purpose), `${name}: ${control.sentence}`);
+  }
+});
+
+test('numbers of a control, and which of them are required, are those of the table', () => {
+  const of = (/** @type {string} */ name, /** @type {any} */ from = table) => controlsOf({ [name]: { limit: 1 } }, from).map((it) => [it.numbers, it.needed])[0];
+  assert.deepEqual(of('batch'), [['maxSize', 'timeoutMs', 'maxBytes'], ['maxSize', 'timeoutMs']]);
+  assert.deepEqual(of('debounce'), [['periodMs', 'maxWaitMs'], ['periodMs']]);
+  assert.deepEqual(of('idempotency'), [['periodMs'], []]);
+  assert.deepEqual(of('singleton'), [[], []]);
+  assert.deepEqual(of('quota', extended()), [['budget', 'everyMs'], ['budget']]);
+});
+
+test('a control that the console does not know has its purpose as its sentence', () => {
+  const all = controlsOf({ quota: { budget: 5 }, throttle: { limit: 1, perMs: 1000 } }, extended());
+  assert.deepEqual(all.map((it) => it.control), ['throttle', 'quota']);
+  assert.equal(all[1].sentence, 'Share a budget: {"budget":5}');
+  assert.deepEqual(namesOf(extended()).slice(-3), ['concurrency', 'quota', 'policy']);
+});
+
+test('pages offer the controls that the server lists, and read the list once', async () => {
+  const seen = await look(server.url);
+  let requests = 0;
+  await seen.page.route('**/controls', (route) => {
+    requests += 1;
+    return route.fulfill({ json: extended() });
+  });
+  const flowControl = { quota: { budget: 5 } };
+  const row = { app: 'default', name: 'report', version: 1, versions: [1], url: 'http://127.0.0.1:9/', triggers: [], flowControl };
+  await seen.page.route('**/workflows', (route) => route.fulfill({ json: { workflows: [row] } }));
+  const offered = () => seen.page.getByLabel('Control', { exact: true }).locator('option').evaluateAll((all) => all.map((it) => /** @type {HTMLOptionElement} */ (it).value).slice(1));
+  for (const [where, names] of [['/gates', extended().gates], ['/events?tab=receipts', extended().gates], ['/workflows', namesOf(extended())]]) {
+    await seen.go(/** @type {string} */ (where));
+    await seen.page.locator('option[value=quota]').waitFor({ state: 'attached' });
+    assert.deepEqual(await offered(), names, /** @type {string} */ (where));
+  }
+  await seen.page.getByTitle('Share a budget: {"budget":5}').waitFor();
+  assert.equal(requests, 1);
+  await seen.close();
 });

@@ -7,6 +7,7 @@
 
 mod draw;
 mod examples;
+mod glance;
 mod links;
 mod pairs;
 mod pictures;

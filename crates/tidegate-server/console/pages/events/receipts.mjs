@@ -1,4 +1,5 @@
 import { html } from '../../lib/html.mjs';
+import { table } from '../../lib/controls.mjs';
 import { useFetched } from '../../lib/data.mjs';
 import { shortId } from '../../lib/format.mjs';
 import { go, route, to } from '../../lib/route.mjs';
@@ -13,7 +14,6 @@ import { Newer, Nothing } from './tail.mjs';
 import { useTail } from './use-tail.mjs';
 
 const OUTCOMES = ['dropped', 'skipped', 'deduped', 'coalesced', 'buffered', 'replaced', 'rejected', 'queued'];
-const CONTROLS = ['rateLimit', 'idempotency', 'dedupeId', 'debounce', 'batch', 'singleton', 'policy', 'onOverlap', 'handoff', 'throttle', 'concurrency'];
 
 /** @param {URLSearchParams} query */
 const columns = (query) => /** @type {import('../../ui/table.mjs').Column[]} */ ([
@@ -35,7 +35,7 @@ export function Receipts() {
   return html`<nav class="chips" aria-label="Verdicts">${['', ...OUTCOMES].map((it) => html`<a class="chip" aria-current=${it === given ? 'true' : undefined} href=${to(['events'], { ...Object.fromEntries(query), outcome: it })}>${it || 'all'}</a>`)}</nav>
     <div class="filters">
       <${Search} main name="key" label="Key" placeholder="acme" />
-      <${Choose} name="control" label="Control" words=${CONTROLS} />
+      <${Choose} name="control" label="Control" words=${table.value.gates} />
       <${Choose} name="workflow" label="Workflow" words=${names} />
       <${Search} name="event" label="Event" placeholder="evt_…" />
     </div>

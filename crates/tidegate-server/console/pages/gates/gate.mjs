@@ -9,9 +9,6 @@ import { to } from '../../lib/route.mjs';
  *   pending?: number, until?: string, eventId?: string, runId?: string }} Gate
  */
 
-/** Controls that have gates, in the order in which they act. */
-export const CONTROLS = ['rateLimit', 'debounce', 'batch', 'handoff', 'singleton', 'onOverlap', 'policy', 'throttle', 'concurrency', 'idempotency', 'dedupeId'];
-
 /** Unique id of a gate. @param {Gate} gate */
 export const idOf = ({ control, app, workflow, slot, key }) => JSON.stringify([control, app, workflow, slot ?? '', key]);
 

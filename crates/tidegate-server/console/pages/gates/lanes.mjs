@@ -1,4 +1,5 @@
 import { html, useEffect, useRef, useState } from '../../lib/html.mjs';
+import { table } from '../../lib/controls.mjs';
 import { controlsOf } from '../../ui/controls.mjs';
 import { idOf, kindOf } from './gate.mjs';
 import { Lane, places } from './lane.mjs';
@@ -55,7 +56,7 @@ export function Lanes({ gates, label, chosen, open, workflows, brief }) {
 /** Definition of a gate's control in the current release. @param {Gate} gate @param {any[]} workflows */
 export function definitionOf(gate, workflows) {
   const workflow = workflows.find((it) => it.app === gate.app && it.name === gate.workflow);
-  const same = controlsOf(workflow?.flowControl).filter((it) => it.control === gate.control);
+  const same = controlsOf(workflow?.flowControl, table.value).filter((it) => it.control === gate.control);
   const path = (/** @type {any} */ key) => (Array.isArray(key) ? key.join('.') : (key ?? ''));
   const found = same.find(({ it }) => path(it.key ?? it.keyField) === (gate.slot ?? ''));
   return found ?? (gate.letsIn?.startsWith('open') ? undefined : same[0]);
@@ -78,7 +79,7 @@ export function sentencesOf(gate, workflows) {
   if (gate.control === 'dedupeId') return ['Events with this dedupeId are recorded once in 24 h; repeats are deduped'];
   if (gate.control === 'policy') {
     const actions = workflows.filter((it) => it.app === gate.app && it.name.startsWith(`${gate.workflow}/`));
-    return actions.flatMap((it) => controlsOf(it.flowControl).filter((one) => one.control === 'policy').map((one) => `${it.name.slice(gate.workflow.length + 1)}: ${one.sentence}`));
+    return actions.flatMap((it) => controlsOf(it.flowControl, table.value).filter((one) => one.control === 'policy').map((one) => `${it.name.slice(gate.workflow.length + 1)}: ${one.sentence}`));
   }
   const found = definitionOf(gate, workflows)?.sentence ?? gate.letsIn;
   return found ? [found] : [];

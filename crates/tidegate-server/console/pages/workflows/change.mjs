@@ -1,5 +1,6 @@
 import { html, useState } from '../../lib/html.mjs';
 import { path, put } from '../../lib/api.mjs';
+import { table } from '../../lib/controls.mjs';
 import { plural } from '../../lib/format.mjs';
 import { number, parse } from '../../lib/json.mjs';
 import { controlsOf, lasting } from '../../ui/controls.mjs';
@@ -11,8 +12,6 @@ const LABELS = /** @type {Record<string, string>} */ ({
   limit: 'limit', perMs: 'per, ms', burst: 'burst', periodMs: 'period, ms', maxWaitMs: 'max wait, ms',
   maxSize: 'max size', timeoutMs: 'timeout, ms', maxBytes: 'max bytes', shiftMs: 'shift, ms',
 });
-/** Required fields. */
-const NEEDED = ['limit', 'perMs', 'maxSize', 'timeoutMs', 'shiftMs'];
 
 /** Copy of a definition with other numbers in one control. @param {any} definition @param {Control} control @param {Record<string, string>} given */
 function changed(definition, { at, numbers }, given) {
@@ -29,13 +28,13 @@ function changed(definition, { at, numbers }, given) {
 
 /** Form that changes the numbers of a control. @param {{ control: Control, workflow: any, done: () => void, close: () => void }} props */
 export function Change({ control, workflow, done, close }) {
-  const { it, numbers, at } = control;
+  const { it, numbers, needed, at } = control;
   const [given, setGiven] = useState(() => Object.fromEntries(numbers.map((name) => [name, String(it[name] ?? '')])));
   const [refused, setRefused] = useState(/** @type {any} */ (null));
   const [busy, setBusy] = useState(false);
   const next = changed(workflow.definition, control, given);
   const same = numbers.every((name) => given[name] === String(it[name] ?? ''));
-  const preview = controlsOf(Object.fromEntries([[at[0], next[at[0]]]])).find((one) => one.at.join() === at.join());
+  const preview = controlsOf(Object.fromEntries([[at[0], next[at[0]]]]), table.value).find((one) => one.at.join() === at.join());
   /** @param {Event} event */
   async function submit(event) {
     event.preventDefault();
@@ -52,7 +51,7 @@ export function Change({ control, workflow, done, close }) {
   }
   return html`<form class="change-form" onSubmit=${submit}>
     <div class="filters">${numbers.map((name, i) => html`<label class="field"><span>${LABELS[name] ?? name}</span>
-      <input type="number" min="1" step="1" autofocus=${i === 0} required=${NEEDED.includes(name)} value=${given[name]} placeholder="not set"
+      <input type="number" min="1" step="1" autofocus=${i === 0} required=${needed.includes(name)} value=${given[name]} placeholder="not set"
         onInput=${(/** @type {any} */ event) => setGiven({ ...given, [name]: event.target.value })} />
       <span class="hint">${name.endsWith('Ms') && given[name] ? lasting(Number(given[name])) : ' '}</span></label>`)}</div>
     <p class="preview"><span class="faint">After release: </span><b>${preview?.sentence}.</b></p>

@@ -1,4 +1,5 @@
 import { html, useRef, useState } from '../../lib/html.mjs';
+import { table } from '../../lib/controls.mjs';
 import { useFetched } from '../../lib/data.mjs';
 import { count, plural } from '../../lib/format.mjs';
 import { busiest } from '../../lib/live.mjs';
@@ -25,7 +26,7 @@ const NONE = /** @type {Gate[]} */ ([]);
 export function ControlCard({ control, workflow, folding, changeable, again }) {
   const [changes, setChanges] = useState(false);
   const { control: name, it, sentence, numbers } = control;
-  const has = name !== 'priority' && it.policy !== 'allow' && name !== 'idempotency';
+  const has = table.value.gates.includes(name) && it.policy !== 'allow' && name !== 'idempotency';
   const { app, name: of } = workflow;
   const fetched = useFetched(has ? '/gates' : null, { app, workflow: of, control: name, limit: LOOKED });
   // The gate of an unkeyed limit is listed after the gates of all keys.

@@ -1,5 +1,6 @@
 import { html } from '../../lib/html.mjs';
 import { path } from '../../lib/api.mjs';
+import { table } from '../../lib/controls.mjs';
 import { useFetched } from '../../lib/data.mjs';
 import { count } from '../../lib/format.mjs';
 import { setQuery, to } from '../../lib/route.mjs';
@@ -32,7 +33,7 @@ function Body({ workflow, again }) {
   const list = byWorkflow().get(`${app}/${name}`) ?? [];
   const folds = useFetched('/flow-state', { app, workflow: name });
   const folding = folds.value?.workflows?.[0];
-  const controls = controlsOf(workflow.flowControl);
+  const controls = controlsOf(workflow.flowControl, table.value);
   const flow = definition?.flow;
   const changeable = Boolean(workflow.url) && !flow;
   const of = { workflow: name, app: app === 'default' ? undefined : app };

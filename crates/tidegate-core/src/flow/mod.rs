@@ -2,8 +2,9 @@
 //! dropped.
 //!
 //! Four primitives decide: gates (`gate.rs`), meters (`meter.rs`), folds (`fold.rs`) and claims
-//! (`claim.rs`). A control is one file that spells its settings in them; [`control`] is the table of
-//! controls, `admit.rs` the order in which they act, `plan.rs` the gates that a run passes.
+//! (`claim.rs`). A control is one file that expresses its settings in them; [`control`] is the
+//! table of controls, `admit.rs` the order in which they act, `plan.rs` the gates that a run
+//! passes.
 
 pub mod admit;
 pub mod claim;

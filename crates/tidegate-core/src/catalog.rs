@@ -1,7 +1,7 @@
 //! A workspace's definitions, indexed by name, event and lane.
 //!
-//! A catalog is immutable. The next one is made from it by adding rows and shares all the rest, so
-//! that registering a definition costs the same beside ten others and beside ten thousand.
+//! A catalog is immutable. The next one is made from it by adding rows and shares all other data,
+//! so that registering a definition costs the same beside ten others and beside ten thousand.
 
 mod subscribers;
 #[cfg(test)]
@@ -31,13 +31,13 @@ type Map<K, V> = RedBlackTreeMapSync<K, V>;
 /// The app and the name of a workflow.
 type FullName = (String, String);
 
-/// The definitions of one workspace as of one epoch.
+/// Definitions of one workspace as of one epoch.
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
-    /// The epoch that it was read at.
+    /// The epoch that the catalog was read at.
     pub epoch: i64,
     workflows: Map<String, Map<String, Entry>>,
-    /// Workflows by the epoch of their last change; a catalog that was built anew has one for all.
+    /// Workflows by the epoch of their last change; a catalog built from all rows has one for all.
     changes: Map<(i64, FullName), ()>,
     /// Workflows by the events that trigger them.
     subscribers: Subscribers,
@@ -49,44 +49,44 @@ pub struct Catalog {
     last_release: i64,
 }
 
-/// One workflow with all its versions.
+/// Workflow with all its versions.
 #[derive(Clone, Debug, Default)]
 pub struct Entry {
     /// The version that gets new runs, if one was released.
     pub current: Option<Current>,
-    /// All that were registered, by number.
+    /// All registered versions, by number.
     pub versions: BTreeMap<u32, Version>,
-    /// The mark that it was retired, now or once.
+    /// The row that marks the workflow as retired, now or in the past.
     pub retired: Option<Version>,
-    /// The epoch of its last change.
+    /// The epoch of the workflow's last change.
     changed: i64,
 }
 
 impl Entry {
-    /// Whether it gets no new runs. Its numbers still rule those that it has.
+    /// Whether the workflow gets no new runs. Its limits still apply to its existing runs.
     pub fn is_retired(&self) -> bool {
         let current = self.current.as_ref().and_then(|current| current.version.release);
         self.retired.as_ref().is_some_and(|mark| mark.release > current)
     }
 
-    /// The highest number that was registered; 0 if none was.
+    /// Returns the highest registered version number; 0 if there is none.
     pub fn highest(&self) -> u32 {
         self.versions.keys().next_back().copied().unwrap_or(0)
     }
 
-    /// Whether a release by hand is in force: the current version is not the highest, and no
-    /// registration released it. A release of the highest by hand ends it.
+    /// Whether a manual release is in force: the current version is not the highest, and no
+    /// registration released it. A manual release of the highest version ends it.
     pub fn holds_release(&self) -> bool {
         let current = self.open().map(|current| &current.version);
         current.is_some_and(|version| version.number < self.highest() && !version.def.deployed)
     }
 
-    /// The version that new runs begin with, if they may.
+    /// Returns the version that new runs begin with, if there may be new runs.
     pub fn open(&self) -> Option<&Current> {
         self.current.as_ref().filter(|_| !self.is_retired())
     }
 
-    /// Adds a version, or the mark that the workflow was retired.
+    /// Adds a version, or the mark of a retired workflow.
     fn add(&mut self, version: Version) {
         if version.number == RETIRED {
             self.retired = Some(version);
@@ -95,7 +95,7 @@ impl Entry {
         }
     }
 
-    /// Works out which version is current and the turn that all versions share.
+    /// Computes the current version, and the turn that all versions share.
     fn settle(&mut self) -> Result<(), CatalogError> {
         let turn = self.versions.values().map(|version| version.lane).min();
         for version in self.versions.values_mut() {
@@ -114,64 +114,64 @@ impl Entry {
     }
 }
 
-/// The released definition.
+/// Released definition.
 #[derive(Clone, Debug)]
 pub struct Current {
-    /// Its version.
+    /// The version.
     pub version: Version,
-    /// What it says.
+    /// The definition.
     pub workflow: Arc<Definition>,
 }
 
-/// One registered version.
+/// Registered version.
 #[derive(Clone, Debug)]
 pub struct Version {
-    /// Its number.
+    /// The version number.
     pub number: u32,
-    /// The lane that its runs are claimed from.
+    /// The lane from which engines take the version's runs.
     pub lane: Seq,
-    /// The lowest lane of the workflow, which its versions share: they take turns as one.
+    /// The lowest lane of the workflow. Its versions share it, so that they take turns as one.
     pub turn: Seq,
-    /// When it was last released, counted in releases of the workspace.
+    /// The number of its last release, counted over the workspace.
     pub release: Option<i64>,
-    /// The row that it was read from.
+    /// The row that the version was read from.
     pub def: Arc<Def>,
-    /// What it says, once somebody has asked.
+    /// The definition, parsed on first use.
     said: Arc<OnceLock<Option<Arc<Definition>>>>,
 }
 
 impl Version {
-    /// The version that a row says.
+    /// Creates the version of a definition row.
     pub fn new(def: Arc<Def>) -> Self {
         let (number, lane, release) = (def.version, def.lane, def.released);
         Self { number, lane, turn: lane, release, def, said: Arc::default() }
     }
 
-    /// Whether code without a version number serves it. A row that does not say counts, until code
-    /// with its number registers it again: otherwise an upgrade would strand its runs.
+    /// Whether code without a version number serves the version. A row without this flag counts,
+    /// until code with its number registers it again: otherwise an upgrade would strand its runs.
     pub fn is_assigned(&self) -> bool {
         self.def.assigned != Some(false)
     }
 
-    /// What it says; none where this program cannot read it. Older versions are read only when
-    /// one of their runs needs it.
+    /// Returns the definition; none if this program cannot read it. Older versions are parsed only
+    /// when one of their runs needs it.
     pub fn workflow(&self) -> Option<&Arc<Definition>> {
         self.said.get_or_init(|| read(&self.def).ok().map(Arc::new)).as_ref()
     }
 }
 
-/// How much a gate lets in.
+/// Limit of a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// So many at once.
+    /// The maximum number of runs inside at once.
     Slots(u32),
-    /// So many in a time.
+    /// The maximum number of arrivals per period.
     Rate(Rate),
-    /// The current release has no such control any more: everyone.
+    /// No limit: the current release no longer has the control.
     Open,
 }
 
-/// A definition that a store kept and that cannot be read any more.
+/// Stored definition that can no longer be read.
 #[derive(Debug, thiserror::Error)]
 #[error("the definition of `{name}` version {version} cannot be read: {reason}")]
 pub struct CatalogError {
@@ -186,7 +186,7 @@ impl Catalog {
         Self::default().advance(epoch, defs)
     }
 
-    /// The catalog of a later epoch: this one with the rows that were written since.
+    /// Returns the catalog of a later epoch: this one with the rows written since.
     pub fn advance(
         &self,
         epoch: i64,
@@ -218,7 +218,7 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// Puts a workflow in the place of what was known of it.
+    /// Replaces the entry of a workflow.
     fn replace(&mut self, name: FullName, mut entry: Entry) -> Result<(), CatalogError> {
         if let Some(before) = self.entry(&name.0, &name.1).cloned() {
             self.changes.remove_mut(&(before.changed, name.clone()));
@@ -242,7 +242,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Does something to the subscription of each trigger. Actions have none.
+    /// Applies `act` to the subscription of each trigger. Actions have none.
     fn subscribe(&mut self, workflow: &Definition, act: impl Fn(&mut Subscribers, &Trigger)) {
         if workflow.flow.is_some() {
             return;
@@ -260,61 +260,61 @@ impl Catalog {
         }
     }
 
-    /// The workflows that have changed after an epoch, or may have.
+    /// Returns the workflows that have changed after an epoch, or may have.
     pub fn changed_after(&self, epoch: i64) -> impl Iterator<Item = &Entry> {
         let from = (epoch.saturating_add(1), FullName::default());
         let names = self.changes.range((Bound::Included(from), Bound::Unbounded));
         names.filter_map(|((_, (app, name)), ())| self.entry(app, name))
     }
 
-    /// A reaction by name.
+    /// Returns a reaction by name.
     pub fn reaction(&self, name: &str) -> Option<&Reaction> {
         self.reactions.get(name).map(|(reaction, _)| reaction)
     }
 
-    /// All reactions, by name.
+    /// Returns all reactions, by name.
     pub fn reactions(&self) -> impl Iterator<Item = &Reaction> {
         self.reactions.values().map(|(reaction, _)| reaction)
     }
 
-    /// The definition row of a reaction, if it was defined before.
+    /// Returns the definition row of a reaction, if it was defined before.
     pub fn reaction_def(&self, name: &str) -> Option<&Def> {
         self.reactions.get(name).map(|(_, def)| &**def)
     }
 
-    /// What each reaction follows.
+    /// Returns the streams that each reaction follows.
     pub fn followers(&self) -> &[Follower] {
         &self.followers
     }
 
-    /// A workflow by app and name.
+    /// Returns a workflow by app and name.
     pub fn entry(&self, app: &str, name: &str) -> Option<&Entry> {
         self.workflows.get(app)?.get(name)
     }
 
-    /// All workflows, by app and name.
+    /// Returns all workflows, by app and name.
     pub fn entries(&self) -> impl Iterator<Item = ((&str, &str), &Entry)> {
         self.workflows.iter().flat_map(|(app, names)| {
             names.iter().map(move |(name, entry)| ((app.as_str(), name.as_str()), entry))
         })
     }
 
-    /// The rows that it was built from, by lane.
+    /// Returns the rows that the catalog was built from, by lane.
     pub fn defs(&self) -> Vec<&Def> {
         self.lanes.values().map(|version| &*version.def).collect()
     }
 
-    /// What the version of a lane says; none where this program cannot read it.
+    /// Returns the definition of a lane's version; none if this program cannot read it.
     pub fn definition(&self, lane: Seq) -> Option<&Arc<Definition>> {
         self.lanes.get(&lane)?.workflow()
     }
 
-    /// The version that a lane belongs to.
+    /// Returns the version that a lane belongs to.
     pub fn lane(&self, lane: Seq) -> Option<&Version> {
         self.lanes.get(&lane)
     }
 
-    /// Whether a version's policy is `restart`: what its runs do to sessions is staged.
+    /// Whether a version's policy is `restart`: its runs stage their changes of sessions.
     pub fn restarts(&self, lane: Seq) -> bool {
         let Some(version) = self.lane(lane) else { return false };
         let entry = self.entry(&version.def.app, &version.def.name);
@@ -324,23 +324,23 @@ impl Catalog {
         };
         match current.filter(|current| current.version.lane == lane) {
             Some(current) => restarts(&current.workflow),
-            // Only runs from before a release get here.
+            // Only runs from before a release reach this case.
             None => read(&version.def).is_ok_and(|workflow| restarts(&workflow)),
         }
     }
 
-    /// The workflows that an event of this name triggers, each once, by app and name.
+    /// Returns the workflows that an event of this name triggers, each once, by app and name.
     pub fn triggered(&self, event: &str) -> Vec<&Current> {
         let names = self.subscribers.of(event).into_iter();
         names.filter_map(|(app, name)| self.entry(app, name)?.open()).collect()
     }
 
-    /// Whether a workflow asks for events out of streams that have this name, `stream:` included.
+    /// Whether a workflow is triggered by stream events of this name, `stream:` included.
     pub fn has_stream_trigger(&self, event: &str) -> bool {
         !self.stream_subscribers.of(event).is_empty()
     }
 
-    /// The lanes whose runs a list shows.
+    /// Returns the lanes that a run filter selects.
     pub fn lanes(&self, which: &RunFilter) -> Vec<Seq> {
         let is =
             |wanted: &Option<String>, name: &str| wanted.as_deref().is_none_or(|it| it == name);
@@ -356,12 +356,12 @@ impl Catalog {
         lanes.map(|version| version.lane).collect()
     }
 
-    /// The greatest release so far.
+    /// Returns the highest release number so far.
     pub fn last_release(&self) -> i64 {
         self.last_release
     }
 
-    /// How much a gate lets in by the current release.
+    /// Returns the limit of a gate under the current release.
     pub fn limit(&self, scope: &Scope) -> Limit {
         let entry = self.entry(&scope.app, &scope.name);
         let current = entry.and_then(|entry| entry.current.as_ref());
@@ -369,11 +369,11 @@ impl Catalog {
     }
 }
 
-/// The app that reactions are filed under; no user's app begins with `$`.
+/// App that reactions are filed under; no user's app begins with `$`.
 pub const REACTIONS: &str = "$reactions";
 
-/// The version that says that a workflow was retired; no user's version has this number. It is
-/// a row like others, so that what came later, it or a release, is told by the same count.
+/// Version number of the row that marks a workflow as retired; no user's version has it. The mark
+/// is an ordinary row with a release number, so that the later of the mark and a release is known.
 pub const RETIRED: u32 = 0;
 
 fn read<T: serde::de::DeserializeOwned>(def: &Def) -> Result<T, CatalogError> {

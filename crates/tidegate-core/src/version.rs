@@ -1,4 +1,4 @@
-//! Versions: what is registered, what is released, and what becomes of older runs.
+//! Versions: registration, release and retirement of definitions, and their effect on older runs.
 
 use std::cell::OnceCell;
 
@@ -28,58 +28,59 @@ use crate::{
     schedule,
 };
 
-/// How many live runs of one older version a release counts. One that brings a handoff looks
-/// through all of them, and is refused as a whole if they do not fit into its transaction.
+/// Maximum number of live runs of one older version that a release counts. A release with a handoff
+/// reads all of them, and is refused as a whole if they do not fit into its transaction.
 pub const MAX_COUNTED: u32 = 2000;
 
-/// The most gates of one kind that a release looks at; the others meet the new numbers at their
-/// next event, start or end.
+/// Maximum number of gates of one class that a release updates; the others get the new limits at
+/// their next event, start or end.
 const MAX_RENUMBERED: u32 = 400;
 
-/// What registering came to.
+/// Result of a registration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Registered {
     /// The version.
     pub version: u32,
-    /// The lane that its runs are claimed from.
+    /// The lane from which engines take the version's runs.
     pub lane: Seq,
-    /// The same definition was there already; what it says of itself may be new.
+    /// Whether the same definition was already registered; its description, schema or names of
+    /// schedules may be new.
     pub unchanged: bool,
-    /// It was released too, being the highest number so far.
+    /// The release, if the registration also released the version.
     pub released: Option<Released>,
 }
 
-/// What a release came to.
+/// Result of a release.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Released {
-    /// Its place among the workspace's releases.
+    /// The release number, counted over the workspace.
     pub release: i64,
-    /// Live runs of other versions.
+    /// Number of live runs of other versions.
     pub older: u32,
     /// Live older runs that lack the key of the new handoff.
     pub lacking: Vec<RunId>,
-    /// Live runs of other versions that no live engine serves. An engine that also serves older
-    /// versions says so before it registers a new one.
+    /// Number of live runs of other versions that no live engine serves. An engine that also serves
+    /// older versions records that before it registers a new one.
     pub stranded: u32,
 }
 
-/// What retiring came to.
+/// Result of a retirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Retired {
-    /// Runs of it that are not over: they go on under its controls. At most [`MAX_COUNTED`] of
-    /// each version are counted.
+    /// Number of live runs of the workflow: they continue under its controls. At most
+    /// [`MAX_COUNTED`] of each version are counted.
     pub live: u32,
 }
 
-/// Registers a version: says what it does. Releases it if its number is the highest so far.
+/// Registers a version: stores its definition. Releases it if its number is the highest so far.
 ///
-/// A definition without a number is the version that it was registered as before, if there is
+/// A definition without a number gets the version that it was registered as before, if there is
 /// one, and that version is released again: rolling back and forth by deploys makes no new
-/// versions. A release by hand stays in force against it. A workflow that was retired comes back.
-/// In development a changed definition takes the place of the last one that was assigned.
+/// versions. A manual release stays in force against it. A retired workflow gets new runs again.
+/// In development a changed definition replaces the last version whose number was assigned.
 pub fn register(
     draft: &mut Draft,
     ws: &Workspace,
@@ -118,8 +119,8 @@ pub fn register(
         assigned: Some(assigned(known, workflow)),
         deployed: known.is_some_and(|known| known.def.deployed),
     };
-    // What is current stays so, and its new numbers rule from now on. In development a definition
-    // without a number is released in its place, as one that was deployed again.
+    // The current version stays current, and its new limits apply from now on. In development a
+    // definition without a number is released in its place, as if it were deployed again.
     let current = entry.and_then(|entry| entry.current.as_ref());
     let is_current = current.is_some_and(|current| current.version.lane == lane);
     let held = entry.is_some_and(Entry::holds_release);
@@ -133,7 +134,7 @@ pub fn register(
     Ok(Registered { version: number, lane, unchanged: false, released })
 }
 
-/// Registers a definition that is known under its number.
+/// Registers a definition that is already registered under its number.
 fn register_again(
     draft: &mut Draft,
     entry: &Entry,
@@ -161,11 +162,11 @@ fn register_again(
     Ok(Registered { version, lane, unchanged: true, released })
 }
 
-/// The number of a definition that comes without one: that of the version that it was registered
-/// as before, the current one first, or else the next.
+/// Returns the number for a definition without one: the number of the version that it was
+/// registered as before, the current version first, or else the next number.
 ///
 /// A version with an author's number ends the search, unless it is the highest: code without a
-/// number does not go back behind it.
+/// number does not return to versions before it.
 fn assign(entry: &Entry, workflow: &Definition, dev: bool) -> u32 {
     let newest_first = || entry.versions.values().rev();
     let given = newest_first().position(|version| !version.is_assigned());
@@ -178,14 +179,14 @@ fn assign(entry: &Entry, workflow: &Definition, dev: bool) -> u32 {
     known.or(replaced).map_or(entry.highest() + 1, |version| version.number)
 }
 
-/// Whether a version counts as registered without a number. It does for good once code without a
-/// number has registered it: such code may come back, and its runs are to find it.
+/// Whether a version counts as registered without a number. This is permanent once code without a
+/// number has registered it: such code may be deployed again, and has to serve the version's runs.
 fn assigned(known: Option<&Version>, workflow: &Definition) -> bool {
     let before = known.is_some_and(|known| known.def.assigned == Some(true));
     before || workflow.version.is_none()
 }
 
-/// Releases a registered version: it gets the new runs from now on. Rolling back is a release.
+/// Releases a registered version: new runs use it from now on. A rollback is a release, too.
 pub fn release(
     draft: &mut Draft,
     ws: &Workspace,
@@ -207,8 +208,8 @@ pub fn release(
     release_def(draft, &catalog, def, &workflow, By::Hand)
 }
 
-/// Retires a workflow: nothing starts it any more. What it has accepted goes on under its
-/// controls, its open windows and buffers included, and a later release brings it back.
+/// Retires a workflow: it gets no new runs. Work that it has accepted continues under its controls,
+/// including its open windows and buffers. A later release ends the retirement.
 pub fn retire(draft: &mut Draft, ws: &Workspace, app: &str, name: &str) -> Decided<Retired> {
     let catalog = draft.definitions(ws)?;
     let entry = catalog.entry(app, name);
@@ -236,7 +237,7 @@ pub fn retire(draft: &mut Draft, ws: &Workspace, app: &str, name: &str) -> Decid
     Ok(Retired { live: live_runs })
 }
 
-/// How a release came about.
+/// Cause of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     Registration,
@@ -258,12 +259,12 @@ fn release_def(
     let policy = workflow.handoff.as_ref().map(|handoff| handoff.on_new_version);
     let adopts = matches!(policy, Some(OnNewVersion::Supersede | OnNewVersion::Drain));
     let (mut older, mut lacking, mut stranded) = (0, Vec::new(), 0);
-    // Code without a number serves all assigned versions, and is about to say so.
+    // Code without a number serves all assigned versions, and is about to record that.
     let registered = |other: &Version| {
         by == By::Registration && workflow.version.is_none() && other.is_assigned()
     };
     let Some(entry) = catalog.entry(&workflow.app, &workflow.name) else {
-        // It has no runs, gates or schedules that the release could concern.
+        // A new workflow has no runs, gates or schedules that the release could affect.
         draft.define(def)?;
         return Ok(Released { release, older, lacking, stranded });
     };
@@ -286,11 +287,11 @@ fn release_def(
     Ok(Released { release, older, lacking, stranded })
 }
 
-/// The runs of a version that have not ended, those of this very transaction included.
+/// Returns the live runs of a version, including those written in this transaction.
 fn live(draft: &Draft, lane: Seq, adopts: bool) -> Decided<Vec<Run>> {
     let scan = Scan::Lane(lane, Seq(i64::MIN));
     let rows = if draft.is_new(lane) {
-        // Nothing is stored under it; and a transaction that is tried again has another number.
+        // No row is stored under a new lane, and a retried transaction has another number.
         Vec::new()
     } else if adopts {
         draft.found_all(&scan, MAX_COUNTED)?
@@ -307,10 +308,10 @@ fn live(draft: &Draft, lane: Seq, adopts: bool) -> Decided<Vec<Run>> {
 }
 
 /// Gives an older run its hold under the new definition, from its stored input (spec versions).
-/// `false` means that the input lacks the key.
+/// Returns `false` if the input lacks the key.
 fn adopt(draft: &mut Draft, ws: &Workspace, current: &Current, run: Run) -> Decided<bool> {
     if run.purpose != Purpose::Ordinary {
-        return Ok(true); // it has no gates of its own, and nobody takes its place
+        return Ok(true); // it has no gates of its own, and no run replaces it
     }
     let Some(event) = draft.event(run.source.first())?.cloned() else { return Ok(false) };
     let candidate = Candidate {
@@ -318,7 +319,7 @@ fn adopt(draft: &mut Draft, ws: &Workspace, current: &Current, run: Run) -> Deci
         current,
         event: event.id,
         data: event.data,
-        // Only its gates are asked for.
+        // Only its gates are needed.
         origin: Origin::Invoke,
         parent: None,
         function_key: Some(Key::Missing),
@@ -328,13 +329,13 @@ fn adopt(draft: &mut Draft, ws: &Workspace, current: &Current, run: Run) -> Deci
     let mut gates = steps.iter().map(|step| &step.planned.gate);
     let gate = gates.find(|gate| gate.class() == Some(Class::Handoff)).cloned();
     let Some(key) = gate else { return Ok(false) };
-    // What the hint found may have moved on: look again under the lock.
+    // The run may have changed since the scan, which is a hint: read it again under the lock.
     let Some(mut run) = draft.run(run.id.seq)?.cloned() else { return Ok(true) };
     if run.plan.iter().any(|need| need.gate == key) {
         return Ok(true);
     }
     // Gates are taken in one order, so that no two runs wait for each other, and a hold that is
-    // given is no exception: whoever has yet to pass a gate before this one gets none.
+    // given is no exception: a run that has yet to pass a gate before this one gets none.
     if run.plan.get(run.entered).is_some_and(|next| next.gate < key) {
         return Ok(true);
     }
@@ -352,7 +353,7 @@ fn adopt(draft: &mut Draft, ws: &Workspace, current: &Current, run: Run) -> Deci
         slots.holders.push(Hold { run: run.id, draining: run.phase == Phase::Stopping });
     }
     draft.put(row);
-    // Among the gates that it keeps to its end, not among those that it lets go of to sleep.
+    // Among the gates that the run holds to its end, not among those that it releases to sleep.
     let kept = run.plan.iter().take(run.entered).take_while(|need| need.span == Span::Run).count();
     run.plan.insert(kept, PlannedGate { gate: key, span: Span::Run, tier: 0 });
     run.entered += 1;
@@ -360,7 +361,7 @@ fn adopt(draft: &mut Draft, ws: &Workspace, current: &Current, run: Run) -> Deci
     Ok(true)
 }
 
-/// The new numbers rule from now on: meters count by them, and lines are looked at again.
+/// Applies the new limits: converts meters to them, and makes gates with a queue due.
 fn renumber(draft: &mut Draft, ws: &Workspace, workflow: &Definition) -> Decided<()> {
     let now = draft.now();
     let numbered = CONTROLS.iter().filter(|control| control.is_numbered);
@@ -394,7 +395,8 @@ fn renumber(draft: &mut Draft, ws: &Workspace, workflow: &Definition) -> Decided
     Ok(())
 }
 
-/// The first gates of these kinds that a workflow has, those of this very transaction included.
+/// Returns the first gates of these classes of a workflow, including those written in this
+/// transaction.
 fn gates(
     draft: &Draft,
     ws: &Workspace,
@@ -419,7 +421,7 @@ fn gates(
     Ok(keys)
 }
 
-/// Defines a reaction, or changes it. Unchanged, it changes nothing.
+/// Defines or changes a reaction. An unchanged definition writes nothing.
 pub fn define_reaction(draft: &mut Draft, ws: &Workspace, reaction: &Reaction) -> Decided<()> {
     let catalog = draft.definitions(ws)?;
     let value = serde_json::to_value(reaction).expect("a reaction is plain data");
@@ -441,14 +443,14 @@ pub fn define_reaction(draft: &mut Draft, ws: &Workspace, reaction: &Reaction) -
     draft.define(Def { lane, ws, app, name, version, body, released, assigned, deployed })
 }
 
-/// Whether a version is this definition. What a definition says of itself shapes no run, so that
+/// Whether a version has this definition. Descriptive fields have no effect on runs, so that
 /// another description or schema makes no new version.
 fn is_known(version: &Version, workflow: &Definition, number: u32) -> bool {
     let workflow = Definition { version: Some(number), ..workflow.clone() };
     version.workflow().is_some_and(|known| known.works_like(&workflow))
 }
 
-/// The definition as it is kept: with its version, whoever gave it.
+/// Returns the stored form of a definition: with its version, given or assigned.
 fn body(workflow: &Definition, version: u32) -> Payload {
     let workflow = Definition { version: Some(version), ..workflow.clone() };
     let value = serde_json::to_value(&workflow).expect("a definition is plain data");

@@ -1,4 +1,4 @@
-//! The failure handler of a workflow: code beside the workflow's own, or a URL of its own.
+//! The failure handler of a workflow: code beside the workflow's code, or a separate URL.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -6,24 +6,24 @@ use serde_json::{Value, json};
 use super::url::{read_url, without_user};
 use crate::definition::{Code, Fields, Problems, Reported, shorten};
 
-/// What handles the failure of a run.
+/// Handler of the failure of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Stored", into = "Stored")]
 pub enum OnFailure {
-    /// Nothing.
+    /// No handler.
     #[default]
     Nobody,
     /// A handler in the program that serves the workflow.
     Code,
-    /// A service.
+    /// A service that is called.
     Call {
-        /// Where it is called.
+        /// The URL of the service.
         url: String,
     },
 }
 
-/// The form in a stored definition; definitions from before failure handlers could be called hold
-/// a flag.
+/// Form in a stored definition; definitions from before failure handlers could be services hold a
+/// flag.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Stored {
@@ -72,7 +72,7 @@ impl OnFailure {
         }
     }
 
-    /// Reports a handler that does not go with the way in which the workflow is served.
+    /// Reports a handler that does not match the way in which the workflow is served.
     pub(super) fn check(&self, url: Option<&str>, problems: &mut Problems) {
         let message = match (self, url) {
             (OnFailure::Code, Some(_)) => {
@@ -88,7 +88,7 @@ impl OnFailure {
         problems.error(Code::Conflict, "onFailure", message);
     }
 
-    /// As readers see it: without user info in the URL.
+    /// Returns the handler for display: without user info in the URL.
     pub(super) fn public(&self) -> OnFailure {
         match self {
             OnFailure::Call { url } => OnFailure::Call { url: without_user(url) },
@@ -96,7 +96,7 @@ impl OnFailure {
         }
     }
 
-    /// The author's form, if a failure is handled at all.
+    /// Returns the author's form; none without a handler.
     pub(super) fn to_value(&self) -> Option<Value> {
         match self {
             OnFailure::Nobody => None,

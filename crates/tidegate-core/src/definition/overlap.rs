@@ -1,9 +1,9 @@
-//! Overlap: what an occurrence does while the last one of its schedule is not over.
+//! Overlap: the handling of an occurrence while the last one of its schedule has not ended.
 //!
-//! The words are those of a request's policy and so is what they do, at a gate whose key is the
+//! The words and their effects are those of a request's policy, at a gate whose key is the
 //! schedule. Only `debounce` has no meaning: occurrences are planned one by one and never folded
-//! (spec A5), so that a window longer than the pause between two would not fire at all, and a
-//! shorter one would only be late.
+//! (spec A5), so that a window longer than the interval between two occurrences would never fire,
+//! and a shorter one would only delay the run.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ use crate::{
     row::{Class, Span},
 };
 
-/// The row of its gates in the table of controls. It is written on a cron trigger.
+/// Row of the overlap gates in the table of controls. The field belongs to a cron trigger.
 pub(crate) const CONTROL: Control = Control {
     name: "onOverlap",
     acts: Moment::Creation,
@@ -38,22 +38,22 @@ pub(crate) const CONTROL: Control = Control {
     ..Control::NONE
 };
 
-/// What a schedule does while its last run is not over.
+/// Handling of an occurrence while the last run of its schedule has not ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Overlap {
     /// The occurrence is skipped and recorded; `reject` for requests.
     #[default]
     Skip,
-    /// The runs go on side by side.
+    /// The runs execute side by side.
     Allow,
     /// Occurrences wait for each other, in order.
     Queue {
-        /// How long one waits before it gives up; for ever unless given.
+        /// Maximum wait before an occurrence gives up; unlimited unless given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         max_wait_ms: Option<u64>,
     },
-    /// The occurrence takes the place of the one that runs.
+    /// The occurrence replaces the running one.
     Restart,
 }
 
@@ -65,7 +65,7 @@ const NO_DEBOUNCE: &str = "cannot be `debounce`, as planned occurrences are neve
                            leave out those that come too early, or `allow`";
 
 impl Overlap {
-    /// The same, as requests have it.
+    /// Returns the policy of requests with the same effect.
     pub fn policy(self) -> PolicyKind {
         match self {
             Self::Skip => PolicyKind::Reject,
@@ -75,7 +75,7 @@ impl Overlap {
         }
     }
 
-    /// Reads a word, or an object with the word and more.
+    /// Reads a word, or an object with the word and its settings.
     pub(crate) fn read(
         value: &Value,
         at: &str,
@@ -101,7 +101,7 @@ impl Overlap {
         }
     }
 
-    /// As its author writes it.
+    /// Returns the author's form.
     pub fn to_value(self) -> Value {
         match self {
             Self::Skip => json!("skip"),

@@ -1,7 +1,7 @@
-//! Definitions and what can be wrong with them.
+//! Problems of definitions: errors and warnings.
 //!
-//! A definition is checked when it is registered, and everything that is wrong with it is said at
-//! once: which control, which field, which value, and what to write instead.
+//! A definition is checked when it is registered, and all its problems are reported at once: the
+//! control, the field, the value, and the fix.
 
 mod fields;
 pub(crate) mod nearest;
@@ -12,45 +12,46 @@ use serde::Serialize;
 
 pub(crate) use fields::{Fields, Reported, shorten};
 
-/// The longest duration that a definition may hold: 365 days.
+/// Maximum duration in a definition: 365 days.
 pub const MAX_DURATION_MS: u64 = 365 * 24 * 60 * 60 * 1000;
 
-/// The longest name of an app, workflow, flow, action or event, in characters.
+/// Maximum length of the name of an app, workflow, flow, action or event, in characters.
 pub const MAX_NAME_CHARS: usize = 256;
 
-/// The longest description, in characters.
+/// Maximum length of a description, in characters.
 pub const MAX_DESCRIPTION_CHARS: usize = 4000;
 
-/// The most problems told of one definition. More help nobody, and the text comes from outside.
+/// Maximum number of problems reported for one definition. More are no help, and the text comes
+/// from outside.
 pub const MAX_PROBLEMS: usize = 100;
 
-/// A definition that holds, and what its author may want to know about it.
+/// Valid definition, with warnings for its author.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parsed<T> {
     /// The definition.
     pub value: T,
-    /// What is allowed and probably not meant.
+    /// Settings that are allowed and probably not meant.
     pub warnings: Vec<Problem>,
 }
 
-/// Everything that is wrong with a definition; never empty.
+/// All errors of a definition; never empty.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DefinitionErrors(pub Vec<Problem>);
 
-/// One thing that is wrong with a definition, or probably not meant.
+/// Error in a definition, or a setting that is probably not meant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
     /// The stable code.
     pub code: Code,
-    /// What is defined: ``workflow `sync.account` ``.
+    /// The kind and name of the definition: ``workflow `sync.account` ``.
     pub subject: String,
-    /// Control and field, as the author spells them: `throttle.limit`, `concurrency[1].key`.
+    /// The control and field, as the author spells them: `throttle.limit`, `concurrency[1].key`.
     pub field: String,
     /// The rule, the value and the fix.
     pub message: String,
 }
 
-/// The kinds of problems.
+/// Kind of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Code {
@@ -60,9 +61,9 @@ pub enum Code {
     WrongType,
     /// The number is too small or too large.
     OutOfRange,
-    /// Nothing of this name exists here.
+    /// No field of this name exists here.
     UnknownField,
-    /// The field knows no such value.
+    /// The field has no such value.
     UnknownValue,
     /// The key's path cannot be read.
     BadPath,
@@ -80,12 +81,12 @@ pub enum Code {
     Misplaced,
     /// Warning: another limit is always reached first.
     NeverBinds,
-    /// Warning: what is written changes nothing.
+    /// Warning: the setting changes nothing.
     NoEffect,
 }
 
 impl Code {
-    /// The code as it is sent and documented.
+    /// Returns the code as it is sent and documented.
     pub fn as_str(self) -> &'static str {
         match self {
             Code::MissingField => "missing_field",
@@ -113,7 +114,7 @@ impl fmt::Display for Problem {
 }
 
 impl fmt::Display for DefinitionErrors {
-    /// One problem a line.
+    /// Writes one problem per line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (n, problem) in self.0.iter().enumerate() {
             if n > 0 {
@@ -127,7 +128,7 @@ impl fmt::Display for DefinitionErrors {
 
 impl std::error::Error for DefinitionErrors {}
 
-/// What kind of definition is read. It decides where keys begin and which controls exist.
+/// Kind of the definition being read. It decides where keys begin and which controls exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Workflow,
@@ -135,7 +136,7 @@ pub(crate) enum Kind {
     Action,
 }
 
-/// What has been found so far while one definition is read.
+/// Problems found so far in one definition.
 #[derive(Debug)]
 pub(crate) struct Problems {
     pub(crate) kind: Kind,
@@ -178,14 +179,14 @@ impl Problems {
         Problem { code, subject: self.subject.clone(), field: field.to_owned(), message }
     }
 
-    /// Takes over what was found in a part of the definition.
+    /// Adds the problems of a part of the definition.
     pub(crate) fn adopt(&mut self, part: Problems) {
         self.errors.extend(part.errors);
         self.errors.truncate(MAX_PROBLEMS);
         self.warnings.extend(part.warnings);
     }
 
-    /// The definition, if nothing is wrong with it.
+    /// Returns the definition, if it has no errors.
     pub(crate) fn finish<T>(self, value: Option<T>) -> Result<Parsed<T>, DefinitionErrors> {
         match value {
             Some(value) if self.errors.is_empty() => Ok(Parsed { value, warnings: self.warnings }),

@@ -1,7 +1,6 @@
 //! The reader of definitions: the shape first, then the rules between controls.
 //!
-//! A control with a problem is left out of what the rules see, so that one mistake gives one
-//! message.
+//! A control with a problem is hidden from the rules, so that one mistake gives one message.
 
 use std::collections::BTreeMap;
 
@@ -17,16 +16,16 @@ use crate::{
     schema,
 };
 
-/// Where a definition stands.
+/// Surroundings of a definition.
 #[derive(Debug)]
 pub(crate) enum Context<'a> {
-    /// By itself; an action names its flow then.
+    /// The definition stands alone; an action then names its flow.
     Alone,
-    /// In a flow, with the flow's default policy.
+    /// The definition is part of a flow, with the flow's default policy.
     Inside { app: &'a str, flow: &'a str, policy: Option<&'a Policy> },
 }
 
-/// The fields beside the controls.
+/// The fields other than the controls.
 const FIELDS: [&str; 12] = [
     "app",
     "name",
@@ -42,7 +41,7 @@ const FIELDS: [&str; 12] = [
     "schema",
 ];
 
-/// Reads one workflow or action. What comes back holds only if no error was reported.
+/// Reads one workflow or action. The result is valid only if no error was reported.
 pub(crate) fn read(
     value: &Value,
     context: &Context<'_>,
@@ -115,7 +114,7 @@ fn read_names(fields: &mut Fields<'_>, context: &Context<'_>) -> Definition {
     };
     let Some(flow) = flow else { return Definition::new(app, name) };
     for (field, text) in [("flow", flow), ("name", name)] {
-        // The slash stands between the two in the full name. A flow around it says so itself.
+        // The slash separates the two in the full name. A surrounding flow reports its own name.
         let told = field == "flow" && matches!(context, Context::Inside { .. });
         if text.contains('/') && !told {
             let message = format!("cannot hold a slash in a flow, got `{text}`");
@@ -137,7 +136,7 @@ fn read_description(fields: &mut Fields<'_>) -> Result<Option<String>, Reported>
     Ok(Some(text.to_owned()))
 }
 
-/// One trigger or a list of them.
+/// Reads one trigger or a list of triggers.
 fn read_triggers(fields: &mut Fields<'_>) -> Vec<Trigger> {
     let Some(value) = fields.get("triggers") else { return Vec::new() };
     let list = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);

@@ -1,4 +1,4 @@
-//! Retry: how often a failing step is tried, and how long is waited in between.
+//! Retry: the number of attempts of a failing step, and the backoff between them.
 
 use std::time::Duration;
 
@@ -7,21 +7,21 @@ use serde_json::{Map, Value, json};
 
 use crate::definition::{Code, Fields, MAX_DURATION_MS, Reported};
 
-/// What the author writes; every field has a default.
+/// The `retry` settings of a definition; every field has a default.
 ///
 /// Before attempt n + 1 the wait is `backoffMs · factor^(n − 1)`, at most `maxBackoffMs`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Retry {
-    /// Attempts in total; 1 means no retry.
+    /// Total number of attempts; 1 means no retry.
     pub max_attempts: u32,
     /// The wait before the second attempt.
     pub backoff_ms: u64,
-    /// What each further wait is multiplied by; 1 keeps it fixed.
+    /// The factor by which each further wait grows; 1 keeps it fixed.
     pub factor: u32,
-    /// The longest wait.
+    /// The maximum wait.
     pub max_backoff_ms: u64,
-    /// Whether waits are spread, so that what failed together does not return together.
+    /// Whether waits are spread, so that steps that failed together are not retried together.
     pub jitter: bool,
 }
 
@@ -38,21 +38,21 @@ impl Default for Retry {
     }
 }
 
-/// For definitions written in Rust.
+/// Constructors for definitions written in Rust.
 impl Retry {
-    /// At most so many attempts in all, the first included.
+    /// Creates a policy with a maximum number of attempts, the first included.
     pub fn attempts(max_attempts: u32) -> Retry {
         Retry { max_attempts, ..Retry::default() }
     }
 
-    /// The same time between any two attempts.
+    /// Waits the same time between any two attempts.
     #[must_use]
     pub fn fixed(self, delay: Duration) -> Retry {
         let backoff_ms = millis(delay);
         Retry { backoff_ms, factor: 1, max_backoff_ms: backoff_ms.max(1), ..self }
     }
 
-    /// Twice the time after each attempt, up to a bound.
+    /// Doubles the wait after each attempt, up to a maximum.
     #[must_use]
     pub fn exponential(self, first: Duration, at_most: Duration) -> Retry {
         Retry { backoff_ms: millis(first), factor: 2, max_backoff_ms: millis(at_most), ..self }
@@ -70,7 +70,7 @@ impl Retry {
     pub(super) fn read(fields: &mut Fields<'_>) -> Result<Retry, Reported> {
         let default = Retry::default();
         let max_attempts = fields.optional_count("maxAttempts");
-        // No wait at all is allowed: some failures are over at once.
+        // A wait of zero is allowed: some failures are over at once.
         let backoff_ms = fields.number("backoffMs", 0, MAX_DURATION_MS);
         let factor = fields.number("factor", 1, 100);
         let max_backoff_ms = fields.optional_duration("maxBackoffMs");
@@ -90,7 +90,7 @@ impl Retry {
         })
     }
 
-    /// What differs from the default; `None` when nothing does.
+    /// Returns the fields that differ from the default; `None` if none does.
     pub(super) fn to_value(&self) -> Option<Value> {
         let default = Retry::default();
         let max_backoff_ms = default.max_backoff_ms.max(self.backoff_ms);

@@ -1,9 +1,9 @@
-//! The rules that concern no single control: triggers, failure handlers and calls.
+//! Rules for the parts of a definition that are not controls: triggers, failure handlers and calls.
 
 use super::{Definition, Trigger};
 use crate::definition::{Code, Problems};
 
-/// Reports conflicts between the parts of a definition that are no controls.
+/// Reports conflicts between the parts of a definition that are not controls.
 pub(super) fn check(workflow: &Definition, problems: &mut Problems) {
     check_triggers(workflow, problems);
     workflow.on_failure.check(workflow.url.as_deref(), problems);
@@ -16,7 +16,8 @@ pub(super) fn check(workflow: &Definition, problems: &mut Problems) {
     }
 }
 
-/// Actions are called; workflows need no trigger twice.
+/// Refuses triggers other than `cron` on actions, which requests start, and warns of event triggers
+/// that another one covers.
 fn check_triggers(workflow: &Definition, problems: &mut Problems) {
     for (n, trigger) in workflow.triggers.iter().enumerate() {
         let field = format!("triggers[{n}]");

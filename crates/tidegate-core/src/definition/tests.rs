@@ -14,7 +14,7 @@ use crate::{
     key::Path,
 };
 
-/// A workflow `w` with these fields, or an action of the flow `f` if they say so.
+/// Returns a workflow `w` with these fields, or an action of the flow `f` if they name it.
 fn define(fields: &Value) -> Value {
     let mut value = json!({"name": "w"});
     value.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
@@ -28,7 +28,7 @@ fn parse(fields: &Value) -> Definition {
     parsed.value
 }
 
-/// What is said of each definition: the errors, or the warnings, or that it holds.
+/// Compares the results of definitions with a table: the errors, the warnings, or `ok` for each.
 #[track_caller]
 fn check<const N: usize>(definitions: [Value; N], table: Expect) {
     let mut lines = String::new();
@@ -63,7 +63,7 @@ fn a_workflow_without_controls_is_unshaped() {
     assert!(!workflow.is_triggered_by("w2"));
 }
 
-/// Every control, as short as it can be written, and as the book writes it.
+/// Returns every control in its shortest form, as the book writes it.
 fn every_control() -> [Value; 9] {
     [
         json!({"concurrency": {"limit": 2}}),
@@ -98,7 +98,7 @@ fn any_subset_of_controls_is_accepted_and_survives_both_forms() {
         for (_, control) in chosen {
             fields.as_object_mut().unwrap().extend(control.as_object().unwrap().clone());
         }
-        // With batch, gates and throttle go by its key (spec N26); each key has its own tests.
+        // With batch, gates and throttle use its key (spec N26); each key has its own tests.
         if fields.get("batch").is_some() {
             for (control, key) in [("singleton", "key"), ("throttle", "key")] {
                 if let Some(control) = fields.get_mut(control) {
@@ -482,7 +482,7 @@ fn a_limit_that_is_never_reached_only_warns() {
     );
 }
 
-// spec A4: all at once.
+// spec A4: all problems at once.
 #[test]
 fn every_problem_is_said_at_once_and_only_once() {
     check(
@@ -600,7 +600,7 @@ fn the_silence_of_a_service_is_bounded() {
     assert!(!plain.works_like(&bounded), "a new version, as with every other time-out");
 }
 
-/// Definitions that were stored with a flag are read, and written the same.
+/// Definitions that were stored with a flag are read, and written unchanged.
 #[test]
 fn a_stored_flag_for_a_failure_handler_is_read() {
     let url = Some("http://a");
@@ -635,8 +635,8 @@ fn a_burst_must_come_back_in_a_lifetime() {
     );
 }
 
-/// What was stored before there were more words is read, and written the same: the same definition
-/// must not look like another.
+/// Definitions stored before there were more words are read, and written unchanged: the same
+/// definition must not look like another.
 #[test]
 fn a_schedule_that_was_stored_before_stays_what_it_is() {
     for (word, overlap) in [("skip", Overlap::Skip), ("allow", Overlap::Allow)] {

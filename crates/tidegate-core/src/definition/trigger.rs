@@ -1,4 +1,4 @@
-//! Triggers: what starts a workflow.
+//! Triggers: the events and schedules that start a workflow.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -6,56 +6,56 @@ use serde_json::{Value, json};
 use super::Overlap;
 use crate::definition::{Code, Fields, MAX_DURATION_MS, Problems, Reported};
 
-/// What starts a workflow.
+/// Trigger of a workflow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Trigger {
-    /// An event of this name, or of a name that begins so.
+    /// An event with this name, or with a name that has this prefix.
     Event {
-        /// The name, or its beginning; without the star.
+        /// The name or the prefix, without the star.
         name: String,
-        /// Whether a star stood at the end.
+        /// Whether the author wrote a star at the end.
         prefix: bool,
     },
-    /// The clock.
+    /// A schedule.
     Cron {
         /// The expression: five fields, six with seconds, or a word such as `@daily`.
         cron: String,
         /// The time zone of the expression.
         time_zone: String,
-        /// What happens while the last run of this schedule is not over.
+        /// The handling of an occurrence while the last run of this schedule has not ended.
         on_overlap: Overlap,
-        /// How late an occurrence may be and still run; [`CATCH_UP_MS`] unless given. Stored only
-        /// where it is given: definitions from before it was known stay what they are.
+        /// Maximum delay with which an occurrence still runs; [`CATCH_UP_MS`] unless given. Stored
+        /// only where it is given: definitions from before this field stay unchanged.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         catch_up_ms: Option<u64>,
-        /// What people call it, where they do.
+        /// The display name, where one is given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
     },
-    /// Each event of this name that is committed to a stream, whichever: an event named
+    /// An event with this name that is committed to any stream: it arrives as an event named
     /// `stream:` and its name.
     Stream {
-        /// The event's name, with a star at its end for all that begin so.
+        /// The event's name, with a star at its end for a prefix.
         name: String,
     },
 }
 
-/// What stands before the name of an event that comes out of a stream.
+/// Prefix of the name of an event from a stream.
 pub const STREAM_PREFIX: &str = "stream:";
 
-/// How late an occurrence may be and still run, unless its author says otherwise: an hour covers
-/// a restart and an upgrade.
+/// Default of `catchUpMs`, the maximum delay with which an occurrence still runs: an hour covers a
+/// restart and an upgrade.
 pub const CATCH_UP_MS: u64 = 3_600_000;
 
-/// The shortest window to catch up in. An engine that is only busy must not miss occurrences.
+/// Minimum of `catchUpMs`. An engine that is only busy must not miss occurrences.
 pub const MIN_CATCH_UP_MS: u64 = 10_000;
 
-/// The zone of a schedule that names none.
+/// Time zone of a schedule that names none.
 const DEFAULT_ZONE: &str = "UTC";
 
 impl Trigger {
-    /// An event trigger as text: the name, with a star at the end for a prefix.
+    /// Creates an event trigger from text: the name, with a star at the end for a prefix.
     pub fn event(text: &str) -> Trigger {
         match text.strip_suffix('*') {
             Some(start) => Trigger::Event { name: start.to_owned(), prefix: true },
@@ -76,7 +76,8 @@ impl Trigger {
         }
     }
 
-    /// What it asks for of streams, as a trigger by events; none if it does not speak of streams.
+    /// Returns the event trigger for the stream events that it matches; none if it is not a trigger
+    /// for stream events.
     pub fn of_stream(&self) -> Option<Trigger> {
         match self {
             Trigger::Event { name, .. } if name.starts_with(STREAM_PREFIX) => Some(self.clone()),
@@ -85,7 +86,7 @@ impl Trigger {
         }
     }
 
-    /// Without what it is called, which changes nothing of what it does.
+    /// Returns the trigger without its display name, which changes nothing of its effect.
     pub(crate) fn unnamed(&self) -> Trigger {
         let mut unnamed = self.clone();
         if let Trigger::Cron { name, .. } = &mut unnamed {
@@ -94,7 +95,7 @@ impl Trigger {
         unnamed
     }
 
-    /// The id of a schedule: its expression, and its time zone where that is not UTC. Another
+    /// Returns the id of a schedule: its expression, and its time zone if that is not UTC. Another
     /// expression is another schedule.
     pub fn schedule(&self) -> Option<String> {
         match self {
@@ -106,7 +107,7 @@ impl Trigger {
         }
     }
 
-    /// Reads a trigger: an event's name, or an object that says of which kind it is.
+    /// Reads a trigger: an event's name, or an object with a field for its kind.
     pub(crate) fn read(
         value: &Value,
         at: &str,
@@ -173,7 +174,7 @@ fn read_event(text: &str, fields: &mut Fields<'_>) -> Result<Trigger, Reported> 
     Ok(Trigger::event(text))
 }
 
-/// A star stands at the end of a name or nowhere.
+/// Refuses a star that is not at the end of a name.
 fn starred(text: &str, field: &'static str, fields: &mut Fields<'_>) -> Result<(), Reported> {
     if text.strip_suffix('*').unwrap_or(text).contains('*') {
         let rule = "may hold one star, at its end";
@@ -184,7 +185,8 @@ fn starred(text: &str, field: &'static str, fields: &mut Fields<'_>) -> Result<(
     Ok(())
 }
 
-/// Checks the shape only; the engine, which knows calendars, checks the rest at registration.
+/// Reads a schedule. Checks the shape only; the engine, which has a calendar, checks the rest at
+/// registration.
 fn read_cron(cron: &str, fields: &mut Fields<'_>) -> Result<Trigger, Reported> {
     let time_zone = fields.name("timeZone");
     let catch_up_ms = fields.number("catchUpMs", MIN_CATCH_UP_MS, MAX_DURATION_MS);

@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 
 use crate::definition::{Code, Fields, Reported};
 
-/// Stands for user info that is not shown.
+/// Placeholder for user info that is not shown.
 const HIDDEN: &str = "***";
 
 /// Reads the field `url`, where one is given.
@@ -19,8 +19,8 @@ pub(super) fn read_url(fields: &mut Fields<'_>) -> Result<Option<String>, Report
     }
 }
 
-/// The rules for a URL that is called: a request must be possible with it, and one only. A line
-/// break or a space in it would end the request line.
+/// Checks a URL that will be called: it must allow exactly one request. A line break or a space in
+/// it would end the request line.
 fn check(url: &str) -> Result<(), String> {
     if url.contains(|c: char| c.is_control() || c.is_whitespace() || c == '\\') {
         return Err("must not contain spaces, control characters or backslashes".to_owned());
@@ -55,7 +55,7 @@ fn is_port(digits: &str) -> bool {
     digits.parse::<u16>().is_ok_and(|port| port > 0)
 }
 
-/// The user info of a URL, and its host with the port; none if it is no URL of HTTP.
+/// Returns the user info of a URL, and its host with the port; none if it is not an HTTP URL.
 fn parts(url: &str) -> Option<(Option<&str>, &str)> {
     let (scheme, rest) = url.split_once("://")?;
     if !["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) {
@@ -68,7 +68,7 @@ fn parts(url: &str) -> Option<(Option<&str>, &str)> {
     })
 }
 
-/// A URL as readers see it. Whatever stands before an `@` may be a password.
+/// Returns a URL for display. The part before an `@` is hidden, as it may be a password.
 pub(super) fn without_user(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());

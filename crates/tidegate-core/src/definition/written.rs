@@ -5,9 +5,10 @@ use serde_json::{Map, Value};
 
 use crate::flow::CONTROLS;
 
-/// Control fields byte by byte as they were given, defaults that were written out included.
+/// Control fields exactly as they were given, including defaults that were written out.
 ///
-/// They say the same as the fields of the workflow, so that two definitions do not differ by them.
+/// They mean the same as the fields of the definition, so that two definitions do not differ by
+/// them.
 #[derive(Clone, Debug, Default, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Written(Map<String, Value>);
@@ -19,7 +20,7 @@ impl PartialEq for Written {
 }
 
 impl Written {
-    /// The control fields of a definition.
+    /// Takes the control fields of a definition.
     pub(super) fn of(definition: &Value) -> Written {
         let fields = definition.as_object().into_iter().flatten();
         let control = |name: &str| CONTROLS.iter().any(|control| control.name == name);
@@ -27,12 +28,12 @@ impl Written {
         Written(given.map(|(name, value)| (name.clone(), value.clone())).collect())
     }
 
-    /// Leaves a control to its fields: what was written is not all that holds.
+    /// Removes a control: its written form is not its whole setting, so that its fields are used.
     pub(crate) fn forget(&mut self, control: &str) {
         self.0.remove(control);
     }
 
-    /// Leaves out what is written as it would be anyway.
+    /// Removes the controls whose written form is the plain form.
     pub(super) fn keep_unlike(&mut self, plain: &Map<String, Value>) {
         self.0.retain(|name, value| plain.get(name).is_some_and(|plain| plain != value));
     }
@@ -41,7 +42,7 @@ impl Written {
         self.0.is_empty()
     }
 
-    /// Puts what was written in the place of what the fields say.
+    /// Replaces the plain form of controls by their written form.
     pub(super) fn restore(&self, controls: &mut Map<String, Value>) {
         for (name, value) in controls {
             if let Some(written) = self.0.get(name) {

@@ -1,4 +1,4 @@
-//! Gates, runs and what belongs to them.
+//! Checks of gates, runs and the rows that belong to them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,40 +14,40 @@ use crate::{
     time::Timestamp,
 };
 
-/// What is kept of a gate that somebody can be inside of.
+/// State kept of a gate that has holders or turns.
 #[derive(Debug)]
 struct Inside {
     id: Seq,
     due: Option<Timestamp>,
     head: Option<Place>,
-    /// Who is inside, until its run has said so too.
+    /// Holders whose runs have not confirmed the hold yet.
     unsaid: BTreeSet<RunId>,
-    /// Who has a turn, until its run was seen to wait for its start.
+    /// Runs with a turn that have not been seen waiting for their start yet.
     turns: BTreeSet<Seq>,
     count: usize,
     is_turns: bool,
-    /// The first in its line.
+    /// The first position in the queue.
     first: Option<Place>,
 }
 
-/// What is kept of all that is under way.
+/// State kept of all live runs, gates and folds.
 #[derive(Debug, Default)]
 pub(super) struct Flow {
     gates: BTreeMap<GateKey, Inside>,
     folds: Folds,
-    /// Runs that have not ended, and whether they only stop.
+    /// Live runs, and whether they are stopping.
     live: BTreeMap<Seq, Stops>,
-    /// The inputs that runs and windows need, with the workspace they should be of.
+    /// Input events of runs and windows, with the workspace that they should belong to.
     inputs: BTreeMap<Seq, Vec<(Workspace, RunId)>>,
     owners: BTreeMap<EngineId, RunId>,
     lanes: BTreeMap<Seq, RunId>,
     awaited: BTreeMap<Seq, RunId>,
     waits: BTreeMap<RowKey, RunId>,
     paths: BTreeMap<(Workspace, String, String), RunId>,
-    /// How many rows a run says to have staged, less those seen.
+    /// Number of staged rows according to a run, minus those seen.
     staged: BTreeMap<Seq, i64>,
     batches: BTreeMap<Seq, RunId>,
-    /// Runs that have ended, in the order of their numbers.
+    /// Ended runs, in the order of their numbers.
     ended: Vec<Seq>,
 }
 
@@ -56,18 +56,18 @@ type Stops = bool;
 /// Windows and buffers.
 #[derive(Debug, Default)]
 struct Folds {
-    /// Those that nothing is due for.
+    /// Folds without a due time, and whether they are held.
     undue: Vec<(GateKey, bool)>,
-    /// Those that a gate keeps from flushing.
+    /// Folds that a gate keeps from flushing.
     kept: BTreeSet<GateKey>,
     /// Runs that do not exist yet.
     runs: BTreeSet<Seq>,
-    /// How many items a buffer's run will have, less those seen.
+    /// Number of items that a buffer's run will have, minus those seen.
     items: BTreeMap<Seq, i64>,
 }
 
 impl Flow {
-    /// Whether something under way has this number.
+    /// Whether a live run or an open buffer has this number.
     pub(super) fn knows(&self, run: Seq) -> bool {
         self.live.contains_key(&run) || self.folds.items.contains_key(&run)
     }
@@ -150,7 +150,7 @@ impl Flow {
         }
     }
 
-    /// What a run says that it has, and where it says that it stands.
+    /// Checks the holds of a run and its position in a queue against the gates.
     fn holds(&mut self, report: &mut Report, run: &Run) {
         let id = run.id;
         for need in run.plan.iter().take(run.entered) {
@@ -240,8 +240,8 @@ impl Flow {
         }
     }
 
-    /// A receipt was written with the ids that its sender was told. The first of several events
-    /// with one key is left out: its claim outlives its run.
+    /// Checks the run ids in a receipt, which its sender has received. The run of the first of
+    /// several events with one key is left out: its claim outlives its run.
     pub(super) fn receipt(&mut self, report: &mut Report, receipt: &Receipt) {
         let named = |field: &str| receipt.verdict[field].as_str()?.parse::<RunId>().ok();
         for run in ["runId", "holder", "replaced"].into_iter().filter_map(named) {
@@ -378,7 +378,8 @@ impl Flow {
     }
 }
 
-/// What a run has fits where it is, and what it lacks comes after it.
+/// Checks that the gates a run has entered fit its phase, and that the gates it lacks come after
+/// them.
 fn fits(report: &mut Report, run: &Run) {
     let (has, all) = (run.entered, run.plan.len());
     let fits = match run.phase {
@@ -399,8 +400,8 @@ fn fits(report: &mut Report, run: &Run) {
     report.check(Rule::Workspaces, own, || format!("{} needs a gate of another workspace", run.id));
 }
 
-/// The most that any release has allowed at a gate: lowering a limit evicts nobody. None where one
-/// of them allowed everything, and for a handoff, which is given to all who are there.
+/// Returns the highest limit of a gate in any release: lowering a limit evicts no holder. None if
+/// a release had no limit, and for a handoff, which is given to all live runs.
 fn most(catalog: &Catalog, scope: &Scope) -> Option<usize> {
     let control = control::owner(scope.class);
     if control.may_exceed {
@@ -417,7 +418,7 @@ fn most(catalog: &Catalog, scope: &Scope) -> Option<usize> {
     most.collect::<Option<Vec<_>>>()?.into_iter().max()
 }
 
-/// A gate as people know it.
+/// Returns the display name of a gate.
 fn name(key: &GateKey) -> String {
     match key.scope() {
         Some(scope) => {

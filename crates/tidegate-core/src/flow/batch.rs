@@ -20,7 +20,7 @@ use crate::{
     row::Class,
 };
 
-/// Its row in the table.
+/// Row in the table of controls.
 pub(super) const CONTROL: Control = Control {
     name: "batch",
     purpose: "handle many events in one run",
@@ -47,7 +47,8 @@ pub(super) const CONTROL: Control = Control {
     ..Control::NONE
 };
 
-/// A batch is one run with one key, so the gates of its run must use that key or none.
+/// Checks the other controls: a batch is one run with one key, so the gates of its run must use
+/// that key or none.
 fn check(reading: &mut Reading<'_>) {
     let Some(batch) = reading.definition.batch.clone() else { return };
     if batch.max_size == 1 {
@@ -72,28 +73,28 @@ fn check(reading: &mut Reading<'_>) {
     }
 }
 
-/// The most events in one run. A handler gets them all in memory.
+/// Upper bound of `maxSize`: a handler gets all events of a run in memory.
 pub const MAX_SIZE: u64 = 10_000;
 
-/// The most bytes in one run, for the same reason.
+/// Upper bound of `maxBytes`, for the same reason.
 pub const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
-/// What the workflow's author writes.
+/// The `batch` settings of a definition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Batch {
-    /// The most events in one run.
+    /// Maximum number of events in one run.
     pub max_size: u32,
-    /// How long after its first event a buffer is flushed at the latest.
+    /// Maximum time from a buffer's first event to its flush.
     pub timeout_ms: u64,
-    /// What is collected apart; the whole workflow if absent.
+    /// The key, with one buffer per value; one buffer for the whole workflow if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<Path>,
-    /// The most bytes of data in one run.
+    /// Maximum number of payload bytes in one run.
     pub max_bytes: u64,
 }
 
-/// As much as one request may hold.
+/// Default of `maxBytes`: the size limit of one request.
 const DEFAULT_BYTES: u64 = 4 * 1024 * 1024;
 
 impl Batch {

@@ -1,4 +1,5 @@
-//! Claims: the first taker wins until a moment. Behind `idempotency` and `dedupeId`.
+//! Claims: the first taker has a key until the claim expires. `idempotency` and `dedupeId` use
+//! them.
 
 use super::idempotency;
 use crate::{
@@ -7,7 +8,7 @@ use crate::{
     row::{Claim, Gate, GateKey, GateState, RowKey},
 };
 
-/// The claim at this place, if it has not run out.
+/// Returns the claim under this key, if it has not expired.
 pub fn held<E>(draft: &Draft, key: &GateKey) -> Decided<Option<Claim>, E> {
     match draft.gate(key)? {
         Some(Gate { state: GateState::Claim(claim), .. }) if claim.until > draft.now() => {
@@ -17,7 +18,7 @@ pub fn held<E>(draft: &Draft, key: &GateKey) -> Decided<Option<Claim>, E> {
     }
 }
 
-/// Takes a claim that nobody holds, until `period_ms` from now.
+/// Takes a free claim, until `period_ms` from now.
 pub fn take<E>(
     draft: &mut Draft,
     key: GateKey,
@@ -35,7 +36,7 @@ pub fn take<E>(
     Ok(())
 }
 
-/// Gives a run's claim back: it was replaced before its first step.
+/// Releases a run's claim: the run was replaced before its first step, or will not exist.
 pub fn give_back<E>(draft: &mut Draft, key: &GateKey, run: RunId) -> Decided<(), E> {
     if held(draft, key)?.is_some_and(|claim| claim.run == Some(run)) {
         draft.delete(RowKey::Gate(key.clone()));
@@ -43,7 +44,7 @@ pub fn give_back<E>(draft: &mut Draft, key: &GateKey, run: RunId) -> Decided<(),
     Ok(())
 }
 
-/// The sweep's look at a claim: deletes it when it has run out.
+/// Processes a claim in the sweep: deletes it if it has expired.
 pub fn sweep<E>(draft: &mut Draft, gate: Gate, claim: Claim) -> Decided<(), E> {
     let now = draft.now();
     let until = match period(draft, &gate)? {
@@ -59,7 +60,7 @@ pub fn sweep<E>(draft: &mut Draft, gate: Gate, claim: Claim) -> Decided<(), E> {
     Ok(())
 }
 
-/// How long such a claim is held, in milliseconds; none if the current release has no such
+/// Returns how long such a claim lasts, in milliseconds; none if the current release has no such
 /// control.
 fn period<E>(draft: &Draft, gate: &Gate) -> Decided<Option<u64>, E> {
     let Some(scope) = gate.key.scope() else { return Ok(None) };

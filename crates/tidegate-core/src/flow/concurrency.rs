@@ -1,10 +1,10 @@
-//! Concurrency: bound how many runs are inside at once, and let the others wait in line.
+//! Concurrency: limit how many runs are inside at once, and queue the others.
 //!
-//! Use it to protect what the runs call. Several limits can stand side by side, for example 10 in
-//! all and 1 per account. With the span `executing` only runs that a worker drives right now
-//! count; with `run` a run counts until it is over, sleeping or not.
+//! Use it to protect the services that the runs call. Several limits can be combined, for example
+//! 10 in all and 1 per account. With the span `executing` only runs that a worker is driving
+//! count; with `run` a run counts until it has ended, sleeping or not.
 //!
-//! Acts towards the start. On overflow: wait, order kept. Remembers its holders per key.
+//! Acts before the start. On overflow: queue, in order. Remembers its holders per key.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ use crate::{
     row::{self, Class},
 };
 
-/// Its row in the table.
+/// Row in the table of controls.
 pub(super) const CONTROL: Control = Control {
     name: "concurrency",
     purpose: "bound how many run at once",
@@ -66,27 +66,27 @@ pub(super) const CONTROL: Control = Control {
     ..Control::NONE
 };
 
-/// What the workflow's author writes: one limit.
+/// One limit of the `concurrency` settings of a definition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Concurrency {
-    /// The most runs inside at once, over all engines.
+    /// Maximum number of runs inside at once, over all engines.
     pub limit: u32,
-    /// What is counted apart; the whole workflow if absent.
+    /// The key, with one limit per value; one limit for the whole workflow if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<Path>,
-    /// When a run counts.
+    /// The time during which a run counts.
     pub span: Span,
 }
 
-/// How long a run holds its place.
+/// Time during which a run counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Span {
-    /// Only while a worker drives it; a sleeping run holds nothing.
+    /// Only while a worker drives the run; a sleeping run holds nothing.
     #[default]
     Executing,
-    /// Until it is over.
+    /// Until the run has ended.
     Run,
 }
 
@@ -104,7 +104,7 @@ impl Concurrency {
 }
 
 impl Concurrency {
-    /// The class of its gates.
+    /// Returns the class of the limit's gates.
     pub fn class(&self) -> Class {
         match (self.span, &self.key) {
             (Span::Run, _) => Class::RunLimit,
@@ -113,7 +113,7 @@ impl Concurrency {
         }
     }
 
-    /// How long a run holds its gate.
+    /// Returns how long a run holds the limit's gate.
     fn hold(&self) -> row::Span {
         match self.span {
             Span::Run => row::Span::Run,
@@ -171,7 +171,7 @@ fn read_policy(entry: &Value, at: &str, problems: &mut Problems) -> Result<Polic
     Policy::read(entry, at, problems)
 }
 
-/// Keeps the first of a kind, and reports a second one.
+/// Keeps the first value of a kind, and reports a second one.
 fn keep<T>(
     slot: &mut Option<T>,
     read: Result<T, Reported>,
@@ -187,7 +187,7 @@ fn keep<T>(
     }
 }
 
-/// A limit of any control: how many, of which key, and for how long they count.
+/// Limit of any control: the number of runs, their key, and the span in which they count.
 struct Bound<'a> {
     field: &'a str,
     most: u32,
@@ -196,7 +196,7 @@ struct Bound<'a> {
 }
 
 impl Bound<'_> {
-    /// Whether all that `other` counts is counted here too.
+    /// Whether this limit counts every run that `other` counts.
     fn covers(&self, other: &Bound<'_>) -> bool {
         (self.key.is_none() || self.key == other.key) && self.span >= other.span
     }
@@ -206,7 +206,7 @@ impl Bound<'_> {
     }
 }
 
-/// No limit twice, and a warning for one that another one always reaches first.
+/// Refuses a duplicate limit, and warns of a limit that is never reached because of another one.
 fn check(reading: &mut Reading<'_>) {
     let Reading { definition, places, problems } = reading;
     let places = places.get(CONTROL.name).into_iter().flatten();
@@ -237,10 +237,10 @@ fn check(reading: &mut Reading<'_>) {
     }
 }
 
-/// The controls that let in one run at a time and hold it until it has ended.
+/// Returns the controls that admit one run at a time and hold it until it has ended.
 fn exclusive(definition: &Definition) -> Vec<Bound<'_>> {
     let singleton = definition.singleton.as_ref().map(|it| ("singleton", it.key.as_ref()));
-    // Versions that coexist are counted apart, so that together they may be many.
+    // Coexisting versions are counted apart, so that together they may have many runs.
     let handoff = definition.handoff.as_ref();
     let handoff = handoff.filter(|handoff| handoff.on_new_version != OnNewVersion::Coexist);
     let handoff = handoff.map(|handoff| ("handoff", handoff.key()));

@@ -1,7 +1,7 @@
 //! Debounce: run once when a burst is over, with the last event.
 //!
-//! Each event of a key moves the deadline to `periodMs` from then, but never past `maxWaitMs`
-//! after the first. Use `batch` when every event of the burst matters.
+//! Each event of a key moves the deadline to `periodMs` after it, but never past `maxWaitMs`
+//! after the first event. Use `batch` when every event of the burst matters.
 //!
 //! Acts on arrival. On overflow: coalesce. Remembers one open window per key.
 
@@ -19,7 +19,7 @@ use crate::{
     row::Class,
 };
 
-/// Its row in the table.
+/// Row in the table of controls.
 pub(super) const CONTROL: Control = Control {
     name: "debounce",
     purpose: "run once when a burst is over",
@@ -43,16 +43,16 @@ pub(super) const CONTROL: Control = Control {
     ..Control::NONE
 };
 
-/// What the workflow's author writes.
+/// The `debounce` settings of a definition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Debounce {
     /// The quiet time after which the run is created.
     pub period_ms: u64,
-    /// What is coalesced apart; the whole workflow if absent.
+    /// The key, with one window per value; one window for the whole workflow if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<Path>,
-    /// The longest that a window stays open; without it a steady burst never ends.
+    /// Maximum time that a window stays open; without it a steady burst never ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_wait_ms: Option<u64>,
 }

@@ -1,8 +1,8 @@
-//! Folds: a window that keeps the last event, or a buffer that keeps all of them.
+//! Folds: a window that keeps the last event, or a buffer that keeps all events.
 //!
-//! One row holds the whole of it, so that joining, firing and emptying are one transaction each.
-//! The run's id is fixed when the fold opens, and the row's number is the run's: so a run that is
-//! still to come is found by its id. An event that comes after the deadline never joins,
+//! One row holds the state of a fold, so that joining, firing and emptying are one transaction
+//! each. The run's id is fixed when the fold opens, and the row has the run's number: so a run that
+//! does not exist yet is found by its id. An event that arrives after the deadline never joins,
 //! even if the flush is late: the old fold is flushed first.
 
 use std::{cell::OnceCell, collections::BTreeSet};
@@ -29,40 +29,40 @@ use crate::{
     time::Timestamp,
 };
 
-/// How often a window whose run waits to start is looked at.
+/// Interval at which the sweep checks a fired window whose run has not started.
 const RECHECK_MS: u64 = 60_000;
 
-/// How many runs a window's own run waits for: more messages of one conversation are not on their
-/// way at a time.
+/// Maximum number of runs that a window's run waits for: one conversation does not have more
+/// messages in flight at a time.
 const MAX_AFTER: usize = 32;
 
-/// How many open buffers of a workspace are read at first to find the one that an earlier part
-/// belongs to. All of them are searched: a caller who was told of the part's run must find it.
+/// Size of the first read of a workspace's open buffers when searching the buffer of an earlier
+/// part. All buffers are searched: a caller that has the id of the part's run must find it.
 const FOLDS_READ: u32 = 1000;
 
 impl Fold {
-    /// Whether it does not flush by itself, also when it is due or full.
+    /// Whether the fold does not flush by itself, even when it is due or full.
     fn stays(&self) -> bool {
         self.held || self.paused
     }
 
-    /// Whether it is to become this run.
+    /// Whether the fold will become this run.
     pub(crate) fn carries(&self, id: RunId) -> bool {
         self.run == id || self.full.iter().any(|part| part.run == id)
     }
 }
 
-/// How a control folds arrivals.
+/// Fold settings of a control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Folding {
-    /// Keeps the last event; each one moves the deadline.
+    /// Keeps the last event; each event moves the deadline.
     Last { period_ms: u64, max_wait_ms: Option<u64> },
-    /// Keeps all; the first one sets the deadline.
+    /// Keeps all events; the first one sets the deadline.
     All { max_size: u32, timeout_ms: u64, max_bytes: u64 },
 }
 
 impl Folding {
-    /// How long a fold stays open after an event, or after its first.
+    /// Returns how long a window stays open after each event, or a buffer after its first event.
     fn wait_ms(self) -> u64 {
         match self {
             Self::Last { period_ms, .. } => period_ms,
@@ -71,7 +71,7 @@ impl Folding {
     }
 }
 
-/// The fold of one control for this input; none where its definition has none.
+/// Returns the fold of one control for this input; none if the definition does not use it.
 fn of_control(
     candidate: &Candidate<'_>,
     control: &Control,
@@ -87,7 +87,7 @@ fn of_control(
     Ok(scope.map(|scope| (scope, folding)))
 }
 
-/// The fold that an arrival meets first, if its workflow has any.
+/// Returns the first fold that applies to an arrival, if its workflow has any.
 fn first(candidate: &Candidate<'_>) -> Decided<Option<(Scope, Folding)>, Verdict> {
     for control in control::all() {
         if let Some(fold) = of_control(candidate, control)? {
@@ -97,7 +97,7 @@ fn first(candidate: &Candidate<'_>) -> Decided<Option<(Scope, Folding)>, Verdict
     Ok(None)
 }
 
-/// Joins an open window or buffer. Spends nothing.
+/// Joins an open window or buffer. Spends no token of the rate limit.
 pub fn join(draft: &mut Draft, candidate: &Candidate<'_>) -> Decided<Option<Verdict>, Verdict> {
     match first(candidate)? {
         Some((scope, kind)) => join_one(draft, candidate, &scope, kind),
@@ -105,7 +105,7 @@ pub fn join(draft: &mut Draft, candidate: &Candidate<'_>) -> Decided<Option<Verd
     }
 }
 
-/// Opens the window or buffer that the workflow has, if it has one.
+/// Opens the window or buffer of the workflow, if it has one.
 pub fn open(draft: &mut Draft, candidate: &Candidate<'_>) -> Decided<Option<Verdict>, Verdict> {
     match first(candidate)? {
         Some((scope, kind)) => open_one(draft, candidate, &scope, kind, None).map(Some),
@@ -129,7 +129,7 @@ fn join_one(
         flush(draft, &key)?;
         return match load(draft, &key)? {
             None => Ok(None),
-            // The flush was refused, or its run waits: the event joins after all.
+            // The flush was refused, or its run waits to start: the event joins after all.
             Some((gate, fold)) if fold.fired => join_fired(draft, candidate, scope, gate, fold),
             Some((gate, fold)) => add(draft, candidate, scope, kind, gate, fold).map(Some),
         };
@@ -137,7 +137,8 @@ fn join_one(
     add(draft, candidate, scope, kind, gate, fold).map(Some)
 }
 
-/// The window has fired and its run waits for the gate: it takes the newer event with it.
+/// Joins a window that has fired and whose run is queued at the gate: the run takes the newer
+/// event.
 fn join_fired(
     draft: &mut Draft,
     candidate: &Candidate<'_>,
@@ -200,7 +201,7 @@ fn open_one(
     add(draft, candidate, scope, kind, gate, fold)
 }
 
-/// Puts one event into an open fold.
+/// Adds one event to an open fold.
 fn add(
     draft: &mut Draft,
     candidate: &Candidate<'_>,
@@ -211,7 +212,7 @@ fn add(
 ) -> Decided<Verdict, Verdict> {
     let by = By::scope(scope);
     gate.at = gate.at.max(draft.now());
-    // Also of a fold that an older server has opened, under a number of its own.
+    // Also for a fold that an older server opened under a different number.
     gate.id = fold.run.seq;
     fold.last = candidate.event;
     go_after(draft, &mut fold, candidate.after())?;
@@ -253,8 +254,8 @@ fn add(
     }
 }
 
-/// Lets the window's run start after these. Those that have ended are forgotten when there are too
-/// many, and the oldest if that does not help.
+/// Makes the window's run start after the runs `before`. Above [`MAX_AFTER`] runs, ended ones are
+/// removed, then the oldest.
 fn go_after<E>(draft: &Draft, fold: &mut Fold, before: &[RunId]) -> Decided<(), E> {
     fold.after.extend(before);
     if fold.after.len() > MAX_AFTER {
@@ -269,7 +270,7 @@ fn go_after<E>(draft: &Draft, fold: &mut Fold, before: &[RunId]) -> Decided<(), 
     Ok(())
 }
 
-/// Closes the part that grew full while the buffer was held, and begins the next.
+/// Closes the part that became full while the buffer was held, and begins the next.
 fn part<E>(draft: &mut Draft, fold: &mut Fold) -> Decided<(), E> {
     fold.full.push(Part { run: fold.run, first: fold.first, count: fold.count });
     fold.run = draft.new_run_id()?;
@@ -277,7 +278,8 @@ fn part<E>(draft: &mut Draft, fold: &mut Fold) -> Decided<(), E> {
     Ok(())
 }
 
-/// Makes runs of what a fold holds. A flush that would be skipped leaves it open and held.
+/// Creates the runs of a fold's events. A flush that would be skipped leaves the fold open and
+/// held.
 pub fn flush<E>(draft: &mut Draft, key: &GateKey) -> Decided<Option<Verdict>, E> {
     let mut last = None;
     while let Some((gate, mut fold)) = load(draft, key)? {
@@ -298,7 +300,7 @@ pub fn flush<E>(draft: &mut Draft, key: &GateKey) -> Decided<Option<Verdict>, E>
             draft.put(Gate { state: GateState::Fold(fold), ..gate });
             continue;
         }
-        // One that replaced another may still have to wait for it to stop.
+        // A run that replaced another one may still have to wait until that one has stopped.
         let in_line = |run: &Run| matches!(run.phase, Phase::Queued { .. });
         if gate.key.class() == Some(Class::Quiet) && draft.run(fold.run.seq)?.is_some_and(in_line) {
             let fold = Fold { fired: true, held: false, ..fold };
@@ -317,13 +319,13 @@ fn whole(fold: &Fold) -> Option<Part> {
     (fold.count > 0).then_some(part)
 }
 
-/// What a flush came to.
+/// Result of a flush.
 enum Flushed {
-    /// A run, or a place in the next fold.
+    /// The run was created, or its event joined the next fold.
     Run(Verdict),
-    /// No run: it was deduped or rejected, and ended before its start.
+    /// There is no run: it was deduped or rejected, and ended before its start.
     Gone,
-    /// Somebody is in the way.
+    /// A holder of this gate blocks the flush.
     Held(By),
 }
 
@@ -346,7 +348,7 @@ fn flush_part<E>(draft: &mut Draft, gate: &Gate, fold: &Fold, part: Part) -> Dec
     let candidate = candidate(&scope, current, event.id, event.data, origin);
     let outcome = draft.keep_or_undo(|draft| {
         if !batch && let Some((scope, kind)) = of_control(&candidate, &batch::CONTROL)? {
-            // What debounce fires is what batch collects.
+            // Batch collects the events that debounce fires.
             return match join_one(draft, &candidate, &scope, kind)? {
                 Some(verdict) => Ok(verdict),
                 None => open_one(draft, &candidate, &scope, kind, Some(part.run)),
@@ -362,8 +364,8 @@ fn flush_part<E>(draft: &mut Draft, gate: &Gate, fold: &Fold, part: Part) -> Dec
         Err(Stop::Full) => return Err(Stop::Full),
     };
     super::receipts::write(draft, &candidate, &verdict)?;
-    // Callers have the id of this run already: if another one carries the event, or none does,
-    // it ends here.
+    // Callers already have the id of this run: if another run carries the event, or none does,
+    // this run ends here.
     if verdict.run() != Some(part.run) {
         if batch && matches!(flushed, Flushed::Gone) {
             give_claims_back(draft, &scope, current, part)?;
@@ -373,8 +375,8 @@ fn flush_part<E>(draft: &mut Draft, gate: &Gate, fold: &Fold, part: Part) -> Dec
     Ok(flushed)
 }
 
-/// Frees the idempotency keys that a buffer's events took when they joined it: its run will not
-/// be, and later events with these keys are no repeats.
+/// Releases the idempotency keys that a buffer's events took when they joined: its run will not
+/// exist, so later events with these keys are not repeats.
 fn give_claims_back<E>(
     draft: &mut Draft,
     scope: &Scope,
@@ -425,7 +427,7 @@ fn candidate<'a>(
     }
 }
 
-/// Leaves a fold open until the gate in its way lets go.
+/// Holds a fold: it stays open until the gate that blocks it is released.
 fn hold<E>(draft: &mut Draft, gate: Gate, mut fold: Fold, by: &GateKey) -> Decided<(), E> {
     if let Some(row) = draft.gate(by)? {
         let mut row = row.clone();
@@ -441,7 +443,7 @@ fn hold<E>(draft: &mut Draft, gate: Gate, mut fold: Fold, by: &GateKey) -> Decid
     Ok(())
 }
 
-/// The sweep's look at a fold: flushes it when it is due, and not before.
+/// Processes a fold in the sweep: flushes it if its deadline has passed, and not before.
 pub fn sweep<E>(draft: &mut Draft, gate: Gate, fold: Fold) -> Decided<(), E> {
     let now = draft.now();
     if fold.fired {
@@ -468,8 +470,8 @@ pub fn sweep<E>(draft: &mut Draft, gate: Gate, fold: Fold) -> Decided<(), E> {
     Ok(())
 }
 
-/// How long a fold stays open after an event, in milliseconds; none if the current release has no
-/// such control.
+/// Returns how long a fold stays open after an event, in milliseconds; none if the current release
+/// has no such control.
 fn longest<E>(draft: &Draft, gate: &Gate) -> Decided<Option<u64>, E> {
     let Some(scope) = gate.key.scope() else { return Ok(None) };
     let catalog = draft.catalog(&scope.ws)?;
@@ -479,7 +481,7 @@ fn longest<E>(draft: &Draft, gate: &Gate) -> Decided<Option<u64>, E> {
     Ok(folding.map(Folding::wait_ms))
 }
 
-/// Gives a held fold its chance: the gate that was in its way has let go.
+/// Retries the flush of a held fold: the gate that blocked it was released.
 pub fn retry<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
     if let Some((_, fold)) = load(draft, key)?
         && fold.held
@@ -490,8 +492,8 @@ pub fn retry<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
     Ok(())
 }
 
-/// Finds the window or buffer that is to become a run. An id that was never given out costs two
-/// rows that are not there: such ids may come from anywhere.
+/// Finds the window or buffer that will become a run. An id that was never issued costs two reads
+/// of absent rows: such ids may come from anywhere.
 pub fn of_run<'a>(draft: &'a Draft, ws: &Workspace, id: RunId) -> Decided<Option<&'a Gate>> {
     let mut missing = Missing::default();
     let window = missing.note(draft.found(&Scan::Window(id.seq), 1))?;
@@ -506,13 +508,13 @@ pub fn of_run<'a>(draft: &'a Draft, ws: &Workspace, id: RunId) -> Decided<Option
     if window.is_some() || item.is_none() {
         return Ok(window);
     }
-    // An earlier part of a buffer that is held, or a buffer that an older server has opened.
+    // An earlier part of a held buffer, or a buffer that an older server opened.
     let scan = Scan::Gates(GateKey::class_prefix(ws, Class::Batch));
     Ok(draft.found_all(&scan, FOLDS_READ)?.into_iter().find_map(promised))
 }
 
-/// Cancels the run that a window or buffer is to become: its events have no other. `false` if it
-/// has become a run meanwhile.
+/// Cancels the run that a window or buffer will become; its events get no other run. Returns
+/// `false` if the run exists by now.
 pub fn cancel(draft: &mut Draft, key: &GateKey, id: RunId, reason: &str) -> Decided<bool> {
     let Some((mut gate, mut fold)) = load(draft, key)? else { return Ok(false) };
     let part = fold.full.iter().find(|part| part.run == id).copied();
@@ -544,14 +546,14 @@ pub fn cancel(draft: &mut Draft, key: &GateKey, id: RunId, reason: &str) -> Deci
     Ok(true)
 }
 
-/// Pauses the window or buffer of a run that is still to come, or lets it go on: at once, if its
-/// time has come meanwhile. `false` if it has become a run.
+/// Pauses or resumes the window or buffer of a run that does not exist yet. A resumed fold that is
+/// due by now is flushed at once. Returns `false` if the run exists by now.
 pub fn pause(draft: &mut Draft, key: &GateKey, id: RunId, paused: bool) -> Decided<bool> {
     let Some((gate, fold)) = load(draft, key)? else { return Ok(false) };
     if fold.fired || !fold.carries(id) {
         return Ok(false);
     }
-    // Whoever was in its way may have let go while it was paused.
+    // The gate that held the fold may have been released while the fold was paused.
     let due_now = fold.held || !fold.full.is_empty() || fold.deadline <= draft.now();
     let (at, waits) = (Some(fold.deadline), paused || fold.held);
     let fold = Fold { paused, ..fold };
@@ -575,7 +577,7 @@ fn load<E>(draft: &Draft, key: &GateKey) -> Decided<Option<(Gate, Fold)>, E> {
     })
 }
 
-/// Whether a fold has room for one more. An empty one takes an event of any size.
+/// Whether a fold has room for one more event. An empty fold takes an event of any size.
 fn fits(candidate: &Candidate<'_>, kind: Folding, fold: &Fold) -> bool {
     match kind {
         Folding::Last { .. } => true,
@@ -590,7 +592,8 @@ fn size(candidate: &Candidate<'_>) -> u64 {
     candidate.data.as_str().len() as u64
 }
 
-/// When a fold fires or flushes if nothing more comes; for `/flow-state` and `why`.
+/// Returns a fold's run, and when the fold fires or flushes if no further event arrives; for
+/// `/flow-state` and `why`.
 pub fn due(fold: &Fold) -> (RunId, Timestamp) {
     (fold.run, fold.deadline)
 }

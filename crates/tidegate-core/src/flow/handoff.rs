@@ -1,11 +1,11 @@
 //! Handoff: pass the work from one version to the next.
 //!
-//! At most one run is active, per workflow or per key. When a newer version's first run comes,
-//! the older runs are cancelled (`supersede`), finish first (`drain`) or are left alone
+//! At most one run is active, per workflow or per key. When the first run of a newer version
+//! arrives, the older runs are cancelled (`supersede`), finish first (`drain`) or are left alone
 //! (`coexist`). Within one version a second run waits.
 //!
-//! Acts when the run is created. On overflow: by the new definition's word. Remembers the holder
-//! and its version per key.
+//! Acts when the run is created. On overflow: as `onNewVersion` of the new definition says.
+//! Remembers the holder and its version per key.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ use crate::{
     run::end,
 };
 
-/// Its row in the table.
+/// Row in the table of controls.
 pub(super) const CONTROL: Control = Control {
     name: "handoff",
     purpose: "pass the work from one version to the next",
@@ -37,7 +37,7 @@ pub(super) const CONTROL: Control = Control {
         Field::required("onNewVersion", FieldType::OneOf(&["supersede", "drain", "coexist"])),
     ],
     classes: &[Class::Handoff],
-    // A release gives a hold to every run that is there.
+    // A release gives a hold to every live run.
     may_exceed: true,
     read: |reading, value| {
         reading.definition.handoff = reading.object(&CONTROL, value, Handoff::read);
@@ -52,35 +52,35 @@ pub(super) const CONTROL: Control = Control {
     ..Control::NONE
 };
 
-/// What the workflow's author writes.
+/// The `handoff` settings of a definition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Handoff {
-    /// Of what there is one.
+    /// The scope in which one run is active.
     pub scope: HandoffScope,
-    /// What happens to older runs.
+    /// The rule for older runs.
     pub on_new_version: OnNewVersion,
 }
 
-/// Of what there is one active run.
+/// Scope in which at most one run is active.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum HandoffScope {
     /// The whole workflow.
     Singleton,
-    /// Each value found at the path; an event without it is refused.
+    /// Each value at the path; an event without a value is refused.
     Keyed(Path),
 }
 
-/// What happens to older runs when a newer version's first run comes.
+/// Rule for older runs when the first run of a newer version arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum OnNewVersion {
-    /// They are cancelled, and the new one starts.
+    /// Older runs are cancelled, and the new run starts.
     Supersede,
-    /// They finish, and the new one waits for them.
+    /// Older runs finish, and the new run waits for them.
     Drain,
-    /// They go on beside the new one.
+    /// Older runs continue beside the new run.
     Coexist,
 }
 
@@ -125,7 +125,7 @@ impl Handoff {
         }
     }
 
-    /// The path of the key, if there is one.
+    /// Returns the path of the key, if there is one.
     pub fn key(&self) -> Option<&Path> {
         match &self.scope {
             HandoffScope::Singleton => None,
@@ -134,7 +134,7 @@ impl Handoff {
     }
 }
 
-/// A cron trigger sends no key to hand over by.
+/// Refuses a keyed handoff beside a cron trigger, which sends no key.
 fn check(reading: &mut Reading<'_>) {
     let Some(handoff) = &reading.definition.handoff else { return };
     let triggers = &reading.definition.triggers;
@@ -157,8 +157,8 @@ fn plan(candidate: &Candidate<'_>, plan: &mut Plan) -> Decided<(), Verdict> {
     }
     let version = &candidate.current.version;
     let tier = match handoff.on_new_version {
-        // Runs of older releases queue before it: they finish first, or move to this version in
-        // their places.
+        // Runs of older releases are queued before it: they finish first, or move to this version
+        // and keep their positions.
         OnNewVersion::Drain | OnNewVersion::Supersede => version.release.unwrap_or(0),
         OnNewVersion::Coexist => {
             scope.slot = format!("{}@{}", scope.slot, version.number);
@@ -169,11 +169,11 @@ fn plan(candidate: &Candidate<'_>, plan: &mut Plan) -> Decided<(), Verdict> {
     Ok(())
 }
 
-/// Meets the runs of other versions on the handoff gate, by the new definition's word.
+/// Applies `onNewVersion` of the new definition to the runs of other versions at the handoff gate.
 ///
-/// `supersede` cancels those that have started and takes the others along; `drain` and `coexist`
-/// are a matter of where the newcomer queues, which its gate step says already. Returns the first
-/// that was cancelled: the newcomer takes its place.
+/// `supersede` cancels the runs that have started and moves the others to the new version; `drain`
+/// and `coexist` only affect where the newcomer is queued, which its gate step already says.
+/// Returns the first cancelled run: the newcomer replaces it.
 pub fn meet(
     draft: &mut Draft,
     candidate: &Candidate<'_>,
@@ -188,7 +188,7 @@ pub fn meet(
     let mut gate = gate.clone();
     let GateState::Slots(slots) = &mut gate.state else { return Ok(None) };
     let holds = slots.holders.clone();
-    // A retry may be of an older release than those who wait already moved to.
+    // A retry may be of an older release than the one that queued runs already move to.
     slots.moved_to = slots.moved_to.max(version.release);
     draft.put(gate);
     let catalog = draft.catalog(&candidate.ws)?;

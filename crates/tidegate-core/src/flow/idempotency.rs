@@ -1,7 +1,7 @@
-//! Idempotency: one run per key and period, however often the event comes.
+//! Idempotency: one run per key and period, however often the event arrives.
 //!
-//! The first event of a key takes the claim; later ones are dropped until the period ends, also
-//! after the run is over. The event itself is still recorded and still wakes waiters.
+//! The first event of a key takes the claim; later ones are dropped until the period ends, even
+//! after the run has ended. The event itself is still recorded and still wakes waiting runs.
 //!
 //! Acts on arrival. On overflow: drop as deduped. Remembers one claim per key.
 
@@ -23,7 +23,7 @@ use crate::{
     row::{Class, GateKey, Scope, Workspace},
 };
 
-/// Its row in the table.
+/// Row in the table of controls.
 pub(super) const CONTROL: Control = Control {
     name: "idempotency",
     purpose: "one run per key and period",
@@ -42,25 +42,25 @@ pub(super) const CONTROL: Control = Control {
     ..Control::NONE
 };
 
-/// The row of the claims behind an event's own `dedupeId`.
+/// Row of the claims of an event's own `dedupeId`.
 pub(super) const DEDUPE_ID: Control =
     Control { name: "dedupeId", classes: &[Class::Dedupe], ..Control::NONE };
 
-/// How long a `dedupeId` is remembered.
+/// Lifetime of the claim of a `dedupeId`.
 pub const DEDUPE_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// What the workflow's author writes.
+/// The `idempotency` settings of a definition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Idempotency {
-    /// What is unique; the whole workflow if absent.
+    /// The key, with one claim per value; one claim for the whole workflow if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<Path>,
-    /// How long a claim lasts.
+    /// The lifetime of a claim.
     pub period_ms: u64,
 }
 
-/// A day, as for the event's own `dedupeId`.
+/// Default of `periodMs`: a day, as for the event's own `dedupeId`.
 const DEFAULT_PERIOD_MS: u64 = 24 * 60 * 60 * 1000;
 
 impl Idempotency {
@@ -75,7 +75,7 @@ impl Idempotency {
     }
 }
 
-/// How long a claim of this class lasts; none if the definition has no such control.
+/// Returns how long a claim of this class lasts; none if the definition has no such control.
 pub(super) fn period_ms(class: Class, definition: Option<&Definition>) -> Option<u64> {
     if class == Class::Dedupe {
         return Some(DEDUPE_MS);
@@ -83,14 +83,13 @@ pub(super) fn period_ms(class: Class, definition: Option<&Definition>) -> Option
     Some(definition?.idempotency.as_ref()?.period_ms)
 }
 
-/// Refuses an event whose idempotency key is claimed; names the gate to claim otherwise.
+/// Refuses an event whose idempotency key is claimed; otherwise returns the gate to claim.
 pub(super) fn check(draft: &Draft, candidate: &Candidate<'_>) -> Decided<Option<GateKey>, Verdict> {
     let idempotency = candidate.workflow().idempotency.as_ref();
     let Some(idempotency) = idempotency.filter(|_| candidate.arrives()) else { return Ok(None) };
     let scope = candidate.scope(Class::Idempotency, idempotency.key.as_ref())?;
     let key = GateKey::new(&scope);
     match claim::held(draft, &key)? {
-        // A window's own claim: its flush takes it over.
         Some(held) => Err(Stop::Refused(Verdict::Deduped {
             by: By::scope(&scope),
             first: held.event,
@@ -112,7 +111,7 @@ pub(super) fn take(
     Ok(Some(key))
 }
 
-/// The place of a `dedupeId`.
+/// Returns the gate key of a `dedupeId`.
 pub fn dedupe_key(ws: &Workspace, id: &str) -> GateKey {
     GateKey::new(&Scope {
         ws: ws.clone(),

@@ -1,8 +1,8 @@
 //! The meter: a GCRA in exact arithmetic, shared by `throttle` and `rateLimit`.
 //!
 //! Arrivals conform when they are at least `per / limit` apart, with `burst` of them allowed at
-//! once. The theoretical arrival time is kept in whole microseconds and a rest in `1/limit` of a
-//! microsecond, so that no rate is rounded and nothing drifts.
+//! once. The theoretical arrival time is stored in whole microseconds and a remainder in `1/limit`
+//! of a microsecond, so that no rate is rounded and nothing drifts.
 
 use crate::{
     definition::{Code, Problems},
@@ -10,21 +10,21 @@ use crate::{
     time::Timestamp,
 };
 
-/// What the author wrote.
+/// Rate of a meter, as the author wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// The most arrivals in a period, on average.
+    /// Maximum number of arrivals in a period, on average.
     pub limit: u32,
     /// The period.
     pub per_ms: u64,
-    /// How many may come at once.
+    /// Maximum number of arrivals at once.
     pub burst: u32,
 }
 
-/// Asks whether an arrival conforms at `now`, with `ahead` others let through and not stamped.
+/// Checks whether an arrival conforms at `now`, with `ahead` others admitted but not stamped.
 ///
-/// `Err` says when it will: exactly then it conforms, a microsecond before it does not. `None`
-/// means not before one of those ahead is stamped.
+/// `Err` carries the time from which it conforms: exactly then it does, a microsecond before it
+/// does not. `None` means not before one of those ahead is stamped.
 pub fn conforms(
     meter: Option<Meter>,
     rate: Rate,
@@ -38,7 +38,8 @@ pub fn conforms(
     if turn <= now { Ok(()) } else { Err(Some(turn)) }
 }
 
-/// As [`conforms`], for an arrival that `line` others stand before: `Err` says when its own turn is.
+/// As [`conforms`], for an arrival with `line` others before it in the queue: `Err` carries its
+/// own turn.
 pub fn turn_in_line(
     meter: Option<Meter>,
     rate: Rate,
@@ -49,7 +50,8 @@ pub fn turn_in_line(
     conforms(meter, rate, through, now).map_err(|next| next.map(own))
 }
 
-/// When an arrival conforms at the earliest, with `ahead` others before it that take a turn each.
+/// Returns the earliest time at which an arrival conforms, with `ahead` others before it that take
+/// a turn each.
 pub fn turn(meter: Option<Meter>, rate: Rate, ahead: usize, now: Timestamp) -> Timestamp {
     let ahead = i128::from(u32::try_from(ahead).unwrap_or(u32::MAX));
     let scale = i128::from(rate.limit);
@@ -60,17 +62,17 @@ pub fn turn(meter: Option<Meter>, rate: Rate, ahead: usize, now: Timestamp) -> T
     Timestamp::from_micros(i64::try_from(micros).unwrap_or(i64::MAX))
 }
 
-/// Counts an arrival that came at `now`.
+/// Counts an arrival at `now`.
 pub fn stamp(meter: Option<Meter>, rate: Rate, now: Timestamp) -> Meter {
     let scale = i128::from(rate.limit);
     let from = theoretical(meter, rate, now).max(i128::from(now.micros()) * scale);
     count(from, rate)
 }
 
-/// Counts a start that was put off until `now`.
+/// Counts a start that was delayed until `now`.
 ///
-/// A start that comes within the microsecond in which it was due counts from when it was due:
-/// rounding up to the clock's unit must not add up over many starts.
+/// A start within the microsecond in which it was due counts from its exact due time: rounding up
+/// to the clock's unit must not add up over many starts.
 pub fn stamp_turn(meter: Option<Meter>, rate: Rate, now: Timestamp) -> Meter {
     let scale = i128::from(rate.limit);
     let due = theoretical(meter, rate, now);
@@ -82,7 +84,7 @@ fn count(from: i128, rate: Rate) -> Meter {
     kept(from + interval(rate), rate)
 }
 
-/// A theoretical arrival time, in `1/limit` of a microsecond, as it is remembered.
+/// Returns the stored form of a theoretical arrival time, given in `1/limit` of a microsecond.
 fn kept(next: i128, rate: Rate) -> Meter {
     let scale = i128::from(rate.limit);
     Meter {
@@ -93,17 +95,17 @@ fn kept(next: i128, rate: Rate) -> Meter {
     }
 }
 
-/// When nothing is left to remember.
+/// Returns when the meter has no effect any more, so that its row can be deleted.
 pub fn forgets_at(meter: Meter) -> Timestamp {
     Timestamp::from_micros(meter.tat.saturating_add(1))
 }
 
-/// The gap between two arrivals, in `1/limit` of a microsecond.
+/// Returns the gap between two arrivals, in `1/limit` of a microsecond.
 fn interval(rate: Rate) -> i128 {
     i128::from(rate.per_ms) * 1000
 }
 
-/// The theoretical arrival time under the rate of today, in `1/limit` of a microsecond.
+/// Returns the theoretical arrival time under the current rate, in `1/limit` of a microsecond.
 fn theoretical(meter: Option<Meter>, rate: Rate, now: Timestamp) -> i128 {
     match meter {
         Some(meter) => exact(of_today(meter, rate, now)),
@@ -111,14 +113,15 @@ fn theoretical(meter: Option<Meter>, rate: Rate, now: Timestamp) -> i128 {
     }
 }
 
-/// The meter under the rate of today and the clock of today.
+/// Converts a meter to the current rate and the current clock.
 ///
-/// What was counted under another rate is counted again: the last arrival stays where it was, and
-/// the gap after it is today's. Arrivals that were let in early, on the burst, have all come by
-/// now: each of them costs one of today's gaps.
+/// Arrivals counted under another rate are counted again: the last arrival stays where it was, and
+/// the gap after it is the current one. Arrivals that were admitted early, on the burst, have all
+/// happened by now: each of them costs one current gap.
 ///
-/// No arrival pushes it further than the burst. If it is further, the clock has gone back, and
-/// the key must not stay shut for longer than one gap: whoever refuses has to keep this.
+/// No arrival moves the meter further ahead than the burst. If it is further, the clock has gone
+/// back, and the key must not stay closed for longer than one gap: a caller that refuses an
+/// arrival has to store the result.
 pub fn of_today(meter: Meter, rate: Rate, now: Timestamp) -> Meter {
     let (old, new) = (i128::from(meter.limit), i128::from(rate.limit));
     let now = i128::from(now.micros());
@@ -138,7 +141,7 @@ fn exact(meter: Meter) -> i128 {
     i128::from(meter.tat) * i128::from(meter.limit) + i128::from(meter.rest)
 }
 
-/// The longest time in which a burst may refill: 100 years, well inside the range of a timestamp.
+/// Maximum time for a burst to refill: 100 years, well inside the range of a timestamp.
 const LONGEST_REFILL_MS: u128 = 100 * 365 * 24 * 60 * 60 * 1000;
 
 /// Refuses a burst that takes longer than [`LONGEST_REFILL_MS`] to refill.
@@ -170,7 +173,7 @@ mod tests {
         Ok(())
     }
 
-    /// spec M1, I12: two million steps, against the sum taken in big integers.
+    /// spec M1, I12: two million steps, compared with the sum in big integers.
     #[test]
     fn two_million_steps_do_not_drift() {
         for (limit, per_ms) in
@@ -192,7 +195,7 @@ mod tests {
         }
     }
 
-    /// spec M1, I12: arrivals that all come at once are spread without any drift.
+    /// spec M1, I12: simultaneous arrivals are spread without any drift.
     #[test]
     fn a_backlog_of_two_million_ends_exactly_when_it_should() {
         for (limit, per_ms) in [(3_u32, 1000_u64), (1_000_000, 1), (1_000_000, 31_536_000_000)] {
@@ -208,7 +211,7 @@ mod tests {
         }
     }
 
-    /// spec I14: the moment given is exact.
+    /// spec I14: the returned time is exact.
     #[test]
     fn the_moment_given_is_the_first_that_conforms() {
         for limit in 1..=1000 {
@@ -221,7 +224,7 @@ mod tests {
         }
     }
 
-    /// spec M2: a clock that goes back shuts no key for longer than a period.
+    /// spec M2: a clock that goes back closes no key for longer than a period.
     #[test]
     fn a_clock_that_goes_back_shuts_no_key_for_long() {
         let rate = Rate { limit: 2, per_ms: 1000, burst: 2 };
@@ -249,8 +252,8 @@ mod tests {
         assert_eq!(conforms(meter, fast, 0, at(50_000)), Err(Some(at(100_000))));
     }
 
-    /// spec M1, M2: a burst that came under a fast rate is spent under a slow one, and the other
-    /// way.
+    /// spec M1, M2: a burst that was used under a fast rate is used up under a slow one, and vice
+    /// versa.
     #[test]
     fn a_new_rate_remembers_the_burst() {
         let (fast, slow) = (

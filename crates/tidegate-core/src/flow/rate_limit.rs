@@ -1,10 +1,10 @@
-//! Rate limit: shed what comes too often.
+//! Rate limit: drop events that arrive too often.
 //!
-//! In any interval of length w at most `burst + ⌊w · limit / perMs⌋` are admitted; with the
+//! In any interval of length w at most `burst + ⌊w · limit / perMs⌋` events are admitted; with the
 //! default burst that is up to `2 · limit − 1` in one period. A lone event is always admitted.
 //! Use `throttle` to delay the overflow instead.
 //!
-//! Acts on arrival. On overflow: drop. Remembers the next free moment per key.
+//! Acts on arrival. On overflow: drop. Remembers the next free time per key.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ use crate::{
     row::{Class, Gate, GateKey, GateState},
 };
 
-/// Its row in the table.
+/// Row in the table of controls.
 pub(super) const CONTROL: Control = Control {
     name: "rateLimit",
     purpose: "shed what comes too often",
@@ -54,18 +54,18 @@ pub(super) const CONTROL: Control = Control {
     ..Control::NONE
 };
 
-/// What the workflow's author writes.
+/// The `rateLimit` settings of a definition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RateLimit {
-    /// The admissions in one period.
+    /// Number of admitted events per period.
     pub limit: u32,
     /// The period's length.
     pub per_ms: u64,
-    /// What is counted apart; the whole workflow if absent.
+    /// The key, with one meter per value; one meter for the whole workflow if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<Path>,
-    /// How many are admitted at once after a quiet time; `limit` unless given.
+    /// Maximum number of events admitted at once after a quiet time; `limit` unless given.
     pub burst: u32,
 }
 
@@ -83,7 +83,7 @@ impl RateLimit {
         written(self, &[("burst", json!(self.limit))])
     }
 
-    /// The meter's rate.
+    /// Returns the meter's rate.
     pub fn rate(&self) -> Rate {
         Rate { limit: self.limit, per_ms: self.per_ms, burst: self.burst }
     }
@@ -91,7 +91,8 @@ impl RateLimit {
 
 /// Spends one token of the rate limit, or drops the event.
 ///
-/// A drop is no refusal: nothing was taken yet, and the meter has to remember the day's rate.
+/// A drop is not a refusal, which would undo the writes: nothing was taken yet, and the meter has
+/// to be stored under the current rate.
 pub(super) fn spend(
     draft: &mut Draft,
     candidate: &Candidate<'_>,

@@ -1,9 +1,9 @@
-//! Throttle: bound how often runs start, and lose none of them.
+//! Throttle: limit how often runs start, and lose none of them.
 //!
-//! A burst is spread out, one start every `perMs / limit`; what does not fit now starts later.
-//! Use `rate_limit` to shed the overflow instead.
+//! A burst is spread out, one start every `perMs / limit`; runs that do not fit now start later.
+//! Use `rate_limit` to drop the overflow instead.
 //!
-//! Acts towards the start. On overflow: delay. Remembers the next free moment per key.
+//! Acts before the start. On overflow: delay. Remembers the next free time per key.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ use crate::{
     row::{Class, Span},
 };
 
-/// Its row in the table.
+/// Row in the table of controls.
 pub(super) const CONTROL: Control = Control {
     name: "throttle",
     purpose: "spread starts over time and lose none",
@@ -58,22 +58,22 @@ pub(super) const CONTROL: Control = Control {
     ..Control::NONE
 };
 
-/// What the workflow's author writes.
+/// The `throttle` settings of a definition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Throttle {
-    /// The starts in one period.
+    /// Number of starts per period.
     pub limit: u32,
     /// The period's length.
     pub per_ms: u64,
-    /// What is counted apart; the whole workflow if absent.
+    /// The key, with one meter per value; one meter for the whole workflow if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<Path>,
-    /// How many may start at once after a quiet time.
+    /// Maximum number of starts at once after a quiet time.
     pub burst: u32,
 }
 
-/// Evenly spaced starts, unless the author asks for more.
+/// Default of `burst`: evenly spaced starts.
 const DEFAULT_BURST: u32 = 1;
 
 impl Throttle {
@@ -90,7 +90,7 @@ impl Throttle {
         written(self, &[("burst", json!(DEFAULT_BURST))])
     }
 
-    /// The meter's rate.
+    /// Returns the meter's rate.
     pub fn rate(&self) -> Rate {
         Rate { limit: self.limit, per_ms: self.per_ms, burst: self.burst }
     }

@@ -1,4 +1,4 @@
-//! What admission says of one event and one workflow, in the user's words.
+//! Verdicts: the result of admission for one event and one workflow, in the user's words.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -9,10 +9,10 @@ use crate::{
     time::Timestamp,
 };
 
-/// What a run that has passed all gates waits for, as if it were a control.
+/// Name, in the place of a control, for the wait of a run that has passed all gates.
 pub const WORKERS: super::Word = "workers";
 
-/// The control that decided, and the key that it saw.
+/// Control that decided, and the key that it saw.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "GateKey", into = "GateKey")]
 pub struct By {
@@ -20,17 +20,17 @@ pub struct By {
     pub control: super::Word,
     /// The gate.
     pub gate: GateKey,
-    /// The key as people read it.
+    /// The displayed key.
     pub key: String,
 }
 
 impl By {
-    /// The gate of a scope.
+    /// Describes the gate of a scope.
     pub fn scope(scope: &Scope) -> Self {
         Self { control: scope.class.control(), gate: GateKey::new(scope), key: scope.shown_key() }
     }
 
-    /// A gate by its key.
+    /// Describes a gate by its key.
     pub fn gate(gate: &GateKey) -> Self {
         match gate.scope() {
             Some(scope) => Self::scope(&scope),
@@ -51,73 +51,73 @@ impl From<By> for GateKey {
     }
 }
 
-/// What became of one event for one workflow.
+/// Result of admission for one event and one workflow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Verdict {
-    /// Ready to be driven.
+    /// The run is ready to be driven.
     Started {
         /// The run.
         run: RunId,
     },
-    /// Admitted, and waits for a gate.
+    /// The run is admitted, and queued at a gate.
     Queued {
         /// The run.
         run: RunId,
         /// The gate.
         by: By,
-        /// An estimate, where a throttle gives one.
+        /// The estimated start, where a throttle gives one.
         start_at: Option<Timestamp>,
     },
-    /// Ready to be driven, and the engine that took it has no free worker for it.
+    /// The run is ready to be driven, but the engine that admitted it has no free worker.
     WaitsForWorker {
         /// The run.
         run: RunId,
     },
-    /// Joined a window.
+    /// The event joined a window.
     Coalesced {
         /// The run that will carry the last event.
         run: RunId,
         /// The window.
         by: By,
-        /// When it fires if nothing more comes.
+        /// When the window fires if no further event arrives.
         fire_at: Timestamp,
     },
-    /// Joined a buffer.
+    /// The event joined a buffer.
     Buffered {
-        /// The run that will carry it.
+        /// The run that will carry the event.
         run: RunId,
         /// The buffer.
         by: By,
-        /// How many it holds now.
+        /// Number of events in the buffer.
         pending: u32,
-        /// When it flushes at the latest.
+        /// When the buffer flushes at the latest.
         flush_at: Timestamp,
     },
-    /// Over a rate limit.
+    /// The event was over a rate limit.
     Dropped {
         /// The meter.
         by: By,
         /// When the same event would be admitted.
         retry_at: Timestamp,
     },
-    /// Somebody else is inside.
+    /// Another run is inside the gate.
     Skipped {
         /// The gate.
         by: By,
-        /// Who.
+        /// The run inside.
         holder: RunId,
     },
-    /// Somebody else was first.
+    /// An earlier event has the claim.
     Deduped {
         /// The claim.
         by: By,
-        /// The event that was first.
+        /// The earlier event.
         first: EventId,
-        /// Its run.
+        /// The run of the earlier event.
         run: Option<RunId>,
     },
-    /// Took another run's place.
+    /// The run replaced another run.
     Replaced {
         /// The run.
         run: RunId,
@@ -131,10 +131,10 @@ pub enum Verdict {
         /// The control.
         #[serde(deserialize_with = "super::word")]
         control: super::Word,
-        /// What is wrong with which path.
+        /// The path, and the problem with it.
         reason: String,
     },
-    /// The gate is held by the caller itself or by a caller of it.
+    /// The gate is held by the caller or by one of the caller's own callers.
     HeldByAncestor {
         /// The gate.
         by: By,
@@ -144,7 +144,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The run that carries the event, where there is one.
+    /// Returns the run that carries the event, where there is one.
     pub fn run(&self) -> Option<RunId> {
         match self {
             Self::Started { run }
@@ -161,12 +161,12 @@ impl Verdict {
         }
     }
 
-    /// As [`Verdict::run`]; for a repetition, the run of the first.
+    /// As [`Verdict::run`]; for a deduped event, the run of the first event.
     pub fn carrier(&self) -> Option<RunId> {
         if let Self::Deduped { run, .. } = self { *run } else { self.run() }
     }
 
-    /// The word that callers, receipts and the console use.
+    /// Returns the word that callers, receipts and the console use.
     pub fn outcome(&self) -> &'static str {
         match self {
             Self::Started { .. } => "started",
@@ -181,7 +181,7 @@ impl Verdict {
         }
     }
 
-    /// The gate that decided, where one did.
+    /// Returns the gate that decided, where one did.
     pub fn by(&self) -> Option<&By> {
         match self {
             Self::Queued { by, .. }
@@ -196,7 +196,7 @@ impl Verdict {
         }
     }
 
-    /// What a run that is queued waits for.
+    /// Returns the control that a queued run waits for.
     pub fn waits_for(&self) -> Option<super::Word> {
         match self {
             Self::Queued { by, .. } => Some(by.control),
@@ -213,7 +213,7 @@ impl Verdict {
         }
     }
 
-    /// The verdict as the caller reads it (spec verdicts).
+    /// Returns the verdict in the form that callers read (spec verdicts).
     pub fn to_value(&self) -> Value {
         let mut out = Map::new();
         let outcome = self.outcome();

@@ -1,4 +1,4 @@
-//! Gates: who is inside, who waits, and what comes next.
+//! Gate queries: holders, queues, meters, folds and claims.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -17,16 +17,16 @@ use crate::{
     time::{Timestamp, readable},
 };
 
-/// How many gates are looked at for a page of those whose key is searched for.
+/// Number of gates read for one page of a search by key.
 const LOOK: u32 = 1000;
 
-/// How many of those inside, and of those who wait, are named.
+/// Maximum number of holders, and of queued runs, that are listed.
 const NAMED: usize = 10;
 
-/// How far a line is counted.
+/// Length up to which a queue is counted.
 pub const LINE: u32 = 10_000;
 
-/// Selects gates; an absent field restricts nothing.
+/// Filter of gates; absent fields match everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GateFilter {
     /// Of this control. Without it, claims (`dedupeId`, `idempotency`) are left out: there may be
@@ -36,20 +36,20 @@ pub struct GateFilter {
     pub app: Option<String>,
     /// Of this workflow.
     pub workflow: Option<String>,
-    /// Whose key, as people read it, has this in it. Filtered while paging.
+    /// With this text in the displayed key. Filtered while paging.
     pub key: Option<String>,
 }
 
-/// A part of a list of gates, in the order of their keys.
+/// Page of gates, in the order of their keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GatePage {
-    /// They may be fewer than asked for, or none, although there are more.
+    /// The gates; there may be fewer than requested, or none, although more follow.
     pub gates: Vec<GateView>,
-    /// Behind which gate the next part begins; none where this one is the last.
+    /// The cursor: the gate after which the next page begins; none on the last page.
     pub next: Option<GateKey>,
 }
 
-/// A gate as people see it.
+/// Gate as shown to users.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GateView {
@@ -59,45 +59,45 @@ pub struct GateView {
     pub app: String,
     /// The workflow, or the flow for a policy.
     pub workflow: String,
-    /// Tells several gates of a control apart: the path of the key, or a version.
+    /// The discriminator between gates of one control: the path of the key, or a version.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub slot: String,
-    /// The key as people read it.
+    /// The displayed key.
     pub key: String,
-    /// What it lets in, in words, by the current release.
+    /// The limit under the current release, in words.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub lets_in: String,
-    /// How many at once, or in a time.
+    /// Maximum number at once, or per period.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
-    /// The time, for a meter.
+    /// The period of a meter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_ms: Option<u64>,
-    /// How many at once, for a meter.
+    /// Maximum number at once, for a meter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<u32>,
-    /// How many are inside, or were let through and have not started.
+    /// Number of runs that are inside, or have passed and not started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inside: Option<usize>,
-    /// The first of those inside.
+    /// The first runs inside.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub holders: Vec<RunId>,
-    /// Who of them was cancelled and has not stopped yet.
+    /// The first runs inside that are cancelled and have not stopped yet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub draining: Vec<RunId>,
-    /// The line, for a gate that has one.
+    /// The queue, for a gate that has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<QueueView>,
-    /// How many a meter would let in now.
+    /// Number of arrivals that a meter would admit now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
-    /// When a meter lets the next one in.
+    /// When a meter admits the next arrival.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "readable")]
     pub next_at: Option<Timestamp>,
-    /// How many events a window or buffer holds.
+    /// Number of events in a window or buffer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pending: Option<u32>,
-    /// When a window fires, a buffer is flushed or a claim comes free.
+    /// When a window fires, a buffer is flushed or a claim expires.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "readable")]
     pub until: Option<Timestamp>,
     /// The event that has a claim.
@@ -108,24 +108,24 @@ pub struct GateView {
     pub run_id: Option<RunId>,
 }
 
-/// A gate's line.
+/// Queue of a gate.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueView {
-    /// How many stand in it.
+    /// Number of queued runs.
     pub count: u32,
-    /// There are more than were counted.
+    /// Whether there may be more than were counted.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub at_least: bool,
-    /// The first, in order.
+    /// The first queued runs, in order.
     pub first: Vec<RunId>,
-    /// Since when the oldest of those first waits.
+    /// When the oldest of these first runs was queued.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "readable")]
     pub since: Option<Timestamp>,
 }
 
-/// The gates of a workspace behind a key, in the order of their keys: control by control, in the
-/// order in which they act, and workflow by workflow.
+/// Lists the gates of a workspace after a key, in the order of their keys: control by control, in
+/// the order in which they act, and workflow by workflow.
 pub fn list<E>(
     draft: &Draft,
     ws: &Workspace,
@@ -140,7 +140,7 @@ pub fn list<E>(
     let mut last = None;
     for scan in ranges(&catalog, ws, which).into_iter().filter_map(|range| rest(range, after)) {
         let Some(rows) = missing.note(draft.found(&scan, look))? else { continue };
-        // Behind a part that was cut off, nothing is shown: its gates come first.
+        // After a range that was cut off, nothing is shown: its other gates come first.
         if last.is_none() {
             found.extend(rows.iter().filter_map(|row| row.as_gate()));
             last = rows.last().filter(|_| rows.len() >= look as usize).and_then(|row| key_of(row));
@@ -159,16 +159,17 @@ pub fn list<E>(
     Ok(GatePage { gates, next: last })
 }
 
-/// How many runs of each version are looked at to find where most wait, and how many of the gates
-/// that they wait at are counted.
+/// Number of runs of each version that are read to find the gates at which most runs wait.
 const SAMPLE: u32 = 64;
+
+/// Maximum number of these gates whose queues are counted.
 const COUNTED: usize = 32;
 
-/// The gates with the longest lines, longest first.
+/// Returns the gates with the longest queues, longest first.
 ///
-/// Found where the oldest runs of each version wait, and among those that are `known` from the
-/// last look: a line that is long now is seldom one that nobody old stands in. To count all lines
-/// would take the longer the more wait.
+/// The candidates are the gates at which the oldest runs of each version wait, and those `known`
+/// from the last query: a queue that is long now seldom lacks an old run. Counting all queues would
+/// take longer the more runs wait.
 pub fn busiest<E>(
     draft: &Draft,
     ws: &Workspace,
@@ -220,7 +221,7 @@ fn fits(which: &GateFilter, scope: &Scope) -> bool {
 
 type Range = (Vec<u8>, Vec<u8>);
 
-/// Where in the order of keys the gates are that are asked for.
+/// Returns the key ranges of the gates that a filter selects.
 fn ranges(catalog: &Catalog, ws: &Workspace, which: &GateFilter) -> Vec<Range> {
     let asked = |class: Class| match &which.control {
         Some(control) => class.control() == control,
@@ -233,11 +234,11 @@ fn ranges(catalog: &Catalog, ws: &Workspace, which: &GateFilter) -> Vec<Range> {
         for prefix in prefixes(catalog, ws, which, class).into_iter().filter(|_| asked(class)) {
             let mut end = prefix.clone();
             if let Some(byte) = end.last_mut() {
-                // A class, a length or a byte of UTF-8: none of them is 255.
+                // The byte is a class, a length or a byte of UTF-8: none of them is 255.
                 *byte += 1;
             }
             match ranges.last_mut().filter(|_| joined) {
-                // Between one class and the next there is nothing.
+                // No key lies between one class and the next.
                 Some((_, to)) => *to = end,
                 None => ranges.push((prefix, end)),
             }
@@ -255,7 +256,7 @@ fn prefixes(catalog: &Catalog, ws: &Workspace, which: &GateFilter, class: Class)
         }
         return vec![prefix];
     };
-    // All actions of a flow meet in one gate.
+    // All actions of a flow share one gate.
     let flow = workflow.split_once('/').map(|(flow, _)| flow).filter(|_| class == Class::Policy);
     let name = flow.unwrap_or(workflow);
     let mut apps: Vec<&str> = match &which.app {
@@ -267,7 +268,7 @@ fn prefixes(catalog: &Catalog, ws: &Workspace, which: &GateFilter, class: Class)
     apps.into_iter().map(|app| GateKey::prefix(ws, class, app, name)).collect()
 }
 
-/// The part of a range that is behind a key.
+/// Returns a scan of the part of a range after a key.
 fn rest((from, to): Range, after: Option<&GateKey>) -> Option<Scan> {
     let behind = after.map(|key| [key.as_bytes(), &[0]].concat());
     let from = behind.map_or(from.clone(), |behind| behind.max(from));
@@ -311,7 +312,7 @@ fn line<E>(draft: &Draft, missing: &mut Missing, key: &GateKey) -> Decided<Queue
 }
 
 fn show(now: Timestamp, gate: &Gate, scope: &Scope, limit: Limit) -> GateView {
-    // Windows, buffers and claims let nothing in.
+    // Windows, buffers and claims have no limit.
     let limit = match &gate.state {
         GateState::Slots(_) | GateState::Turns(_) | GateState::Meter(_) => Some(limit),
         GateState::Fold(_) | GateState::Claim(_) => None,
@@ -370,18 +371,18 @@ fn metered(
 ) {
     let Some(Limit::Rate(rate)) = limit else { return };
     shown.tokens = Some(tokens(meter, rate, ahead, now));
-    // A turn that somebody has and has not used yet has to be used first.
+    // A turn that a run has and has not used yet has to be used first.
     let next = meter::turn(meter, rate, ahead, now);
     shown.next_at = Some(next).filter(|_| ahead < rate.burst as usize);
 }
 
-/// How many more would be let in at this moment.
+/// Returns how many more arrivals would be admitted now.
 fn tokens(meter: Option<Meter>, rate: Rate, ahead: usize, now: Timestamp) -> u64 {
     let fits = |more: u64| {
         let ahead = ahead.saturating_add(usize::try_from(more).unwrap_or(usize::MAX));
         meter::conforms(meter, rate, ahead, now).is_ok()
     };
-    // All that fit come before all that do not.
+    // All numbers that fit come before all that do not.
     let (mut least, mut most) = (0, u64::from(rate.burst));
     while least < most {
         let middle = least.midpoint(most);

@@ -1,18 +1,17 @@
-//! The reader of one object in a definition. It reports what is wrong and reads on.
+//! The reader of one object in a definition. It reports problems and continues reading.
 
 use serde_json::{Map, Value};
 
 use super::{Code, Kind, MAX_DURATION_MS, MAX_NAME_CHARS, Problems, nearest};
 use crate::key::Path;
 
-/// The problem is already in the list.
+/// Error whose problem is already in the list.
 #[derive(Debug)]
 pub(crate) struct Reported(pub(super) ());
 
 /// One object, with its place in the definition.
 ///
-/// A reader asks for all of its fields before it gives up on the first bad one, so that every
-/// problem is found.
+/// A reader reads all fields before it returns the first error, so that every problem is found.
 #[derive(Debug)]
 pub(crate) struct Fields<'a> {
     at: String,
@@ -21,7 +20,7 @@ pub(crate) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Opens the object at `at`, and reports what it holds beside the known names.
+    /// Opens the object at `at`, and reports its unknown fields.
     pub(crate) fn open(
         value: &'a Value,
         at: &str,
@@ -43,32 +42,32 @@ impl<'a> Fields<'a> {
         Ok(fields)
     }
 
-    /// A required whole number of at least 1.
+    /// Reads a required whole number of at least 1.
     pub(crate) fn count(&mut self, name: &str) -> Result<u32, Reported> {
         let rule = "a whole number of at least 1";
         self.optional_count(name)?.ok_or_else(|| self.missing(name, rule))
     }
 
-    /// A whole number of at least 1, where one is given.
+    /// Reads a whole number of at least 1, where one is given.
     pub(crate) fn optional_count(&mut self, name: &str) -> Result<Option<u32>, Reported> {
         let number = self.number(name, 1, u64::from(u32::MAX))?;
         Ok(number.map(|number| u32::try_from(number).expect("the range was checked")))
     }
 
-    /// A required duration of 1 ms to 365 days.
+    /// Reads a required duration of 1 ms to 365 days.
     pub(crate) fn duration(&mut self, name: &str) -> Result<u64, Reported> {
         let rule = "a whole number of milliseconds, at least 1";
         self.optional_duration(name)?.ok_or_else(|| self.missing(name, rule))
     }
 
-    /// A duration of 1 ms to 365 days, where one is given.
+    /// Reads a duration of 1 ms to 365 days, where one is given.
     pub(crate) fn optional_duration(&mut self, name: &str) -> Result<Option<u64>, Reported> {
         self.number(name, 1, MAX_DURATION_MS)
     }
 
-    /// A whole number between `least` and `most`, where one is given.
+    /// Reads a whole number between `least` and `most`, where one is given.
     ///
-    /// Null is refused: that is how JSON writers spell a number that is not finite.
+    /// Null is refused: JSON writers spell a number that is not finite as null.
     pub(crate) fn number(
         &mut self,
         name: &str,
@@ -89,20 +88,20 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// `true` or `false`, where one is given.
+    /// Reads `true` or `false`, where one is given.
     pub(crate) fn flag(&mut self, name: &str) -> Result<Option<bool>, Reported> {
         let Some(value) = self.map.get(name) else { return Ok(None) };
         value.as_bool().map(Some).ok_or_else(|| self.wrong_type(name, "true or false", value))
     }
 
-    /// A text, where one is given; null counts as absent.
+    /// Reads a text, where one is given; null counts as absent.
     pub(crate) fn text(&mut self, name: &str) -> Result<Option<&'a str>, Reported> {
         let Some(value) = self.get(name) else { return Ok(None) };
         value.as_str().map(Some).ok_or_else(|| self.wrong_type(name, "a text", value))
     }
 
-    /// A text of 1 to 256 characters without control characters, where one is given: names stand
-    /// in headers, paths and logs.
+    /// Reads a text of 1 to 256 characters without control characters, where one is given: names
+    /// are used in headers, paths and logs.
     pub(crate) fn name(&mut self, name: &str) -> Result<Option<&'a str>, Reported> {
         let Some(text) = self.text(name)? else { return Ok(None) };
         match text.chars().count() {
@@ -119,7 +118,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// One of the known words, where one is given.
+    /// Reads one of the known words, where one is given.
     pub(crate) fn word<T: Copy>(
         &mut self,
         name: &str,
@@ -133,9 +132,9 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A key's path, where one is given; null counts as absent.
+    /// Reads a key's path, where one is given; null counts as absent.
     ///
-    /// For actions it begins at the request.
+    /// The path of an action begins at the request.
     pub(crate) fn path(&mut self, name: &str) -> Result<Option<Path>, Reported> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let path = Path::from_value(value).map_err(|error| {
@@ -150,17 +149,17 @@ impl<'a> Fields<'a> {
         Ok(Some(path))
     }
 
-    /// The value of a field as it is; null counts as absent.
+    /// Returns the raw value of a field; null counts as absent.
     pub(crate) fn get(&self, name: &str) -> Option<&'a Value> {
         self.map.get(name).filter(|value| !value.is_null())
     }
 
-    /// Reports a required field that is absent, with what it should be.
+    /// Reports a required field that is absent, with its rule.
     pub(crate) fn missing(&mut self, name: &str, rule: &str) -> Reported {
         self.error(Code::MissingField, name, format!("is required: {rule}"))
     }
 
-    /// Reports a word that is none of the known ones.
+    /// Reports an unknown word.
     pub(crate) fn unknown_value(&mut self, name: &str, text: &str, known: &[&str]) -> Reported {
         let fix = nearest::suggest(text, known);
         self.error(Code::UnknownValue, name, format!("has no value `{text}`: {fix}"))
@@ -180,12 +179,12 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The problems, for a reader of something inside of this object.
+    /// Returns the problems, for a reader of a nested value.
     pub(crate) fn problems(&mut self) -> &mut Problems {
         self.problems
     }
 
-    /// The place of a field in the whole definition.
+    /// Returns the place of a field in the whole definition.
     pub(crate) fn field(&self, name: &str) -> String {
         if self.at.is_empty() { name.to_owned() } else { format!("{}.{name}", self.at) }
     }
@@ -205,12 +204,12 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A whole number, also where it is spelled `5.0`.
+/// Returns a whole number, also one that is spelled `5.0`.
 fn whole(value: &Value) -> Option<u64> {
     if let Some(number) = value.as_u64() {
         return Some(number);
     }
-    // Through the text, since a cast from a float would round without a word.
+    // Through the text, since a cast from a float would round silently.
     let float = value.as_f64()?;
     format!("{float:.0}").parse().ok().filter(|_| float >= 0.0 && float.fract() == 0.0)
 }
@@ -223,7 +222,7 @@ fn begins_at_request(path: &Path) -> bool {
     }
 }
 
-/// Enough of a value to find it again.
+/// Returns the beginning of a value, long enough to find it.
 pub(crate) fn shorten(value: &Value) -> String {
     let text = value.to_string();
     let cut = text.floor_char_boundary(60);

@@ -1,6 +1,6 @@
 //! The nearest known name, for messages about unknown ones.
 
-/// What to write instead of `unknown`: the nearest known name, or all of them.
+/// Suggests a replacement for `unknown`: the nearest known name, or all known names.
 pub(crate) fn suggest(unknown: &str, known: &[&str]) -> String {
     match nearest(unknown, known) {
         Some(name) => format!("did you mean `{name}`?"),
@@ -8,18 +8,19 @@ pub(crate) fn suggest(unknown: &str, known: &[&str]) -> String {
     }
 }
 
-/// Names in backticks, parted by commas.
+/// Returns names in backticks, separated by commas.
 pub(crate) fn list(names: &[&str]) -> String {
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// The closest of the known names, if it is close enough to be meant.
+/// Returns the closest known name, if it is close enough to be meant.
 pub(crate) fn nearest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
     let unknown = plain(unknown);
     known
         .iter()
         .map(|name| (distance(&unknown, &plain(name)), *name))
-        // A third of the letters, or a beginning: `limt` is `limit`, `foo` is not `key`.
+        // A third of the letters may differ, or it is a prefix: `limt` is `limit`, `foo` is not
+        // `key`.
         .filter(|(distance, name)| {
             let begins = unknown.len() >= 3 && plain(name).starts_with(&unknown);
             begins || distance * 3 <= name.len()
@@ -28,14 +29,14 @@ pub(crate) fn nearest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
         .map(|(_, name)| name)
 }
 
-/// Case and word breaks are spelling: `per_ms` and `on-new-version` are near.
+/// Removes case and word breaks: `per_ms` is `perMs`, `on-new-version` is `onNewVersion`.
 fn plain(name: &str) -> Vec<char> {
     // Bounded, since the distance takes quadratic time and the name comes from outside.
     let letters = name.chars().filter(|letter| letter.is_alphanumeric()).take(64);
     letters.flat_map(char::to_lowercase).collect()
 }
 
-/// Letters to add, drop or change to get from one name to the other.
+/// Returns the number of letters to add, drop or change to get from one name to the other.
 fn distance(left: &[char], right: &[char]) -> usize {
     let mut row: Vec<usize> = (0..=right.len()).collect();
     for (n, a) in left.iter().enumerate() {

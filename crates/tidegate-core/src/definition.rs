@@ -1,7 +1,7 @@
 //! Workflows: what an author defines.
 //!
 //! A definition is written in JSON or built in Rust; both pass the same reader, so both get the
-//! same answers. [`Workflow::to_value`] is the author's form, with the defaults that were written
+//! same answers. [`Definition::to_value`] is the author's form, with the defaults that were written
 //! out and no others. What serde writes
 //! is the stored form, with every number in it, so that a stored definition keeps its meaning
 //! when a default changes.
@@ -138,7 +138,7 @@ pub struct Definition {
     /// What the event's data or the request's input is: a [schema](crate::schema).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
-    /// The controls that the author wrote in another way than [`Workflow::to_value`] would.
+    /// The controls that the author wrote in another way than [`Definition::to_value`] would.
     #[serde(default, skip_serializing_if = "Written::is_empty")]
     pub written: Written,
 }
@@ -259,7 +259,7 @@ impl Definition {
         (!controls.is_empty()).then_some(Value::Object(controls))
     }
 
-    /// The definition in the author's form; [`Workflow::parse`] reads it back.
+    /// The definition in the author's form; [`Definition::parse`] reads it back.
     pub fn to_value(&self) -> Value {
         let triggers: Vec<Value> = self.triggers.iter().map(Trigger::to_value).collect();
         let given_up = Some(self.compensate_timeout_ms).filter(|ms| *ms != COMPENSATE_TIMEOUT_MS);

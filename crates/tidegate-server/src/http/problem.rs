@@ -111,6 +111,7 @@ impl From<Error> for Problem {
                 let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, "shutting_down", detail);
                 problem.retry_after(1)
             }
+            other => Self::new(StatusCode::INTERNAL_SERVER_ERROR, other.code(), detail),
         }
     }
 }

@@ -19,7 +19,7 @@ pub type Result<T, E = StepError> = std::result::Result<T, E>;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate::prelude::*;
+/// use tidegate::{Result, StepError, StepResultExt};
 ///
 /// fn charge(cents: i64) -> Result<i64> {
 ///     if cents <= 0 {

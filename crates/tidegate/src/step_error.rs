@@ -36,7 +36,7 @@ pub type Result<T, E = StepError> = std::result::Result<T, E>;
 ///
 /// assert_eq!(charge(40)?, 60);
 /// assert_eq!(charge(-1).unwrap_err().code(), "BadAmount");
-/// # tidegate::Result::Ok(())
+/// # Ok::<(), StepError>(())
 /// ```
 #[derive(Clone)]
 pub struct StepError {

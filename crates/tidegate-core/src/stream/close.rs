@@ -3,7 +3,7 @@
 //! 1. [`close`] commits a guard event. From then on every commit is refused.
 //! 2. Reactions continue until all of them have passed the guard and no lease is held.
 //! 3. The engine archives the log. When that fails the stream stays guarded, and the engine
-//! retries.
+//!    retries.
 //! 4. [`truncate`] deletes the events before the guard, a chunk at a time, oldest first. The
 //!    guard stays, as the tombstone.
 //! 5. Where requested, [`restart`] restarts the stream at version 0 with a snapshot.

@@ -1,9 +1,8 @@
 //! SQLite store: all rows in one file.
 //!
-//! One thread owns the connection that writes: transactions run one after another, so that no row
-//! needs a lock. Another thread reads at the same time, as the write-ahead log allows. The file has
-//! one owner: a second process gets an error that names the owner, and opening the file voids older
-//! leases.
+//! One thread owns the writing connection: transactions run one after another, so no row needs a
+//! lock. Another thread reads at the same time, as the write-ahead log allows. The file has one
+//! owner: a second process gets an error that names it, and opening the file voids older leases.
 
 mod error;
 mod lease;
@@ -49,8 +48,7 @@ use writer::Writer;
 /// How long a statement waits for another program that has locked the file, such as a backup.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Capacity of the cache of prepared statements. All of a connection's statements stay prepared:
-/// there are a little over a hundred.
+/// Capacity of the cache of prepared statements: a little over a hundred, all of which stay prepared.
 const STATEMENTS: usize = 160;
 
 /// Store in one file, owned by this process alone.

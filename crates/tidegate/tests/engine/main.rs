@@ -3,7 +3,7 @@
 //!
 //! A story is one function of a [`TestHarness`](tidegate::testing::TestHarness) and one line in the
 //! list below, from which the macro generates a test for each store. Its doc comment cites the
-//! lines of the spec that it tests. Time is advanced on a virtual clock, not waited for.
+//! lines of the specification that it tests. Time is advanced on a virtual clock, not waited for.
 
 #![allow(clippy::unwrap_used, reason = "a story that cannot continue fails")]
 #![allow(clippy::wildcard_enum_match_arm, reason = "a story looks at the rows it is about")]

@@ -146,7 +146,11 @@ impl StoreError {
             Self::FileGone(_) => "store_file_gone",
             Self::Data(_) | Self::TooManyRounds => "too_much_at_once",
             Self::Unknown(_) => "outcome_unknown",
-            _ => "store_error",
+            Self::Corrupt(_)
+            | Self::InUse { .. }
+            | Self::Schema(_)
+            | Self::Config(_)
+            | Self::Catalog(_) => "store_error",
         }
     }
 }

@@ -29,6 +29,7 @@ use crate::{
 /// One row of the table.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a property of its own")]
 #[non_exhaustive]
 pub struct Control {
     /// The field of a definition, and the word in answers, logs and console.

@@ -48,7 +48,7 @@ use writer::Writer;
 /// How long a statement waits for another program that has locked the file, such as a backup.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Capacity of the cache of prepared statements: a little over a hundred, all of which stay prepared.
+/// Capacity of the cache of prepared statements: all of a little over a hundred stay prepared.
 const STATEMENTS: usize = 160;
 
 /// Store in one file, owned by this process alone.

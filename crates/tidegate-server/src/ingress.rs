@@ -253,7 +253,11 @@ mod tests {
                 json!({ "a": { "mcp": 1 } }),
                 "`actions.a.mcp` must be true or false, got 1",
             ),
-            ("schedules", json!({ "s": { "cron": "x" } }), "`schedules.s`: `action` must be"),
+            (
+                "schedules",
+                json!({ "s": { "cron": "x" } }),
+                "`schedules.s`: `action` must name an action",
+            ),
             ("schedules", json!({ "s": { "action": "a", "name": "t" } }), "leave it out"),
             ("concurrency", json!("restart"), "`a` must have the policy `allow`"),
             ("concurrency", json!("reject"), "`a` must have the policy `allow`"),

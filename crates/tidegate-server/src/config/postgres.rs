@@ -188,7 +188,7 @@ mod tests {
             ("postgres = 1", "`postgres` must be a table, `[postgres]`, got 1"),
             (
                 "[postgres]\npoolr = true",
-                "`postgres.poolr` is not a setting; known are postgres.schema, ",
+                "`postgres.poolr` is not a setting; expected one of postgres.schema, ",
             ),
         ] {
             let error = load(file, &[]).unwrap_err().to_string();

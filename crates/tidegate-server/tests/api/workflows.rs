@@ -199,7 +199,7 @@ async fn a_release_lists_the_runs_that_lack_its_key() {
     let (_, told) = server.post("/workflows/a/release", json!({ "version": 2 })).await;
     assert_eq!(told["lacking"], json!([without]), "{told}");
     let said = server.command(&["release", "a", "2"]).unwrap();
-    assert!(said.ends_with(&format!("{without} lacks the key of its handoff\n")), "{said}");
+    assert!(said.ends_with(&format!("{without} has no key for the handoff\n")), "{said}");
     assert!(!said.contains(&with), "{said}");
 }
 

@@ -99,11 +99,15 @@ test('pages offer the controls that the server lists, and read the list once', a
   const flowControl = { quota: { budget: 5 } };
   const row = { app: 'default', name: 'report', version: 1, versions: [1], url: 'http://127.0.0.1:9/', triggers: [], flowControl };
   await seen.page.route('**/workflows', (route) => route.fulfill({ json: { workflows: [row] } }));
-  const offered = () => seen.page.getByLabel('Control', { exact: true }).locator('option').evaluateAll((all) => all.map((it) => /** @type {HTMLOptionElement} */ (it).value).slice(1));
-  for (const [where, names] of [['/gates', extended().gates], ['/events?tab=receipts', extended().gates], ['/workflows', namesOf(extended())]]) {
-    await seen.go(/** @type {string} */ (where));
-    await seen.page.locator('option[value=quota]').waitFor({ state: 'attached' });
-    assert.deepEqual(await offered(), names, /** @type {string} */ (where));
+  const choice = seen.page.locator('select').filter({ hasText: 'quota' });
+  const pages = /** @type {[string, string, string[]][]} */ ([
+    ['/gates', 'Gates', extended().gates], ['/events?tab=receipts', 'Events', extended().gates], ['/workflows', 'Workflows', namesOf(extended())],
+  ]);
+  for (const [where, title, names] of pages) {
+    await seen.go(where);
+    await seen.page.getByRole('heading', { level: 1, name: title }).waitFor();
+    await choice.waitFor();
+    assert.deepEqual((await choice.locator('option').allTextContents()).slice(1), names, where);
   }
   await seen.page.getByTitle('Share a budget: {"budget":5}').waitFor();
   assert.equal(requests, 1);

@@ -101,7 +101,7 @@ pub struct Definition {
     /// Many events in one run; never on an action.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch: Option<Batch>,
-    /// An earlier place in line.
+    /// An earlier position in queues.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<Priority>,
     /// One run per key and period.

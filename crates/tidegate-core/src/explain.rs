@@ -150,7 +150,7 @@ pub struct Binding {
     /// 100 holders of a full gate are looked up.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stranded: Vec<RunId>,
-    /// The place in line, from 1; none where the run does not stand in this line.
+    /// The position in the queue, from 1; none where the run is not queued at this gate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<usize>,
     /// What makes room.

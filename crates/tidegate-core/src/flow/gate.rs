@@ -1,4 +1,4 @@
-//! Gates: who is inside, who stands in line, and how a place is handed on.
+//! Gates: holders, queues, and the handover of a slot.
 //!
 //! A run passes its gates one after another in one fixed order (spec G9) and keeps what it has
 //! while it waits for the next. The transaction that frees a place names the next holder; nothing
@@ -132,7 +132,7 @@ pub fn vacate<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<Vec<G
     Ok(touched)
 }
 
-/// Lets in whoever is next at each of the gates.
+/// Lets in the next run at each of the gates.
 pub fn hand_on<E>(draft: &mut Draft, mut gates: Vec<GateKey>) -> Decided<(), E> {
     gates.sort();
     gates.into_iter().try_for_each(|gate| settle(draft, &gate))
@@ -164,7 +164,7 @@ pub fn drain<E>(draft: &mut Draft, run: &Run) -> Decided<(), E> {
     Ok(())
 }
 
-/// Lets in whoever is next, as far as there is room, and says when to look again.
+/// Lets in the next runs, as far as there is room, and sets the time of the next look.
 pub fn settle<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
     draft.expect_line(key);
     for _ in 0..SERVED_AT_ONCE {
@@ -221,7 +221,7 @@ pub fn start<E>(draft: &mut Draft, run: &Run) -> Decided<(), E> {
     Ok(())
 }
 
-/// The sweep's look at a gate: lets in whoever can, and deletes what nobody needs.
+/// Sweeps a gate that is due: lets in the next runs, and deletes a gate that is not used.
 pub fn sweep<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
     let Some(gate) = draft.gate(key)? else { return Ok(()) };
     // What is still to be done, and when, is found out anew.

@@ -89,7 +89,7 @@ pub async fn a_driven_run_is_stopped_when_its_time_is_over(world: &World) {
     world.check_holds().await;
 }
 
-/// spec timeouts: waiting for a first start does not count, sleeping does; what is due before the
+/// spec timeouts: waiting for a first start does not count, sleeping does; a wait ending before the
 /// timeout happens before it.
 pub async fn the_time_counts_from_the_first_start(world: &World) {
     world.define(timed(1000)).await;

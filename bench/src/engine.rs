@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
     /// Stores to measure: sqlite, postgres or all.
     #[arg(long, default_value = "all")]
     store: String,
-    /// Only workloads whose name contains one of these, such as `W2,W5.hot`.
+    /// Only these workloads, or all whose name begins with them up to a dot, such as `W2,W5.hot`.
     #[arg(long, default_value = "", value_delimiter = ',')]
     only: Vec<String>,
     /// Number of workers per engine.
@@ -49,7 +49,10 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     fn wants(&self, workload: &str) -> bool {
-        self.only.iter().any(|part| workload.contains(part.as_str()))
+        self.only.iter().any(|part| {
+            let rest = workload.strip_prefix(part.as_str());
+            part.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        })
     }
 }
 

@@ -98,7 +98,7 @@ impl Fleet {
         let log = self.folder.join(format!("{}.log", server.letter));
         let log = OpenOptions::new().create(true).append(true).open(log).unwrap();
         let config = self.folder.join("tidegate.toml").display().to_string();
-        let binary = std::env::var("TIDEGATE_BIN");
+        let binary = std::env::var("TIDEGATE_BINARY");
         // The server must not outlive the rig, however the rig ends.
         let mut process = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "--"])

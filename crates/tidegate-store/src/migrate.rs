@@ -21,6 +21,19 @@ pub struct Migration {
 }
 
 impl Migration {
+    /// Creates the migration of a file: `0018_turns` is number 18, called `turns`.
+    #[cfg_attr(
+        not(any(feature = "sqlite", feature = "postgres")),
+        expect(dead_code, reason = "no database is built in")
+    )]
+    pub(crate) const fn of(file: &'static str, sql: &'static str) -> Self {
+        let (number, name) = file.split_at(4);
+        let Ok(version) = i64::from_str_radix(number, 10) else {
+            panic!("a migration's file begins with its number, of four digits");
+        };
+        Self { version, name: name.split_at(1).1, sql }
+    }
+
     /// Returns the SHA-256 of its text, in hex.
     pub fn checksum(&self) -> String {
         let mut hex = String::with_capacity(64);

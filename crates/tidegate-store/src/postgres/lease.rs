@@ -55,8 +55,8 @@ impl Shared {
         let acquire = vec![name.clone(), holder, Param::Int(micros(asked.ttl))];
         let calls = || {
             [
-                Call::new(sql::LEASE_ACQUIRE, acquire.clone()),
-                Call::new(sql::LEASE_READ, vec![name.clone()]),
+                Call::new(sql::shared().lease_acquire, acquire.clone()),
+                Call::new(sql::shared().lease_read, vec![name.clone()]),
             ]
         };
         let rows = self.under_latch(&asked.name, calls).await?;
@@ -72,7 +72,7 @@ impl Shared {
     async fn renew(&self, asked: Asked, fence: i64) -> Result<Renew, StoreError> {
         let mut params = owned(&asked.name, &asked.holder, fence);
         params.push(Param::Int(micros(asked.ttl)));
-        let calls = || [Call::new(sql::LEASE_RENEW, params.clone())];
+        let calls = || [Call::new(sql::shared().lease_renew, params.clone())];
         match self.under_latch(&asked.name, calls).await?.first() {
             Some(row) => Ok(Renew::Renewed(asked.granted(fence, moment(row, 0)?))),
             None => Ok(Renew::Lost),
@@ -81,7 +81,7 @@ impl Shared {
 
     async fn release(&self, lease: &Lease) -> Result<bool, StoreError> {
         let params = owned(&lease.name, &lease.holder, lease.fence);
-        let calls = || [Call::new(sql::LEASE_RELEASE, params.clone())];
+        let calls = || [Call::new(sql::shared().lease_release, params.clone())];
         match self.under_latch(&lease.name, calls).await?.first() {
             Some(row) => Ok(call::int(row, 0)? == 1),
             None => Ok(false),

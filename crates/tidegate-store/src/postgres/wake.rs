@@ -96,7 +96,7 @@ async fn send_one(settings: &Settings, connection: &mut Option<Connection>) -> R
     };
     let mut calls = vec![Call::new(sql::BEGIN, Vec::new())];
     calls.extend(settings.for_transaction());
-    calls.extend([sql::WAKE_SEND, sql::COMMIT].map(|sql| Call::new(sql, Vec::new())));
+    calls.extend([sql::own().wake_send, sql::COMMIT].map(|sql| Call::new(sql, Vec::new())));
     first_error(open.run(&calls).await?)?;
     *connection = Some(open);
     Ok(())
@@ -120,7 +120,7 @@ async fn listen(settings: Settings, count: Arc<watch::Sender<u64>>) {
 async fn listen_once(settings: &Settings, count: &Arc<watch::Sender<u64>>) -> Result<(), Trouble> {
     let heard = count.clone();
     let connection = Connection::open(settings, move || bump(&heard)).await?;
-    connection.control(sql::WAKE_LISTEN).await?;
+    connection.control(sql::own().wake_listen).await?;
     // Notifications sent before this moment were missed.
     bump(count);
     connection.closed().await;

@@ -42,7 +42,7 @@ impl Writer {
         self.lease_transaction(|tx| {
             let by_name = (&asked.name, now.micros());
             let held: Option<(String, i64)> =
-                one(tx, sql::LEASE_READ, by_name, |row| Ok((row.get(0)?, row.get(3)?)))?;
+                one(tx, sql::shared().lease_read, by_name, |row| Ok((row.get(0)?, row.get(3)?)))?;
             if let Some((by, left)) = held
                 && by != asked.holder
                 && left > 0
@@ -50,11 +50,11 @@ impl Writer {
                 let left = Duration::from_micros(left.unsigned_abs());
                 return Ok(Acquire::Held { by, left });
             }
-            let fence = one(tx, sql::FENCE_NEXT, (), |row| row.get(0))?;
+            let fence = one(tx, sql::own().fence_next, (), |row| row.get(0))?;
             let fence = fence.expect("a counter answers with its number");
             let until = now.plus_ms(asked.ttl);
             let row = (&asked.name, &asked.holder, fence, until.micros(), now.micros());
-            let written = tx.prepare_cached(sql::LEASE_ACQUIRE)?.execute(row)?;
+            let written = tx.prepare_cached(sql::shared().lease_acquire)?.execute(row)?;
             assert_eq!(written, 1, "a name that was free is free: there is one writer");
             Ok(Acquire::Acquired(asked.granted(fence, until)))
         })
@@ -65,7 +65,7 @@ impl Writer {
         let until = now.plus_ms(asked.ttl).micros();
         self.lease_transaction(|tx| {
             let row = (&asked.name, &asked.holder, fence, until, now.micros());
-            Ok(match one(tx, sql::LEASE_RENEW, row, |row| row.get(0))? {
+            Ok(match one(tx, sql::shared().lease_renew, row, |row| row.get(0))? {
                 Some(until) => Renew::Renewed(asked.granted(fence, Timestamp::from_micros(until))),
                 None => Renew::Lost,
             })
@@ -76,7 +76,7 @@ impl Writer {
         let now = self.rules.clock.now().micros();
         self.lease_transaction(|tx| {
             let row = (&lease.name, &lease.holder, lease.fence, now);
-            Ok(one(tx, sql::LEASE_RELEASE, row, |row| row.get(0))?.unwrap_or(false))
+            Ok(one(tx, sql::shared().lease_release, row, |row| row.get(0))?.unwrap_or(false))
         })
     }
 

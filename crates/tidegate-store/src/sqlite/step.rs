@@ -10,6 +10,7 @@ use rusqlite::{
     Connection, Error, ErrorCode, Params, Row, Statement,
     hooks::{AuthAction, AuthContext, Authorization},
 };
+use tidegate_core::row::RowKind;
 
 use crate::{TransactionError, codec::Table};
 
@@ -214,6 +215,6 @@ fn changed<'a>(action: &AuthAction<'a>) -> Option<&'a str> {
 }
 
 fn is_ours(table: &str) -> bool {
-    let mut ours = Table::ALL.into_iter().map(Table::name).chain(OTHER_TABLES);
+    let mut ours = RowKind::ALL.into_iter().map(|kind| Table::of(kind).name).chain(OTHER_TABLES);
     ours.any(|name| table.eq_ignore_ascii_case(name))
 }

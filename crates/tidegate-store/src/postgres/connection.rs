@@ -161,12 +161,12 @@ impl Connection {
     pub(super) async fn prepare(&self, calls: &[Call]) -> Result<(), Trouble> {
         let Some(prepared) = &self.prepared else { return Ok(()) };
         let missing: BTreeMap<&'static str, &Call> = {
-            let known = locked(prepared);
+            let statements = locked(prepared);
             // Each once: the driver would close a duplicate while the flight is in progress.
             calls
                 .iter()
                 .filter(|call| !sql::is_control(call.sql))
-                .filter(|call| !known.contains_key(call.sql))
+                .filter(|call| !statements.contains_key(call.sql))
                 .map(|call| (call.sql, call))
                 .collect()
         };

@@ -206,13 +206,13 @@ impl Settings {
 
     fn transaction_params(&self) -> Vec<Param> {
         let ms = |time: Duration| Param::Text(time.as_millis().to_string());
-        let it = &self.options;
-        let clock = it.clock.as_ref().map(|clock| clock.now().micros().to_string());
+        let options = &self.options;
+        let clock = options.clock.as_ref().map(|clock| clock.now().micros().to_string());
         vec![
             Param::Text(self.search_path()),
-            ms(it.lock_timeout),
-            ms(it.statement_timeout),
-            ms(it.idle_timeout),
+            ms(options.lock_timeout),
+            ms(options.statement_timeout),
+            ms(options.idle_timeout),
             Param::Text(clock.unwrap_or_default()),
         ]
     }

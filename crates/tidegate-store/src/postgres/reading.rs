@@ -76,7 +76,7 @@ impl Reading {
     /// One statement locks all rows of a table in key order. Rows that depend on a lock are read by
     /// a statement after the one that takes it (spec R15), the clock last (spec R8).
     pub(super) fn new(reads: &ReadSet, touch: Touch) -> Result<Self, StoreError> {
-        let mut it = Self { calls: Vec::new(), parts: Vec::new(), touch };
+        let mut reading = Self { calls: Vec::new(), parts: Vec::new(), touch };
         let mut keys: BTreeMap<RowKind, Vec<RowKey>> = BTreeMap::new();
         for key in &reads.rows {
             keys.entry(key.kind()).or_default().push(key.clone());
@@ -87,17 +87,17 @@ impl Reading {
         let mut replies = Vec::new();
         if touch == Touch::Lock {
             replies = keys.remove(&RowKind::Reply).unwrap_or_default();
-            it.lock(reads, &mut keys, &mut scans)?;
+            reading.lock(reads, &mut keys, &mut scans)?;
         }
         for (kind, keys) in keys {
             let call = Call::new(sql::of(kind).read, key_params(&keys)?);
-            it.push(call, Part::Keys { kind, keys, locked: false });
+            reading.push(call, Part::Keys { kind, keys, locked: false });
         }
         for (call, part) in scans::calls(scans, touch)? {
-            it.push(call, part);
+            reading.push(call, part);
         }
         for (call, part) in scans::counts(reads)? {
-            it.push(call, part);
+            reading.push(call, part);
         }
         // A retried request that sees the effects of its first attempt must also see the reply, or
         // it would be refused because of its own first attempt. So rows that are committed together
@@ -105,18 +105,18 @@ impl Reading {
         if let Some(statement) = sql::of(RowKind::Reply).lock.filter(|_| !replies.is_empty()) {
             let call = Call::new(statement, key_params(&replies)?);
             let part = Part::Keys { kind: RowKind::Reply, keys: replies, locked: true };
-            it.push(call, part);
+            reading.push(call, part);
         }
         if !reads.catalogs.is_empty() {
             let names = reads.catalogs.iter().map(ToString::to_string);
             let call = Call::new(sql::of(RowKind::Epoch).read, vec![Param::texts(names)]);
-            it.push(call, Part::Epochs(reads.catalogs.iter().cloned().collect()));
+            reading.push(call, Part::Epochs(reads.catalogs.iter().cloned().collect()));
         }
         match touch {
-            Touch::Lock => it.push(Call::new(sql::own().tx_stamp, Vec::new()), Part::Stamp),
-            Touch::Look => it.push(Call::new(sql::own().clock_read, Vec::new()), Part::Clock),
+            Touch::Lock => reading.push(Call::new(sql::own().tx_stamp, Vec::new()), Part::Stamp),
+            Touch::Look => reading.push(Call::new(sql::own().clock_read, Vec::new()), Part::Clock),
         }
-        Ok(it)
+        Ok(reading)
     }
 
     /// Locks rows, table by table. Removes the handled entries from `keys` and `scans`.
@@ -270,14 +270,14 @@ fn file(
             snapshot.scans.insert(scan, Found { limit, keys });
         }
         Part::Scans { kind, scans } => {
-            let mut found = empty(&scans);
+            let mut results = empty(&scans);
             for row in rows {
-                let place = place(row, found.len())?;
+                let place = place(row, results.len())?;
                 let row = decode(kind, row, 1)?;
-                found[place].keys.push(row.key());
+                results[place].keys.push(row.key());
                 note_found(snapshot, held, false, &scans[place].0, row);
             }
-            snapshot.scans.extend(scans.into_iter().map(|(scan, _)| scan).zip(found));
+            snapshot.scans.extend(scans.into_iter().map(|(scan, _)| scan).zip(results));
         }
         Part::Counts(counts) => {
             for row in rows {
@@ -287,15 +287,15 @@ fn file(
             }
         }
         Part::Lines(scans) => {
-            let mut found = empty(&scans);
+            let mut results = empty(&scans);
             for row in rows {
                 let key = RowKey::Run(Seq(call::int(row, 1)?));
                 if !matches!(snapshot.rows.get(&key), Some(Some(_)) if held.locked.contains(&key)) {
-                    return Err(Trouble::Contended("a line moved while it was read".to_owned()));
+                    return Err(Trouble::Contended("a queue changed while it was read".to_owned()));
                 }
-                found[place(row, scans.len())?].keys.push(key);
+                results[place(row, scans.len())?].keys.push(key);
             }
-            snapshot.scans.extend(scans.into_iter().map(|(scan, _)| scan).zip(found));
+            snapshot.scans.extend(scans.into_iter().map(|(scan, _)| scan).zip(results));
         }
         Part::Epochs(wanted) => held.stale.extend(stale(wanted, rows, catalogs, snapshot)?),
         Part::Stamp => {

@@ -38,7 +38,7 @@ pub(super) struct Shared {
     pub(super) tokens: Tokens,
     pub(super) catalogs: Catalogs,
     /// Engines that have sent a heartbeat here: their rows are not created again.
-    known: Mutex<BTreeSet<EngineId>>,
+    engines: Mutex<BTreeSet<EngineId>>,
 }
 
 /// Number of connections for named leases, opened when first needed: two, so that one contended
@@ -55,7 +55,7 @@ impl Shared {
             leases: Pool::new(settings.for_beats(), LEASE_CONNECTIONS),
             tokens: Tokens::default(),
             catalogs: Catalogs::default(),
-            known: Mutex::default(),
+            engines: Mutex::default(),
             settings,
         }
     }
@@ -103,7 +103,7 @@ impl Shared {
             let result = self.try_beat(&lent.connection, engine, lease_ms).await;
             if let Some(done) = tries.settle(lent, result).await? {
                 if done {
-                    self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(engine);
+                    self.engines.lock().unwrap_or_else(PoisonError::into_inner).insert(engine);
                 }
                 return Ok(done);
             }
@@ -119,7 +119,7 @@ impl Shared {
         if self.beats.write_alone(connection, beat_call(engine)).await?.len() == 1 {
             return Ok(true);
         }
-        if self.known.lock().unwrap_or_else(PoisonError::into_inner).contains(&engine) {
+        if self.engines.lock().unwrap_or_else(PoisonError::into_inner).contains(&engine) {
             // The row existed before, so the engine is dead, or dead and deleted.
             return Ok(false);
         }

@@ -30,10 +30,10 @@ struct Changes {
 impl Writing {
     /// Groups changes by table, and refuses invalid ones.
     pub(super) fn new(changes: Vec<Change>, held: &Held) -> Result<Self, StoreError> {
-        let mut it = Self::default();
+        let mut writing = Self::default();
         for change in one_change_a_row(changes)? {
             let key = change.key();
-            let table = it.tables.entry(key.kind()).or_default();
+            let table = writing.tables.entry(key.kind()).or_default();
             match change {
                 Change::Insert(_) if held.there.contains(&key) => {
                     return Err(StoreError::Data(format!("{key:?} is there already")));
@@ -43,12 +43,12 @@ impl Writing {
                 Change::Delete(key) => table.deletes.push(key),
             }
         }
-        for changes in it.tables.values_mut() {
+        for changes in writing.tables.values_mut() {
             // All transactions that insert the same keys use the same order, so one waits for the
             // other, and never both for each other.
             changes.inserts.sort_by_cached_key(Row::key);
         }
-        Ok(it)
+        Ok(writing)
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -86,10 +86,10 @@ impl SqliteLook {
             // read.
             private().create_new(true).open(&to).map_err(|error| failed(&to, &error))?;
             let copied = db.execute(sql::own().file_copy, [&name]);
-            let kept = copied
+            let written = copied
                 .map_err(|error| refused_for(&name, &error))
                 .and_then(|_| keep(&to).map_err(|error| failed(&to, &error)));
-            kept.inspect_err(|_| drop(fs::remove_file(&to)))
+            written.inspect_err(|_| drop(fs::remove_file(&to)))
         };
         self.reader.call(copy).await
     }

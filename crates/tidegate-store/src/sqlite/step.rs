@@ -22,7 +22,7 @@ const INSTRUCTIONS: i32 = 4096;
 const LONGEST: Duration = Duration::from_hours(24);
 
 /// Pragmas that only read: the full-text index uses the first of them itself.
-const TELLING: [&str; 2] = ["data_version", "table_info"];
+const READING: [&str; 2] = ["data_version", "table_info"];
 
 /// Store's tables that hold no rows of the codec.
 const OTHER_TABLES: [&str; 2] = ["meta", "migration"];
@@ -101,14 +101,14 @@ impl Watch {
     /// Installs the hooks.
     pub(super) fn over(db: &mut Connection) -> rusqlite::Result<Self> {
         let watch = Self::default();
-        let it = watch.clone();
-        db.authorizer(Some(move |asked: AuthContext<'_>| it.authorize(&asked.action)))?;
-        let it = watch.clone();
-        db.progress_handler(INSTRUCTIONS, Some(move || it.is_late()))?;
+        let own = watch.clone();
+        db.authorizer(Some(move |context: AuthContext<'_>| own.authorize(&context.action)))?;
+        let own = watch.clone();
+        db.progress_handler(INSTRUCTIONS, Some(move || own.is_late()))?;
         // After a statement that rolls the transaction back, as `insert or rollback` does, the next
         // one would commit by itself.
-        let it = watch.clone();
-        db.commit_hook(Some(move || it.state().until.is_some()))?;
+        let own = watch.clone();
+        db.commit_hook(Some(move || own.state().until.is_some()))?;
         Ok(watch)
     }
 
@@ -175,7 +175,7 @@ fn denial(action: &AuthAction<'_>) -> Option<String> {
         );
     }
     if let AuthAction::Pragma { pragma_name, .. } = action
-        && TELLING.contains(pragma_name)
+        && READING.contains(pragma_name)
     {
         return None;
     }

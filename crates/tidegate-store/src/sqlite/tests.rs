@@ -107,8 +107,8 @@ fn steps_of_a_claim(run: &Run, workflows: i64, backlog: i64) -> u64 {
         .unwrap();
     let view = View { db: &db, catalogs: &Catalogs::default() };
     let ready = Scan::Ready(Claim::all("w".into()));
-    let found = view.scan(&ready, 100, Timestamp::from_micros(0)).unwrap();
-    assert_eq!(found.len(), 100);
+    let runs = view.scan(&ready, 100, Timestamp::from_micros(0)).unwrap();
+    assert_eq!(runs.len(), 100);
     steps.load(Ordering::Relaxed)
 }
 
@@ -142,7 +142,7 @@ fn a_commit_waits_for_the_disk() {
 }
 
 #[tokio::test]
-async fn a_full_disk_is_told_and_nothing_is_acknowledged() {
+async fn a_full_disk_is_reported_and_nothing_is_acknowledged() {
     let store = manual().await;
     limit_pages(&store, "pragma max_page_count = 1").await;
     let big = "x".repeat(200_000);

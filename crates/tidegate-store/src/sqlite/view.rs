@@ -105,8 +105,8 @@ impl View<'_> {
             for Turn { workflow, lane } in std::mem::take(&mut runs).iter().map(|run| Turn::of(run))
             {
                 let cells = [text(&claim.ws), seq(workflow), seq(lane), int(share.into())];
-                let found = rows(self.db, RowKind::Run, sql::shared().run_ready, &cells)?;
-                runs.extend(found.into_iter().filter_map(as_run));
+                let more = rows(self.db, RowKind::Run, sql::shared().run_ready, &cells)?;
+                runs.extend(more.into_iter().filter_map(as_run));
             }
         }
         Ok(claim.take(runs, limit).into_iter().map(Row::Run).collect())
@@ -121,8 +121,8 @@ impl View<'_> {
     ) -> Result<Option<Box<Run>>, StoreError> {
         let bounds = [from.workflow, from.lane, to.workflow, to.lane].map(seq);
         let cells = [&[text(ws)], &bounds[..]].concat();
-        let found = rows(self.db, RowKind::Run, sql::own().run_ready_next, &cells)?;
-        Ok(found.into_iter().find_map(as_run))
+        let runs = rows(self.db, RowKind::Run, sql::own().run_ready_next, &cells)?;
+        Ok(runs.into_iter().find_map(as_run))
     }
 
     /// Reads the newest runs of several lanes, lane by lane as in [`Self::ready`]: live runs, or

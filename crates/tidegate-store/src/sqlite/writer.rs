@@ -42,7 +42,7 @@ pub(super) struct Writer {
     pub(super) rules: Rules,
     watch: Watch,
     /// Engines that have sent a heartbeat: an engine whose row was deleted is not created again.
-    known: BTreeSet<EngineId>,
+    engines: BTreeSet<EngineId>,
     /// `None` for a store in memory.
     // Below the connection, so that the lock is released after the database is closed.
     lock: Option<FileLock>,
@@ -70,9 +70,9 @@ impl Writer {
         let next = take_over(&mut db, clock.now())?;
         let watch = Watch::over(&mut db).map_err(|error| refused(&error))?;
         let rules = Rules { clock, catalogs, next, set_aside: next };
-        let known = BTreeSet::new();
+        let engines = BTreeSet::new();
         lock.as_mut().map_or(Ok(()), FileLock::add_log)?;
-        Ok(Self { db, rules, watch, known, lock })
+        Ok(Self { db, rules, watch, engines, lock })
     }
 
     /// Checks that the store's files are still at their paths; the error names the one that is not.
@@ -118,7 +118,7 @@ impl Writer {
         record: impl FnOnce(&T) -> Vec<SeededCommand>,
     ) -> Result<StepRecord<T>, TransactionError<E>> {
         let watch = self.watch.clone();
-        let (kept, carried) = self.commit(|tx, rules| {
+        let (record, carried) = self.commit(|tx, rules| {
             let value = watch.run(tx, limit, step)?;
             let (reads, mut decide, verdict) = recording(record(&value), &rules.catalogs.all());
             let carried = rules.carry_out(tx, reads, &mut decide)?;
@@ -126,7 +126,7 @@ impl Writer {
             Ok::<_, TransactionError<E>>((StepRecord { value, answers }, carried))
         })?;
         self.rules.keep(carried);
-        Ok(kept)
+        Ok(record)
     }
 
     /// Renews a lease; `false` if the engine was declared dead, or was deleted since.
@@ -135,7 +135,7 @@ impl Writer {
         engine: EngineId,
         lease_ms: u32,
     ) -> Result<bool, StoreError> {
-        let was_here = self.known.contains(&engine);
+        let was_here = self.engines.contains(&engine);
         let beats = self.commit(|tx, rules| {
             let view = View { db: tx, catalogs: &rules.catalogs };
             if was_here && view.row(&RowKey::Engine(engine))?.is_none() {
@@ -147,7 +147,7 @@ impl Writer {
             Ok::<_, StoreError>(written.map_err(|error| refused(&error))? == 1)
         })?;
         if beats {
-            self.known.insert(engine);
+            self.engines.insert(engine);
         }
         Ok(beats)
     }
@@ -222,8 +222,8 @@ pub(super) fn take_over(db: &mut Connection, now: Timestamp) -> Result<i64, Stor
     let tx = begin(db)?;
     let migrated = migrate(&tx, now)?;
     tx.execute(sql::own().engine_void, ()).map_err(|error| refused(&error))?;
-    let kept = tx.query_row(sql::own().meta_read, [SEQUENCE], |row| row.get(0)).optional();
-    let next = kept.map_err(|error| refused(&error))?.unwrap_or(1);
+    let reserved = tx.query_row(sql::own().meta_read, [SEQUENCE], |row| row.get(0)).optional();
+    let next = reserved.map_err(|error| refused(&error))?.unwrap_or(1);
     tx.commit().map_err(|error| not_committed(&error))?;
     log_migrated(migrated);
     Ok(next)

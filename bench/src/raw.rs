@@ -8,45 +8,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tidegate_core::reads::Change;
-use tidegate_store::codec::{Cell, ColumnType, Table, cells, key_cells};
+use tidegate_core::{reads::Change, row::RowKind};
+use tidegate_store::{
+    codec::{Cell, ColumnType, Table, cells, key_cells},
+    sql::{self, Dialect},
+};
 use tokio_postgres::Statement;
-
-/// The statements of the tables that the workloads write, for one dialect.
-macro_rules! statements {
-    ($dialect:literal, $table:expr, $verb:expr) => {
-        match ($table, $verb) {
-            (Table::Gate, Verb::Insert) => sql!($dialect, "gate_insert"),
-            (Table::Gate, Verb::Update) => sql!($dialect, "gate_update"),
-            (Table::Run, Verb::Insert) => sql!($dialect, "run_insert"),
-            (Table::Run, Verb::Update) => sql!($dialect, "run_update"),
-            (Table::Run, Verb::Delete) => sql!($dialect, "run_delete"),
-            (Table::Event, Verb::Insert) => sql!($dialect, "event_insert"),
-            (Table::Ended, Verb::Insert) => sql!($dialect, "ended_insert"),
-            (Table::Step, Verb::Insert) => sql!($dialect, "step_insert"),
-            (Table::Step, Verb::Delete) => sql!($dialect, "step_delete"),
-            (Table::Receipt, Verb::Insert) => sql!($dialect, "receipt_insert"),
-            (Table::Gate, Verb::Delete) => sql!($dialect, "gate_delete"),
-            (Table::Def, Verb::Insert) => sql!($dialect, "def_insert"),
-            (Table::Stream, Verb::Insert) => sql!($dialect, "stream_insert"),
-            (Table::Stream, Verb::Update) => sql!($dialect, "stream_update"),
-            (Table::Log, Verb::Insert) => sql!($dialect, "log_insert"),
-            (Table::LogHead, Verb::Insert) => sql!($dialect, "log_head_insert"),
-            (Table::LogHead, Verb::Update) => sql!($dialect, "log_head_update"),
-            (Table::Snapshot, Verb::Insert) => sql!($dialect, "snapshot_insert"),
-            (Table::Snapshot, Verb::Update) => sql!($dialect, "snapshot_update"),
-            (Table::Subscription, Verb::Insert) => sql!($dialect, "sub_insert"),
-            (Table::Subscription, Verb::Update) => sql!($dialect, "sub_update"),
-            (Table::Epoch, Verb::Insert) => sql!($dialect, "epoch_insert"),
-            (table, verb) => panic!("no workload makes {verb:?} on {table:?}"),
-        }
-    };
-}
-macro_rules! sql {
-    ($dialect:literal, $name:literal) => {
-        include_str!(concat!("../../crates/tidegate-store/sql/", $dialect, "/", $name, ".sql"))
-    };
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Verb {
@@ -55,33 +22,45 @@ enum Verb {
     Delete,
 }
 
-/// The rows of one transaction, by table and verb.
+impl Verb {
+    /// Returns the store's own statement.
+    fn statement(self, dialect: Dialect, kind: RowKind) -> &'static str {
+        let statements = sql::of(dialect, kind);
+        match self {
+            Self::Insert => statements.insert,
+            Self::Update => statements.update,
+            Self::Delete => statements.delete,
+        }
+    }
+}
+
+/// The rows of one transaction, by kind and verb.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Transaction(Vec<(Table, Verb, Vec<Vec<Cell>>)>);
+pub(crate) struct Transaction(Vec<(RowKind, Verb, Vec<Vec<Cell>>)>);
 
 impl Transaction {
     /// Encodes the changes of a transaction.
     pub(crate) fn new(changes: &[Change]) -> Self {
-        let mut groups: BTreeMap<(Table, Verb), Vec<Vec<Cell>>> = BTreeMap::new();
+        let mut groups: BTreeMap<(RowKind, Verb), Vec<Vec<Cell>>> = BTreeMap::new();
         // The engine's own row is not part of a workload.
-        for change in changes.iter().filter(|it| Table::of(&it.key()) != Table::Engine) {
+        for change in changes.iter().filter(|it| it.key().kind() != RowKind::Engine) {
             let (verb, row) = match change {
                 Change::Insert(row) => (Verb::Insert, cells(row)),
                 Change::Update(row) => (Verb::Update, cells(row)),
                 Change::Delete(key) => (Verb::Delete, key_cells(key)),
             };
-            groups.entry((Table::of(&change.key()), verb)).or_default().push(row);
+            groups.entry((change.key().kind(), verb)).or_default().push(row);
         }
-        Self(groups.into_iter().map(|((table, verb), rows)| (table, verb, rows)).collect())
+        Self(groups.into_iter().map(|((kind, verb), rows)| (kind, verb, rows)).collect())
     }
 
     /// Merges several transactions into one. Their rows must be distinct.
     pub(crate) fn merged(all: impl IntoIterator<Item = Self>) -> Self {
-        let mut groups: BTreeMap<(Table, Verb), Vec<Vec<Cell>>> = BTreeMap::new();
-        for (table, verb, rows) in all.into_iter().flat_map(|one| one.0) {
-            groups.entry((table, verb)).or_default().extend(rows);
+        let mut groups: BTreeMap<(RowKind, Verb), Vec<Vec<Cell>>> = BTreeMap::new();
+        for (kind, verb, rows) in all.into_iter().flat_map(|one| one.0) {
+            groups.entry((kind, verb)).or_default().extend(rows);
         }
-        Self(groups.into_iter().map(|((table, verb), rows)| (table, verb, rows)).collect())
+        Self(groups.into_iter().map(|((kind, verb), rows)| (kind, verb, rows)).collect())
     }
 
     /// Returns the number of rows that it writes.
@@ -109,9 +88,8 @@ pub(crate) fn execute(
     connection: &rusqlite::Connection,
     transaction: &Transaction,
 ) -> rusqlite::Result<()> {
-    for (table, verb, rows) in &transaction.0 {
-        let sql = statements!("sqlite", *table, *verb);
-        let mut statement = connection.prepare_cached(sql)?;
+    for (kind, verb, rows) in &transaction.0 {
+        let mut statement = connection.prepare_cached(verb.statement(Dialect::Sqlite, *kind))?;
         for row in rows {
             statement.execute(rusqlite::params_from_iter(row.iter().map(value)))?;
         }
@@ -150,7 +128,7 @@ pub(crate) async fn postgres(
 
 /// The statements of some transactions, prepared on one connection.
 pub(crate) struct Prepared {
-    statements: BTreeMap<(Table, Verb), Statement>,
+    statements: BTreeMap<(RowKind, Verb), Statement>,
     begin: Statement,
     commit: Statement,
 }
@@ -161,10 +139,10 @@ impl Prepared {
         all: &[Transaction],
     ) -> Result<Self, tokio_postgres::Error> {
         let mut statements = BTreeMap::new();
-        for (table, verb, _) in all.iter().flat_map(|transaction| &transaction.0) {
-            if let Entry::Vacant(vacant) = statements.entry((*table, *verb)) {
-                let sql = statements!("postgres", *table, *verb);
-                vacant.insert(client.prepare(sql).await?);
+        for (kind, verb, _) in all.iter().flat_map(|transaction| &transaction.0) {
+            if let Entry::Vacant(vacant) = statements.entry((*kind, *verb)) {
+                let statement = verb.statement(Dialect::Postgres, *kind);
+                vacant.insert(client.prepare(statement).await?);
             }
         }
         let (begin, commit) = (client.prepare("begin").await?, client.prepare("commit").await?);
@@ -182,8 +160,8 @@ impl Prepared {
             .iter()
             .map(|columns| columns.iter().map(|column| &**column as _).collect())
             .collect();
-        let writes = transaction.0.iter().zip(&params).map(|((table, verb, _), params)| {
-            client.query(&self.statements[&(*table, *verb)], params)
+        let writes = transaction.0.iter().zip(&params).map(|((kind, verb, _), params)| {
+            client.query(&self.statements[&(*kind, *verb)], params)
         });
         let ended = futures_util::future::try_join3(
             client.query(&self.begin, &[]),
@@ -196,13 +174,13 @@ impl Prepared {
 
 /// Returns the columns of one transaction, statement by statement.
 pub(crate) fn columns(of: &Transaction) -> Columns {
-    of.0.iter().map(|(table, verb, rows)| arrays(*table, *verb, rows)).collect()
+    of.0.iter().map(|(kind, verb, rows)| arrays(Table::of(*kind), *verb, rows)).collect()
 }
 
 /// Returns the rows' columns, each as one array.
-fn arrays(table: Table, verb: Verb, rows: &[Vec<Cell>]) -> Vec<Param> {
-    let types = table.columns().iter().map(|(_, kind)| *kind);
-    let width = if verb == Verb::Delete { table.key_len() } else { table.columns().len() };
+fn arrays(table: &Table, verb: Verb, rows: &[Vec<Cell>]) -> Vec<Param> {
+    let types = table.columns.iter().map(|(_, kind)| *kind);
+    let width = if verb == Verb::Delete { table.key_len } else { table.columns.len() };
     let column = |(at, kind): (usize, ColumnType)| -> Param {
         let cells = rows.iter().map(move |row| &row[at]);
         match kind {

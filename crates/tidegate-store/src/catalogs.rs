@@ -47,12 +47,14 @@ impl Catalogs {
     pub(crate) fn follow(&self, redefined: Redefined) {
         let mut seen = self.lock();
         for Epoch { ws, n } in redefined.epochs {
-            let Some(known) = seen.get_mut(&ws).filter(|it| it.epoch + 1 == n) else { continue };
+            let Some(cached) = seen.get_mut(&ws).filter(|cached| cached.epoch + 1 == n) else {
+                continue;
+            };
             let defs = redefined.defs.iter().filter(|def| def.ws == ws).cloned();
             // A definition that cannot be read is reported by the next transaction, which reads all
             // of them.
-            if let Ok(catalog) = known.advance(n, defs) {
-                *known = Arc::new(catalog);
+            if let Ok(catalog) = cached.advance(n, defs) {
+                *cached = Arc::new(catalog);
             }
         }
     }

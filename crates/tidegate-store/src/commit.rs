@@ -76,7 +76,7 @@ pub struct CommitEffects {
 }
 
 impl CommitEffects {
-    #[expect(clippy::wildcard_enum_match_arm, reason = "nobody waits for the other rows")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "no caller waits for the other rows")]
     fn see(mut self, changes: &[Change]) -> Self {
         let now = self.now;
         let seen = &mut self;
@@ -157,13 +157,13 @@ pub async fn commit_reading(
     reads.rows.extend(inputs.iter().copied().map(RowKey::Event));
     let size = batch.len();
     let outcome = Arc::new(Mutex::new((Vec::new(), CommitEffects::default())));
-    let told = outcome.clone();
+    let decided = outcome.clone();
     let decide = Box::new(move |snapshot: Snapshot| {
         let seen = CommitEffects::before(&snapshot, &inputs);
         match decide(&batch, snapshot) {
             Batch::Decided(changes, answers) => {
                 let seen = seen.see(&changes);
-                *told.lock().expect("nothing panics under this lock") = (answers, seen);
+                *decided.lock().expect("nothing panics under this lock") = (answers, seen);
                 Decision::Apply(changes)
             }
             Batch::Need(reads, snapshot) => Decision::Need(reads, snapshot),

@@ -19,7 +19,12 @@ mod doctor;
 pub mod lease;
 mod list;
 pub mod migrate;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod scans;
+mod schema;
 mod single_writer;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub mod sql;
 mod transactional;
 
 pub use clock::{Clock, ManualClock, SystemClock};

@@ -53,7 +53,7 @@ struct State {
     rows: BTreeMap<RowKey, Row>,
     next: i64,
     /// Engines that have sent a heartbeat: an engine whose row was deleted is not created again.
-    known: BTreeSet<EngineId>,
+    engines: BTreeSet<EngineId>,
 }
 
 impl MemoryStore {
@@ -61,7 +61,7 @@ impl MemoryStore {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             clock,
-            state: Mutex::new(State { rows: BTreeMap::new(), next: 1, known: BTreeSet::new() }),
+            state: Mutex::new(State { rows: BTreeMap::new(), next: 1, engines: BTreeSet::new() }),
             catalogs: Catalogs::default(),
             wakes: watch::Sender::new(0),
             leases: Mutex::default(),
@@ -104,7 +104,7 @@ impl Store for MemoryStore {
 
     async fn heartbeat(&self, engine: EngineId, lease_ms: u32) -> Result<bool, StoreError> {
         let mut state = self.lock();
-        if state.known.insert(engine) {
+        if state.engines.insert(engine) {
             let new = Row::Engine(Engine { beat: 0, ..Engine::new(engine, lease_ms) });
             state.rows.entry(new.key()).or_insert(new);
         }
@@ -156,10 +156,10 @@ impl Source for View<'_> {
             None => self.place(scan, row, now),
         };
         let rows = self.rows.range(within(scan)).map(|(_, row)| row);
-        let mut found: Vec<_> =
+        let mut placed: Vec<_> =
             rows.filter_map(|row| Some((place(row)?, row.key(), row))).collect();
-        found.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
-        Ok(found.into_iter().take(limit as usize).map(|(_, _, row)| row.clone()).collect())
+        placed.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
+        Ok(placed.into_iter().take(limit as usize).map(|(_, _, row)| row.clone()).collect())
     }
 
     fn count(&self, count: &Count, limit: u32) -> Result<u32, StoreError> {
@@ -233,7 +233,7 @@ impl View<'_> {
         let due = |due: Option<Timestamp>, from: &Timestamp| {
             due.filter(|due| due >= from).map(|due| (due.micros(), 0, 0))
         };
-        let by_key = |found: bool| found.then_some(BY_KEY);
+        let by_key = |matches: bool| matches.then_some(BY_KEY);
         match (scan, row) {
             (Scan::Queue(key), Row::Run(run)) => match (run.phase, self.gate_id(key)?) {
                 (Phase::Queued { gate, place }, id) if gate == id => {
@@ -268,8 +268,8 @@ impl View<'_> {
             }
             (Scan::StreamOf(id), Row::Stream(it)) => by_key(it.id == *id),
             (Scan::Work(ws, reaction), Row::Subscription(sub)) => {
-                let found = (&sub.ws, &sub.reaction) == (ws, reaction) && has_free_work(sub, now);
-                found.then_some((sub.since.micros(), 0, 0))
+                let matches = (&sub.ws, &sub.reaction) == (ws, reaction) && has_free_work(sub, now);
+                matches.then_some((sub.since.micros(), 0, 0))
             }
             (Scan::Subs(ws, reaction, stream), Row::Subscription(it)) => {
                 by_key(it.ws == *ws && (&it.reaction, &it.stream) > (reaction, stream))
@@ -378,12 +378,12 @@ fn filed(scan: &Scan, row: &Row) -> Option<Order> {
 
 /// Returns a row's position in the scans of the query API.
 fn observed(scan: &Scan, row: &Row) -> Option<Order> {
-    let newest = |found: bool, seq: Seq| found.then_some((-seq.0, 0, 0));
-    let by_key = |found: bool| found.then_some(BY_KEY);
+    let newest = |matches: bool, seq: Seq| matches.then_some((-seq.0, 0, 0));
+    let by_key = |matches: bool| matches.then_some(BY_KEY);
     match (scan, row) {
         (Scan::EventsBelow(ws, below), Row::Event(it)) => {
-            let found = it.ws == *ws && it.kind == EventKind::Event && it.id.seq < *below;
-            newest(found, it.id.seq)
+            let matches = it.ws == *ws && it.kind == EventKind::Event && it.id.seq < *below;
+            newest(matches, it.id.seq)
         }
         (Scan::ReceiptsBelow(ws, below), Row::Receipt(it)) => {
             newest(it.ws == *ws && it.seq < *below, it.seq)

@@ -21,6 +21,19 @@ pub struct Migration {
 }
 
 impl Migration {
+    /// Creates the migration of a file: `0018_turns` is number 18, called `turns`.
+    #[cfg_attr(
+        not(any(feature = "sqlite", feature = "postgres")),
+        expect(dead_code, reason = "no database is built in")
+    )]
+    pub(crate) const fn of(file: &'static str, sql: &'static str) -> Self {
+        let (number, name) = file.split_at(4);
+        let Ok(version) = i64::from_str_radix(number, 10) else {
+            panic!("a migration's file begins with its number, of four digits");
+        };
+        Self { version, name: name.split_at(1).1, sql }
+    }
+
     /// Returns the SHA-256 of its text, in hex.
     pub fn checksum(&self) -> String {
         let mut hex = String::with_capacity(64);
@@ -65,10 +78,10 @@ pub(crate) fn log_migrated(migrated: &[Migration]) {
 ///
 /// `applied` is in order of version.
 pub fn pending<'a>(
-    known: &'a [Migration],
+    migrations: &'a [Migration],
     applied: &[Applied],
 ) -> Result<&'a [Migration], StoreError> {
-    let newest = known.last().map_or(0, |migration| migration.version);
+    let newest = migrations.last().map_or(0, |migration| migration.version);
     if let Some(beyond) = applied.iter().find(|done| done.version > newest) {
         return Err(StoreError::Schema(format!(
             "the schema is of a newer Tidegate: it has had migration {} `{}`, and this one knows \
@@ -76,7 +89,7 @@ pub fn pending<'a>(
             beyond.version, beyond.name
         )));
     }
-    for (migration, done) in known.iter().zip(applied) {
+    for (migration, done) in migrations.iter().zip(applied) {
         if migration.applied() != *done {
             return Err(StoreError::Schema(format!(
                 "migration {} `{}` is not the one that was applied ({} `{}`, checksum {:.12}); \
@@ -86,48 +99,52 @@ pub fn pending<'a>(
             )));
         }
     }
-    Ok(&known[applied.len().min(known.len())..])
+    Ok(&migrations[applied.len().min(migrations.len())..])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const KNOWN: &[Migration] = &[
+    const MIGRATIONS: &[Migration] = &[
         Migration { version: 1, name: "init", sql: "create table a (id integer)" },
         Migration { version: 2, name: "more", sql: "create table b (id integer)" },
     ];
 
     #[test]
     fn a_new_database_needs_everything() {
-        assert_eq!(pending(KNOWN, &[]).unwrap().len(), 2);
+        assert_eq!(pending(MIGRATIONS, &[]).unwrap().len(), 2);
     }
 
     #[test]
     fn what_was_applied_is_not_applied_again() {
-        let left = pending(KNOWN, &[KNOWN[0].applied()]).unwrap();
+        let left = pending(MIGRATIONS, &[MIGRATIONS[0].applied()]).unwrap();
         assert_eq!(left[0].version, 2);
-        assert!(pending(KNOWN, &[KNOWN[0].applied(), KNOWN[1].applied()]).unwrap().is_empty());
+        assert!(
+            pending(MIGRATIONS, &[MIGRATIONS[0].applied(), MIGRATIONS[1].applied()])
+                .unwrap()
+                .is_empty()
+        );
     }
 
     #[test]
     fn a_newer_schema_is_refused_with_what_to_do() {
-        let applied = [KNOWN[0].applied(), KNOWN[1].applied()];
-        let error = pending(&KNOWN[..1], &applied).unwrap_err().to_string();
+        let applied = [MIGRATIONS[0].applied(), MIGRATIONS[1].applied()];
+        let error = pending(&MIGRATIONS[..1], &applied).unwrap_err().to_string();
         assert!(error.contains("migration 2 `more`"), "{error}");
         assert!(error.contains("start the newer Tidegate"), "{error}");
     }
 
     #[test]
     fn an_edited_migration_is_refused_with_what_to_do() {
-        let edited = Applied { checksum: "00".repeat(32), ..KNOWN[0].applied() };
-        let error = pending(KNOWN, &[edited]).unwrap_err().to_string();
+        let edited = Applied { checksum: "00".repeat(32), ..MIGRATIONS[0].applied() };
+        let error = pending(MIGRATIONS, &[edited]).unwrap_err().to_string();
         assert!(error.contains("migration 1 `init` is not the one"), "{error}");
         assert!(error.contains("restore a backup"), "{error}");
     }
 
     #[test]
     fn a_gap_in_what_was_applied_is_refused() {
-        assert!(pending(KNOWN, &[KNOWN[1].applied()]).is_err());
+        assert!(pending(MIGRATIONS, &[MIGRATIONS[1].applied()]).is_err());
     }
 }

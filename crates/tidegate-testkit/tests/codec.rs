@@ -1,13 +1,13 @@
 //! Rows are encoded to cells and decoded without change.
 
-use tidegate_core::row::Row;
+use tidegate_core::row::{Row, RowKind};
 use tidegate_store::codec::{Cell, ColumnType, Table, cells, check, key_cells, prefix_end, row};
 use tidegate_testkit::sample;
 
 #[test]
 fn every_row_comes_back_as_it_was() {
     for before in sample::every_row() {
-        let after = row(Table::of_row(&before), cells(&before)).unwrap();
+        let after = row(before.kind(), cells(&before)).unwrap();
         assert_eq!(after, before);
     }
 }
@@ -15,18 +15,18 @@ fn every_row_comes_back_as_it_was() {
 #[test]
 fn the_samples_cover_every_table() {
     let rows = sample::every_row();
-    for table in Table::ALL {
-        assert!(rows.iter().any(|row| Table::of_row(row) == table), "no sample of {table:?}");
+    for kind in RowKind::ALL {
+        assert!(rows.iter().any(|row| row.kind() == kind), "no sample of {kind:?}");
     }
 }
 
 #[test]
 fn cells_match_their_columns() {
     for row in sample::every_row() {
-        let table = Table::of(&row.key());
+        let table = Table::of(row.key().kind());
         let cells = cells(&row);
-        assert_eq!(cells.len(), table.columns().len(), "{table:?}");
-        for (cell, (name, kind)) in cells.iter().zip(table.columns()) {
+        assert_eq!(cells.len(), table.columns.len(), "{table:?}");
+        for (cell, (name, kind)) in cells.iter().zip(table.columns) {
             let is = match cell {
                 Cell::Int(_) => ColumnType::Int,
                 Cell::Text(_) => ColumnType::Text,
@@ -40,8 +40,8 @@ fn cells_match_their_columns() {
 #[test]
 fn a_key_is_the_first_cells_of_its_row() {
     for row in sample::every_row() {
-        let table = Table::of_row(&row);
-        assert_eq!(key_cells(&row.key()), cells(&row)[..table.key_len()], "{table:?}");
+        let table = Table::of(row.kind());
+        assert_eq!(key_cells(&row.key()), cells(&row)[..table.key_len], "{table:?}");
     }
 }
 
@@ -63,12 +63,12 @@ fn a_name_with_nul_is_refused_by_its_column() {
 fn a_wrong_cell_is_named_in_the_error() {
     let mut broken = cells(&Row::from(sample::event(1, "{}")));
     broken[7] = Cell::Text(Some("{".to_owned()));
-    let error = row(Table::Event, broken).unwrap_err().to_string();
+    let error = row(RowKind::Event, broken).unwrap_err().to_string();
     assert!(error.contains("event.data: payload must be JSON"), "{error}");
 
     let mut broken = cells(&Row::from(sample::run(1)));
     broken[12] = Cell::Text(None);
-    let error = row(Table::Run, broken).unwrap_err().to_string();
+    let error = row(RowKind::Run, broken).unwrap_err().to_string();
     assert!(error.contains("run.body: expected JSON"), "{error}");
 }
 
@@ -76,7 +76,7 @@ fn a_wrong_cell_is_named_in_the_error() {
 fn a_run_with_the_body_of_another_is_refused() {
     let mut mixed = cells(&Row::from(sample::run(1)));
     mixed[0] = Cell::Int(Some(2));
-    let error = row(Table::Run, mixed).unwrap_err().to_string();
+    let error = row(RowKind::Run, mixed).unwrap_err().to_string();
     assert!(error.contains("run 2 has the body of run 1"), "{error}");
 }
 

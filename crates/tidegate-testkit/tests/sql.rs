@@ -1,5 +1,5 @@
 //! The statements of both dialects on real databases: all of them prepare, the hot ones use their
-//! indexes, and the schema equals the one on file.
+//! indexes, and the schema and the list of tables equal the ones on file.
 //!
 //! A changed plan or schema is accepted with `UPDATE_EXPECT=1`, after a look at the difference.
 
@@ -15,20 +15,25 @@ use std::{
 use expect_test::expect_file;
 use rusqlite::Connection;
 use serde_json::Value;
-use tidegate_store::{PostgresOptions, PostgresStore, codec::Table};
+use tidegate_core::row::RowKind;
+use tidegate_store::{
+    PostgresOptions, PostgresStore,
+    codec::Table,
+    sql::{self, Dialect, TableStatements},
+};
 use tidegate_testkit::postgres::{fresh_schema, url};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
 /// Statements whose plans are checked: scans, and the locks that every transaction takes.
 const HOT: [&str; 55] = [
-    "only/gate_lock",
-    "only/run_lock",
-    "only/run_queue_order",
-    "only/run_ready_lock",
-    "only/run_ready_next",
-    "only/sub_work_lock",
-    "only/tx_token_write",
-    "only/tx_token_close",
+    "gate_lock",
+    "run_lock",
+    "run_queue_order",
+    "run_ready_lock",
+    "run_ready_next",
+    "sub_work_lock",
+    "tx_token_write",
+    "tx_token_close",
     "run_queue",
     "run_ready",
     "gate_due",
@@ -78,37 +83,28 @@ const HOT: [&str; 55] = [
     "reply_after",
 ];
 
+/// Reads the schema of PostgreSQL as statements.
+const SCHEMA: &str = include_str!("postgres_schema.sql");
+
 fn folder(dialect: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tidegate-store/sql").join(dialect)
 }
 
-/// Returns a statement's text, if the dialect has it.
-fn text(dialect: &str, name: &str) -> Option<String> {
-    fs::read_to_string(folder(dialect).join(name).with_extension("sql")).ok()
+/// Returns a file of a dialect.
+fn file(dialect: &str, name: &str) -> String {
+    fs::read_to_string(folder(dialect).join(name)).unwrap()
 }
 
-/// Returns the names of all statements of a dialect.
-fn names(dialect: &str) -> Vec<String> {
-    let mut names = Vec::new();
-    for part in ["", "only/"] {
-        for entry in fs::read_dir(folder(dialect).join(part)).unwrap() {
-            let path = entry.unwrap().path();
-            let name = path.file_stem().unwrap().to_str().unwrap();
-            if path.extension().is_some_and(|it| it == "sql") && name != "schema" {
-                names.push(format!("{part}{name}"));
-            }
-        }
-    }
-    names.sort();
-    assert!(names.len() > 100, "found {} statements of {dialect}", names.len());
-    names
+/// Returns the statement of PostgreSQL by its name.
+fn postgres_statement(name: &str) -> &'static str {
+    sql::all(Dialect::Postgres)[name]
 }
 
 /// Opens an empty SQLite database with the schema on file, which another test compares with the
 /// migrations.
 fn sqlite() -> Connection {
     let db = Connection::open_in_memory().unwrap();
-    db.execute_batch(&text("sqlite", "schema").unwrap()).unwrap();
+    db.execute_batch(&file("sqlite", "schema.sql")).unwrap();
     db
 }
 
@@ -119,7 +115,7 @@ async fn postgres() -> Option<Client> {
     PostgresStore::open(url, options).await.unwrap();
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
     tokio::spawn(connection);
-    let settings = text("postgres", "only/tx_settings").unwrap().replace(", true)", ", false)");
+    let settings = postgres_statement("tx_settings").replace(", true)", ", false)");
     let timeout = "60000".to_owned();
     client
         .query(&settings, &[&schema, &timeout, &timeout, &timeout, &String::new()])
@@ -131,8 +127,8 @@ async fn postgres() -> Option<Client> {
 #[test]
 fn every_statement_of_sqlite_can_be_prepared() {
     let db = sqlite();
-    for name in names("sqlite") {
-        if let Err(error) = db.prepare(&text("sqlite", &name).unwrap()) {
+    for (name, statement) in sql::all(Dialect::Sqlite) {
+        if let Err(error) = db.prepare(statement) {
             panic!("{name}: {error}");
         }
     }
@@ -141,8 +137,8 @@ fn every_statement_of_sqlite_can_be_prepared() {
 #[tokio::test]
 async fn every_statement_of_postgres_can_be_prepared() {
     let Some(client) = postgres().await else { return };
-    for name in names("postgres") {
-        if let Err(error) = client.prepare(&text("postgres", &name).unwrap()).await {
+    for (name, statement) in sql::all(Dialect::Postgres) {
+        if let Err(error) = client.prepare(statement).await {
             panic!("{name}: {error:?}");
         }
     }
@@ -171,36 +167,36 @@ enum Statistics {
 
 /// Returns the number of rows for a table: enough for indexes of more than one page. Indexes are
 /// higher with `TIDEGATE_TEST_FULL`, that of the runs with a million.
-fn many(table: Table) -> usize {
-    match (std::env::var("TIDEGATE_TEST_FULL").is_ok(), table) {
+fn many(kind: RowKind) -> usize {
+    match (std::env::var("TIDEGATE_TEST_FULL").is_ok(), kind) {
         (false, _) => 3_000,
-        (true, Table::Run) => 1_000_000,
+        (true, RowKind::Run) => 1_000_000,
         (true, _) => 100_000,
     }
 }
 
 /// Fills every table with rows whose columns are all different and none null, so that every partial
 /// index has all of them.
-async fn fill(client: &Client, rows: impl Fn(Table) -> usize) {
+async fn fill(client: &Client, rows: impl Fn(RowKind) -> usize) {
     let value = |kind: &str| match kind {
         "bigint" => "n".to_owned(),
         "text" => "'x' || n".to_owned(),
         "bytea" => "decode(lpad(to_hex(n), 8, '0'), 'hex')".to_owned(),
         other => panic!("how to fill a column of type {other}?"),
     };
-    for table in Table::ALL {
+    for table in RowKind::ALL.map(Table::of) {
         let columns = "select column_name::text, data_type::text from information_schema.columns \
                        where table_schema = current_schema() and table_name = $1 \
                        order by ordinal_position";
-        let columns = client.query(columns, &[&table.name()]).await.unwrap();
+        let columns = client.query(columns, &[&table.name]).await.unwrap();
         let names: Vec<String> = columns.iter().map(|row| row.get(0)).collect();
         let values: Vec<String> = columns.iter().map(|row| value(row.get(1))).collect();
         let insert = format!(
             "insert into {} ({}) select {} from generate_series(1, {}) as n",
-            table.name(),
+            table.name,
             names.join(", "),
             values.join(", "),
-            rows(table),
+            rows(table.kind),
         );
         client.batch_execute(&insert).await.unwrap();
     }
@@ -208,8 +204,8 @@ async fn fill(client: &Client, rows: impl Fn(Table) -> usize) {
 
 /// Brings the tables into the state that `statistics` describes.
 async fn prepare_statistics(client: &Client, statistics: Statistics) {
-    for table in Table::ALL {
-        let name = table.name();
+    for table in RowKind::ALL.map(Table::of) {
+        let name = table.name;
         let alone = format!("alter table {name} set (autovacuum_enabled = off)");
         client.batch_execute(&alone).await.unwrap();
     }
@@ -218,8 +214,8 @@ async fn prepare_statistics(client: &Client, statistics: Statistics) {
         Statistics::Never => fill(client, many).await,
         Statistics::Stale => {
             fill(client, |_| 1_000).await;
-            for table in Table::ALL {
-                let name = table.name();
+            for table in RowKind::ALL.map(Table::of) {
+                let name = table.name;
                 client.batch_execute(&format!("delete from {name}")).await.unwrap();
                 // The pages stay, so that the planner sees many pages without rows.
                 let vacuum = format!("vacuum (truncate off, analyze) {name}");
@@ -240,11 +236,11 @@ async fn postgres_plan(client: &Client, sql: &str) -> Vec<String> {
     let explain = format!("explain (costs off) execute hot{arguments}");
     let lines = client.query(&explain, &[]).await.unwrap();
     client.batch_execute("deallocate hot").await.unwrap();
-    lines.iter().map(|row| row.get::<_, String>(0)).filter_map(|line| told(&line)).collect()
+    lines.iter().map(|row| row.get::<_, String>(0)).filter_map(|line| access(&line)).collect()
 }
 
 /// Returns a line of a plan, if it describes access to a table; parameters are normalized.
-fn told(line: &str) -> Option<String> {
+fn access(line: &str) -> Option<String> {
     let line = line.trim_start_matches([' ', '-', '>']);
     let words = [
         "Index Scan",
@@ -264,33 +260,33 @@ fn told(line: &str) -> Option<String> {
 }
 
 /// Returns the plans of statements under all statistics: they must be the same.
-async fn postgres_plans(names: &[String]) -> Option<BTreeMap<String, Vec<String>>> {
-    let mut plans: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    let mut turned = String::new();
+async fn postgres_plans(names: &[&'static str]) -> Option<BTreeMap<&'static str, Vec<String>>> {
+    let mut plans: BTreeMap<&'static str, Vec<String>> = BTreeMap::new();
+    let mut changed = String::new();
     for statistics in [Statistics::Empty, Statistics::Never, Statistics::Stale] {
         let client = postgres().await?;
         client.batch_execute("set plan_cache_mode = force_generic_plan").await.unwrap();
         prepare_statistics(&client, statistics).await;
-        for name in names {
-            let Some(sql) = text("postgres", name) else { continue };
-            let plan = postgres_plan(&client, &sql).await;
-            let first = plans.entry(name.clone()).or_insert_with(|| plan.clone());
+        let statements = sql::all(Dialect::Postgres);
+        for &name in names {
+            let Some(statement) = statements.get(name) else { continue };
+            let plan = postgres_plan(&client, statement).await;
+            let first = plans.entry(name).or_insert_with(|| plan.clone());
             // The order of several conditions depends on estimates.
             let sorted = |plan: &[String]| plan.iter().cloned().collect::<BTreeSet<_>>();
             if sorted(first) != sorted(&plan) {
-                writeln!(turned, "{name}, {statistics:?}: {plan:#?}, not {first:#?}").unwrap();
+                writeln!(changed, "{name}, {statistics:?}: {plan:#?}, not {first:#?}").unwrap();
             }
         }
     }
-    assert!(turned.is_empty(), "plans depend on statistics:\n{turned}");
+    assert!(changed.is_empty(), "plans depend on statistics:\n{changed}");
     Some(plans)
 }
 
 #[tokio::test]
 async fn scans_use_their_index_whatever_the_statistics_say() {
-    let names: Vec<String> = HOT.into_iter().map(str::to_owned).collect();
-    let Some(mut of_postgres) = postgres_plans(&names).await else { return };
-    let db = sqlite();
+    let Some(mut of_postgres) = postgres_plans(&HOT).await else { return };
+    let (db, of_sqlite) = (sqlite(), sql::all(Dialect::Sqlite));
     let mut plans = String::new();
     for name in HOT {
         let mut plan = |dialect: &str, lines: Vec<String>| {
@@ -302,8 +298,8 @@ async fn scans_use_their_index_whatever_the_statistics_say() {
         if let Some(lines) = of_postgres.remove(name) {
             plan("postgres", lines);
         }
-        if let Some(sql) = text("sqlite", name) {
-            plan("sqlite", sqlite_plan(&db, &sql));
+        if let Some(statement) = of_sqlite.get(name) {
+            plan("sqlite", sqlite_plan(&db, statement));
         }
     }
     expect_file!["plans.txt"].assert_eq(&plans);
@@ -333,7 +329,7 @@ fn rows_read(plan: &Value) -> f64 {
 
 /// Returns the executed plan of a claim of a hundred runs.
 async fn executed_claim(workflows: i64, backlog: i64) -> Option<Value> {
-    let sql = text("postgres", "only/run_ready_lock").unwrap();
+    let sql = postgres_statement("run_ready_lock");
     let client = backlogs(workflows, backlog).await?;
     client.batch_execute("set plan_cache_mode = force_generic_plan").await.unwrap();
     client.batch_execute(&format!("prepare claim as {sql}")).await.unwrap();
@@ -376,30 +372,27 @@ async fn a_claim_reads_no_backlogs() {
 /// the primary key, however many rows the planner estimates for the table.
 #[tokio::test]
 async fn batches_look_up_each_key_whatever_the_statistics_say() {
-    let statements: Vec<(String, Table)> = Table::ALL
+    let statements: Vec<(&str, &Table)> = RowKind::ALL
         .into_iter()
-        .flat_map(|table| {
-            let name = table.name();
-            ["read", "update", "delete"]
-                .map(|verb| format!("{name}_{verb}"))
-                .into_iter()
-                .chain([format!("only/{name}_lock")])
-                .filter(|name| name != "only/run_lock" && text("postgres", name).is_some())
-                .map(move |name| (name, table))
+        .flat_map(|kind| {
+            let TableStatements { read, update, delete, lock, .. } =
+                *sql::of(Dialect::Postgres, kind);
+            let statements = [read, update, delete].into_iter().chain(lock);
+            statements.map(move |statement| (sql::name(statement), Table::of(kind)))
         })
         .collect();
     assert!(statements.len() > 80, "found {} statements", statements.len());
-    let names: Vec<String> = statements.iter().map(|(name, _)| name.clone()).collect();
+    let names: Vec<&str> = statements.iter().map(|(name, _)| *name).collect();
     let Some(plans) = postgres_plans(&names).await else { return };
     for (name, table) in statements {
-        let plan = &plans[&name];
-        let (key, _) = table.columns().split_at(table.key_len());
-        let by_key = format!("Index Scan using {0}_pkey on {0}", table.name());
+        let plan = &plans[name];
+        let by_key = format!("Index Scan using {0}_pkey on {0}", table.name);
         let (scans, rest): (Vec<_>, Vec<_>) =
             plan.iter().partition(|line| line.replace("Index Only", "Index").starts_with(&by_key));
         let (bounds, rest): (Vec<_>, Vec<_>) =
             rest.into_iter().partition(|line| line.starts_with("Index Cond"));
-        let whole_key = |line: &&String| key.iter().all(|(column, _)| line.contains(column));
+        let whole_key =
+            |line: &&String| table.key().iter().all(|(column, _)| line.contains(column));
         assert!(scans.len() == 1 && bounds.len() == 1, "{name}: {plan:#?}");
         assert!(bounds.iter().all(whole_key), "{name}: {plan:#?}");
         let by_place =
@@ -411,8 +404,7 @@ async fn batches_look_up_each_key_whatever_the_statistics_say() {
 #[tokio::test]
 async fn the_schema_of_postgres_is_the_one_on_file() {
     let Some(client) = postgres().await else { return };
-    let dump = text("postgres", "only/schema_dump").unwrap();
-    let rows = client.query(&dump, &[]).await.unwrap();
+    let rows = client.query(SCHEMA, &[]).await.unwrap();
     let mut schema = "-- The schema after all migrations. Checked by a test.\n".to_owned();
     for row in rows {
         writeln!(schema, "\n{};", row.get::<_, String>("statement")).unwrap();
@@ -425,11 +417,10 @@ async fn the_schema_of_postgres_is_the_one_on_file() {
 async fn the_schema_on_file_makes_itself() {
     let Some(client) = postgres().await else { return };
     let fresh = fresh_schema("sql_again");
-    let schema = text("postgres", "schema").unwrap();
+    let schema = file("postgres", "schema.sql");
     let make = format!("create schema {fresh}; set search_path = {fresh}; {schema}");
     client.batch_execute(&make).await.unwrap();
-    let dump = text("postgres", "only/schema_dump").unwrap();
-    let rows = client.query(&dump, &[]).await.unwrap();
+    let rows = client.query(SCHEMA, &[]).await.unwrap();
     let again: Vec<String> = rows.iter().map(|row| row.get("statement")).collect();
     for statement in again {
         assert!(schema.contains(&statement), "not on file: {statement}");
@@ -468,8 +459,8 @@ async fn runs_that_ended_before_a_migration_are_found_after_it() {
     let (before, own) = migrations("sqlite", "0004_runs");
     let db = Connection::open_in_memory().unwrap();
     db.execute_batch(&[before.join(";"), BEFORE.to_owned(), own].concat()).unwrap();
-    let mut found = db.prepare(AFTER).unwrap();
-    let rows = found.query_map((), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
+    let mut select = db.prepare(AFTER).unwrap();
+    let rows = select.query_map((), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
     assert_eq!(rows.collect::<Result<Vec<(i64, i64, i64)>, _>>().unwrap(), expected);
 
     let Some(client) = postgres().await else { return };
@@ -498,8 +489,8 @@ async fn runs_that_waited_before_a_migration_are_counted_after_it() {
     let (before, own) = migrations("sqlite", "0011_observe");
     let db = Connection::open_in_memory().unwrap();
     db.execute_batch(&[before.join(";"), runs.clone(), own].concat()).unwrap();
-    let mut found = db.prepare(after).unwrap();
-    let parked = found.query_map((), |row| row.get(0)).unwrap();
+    let mut select = db.prepare(after).unwrap();
+    let parked = select.query_map((), |row| row.get(0)).unwrap();
     assert_eq!(parked.collect::<Result<Vec<String>, _>>().unwrap(), expected);
 
     let Some(client) = postgres().await else { return };
@@ -510,4 +501,71 @@ async fn runs_that_waited_before_a_migration_are_counted_after_it() {
     let rows = client.query(after, &[]).await.unwrap();
     let parked: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
     assert_eq!(parked, expected);
+}
+
+/// The index of tables in `sql/README.md`: what is written by hand there is only what surrounds it.
+#[test]
+fn the_readme_lists_every_table() {
+    const START: &str = "<!-- tables: written by UPDATE_EXPECT=1 -->\n";
+    const END: &str = "<!-- end of tables -->";
+    let readme = fs::read_to_string(folder("README.md")).unwrap();
+    let (before, rest) = readme.split_once(START).expect("the page has the start of the list");
+    let (_, after) = rest.split_once(END).expect("the page has the end of the list");
+    let mut list =
+        "| table | rows | key | locked | written statements |\n|---|---|---|---|---|\n".to_owned();
+    let written = written_statements();
+    for kind in RowKind::ALL {
+        let table = Table::of(kind);
+        let key: Vec<_> = table.key().iter().map(|(name, _)| *name).collect();
+        let locked = if kind.is_locked() { "yes" } else { "" };
+        let statements = written.get(table.name).map(|names| names.join(", "));
+        let (name, key, statements) = (table.name, key.join(", "), statements.unwrap_or_default());
+        writeln!(list, "| `{name}` | `{kind:?}` | {key} | {locked} | {statements} |").unwrap();
+    }
+    let expected = format!("{before}{START}{list}{END}{after}");
+    expect_file!["../../tidegate-store/sql/README.md"].assert_eq(&expected);
+}
+
+/// Returns the names of written statements by their file, those of one dialect with its name.
+fn written_statements() -> BTreeMap<String, Vec<String>> {
+    let mut files: BTreeMap<String, BTreeMap<String, Vec<&str>>> = BTreeMap::new();
+    for dialect in ["sqlite", "postgres"] {
+        for entry in fs::read_dir(folder(dialect)).unwrap() {
+            let path = entry.unwrap().path();
+            let (Some(stem), true) = (path.file_stem(), path.is_file()) else { continue };
+            let names = files.entry(stem.to_str().unwrap().to_owned()).or_default();
+            let text = fs::read_to_string(&path).unwrap();
+            for name in text.lines().filter_map(|line| line.strip_prefix("-- name: ")) {
+                names.entry(name.to_owned()).or_default().push(dialect);
+            }
+        }
+    }
+    let shown = |(name, dialects): (String, Vec<&str>)| match dialects.as_slice() {
+        [only] => format!("`{name}` ({only})"),
+        _ => format!("`{name}`"),
+    };
+    files.into_iter().map(|(file, names)| (file, names.into_iter().map(shown).collect())).collect()
+}
+
+/// Every file is one that the store loads: a statement that no test has prepared cannot be sent.
+#[test]
+fn every_written_statement_is_loaded() {
+    for (dialect, name) in [(Dialect::Sqlite, "sqlite"), (Dialect::Postgres, "postgres")] {
+        let loaded = sql::all(dialect);
+        let mut names = 0;
+        for part in ["", "only"] {
+            for entry in fs::read_dir(folder(name).join(part)).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() || path.ends_with("schema.sql") {
+                    continue;
+                }
+                let text = fs::read_to_string(&path).unwrap();
+                for name in text.lines().filter_map(|line| line.strip_prefix("-- name: ")) {
+                    assert!(loaded.contains_key(name), "{}: {name}", path.display());
+                    names += 1;
+                }
+            }
+        }
+        assert_eq!(names, loaded.len(), "{name}");
+    }
 }

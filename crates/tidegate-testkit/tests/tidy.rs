@@ -64,6 +64,8 @@ const ARCHITECTURE: &str = "ARCHITECTURE.md";
 const WALK: usize = 8;
 const DIALECTS: [&str; 2] =
     ["crates/tidegate-store/sql/sqlite/", "crates/tidegate-store/sql/postgres/"];
+/// The only file that composes SQL: its result is on file, too.
+const GENERATOR: &str = "crates/tidegate-store/src/sql/derive.rs";
 
 #[test]
 fn the_tree_is_tidy() {
@@ -130,7 +132,12 @@ impl Tree {
 fn files_stay_short(tree: &Tree) -> Vec<String> {
     let too_long = tree.files.iter().filter_map(|file| {
         let (limit, advice) = limit_of(&file.path)?;
-        let lines = file.text.lines().count();
+        // A file of SQL has many statements: its limit is that of the longest.
+        let parts = file.text.split("-- name: ");
+        let lines = match extension_of(&file.path) {
+            "sql" => parts.map(|part| part.lines().count()).max().unwrap_or_default(),
+            _ => file.text.lines().count(),
+        };
         (lines > limit).then(|| format!("{}: {lines} lines, at most {limit}: {advice}", file.path))
     });
     too_long.collect()
@@ -143,7 +150,7 @@ fn limit_of(path: &str) -> Option<(usize, &'static str)> {
             Some((250, "keep docs, lists and re-exports, and move code to a module of its own"))
         }
         (_, "rs") => Some((800, "split it by topic, a noun, not by kind")),
-        // A dump of the whole schema, written by a program.
+        // Written by a program.
         ("schema.sql", _) => None,
         (_, "sql") if path.contains("/migrations/") => None,
         (_, "sql") => Some((80, "split the statement in two")),
@@ -469,8 +476,9 @@ fn starts_path(line: &str, start: &str) -> bool {
 }
 
 fn statements_are_files(tree: &Tree) -> Vec<String> {
-    let sources =
-        tree.with_extension("rs").filter(|file| file.path.starts_with("crates/tidegate-store/"));
+    let sources = tree
+        .with_extension("rs")
+        .filter(|file| file.path.starts_with("crates/tidegate-store/") && file.path != GENERATOR);
     let built = sources.flat_map(|file| {
         file.text.match_indices("format!(").filter_map(|(at, call)| {
             let statement = file.text[at + call.len()..]
@@ -484,8 +492,8 @@ fn statements_are_files(tree: &Tree) -> Vec<String> {
             ["select", "insert", "update", "delete", "with"].contains(&verb.as_str()).then(|| {
                 let number = file.text[..at].lines().count().max(1);
                 format!(
-                    "{}:{number}: SQL in `format!`: make it a file in sql/ and hand lists in as \
-                     one parameter",
+                    "{}:{number}: SQL in `format!`: write it in sql/ and hand lists in as one \
+                     parameter; only {GENERATOR} composes statements",
                     file.path
                 )
             })
@@ -519,6 +527,8 @@ mod tests {
             passes(files_stay_short, &[(path, &"line\n".repeat(limit))]);
             fails(files_stay_short, &[(path, &"line\n".repeat(limit + 1))], &limit.to_string());
         }
+        let statements = "-- name: a\nselect 1\n".repeat(50);
+        passes(files_stay_short, &[("crates/a/sql/sqlite/run.sql", &statements)]);
     }
 
     #[test]
@@ -652,6 +662,7 @@ mod tests {
         ] {
             fails(statements_are_files, &[(path, text)], "SQL in `format!`");
             passes(statements_are_files, &[("crates/tidegate/src/lib.rs", text)]);
+            passes(statements_are_files, &[(GENERATOR, text)]);
         }
         passes(statements_are_files, &[(path, "format!(\"selected {x}\")")]);
     }

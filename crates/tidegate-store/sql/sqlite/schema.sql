@@ -132,8 +132,7 @@ CREATE TABLE migration (
   name     text    not null,
   checksum text    not null,
   at       integer not null
-) strict
-;
+) strict;
 
 CREATE TABLE receipt (
   seq      integer not null primary key,

@@ -26,20 +26,20 @@ pub async fn keep(
     holder: &str,
     ttl: Duration,
 ) -> Result<Acquire<LeaseGuard>, StoreError> {
-    let asked = Instant::now();
+    let sent_at = Instant::now();
     let lease = match leases.acquire(name, holder, ttl).await? {
         Acquire::Acquired(lease) => lease,
         Acquire::Held { by, left } => return Ok(Acquire::Held { by, left }),
     };
     let (tell, lost) = watch::channel(false);
     let (release, mut released) = oneshot::channel::<oneshot::Sender<bool>>();
-    let kept = lease.clone();
+    let own = lease.clone();
     tokio::spawn(async move {
         tokio::select! {
-            () = renew(&*leases, &kept, ttl, asked) => drop(tell.send(true)),
+            () = renew(&*leases, &own, ttl, sent_at) => drop(tell.send(true)),
             answer = &mut released => {
                 // After a drop there is no caller to get an error, and the lease expires anyway.
-                let done = leases.release(&kept).await.unwrap_or(false);
+                let done = leases.release(&own).await.unwrap_or(false);
                 drop(answer.map(|answer| answer.send(done)));
             }
         }
@@ -80,15 +80,15 @@ async fn renew(leases: &dyn Leases, lease: &Lease, ttl: Duration, mut confirmed:
     loop {
         let give_up = confirmed + ttl / 2;
         sleep_until(next.min(give_up)).await;
-        let asked = Instant::now();
+        let sent_at = Instant::now();
         match timeout_at(give_up, leases.renew(lease, ttl)).await {
             Ok(Ok(Renew::Renewed(_))) => {
-                confirmed = asked;
-                next = asked + ttl / 3;
+                confirmed = sent_at;
+                next = sent_at + ttl / 3;
             }
-            Ok(Err(error)) if asked < give_up => {
+            Ok(Err(error)) if sent_at < give_up => {
                 tracing::debug!(%error, name = lease.name, "a lease could not be renewed");
-                next = asked + ttl / 24;
+                next = sent_at + ttl / 24;
             }
             Ok(Ok(Renew::Lost) | Err(_)) | Err(_) => return,
         }
@@ -128,7 +128,7 @@ mod tests {
         }
 
         async fn keep(&self, leases: Arc<dyn Leases>) -> LeaseGuard {
-            keep(leases, "a", "one", TTL).await.unwrap().acquired().expect("nobody has it")
+            keep(leases, "a", "one", TTL).await.unwrap().acquired().expect("the lease is free")
         }
 
         fn troubled(&self, trouble: Trouble) -> Arc<dyn Leases> {
@@ -143,10 +143,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_kept_lease_outlasts_its_time_and_goes_when_it_is_dropped() {
         let rig = Rig::new();
-        let kept = rig.keep(rig.leases.clone()).await;
+        let guard = rig.keep(rig.leases.clone()).await;
         rig.pass(TTL * 4).await;
-        assert!(!rig.is_free().await && !kept.is_lost());
-        drop(kept);
+        assert!(!rig.is_free().await && !guard.is_lost());
+        drop(guard);
         // The lease is released, rather than left to expire: no time passes.
         for _ in 0..10 {
             tokio::task::yield_now().await;
@@ -157,29 +157,29 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_kept_lease_can_be_given_back_and_waited_for() {
         let rig = Rig::new();
-        let kept = rig.keep(rig.leases.clone()).await;
-        assert!(kept.release().await);
+        let guard = rig.keep(rig.leases.clone()).await;
+        assert!(guard.release().await);
         assert!(rig.is_free().await);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_comes_second_keeps_nothing() {
+    async fn a_second_holder_gets_no_lease() {
         let rig = Rig::new();
-        let kept = rig.keep(rig.leases.clone()).await;
+        let guard = rig.keep(rig.leases.clone()).await;
         let second = keep(rig.leases.clone(), "a", "two", TTL).await.unwrap();
-        assert!(matches!(second, Acquire::Held { by, .. } if by == kept.lease().holder));
+        assert!(matches!(second, Acquire::Held { by, .. } if by == guard.lease().holder));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_holder_whose_lease_was_taken_is_told_at_the_next_renewal() {
+    async fn a_holder_whose_lease_was_taken_learns_it_at_the_next_renewal() {
         let rig = Rig::new();
-        let kept = rig.keep(rig.leases.clone()).await;
-        assert!(rig.leases.release(kept.lease()).await.unwrap());
+        let guard = rig.keep(rig.leases.clone()).await;
+        assert!(rig.leases.release(guard.lease()).await.unwrap());
         assert!(rig.is_free().await);
         rig.pass(TTL / 3).await;
-        assert!(kept.is_lost());
-        kept.lost().await;
-        assert!(!kept.release().await, "another has it");
+        assert!(guard.is_lost());
+        guard.lost().await;
+        assert!(!guard.release().await, "another has it");
         let third = rig.leases.acquire("a", "three", TTL).await.unwrap();
         assert!(matches!(third, Acquire::Held { by, .. } if by == "two"));
     }
@@ -225,15 +225,15 @@ mod tests {
 
     /// spec N36: before another holder can acquire it.
     #[tokio::test(start_paused = true)]
-    async fn a_holder_that_cannot_renew_is_told_at_half_of_its_time() {
+    async fn a_holder_that_cannot_renew_must_stop_at_half_of_its_time() {
         let rig = Rig::new();
         for trouble in [Trouble::Always, Trouble::Silence] {
             let said = format!("{trouble:?}");
-            let kept = rig.keep(rig.troubled(trouble)).await;
+            let guard = rig.keep(rig.troubled(trouble)).await;
             rig.pass(Duration::from_secs(TTL.as_secs() / 2 - 1)).await;
-            assert!(!kept.is_lost(), "{said}");
+            assert!(!guard.is_lost(), "{said}");
             rig.pass(Duration::from_secs(1)).await;
-            assert!(kept.is_lost(), "{said}");
+            assert!(guard.is_lost(), "{said}");
             assert!(!rig.is_free().await, "{said}: the next one waits for the rest");
             rig.pass(TTL / 2).await;
             let next = rig.leases.acquire("a", "two", TTL).await.unwrap();
@@ -246,8 +246,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_renewal_is_tried_again() {
         let rig = Rig::new();
-        let kept = rig.keep(rig.troubled(Trouble::TwoOfThree)).await;
+        let guard = rig.keep(rig.troubled(Trouble::TwoOfThree)).await;
         rig.pass(TTL * 4).await;
-        assert!(!kept.is_lost() && !rig.is_free().await);
+        assert!(!guard.is_lost() && !rig.is_free().await);
     }
 }

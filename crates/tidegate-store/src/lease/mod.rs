@@ -64,7 +64,7 @@ pub struct Lease {
 
 /// Result of [`Leases::acquire`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use = "only whoever acquired a lease may act"]
+#[must_use = "only the holder of a lease may act"]
 pub enum Acquire<L = Lease> {
     /// The caller holds the lease.
     Acquired(L),
@@ -89,7 +89,7 @@ impl<L> Acquire<L> {
 
 /// Result of [`Leases::renew`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use = "whoever lost a lease must stop"]
+#[must_use = "a holder that lost its lease must stop"]
 pub enum Renew {
     /// The lease has a new expiry.
     Renewed(Lease),
@@ -110,7 +110,7 @@ pub const LONGEST_NAME: usize = 255;
 
 /// Validated request for a lease.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct LeaseRequest {
     pub(crate) name: String,
     pub(crate) holder: String,
     /// Time to live in milliseconds, rounded down: no holder believes its lease is longer than it
@@ -118,7 +118,7 @@ pub(crate) struct Asked {
     pub(crate) ttl: u64,
 }
 
-impl Asked {
+impl LeaseRequest {
     pub(crate) fn new(name: &str, holder: &str, ttl: Duration) -> Result<Self, StoreError> {
         check_name("name", name)?;
         check_name("holder", holder)?;
@@ -133,7 +133,7 @@ impl Asked {
     }
 
     /// Creates a request for a renewal.
-    pub(crate) fn again(lease: &Lease, ttl: Duration) -> Result<Self, StoreError> {
+    pub(crate) fn renewal(lease: &Lease, ttl: Duration) -> Result<Self, StoreError> {
         Self::new(&lease.name, &lease.holder, ttl)
     }
 

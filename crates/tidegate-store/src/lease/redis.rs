@@ -9,7 +9,7 @@ use redis::{
 };
 use tidegate_core::time::Timestamp;
 
-use super::{Acquire, Asked, Lease, Leases, Renew, check_name};
+use super::{Acquire, Lease, LeaseRequest, Leases, Renew, check_name};
 use crate::StoreError;
 
 /// Timeout for a connection or an answer: well below a third of a usual lease, so that there is
@@ -91,29 +91,29 @@ impl Leases for RedisLeases {
         holder: &str,
         ttl: Duration,
     ) -> Result<Acquire, StoreError> {
-        let asked = Asked::new(name, holder, ttl)?;
+        let request = LeaseRequest::new(name, holder, ttl)?;
         let mut script = self.acquire.key(self.key(name));
-        script.key(format!("{{{}}}:fence", self.prefix)).arg(holder).arg(asked.ttl);
+        script.key(format!("{{{}}}:fence", self.prefix)).arg(holder).arg(request.ttl);
         let (fence, time, by): (i64, i64, String) = self.run(&script).await?;
         if fence > 0 {
-            return Ok(Acquire::Acquired(asked.granted(fence, Timestamp::from_micros(time))));
+            return Ok(Acquire::Acquired(request.granted(fence, Timestamp::from_micros(time))));
         }
         let left = Duration::from_millis(u64::try_from(time).unwrap_or(0));
         Ok(Acquire::Held { by, left })
     }
 
     async fn renew(&self, lease: &Lease, ttl: Duration) -> Result<Renew, StoreError> {
-        let asked = Asked::again(lease, ttl)?;
+        let request = LeaseRequest::renewal(lease, ttl)?;
         let mut script = self.renew.key(self.key(&lease.name));
-        script.arg(value(lease)).arg(asked.ttl);
+        script.arg(value(lease)).arg(request.ttl);
         Ok(match self.run(&script).await? {
             0 => Renew::Lost,
-            until => Renew::Renewed(asked.granted(lease.fence, Timestamp::from_micros(until))),
+            until => Renew::Renewed(request.granted(lease.fence, Timestamp::from_micros(until))),
         })
     }
 
     async fn release(&self, lease: &Lease) -> Result<bool, StoreError> {
-        Asked::check(lease)?;
+        LeaseRequest::check(lease)?;
         let mut script = self.release.key(self.key(&lease.name));
         script.arg(value(lease));
         self.run(&script).await

@@ -12,7 +12,7 @@ use tidegate_core::time::Timestamp;
 use super::MemoryStore;
 use crate::{
     StoreError,
-    lease::{Acquire, Asked, Lease, Leases, Renew, left},
+    lease::{Acquire, Lease, LeaseRequest, Leases, Renew, left},
 };
 
 /// All leases, by name.
@@ -47,7 +47,7 @@ impl Leases for MemoryStore {
         holder: &str,
         ttl: Duration,
     ) -> Result<Acquire, StoreError> {
-        let asked = Asked::new(name, holder, ttl)?;
+        let request = LeaseRequest::new(name, holder, ttl)?;
         let mut held = self.held();
         let now = self.clock.now();
         if let Some(other) = held.leases.get(name)
@@ -57,23 +57,23 @@ impl Leases for MemoryStore {
             return Ok(Acquire::Held { by: other.holder.clone(), left: left(other.until, now) });
         }
         held.fence += 1;
-        let until = now.plus_ms(asked.ttl);
-        let lease = asked.granted(held.fence, until);
+        let until = now.plus_ms(request.ttl);
+        let lease = request.granted(held.fence, until);
         held.leases.insert(name.to_owned(), lease.clone());
         Ok(Acquire::Acquired(lease))
     }
 
     async fn renew(&self, lease: &Lease, ttl: Duration) -> Result<Renew, StoreError> {
-        let asked = Asked::again(lease, ttl)?;
+        let request = LeaseRequest::renewal(lease, ttl)?;
         let mut held = self.held();
         let now = self.clock.now();
         let Some(lease) = held.good(lease, now) else { return Ok(Renew::Lost) };
-        lease.until = now.plus_ms(asked.ttl);
+        lease.until = now.plus_ms(request.ttl);
         Ok(Renew::Renewed(lease.clone()))
     }
 
     async fn release(&self, lease: &Lease) -> Result<bool, StoreError> {
-        Asked::check(lease)?;
+        LeaseRequest::check(lease)?;
         let mut held = self.held();
         let good = held.good(lease, self.clock.now()).is_some();
         if good {

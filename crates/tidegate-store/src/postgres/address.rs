@@ -113,15 +113,15 @@ impl Taken {
 fn split_url(text: &str) -> (String, Taken) {
     let mut taken = Taken::default();
     let Some((base, query)) = text.split_once('?') else { return (text.to_owned(), taken) };
-    let kept: Vec<&str> = query
+    let for_driver: Vec<&str> = query
         .split('&')
         .filter(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             !taken.take(name, &unescape(value))
         })
         .collect();
-    let mark = if kept.is_empty() { "" } else { "?" };
-    (format!("{base}{mark}{}", kept.join("&")), taken)
+    let mark = if for_driver.is_empty() { "" } else { "?" };
+    (format!("{base}{mark}{}", for_driver.join("&")), taken)
 }
 
 /// Decodes percent-encoding, such as `%2F`, which a path may contain.
@@ -142,7 +142,7 @@ fn unescape(text: &str) -> String {
 /// Parses `name=value` words; values may be in single quotes with backslash escapes.
 fn split_words(text: &str) -> Result<(String, Taken), StoreError> {
     let mut taken = Taken::default();
-    let mut kept = String::new();
+    let mut for_driver = String::new();
     let mut rest = text.trim_start();
     while !rest.is_empty() {
         let (name, after) = rest
@@ -150,14 +150,14 @@ fn split_words(text: &str) -> Result<(String, Taken), StoreError> {
             .ok_or_else(|| config_error("it is neither a postgres:// URL nor name=value words"))?;
         let (raw, value, after) = take_value(after.trim_start());
         if !taken.take(name.trim(), &value) {
-            kept.push_str(name.trim());
-            kept.push('=');
-            kept.push_str(raw);
-            kept.push(' ');
+            for_driver.push_str(name.trim());
+            for_driver.push('=');
+            for_driver.push_str(raw);
+            for_driver.push(' ');
         }
         rest = after.trim_start();
     }
-    Ok((kept, taken))
+    Ok((for_driver, taken))
 }
 
 /// Parses one value. Returns it as written, as decoded, and the text after it.

@@ -1,6 +1,6 @@
 //! Statement with its parameters, and decoding of the server's answer.
 
-use tidegate_core::row::{Row, RowKey};
+use tidegate_core::row::{Row, RowKey, RowKind};
 use tokio_postgres::types::{ToSql, Type};
 
 use crate::{
@@ -66,6 +66,17 @@ impl Param {
         }
     }
 
+    /// Creates a parameter of one value, which is not null.
+    pub(super) fn single(cell: Cell) -> Result<Self, StoreError> {
+        match cell {
+            Cell::Int(Some(number)) => Ok(Self::Int(number)),
+            Cell::Text(Some(text)) => Ok(Self::Text(text)),
+            Cell::Int(None) | Cell::Text(None) | Cell::Bytes(_) => {
+                Err(StoreError::Data(format!("{cell:?} is of the wrong type")))
+            }
+        }
+    }
+
     /// Creates an array of numbers, without nulls.
     pub(super) fn ints(values: impl IntoIterator<Item = i64>) -> Self {
         Self::Ints(values.into_iter().map(Some).collect())
@@ -127,27 +138,26 @@ pub(super) fn row_params(rows: &[Row]) -> Result<Vec<Param>, StoreError> {
     transpose(all)
 }
 
-/// Decodes a table's row from the columns of an answer that begin at `first`.
+/// Decodes a row of a kind from the columns of an answer that begin at `first`.
 pub(super) fn decode(
-    table: Table,
+    kind: RowKind,
     from: &tokio_postgres::Row,
     first: usize,
 ) -> Result<Row, StoreError> {
-    let mut cells = Vec::with_capacity(table.columns().len());
-    for (place, (column, kind)) in table.columns().iter().enumerate() {
+    let table = Table::of(kind);
+    let mut cells = Vec::with_capacity(table.columns.len());
+    for (place, (column, column_type)) in table.columns.iter().enumerate() {
         let at = first + place;
-        let cell = match kind {
+        let cell = match column_type {
             ColumnType::Int => from.try_get(at).map(Cell::Int),
             ColumnType::Text => from.try_get(at).map(Cell::Text),
             ColumnType::Bytes => from.try_get(at).map(Cell::Bytes),
         };
         cells.push(
-            cell.map_err(|error| {
-                StoreError::Corrupt(format!("{}.{column}: {error}", table.name()))
-            })?,
+            cell.map_err(|error| StoreError::Corrupt(format!("{}.{column}: {error}", table.name)))?,
         );
     }
-    codec::row(table, cells)
+    codec::row(kind, cells)
 }
 
 /// Returns a number from a column that is never null.

@@ -109,7 +109,7 @@ impl Connection {
 
     async fn greet(&self, settings: &Settings) -> Result<(), Trouble> {
         self.be_answered().await?;
-        let mut calls = vec![Call::new(sql::SERVER_CHECK, Vec::new())];
+        let mut calls = vec![Call::new(sql::own().server_check, Vec::new())];
         calls.extend(settings.for_session());
         let mut answers = self.run_unnamed(&calls).await?.into_iter();
         // First: an unsuitable server may not have all of the settings either.
@@ -161,12 +161,12 @@ impl Connection {
     pub(super) async fn prepare(&self, calls: &[Call]) -> Result<(), Trouble> {
         let Some(prepared) = &self.prepared else { return Ok(()) };
         let missing: BTreeMap<&'static str, &Call> = {
-            let known = locked(prepared);
+            let statements = locked(prepared);
             // Each once: the driver would close a duplicate while the flight is in progress.
             calls
                 .iter()
-                .filter(|call| !is_control(call.sql))
-                .filter(|call| !known.contains_key(call.sql))
+                .filter(|call| !sql::is_control(call.sql))
+                .filter(|call| !statements.contains_key(call.sql))
                 .map(|call| (call.sql, call))
                 .collect()
         };
@@ -323,12 +323,6 @@ fn can_merge(calls: &[Call]) -> bool {
 
 /// Largest flight that is merged, in bytes of parameters.
 const LARGEST_MERGED: usize = 32 << 10;
-
-/// Whether a statement is a control statement (`begin`, `commit` and others). These are not worth
-/// preparing, and can be sent in a failed transaction, where nothing can be prepared.
-fn is_control(statement: &str) -> bool {
-    sql::CONTROL.contains(&statement)
-}
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

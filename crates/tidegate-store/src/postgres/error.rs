@@ -1,5 +1,6 @@
 //! Errors of a transaction attempt, and whether a retry helps.
 
+use tidegate_core::row::RowKind;
 use tokio_postgres::error::{DbError, SqlState};
 
 use crate::{StoreError, codec::Table};
@@ -10,7 +11,7 @@ pub(super) enum Trouble {
     /// Contention with other transactions: a retry may succeed.
     Contended(String),
     /// A row that did not exist when it was read exists now: read again.
-    Clash(Table, String),
+    Clash(RowKind, String),
     /// The connection was lost before COMMIT was sent.
     Lost(String),
     /// The connection was lost after COMMIT was sent.
@@ -20,23 +21,6 @@ pub(super) enum Trouble {
     /// A retry would not help.
     Refused(StoreError),
 }
-
-/// Tables where another transaction may have inserted the same key first.
-///
-/// In all other tables a key has one writer, and a second row with the same key is an error of the
-/// caller.
-pub(super) const CONTESTED: [Table; 10] = [
-    Table::Reply,
-    Table::Schedule,
-    Table::Gate,
-    Table::Session,
-    Table::Stream,
-    Table::Subscription,
-    Table::LogHead,
-    Table::Epoch,
-    Table::WaitPath,
-    Table::Engine,
-];
 
 /// Error code of `expect_rows`.
 const WRONG_COUNT: &str = "TG002";
@@ -64,9 +48,10 @@ impl Trouble {
             return Self::Contended(message);
         }
         if *code == SqlState::UNIQUE_VIOLATION {
-            let table = CONTESTED.into_iter().find(|it| error.table() == Some(it.name()));
-            return match table {
-                Some(table) => Self::Clash(table, message),
+            let tables = RowKind::ALL.into_iter().map(Table::of);
+            let mut contested = tables.filter(|table| table.contested);
+            return match contested.find(|table| error.table() == Some(table.name)) {
+                Some(table) => Self::Clash(table.kind, message),
                 None => Self::Refused(StoreError::Data(message)),
             };
         }

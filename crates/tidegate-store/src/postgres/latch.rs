@@ -36,7 +36,7 @@ fn call(numbers: BTreeMap<(i32, i32), Mode>) -> Call {
     let high = Param::ints(numbers.keys().map(|number| number.0.into()));
     let low = Param::ints(numbers.keys().map(|number| number.1.into()));
     let alone = Param::ints(numbers.values().map(|mode| i64::from(*mode == Mode::Exclusive)));
-    Call::new(sql::LATCH_LOCK, vec![high, low, alone])
+    Call::new(sql::own().latch_lock, vec![high, low, alone])
 }
 
 fn parts(latch: &Latch) -> Vec<&str> {

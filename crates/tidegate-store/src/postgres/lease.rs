@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     StoreError,
-    lease::{Acquire, Asked, Lease, Leases, Renew},
+    lease::{Acquire, Lease, LeaseRequest, Leases, Renew},
 };
 
 #[async_trait]
@@ -30,58 +30,58 @@ impl Leases for PostgresStore {
         holder: &str,
         ttl: Duration,
     ) -> Result<Acquire, StoreError> {
-        let asked = Asked::new(name, holder, ttl)?;
+        let request = LeaseRequest::new(name, holder, ttl)?;
         let shared = self.shared.clone();
-        run_to_the_end(async move { shared.acquire(asked).await }).await
+        run_to_the_end(async move { shared.acquire(request).await }).await
     }
 
     async fn renew(&self, lease: &Lease, ttl: Duration) -> Result<Renew, StoreError> {
-        let (asked, fence) = (Asked::again(lease, ttl)?, lease.fence);
+        let (request, fence) = (LeaseRequest::renewal(lease, ttl)?, lease.fence);
         let shared = self.shared.clone();
-        run_to_the_end(async move { shared.renew(asked, fence).await }).await
+        run_to_the_end(async move { shared.renew(request, fence).await }).await
     }
 
     async fn release(&self, lease: &Lease) -> Result<bool, StoreError> {
-        Asked::check(lease)?;
+        LeaseRequest::check(lease)?;
         let (shared, lease) = (self.shared.clone(), lease.clone());
         run_to_the_end(async move { shared.release(&lease).await }).await
     }
 }
 
 impl Shared {
-    async fn acquire(&self, asked: Asked) -> Result<Acquire, StoreError> {
-        let name = Param::Text(asked.name.clone());
-        let holder = Param::Text(asked.holder.clone());
-        let acquire = vec![name.clone(), holder, Param::Int(micros(asked.ttl))];
+    async fn acquire(&self, request: LeaseRequest) -> Result<Acquire, StoreError> {
+        let name = Param::Text(request.name.clone());
+        let holder = Param::Text(request.holder.clone());
+        let acquire = vec![name.clone(), holder, Param::Int(micros(request.ttl))];
         let calls = || {
             [
-                Call::new(sql::LEASE_ACQUIRE, acquire.clone()),
-                Call::new(sql::LEASE_READ, vec![name.clone()]),
+                Call::new(sql::shared().lease_acquire, acquire.clone()),
+                Call::new(sql::shared().lease_read, vec![name.clone()]),
             ]
         };
-        let rows = self.under_latch(&asked.name, calls).await?;
+        let rows = self.under_latch(&request.name, calls).await?;
         let row = only(&rows)?;
         let by = call::text(row, 0)?;
-        if by == asked.holder {
-            return Ok(Acquire::Acquired(asked.granted(call::int(row, 1)?, moment(row, 2)?)));
+        if by == request.holder {
+            return Ok(Acquire::Acquired(request.granted(call::int(row, 1)?, moment(row, 2)?)));
         }
         let left = u64::try_from(call::int(row, 3)?).unwrap_or(0);
         Ok(Acquire::Held { by, left: Duration::from_micros(left) })
     }
 
-    async fn renew(&self, asked: Asked, fence: i64) -> Result<Renew, StoreError> {
-        let mut params = owned(&asked.name, &asked.holder, fence);
-        params.push(Param::Int(micros(asked.ttl)));
-        let calls = || [Call::new(sql::LEASE_RENEW, params.clone())];
-        match self.under_latch(&asked.name, calls).await?.first() {
-            Some(row) => Ok(Renew::Renewed(asked.granted(fence, moment(row, 0)?))),
+    async fn renew(&self, request: LeaseRequest, fence: i64) -> Result<Renew, StoreError> {
+        let mut params = owned(&request.name, &request.holder, fence);
+        params.push(Param::Int(micros(request.ttl)));
+        let calls = || [Call::new(sql::shared().lease_renew, params.clone())];
+        match self.under_latch(&request.name, calls).await?.first() {
+            Some(row) => Ok(Renew::Renewed(request.granted(fence, moment(row, 0)?))),
             None => Ok(Renew::Lost),
         }
     }
 
     async fn release(&self, lease: &Lease) -> Result<bool, StoreError> {
         let params = owned(&lease.name, &lease.holder, lease.fence);
-        let calls = || [Call::new(sql::LEASE_RELEASE, params.clone())];
+        let calls = || [Call::new(sql::shared().lease_release, params.clone())];
         match self.under_latch(&lease.name, calls).await?.first() {
             Some(row) => Ok(call::int(row, 0)? == 1),
             None => Ok(false),

@@ -12,6 +12,7 @@ use super::{
 use crate::{
     StoreError,
     migrate::{Applied, Migration, log_migrated, pending},
+    schema::POSTGRES_MIGRATIONS,
 };
 
 /// End of the migration's transaction.
@@ -50,21 +51,21 @@ async fn attempt(
         Call::new(sql::BEGIN, Vec::new()),
         settings.for_long_transaction(),
         latch::migrations(schema),
-        Call::new(sql::SCHEMA_NAME, vec![Param::Text(schema.clone())]),
-        Call::new(sql::SCHEMA_CREATE, Vec::new()),
-        Call::new(sql::MIGRATION_TABLE, Vec::new()),
+        Call::new(sql::own().schema_name, vec![Param::Text(schema.clone())]),
+        Call::new(sql::own().schema_create, Vec::new()),
+        Call::new(sql::own().migration_table, Vec::new()),
     ];
     // Not prepared: preparation takes place outside this transaction, where the table may not exist
     // yet.
     first_error(connection.run_unnamed(&calls).await?)?;
-    let read = [Call::new(sql::MIGRATION_READ, Vec::new())];
+    let read = [Call::new(sql::own().migration_read, Vec::new())];
     let answers = first_error(connection.run_unnamed(&read).await?)?;
     let mut applied = Vec::new();
     for row in answers.iter().flatten() {
         let (version, name) = (call::int(row, 0)?, call::text(row, 1)?);
         applied.push(Applied { version, name, checksum: call::text(row, 2)? });
     }
-    let left = pending(sql::MIGRATIONS, &applied)?;
+    let left = pending(POSTGRES_MIGRATIONS, &applied)?;
     if then == Then::RollBack {
         connection.control(sql::ROLLBACK).await?;
         return Ok(left);
@@ -81,5 +82,5 @@ async fn attempt(
 fn record(migration: &Migration) -> Call {
     let Applied { version, name, checksum } = migration.applied();
     let params = vec![Param::Int(version), Param::Text(name), Param::Text(checksum)];
-    Call::new(sql::MIGRATION_INSERT, params)
+    Call::new(sql::own().migration_insert, params)
 }

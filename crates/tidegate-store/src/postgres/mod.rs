@@ -21,7 +21,7 @@ mod pool;
 mod reading;
 mod scans;
 mod shared;
-mod sql;
+pub(crate) mod sql;
 mod step;
 mod tls;
 mod token;

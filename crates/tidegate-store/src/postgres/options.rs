@@ -185,7 +185,7 @@ impl Settings {
         let mut params = self.transaction_params();
         (!self.options.pooler).then(|| {
             params.truncate(SESSION_PARAMS);
-            Call::new(sql::SESSION_SETTINGS, params)
+            Call::new(sql::own().session_settings, params)
         })
     }
 
@@ -193,7 +193,7 @@ impl Settings {
     /// session has them.
     pub(super) fn for_transaction(&self) -> Option<Call> {
         (self.options.pooler || self.options.clock.is_some())
-            .then(|| Call::new(sql::TX_SETTINGS, self.transaction_params()))
+            .then(|| Call::new(sql::own().tx_settings, self.transaction_params()))
     }
 
     /// Returns the settings of a dump or a migration, whose statements have no timeout.
@@ -201,18 +201,18 @@ impl Settings {
         let mut long = self.clone();
         long.options.lock_timeout = Duration::from_mins(1);
         long.options.statement_timeout = Duration::ZERO;
-        Call::new(sql::TX_SETTINGS, long.transaction_params())
+        Call::new(sql::own().tx_settings, long.transaction_params())
     }
 
     fn transaction_params(&self) -> Vec<Param> {
         let ms = |time: Duration| Param::Text(time.as_millis().to_string());
-        let it = &self.options;
-        let clock = it.clock.as_ref().map(|clock| clock.now().micros().to_string());
+        let options = &self.options;
+        let clock = options.clock.as_ref().map(|clock| clock.now().micros().to_string());
         vec![
             Param::Text(self.search_path()),
-            ms(it.lock_timeout),
-            ms(it.statement_timeout),
-            ms(it.idle_timeout),
+            ms(options.lock_timeout),
+            ms(options.statement_timeout),
+            ms(options.idle_timeout),
             Param::Text(clock.unwrap_or_default()),
         ]
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tidegate_core::{
     id::Seq,
     reads::{Count, Counted, Found, ReadSet, Scan, Snapshot},
-    row::{GateKey, Row, RowKey, Workspace},
+    row::{GateKey, Row, RowKey, RowKind, Workspace},
     time::Timestamp,
     turn::Claim,
 };
@@ -17,7 +17,7 @@ use super::{
     error::Trouble,
     latch, scans, sql,
 };
-use crate::{StoreError, catalogs::Catalogs, codec::Table};
+use crate::{StoreError, catalogs::Catalogs};
 
 /// Whether rows are locked before they are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,11 +42,11 @@ pub(super) enum Part {
     /// No rows: the statement was run for its effect.
     Effect,
     /// Rows by key; a key without a row is an absent row.
-    Keys { table: Table, keys: Vec<RowKey>, locked: bool },
+    Keys { kind: RowKind, keys: Vec<RowKey>, locked: bool },
     /// Rows of one scan.
-    Scan { table: Table, scan: Scan, limit: u32, locked: bool },
+    Scan { kind: RowKind, scan: Scan, limit: u32, locked: bool },
     /// Rows of several scans of one kind.
-    Scans { table: Table, scans: Vec<(Scan, u32)> },
+    Scans { kind: RowKind, scans: Vec<(Scan, u32)> },
     /// Number of rows of each count.
     Counts(Vec<(Count, u32)>),
     /// Order of the runs in queues whose runs were locked before.
@@ -70,90 +70,78 @@ pub(super) struct Held {
     pub(super) stale: Vec<(Workspace, i64)>,
 }
 
-/// Tables with locked rows, in lock order. Replies come after all of them (spec R15).
-const LOCKED: [Table; 10] = [
-    Table::ApiKey,
-    Table::Chore,
-    Table::Schedule,
-    Table::Gate,
-    Table::Run,
-    Table::Session,
-    Table::Engine,
-    Table::Stream,
-    Table::Subscription,
-    Table::LogHead,
-];
-
 impl Reading {
     /// Builds the statements for all of `reads`.
     ///
     /// One statement locks all rows of a table in key order. Rows that depend on a lock are read by
     /// a statement after the one that takes it (spec R15), the clock last (spec R8).
     pub(super) fn new(reads: &ReadSet, touch: Touch) -> Result<Self, StoreError> {
-        let mut it = Self { calls: Vec::new(), parts: Vec::new(), touch };
-        let mut keys: BTreeMap<Table, Vec<RowKey>> = BTreeMap::new();
+        let mut reading = Self { calls: Vec::new(), parts: Vec::new(), touch };
+        let mut keys: BTreeMap<RowKind, Vec<RowKey>> = BTreeMap::new();
         for key in &reads.rows {
-            keys.entry(Table::of(key)).or_default().push(key.clone());
+            keys.entry(key.kind()).or_default().push(key.clone());
         }
         let line = |scan: &Scan| touch == Touch::Lock && matches!(scan, Scan::Queue(_));
         let mut scans: BTreeMap<&Scan, &u32> =
             reads.scans.iter().filter(|(scan, _)| !line(scan)).collect();
         let mut replies = Vec::new();
         if touch == Touch::Lock {
-            replies = keys.remove(&Table::Reply).unwrap_or_default();
-            it.lock(reads, &mut keys, &mut scans)?;
+            replies = keys.remove(&RowKind::Reply).unwrap_or_default();
+            reading.lock(reads, &mut keys, &mut scans)?;
         }
-        for (table, keys) in keys {
-            let call = Call::new(sql::read(table), key_params(&keys)?);
-            it.push(call, Part::Keys { table, keys, locked: false });
+        for (kind, keys) in keys {
+            let call = Call::new(sql::of(kind).read, key_params(&keys)?);
+            reading.push(call, Part::Keys { kind, keys, locked: false });
         }
         for (call, part) in scans::calls(scans, touch)? {
-            it.push(call, part);
+            reading.push(call, part);
         }
         for (call, part) in scans::counts(reads)? {
-            it.push(call, part);
+            reading.push(call, part);
         }
         // A retried request that sees the effects of its first attempt must also see the reply, or
         // it would be refused because of its own first attempt. So rows that are committed together
         // with a reply are read before the reply.
-        if let Some(statement) = sql::lock(Table::Reply).filter(|_| !replies.is_empty()) {
+        if let Some(statement) = sql::of(RowKind::Reply).lock.filter(|_| !replies.is_empty()) {
             let call = Call::new(statement, key_params(&replies)?);
-            let part = Part::Keys { table: Table::Reply, keys: replies, locked: true };
-            it.push(call, part);
+            let part = Part::Keys { kind: RowKind::Reply, keys: replies, locked: true };
+            reading.push(call, part);
         }
         if !reads.catalogs.is_empty() {
             let names = reads.catalogs.iter().map(ToString::to_string);
-            let call = Call::new(sql::read(Table::Epoch), vec![Param::texts(names)]);
-            it.push(call, Part::Epochs(reads.catalogs.iter().cloned().collect()));
+            let call = Call::new(sql::of(RowKind::Epoch).read, vec![Param::texts(names)]);
+            reading.push(call, Part::Epochs(reads.catalogs.iter().cloned().collect()));
         }
         match touch {
-            Touch::Lock => it.push(Call::new(sql::TX_STAMP, Vec::new()), Part::Stamp),
-            Touch::Look => it.push(Call::new(sql::CLOCK_READ, Vec::new()), Part::Clock),
+            Touch::Lock => reading.push(Call::new(sql::own().tx_stamp, Vec::new()), Part::Stamp),
+            Touch::Look => reading.push(Call::new(sql::own().clock_read, Vec::new()), Part::Clock),
         }
-        Ok(it)
+        Ok(reading)
     }
 
     /// Locks rows, table by table. Removes the handled entries from `keys` and `scans`.
     fn lock(
         &mut self,
         reads: &ReadSet,
-        keys: &mut BTreeMap<Table, Vec<RowKey>>,
+        keys: &mut BTreeMap<RowKind, Vec<RowKey>>,
         scans: &mut BTreeMap<&Scan, &u32>,
     ) -> Result<(), StoreError> {
-        for table in LOCKED {
-            let keys = keys.remove(&table).unwrap_or_default();
-            match sql::lock(table) {
+        // Replies come after all others (spec R15).
+        let locked = RowKind::ALL.into_iter().filter(|kind| kind.is_locked());
+        for kind in locked.filter(|kind| *kind != RowKind::Reply) {
+            let keys = keys.remove(&kind).unwrap_or_default();
+            match sql::of(kind).lock {
                 Some(_) if keys.is_empty() => {}
                 Some(statement) => {
                     let call = Call::new(statement, key_params(&keys)?);
-                    self.push(call, Part::Keys { table, keys, locked: true });
+                    self.push(call, Part::Keys { kind, keys, locked: true });
                 }
                 None => self.lock_runs(reads, keys),
             }
             // These scans never wait, so they may follow any locks of their table.
             let here = |scan: &Scan| {
-                (table == Table::Run && matches!(scan, Scan::Ready(_)))
-                    || (table == Table::Subscription && matches!(scan, Scan::Work(..)))
+                (kind == RowKind::Run && matches!(scan, Scan::Ready(_)))
+                    || (kind == RowKind::Subscription && matches!(scan, Scan::Work(..)))
             };
             let skipping: Vec<_> =
                 scans.iter().filter(|(scan, _)| here(scan)).map(|(&a, &b)| (a, b)).collect();
@@ -185,11 +173,11 @@ impl Reading {
         let of_lines = scans::line_params(lines.iter().map(|(_, gate, limit)| (*gate, *limit)));
         let mut params = vec![Param::ints(numbers)];
         params.extend(of_lines.iter().cloned());
-        let part = Part::Keys { table: Table::Run, keys, locked: true };
-        self.push(Call::new(sql::RUN_LOCK, params), part);
+        let part = Part::Keys { kind: RowKind::Run, keys, locked: true };
+        self.push(Call::new(sql::own().run_lock, params), part);
         if !lines.is_empty() {
             let scans = lines.iter().map(|(scan, _, limit)| ((*scan).clone(), *limit)).collect();
-            self.push(Call::new(sql::RUN_QUEUE_ORDER, of_lines), Part::Lines(scans));
+            self.push(Call::new(sql::own().run_queue_order, of_lines), Part::Lines(scans));
         }
     }
 
@@ -258,19 +246,19 @@ fn file(
 ) -> Result<(), Trouble> {
     match part {
         Part::Effect => {}
-        Part::Keys { table, keys, locked } => {
+        Part::Keys { kind, keys, locked } => {
             for key in keys {
                 note(snapshot, held, locked, key, None);
             }
             for row in rows {
-                let row = decode(table, row, 0)?;
+                let row = decode(kind, row, 0)?;
                 held.there.insert(row.key());
                 note(snapshot, held, locked, row.key(), Some(row));
             }
         }
-        Part::Scan { table, scan, limit, locked } => {
+        Part::Scan { kind, scan, limit, locked } => {
             let rows =
-                rows.iter().map(|row| decode(table, row, 0)).collect::<Result<Vec<_>, _>>()?;
+                rows.iter().map(|row| decode(kind, row, 0)).collect::<Result<Vec<_>, _>>()?;
             let keys = if let Scan::Ready(claim) = &scan {
                 shares(claim, &rows, limit)
             } else {
@@ -281,15 +269,15 @@ fn file(
             }
             snapshot.scans.insert(scan, Found { limit, keys });
         }
-        Part::Scans { table, scans } => {
-            let mut found = empty(&scans);
+        Part::Scans { kind, scans } => {
+            let mut results = empty(&scans);
             for row in rows {
-                let place = place(row, found.len())?;
-                let row = decode(table, row, 1)?;
-                found[place].keys.push(row.key());
+                let place = place(row, results.len())?;
+                let row = decode(kind, row, 1)?;
+                results[place].keys.push(row.key());
                 note_found(snapshot, held, false, &scans[place].0, row);
             }
-            snapshot.scans.extend(scans.into_iter().map(|(scan, _)| scan).zip(found));
+            snapshot.scans.extend(scans.into_iter().map(|(scan, _)| scan).zip(results));
         }
         Part::Counts(counts) => {
             for row in rows {
@@ -299,15 +287,15 @@ fn file(
             }
         }
         Part::Lines(scans) => {
-            let mut found = empty(&scans);
+            let mut results = empty(&scans);
             for row in rows {
                 let key = RowKey::Run(Seq(call::int(row, 1)?));
                 if !matches!(snapshot.rows.get(&key), Some(Some(_)) if held.locked.contains(&key)) {
-                    return Err(Trouble::Contended("a line moved while it was read".to_owned()));
+                    return Err(Trouble::Contended("a queue changed while it was read".to_owned()));
                 }
-                found[place(row, scans.len())?].keys.push(key);
+                results[place(row, scans.len())?].keys.push(key);
             }
-            snapshot.scans.extend(scans.into_iter().map(|(scan, _)| scan).zip(found));
+            snapshot.scans.extend(scans.into_iter().map(|(scan, _)| scan).zip(results));
         }
         Part::Epochs(wanted) => held.stale.extend(stale(wanted, rows, catalogs, snapshot)?),
         Part::Stamp => {
@@ -395,13 +383,14 @@ pub(super) async fn load_catalogs(
     if stale.is_empty() {
         return Ok(());
     }
-    let call = |ws: &Workspace| Call::new(sql::DEF_OF_WORKSPACE, vec![Param::Text(ws.to_string())]);
+    let statement = sql::shared().def_of_workspace;
+    let call = |ws: &Workspace| Call::new(statement, vec![Param::Text(ws.to_string())]);
     let calls: Vec<Call> = stale.iter().map(|(ws, _)| call(ws)).collect();
     let answers = first_error(connection.run(&calls).await?)?;
     for ((ws, epoch), rows) in stale.into_iter().zip(answers) {
         let mut defs = Vec::with_capacity(rows.len());
         for row in &rows {
-            if let Row::Def(def) = decode(Table::Def, row, 0)? {
+            if let Row::Def(def) = decode(RowKind::Def, row, 0)? {
                 defs.push(def);
             }
         }

@@ -7,7 +7,7 @@ use std::{
 
 use tidegate_core::{
     reads::{ReadSet, Snapshot},
-    row::{Engine, EngineId, Row},
+    row::{Engine, EngineId, Row, RowKind},
 };
 
 use super::{
@@ -20,11 +20,7 @@ use super::{
     sql,
     token::Tokens,
 };
-use crate::{
-    StoreError, Visit,
-    catalogs::Catalogs,
-    codec::{self, Table},
-};
+use crate::{StoreError, Visit, catalogs::Catalogs, codec};
 
 /// State shared by the tasks of a store.
 #[derive(Debug)]
@@ -42,7 +38,7 @@ pub(super) struct Shared {
     pub(super) tokens: Tokens,
     pub(super) catalogs: Catalogs,
     /// Engines that have sent a heartbeat here: their rows are not created again.
-    known: Mutex<BTreeSet<EngineId>>,
+    engines: Mutex<BTreeSet<EngineId>>,
 }
 
 /// Number of connections for named leases, opened when first needed: two, so that one contended
@@ -59,7 +55,7 @@ impl Shared {
             leases: Pool::new(settings.for_beats(), LEASE_CONNECTIONS),
             tokens: Tokens::default(),
             catalogs: Catalogs::default(),
-            known: Mutex::default(),
+            engines: Mutex::default(),
             settings,
         }
     }
@@ -107,7 +103,7 @@ impl Shared {
             let result = self.try_beat(&lent.connection, engine, lease_ms).await;
             if let Some(done) = tries.settle(lent, result).await? {
                 if done {
-                    self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(engine);
+                    self.engines.lock().unwrap_or_else(PoisonError::into_inner).insert(engine);
                 }
                 return Ok(done);
             }
@@ -123,12 +119,12 @@ impl Shared {
         if self.beats.write_alone(connection, beat_call(engine)).await?.len() == 1 {
             return Ok(true);
         }
-        if self.known.lock().unwrap_or_else(PoisonError::into_inner).contains(&engine) {
+        if self.engines.lock().unwrap_or_else(PoisonError::into_inner).contains(&engine) {
             // The row existed before, so the engine is dead, or dead and deleted.
             return Ok(false);
         }
         let row = Row::Engine(Engine::new(engine, lease_ms));
-        let insert = Call::new(sql::insert(Table::Engine), row_params(&[row])?);
+        let insert = Call::new(sql::of(RowKind::Engine).insert, row_params(&[row])?);
         match self.beats.write_alone(connection, insert).await {
             Ok(_) => Ok(true),
             Err(Trouble::Clash(..)) => {
@@ -171,12 +167,12 @@ impl Shared {
     ) -> Result<(), Trouble> {
         let begin = [Call::new(sql::BEGIN_READ, Vec::new()), self.settings.for_long_transaction()];
         first_error(connection.run(&begin).await?)?;
-        for table in Table::ALL {
+        for kind in RowKind::ALL {
             let show = |row: &tokio_postgres::Row| {
-                take(decode(table, row, 0)?);
+                take(decode(kind, row, 0)?);
                 Ok(())
             };
-            connection.each(sql::dump(table), show).await?;
+            connection.each(sql::of(kind).dump, show).await?;
         }
         connection.control(sql::COMMIT).await
     }
@@ -191,5 +187,5 @@ fn steps(settings: &Settings) -> Pool {
 }
 
 fn beat_call(engine: EngineId) -> Call {
-    Call::new(sql::ENGINE_BEAT, vec![Param::Text(codec::engine_text(engine))])
+    Call::new(sql::shared().engine_beat, vec![Param::Text(codec::engine_text(engine))])
 }

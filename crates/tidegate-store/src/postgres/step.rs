@@ -271,7 +271,7 @@ async fn try_begin(
     // which gives a better error text.
     let ms = limit.saturating_add(shared.settings.options.idle_timeout).as_millis();
     let ms = Param::Text(ms.min(LONGEST_MS).to_string());
-    let calls = [Call::new(sql::BEGIN, Vec::new()), Call::new(sql::STEP_BEGIN, vec![ms])];
+    let calls = [Call::new(sql::BEGIN, Vec::new()), Call::new(sql::own().step_begin, vec![ms])];
     first_error(connection.run(&calls).await?).map(|_| ())
 }
 

@@ -77,7 +77,7 @@ impl TokenRow {
     pub(super) fn name(&self) -> (i64, Call) {
         let token = random();
         let params = vec![Param::Int(self.id), Param::Int(token)];
-        (token, Call::new(sql::TX_TOKEN_WRITE, params))
+        (token, Call::new(sql::own().tx_token_write, params))
     }
 
     /// Records that a transaction that began after this moment has written the row.
@@ -89,7 +89,7 @@ impl TokenRow {
 /// Creates a row. If the answer is lost, the row stays unused and is swept.
 async fn open(pool: &Pool, connection: &Connection) -> Result<TokenRow, Trouble> {
     let row = TokenRow { id: random(), used: Instant::now() };
-    let insert = Call::new(sql::TX_TOKEN_OPEN, vec![Param::Int(row.id)]);
+    let insert = Call::new(sql::own().tx_token_open, vec![Param::Int(row.id)]);
     pool.write_alone(connection, insert).await?;
     Ok(row)
 }
@@ -139,7 +139,7 @@ const POLL: Duration = Duration::from_millis(50);
 /// Closes a row and returns its last token. An error proves nothing, and a retry is safe.
 async fn close(pool: &Pool, row: &TokenRow) -> Result<Option<i64>, Trouble> {
     let lent = pool.lend().await?;
-    let close = Call::new(sql::TX_TOKEN_CLOSE, vec![Param::Int(row.id)]);
+    let close = Call::new(sql::own().tx_token_close, vec![Param::Int(row.id)]);
     match pool.write_alone(&lent.connection, close).await {
         Ok(rows) => {
             pool.give_back(lent);

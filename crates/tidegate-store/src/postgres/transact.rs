@@ -120,7 +120,7 @@ enum Ground {
     Step,
 }
 
-/// State kept from one attempt to the next.
+/// State carried from one attempt to the next.
 struct Attempt<'a> {
     shared: &'a Shared,
     ground: Ground,
@@ -156,7 +156,7 @@ impl<'a> Attempt<'a> {
                 End::Again => {}
             }
         }
-        Err(Trouble::Contended("the rows to lock kept changing".to_owned()))
+        Err(Trouble::Contended("the rows to lock changed at every try".to_owned()))
     }
 
     async fn once(
@@ -227,7 +227,7 @@ impl<'a> Attempt<'a> {
             Err(Trouble::Clash(table, reason)) => {
                 // Another transaction inserted the row: the next try locks it and passes it to the
                 // decision.
-                tracing::debug!(reason, "somebody else was first");
+                tracing::debug!(reason, "unique conflict, retrying");
                 self.reads.merge(writing.inserted(table));
                 Ok(End::Again)
             }
@@ -269,8 +269,8 @@ fn beyond(more: &ReadSet, reads: &ReadSet) -> ReadSet {
     fresh.latches.retain(|latch, mode| reads.latches.get(latch).is_none_or(|held| held < mode));
     fresh.catalogs.retain(|ws| !reads.catalogs.contains(ws));
     fresh.rows.retain(|key| !reads.rows.contains(key));
-    fresh.scans.retain(|scan, limit| reads.scans.get(scan).is_none_or(|known| known < limit));
-    fresh.counts.retain(|count, limit| reads.counts.get(count).is_none_or(|known| known < limit));
+    fresh.scans.retain(|scan, limit| reads.scans.get(scan).is_none_or(|read| read < limit));
+    fresh.counts.retain(|count, limit| reads.counts.get(count).is_none_or(|read| read < limit));
     fresh
 }
 

@@ -28,7 +28,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Wake {
     count: Arc<watch::Sender<u64>>,
-    asked: Arc<Notify>,
+    requests: Arc<Notify>,
     tasks: Vec<AbortHandle>,
 }
 
@@ -44,13 +44,13 @@ impl Wake {
     /// Starts the sender, and the listener unless a pooler prevents it.
     pub(super) fn start(settings: &Settings) -> Self {
         let count = Arc::new(watch::Sender::new(0));
-        let asked = Arc::new(Notify::new());
-        let sending = tokio::spawn(send_all(settings.clone(), asked.clone()));
+        let requests = Arc::new(Notify::new());
+        let sending = tokio::spawn(send_all(settings.clone(), requests.clone()));
         let mut tasks = vec![sending.abort_handle()];
         if let Some(direct) = settings.for_listening() {
             tasks.push(tokio::spawn(listen(direct, count.clone())).abort_handle());
         }
-        Self { count, asked, tasks }
+        Self { count, requests, tasks }
     }
 
     pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
@@ -59,7 +59,7 @@ impl Wake {
 
     pub(super) fn send(&self) {
         bump(&self.count);
-        self.asked.notify_one();
+        self.requests.notify_one();
     }
 }
 
@@ -68,11 +68,11 @@ fn bump(count: &watch::Sender<u64>) {
 }
 
 /// Sends one notification for all requests since the last.
-async fn send_all(settings: Settings, asked: Arc<Notify>) {
+async fn send_all(settings: Settings, requests: Arc<Notify>) {
     let mut connection = None;
     let mut wait = FIRST_WAIT;
     loop {
-        asked.notified().await;
+        requests.notified().await;
         match send_one(&settings, &mut connection).await {
             Ok(()) => {
                 wait = FIRST_WAIT;
@@ -81,7 +81,7 @@ async fn send_all(settings: Settings, asked: Arc<Notify>) {
             Err(trouble) => {
                 tracing::debug!(?trouble, "a wake-up was not sent");
                 connection = None;
-                asked.notify_one();
+                requests.notify_one();
                 pause(jittered(wait)).await;
                 wait = (wait * 2).min(LONGEST_WAIT);
             }
@@ -96,7 +96,7 @@ async fn send_one(settings: &Settings, connection: &mut Option<Connection>) -> R
     };
     let mut calls = vec![Call::new(sql::BEGIN, Vec::new())];
     calls.extend(settings.for_transaction());
-    calls.extend([sql::WAKE_SEND, sql::COMMIT].map(|sql| Call::new(sql, Vec::new())));
+    calls.extend([sql::own().wake_send, sql::COMMIT].map(|sql| Call::new(sql, Vec::new())));
     first_error(open.run(&calls).await?)?;
     *connection = Some(open);
     Ok(())
@@ -118,9 +118,9 @@ async fn listen(settings: Settings, count: Arc<watch::Sender<u64>>) {
 }
 
 async fn listen_once(settings: &Settings, count: &Arc<watch::Sender<u64>>) -> Result<(), Trouble> {
-    let heard = count.clone();
-    let connection = Connection::open(settings, move || bump(&heard)).await?;
-    connection.control(sql::WAKE_LISTEN).await?;
+    let counter = count.clone();
+    let connection = Connection::open(settings, move || bump(&counter)).await?;
+    connection.control(sql::own().wake_listen).await?;
     // Notifications sent before this moment were missed.
     bump(count);
     connection.closed().await;

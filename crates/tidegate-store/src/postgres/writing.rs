@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 
 use tidegate_core::{
     reads::{Change, ReadSet},
-    row::{Row, RowKey},
+    row::{Row, RowKey, RowKind},
 };
 
 use super::{
     call::{Call, key_params, row_params},
-    error::CONTESTED,
     reading::Held,
     sql,
 };
@@ -18,7 +17,7 @@ use crate::{StoreError, codec::Table, single_writer::one_change_a_row};
 /// Changes of one transaction, grouped by table.
 #[derive(Debug, Default)]
 pub(super) struct Writing {
-    tables: BTreeMap<Table, Changes>,
+    tables: BTreeMap<RowKind, Changes>,
 }
 
 #[derive(Debug, Default)]
@@ -31,10 +30,10 @@ struct Changes {
 impl Writing {
     /// Groups changes by table, and refuses invalid ones.
     pub(super) fn new(changes: Vec<Change>, held: &Held) -> Result<Self, StoreError> {
-        let mut it = Self::default();
+        let mut writing = Self::default();
         for change in one_change_a_row(changes)? {
             let key = change.key();
-            let table = it.tables.entry(Table::of(&key)).or_default();
+            let table = writing.tables.entry(key.kind()).or_default();
             match change {
                 Change::Insert(_) if held.there.contains(&key) => {
                     return Err(StoreError::Data(format!("{key:?} is there already")));
@@ -44,12 +43,12 @@ impl Writing {
                 Change::Delete(key) => table.deletes.push(key),
             }
         }
-        for changes in it.tables.values_mut() {
+        for changes in writing.tables.values_mut() {
             // All transactions that insert the same keys use the same order, so one waits for the
             // other, and never both for each other.
             changes.inserts.sort_by_cached_key(Row::key);
         }
-        Ok(it)
+        Ok(writing)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -66,9 +65,9 @@ impl Writing {
         ReadSet { rows, ..ReadSet::default() }
     }
 
-    /// Returns the rows that would be inserted into a table.
-    pub(super) fn inserted(&self, table: Table) -> ReadSet {
-        let rows = self.tables.get(&table).into_iter().flat_map(|changes| &changes.inserts);
+    /// Returns the rows of a kind that would be inserted.
+    pub(super) fn inserted(&self, kind: RowKind) -> ReadSet {
+        let rows = self.tables.get(&kind).into_iter().flat_map(|changes| &changes.inserts);
         ReadSet { rows: rows.map(Row::key).collect(), ..ReadSet::default() }
     }
 
@@ -80,21 +79,21 @@ impl Writing {
     /// for one of its inserts, that is a deadlock (seen: insert a gate after deleting another).
     pub(super) fn calls(&self) -> Result<Vec<Call>, StoreError> {
         let mut calls = Vec::new();
-        let insert = |(&table, changes): (&Table, &Changes)| match changes.inserts.as_slice() {
+        let insert = |(&kind, changes): (&RowKind, &Changes)| match changes.inserts.as_slice() {
             [] => Ok(None),
-            rows => row_params(rows).map(|params| Some(Call::new(sql::insert(table), params))),
+            rows => row_params(rows).map(|params| Some(Call::new(sql::of(kind).insert, params))),
         };
         let (contested, others): (Vec<_>, Vec<_>) =
-            self.tables.iter().partition(|(table, _)| CONTESTED.contains(table));
+            self.tables.iter().partition(|(kind, _)| Table::of(**kind).contested);
         for table in contested {
             calls.extend(insert(table)?);
         }
-        for (&table, changes) in &self.tables {
+        for (&kind, changes) in &self.tables {
             if !changes.deletes.is_empty() {
-                calls.push(Call::new(sql::delete(table), key_params(&changes.deletes)?));
+                calls.push(Call::new(sql::of(kind).delete, key_params(&changes.deletes)?));
             }
             if !changes.updates.is_empty() {
-                calls.push(Call::new(sql::update(table), row_params(&changes.updates)?));
+                calls.push(Call::new(sql::of(kind).update, row_params(&changes.updates)?));
             }
         }
         for table in others {

@@ -9,7 +9,7 @@ use tidegate_core::time::Timestamp;
 use super::{SqliteStore, error::refused, statements as sql, writer::Writer};
 use crate::{
     StoreError,
-    lease::{Acquire, Asked, Lease, Leases, Renew},
+    lease::{Acquire, Lease, LeaseRequest, Leases, Renew},
 };
 
 #[async_trait]
@@ -20,53 +20,55 @@ impl Leases for SqliteStore {
         holder: &str,
         ttl: Duration,
     ) -> Result<Acquire, StoreError> {
-        let asked = Asked::new(name, holder, ttl)?;
-        self.writer.call(move |writer| writer.acquire(asked)).await
+        let request = LeaseRequest::new(name, holder, ttl)?;
+        self.writer.call(move |writer| writer.acquire(request)).await
     }
 
     async fn renew(&self, lease: &Lease, ttl: Duration) -> Result<Renew, StoreError> {
-        let (asked, fence) = (Asked::again(lease, ttl)?, lease.fence);
-        self.writer.call(move |writer| writer.renew(asked, fence)).await
+        let (request, fence) = (LeaseRequest::renewal(lease, ttl)?, lease.fence);
+        self.writer.call(move |writer| writer.renew(request, fence)).await
     }
 
     async fn release(&self, lease: &Lease) -> Result<bool, StoreError> {
-        Asked::check(lease)?;
+        LeaseRequest::check(lease)?;
         let lease = lease.clone();
         self.writer.call(move |writer| writer.release(&lease)).await
     }
 }
 
 impl Writer {
-    fn acquire(&mut self, asked: Asked) -> Result<Acquire, StoreError> {
+    fn acquire(&mut self, request: LeaseRequest) -> Result<Acquire, StoreError> {
         let now = self.rules.clock.now();
         self.lease_transaction(|tx| {
-            let by_name = (&asked.name, now.micros());
+            let by_name = (&request.name, now.micros());
             let held: Option<(String, i64)> =
-                one(tx, sql::LEASE_READ, by_name, |row| Ok((row.get(0)?, row.get(3)?)))?;
+                one(tx, sql::shared().lease_read, by_name, |row| Ok((row.get(0)?, row.get(3)?)))?;
             if let Some((by, left)) = held
-                && by != asked.holder
+                && by != request.holder
                 && left > 0
             {
                 let left = Duration::from_micros(left.unsigned_abs());
                 return Ok(Acquire::Held { by, left });
             }
-            let fence = one(tx, sql::FENCE_NEXT, (), |row| row.get(0))?;
+            let fence = one(tx, sql::own().fence_next, (), |row| row.get(0))?;
             let fence = fence.expect("a counter answers with its number");
-            let until = now.plus_ms(asked.ttl);
-            let row = (&asked.name, &asked.holder, fence, until.micros(), now.micros());
-            let written = tx.prepare_cached(sql::LEASE_ACQUIRE)?.execute(row)?;
+            let until = now.plus_ms(request.ttl);
+            let row = (&request.name, &request.holder, fence, until.micros(), now.micros());
+            let written = tx.prepare_cached(sql::shared().lease_acquire)?.execute(row)?;
             assert_eq!(written, 1, "a name that was free is free: there is one writer");
-            Ok(Acquire::Acquired(asked.granted(fence, until)))
+            Ok(Acquire::Acquired(request.granted(fence, until)))
         })
     }
 
-    fn renew(&mut self, asked: Asked, fence: i64) -> Result<Renew, StoreError> {
+    fn renew(&mut self, request: LeaseRequest, fence: i64) -> Result<Renew, StoreError> {
         let now = self.rules.clock.now();
-        let until = now.plus_ms(asked.ttl).micros();
+        let until = now.plus_ms(request.ttl).micros();
         self.lease_transaction(|tx| {
-            let row = (&asked.name, &asked.holder, fence, until, now.micros());
-            Ok(match one(tx, sql::LEASE_RENEW, row, |row| row.get(0))? {
-                Some(until) => Renew::Renewed(asked.granted(fence, Timestamp::from_micros(until))),
+            let row = (&request.name, &request.holder, fence, until, now.micros());
+            Ok(match one(tx, sql::shared().lease_renew, row, |row| row.get(0))? {
+                Some(until) => {
+                    Renew::Renewed(request.granted(fence, Timestamp::from_micros(until)))
+                }
                 None => Renew::Lost,
             })
         })
@@ -76,7 +78,7 @@ impl Writer {
         let now = self.rules.clock.now().micros();
         self.lease_transaction(|tx| {
             let row = (&lease.name, &lease.holder, lease.fence, now);
-            Ok(one(tx, sql::LEASE_RELEASE, row, |row| row.get(0))?.unwrap_or(false))
+            Ok(one(tx, sql::shared().lease_release, row, |row| row.get(0))?.unwrap_or(false))
         })
     }
 

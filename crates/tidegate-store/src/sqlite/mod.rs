@@ -9,7 +9,7 @@ mod lease;
 mod lock;
 mod place;
 mod read_only;
-mod statements;
+pub(crate) mod statements;
 mod step;
 #[cfg(test)]
 mod tests;

@@ -70,7 +70,7 @@ impl SqliteLook {
         let path = self.path.display().to_string();
         let check = move |db: &mut Connection| {
             let said: String = db
-                .query_row(sql::FILE_CHECK, (), |row| row.get(0))
+                .query_row(sql::own().file_check, (), |row| row.get(0))
                 .map_err(|error| refused(&error))?;
             if said == "ok" { Ok(()) } else { Err(StoreError::Corrupt(format!("{path}: {said}"))) }
         };
@@ -85,11 +85,11 @@ impl SqliteLook {
             // SQLite copies into an existing empty file; it would create one that every user may
             // read.
             private().create_new(true).open(&to).map_err(|error| failed(&to, &error))?;
-            let copied = db.execute(sql::FILE_COPY, [&name]);
-            let kept = copied
+            let copied = db.execute(sql::own().file_copy, [&name]);
+            let written = copied
                 .map_err(|error| refused_for(&name, &error))
                 .and_then(|_| keep(&to).map_err(|error| failed(&to, &error)));
-            kept.inspect_err(|_| drop(fs::remove_file(&to)))
+            written.inspect_err(|_| drop(fs::remove_file(&to)))
         };
         self.reader.call(copy).await
     }

@@ -10,6 +10,7 @@ use rusqlite::{
     Connection, Error, ErrorCode, Params, Row, Statement,
     hooks::{AuthAction, AuthContext, Authorization},
 };
+use tidegate_core::row::RowKind;
 
 use crate::{TransactionError, codec::Table};
 
@@ -21,7 +22,7 @@ const INSTRUCTIONS: i32 = 4096;
 const LONGEST: Duration = Duration::from_hours(24);
 
 /// Pragmas that only read: the full-text index uses the first of them itself.
-const TELLING: [&str; 2] = ["data_version", "table_info"];
+const READING: [&str; 2] = ["data_version", "table_info"];
 
 /// Store's tables that hold no rows of the codec.
 const OTHER_TABLES: [&str; 2] = ["meta", "migration"];
@@ -100,14 +101,14 @@ impl Watch {
     /// Installs the hooks.
     pub(super) fn over(db: &mut Connection) -> rusqlite::Result<Self> {
         let watch = Self::default();
-        let it = watch.clone();
-        db.authorizer(Some(move |asked: AuthContext<'_>| it.authorize(&asked.action)))?;
-        let it = watch.clone();
-        db.progress_handler(INSTRUCTIONS, Some(move || it.is_late()))?;
+        let own = watch.clone();
+        db.authorizer(Some(move |context: AuthContext<'_>| own.authorize(&context.action)))?;
+        let own = watch.clone();
+        db.progress_handler(INSTRUCTIONS, Some(move || own.is_late()))?;
         // After a statement that rolls the transaction back, as `insert or rollback` does, the next
         // one would commit by itself.
-        let it = watch.clone();
-        db.commit_hook(Some(move || it.state().until.is_some()))?;
+        let own = watch.clone();
+        db.commit_hook(Some(move || own.state().until.is_some()))?;
         Ok(watch)
     }
 
@@ -174,7 +175,7 @@ fn denial(action: &AuthAction<'_>) -> Option<String> {
         );
     }
     if let AuthAction::Pragma { pragma_name, .. } = action
-        && TELLING.contains(pragma_name)
+        && READING.contains(pragma_name)
     {
         return None;
     }
@@ -214,6 +215,6 @@ fn changed<'a>(action: &AuthAction<'a>) -> Option<&'a str> {
 }
 
 fn is_ours(table: &str) -> bool {
-    let mut ours = Table::ALL.into_iter().map(Table::name).chain(OTHER_TABLES);
+    let mut ours = RowKind::ALL.into_iter().map(|kind| Table::of(kind).name).chain(OTHER_TABLES);
     ours.any(|name| table.eq_ignore_ascii_case(name))
 }

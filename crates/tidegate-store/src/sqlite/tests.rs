@@ -15,7 +15,7 @@ use tidegate_core::{
     id::{EventId, Seq},
     json::Payload,
     reads::{Change, ReadSet, Scan},
-    row::{Event, Kind, Row, Run},
+    row::{Event, Kind, Row, RowKind, Run},
     time::Timestamp,
     turn::Claim,
 };
@@ -41,23 +41,23 @@ fn the_schema_is_the_one_on_file() {
 #[test]
 fn every_table_has_the_columns_of_the_codec() {
     let db = fresh();
-    for table in Table::ALL {
+    for table in RowKind::ALL.map(Table::of) {
         let mut statement = db.prepare("select name, pk from pragma_table_info(?1)").unwrap();
-        let columns = statement.query_map([table.name()], |row| Ok((row.get(0)?, row.get(1)?)));
+        let columns = statement.query_map([table.name], |row| Ok((row.get(0)?, row.get(1)?)));
         let columns: Vec<(String, u32)> = columns.unwrap().collect::<Result<_, _>>().unwrap();
         let names: Vec<_> = columns.iter().map(|(name, _)| name.as_str()).collect();
-        let known: Vec<_> = table.columns().iter().map(|(name, _)| *name).collect();
-        assert_eq!(names, known, "{table:?}");
+        let listed: Vec<_> = table.columns.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, listed, "{table:?}");
         let key: Vec<_> = columns.iter().map(|(_, pk)| *pk).filter(|pk| *pk > 0).collect();
-        assert_eq!(key, (1..).take(table.key_len()).collect::<Vec<u32>>(), "{table:?}");
+        assert_eq!(key, (1..).take(table.key_len).collect::<Vec<u32>>(), "{table:?}");
     }
 }
 
 #[test]
 fn no_single_row_is_searched_for_without_its_key() {
     let db = fresh();
-    for table in Table::ALL {
-        let statements = sql::of(table);
+    for kind in RowKind::ALL {
+        let statements = sql::of(kind);
         for text in [statements.read, statements.update, statements.delete] {
             let plan = plan(&db, text);
             assert!(plan.starts_with("SEARCH") && !plan.contains('\n'), "{plan}");
@@ -69,7 +69,7 @@ fn no_single_row_is_searched_for_without_its_key() {
 fn a_statement_with_a_limit_is_compiled_once() {
     let db = fresh();
     set_up(&db).unwrap();
-    let mut statement = db.prepare_cached(sql::RUN_READY).unwrap();
+    let mut statement = db.prepare_cached(sql::shared().run_ready).unwrap();
     for limit in 1..4 {
         assert!(statement.query(("ws", 1, 1, limit)).unwrap().next().unwrap().is_none());
     }
@@ -98,7 +98,7 @@ fn steps_of_a_claim(run: &Run, workflows: i64, backlog: i64) -> u64 {
         (run.id.seq, run.rank.seq) = (Seq(at), Seq(at));
         run.lane = Seq(at % workflows);
         let cells = codec::cells(&Row::from(run));
-        let mut insert = db.prepare_cached(sql::of(Table::Run).insert).unwrap();
+        let mut insert = db.prepare_cached(sql::of(RowKind::Run).insert).unwrap();
         insert.execute(params_from_iter(&cells)).unwrap();
     }
     let steps = Arc::new(AtomicU64::new(0));
@@ -107,8 +107,8 @@ fn steps_of_a_claim(run: &Run, workflows: i64, backlog: i64) -> u64 {
         .unwrap();
     let view = View { db: &db, catalogs: &Catalogs::default() };
     let ready = Scan::Ready(Claim::all("w".into()));
-    let found = view.scan(&ready, 100, Timestamp::from_micros(0)).unwrap();
-    assert_eq!(found.len(), 100);
+    let runs = view.scan(&ready, 100, Timestamp::from_micros(0)).unwrap();
+    assert_eq!(runs.len(), 100);
     steps.load(Ordering::Relaxed)
 }
 
@@ -142,7 +142,7 @@ fn a_commit_waits_for_the_disk() {
 }
 
 #[tokio::test]
-async fn a_full_disk_is_told_and_nothing_is_acknowledged() {
+async fn a_full_disk_is_reported_and_nothing_is_acknowledged() {
     let store = manual().await;
     limit_pages(&store, "pragma max_page_count = 1").await;
     let big = "x".repeat(200_000);
@@ -158,7 +158,7 @@ async fn a_full_disk_is_told_and_nothing_is_acknowledged() {
 #[test]
 fn a_newer_schema_is_refused() {
     let mut db = fresh();
-    db.execute(sql::MIGRATION_INSERT, (99, "future", "00", 0)).unwrap();
+    db.execute(sql::own().migration_insert, (99, "future", "00", 0)).unwrap();
     let error = writer::take_over(&mut db, Timestamp::default()).unwrap_err().to_string();
     assert!(error.starts_with("the schema is of a newer Tidegate"), "{error}");
     assert!(error.contains("migration 99 `future`"), "{error}");

@@ -21,8 +21,9 @@ use crate::{
     Decide, SeededCommand, StepRecord, StoreError, TransactionError,
     catalogs::{Catalogs, Redefined},
     clock::Clock,
-    codec::{self, Cell, Table},
+    codec::{self, Cell},
     migrate::{Applied, Migration, log_migrated, pending},
+    schema::SQLITE_MIGRATIONS,
     single_writer::{Source, settle},
     transactional::recording::recording,
 };
@@ -41,7 +42,7 @@ pub(super) struct Writer {
     pub(super) rules: Rules,
     watch: Watch,
     /// Engines that have sent a heartbeat: an engine whose row was deleted is not created again.
-    known: BTreeSet<EngineId>,
+    engines: BTreeSet<EngineId>,
     /// `None` for a store in memory.
     // Below the connection, so that the lock is released after the database is closed.
     lock: Option<FileLock>,
@@ -69,9 +70,9 @@ impl Writer {
         let next = take_over(&mut db, clock.now())?;
         let watch = Watch::over(&mut db).map_err(|error| refused(&error))?;
         let rules = Rules { clock, catalogs, next, set_aside: next };
-        let known = BTreeSet::new();
+        let engines = BTreeSet::new();
         lock.as_mut().map_or(Ok(()), FileLock::add_log)?;
-        Ok(Self { db, rules, watch, known, lock })
+        Ok(Self { db, rules, watch, engines, lock })
     }
 
     /// Checks that the store's files are still at their paths; the error names the one that is not.
@@ -117,7 +118,7 @@ impl Writer {
         record: impl FnOnce(&T) -> Vec<SeededCommand>,
     ) -> Result<StepRecord<T>, TransactionError<E>> {
         let watch = self.watch.clone();
-        let (kept, carried) = self.commit(|tx, rules| {
+        let (record, carried) = self.commit(|tx, rules| {
             let value = watch.run(tx, limit, step)?;
             let (reads, mut decide, verdict) = recording(record(&value), &rules.catalogs.all());
             let carried = rules.carry_out(tx, reads, &mut decide)?;
@@ -125,7 +126,7 @@ impl Writer {
             Ok::<_, TransactionError<E>>((StepRecord { value, answers }, carried))
         })?;
         self.rules.keep(carried);
-        Ok(kept)
+        Ok(record)
     }
 
     /// Renews a lease; `false` if the engine was declared dead, or was deleted since.
@@ -134,19 +135,19 @@ impl Writer {
         engine: EngineId,
         lease_ms: u32,
     ) -> Result<bool, StoreError> {
-        let was_here = self.known.contains(&engine);
+        let was_here = self.engines.contains(&engine);
         let beats = self.commit(|tx, rules| {
             let view = View { db: tx, catalogs: &rules.catalogs };
             if was_here && view.row(&RowKey::Engine(engine))?.is_none() {
                 return Ok(false);
             }
-            let statement = tx.prepare_cached(sql::ENGINE_BEAT);
+            let statement = tx.prepare_cached(sql::shared().engine_beat);
             let row = (codec::engine_text(engine), lease_ms);
             let written = statement.and_then(|mut statement| statement.execute(row));
             Ok::<_, StoreError>(written.map_err(|error| refused(&error))? == 1)
         })?;
         if beats {
-            self.known.insert(engine);
+            self.engines.insert(engine);
         }
         Ok(beats)
     }
@@ -198,7 +199,7 @@ fn begin(db: &mut Connection) -> Result<Transaction<'_>, StoreError> {
 
 fn apply(db: &Connection, change: Change) -> Result<(), StoreError> {
     let key = change.key();
-    let statements = sql::of(Table::of(&key));
+    let statements = sql::of(key.kind());
     let (sql, cells) = match &change {
         Change::Insert(row) => (statements.insert, codec::cells(row)),
         Change::Update(row) => (statements.update, codec::cells(row)),
@@ -220,9 +221,9 @@ fn apply(db: &Connection, change: Change) -> Result<(), StoreError> {
 pub(super) fn take_over(db: &mut Connection, now: Timestamp) -> Result<i64, StoreError> {
     let tx = begin(db)?;
     let migrated = migrate(&tx, now)?;
-    tx.execute(sql::ENGINE_VOID, ()).map_err(|error| refused(&error))?;
-    let kept = tx.query_row(sql::META_READ, [SEQUENCE], |row| row.get(0)).optional();
-    let next = kept.map_err(|error| refused(&error))?.unwrap_or(1);
+    tx.execute(sql::own().engine_void, ()).map_err(|error| refused(&error))?;
+    let reserved = tx.query_row(sql::own().meta_read, [SEQUENCE], |row| row.get(0)).optional();
+    let next = reserved.map_err(|error| refused(&error))?.unwrap_or(1);
     tx.commit().map_err(|error| not_committed(&error))?;
     log_migrated(migrated);
     Ok(next)
@@ -231,7 +232,7 @@ pub(super) fn take_over(db: &mut Connection, now: Timestamp) -> Result<i64, Stor
 /// Applies the pending migrations, each with its record.
 fn migrate(tx: &Connection, now: Timestamp) -> Result<&'static [Migration], StoreError> {
     let left = left(tx)?;
-    tx.execute(sql::MIGRATION_CREATE, ()).map_err(|error| refused(&error))?;
+    tx.execute(sql::own().migration_create, ()).map_err(|error| refused(&error))?;
     for migration in left {
         let failed = |error: rusqlite::Error| {
             let (version, name) = (migration.version, migration.name);
@@ -242,7 +243,7 @@ fn migrate(tx: &Connection, now: Timestamp) -> Result<&'static [Migration], Stor
         };
         tx.execute_batch(migration.sql).map_err(failed)?;
         let record = (migration.version, migration.name, migration.checksum(), now.micros());
-        tx.execute(sql::MIGRATION_INSERT, record).map_err(|error| refused(&error))?;
+        tx.execute(sql::own().migration_insert, record).map_err(|error| refused(&error))?;
     }
     Ok(left)
 }
@@ -251,25 +252,25 @@ fn migrate(tx: &Connection, now: Timestamp) -> Result<&'static [Migration], Stor
 pub(super) fn left(db: &Connection) -> Result<&'static [Migration], StoreError> {
     let tables = schema(db).map_err(|error| refused(&error))?;
     if tables.is_empty() {
-        return Ok(sql::MIGRATIONS);
+        return Ok(SQLITE_MIGRATIONS);
     }
     if !tables.iter().any(|text| text.starts_with("CREATE TABLE migration")) {
         return Err(StoreError::Schema(
             "the file is a database of another program; use another file".to_owned(),
         ));
     }
-    pending(sql::MIGRATIONS, &applied(db).map_err(|error| refused(&error))?)
+    pending(SQLITE_MIGRATIONS, &applied(db).map_err(|error| refused(&error))?)
 }
 
 /// Returns the text of every table and index.
 pub(super) fn schema(db: &Connection) -> rusqlite::Result<Vec<String>> {
-    let mut statement = db.prepare(sql::SCHEMA_DUMP)?;
+    let mut statement = db.prepare(sql::own().schema_dump)?;
     let texts = statement.query_map((), |row| row.get(0))?;
     texts.collect()
 }
 
 fn applied(db: &Connection) -> rusqlite::Result<Vec<Applied>> {
-    let mut statement = db.prepare(sql::MIGRATION_DUMP)?;
+    let mut statement = db.prepare(sql::own().migration_dump)?;
     let rows = statement.query_map((), |row| {
         Ok(Applied { version: row.get(0)?, name: row.get(1)?, checksum: row.get(2)? })
     })?;
@@ -277,6 +278,6 @@ fn applied(db: &Connection) -> rusqlite::Result<Vec<Applied>> {
 }
 
 fn write_meta(db: &Connection, name: &str, value: i64) -> rusqlite::Result<()> {
-    db.prepare_cached(sql::META_WRITE)?.execute((name, value))?;
+    db.prepare_cached(sql::own().meta_write)?.execute((name, value))?;
     Ok(())
 }

@@ -56,13 +56,13 @@ pub(crate) fn recording(
 ) -> (ReadSet, Decide, Verdict) {
     let reads = probe(&commands, catalogs, Timestamp::from_micros(0));
     let verdict = Verdict::default();
-    let told = verdict.clone();
+    let outcome = verdict.clone();
     let decide = Box::new(move |snapshot| match decide(&commands, snapshot) {
         Batch::Decided(changes, answers) => {
             let judged = judge(&commands, &changes, answers);
-            let kept = if judged.is_ok() { changes } else { Vec::new() };
-            *told.0.lock().expect("nothing panics under this lock") = Some(judged);
-            Decision::Apply(kept)
+            let changes = if judged.is_ok() { changes } else { Vec::new() };
+            *outcome.0.lock().expect("nothing panics under this lock") = Some(judged);
+            Decision::Apply(changes)
         }
         Batch::Need(reads, snapshot) => Decision::Need(reads, snapshot),
     });

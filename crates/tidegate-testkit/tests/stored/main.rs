@@ -13,7 +13,7 @@ mod words;
 
 use expect_test::{ExpectFile, expect_file};
 use serde_json::{Map, Value, json};
-use tidegate_core::row::{Class, GateKey, Row, Scope};
+use tidegate_core::row::{Class, GateKey, Row, RowKind, Scope};
 use tidegate_store::codec::{Cell, ColumnType, Table, cells};
 use tidegate_testkit::sample::{self, FREE_TEXT, NAME};
 
@@ -28,17 +28,17 @@ fn assert_same(file: ExpectFile, value: &Value) {
 
 #[test]
 fn the_tables_and_columns_are_the_agreed_ones() {
-    let lines = Table::ALL.map(|table| {
-        let columns = table.columns().iter().enumerate().map(|(n, (name, kind))| {
+    let lines = RowKind::ALL.map(Table::of).map(|table| {
+        let columns = table.columns.iter().enumerate().map(|(n, (name, kind))| {
             let kind = match kind {
                 ColumnType::Int => "int",
                 ColumnType::Text => "text",
                 ColumnType::Bytes => "bytes",
             };
-            let key = if n < table.key_len() { " key" } else { "" };
+            let key = if n < table.key_len { " key" } else { "" };
             format!("  {name} {kind}{key}\n")
         });
-        format!("{}\n{}", table.name(), columns.collect::<String>())
+        format!("{}\n{}", table.name, columns.collect::<String>())
     });
     expect_file!["tables.txt"].assert_eq(&lines.concat());
 }
@@ -48,7 +48,7 @@ fn the_tables_and_columns_are_the_agreed_ones() {
 fn the_rows_are_written_as_agreed() {
     let mut tables: Map<String, Value> = Map::new();
     for row in sample::every_row() {
-        let table = tables.entry(Table::of_row(&row).name()).or_insert_with(|| json!([]));
+        let table = tables.entry(Table::of(row.kind()).name).or_insert_with(|| json!([]));
         table.as_array_mut().expect("it was made so").push(columns(&row));
     }
     assert_same(expect_file!["rows.json"], &Value::Object(tables));
@@ -66,7 +66,7 @@ fn the_keys_of_gates_are_written_as_agreed() {
 }
 
 fn columns(row: &Row) -> Value {
-    let names = Table::of_row(row).columns().iter().map(|(name, _)| (*name).to_owned());
+    let names = Table::of(row.kind()).columns.iter().map(|(name, _)| (*name).to_owned());
     names.zip(cells(row).into_iter().map(shown)).collect::<Map<_, _>>().into()
 }
 

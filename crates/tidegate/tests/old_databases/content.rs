@@ -17,7 +17,7 @@ pub(crate) fn describe(rows: &[Row]) -> String {
     lines.sort();
     let mut tables: BTreeMap<&str, usize> = BTreeMap::new();
     for row in rows {
-        *tables.entry(Table::of_row(row).name()).or_default() += 1;
+        *tables.entry(Table::of(row.kind()).name).or_default() += 1;
     }
     lines.extend(tables.iter().map(|(table, count)| format!("rows in {table}: {count}")));
     lines.join("\n") + "\n"

@@ -1,0 +1,230 @@
+//! The list of rows: every kind of row once, with its key and whether it is locked.
+//!
+//! [`Row`], [`RowKey`] and [`RowKind`] are made from this list. Its order is the order in which
+//! rows are locked. `crates/tidegate-store/src/schema.rs` has a table for each kind.
+
+use super::{
+    ApiKey, Chore, Chunk, Def, Ended, Engine, EngineId, Epoch, Event, Gate, GateKey, Item, LogHead,
+    Receipt, Reply, Run, Schedule, Session, Signal, Staged, Step, Stream, StreamEventRow,
+    StreamSnapshot, Subscription, WaitPath, WaitRow, Workspace,
+};
+use crate::id::Seq;
+
+/// Makes the three enums from entries of this form:
+///
+/// ```text
+/// /// Meaning of the row.
+/// Kind(Struct), or Kind(Struct boxed) for a large one
+///     /// Parts of the key, and why the row is at this place in the lock order.
+///     locked, or unlocked, (field of the struct: type in the key, ...);
+/// ```
+macro_rules! rows {
+    ($(
+        $(#[$doc:meta])*
+        $kind:ident($row:ident $($boxed:ident)?)
+            $(#[$key_doc:meta])*
+            $lock:ident ($($($field:ident).+: $type:ty),+);
+    )+) => {
+        /// Any row.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Row {
+            $($(#[$doc])* $kind(rows!(@content $row $($boxed)?)),)+
+        }
+
+        /// Primary key of a row.
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum RowKey {
+            $($(#[$key_doc])* $kind($($type),+),)+
+        }
+
+        /// Kind of a row, in lock order.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum RowKind {
+            $($(#[$doc])* $kind,)+
+        }
+
+        impl Row {
+            /// Returns the kind of the row.
+            pub fn kind(&self) -> RowKind {
+                match self {
+                    $(Self::$kind(_) => RowKind::$kind,)+
+                }
+            }
+
+            /// Returns the row's primary key.
+            pub fn key(&self) -> RowKey {
+                match self {
+                    $(Self::$kind(row) => RowKey::$kind($(Clone::clone(&row.$($field).+)),+),)+
+                }
+            }
+        }
+
+        impl RowKey {
+            /// Returns the kind of the row.
+            pub fn kind(&self) -> RowKind {
+                match self {
+                    $(Self::$kind(..) => RowKind::$kind,)+
+                }
+            }
+        }
+
+        impl RowKind {
+            /// All kinds, in lock order.
+            pub const ALL: [Self; [$(Self::$kind),+].len()] = [$(Self::$kind),+];
+
+            const LOCKED: [bool; Self::ALL.len()] = [$(rows!(@$lock)),+];
+        }
+
+        $(impl From<$row> for Row {
+            fn from(row: $row) -> Self {
+                Self::$kind(row.into())
+            }
+        })+
+    };
+    (@content $row:ident) => { $row };
+    (@content $row:ident boxed) => { Box<$row> };
+    (@locked) => { true };
+    (@unlocked) => { false };
+}
+
+rows! {
+    /// The stored answer of a request with an idempotency key.
+    Reply(Reply)
+        /// By workspace and id; locked. First, because it decides whether any other row is read.
+        locked (ws: Workspace, id: String);
+    /// An API key.
+    ApiKey(ApiKey)
+        /// By id; locked.
+        locked (id: String);
+    /// Work left for later transactions, done in chunks.
+    Chore(Chore)
+        /// By number; locked. Early, because the rows that a chore touches are only found while it
+        /// is done.
+        locked (id.seq: Seq);
+    /// A schedule, with its next planned occurrence.
+    Schedule(Schedule)
+        /// By workspace, app, workflow and id; locked.
+        locked (ws: Workspace, app: String, workflow: String, id: String);
+    /// The state of a control for one key.
+    Gate(Gate)
+        /// By its key; locked.
+        locked (key: GateKey);
+    /// A run that has not ended.
+    Run(Run boxed)
+        /// By its run's number; locked.
+        locked (id.seq: Seq);
+    /// The state of a session.
+    Session(Session)
+        /// By workspace, app, flow and session; locked. After runs: a report locks its run first
+        /// and learns from it which sessions its end will write. Nothing in a session leads to a
+        /// run.
+        locked (ws: Workspace, app: String, flow: String, id: String);
+    /// A process that drives runs.
+    Engine(Engine)
+        /// By the engine's id; locked.
+        locked (id: EngineId);
+    /// A stream's head.
+    Stream(Stream)
+        /// By workspace and name; locked.
+        locked (ws: Workspace, name: String);
+    /// A reaction's cursor in one stream.
+    Subscription(Subscription)
+        /// By workspace, reaction and stream; locked.
+        locked (ws: Workspace, reaction: String, stream: String);
+    /// The last global position of a workspace.
+    LogHead(LogHead)
+        /// By workspace; locked.
+        locked (ws: Workspace);
+    /// A counter that grows with every change of a workspace's definitions.
+    Epoch(Epoch)
+        /// By workspace.
+        unlocked (ws: Workspace);
+    /// One version of a definition.
+    Def(Def)
+        /// By the definition's number (its lane).
+        unlocked (lane: Seq);
+    /// An event, request or other input.
+    Event(Event)
+        /// By number.
+        unlocked (id.seq: Seq);
+    /// A run that has ended.
+    Ended(Ended)
+        /// By its run's number.
+        unlocked (id.seq: Seq);
+    /// A recorded step.
+    Step(Step)
+        /// By run and step id.
+        unlocked (run: Seq, id: String);
+    /// An event in a batch.
+    Item(Item)
+        /// By run and position.
+        unlocked (run: Seq, n: u32);
+    /// A run that waits for an event.
+    Wait(WaitRow)
+        /// By workspace, event name, path, value, run and step.
+        unlocked (
+            ws: Workspace, name: String, path: String, value: Vec<u8>, run: Seq, step: String
+        );
+    /// A path that some wait for an event of this name matches on.
+    WaitPath(WaitPath)
+        /// By workspace, event name and path.
+        unlocked (ws: Workspace, name: String, path: String);
+    /// A signal that has not been taken yet.
+    Signal(Signal)
+        /// By run, name and number.
+        unlocked (run: Seq, name: String, seq: Seq);
+    /// A verdict other than a plain start.
+    Receipt(Receipt)
+        /// By number.
+        unlocked (seq: Seq);
+    /// An event of a stream.
+    StreamEventRow(StreamEventRow)
+        /// By the stream's number and the version.
+        unlocked (stream: Seq, version: i64);
+    /// A chunk of output that a run has emitted.
+    Chunk(Chunk)
+        /// By run, step, attempt and position in the attempt.
+        unlocked (run: Seq, step: String, attempt: u32, n: u32);
+    /// A session operation that a run has staged.
+    Staged(Staged boxed)
+        /// By run and position.
+        unlocked (run: Seq, n: u32);
+    /// The folded state of a stream at a version.
+    StreamSnapshot(StreamSnapshot)
+        /// By the stream's number and the kind of the fold.
+        unlocked (stream: Seq, kind: String);
+}
+
+impl RowKind {
+    /// Whether a transaction locks rows of this kind before it reads them.
+    ///
+    /// All others are written once, or only under the lock of a row that owns them.
+    pub fn is_locked(self) -> bool {
+        Self::LOCKED[self as usize]
+    }
+}
+
+impl RowKey {
+    /// Whether a transaction locks this row before it reads it.
+    pub fn is_locked(&self) -> bool {
+        self.kind().is_locked()
+    }
+}
+
+/// Typed access; `None` for a row of another kind.
+impl Row {
+    /// Returns the gate.
+    pub fn as_gate(&self) -> Option<&Gate> {
+        if let Self::Gate(row) = self { Some(row) } else { None }
+    }
+
+    /// Returns the batch item.
+    pub fn as_item(&self) -> Option<&Item> {
+        if let Self::Item(row) = self { Some(row) } else { None }
+    }
+
+    /// Returns the run that has not ended.
+    pub fn as_run(&self) -> Option<&Run> {
+        if let Self::Run(row) = self { Some(row) } else { None }
+    }
+}

@@ -1,0 +1,30 @@
+-- name: chore_due
+-- Reads chores by due time, from a given time on, earliest first.
+--
+-- $1 earliest due time (µs)   $2 limit
+-- Locks nothing: a hint. Index: chore_due.
+select {columns}
+  from chore
+ where due is not null and due >= $1::bigint
+ order by due, seq
+ limit $2::bigint
+
+-- name: chore_of_topic
+-- Reads the chores that wake the waiters of an event's name, oldest first.
+--
+-- $1 ws   $2 topic   $3 limit (arrays: one element per scan)
+-- Locks nothing. Index: chore_topic.
+-- First column: index of the scan, from 1.
+select wanted.n, {found.columns}
+  from unnest($1::text[], $2::text[], $3::bigint[])
+       with ordinality as wanted(ws, topic, most, n)
+ cross join lateral (
+        select {chore.columns}
+          from chore
+         where (chore.ws, chore.topic) between (wanted.ws, wanted.topic)
+                                           and (wanted.ws, wanted.topic)
+           and chore.topic is not null
+         order by chore.ws, chore.topic, chore.seq
+         limit wanted.most
+       ) as found
+ order by wanted.n, found.seq

@@ -1,2 +1,0 @@
--- Reads the clock, in microseconds.
-select clock()

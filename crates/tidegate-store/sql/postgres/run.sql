@@ -1,0 +1,432 @@
+-- name: run_queue
+-- Reads the first runs in gates' queues, by position.
+--
+-- $1 the gate's key   $2 limit (arrays: one element per queue)
+-- Locks nothing. Index: run_line.
+-- First column: index of the queue, from 1.
+select wanted.n, {found.columns}
+  from unnest($1::bytea[], $2::bigint[])
+       with ordinality as wanted(key, most, n)
+ cross join lateral (
+        select {run.columns}
+          from run
+         where run.line = (select gate.id from gate where gate.key = wanted.key)
+         order by run.line, run.tier, run.order_at, run.order_seq, run.seq
+         limit wanted.most
+       ) as found
+ order by wanted.n, found.tier, found.order_at, found.order_seq, found.seq
+
+-- name: run_queue_order
+-- Reads the order of the runs in gates' queues, once run_lock has locked them.
+--
+-- $1 the gate's key   $2 limit (arrays: one element per queue)
+-- Locks nothing. A number that run_lock did not lock means that the queue has changed: try again.
+-- Index: run_line.
+select wanted.n, found.seq
+  from unnest($1::bytea[], $2::bigint[])
+       with ordinality as wanted(key, most, n)
+ cross join lateral (
+        select run.seq, run.tier, run.order_at, run.order_seq
+          from run
+         where run.line = (select gate.id from gate where gate.key = wanted.key)
+         order by run.line, run.tier, run.order_at, run.order_seq, run.seq
+         limit wanted.most
+       ) as found
+ order by wanted.n, found.tier, found.order_at, found.order_seq, found.seq
+
+-- name: run_queue_count
+-- Counts the runs in gates' queues, each up to a limit.
+--
+-- $1 the gate's key   $2 limit (arrays: one element per count)
+-- Locks nothing. Index: run_line, index-only where the table was vacuumed.
+-- First column: index of the count, from 1.
+select wanted.n, found.count
+  from unnest($1::bytea[], $2::bigint[])
+       with ordinality as wanted(key, most, n)
+ cross join lateral (
+        select count(*) as count
+          from (select 1
+                  from run
+                 where run.line = (select gate.id from gate where gate.key = wanted.key)
+                 limit wanted.most) as first
+       ) as found
+ order by wanted.n
+
+-- name: run_lock
+-- Locks runs by number and the first runs of gates' queues, and reads them.
+--
+-- $1 numbers   $2 gate keys   $3 limit for each queue ($2 and $3: arrays of one length)
+-- Locks in the order of numbers, waiting. Runs after gate_lock, never in it: the numbers are not
+-- read again after a wait, so the gates must be locked before it begins (spec R15). The order of
+-- each queue is read by run_queue_order, which runs after this.
+-- Indexes: the primary key, once for each number (README); run_line.
+select {found.columns}
+  from (select unnest($1::bigint[])
+         union
+        select place.seq
+          from unnest($2::bytea[], $3::bigint[]) as line(key, most)
+         cross join lateral (
+                select run.seq
+                  from run
+                 where run.line = (select gate.id from gate where gate.key = line.key)
+                 order by run.line, run.tier, run.order_at, run.order_seq, run.seq
+                 limit line.most
+               ) as place
+         order by 1) as wanted(seq)
+ cross join lateral (
+        select {run.columns}
+          from run
+         where run.seq between wanted.seq and wanted.seq
+         order by run.seq
+         limit 1
+           for no key update
+       ) as found
+
+-- name: run_ready
+-- Reads ready runs in the order of their turns.
+--
+-- $1 workspace   $2, $3 from these turns and lanes   $4, $5 up to these   $6 limit
+-- Locks nothing. The first turns in these ranges are found by as many index steps, the lanes of
+-- each turn by one more.
+-- Indexes: run_ready, a step for each turn and lane; the primary key, once for each run (README).
+select {found.columns}
+  from (with recursive turn(nth, ready, lane, to_ready, to_lane) as materialized (
+          select range.nth, place.ready, place.lane, range.to_ready, range.to_lane
+            from unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])
+                   with ordinality as range(from_ready, from_lane, to_ready, to_lane, nth)
+           cross join lateral (
+                  with recursive place(ready, lane) as (
+                    (select run.ready, run.lane
+                       from run
+                      where run.ws = $1 and run.ready is not null
+                        and (run.ready, run.lane) >= (range.from_ready, range.from_lane)
+                        and (run.ready, run.lane) <= (range.to_ready, range.to_lane)
+                      order by run.ws, run.ready, run.lane
+                      limit 1)
+                    union all
+                    select next.ready, next.lane
+                      from place
+                     cross join lateral (
+                            select run.ready, run.lane
+                              from run
+                             where run.ws = $1 and run.ready is not null
+                               and (run.ready, run.lane) > (place.ready, 9223372036854775807)
+                               and (run.ready, run.lane) <= (range.to_ready, range.to_lane)
+                             order by run.ws, run.ready, run.lane
+                             limit 1
+                           ) as next
+                  )
+                  select place.ready, place.lane from place
+                 ) as place
+           limit $6::bigint + cardinality($2::bigint[])
+        ), lane(nth, ready, lane, to_ready, to_lane) as (
+          select turn.nth, turn.ready, turn.lane, turn.to_ready, turn.to_lane from turn
+          union all
+          select lane.nth, lane.ready, next.lane, lane.to_ready, lane.to_lane
+            from lane
+           cross join lateral (
+                  select run.lane
+                    from run
+                   where run.ws = $1 and run.ready is not null
+                     and (run.ready, run.lane) > (lane.ready, lane.lane)
+                     and (run.ready, run.lane) <= (lane.ready, 9223372036854775807)
+                     and (run.ready, run.lane) <= (lane.to_ready, lane.to_lane)
+                   order by run.ws, run.ready, run.lane
+                   limit 1
+                 ) as next
+        )
+        select place.seq, place.ready, place.lane
+          from (select run.seq, lane.ready, lane.lane, min(lane.nth) over of_turn as nth,
+                       row_number() over (of_turn order by run.order_at, run.order_seq, run.seq)
+                  from lane
+                 cross join lateral (
+                        select run.seq, run.order_at, run.order_seq
+                          from run
+                         where run.ws = $1 and run.ready = lane.ready and run.lane = lane.lane
+                         order by run.ws, run.ready, run.lane, run.order_at, run.order_seq, run.seq
+                         limit ($6::bigint - 1) / (select count(distinct ready) from turn) + 1
+                       ) as run
+                window of_turn as (partition by lane.ready)) as place
+         where place.row_number <= ($6::bigint - 1) / (select count(distinct ready) from turn) + 1
+         order by place.row_number, place.nth, place.ready) as candidate
+ cross join lateral (
+        select {run.columns}
+          from run
+         where run.seq between candidate.seq and candidate.seq
+         order by run.seq
+         limit 1
+       ) as found
+ limit $6::bigint
+
+-- name: run_ready_lock
+-- Locks ready runs in the order of their turns, and skips runs locked by other transactions.
+--
+-- $1 workspace   $2, $3 from these turns and lanes   $4, $5 up to these   $6 limit
+-- Never waits. Index steps find the first turns (one more for each range, as versions of a workflow
+-- may be in several) and their lanes. A lane offers four times its share, as others may take the
+-- best; the caller drops the surplus. `ready` is checked again by a condition that no index serves.
+-- Indexes: run_ready, a step for each turn and lane; the primary key, once for each run (README).
+select {found.columns}
+  from (with recursive turn(nth, ready, lane, to_ready, to_lane) as materialized (
+          select range.nth, place.ready, place.lane, range.to_ready, range.to_lane
+            from unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])
+                   with ordinality as range(from_ready, from_lane, to_ready, to_lane, nth)
+           cross join lateral (
+                  with recursive place(ready, lane) as (
+                    (select run.ready, run.lane
+                       from run
+                      where run.ws = $1 and run.ready is not null
+                        and (run.ready, run.lane) >= (range.from_ready, range.from_lane)
+                        and (run.ready, run.lane) <= (range.to_ready, range.to_lane)
+                      order by run.ws, run.ready, run.lane
+                      limit 1)
+                    union all
+                    select next.ready, next.lane
+                      from place
+                     cross join lateral (
+                            select run.ready, run.lane
+                              from run
+                             where run.ws = $1 and run.ready is not null
+                               and (run.ready, run.lane) > (place.ready, 9223372036854775807)
+                               and (run.ready, run.lane) <= (range.to_ready, range.to_lane)
+                             order by run.ws, run.ready, run.lane
+                             limit 1
+                           ) as next
+                  )
+                  select place.ready, place.lane from place
+                 ) as place
+           limit $6::bigint + cardinality($2::bigint[])
+        ), lane(nth, ready, lane, to_ready, to_lane) as (
+          select turn.nth, turn.ready, turn.lane, turn.to_ready, turn.to_lane from turn
+          union all
+          select lane.nth, lane.ready, next.lane, lane.to_ready, lane.to_lane
+            from lane
+           cross join lateral (
+                  select run.lane
+                    from run
+                   where run.ws = $1 and run.ready is not null
+                     and (run.ready, run.lane) > (lane.ready, lane.lane)
+                     and (run.ready, run.lane) <= (lane.ready, 9223372036854775807)
+                     and (run.ready, run.lane) <= (lane.to_ready, lane.to_lane)
+                   order by run.ws, run.ready, run.lane
+                   limit 1
+                 ) as next
+        )
+        select place.seq, place.ready, place.lane
+          from (select run.seq, lane.ready, lane.lane, min(lane.nth) over of_turn as nth,
+                       row_number() over (of_turn order by run.order_at, run.order_seq, run.seq)
+                  from lane
+                 cross join lateral (
+                        select run.seq, run.order_at, run.order_seq
+                          from run
+                         where run.ws = $1 and run.ready = lane.ready and run.lane = lane.lane
+                         order by run.ws, run.ready, run.lane, run.order_at, run.order_seq, run.seq
+                         limit 4 * (($6::bigint - 1) / (select count(distinct ready) from turn) + 1)
+                       ) as run
+                window of_turn as (partition by lane.ready)) as place
+         order by place.row_number, place.nth, place.ready) as candidate
+ cross join lateral (
+        select {run.columns}
+          from run
+         where run.seq between candidate.seq and candidate.seq
+           and (coalesce(run.ready, -1), coalesce(run.lane, -1)) = (candidate.ready, candidate.lane)
+         order by run.seq
+         limit 1
+           for no key update skip locked
+       ) as found
+ limit $6::bigint
+
+-- name: run_ready_count
+-- Counts the ready runs of definitions, each up to a limit.
+--
+-- $1 workspace   $2 workflow   $3 lane   $4 limit (arrays: one element per count)
+-- Locks nothing. Index: run_ready, index-only where the table was vacuumed.
+-- First column: index of the count, from 1.
+select wanted.n, found.count
+  from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[])
+       with ordinality as wanted(ws, ready, lane, most, n)
+ cross join lateral (
+        select count(*) as count
+          from (select 1
+                  from run
+                 where (run.ws, run.ready, run.lane)
+                       between (wanted.ws, wanted.ready, wanted.lane)
+                           and (wanted.ws, wanted.ready, wanted.lane)
+                   and run.ready is not null
+                 order by run.ws, run.ready, run.lane
+                 limit wanted.most) as first
+       ) as found
+ order by wanted.n
+
+-- name: run_due
+-- Reads runs by due time, from a given time on, earliest first.
+--
+-- $1 earliest due time (µs)   $2 limit
+-- Locks nothing: a hint. Index: run_due.
+select {columns}
+  from run
+ where due is not null and due >= $1::bigint
+ order by due, seq
+ limit $2::bigint
+
+-- name: run_owned
+-- Reads the runs that engines own.
+--
+-- $1 owner   $2 limit (arrays: one element per scan)
+-- Locks nothing. Index: run_owner.
+-- First column: index of the scan, from 1.
+select wanted.n, {found.columns}
+  from unnest($1::text[], $2::bigint[])
+       with ordinality as wanted(owner, most, n)
+ cross join lateral (
+        select {run.columns}
+          from run
+         where run.owner between wanted.owner and wanted.owner
+         order by run.owner, run.seq
+         limit wanted.most
+       ) as found
+ order by wanted.n, found.seq
+
+-- name: run_lane
+-- Reads the runs of definitions that have not ended, after a number.
+--
+-- $1 lane   $2 after   $3 limit (arrays: one element per scan)
+-- Locks nothing. Index: run_lane.
+-- First column: index of the scan, from 1.
+select wanted.n, {found.columns}
+  from unnest($1::bigint[], $2::bigint[], $3::bigint[])
+       with ordinality as wanted(lane, after, most, n)
+ cross join lateral (
+        select {run.columns}
+          from run
+         where (run.lane, run.seq) > (wanted.lane, wanted.after)
+           and run.lane <= wanted.lane
+         order by run.lane, run.seq
+         limit wanted.most
+       ) as found
+ order by wanted.n, found.seq
+
+-- name: run_newest
+-- Reads the newest runs of lanes that have not ended.
+--
+-- $1 lanes   $2 below   $3 limit
+-- Locks nothing: a hint. Indexes: run_lane, once for each lane, so that no lane's runs are sorted;
+-- the primary key, once for each run (README).
+select {found.columns}
+  from (select place.seq
+          from (select distinct unnest($1::bigint[])) as lanes(lane)
+         cross join lateral (
+                select run.seq
+                  from run
+                 where (run.lane, run.seq) < (lanes.lane, $2::bigint)
+                   and run.lane >= lanes.lane
+                 order by run.lane desc, run.seq desc
+                 limit $3::bigint
+               ) as place
+         order by place.seq desc
+         limit $3::bigint) as candidate
+ cross join lateral (
+        select {run.columns}
+          from run
+         where run.seq between candidate.seq and candidate.seq
+         order by run.seq
+         limit 1
+       ) as found
+ order by found.seq desc
+
+-- name: run_of_event
+-- Reads the runs that were started with events.
+--
+-- $1 event   $2 limit (arrays: one element per scan)
+-- Locks nothing. Indexes: the primary key in the blocks around the event's, where nearly all of
+-- them are; run_far; the primary key again, once for each run (README).
+-- First column: index of the scan, from 1.
+select wanted.n, {found.columns}
+  from unnest($1::bigint[], $2::bigint[])
+       with ordinality as wanted(event, most, n)
+ cross join lateral (
+        select place.seq
+          from (select near.seq
+                  from run as near
+                 where near.seq >= ((wanted.event >> 12) - 1) << 12
+                   and near.seq < ((wanted.event >> 12) + 2) << 12
+                   and near.event_seq = wanted.event
+                 order by near.seq) as place
+         union
+        select far.seq
+          from run as far
+         where far.event_seq = wanted.event
+           and abs((far.event_seq >> 12) - (far.seq >> 12)) > 1
+         order by seq
+         limit wanted.most
+       ) as candidate
+ cross join lateral (
+        select {run.columns}
+          from run
+         where run.seq between candidate.seq and candidate.seq
+         order by run.seq
+         limit 1
+       ) as found
+ order by wanted.n, found.seq
+
+-- name: run_count
+-- Counts the runs of definitions that have not ended, each up to a limit.
+--
+-- $1 lane   $2 limit (arrays: one element per count)
+-- Locks nothing. Index: run_lane, index-only where the table was vacuumed.
+-- First column: index of the count, from 1.
+select wanted.n, found.count
+  from unnest($1::bigint[], $2::bigint[])
+       with ordinality as wanted(lane, most, n)
+ cross join lateral (
+        select count(*) as count
+          from (select 1
+                  from run
+                 where run.lane between wanted.lane and wanted.lane
+                 order by run.lane, run.seq
+                 limit wanted.most) as first
+       ) as found
+ order by wanted.n
+
+-- name: run_driven_count
+-- Counts the runs of definitions that engines own, each up to a limit.
+--
+-- $1 lane   $2 limit (arrays: one element per count)
+-- Locks nothing. Index: run_owner, once and all of it: as many entries as runs that engines drive.
+-- An index by lane would also read all waiting runs.
+-- First column: index of the count, from 1.
+with driven as materialized (
+    select owned.lane, count(*) as count
+      from (select run.lane
+              from run
+             where run.owner is not null
+             order by run.owner, run.seq) as owned
+     group by owned.lane
+)
+select wanted.n, least(coalesce(driven.count, 0), wanted.most)
+  from unnest($1::bigint[], $2::bigint[])
+       with ordinality as wanted(lane, most, n)
+  left join driven
+    on driven.lane = wanted.lane
+ order by wanted.n
+
+-- name: run_parked_count
+-- Counts the runs of definitions that wait or are paused, each up to a limit.
+--
+-- $1 lane   $2 `waiting` or `paused`   $3 limit (arrays: one element per count)
+-- Locks nothing. Index: run_parked, index-only where the table was vacuumed.
+-- First column: index of the count, from 1.
+select wanted.n, found.count
+  from unnest($1::bigint[], $2::text[], $3::bigint[])
+       with ordinality as wanted(lane, parked, most, n)
+ cross join lateral (
+        select count(*) as count
+          from (select 1
+                  from run
+                 where (run.lane, run.parked) between (wanted.lane, wanted.parked)
+                                                  and (wanted.lane, wanted.parked)
+                   and run.parked is not null
+                 order by run.lane, run.parked
+                 limit wanted.most) as first
+       ) as found
+ order by wanted.n

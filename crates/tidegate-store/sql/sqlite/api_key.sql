@@ -1,0 +1,10 @@
+-- name: api_key_all
+-- Reads API keys, by id.
+--
+-- ?1 limit
+-- Locks nothing: SQLite has one writer.
+-- Index: the primary key.
+select {columns}
+  from api_key
+ order by id
+ limit ?1

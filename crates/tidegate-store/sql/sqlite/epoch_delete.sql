@@ -1,8 +1,0 @@
--- Deletes a workspace's epoch.
---
--- ?1 ws
--- Locks nothing: SQLite has one writer, and this runs inside its transaction.
--- Index: the primary key.
--- The caller checks that one row was deleted.
-delete from epoch
- where ws = ?1

@@ -1,7 +1,0 @@
--- Reads all runs that have not ended, in order of their keys.
---
--- Locks nothing. Index: the primary key.
-select seq, salt, ws, lane, ready, line, tier, order_at, order_seq, due, owner, fence, body,
-       event_seq, past, parked
-  from run
- order by seq

@@ -1,6 +1,0 @@
--- Reads all operations that runs have staged, in order of their keys.
---
--- Locks nothing. Index: the primary key.
-select run, n, app, flow, id, op, version, seen
-  from staged
- order by run, n

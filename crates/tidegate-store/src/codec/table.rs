@@ -1,0 +1,127 @@
+//! Description of a table, and the macro that makes conversions and descriptions from one list.
+
+use tidegate_core::row::RowKind;
+
+use super::Column;
+
+/// Table of one kind of row.
+///
+/// Read by key, insert, update, delete, lock and dump are derived from it (`sql/derive.rs`).
+#[derive(Debug)]
+pub struct Table {
+    /// Kind of its rows. [`RowKind::is_locked`] says whether they are locked, the order of
+    /// [`RowKind::ALL`] when.
+    pub kind: RowKind,
+    /// Name in both dialects, which is also the prefix of its statements' names.
+    pub name: &'static str,
+    /// Columns in order, those of the primary key first.
+    pub columns: &'static [Column],
+    /// Number of columns of the primary key.
+    pub key_len: usize,
+    /// Another transaction may insert the same key at the same time: the insert is sent before all
+    /// updates and deletes, and a unique violation leads to another try. In all other tables a key
+    /// has one writer, and a second row with the same key is an error of the caller.
+    pub contested: bool,
+    /// Rows are written under the latch of their workspace. Rows of all other tables that are not
+    /// locked are written under the lock of the row that owns them.
+    pub latched: bool,
+    /// Rows are locked together with rows that a queue leads to, by a statement of its own that is
+    /// not derived.
+    pub written_lock: bool,
+}
+
+impl Table {
+    /// Returns the columns of the primary key.
+    pub fn key(&self) -> &'static [Column] {
+        &self.columns[..self.key_len]
+    }
+}
+
+/// Makes [`Table`]s, and conversions between rows and cells, from entries of this form:
+///
+/// ```text
+/// Kind(row) = "name of the table", [properties of the table that are true],
+///     key { column: kind <- value, ... }
+///     { column: kind <- value, ... }
+///     => Struct { made of the columns };
+/// ```
+///
+/// A kind is a module of `kind.rs`. Without `<- value` the column is the field of the same name.
+macro_rules! tables {
+    ($(
+        $kind:ident($row:ident) = $name:literal, [$($property:ident),*],
+            key { $($key:ident: $key_codec:ident $(<- $key_value:expr)?),+ $(,)? }
+            { $($column:ident: $codec:ident $(<- $value:expr)?),* $(,)? }
+            => $made:expr;
+    )+) => {
+        impl Table {
+            /// Returns the table of a kind of row.
+            pub fn of(kind: RowKind) -> &'static Self {
+                match kind {
+                    $(RowKind::$kind => const {
+                        &Table {
+                            $($property: true,)*
+                            ..Table::plain(
+                                RowKind::$kind,
+                                $name,
+                                &[
+                                    $((stringify!($key), kind::$key_codec::TYPE),)+
+                                    $((stringify!($column), kind::$codec::TYPE),)*
+                                ],
+                                [$(stringify!($key)),+].len(),
+                            )
+                        }
+                    },)+
+                }
+            }
+        }
+
+        /// Returns a row's cells, in the order of its table's columns.
+        pub fn cells(row: &Row) -> Vec<Cell> {
+            match row {
+                $(Row::$kind($row) => vec![
+                    $(kind::$key_codec::write(tables!(@value $row $key $($key_value)?)),)+
+                    $(kind::$codec::write(tables!(@value $row $column $($value)?)),)*
+                ],)+
+            }
+        }
+
+        /// Returns the cells of a row's primary key, in the order of its table's columns.
+        pub fn key_cells(key: &RowKey) -> Vec<Cell> {
+            match key {
+                $(RowKey::$kind($($key),+) => vec![$(kind::$key_codec::write($key)),+],)+
+            }
+        }
+
+        /// Returns the row for a table's cells, which are in the order of its columns.
+        pub fn row(kind: RowKind, cells: Vec<Cell>) -> Result<Row, StoreError> {
+            let mut cells = Cells::new(Table::of(kind), cells);
+            let row = match kind {
+                $(RowKind::$kind => {
+                    $(let $key = kind::$key_codec::read(&mut cells)?;)+
+                    $(let $column = kind::$codec::read(&mut cells)?;)*
+                    // Columns that only indexes need are not used.
+                    let _ = ($(&$key,)+ $(&$column,)*);
+                    Row::from($made)
+                })+
+            };
+            cells.end().map(|()| row)
+        }
+    };
+    (@value $row:ident $field:ident) => { &$row.$field };
+    (@value $row:ident $field:ident $value:expr) => { $value };
+}
+
+pub(crate) use tables;
+
+impl Table {
+    /// Creates a table without any of the properties.
+    pub(crate) const fn plain(
+        kind: RowKind,
+        name: &'static str,
+        columns: &'static [Column],
+        key_len: usize,
+    ) -> Self {
+        Self { kind, name, columns, key_len, contested: false, latched: false, written_lock: false }
+    }
+}

@@ -36,6 +36,9 @@ pub struct Why {
     /// The earliest moment at which it can go on, where time alone decides.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "readable")]
     pub earliest: Option<Timestamp>,
+    /// When it is cancelled as expired, unless it has started by then.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "readable")]
+    pub expires_at: Option<Timestamp>,
     /// No live engine serves its version: it does not go on by itself.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub stranded: bool,
@@ -174,8 +177,18 @@ pub fn explain(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Why> {
     {
         let (state, sentence) = (ended.ending.state(), ending(&ended.ending));
         let (gates, earliest, stranded) = (Vec::new(), None, false);
-        let (ready, workers) = (false, None);
-        return Ok(Why { run: id, state, sentence, gates, earliest, stranded, ready, workers });
+        let (expires_at, ready, workers) = (None, false, None);
+        return Ok(Why {
+            run: id,
+            state,
+            sentence,
+            gates,
+            earliest,
+            expires_at,
+            stranded,
+            ready,
+            workers,
+        });
     }
     // A run of this number that is not the one asked for: no other will have it.
     let taken = draft.run(id.seq)?.is_some() || draft.row(&RowKey::Ended(id.seq))?.is_some();
@@ -192,6 +205,9 @@ fn ending(ending: &Ending) -> String {
     match ending {
         Ending::Completed { .. } => "it completed".to_owned(),
         Ending::Failed { error } => format!("it failed: {} ({})", error.message, error.code),
+        Ending::Cancelled { reason, by: None } if reason == Ending::EXPIRED => {
+            "it was cancelled: expired, as it had not started in time".to_owned()
+        }
         Ending::Cancelled { reason, by: None } => format!("it was cancelled: {reason}"),
         Ending::Cancelled { reason, by: Some(by) } => {
             format!("it was cancelled: {reason}, and {by} runs in its place")
@@ -252,8 +268,13 @@ fn live(draft: &Draft, run: &Run) -> Decided<Why> {
         let times = if run.takeovers == 1 { "once" } else { &format!("{} times", run.takeovers) };
         sentence = format!("{sentence}; it was taken over {times} from an engine that died");
     }
+    let expires_at = run.expiry();
+    if let Some(at) = expires_at {
+        sentence = format!("{sentence}; it expires at {} unless it starts before", at.rfc3339());
+    }
     let (ready, workers) = (run.phase == Phase::Ready, None);
-    Ok(Why { run: run.id, state, sentence, gates, earliest, stranded, ready, workers })
+    let run = run.id;
+    Ok(Why { run, state, sentence, gates, earliest, expires_at, stranded, ready, workers })
 }
 
 /// Whether a run waits for an engine that serves its version, and no live one does (spec stranded).
@@ -437,6 +458,6 @@ fn folded(gate: &Gate, fold: &Fold, id: RunId) -> Why {
     };
     let sentence = format!("{control} of {key} holds {count} events for it; it waits for {frees}");
     let (state, gates) = (if fold.paused { "paused" } else { "queued" }, Vec::new());
-    let (earliest, stranded, ready, workers) = (at, false, false, None);
-    Why { run: id, state, sentence, gates, earliest, stranded, ready, workers }
+    let (earliest, expires_at, stranded, ready, workers) = (at, None, false, false, None);
+    Why { run: id, state, sentence, gates, earliest, expires_at, stranded, ready, workers }
 }

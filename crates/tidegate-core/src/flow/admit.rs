@@ -7,7 +7,7 @@
 //! counting before creating, so that what is shed leaves no trace but its receipt.
 
 use super::{
-    fold, gate, handoff, idempotency, meter,
+    control, fold, gate, handoff, idempotency, meter,
     plan::{Candidate, GateStep, WhenFull},
     priority, rate_limit,
     verdict::{By, Verdict},
@@ -98,6 +98,7 @@ pub fn create(
         replaced_on,
         claim,
         gives_up_at: candidate.gives_up_at(queued_at),
+        expires_at: control::expiry(workflow).map(|(_, ms)| queued_at.plus_ms(ms)),
         replay_of: replay.map(|replay| replay.of),
         compensations: replay.map_or(0, |replay| replay.compensations),
         effect_run: replay.and_then(|replay| replay.effects),

@@ -40,7 +40,7 @@ pub struct Control {
     pub acts: Moment,
     /// What happens to a run or event that does not fit.
     pub on_overflow: &'static str,
-    /// The fields it takes.
+    /// The fields it takes. A control whose value is no object has one field, of its own name.
     pub fields: &'static [Field],
     /// Whether actions take it too.
     pub on_actions: bool,
@@ -80,6 +80,10 @@ pub struct Control {
     /// How it folds arrivals; none where the definition does not use it.
     #[serde(skip)]
     pub(crate) folding: fn(&Definition) -> Option<Folding>,
+    /// The time in milliseconds from which on a queued run is not started any more; none where the
+    /// definition does not use it.
+    #[serde(skip)]
+    pub(crate) expiry_ms: fn(&Definition) -> Option<u64>,
 }
 
 /// One field of a control.
@@ -173,6 +177,7 @@ impl Control {
         plan: |_, _| Ok(()),
         limit: |_, _| Limit::Open,
         folding: |_| None,
+        expiry_ms: |_| None,
     };
 
     /// The names of its fields.
@@ -228,6 +233,11 @@ pub(crate) fn owner(class: Class) -> &'static Control {
     all().find(|control| control.classes.contains(&class)).expect("every class has an owner")
 }
 
+/// The control by which queued runs of a definition expire, and the time in milliseconds.
+pub(crate) fn expiry(definition: &Definition) -> Option<(&'static Control, u64)> {
+    all().find_map(|control| Some((control, (control.expiry_ms)(definition)?)))
+}
+
 /// A definition that is being read.
 #[derive(Debug)]
 pub(crate) struct Reading<'a> {
@@ -265,6 +275,13 @@ impl Reading<'_> {
     ) -> Option<T> {
         let fields = Fields::open(value, control.name, &control.field_names(), self.problems);
         fields.and_then(|mut fields| read(&mut fields)).ok()
+    }
+
+    /// Reads one control whose value is a duration.
+    pub(crate) fn duration(&mut self, control: &Control, value: &Value) -> Option<u64> {
+        let object = serde_json::json!({ control.name: value });
+        let fields = Fields::open(&object, "", &[control.name], self.problems);
+        fields.and_then(|mut fields| fields.duration(control.name)).ok()
     }
 
     /// Checks all controls beside each other.
@@ -332,14 +349,16 @@ mod tests {
     fn every_field_is_read_as_the_table_says() {
         for control in &CONTROLS {
             for field in control.fields {
+                let scalar = field.name == control.name;
                 let with = |value: Value| {
-                    let mut object = serde_json::Map::new();
-                    object.insert(field.name.to_owned(), value);
-                    let definition = serde_json::json!({ "name": "w", control.name: object });
+                    let object = serde_json::json!({ field.name: value });
+                    let value = if scalar { object[field.name].clone() } else { object };
+                    let definition = serde_json::json!({ "name": "w", control.name: value });
                     let errors = Definition::parse(&definition).err().map(|errors| errors.0);
                     errors.unwrap_or_default().into_iter().map(|it| it.field).collect::<Vec<_>>()
                 };
                 let name = format!("{}.{}", control.name, field.name);
+                let name = if scalar { field.name.to_owned() } else { name };
                 assert!(with(serde_json::json!([])).contains(&name), "{name} takes a list");
                 let empty = serde_json::json!({ "name": "w", control.name: {} });
                 let errors = Definition::parse(&empty).err().map(|errors| errors.0);

@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
-use super::{plan::Candidate, verdict::Verdict};
+use super::{control, fold, plan::Candidate, verdict::Verdict};
 use crate::{
     draft::{Decided, Draft},
-    row::Receipt,
+    row::{Ending, Receipt, Run},
 };
 
 /// Writes the receipt of a verdict, unless it was a plain start.
@@ -28,6 +28,31 @@ pub fn write<E>(draft: &mut Draft, candidate: &Candidate<'_>, verdict: &Verdict)
         event: candidate.event.seq,
         at: draft.now(),
         verdict: told,
+    };
+    draft.put(receipt);
+    Ok(())
+}
+
+/// Writes the receipt of a run that expired before it started, for the last event of its input.
+///
+/// The other events of a window or a buffer have receipts that name the run. The last event of a
+/// buffer has none if the buffer was flushed at once.
+pub fn write_expired<E>(draft: &mut Draft, run: &Run) -> Decided<(), E> {
+    let event = fold::events(draft, run)?.last().copied().unwrap_or(run.source.first());
+    let mut verdict = json!({ "outcome": Ending::EXPIRED, "runId": run.id });
+    let catalog = draft.catalog(&run.ws)?;
+    if let Some((control, _)) = catalog.definition(run.lane).and_then(|it| control::expiry(it)) {
+        verdict["control"] = json!(control.name);
+    }
+    let receipt = Receipt {
+        seq: draft.next_seq()?,
+        ws: run.ws.clone(),
+        app: run.app.clone(),
+        workflow: run.workflow.clone(),
+        key: String::new(),
+        event: event.seq,
+        at: draft.now(),
+        verdict,
     };
     draft.put(receipt);
     Ok(())

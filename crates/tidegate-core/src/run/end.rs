@@ -5,8 +5,9 @@ use crate::{
     catalog::Current,
     draft::{Decided, Draft},
     flow::{
-        Verdict, claim, gate,
+        Verdict, claim, fold, gate,
         plan::{Candidate, IN_PLACE},
+        receipts,
     },
     id::{RunId, Seq},
     row::{
@@ -52,6 +53,30 @@ pub fn time_out<E>(draft: &mut Draft, run: Run) -> Decided<(), E> {
     let error = RunError { code: "TimedOut".to_owned(), message };
     let freed = call_off(draft, run, Ending::Failed { error }, GENERATIONS_AT_ONCE)?;
     gate::hand_on(draft, freed)
+}
+
+/// Cancels a run that was not leased in time, and gives back its claims.
+///
+/// A batch may have more claims than fit into one transaction. Then the run stays as it is, and the
+/// sweep finds it again.
+pub fn expire<E>(draft: &mut Draft, run: Run) -> Decided<(), E> {
+    if !give_claims_back(draft, &run)? {
+        return Ok(());
+    }
+    receipts::write_expired(draft, &run)?;
+    cancel(draft, run, Ending::EXPIRED.to_owned(), None)
+}
+
+/// Releases the idempotency claims of a run that has not started. Returns `false` if some are left
+/// for the next transaction.
+fn give_claims_back<E>(draft: &mut Draft, run: &Run) -> Decided<bool, E> {
+    if let Some(claim) = &run.claim {
+        claim::give_back(draft, claim, run.id)?;
+    }
+    match run.source {
+        Source::Event(_) => Ok(true),
+        Source::Batch(_) => fold::give_back_some(draft, run),
+    }
 }
 
 /// As [`cancel`], and returns the gates that have freed slots to hand on.
@@ -140,8 +165,8 @@ pub fn replace<E>(
     let Some(old) = old.map(|seq| draft.run(seq)).transpose()?.flatten().cloned() else {
         return Ok(None);
     };
-    if let Some(claim) = old.claim.as_ref().filter(|_| !old.started) {
-        claim::give_back(draft, claim, old.id)?;
+    if !old.started {
+        give_claims_back(draft, &old)?;
     }
     let ending = Ending::Cancelled { reason: "replaced".to_owned(), by: Some(newcomer) };
     let freed = call_off(draft, old.clone(), ending, GENERATIONS_AT_ONCE)?;
@@ -223,13 +248,7 @@ fn ended(draft: &Draft, run: &Run, ending: Ending) -> Ended {
 
 /// Writes the ended run, and notifies the runs that wait for it.
 fn record<E>(draft: &mut Draft, run: &Run, ended: Ended) -> Decided<(), E> {
-    let result = match &ended.ending {
-        Ending::Completed { output } => Ok(output.clone()),
-        Ending::Failed { error } => Err(error.clone()),
-        Ending::Cancelled { reason, .. } => {
-            Err(RunError { code: "Cancelled".to_owned(), message: reason.clone() })
-        }
-    };
+    let result = ended.ending.result();
     let completed = result.is_ok();
     draft.put(ended);
     if let Some(next) = run.then.map(|next| draft.run(next.seq)).transpose()?.flatten().cloned() {

@@ -163,6 +163,11 @@ pub(super) fn answered(ended: Ended) -> Result<Response, Problem> {
             let problem = Problem::new(StatusCode::CONFLICT, "replaced", reason);
             return Err(problem.with("requestId", json!(by)));
         }
+        Ending::Cancelled { reason, by: None } if reason == Ending::EXPIRED => {
+            let detail = "the request expired: it did not start in time";
+            let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "expired", detail);
+            return Err(problem.with("requestId", json!(request_id)).retry_after(1));
+        }
         Ending::Cancelled { reason, by: None } if reason == WAITED_TOO_LONG => {
             let status = StatusCode::SERVICE_UNAVAILABLE;
             let problem = Problem::new(status, "waited_too_long", reason);

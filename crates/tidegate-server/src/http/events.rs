@@ -59,7 +59,7 @@ pub(super) fn shapes() -> Vec<(&'static str, Value)> {
 }
 
 /// The possible outcomes of an event.
-pub(super) const OUTCOMES: [&str; 9] = [
+pub(super) const OUTCOMES: [&str; 10] = [
     "started",
     "queued",
     "coalesced",
@@ -69,6 +69,7 @@ pub(super) const OUTCOMES: [&str; 9] = [
     "deduped",
     "replaced",
     "rejected",
+    "expired",
 ];
 
 #[derive(Deserialize)]

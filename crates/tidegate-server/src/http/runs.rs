@@ -140,6 +140,7 @@ pub(super) fn shapes() -> Vec<(&'static str, Value)> {
         ("sentence", string()),
         ("gates", many(of("Binding"))),
         ("earliest?", time()),
+        ("expiresAt?", time()),
         ("stranded?", flag()),
         ("workers?", of("Workers")),
     ];

@@ -169,6 +169,8 @@ pub fn definitions(version: u32) -> Vec<Value> {
             "idempotency": { "key": "b", "periodMs": 60 } }),
         json!({ "name": "hand", "handoff": { "type": "keyed", "keyField": "a",
             "onNewVersion": if version == 2 { "supersede" } else { "drain" } } }),
+        json!({ "name": "soon", "startWithinMs": 40 + more, "concurrency": { "limit": 1 },
+            "idempotency": { "key": "b", "periodMs": 90 } }),
         json!({ "flow": "chat", "name": "say", "concurrency": "allow",
             "idempotency": { "key": "input.b", "periodMs": 60 } }),
         json!({ "flow": "chat", "name": "queue", "concurrency": [
@@ -200,8 +202,8 @@ const SCHEDULE: &str = "@daily";
 /// The scheduled workflows: the first definitions.
 const SCHEDULED: [&str; 2] = ["plain", "limit"];
 
-const WORKFLOWS: [&str; 8] =
-    ["plain", "limit", "throttle", "rate", "quiet", "pile", "single", "hand"];
+const WORKFLOWS: [&str; 9] =
+    ["plain", "limit", "throttle", "rate", "quiet", "pile", "single", "hand", "soon"];
 /// Maximum number of commands in one transaction.
 const TOGETHER: u64 = 6;
 
@@ -258,7 +260,7 @@ impl Chance {
 
     fn sent(&mut self) -> Sent {
         let name = self.one(&["all", "plain", "limit", "throttle", "rate", "quiet", "pile"]);
-        let name = if self.below(4) == 0 { self.one(&["single", "hand", "none"]) } else { name };
+        let name = if self.below(4) == 0 { self.one(&["single", "hand", "soon", "none"]) } else { name };
         let dedupe = (self.below(10) == 0).then(|| self.below(5));
         Sent { name, key: self.below(5), dedupe }
     }
@@ -271,7 +273,7 @@ impl Chance {
             8..10 => Goes::Sleeps(1 + self.below(50)),
             10 => Goes::WaitsForEvent((self.below(2) == 0).then(|| self.below(3))),
             11 => Goes::WaitsForSignal,
-            12..14 => Goes::Invokes(self.one(&["plain", "limit", "single", "nowhere"])),
+            12..14 => Goes::Invokes(self.one(&["plain", "limit", "single", "soon", "nowhere"])),
             14 => Goes::Retries(1 + self.below(30)),
             _ => Goes::Yields,
         }

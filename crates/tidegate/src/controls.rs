@@ -70,6 +70,11 @@ macro_rules! on_both {
             self.with("handoff", handoff.into_value())
         }
 
+        /// Cancels a run that has not started this long after it was queued.
+        pub fn start_within(self, time: std::time::Duration) -> Self {
+            self.with("startWithinMs", $crate::controls::millis(time))
+        }
+
         /// Sets the retry policy of failing steps.
         pub fn retry(self, retry: $crate::Retry) -> Self {
             self.with("retry", serde_json::to_value(retry).unwrap_or_default())

@@ -214,7 +214,7 @@ fn a_flow_is_checked_as_a_whole() {
             flow `f`: concurrency of a flow is a policy: give limits and handoff to its actions
             flow `f`: concurrency.policy has no value `later`: known are `allow`, `queue`, `reject`, `restart`, `debounce`
             action `f/actions[0]`: name is required: 1 to 256 characters
-            action `f/b`: x is not known: known are `app`, `name`, `version`, `triggers`, `retry`, `timeoutMs`, `url`, `callTimeoutMs`, `onFailure`, `compensateTimeoutMs`, `description`, `schema`, `flow`, `idempotency`, `rateLimit`, `debounce`, `batch`, `handoff`, `singleton`, `priority`, `throttle`, `concurrency`
+            action `f/b`: x is not known: known are `app`, `name`, `version`, `triggers`, `retry`, `timeoutMs`, `url`, `callTimeoutMs`, `onFailure`, `compensateTimeoutMs`, `description`, `schema`, `flow`, `idempotency`, `rateLimit`, `debounce`, `batch`, `handoff`, `singleton`, `priority`, `throttle`, `concurrency`, `startWithinMs`
             flow `f`: concurrency.key has no value `id`: known are `session`, `user`, `none`, `input.…`, `metadata.…`
             action `f/b`: name differs from the place `actions.a`
             action `f/a`: debounce stands beside the policy `debounce`: keep one of the two

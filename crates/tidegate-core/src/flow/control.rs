@@ -15,7 +15,7 @@ use super::{
     fold::Folding,
     handoff, idempotency,
     plan::{Candidate, Plan},
-    policy, priority, rate_limit, singleton, throttle,
+    policy, priority, rate_limit, singleton, start_within, throttle,
     verdict::Verdict,
 };
 use crate::{
@@ -189,7 +189,7 @@ impl Control {
 /// Every control that a definition can have, in the order in which they act.
 ///
 /// An action's policy is no row of its own: it is one of the spellings of `concurrency`.
-pub const CONTROLS: [Control; 9] = [
+pub const CONTROLS: [Control; 10] = [
     idempotency::CONTROL,
     rate_limit::CONTROL,
     debounce::CONTROL,
@@ -199,6 +199,7 @@ pub const CONTROLS: [Control; 9] = [
     priority::CONTROL,
     throttle::CONTROL,
     concurrency::CONTROL,
+    start_within::CONTROL,
 ];
 
 /// Rows of gates that no field of a definition is named after.
@@ -324,7 +325,8 @@ mod tests {
             singleton {key, mode}: at most one run per key; creation; skip the new run or cancel the old one
             priority {shiftMs}: start before others that wait; creation; re-order
             throttle {limit, perMs, key, burst}: spread starts over time and lose none; start; delay
-            concurrency {limit, key, span}: bound how many run at once; start; wait in line"#]]
+            concurrency {limit, key, span}: bound how many run at once; start; wait in line
+            startWithinMs {startWithinMs}: cancel runs that would start too late; start; cancel as expired"#]]
         .assert_eq(&lines.join("\n"));
     }
 

@@ -25,6 +25,7 @@ pub mod policy;
 pub mod priority;
 pub mod rate_limit;
 pub mod singleton;
+pub mod start_within;
 pub mod throttle;
 
 pub use control::{CONTROLS, Control, Field, FieldType, Moment, gate_owners};

@@ -63,6 +63,7 @@ const SENTENCES = {
   batch: (it) => `One run for many events${each(it.key)}: at ${it.maxSize} events, or ${lasting(it.timeoutMs)} after the first`,
   priority: (it) => `Queued as if it had arrived ${lasting(it.shiftMs)} earlier`,
   singleton: (it) => `One live run${each(it.key)}; ${it.mode === 'skip' ? 'others are skipped until it ends' : 'a new one replaces it'}`,
+  startWithinMs: (it) => `Cancelled as expired unless it starts within ${lasting(it.startWithinMs)} of being queued`,
   idempotency: (it) => `One run${each(it.key)} within ${lasting(it.periodMs ?? 86_400_000)}; repeats are deduped`,
   handoff: (it) => `One live run${each(it.keyField)} across all versions; ${ON_NEW[it.onNewVersion] ?? it.onNewVersion}`,
 };
@@ -74,18 +75,18 @@ const POLICY_NUMBERS = { queue: ['maxWaitMs'], debounce: ['periodMs', 'maxWaitMs
 
 /**
  * @typedef {{ control: string, at: (string | number)[], it: any, numbers: string[], needed: string[], sentence: string }} Control
- *   `control`: name as in the gates; `at`: path in the definition; `needed`: the required ones of `numbers`
+ *   `control`: name as in the gates; `at`: path in the definition of the object with `numbers`; `needed`: the required ones of `numbers`
  */
 
 /** @param {string} name @param {any} written @param {(string | number)[]} at @param {Table} table @returns {Control} */
 function one(name, written, at, table) {
-  const it = typeof written === 'string' ? { policy: written } : written;
+  const it = typeof written === 'number' ? { [name]: written } : typeof written === 'string' ? { policy: written } : written;
   const control = name !== 'concurrency' ? name : it.policy ? 'policy' : it.type ? 'handoff' : name;
   const row = table.controls.find((row) => row.name === control);
   const numeric = (row?.fields ?? []).filter(({ type }) => type === 'count' || type === 'duration');
   const numbers = typeof written === 'string' ? [] : control === 'policy' ? (POLICY_NUMBERS[it.policy] ?? []) : numeric.map((field) => field.name);
   const needed = numeric.filter((field) => field.default === undefined).map((field) => field.name);
-  return { control, at, it, numbers, needed, sentence: SENTENCES[control]?.(it) ?? plain(it, row) };
+  return { control, at: typeof written === 'number' ? [] : at, it, numbers, needed, sentence: SENTENCES[control]?.(it) ?? plain(it, row) };
 }
 
 /** Sentence for a control that has none here: its purpose and its settings. @param {any} it @param {{ purpose: string } | undefined} row */

@@ -35,6 +35,7 @@ const SENTENCES = [
   [{ debounce: { periodMs: 4000, maxWaitMs: 15000, key: 'doc' } }, 'One run for each doc after 4 s without events, at most 15 s after the first; it gets the last event'],
   [{ batch: { maxSize: 20, timeoutMs: 8000 } }, 'One run for many events: at 20 events, or 8 s after the first'],
   [{ priority: { shiftMs: 60000 } }, 'Queued as if it had arrived 1 min earlier'],
+  [{ startWithinMs: 90_000 }, 'Cancelled as expired unless it starts within 1 min 30 s of being queued'],
   [{ singleton: { key: 'account' } }, 'One live run for each account; a new one replaces it'],
   [{ singleton: { mode: 'skip' } }, 'One live run; others are skipped until it ends'],
   [{ idempotency: { key: 'user' } }, 'One run for each user within 1 d; repeats are deduped'],

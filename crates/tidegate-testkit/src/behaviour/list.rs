@@ -511,6 +511,23 @@ macro_rules! behaviours {
                 a_queued_request_gives_up_at_its_own_time,
                 who_has_its_session_does_not_give_up,
             }
+            start_within {
+                wherever_a_run_waits_it_expires,
+                a_run_that_was_leased_never_expires,
+                a_late_sweep_lets_no_expired_run_start,
+                the_time_counts_from_the_flush,
+                an_expired_run_gives_its_claims_back,
+                a_large_batch_gives_all_its_claims_back,
+                an_expired_run_gives_back_its_turn_and_not_its_token,
+                a_parent_is_told_that_its_child_expired,
+                a_replay_has_its_own_time,
+                a_run_behind_another_expires,
+                no_request_joins_a_run_that_has_expired,
+                a_run_keeps_the_time_of_its_admission,
+                why_says_when_a_run_expires,
+                the_time_is_a_row_that_any_process_finds,
+                the_earlier_of_two_bounds_ends_the_wait,
+            }
             lists {
                 a_list_is_complete_whatever_its_pages,
                 a_list_is_stable_while_runs_come_and_end,

@@ -47,6 +47,7 @@ pub mod serving;
 pub mod sessions;
 pub mod singleton;
 pub mod staged;
+pub mod start_within;
 pub mod streams;
 pub mod throttle;
 pub mod timeouts;

@@ -115,7 +115,8 @@ impl Reference {
     fn quiet_and_waiting(&self, window: &Place) -> Option<Ordinal> {
         let waits = |&run: &Ordinal| {
             let it = &self.runs[run];
-            it.window.as_ref() == Some(window) && self.alive(run) && !it.started
+            let waits = self.alive(run) && !it.started && !it.is_expired(self.now);
+            it.window.as_ref() == Some(window) && waits
         };
         (0..self.runs.len()).find(waits)
     }
@@ -133,6 +134,7 @@ impl Reference {
             passed: 0,
             started: false,
             stopping: None,
+            expires: None,
             replaced: false,
             in_place: false,
             window: None,
@@ -236,6 +238,7 @@ impl Reference {
         it.rank = (self.now - shift, self.arrivals);
         it.way = way(name, &def, data);
         it.admitted = self.now;
+        it.expires = ms(&def, "startWithinMs").map(|ms| self.now + ms);
         it.state = State::Line;
         it.in_place = policy_name(&def) == Some("restart");
         if id.is_none() {

@@ -63,6 +63,8 @@ pub struct Controls {
     pub batch: Option<(u64, u64, KeyPath)>,
     /// Priority: the range of the shift.
     pub shift_ms: Option<u64>,
+    /// The time within which a run has to start.
+    pub start_within_ms: Option<u64>,
     /// Singleton: key, and whether it skips.
     pub singleton: Option<(KeyPath, bool)>,
     /// Idempotency: key and period.
@@ -135,6 +137,7 @@ impl Controls {
             controls.batch = Some((size, chance.one(&[1, 30, 100]), key(chance)));
         }
         controls.shift_ms = chance.percent(on).then(|| chance.one(&[1, 50, 5000]));
+        controls.start_within_ms = chance.percent(on).then(|| chance.one(&[1, 40, 400]));
         if chance.percent(on) {
             controls.singleton = Some((key(chance), chance.percent(50)));
         }
@@ -180,6 +183,7 @@ impl Controls {
             }),
         );
         add("priority", self.shift_ms.map(|ms| json!({ "shiftMs": ms })));
+        add("startWithinMs", self.start_within_ms.map(Value::from));
         add(
             "singleton",
             self.singleton.map(|(key, skip)| {

@@ -72,9 +72,9 @@ fn workflow(
     name: &'static str,
     action: bool,
 ) -> impl Strategy<Value = (Option<Value>, Option<Value>)> {
-    let numbers = || proptest::collection::vec(1..4_u64, 12);
+    let numbers = || proptest::collection::vec(1..4_u64, 13);
     let keys = proptest::collection::vec(select(vec![None, Some("a"), Some("b")]), 8);
-    let on = proptest::collection::vec(prop::bool::weighted(0.3), 14);
+    let on = proptest::collection::vec(prop::bool::weighted(0.3), 15);
     let two = prop::bool::weighted(0.3);
     (on, keys, numbers(), numbers(), two).prop_map(move |(mut on, keys, first, mut second, two)| {
         // The count under one rate converts to another only with rounding. The deadline of an open
@@ -203,6 +203,7 @@ fn define(
         None => json!({"type": "singleton", "onNewVersion": policy}),
     };
     set("handoff", on[13], None, handoff);
+    set("startWithinMs", on[14], None, json!(19 * numbers[12]));
     Value::Object(def)
 }
 

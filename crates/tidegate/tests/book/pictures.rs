@@ -39,6 +39,7 @@ mod tests {
         singleton = "singleton",
         idempotency = "idempotency",
         handoff = "handoff",
+        start_within = "start-within-ms",
         policies = "policies",
     }
 
@@ -168,6 +169,14 @@ fn handoff() -> Story {
         panel("coexist"),
     ];
     Story { title: "Handoff", until: 8000, tick: 100, mark: 1000, panels }
+}
+
+fn start_within() -> Story {
+    let sent = [('a', 0, 1500), ('b', 100, 1500), ('c', 200, 1500), ('d', 1600, 1000)];
+    let sent = sent.map(|(letter, at, works)| event(letter, at, works)).to_vec();
+    let control = "startWithinMs = 2000\nconcurrency = { limit = 1 }";
+    let panels = vec![work(control, sent).asked('c', 300).asked('c', 2500)];
+    Story { title: "Start within", until: 5000, tick: 100, mark: 1000, panels }
 }
 
 fn policies() -> Story {

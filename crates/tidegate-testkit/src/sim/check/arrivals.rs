@@ -184,9 +184,11 @@ pub(super) fn i19(look: &Look<'_>, history: &History) -> Checked {
     Ok(())
 }
 
-/// Returns whether a run was replaced before its first step, so that its claim was released.
+/// Returns whether a run was replaced or expired before its first step, so that its claim was
+/// released.
 fn given_back(history: &History, run: Seq) -> bool {
-    history.replaced.contains(&run) && !history.begun.contains_key(&run)
+    let replaced = history.replaced.contains(&run) && !history.begun.contains_key(&run);
+    replaced || history.expired.contains(&run)
 }
 
 /// A repeated `dedupeId` is answered as a duplicate, and leaves no trace.

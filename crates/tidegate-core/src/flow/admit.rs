@@ -16,7 +16,7 @@ use crate::{
     catalog::Limit,
     draft::{Decided, Draft, LINE_COUNTED, Stop},
     id::RunId,
-    row::{Class, Gate, GateKey, GateState, Phase, Rank, Run, Source, Span},
+    row::{Class, Gate, GateKey, GateState, Phase, PlannedGate, Rank, Run, Source, Span},
     run::{
         end::{self, Replaced},
         wait,
@@ -53,43 +53,26 @@ pub fn create(
     source: Source,
 ) -> Decided<Verdict, Verdict> {
     let steps = candidate.plan()?;
-    let plan: Vec<_> = steps.iter().map(|step| step.planned.clone()).collect();
-    let (fresh, mut freed) = (id.is_none(), Vec::new());
+    let mut plan: Vec<_> = steps.iter().map(|step| step.planned.clone()).collect();
+    let fresh = id.is_none();
     let id = id.map_or_else(|| draft.new_run_id(), Ok)?;
     let claim = match source {
         Source::Event(_) => idempotency::take(draft, candidate, id)?,
         Source::Batch(_) => None, // each member took its own when it joined
     };
     refuse_ancestors(draft, candidate, steps)?;
-    let mut replaced = handoff::meet(draft, candidate, steps, id)?;
-    let mut place = replaced.as_ref().map(|(by, old)| (*old, by.gate.clone()));
+    let superseded = handoff::meet(draft, candidate, steps, id)?;
     let queued_at = queued_at(draft, steps)?;
     // A fold's id is as old as its window; its order is that of its flush.
     let arrival = if fresh { id.seq } else { draft.next_seq()? };
-    let mut rank = Rank { at: priority::shifted(candidate.workflow(), queued_at), seq: arrival };
-    for step in steps {
-        let gate = &step.planned.gate;
-        let holder = match step.when_full {
-            WhenFull::Wait => None,
-            WhenFull::Refuse | WhenFull::Replace => gate::busy(draft, gate)?,
-        };
-        if let Some(holder) = holder {
-            let by = By::from(step);
-            if step.when_full == WhenFull::Refuse {
-                return Err(Stop::Refused(Verdict::Skipped { by, holder }));
-            }
-            if let Some(Replaced { old, freed: places }) = end::replace(draft, gate, id)? {
-                rank = if old.started { rank } else { old.rank };
-                (replaced, place) = (Some((by, old.id)), Some(old.place(gate, &plan)));
-                freed.extend(places);
-            }
-        }
-    }
+    let room = make_room(draft, candidate, id, &mut plan, superseded)?;
     let (workflow, version) = (candidate.workflow(), &candidate.current.version);
+    let rank = Rank { at: priority::shifted(workflow, queued_at), seq: arrival };
     let replay = candidate.replay();
-    let (before, replaced_on) = place.unzip();
+    let (before, replaced_on) = room.place.unzip();
     let name = (workflow.app.clone(), workflow.name.clone());
     let (turn, version) = (version.turn, (version.number, version.lane));
+    let rank = room.rank.unwrap_or(rank);
     let mut run = Run {
         turn: (turn != version.1).then_some(turn),
         plan,
@@ -109,11 +92,63 @@ pub fn create(
     wait::start_after(draft, &mut run, candidate.after())?;
     gate::advance(draft, run)?;
     // Only now: the newcomer stands before those who would be next otherwise.
-    gate::hand_on(draft, freed)?;
-    match replaced {
+    gate::hand_on(draft, room.freed)?;
+    match room.replaced {
         Some((by, replaced)) => Ok(Verdict::Replaced { run: id, by, replaced }),
         None => standing(draft, id),
     }
+}
+
+/// The room that others make for a newcomer.
+#[derive(Default)]
+struct Room {
+    /// The best rank of the runs that it replaced and that had not started.
+    rank: Option<Rank>,
+    /// The run that it replaced, and the gate.
+    replaced: Option<(By, RunId)>,
+    /// The run whose position it takes, and the gate.
+    place: Option<(RunId, GateKey)>,
+    /// The gates that have freed slots to hand on.
+    freed: Vec<GateKey>,
+}
+
+/// Applies the gates of the plan that refuse or replace.
+fn make_room(
+    draft: &mut Draft,
+    candidate: &Candidate<'_>,
+    id: RunId,
+    plan: &mut [PlannedGate],
+    superseded: Option<(By, RunId)>,
+) -> Decided<Room, Verdict> {
+    let place = superseded.as_ref().map(|(by, old)| (*old, by.gate.clone()));
+    let mut room = Room { replaced: superseded, place, ..Room::default() };
+    for (n, step) in candidate.plan()?.iter().enumerate() {
+        let gate = &step.planned.gate;
+        let replaced = match step.when_full {
+            WhenFull::Wait => None,
+            WhenFull::Refuse => match gate::busy(draft, gate)? {
+                Some(holder) => {
+                    let by = By::from(step);
+                    return Err(Stop::Refused(Verdict::Skipped { by, holder }));
+                }
+                None => None,
+            },
+            WhenFull::Replace => match gate::busy(draft, gate)? {
+                Some(_) => end::replace(draft, gate, id)?,
+                None => None,
+            },
+            WhenFull::Displace => end::displace(draft, candidate.workflow(), step, id)?,
+        };
+        if let Some(Replaced { old, freed, tier }) = replaced {
+            let inherited = Some(old.rank).filter(|_| !old.started);
+            room.rank = room.rank.into_iter().chain(inherited).min();
+            room.place = Some(old.place(gate, plan));
+            room.replaced = Some((By::from(step), old.id));
+            room.freed.extend(freed);
+            plan[n].tier = tier.unwrap_or(plan[n].tier);
+        }
+    }
+    Ok(room)
 }
 
 /// Where a run that was just created stands.

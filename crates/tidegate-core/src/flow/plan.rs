@@ -76,12 +76,14 @@ pub struct Candidate<'a> {
 /// What a run does when a gate of it is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
-    /// Waits in line.
+    /// Waits in the queue.
     Wait,
     /// Is refused.
     Refuse,
     /// Takes the holder's place.
     Replace,
+    /// Takes the place of runs of its own workflow that have not started, and waits for others.
+    Displace,
 }
 
 /// The tier of a run that takes another's place: before all who wait in the ordinary way.

@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
-use super::{control, fold, plan::Candidate, verdict::Verdict};
+use super::{fold, plan::Candidate, verdict::Verdict};
 use crate::{
     draft::{Decided, Draft},
-    row::{Ending, Receipt, Run},
+    row::{Receipt, Run},
 };
 
 /// Writes the receipt of a verdict, unless it was a plain start.
@@ -33,23 +33,31 @@ pub fn write<E>(draft: &mut Draft, candidate: &Candidate<'_>, verdict: &Verdict)
     Ok(())
 }
 
-/// Writes the receipt of a run that expired before it started, for the last event of its input.
+/// Writes the receipt of a run that was cancelled before it started, for the last event of its
+/// input.
 ///
 /// The other events of a window or a buffer have receipts that name the run. The last event of a
 /// buffer has none if the buffer was flushed at once.
-pub fn write_expired<E>(draft: &mut Draft, run: &Run) -> Decided<(), E> {
+pub fn write_unstarted<E>(
+    draft: &mut Draft,
+    run: &Run,
+    outcome: &str,
+    control: Option<&'static str>,
+    key: &str,
+) -> Decided<(), E> {
     let event = fold::events(draft, run)?.last().copied().unwrap_or(run.source.first());
-    let mut verdict = json!({ "outcome": Ending::EXPIRED, "runId": run.id });
-    let catalog = draft.catalog(&run.ws)?;
-    if let Some((control, _)) = catalog.definition(run.lane).and_then(|it| control::expiry(it)) {
-        verdict["control"] = json!(control.name);
+    let mut verdict = json!({ "outcome": outcome, "runId": run.id });
+    for (name, text) in [("control", control), ("key", Some(key).filter(|key| !key.is_empty()))] {
+        if let Some(text) = text {
+            verdict[name] = json!(text);
+        }
     }
     let receipt = Receipt {
         seq: draft.next_seq()?,
         ws: run.ws.clone(),
         app: run.app.clone(),
         workflow: run.workflow.clone(),
-        key: String::new(),
+        key: key.to_owned(),
         event: event.seq,
         at: draft.now(),
         verdict,

@@ -526,6 +526,9 @@ impl Ending {
     /// Reason of a run that was cancelled because it was not leased in time.
     pub const EXPIRED: &str = "expired";
 
+    /// Reason of a run that was cancelled before it started because a newer one took its place.
+    pub const DISPLACED: &str = "displaced";
+
     /// Returns the state's name.
     pub fn state(&self) -> &'static str {
         match self {
@@ -543,6 +546,14 @@ impl Ending {
         }
     }
 
+    /// Returns the run that took this run's place before it started: callers follow that one.
+    pub fn displaced_by(&self) -> Option<RunId> {
+        match self {
+            Self::Cancelled { reason, by } if reason == Self::DISPLACED => *by,
+            Self::Cancelled { .. } | Self::Completed { .. } | Self::Failed { .. } => None,
+        }
+    }
+
     /// Returns the result of a step that waited for the run.
     pub fn result(&self) -> Result<Payload, RunError> {
         match self {
@@ -550,6 +561,9 @@ impl Ending {
             Self::Failed { error } => Err(error.clone()),
             Self::Cancelled { reason, .. } if reason == Self::EXPIRED => {
                 Err(RunError { code: "Expired".to_owned(), message: reason.clone() })
+            }
+            Self::Cancelled { reason, .. } if reason == Self::DISPLACED => {
+                Err(RunError { code: "Displaced".to_owned(), message: reason.clone() })
             }
             Self::Cancelled { reason, .. } => {
                 Err(RunError { code: "Cancelled".to_owned(), message: reason.clone() })

@@ -59,7 +59,7 @@ pub(super) fn shapes() -> Vec<(&'static str, Value)> {
 }
 
 /// The possible outcomes of an event.
-pub(super) const OUTCOMES: [&str; 10] = [
+pub(super) const OUTCOMES: [&str; 11] = [
     "started",
     "queued",
     "coalesced",
@@ -70,6 +70,7 @@ pub(super) const OUTCOMES: [&str; 10] = [
     "replaced",
     "rejected",
     "expired",
+    "displaced",
 ];
 
 #[derive(Deserialize)]

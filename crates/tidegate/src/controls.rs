@@ -238,6 +238,11 @@ impl Singleton {
     pub fn cancel() -> Self {
         Self(Map::new()).with("mode", json!("cancel"))
     }
+
+    /// Lets the new run wait for one that has started, and replace one that has not.
+    pub fn latest() -> Self {
+        Self(Map::new()).with("mode", json!("latest"))
+    }
 }
 
 control!(
@@ -322,6 +327,11 @@ impl Policy {
     /// Replaces the other run.
     pub fn restart() -> Self {
         Self::named("restart")
+    }
+
+    /// Queues the request, and replaces requests of the same action that have not started.
+    pub fn latest() -> Self {
+        Self::named("latest")
     }
 
     /// Joins an open window, which starts after a quiet time of this length.

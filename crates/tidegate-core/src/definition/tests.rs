@@ -255,7 +255,7 @@ fn unknown_names_are_refused_with_the_nearest_known_one() {
             error unknown_field: workflow `w`: throttle.limt is not known: did you mean `limit`?
             error unknown_field: workflow `w`: throttle.per_ms is not known: did you mean `perMs`?
             error unknown_value: workflow `w`: singleton.mode has no value `skp`: did you mean `skip`?
-            error unknown_value: workflow `w`: singleton.mode has no value `wait`: known are `skip`, `cancel`
+            error unknown_value: workflow `w`: singleton.mode has no value `wait`: known are `skip`, `cancel`, `latest`
             error unknown_value: workflow `w`: concurrency.span has no value `Run`: did you mean `run`?
             error unknown_value: workflow `w`: triggers[0].onOverlap.policy has no value `que`: did you mean `queue`?
             error unknown_value: workflow `w`: triggers[0].onOverlap.policy has no value `later`: known are `skip`, `allow`, `queue`, `restart`, `reject`

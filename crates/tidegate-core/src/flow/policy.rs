@@ -1,7 +1,8 @@
 //! Policy: what an action does when its session is busy.
 //!
 //! `allow` runs beside the other, `queue` waits, `reject` refuses, `restart` replaces the other,
-//! `debounce` coalesces until it is quiet. All actions of a flow share one gate per key; each
+//! `debounce` coalesces until it is quiet, `latest` waits and replaces requests of the same action
+//! that wait as well (spec L21). All actions of a flow share one gate per key; each
 //! request's own policy decides what it does when the gate is busy. No key, no arbitration.
 //!
 //! Acts when the run is created. On overflow: by its kind. Remembers holder and line per key.
@@ -40,9 +41,11 @@ pub(super) const CONTROL: Control = Control {
         PolicyKind::Debounce { period_ms, max_wait_ms } => {
             Some(Folding::Last { period_ms, max_wait_ms })
         }
-        PolicyKind::Allow | PolicyKind::Queue { .. } | PolicyKind::Reject | PolicyKind::Restart => {
-            None
-        }
+        PolicyKind::Allow
+        | PolicyKind::Queue { .. }
+        | PolicyKind::Reject
+        | PolicyKind::Restart
+        | PolicyKind::Latest => None,
     },
     ..Control::NONE
 };
@@ -79,6 +82,8 @@ pub enum PolicyKind {
         /// The longest that a window stays open.
         max_wait_ms: Option<u64>,
     },
+    /// It replaces requests of its action that have not started, and waits for others.
+    Latest,
 }
 
 /// What requests must have in common to meet.
@@ -99,7 +104,7 @@ pub enum PolicyKey {
 }
 
 /// The words for [`PolicyKind`].
-const KINDS: [&str; 5] = ["allow", "queue", "reject", "restart", "debounce"];
+const KINDS: [&str; 6] = ["allow", "queue", "reject", "restart", "debounce", "latest"];
 
 impl Policy {
     /// Reads a policy: its name, or an object with its name and more.
@@ -115,7 +120,7 @@ impl Policy {
         let word = value.get("policy").and_then(Value::as_str).unwrap_or_default();
         let known: &[&str] = match word {
             "queue" => &["policy", "key", "maxWaitMs"],
-            "allow" | "reject" | "restart" => &["policy", "key"],
+            "allow" | "reject" | "restart" | "latest" => &["policy", "key"],
             // Also for an unknown name: what stands beside it is not wrong then.
             _ => &["policy", "key", "periodMs", "maxWaitMs"],
         };
@@ -131,6 +136,7 @@ impl Policy {
             PolicyKind::Queue { max_wait_ms } => ("queue", None, *max_wait_ms),
             PolicyKind::Reject => ("reject", None, None),
             PolicyKind::Restart => ("restart", None, None),
+            PolicyKind::Latest => ("latest", None, None),
             PolicyKind::Debounce { period_ms, max_wait_ms } => {
                 ("debounce", Some(*period_ms), *max_wait_ms)
             }
@@ -165,6 +171,7 @@ pub(crate) fn read_kind(fields: &mut Fields<'_>, words: &[&str]) -> Result<Polic
         }
         Some("reject") => Ok(PolicyKind::Reject),
         Some("restart") => Ok(PolicyKind::Restart),
+        Some("latest") if words.contains(&"latest") => Ok(PolicyKind::Latest),
         Some("debounce") => {
             let period_ms = fields.duration("periodMs");
             let max_wait_ms = fields.optional_duration("maxWaitMs");
@@ -281,6 +288,7 @@ impl PolicyKind {
         match self {
             Self::Reject => WhenFull::Refuse,
             Self::Restart => WhenFull::Replace,
+            Self::Latest => WhenFull::Displace,
             Self::Allow | Self::Queue { .. } | Self::Debounce { .. } => WhenFull::Wait,
         }
     }

@@ -38,6 +38,8 @@ const SENTENCES = [
   [{ startWithinMs: 90_000 }, 'Cancelled as expired unless it starts within 1 min 30 s of being queued'],
   [{ singleton: { key: 'account' } }, 'One live run for each account; a new one replaces it'],
   [{ singleton: { mode: 'skip' } }, 'One live run; others are skipped until it ends'],
+  [{ singleton: { mode: 'latest' } }, 'One live run; the newest waits for it once it has started, and replaces it before'],
+  [{ concurrency: 'latest' }, 'One request at a time for each session; the newest waits and replaces one that has not started'],
   [{ idempotency: { key: 'user' } }, 'One run for each user within 1 d; repeats are deduped'],
   [{ handoff: { type: 'keyed', keyField: 'customerId', onNewVersion: 'drain' } }, 'One live run for each customerId across all versions; runs of a newer version wait until the older ones have ended'],
   [{ concurrency: { type: 'singleton', onNewVersion: 'coexist' } }, 'One live run across all versions; each version is counted separately'],

@@ -511,6 +511,24 @@ macro_rules! behaviours {
                 a_queued_request_gives_up_at_its_own_time,
                 who_has_its_session_does_not_give_up,
             }
+            latest {
+                the_newest_waits_and_the_started_one_goes_on,
+                an_unstarted_holder_is_displaced,
+                only_runs_on_the_same_key_are_displaced,
+                a_displaced_run_gives_its_claim_back,
+                a_repeat_is_told_of_the_displacement,
+                a_policy_displaces_only_its_own_action,
+                a_policy_takes_the_slot_of_an_unstarted_holder,
+                the_slot_of_a_holder_that_passed_others_is_taken,
+                a_restart_leaves_the_newest_in_the_queue,
+                a_reply_that_waits_for_its_message_is_displaced,
+                a_parent_is_told_that_its_child_was_displaced,
+                a_child_is_refused_by_its_ancestor,
+                a_compensation_is_not_displaced,
+                all_unstarted_runs_of_an_earlier_release_are_displaced,
+                a_window_displaces_the_run_of_an_earlier_one,
+                why_names_the_newer_run,
+            }
             start_within {
                 wherever_a_run_waits_it_expires,
                 a_run_that_was_leased_never_expires,

@@ -22,6 +22,7 @@ pub mod explain;
 pub mod holds;
 pub mod idempotency;
 pub mod keys;
+pub mod latest;
 pub mod leases;
 pub mod life;
 mod list;

@@ -78,6 +78,7 @@ const CHECKS: &[Check] = &[
     ("I48", arrivals::i48),
     ("I51", retention::i51),
     ("I53", runs::i53),
+    ("I54", gates::i54),
 ];
 
 /// One commit, as the checks see it.

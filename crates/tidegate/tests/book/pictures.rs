@@ -136,10 +136,15 @@ fn priority() -> Story {
 }
 
 fn singleton() -> Story {
-    let sent = || [('a', 0), ('b', 1000), ('c', 3500)].map(|(letter, at)| event(letter, at, 3000));
-    let panel = |mode| work(&format!("singleton = {{ mode = \"{mode}\" }}"), sent().to_vec());
-    let panels = vec![panel("skip"), panel("cancel").asked('a', 2000)];
-    Story { title: "Singleton", until: 7000, tick: 100, mark: 1000, panels }
+    let sent = [('a', 0), ('b', 1000), ('c', 2000), ('d', 3500)];
+    let sent = || sent.map(|(letter, at)| event(letter, at, 3000)).to_vec();
+    let panel = |mode| work(&format!("singleton = {{ mode = \"{mode}\" }}"), sent());
+    let panels = vec![
+        panel("skip"),
+        panel("cancel").asked('a', 2000),
+        panel("latest").asked('b', 1500).asked('b', 2500),
+    ];
+    Story { title: "Singleton", until: 10_000, tick: 100, mark: 1000, panels }
 }
 
 fn idempotency() -> Story {

@@ -131,11 +131,17 @@ pub(super) fn i13(look: &Look<'_>, history: &History) -> Checked {
     Ok(())
 }
 
-/// A singleton has one live run; an arrival is skipped only because of one.
+/// A singleton has one live run, under `latest` one that has started; an arrival is skipped only
+/// because of one.
 pub(super) fn i18(look: &Look<'_>, history: &History) -> Checked {
     let mut live: BTreeMap<_, &Run> = BTreeMap::new();
     let over = |run: &&Run| run.phase == Phase::Stopping || undoes(run);
-    for run in look.state.runs().filter(|run| !over(run)) {
+    let is_latest = |run: &Run| {
+        let versions = look.plan.spec(&run.workflow).map(|spec| &spec.versions);
+        versions.into_iter().flatten().any(|(controls, _)| controls.displaces(Class::Singleton))
+    };
+    let waits = |run: &&Run| !run.started && is_latest(run);
+    for run in look.state.runs().filter(|run| !over(run) && !waits(run)) {
         for need in &run.plan {
             if need.gate.class() == Some(Class::Singleton)
                 && let Some(other) = live.insert(&need.gate, run)

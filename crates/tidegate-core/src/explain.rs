@@ -9,7 +9,8 @@ use crate::{
     flow::{fold, meter, verdict::By},
     id::RunId,
     row::{
-        Ending, Fold, Gate, GateKey, GateState, Phase, Purpose, Row, RowKey, Run, WaitOn, Workspace,
+        Ending, Fold, Gate, GateKey, GateState, Phase, Purpose, Row, RowKey, Run, Wait, WaitOn,
+        Workspace,
     },
     run::lease::served,
     time::{Timestamp, readable},
@@ -39,6 +40,12 @@ pub struct Why {
     /// When it is cancelled as expired, unless it has started by then.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "readable")]
     pub expires_at: Option<Timestamp>,
+    /// What a waiting run waits for, in the order in which the waits began.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub waits: Vec<Awaited>,
+    /// The window or buffer that collects for a run that does not exist yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fold: Option<Collecting>,
     /// No live engine serves its version: it does not go on by itself.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub stranded: bool,
@@ -48,6 +55,56 @@ pub struct Why {
     /// The workers that it waits for, where the engine that was asked serves it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workers: Option<Workers>,
+}
+
+/// One wait of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Awaited {
+    /// The step that waits; none where the run waits for another run to end before it starts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+    /// `time`, `retry`, `event`, `signal`, `child` or `run`.
+    #[serde(rename = "for")]
+    pub kind: &'static str,
+    /// The name of the event or the signal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The child, or the run that has to end first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
+    /// The end of the wait: the time that it waits for, or its timeout.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "readable")]
+    pub until: Option<Timestamp>,
+}
+
+impl Awaited {
+    fn of(wait: &Wait) -> Self {
+        let (kind, name, run) = match &wait.on {
+            WaitOn::Time => ("time", None, None),
+            WaitOn::Retry => ("retry", None, None),
+            WaitOn::Event { name, .. } => ("event", Some(name.clone()), None),
+            WaitOn::Signal { name } => ("signal", Some(name.clone()), None),
+            WaitOn::Child { run } => ("child", None, Some(*run)),
+            WaitOn::Before { run } => ("run", None, Some(*run)),
+        };
+        let before = matches!(wait.on, WaitOn::Before { .. });
+        let step = (!before).then(|| wait.step.clone());
+        // The time of a wait for another run is that of the next check.
+        Self { step, kind, name, run, until: wait.until.filter(|_| !before) }
+    }
+}
+
+/// A window or buffer that collects for a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Collecting {
+    /// The control.
+    pub control: &'static str,
+    /// The key.
+    pub key: String,
+    /// How many events there are.
+    pub events: u32,
 }
 
 /// The workers of one engine that a ready run waits for.
@@ -90,6 +147,23 @@ pub struct Busy {
 const MAX_NAMED: usize = 3;
 
 impl Why {
+    /// An answer without anything in the way.
+    fn new(run: RunId, state: &'static str, sentence: String) -> Self {
+        Self {
+            run,
+            state,
+            sentence,
+            gates: Vec::new(),
+            earliest: None,
+            expires_at: None,
+            waits: Vec::new(),
+            fold: None,
+            stranded: false,
+            ready: false,
+            workers: None,
+        }
+    }
+
     /// Says which workers a ready run waits for, instead of any engine.
     pub fn wait_for(&mut self, workers: Workers, workflow: &str) {
         let Workers { busy, of, with, elsewhere, kept, ahead, .. } = &workers;
@@ -175,20 +249,7 @@ pub fn explain(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Why> {
         && ended.id == id
         && ended.ws == *ws
     {
-        let (state, sentence) = (ended.ending.state(), ending(&ended.ending));
-        let (gates, earliest, stranded) = (Vec::new(), None, false);
-        let (expires_at, ready, workers) = (None, false, None);
-        return Ok(Why {
-            run: id,
-            state,
-            sentence,
-            gates,
-            earliest,
-            expires_at,
-            stranded,
-            ready,
-            workers,
-        });
+        return Ok(Why::new(id, ended.ending.state(), ending(&ended.ending)));
     }
     // A run of this number that is not the one asked for: no other will have it.
     let taken = draft.run(id.seq)?.is_some() || draft.row(&RowKey::Ended(id.seq))?.is_some();
@@ -272,9 +333,10 @@ fn live(draft: &Draft, run: &Run) -> Decided<Why> {
     if let Some(at) = expires_at {
         sentence = format!("{sentence}; it expires at {} unless it starts before", at.rfc3339());
     }
-    let (ready, workers) = (run.phase == Phase::Ready, None);
-    let run = run.id;
-    Ok(Why { run, state, sentence, gates, earliest, expires_at, stranded, ready, workers })
+    let waits = run.waits.iter().filter(|_| run.phase == Phase::Waiting);
+    let (waits, ready) = (waits.map(Awaited::of).collect(), run.phase == Phase::Ready);
+    let why = Why::new(run.id, state, sentence);
+    Ok(Why { gates, earliest, expires_at, waits, stranded, ready, ..why })
 }
 
 /// Whether a run waits for an engine that serves its version, and no live one does (spec stranded).
@@ -456,8 +518,8 @@ fn folded(gate: &Gate, fold: &Fold, id: RunId) -> Why {
     } else {
         (format!("the deadline at {}", at.rfc3339()), Some(at))
     };
+    let state = if fold.paused { "paused" } else { "queued" };
     let sentence = format!("{control} of {key} holds {count} events for it; it waits for {frees}");
-    let (state, gates) = (if fold.paused { "paused" } else { "queued" }, Vec::new());
-    let (earliest, expires_at, stranded, ready, workers) = (at, None, false, false, None);
-    Why { run: id, state, sentence, gates, earliest, expires_at, stranded, ready, workers }
+    let fold = Some(Collecting { control, key, events: count });
+    Why { earliest: at, fold, ..Why::new(id, state, sentence) }
 }

@@ -294,7 +294,7 @@ fn live(draft: &Draft, run: &Run) -> Decided<Why> {
         }
         Phase::Driven => {
             gates.clear();
-            ("running", format!("it is being driven, under fence {}", run.fence), None)
+            ("running", format!("a worker runs it, with fence {}", run.fence), None)
         }
         Phase::Stopping => {
             gates.clear();
@@ -392,7 +392,7 @@ fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
         draining: Vec::new(),
         stranded: Vec::new(),
         place: None,
-        frees: "nothing is in the way".to_owned(),
+        frees: "nothing: there is room".to_owned(),
         at: None,
     };
     let Some(gate) = draft.gate(key)? else { return Ok(binding) };
@@ -445,7 +445,7 @@ fn undoing(draft: &Draft, id: RunId) -> Decided<Option<String>> {
         .gives_up_at
         .map(|at| format!(", or {} at the latest", at.rfc3339()))
         .unwrap_or_default();
-    Ok(Some(format!("the end of {id}, which undoes what {old} did{latest}")))
+    Ok(Some(format!("the end of {id}, which compensates {old}{latest}")))
 }
 
 pub(crate) fn words(limit: Limit) -> String {
@@ -465,17 +465,17 @@ fn frees(binding: &Binding) -> String {
         }
         (None, Some(run)) if binding.holders.len() == 1 => format!("the end of {run}"),
         (None, Some(_)) => format!("the end of one of its {} holders", binding.holders.len()),
-        (None, None) => "nothing is in the way".to_owned(),
+        (None, None) => "nothing: there is room".to_owned(),
     }
 }
 
 fn in_line(gate: &Binding) -> String {
     let Binding { control, key, limit, frees, .. } = gate;
     let place = match gate.place {
-        Some(place) => format!("place {place} in line"),
-        None => format!("beyond place {MAX_PLACE} in line"),
+        Some(place) => format!("position {place} in the queue"),
+        None => format!("beyond position {MAX_PLACE} in the queue"),
     };
-    format!("it waits for {control} of {key} ({limit}), {place}; what frees it is {frees}")
+    format!("it waits for {control} of {key} ({limit}), {place}; freed by {frees}")
 }
 
 fn waiting(run: &Run) -> String {

@@ -318,14 +318,14 @@ mod tests {
         });
         expect![[r#"
             idempotency {key, periodMs}: one run per key and period; arrival; drop as deduped
-            rateLimit {limit, perMs, key, burst}: shed what comes too often; arrival; drop
+            rateLimit {limit, perMs, key, burst}: drop events over a rate; arrival; drop
             debounce {periodMs, key, maxWaitMs}: run once when a burst is over; arrival; coalesce, the last event wins
             batch {maxSize, timeoutMs, key, maxBytes}: handle many events in one run; arrival; collect
             handoff {type, keyField, onNewVersion}: pass the work from one version to the next; creation; supersede, drain or coexist
             singleton {key, mode}: at most one run per key; creation; skip the new run, cancel the old one, or keep the newest waiting
             priority {shiftMs}: start before others that wait; creation; re-order
             throttle {limit, perMs, key, burst}: spread starts over time and lose none; start; delay
-            concurrency {limit, key, span}: bound how many run at once; start; wait in line
+            concurrency {limit, key, span}: bound how many run at once; start; wait in the queue
             startWithinMs {startWithinMs}: cancel runs that would start too late; start; cancel as expired"#]]
         .assert_eq(&lines.join("\n"));
     }

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::{
     catalog::Limit,
     command::Refusal,
-    draft::{Decided, Draft, LINE_COUNTED, Stop},
+    draft::{Decided, Draft, QUEUE_COUNTED, Stop},
     flow::{fold, meter, verdict::By},
     id::RunId,
     row::{
@@ -16,8 +16,8 @@ use crate::{
     time::{Timestamp, readable},
 };
 
-/// How far down a line places are counted.
-const MAX_PLACE: usize = LINE_COUNTED as usize;
+/// Maximum depth to which positions in a queue are counted.
+const MAX_PLACE: usize = QUEUE_COUNTED as usize;
 
 /// How many holders of a full gate are looked up to say which of them are stranded.
 const MAX_HOLDERS: usize = 100;
@@ -284,7 +284,7 @@ fn live(draft: &Draft, run: &Run) -> Decided<Why> {
     let (state, mut sentence, earliest) = match run.phase {
         Phase::Queued { .. } => {
             let first = gates.first();
-            ("queued", first.map(in_line).unwrap_or_default(), first.and_then(|gate| gate.at))
+            ("queued", first.map(queue_sentence).unwrap_or_default(), first.and_then(|gate| gate.at))
         }
         Phase::Ready => {
             let (name, version) = (&run.workflow, run.version);
@@ -298,11 +298,11 @@ fn live(draft: &Draft, run: &Run) -> Decided<Why> {
         }
         Phase::Stopping => {
             gates.clear();
-            let (state, said) = match draft.row(&RowKey::Ended(run.id.seq))? {
+            let (state, end) = match draft.row(&RowKey::Ended(run.id.seq))? {
                 Some(Row::Ended(ended)) => (ended.ending.state(), ending(&ended.ending)),
                 _ => ("cancelled", "it was cancelled".to_owned()),
             };
-            let sentence = format!("{said}; its worker has not confirmed the stop yet");
+            let sentence = format!("{end}; its worker has not confirmed the stop yet");
             (state, sentence, None)
         }
         Phase::Waiting => {
@@ -354,8 +354,8 @@ fn stranded_run(draft: &Draft, id: RunId) -> Decided<Option<&Run>> {
 /// The runs that it waits for: a stranded holder of the gate whose queue it is in, its children,
 /// and the run that goes before it.
 fn in_the_way(run: &Run, gates: &[Binding]) -> Vec<RunId> {
-    let line = gates.first().filter(|_| matches!(run.phase, Phase::Queued { .. }));
-    let holder = line.and_then(|gate| gate.stranded.first()).copied();
+    let first = gates.first().filter(|_| matches!(run.phase, Phase::Queued { .. }));
+    let holder = first.and_then(|gate| gate.stranded.first()).copied();
     let awaited = run.waits.iter().filter_map(|wait| match &wait.on {
         WaitOn::Child { run } | WaitOn::Before { run } => Some(*run),
         WaitOn::Time | WaitOn::Retry | WaitOn::Event { .. } | WaitOn::Signal { .. } => None,
@@ -398,10 +398,10 @@ fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
     let Some(gate) = draft.gate(key)? else { return Ok(binding) };
     let mut ahead = 0;
     if matches!(run.phase, Phase::Queued { gate: at, .. } if at == gate.id) {
-        let line = draft.line(gate, MAX_PLACE)?;
-        let found = line.iter().position(|(_, seq)| *seq == run.id.seq);
-        binding.place = found.map(|at| at + 1);
-        ahead = found.unwrap_or(line.len());
+        let queue = draft.queue(gate, MAX_PLACE)?;
+        let position = queue.iter().position(|(_, seq)| *seq == run.id.seq);
+        binding.place = position.map(|at| at + 1);
+        ahead = position.unwrap_or(queue.len());
     }
     match &gate.state {
         GateState::Slots(slots) => {
@@ -422,7 +422,7 @@ fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
         GateState::Turns(turns) => {
             if let Limit::Rate(rate) = limit {
                 let before = (turns.pending.len(), ahead);
-                let turn = meter::turn_in_line(turns.meter, rate, before, draft.now());
+                let turn = meter::turn_in_queue(turns.meter, rate, before, draft.now());
                 binding.full = turn.is_err();
                 binding.at = turn.err().flatten();
                 binding.frees = match binding.at {
@@ -469,7 +469,7 @@ fn frees(binding: &Binding) -> String {
     }
 }
 
-fn in_line(gate: &Binding) -> String {
+fn queue_sentence(gate: &Binding) -> String {
     let Binding { control, key, limit, frees, .. } = gate;
     let place = match gate.place {
         Some(place) => format!("position {place} in the queue"),

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     catalog::Limit,
-    draft::{Decided, Draft, LINE_COUNTED, Stop},
+    draft::{Decided, Draft, QUEUE_COUNTED, Stop},
     id::RunId,
     row::{Class, Gate, GateKey, GateState, Phase, PlannedGate, Rank, Run, Source, Span},
     run::{
@@ -155,7 +155,7 @@ fn make_room(
 fn standing(draft: &Draft, id: RunId) -> Decided<Verdict, Verdict> {
     let run = draft.run(id.seq)?.expect("the run was just created");
     for need in run.plan.iter().filter(|need| need.gate.class() == Some(Class::Throttle)) {
-        draft.expect_length(&need.gate, LINE_COUNTED);
+        draft.expect_length(&need.gate, QUEUE_COUNTED);
     }
     match (run.phase, run.plan.get(run.entered)) {
         (Phase::Queued { .. }, Some(need)) => {
@@ -173,8 +173,8 @@ fn own_turn(draft: &Draft, id: RunId, key: &GateKey) -> Decided<Option<Timestamp
     let (GateState::Turns(turns), Limit::Rate(rate)) = (&gate.state, limit) else {
         return Ok(None);
     };
-    let before = (turns.pending.len(), draft.ahead_in_line(gate, id.seq, LINE_COUNTED)?);
-    Ok(meter::turn_in_line(turns.meter, rate, before, draft.now()).err().flatten())
+    let before = (turns.pending.len(), draft.ahead_in_queue(gate, id.seq, QUEUE_COUNTED)?);
+    Ok(meter::turn_in_queue(turns.meter, rate, before, draft.now()).err().flatten())
 }
 
 /// A run never waits for a gate that one of its own callers keeps (spec G8). A caller lets go of

@@ -166,11 +166,11 @@ pub fn drain<E>(draft: &mut Draft, run: &Run) -> Decided<(), E> {
 
 /// Lets in the next runs, as far as there is room, and sets the time of the next look.
 pub fn settle<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
-    draft.expect_line(key);
+    draft.expect_queue(key);
     for _ in 0..SERVED_AT_ONCE {
         let Some(gate) = draft.gate(key)? else { return Ok(()) };
         let mut gate = gate.clone();
-        let first = if head(&gate.state).is_some() { draft.head_of_line(&gate)? } else { None };
+        let first = if head(&gate.state).is_some() { draft.head_of_queue(&gate)? } else { None };
         let Some((place, seq)) = first else {
             set_head(&mut gate.state, None);
             rest(draft, gate);
@@ -245,7 +245,7 @@ pub fn busy<E>(draft: &Draft, key: &GateKey) -> Decided<Option<RunId>, E> {
     if slots.head.is_none() {
         return Ok(None);
     }
-    let Some((_, seq)) = draft.head_of_line(gate)? else { return Ok(None) };
+    let Some((_, seq)) = draft.head_of_queue(gate)? else { return Ok(None) };
     Ok(draft.run(seq)?.map(|run| run.id))
 }
 

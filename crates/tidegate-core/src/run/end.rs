@@ -170,7 +170,7 @@ pub fn replace<E>(
         inside
     } else {
         let queues = key.class().is_some_and(Class::is_arbitrated);
-        let first = draft.head_of_line(gate)?;
+        let first = draft.head_of_queue(gate)?;
         first.filter(|(place, _)| !queues || place.tier == IN_PLACE).map(|(_, seq)| seq)
     };
     let Some(old) = old.map(|seq| draft.run(seq)).transpose()?.flatten().cloned() else {
@@ -195,7 +195,7 @@ pub fn displace<E>(
 ) -> Decided<Option<Replaced>, E> {
     let Some(gate) = draft.gate(&step.planned.gate)? else { return Ok(None) };
     let GateState::Slots(slots) = &gate.state else { return Ok(None) };
-    let queue = if slots.head.is_some() { draft.line(gate, DISPLACED_FROM)? } else { Vec::new() };
+    let queue = if slots.head.is_some() { draft.queue(gate, DISPLACED_FROM)? } else { Vec::new() };
     let holders = slots.holders.iter().filter(|hold| !hold.draining);
     let holders = holders.map(|hold| (IN_PLACE, hold.run.seq));
     let mut unstarted = Vec::new();

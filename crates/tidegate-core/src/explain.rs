@@ -284,7 +284,11 @@ fn live(draft: &Draft, run: &Run) -> Decided<Why> {
     let (state, mut sentence, earliest) = match run.phase {
         Phase::Queued { .. } => {
             let first = gates.first();
-            ("queued", first.map(queue_sentence).unwrap_or_default(), first.and_then(|gate| gate.at))
+            (
+                "queued",
+                first.map(queue_sentence).unwrap_or_default(),
+                first.and_then(|gate| gate.at),
+            )
         }
         Phase::Ready => {
             let (name, version) = (&run.workflow, run.version);

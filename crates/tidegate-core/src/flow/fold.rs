@@ -309,7 +309,8 @@ pub fn flush<E>(draft: &mut Draft, key: &GateKey) -> Decided<Option<Verdict>, E>
         }
         // A run that replaced another one may still have to wait until that one has stopped.
         let is_queued = |run: &Run| matches!(run.phase, Phase::Queued { .. });
-        if gate.key.class() == Some(Class::Quiet) && draft.run(fold.run.seq)?.is_some_and(is_queued) {
+        if gate.key.class() == Some(Class::Quiet) && draft.run(fold.run.seq)?.is_some_and(is_queued)
+        {
             let fold = Fold { fired: true, held: false, ..fold };
             let due = Some(draft.now().plus_ms(RECHECK_MS));
             draft.put(Gate { due, state: GateState::Fold(fold), ..gate });
@@ -472,7 +473,7 @@ fn candidate<'a>(
         origin,
         parent: None,
         function_key,
-        known: OnceCell::new(),
+        steps: OnceCell::new(),
     }
 }
 

@@ -70,7 +70,7 @@ pub struct Candidate<'a> {
     /// What the program's key function said of the request; none where nobody asked it.
     pub function_key: Option<Key>,
     /// The gates, once they have been worked out.
-    pub known: OnceCell<Vec<GateStep>>,
+    pub steps: OnceCell<Vec<GateStep>>,
 }
 
 /// What a run does when a gate of it is full.
@@ -148,11 +148,11 @@ impl Candidate<'_> {
 
     /// The gates that the run has to pass, in the order of spec G9.
     pub fn plan(&self) -> Decided<&[GateStep], Verdict> {
-        if let Some(known) = self.known.get() {
-            return Ok(known);
+        if let Some(steps) = self.steps.get() {
+            return Ok(steps);
         }
         let steps = self.build_plan()?;
-        Ok(self.known.get_or_init(|| steps))
+        Ok(self.steps.get_or_init(|| steps))
     }
 
     fn build_plan(&self) -> Decided<Vec<GateStep>, Verdict> {

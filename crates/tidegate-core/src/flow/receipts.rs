@@ -14,10 +14,10 @@ pub fn write<E>(draft: &mut Draft, candidate: &Candidate<'_>, verdict: &Verdict)
         return Ok(());
     }
     let workflow = candidate.workflow();
-    let mut told = verdict.to_value();
+    let mut value = verdict.to_value();
     let missing = candidate.keys_missing();
     if !missing.is_empty() {
-        told["keyMissing"] = json!(missing);
+        value["keyMissing"] = json!(missing);
     }
     let receipt = Receipt {
         seq: draft.next_seq()?,
@@ -27,7 +27,7 @@ pub fn write<E>(draft: &mut Draft, candidate: &Candidate<'_>, verdict: &Verdict)
         key: verdict.by().map(|by| by.key.clone()).unwrap_or_default(),
         event: candidate.event.seq,
         at: draft.now(),
-        verdict: told,
+        verdict: value,
     };
     draft.put(receipt);
     Ok(())

@@ -1,10 +1,10 @@
 //! Admission: the one order in which controls decide (spec A1).
 //!
-//! On arrival: required keys, then what was seen before, then what can join, then what is too
-//! much. On creation: the claim, other versions, then who is in the way. Towards the start: the
-//! gates, one after another. Dedupe comes before counting, so that a repeat costs nothing;
-//! joining before counting, so that a window costs one token however many events it swallows;
-//! counting before creating, so that what is shed leaves no trace but its receipt.
+//! On arrival: required keys, idempotency, open folds, rate limit. On creation: the claim, handoff,
+//! gates that refuse or replace. Towards the start: the gates of the plan, one after another.
+//! Deduplication comes before counting, so that a repeat costs nothing; joining before counting, so
+//! that a window costs one token for all its events; counting before creating, so that a dropped
+//! event leaves only its receipt.
 
 use super::{
     control, fold, gate, handoff, idempotency, meter,
@@ -24,10 +24,10 @@ use crate::{
     time::Timestamp,
 };
 
-/// Decides what becomes of one input for one workflow.
+/// Decides one input for one workflow.
 ///
-/// `Refused` carries the verdict of a control that said no; all that others had given is taken
-/// back by then (spec A2).
+/// `Refused` carries the verdict of the control that refused. The caller undoes the changes of the
+/// other controls (spec A2).
 pub fn admit(draft: &mut Draft, candidate: &Candidate<'_>) -> Decided<Verdict, Verdict> {
     candidate.plan()?; // required keys present
     idempotency::check(draft, candidate)?;
@@ -91,7 +91,7 @@ pub fn create(
     run.wanted = !candidate.after().is_empty() && candidate.is_wanted();
     wait::start_after(draft, &mut run, candidate.after())?;
     gate::advance(draft, run)?;
-    // Only now: the newcomer stands before those who would be next otherwise.
+    // After the newcomer is queued, so that it goes before the runs that would be next otherwise.
     gate::hand_on(draft, room.freed)?;
     match room.replaced {
         Some((by, replaced)) => Ok(Verdict::Replaced { run: id, by, replaced }),
@@ -151,7 +151,7 @@ fn make_room(
     Ok(room)
 }
 
-/// Where a run that was just created stands.
+/// Returns the verdict of a run that was just created: queued or started.
 fn standing(draft: &Draft, id: RunId) -> Decided<Verdict, Verdict> {
     let run = draft.run(id.seq)?.expect("the run was just created");
     for need in run.plan.iter().filter(|need| need.gate.class() == Some(Class::Throttle)) {
@@ -166,7 +166,7 @@ fn standing(draft: &Draft, id: RunId) -> Decided<Verdict, Verdict> {
     }
 }
 
-/// When a run in a throttle's line is due, as `why` says it.
+/// Returns when the turn of a run in a throttle's queue is due, as `why` does.
 fn own_turn(draft: &Draft, id: RunId, key: &GateKey) -> Decided<Option<Timestamp>, Verdict> {
     let (Some(gate), Some(scope)) = (draft.gate(key)?, key.scope()) else { return Ok(None) };
     let limit = draft.catalog(&scope.ws)?.limit(&scope);
@@ -177,8 +177,8 @@ fn own_turn(draft: &Draft, id: RunId, key: &GateKey) -> Decided<Option<Timestamp
     Ok(meter::turn_in_queue(turns.meter, rate, before, draft.now()).err().flatten())
 }
 
-/// A run never waits for a gate that one of its own callers keeps (spec G8). A caller lets go of
-/// what it has only while it is driven, so that its child may wait for that.
+/// Refuses a run whose run gate is held by one of its ancestors (spec G8). The executing gates of
+/// an ancestor are free while it waits for its child.
 fn refuse_ancestors(
     draft: &Draft,
     candidate: &Candidate<'_>,
@@ -199,7 +199,7 @@ fn refuse_ancestors(
     Ok(())
 }
 
-/// Now, and never before anything that its gates have seen.
+/// Returns the queue time: now, and never before a time that one of the gates has used.
 fn queued_at(draft: &Draft, steps: &[GateStep]) -> Decided<Timestamp, Verdict> {
     let mut at = draft.now();
     for step in steps {

@@ -5,7 +5,7 @@
 //! that wait as well (spec L21). All actions of a flow share one gate per key; each
 //! request's own policy decides what it does when the gate is busy. No key, no arbitration.
 //!
-//! Acts when the run is created. On overflow: by its kind. Remembers holder and line per key.
+//! Acts when the run is created. On overflow: by its kind. The gate row has holder and queue.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ use crate::{
     row::{Class, Scope, Span},
 };
 
-/// Its row in the table. It is written as `concurrency`.
+/// Row in the table of controls. It is written as `concurrency`.
 pub(super) const CONTROL: Control = Control {
     name: "policy",
     acts: Moment::Creation,
@@ -50,7 +50,7 @@ pub(super) const CONTROL: Control = Control {
     ..Control::NONE
 };
 
-/// What the flow's author writes, for one action or as the flow's default.
+/// The policy of an action, or the default of a flow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Policy {
@@ -64,25 +64,25 @@ pub struct Policy {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum PolicyKind {
-    /// It runs. It neither takes nor sees the gate.
+    /// The request runs. It neither takes nor sees the gate.
     Allow,
-    /// It waits for its turn.
+    /// The request is queued.
     Queue {
-        /// How long it waits before it gives up; for ever unless given.
+        /// The longest wait; unlimited unless given.
         max_wait_ms: Option<u64>,
     },
-    /// It is refused, and told by whom.
+    /// The request is refused, with the id of the holder.
     Reject,
-    /// It replaces the holder.
+    /// The request replaces the holder.
     Restart,
-    /// It joins an open window, which starts when it is quiet and the gate is free.
+    /// The request joins an open window, which fires after a quiet period, when the gate is free.
     Debounce {
         /// The quiet time.
         period_ms: u64,
         /// The longest that a window stays open.
         max_wait_ms: Option<u64>,
     },
-    /// It replaces requests of its action that have not started, and waits for others.
+    /// The request replaces requests of its action that have not started, and waits for others.
     Latest,
 }
 
@@ -99,7 +99,7 @@ pub enum PolicyKey {
     None,
     /// A value inside of the request.
     Path(Path),
-    /// What a function of this name says of the request; such functions live in the program.
+    /// The result of the program's key function of this name.
     Function(String),
 }
 
@@ -162,7 +162,7 @@ impl Policy {
     }
 }
 
-/// Reads the kind; `words` are those to tell of where there is none of that name.
+/// Reads the kind. `words` are the accepted ones.
 pub(crate) fn read_kind(fields: &mut Fields<'_>, words: &[&str]) -> Result<PolicyKind, Reported> {
     match fields.text("policy")? {
         Some("allow") => Ok(PolicyKind::Allow),
@@ -258,7 +258,7 @@ pub(super) fn scope<'a>(
     let (slot, path) = match key {
         PolicyKey::None => return Ok(None),
         PolicyKey::Function(name) if candidate.function_key.is_none() => {
-            let reason = format!("the key function `{name}` is not known to who asks");
+            let reason = format!("the key function `{name}` is not registered in this engine");
             return Err(Stop::Refused(Verdict::Rejected { control: "policy", reason }));
         }
         PolicyKey::Session => ("session".to_owned(), path("session")),
@@ -283,7 +283,7 @@ pub(super) fn scope<'a>(
 }
 
 impl PolicyKind {
-    /// What a run under it does when the gate is full.
+    /// Returns the behaviour of a run when the gate is full.
     pub(crate) fn when_full(&self) -> WhenFull {
         match self {
             Self::Reject => WhenFull::Refuse,

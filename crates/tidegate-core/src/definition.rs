@@ -104,6 +104,9 @@ pub struct Definition {
     /// An earlier position in queues.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<Priority>,
+    /// The time from which on a queued run is not started any more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_within_ms: Option<u64>,
     /// One run per key and period.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotency: Option<Idempotency>,
@@ -159,6 +162,7 @@ impl Definition {
             debounce: None,
             batch: None,
             priority: None,
+            start_within_ms: None,
             idempotency: None,
             handoff: None,
             policy: None,

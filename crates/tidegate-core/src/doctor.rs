@@ -36,7 +36,7 @@ pub enum Rule {
     /// spec I6.
     Ends,
     /// spec I7.
-    Lines,
+    Queues,
     /// spec I10.
     Order,
     /// spec I17.
@@ -74,7 +74,7 @@ impl Rule {
         Self::Folds,
         Self::Waits,
         Self::Ends,
-        Self::Lines,
+        Self::Queues,
         Self::Order,
         Self::Items,
         Self::Owners,
@@ -103,25 +103,27 @@ impl Rule {
     fn said(self) -> (&'static str, &'static str) {
         match self {
             Self::Limits => ("I2", "no gate has more holders than any release has allowed"),
-            Self::Phases => ("I3", "a run has the gates that its state asks for"),
-            Self::Holds => ("I4", "gates and runs agree on who is inside and who waits"),
-            Self::Folds => ("I4", "every window and buffer will be looked at, and has no run yet"),
-            Self::Waits => ("I4", "every wait for an event is filed, and is somebody's"),
-            Self::Ends => ("I6", "what has ended does not live"),
-            Self::Lines => ("I7", "room and a line mean that something is due"),
+            Self::Phases => ("I3", "a run holds the gates that its phase requires"),
+            Self::Holds => ("I4", "gates and runs agree on holders and queues"),
+            Self::Folds => {
+                ("I4", "every fold has a due time or a gate that holds it, and no run yet")
+            }
+            Self::Waits => ("I4", "every wait for an event is filed under a live run"),
+            Self::Ends => ("I6", "an ended run is not live"),
+            Self::Queues => ("I7", "a gate with room and a queue has a due time"),
             Self::Order => ("I10", "a run takes its gates in one order"),
             Self::Items => ("I17", "a batch has the events that it counts"),
-            Self::Owners => ("I27", "a driven run is an engine's that is known"),
+            Self::Owners => ("I27", "a driven run belongs to an engine that has a row"),
             Self::Versions => ("I31", "a run's version is registered"),
-            Self::Reasons => ("I32", "a waiting run waits for what can come"),
+            Self::Reasons => ("I32", "a waiting run has a wait that can end"),
             Self::Log => ("I35", "versions of a stream have no gap and end at its head"),
             Self::Positions => ("I37", "positions grow, and none is beyond the workspace's head"),
             Self::Places => ("I38", "no reaction is beyond the head of its stream"),
-            Self::Workspaces => ("I44", "a run, its gates and its input are of one workspace"),
-            Self::Staged => ("I47", "a run has staged what it counts"),
+            Self::Workspaces => ("I44", "a run, its gates and its input belong to one workspace"),
+            Self::Staged => ("I47", "a run counts the operations that it has staged"),
             Self::Answers => ("I48", "every run that a receipt names can be found"),
             Self::Guards => ("I49", "a stream is closed if its last event is a guard"),
-            Self::Schedules => ("I52", "a schedule plans what is not over, a paused one nothing"),
+            Self::Schedules => ("I52", "a schedule plans its next occurrence, a paused one none"),
         }
     }
 }

@@ -52,14 +52,14 @@ pub struct Draft {
     /// The reads requested while probing.
     probed: Option<RefCell<ReadSet>>,
     /// The known part of the queues, by the gate's number.
-    lines: BTreeMap<Seq, Line>,
+    queues: BTreeMap<Seq, Queue>,
     /// The definitions of workspaces that have changed, as they are after the changes.
     redefined: BTreeMap<Workspace, Arc<Catalog>>,
 }
 
 /// Queue of a gate: its known runs, in order.
 #[derive(Debug, Default)]
-struct Line {
+struct Queue {
     places: BTreeSet<(Place, Seq)>,
     /// The last position that the snapshot read.
     horizon: Option<Place>,
@@ -98,7 +98,7 @@ impl Changed {
 impl Draft {
     /// Creates a draft without changes.
     pub fn new(base: Snapshot) -> Self {
-        let mut lines: BTreeMap<Seq, Line> = BTreeMap::new();
+        let mut queues: BTreeMap<Seq, Queue> = BTreeMap::new();
         for (scan, found) in &base.scans {
             if !matches!(scan, Scan::Queue(_)) {
                 continue;
@@ -106,15 +106,15 @@ impl Draft {
             for key in &found.keys {
                 let row = base.rows.get(key).and_then(Option::as_ref);
                 if let Some((gate, place, run)) = standing(row) {
-                    let line = lines.entry(gate).or_default();
-                    line.places.insert((place, run));
-                    line.horizon = Some(place);
+                    let queue = queues.entry(gate).or_default();
+                    queue.places.insert((place, run));
+                    queue.horizon = Some(place);
                 }
             }
         }
         let (changed, undo) = (BTreeMap::new(), Vec::new());
         let redefined = BTreeMap::new();
-        Self { base, changed, undo, used: 0, salt: 0, probed: None, lines, redefined }
+        Self { base, changed, undo, used: 0, salt: 0, probed: None, queues, redefined }
     }
 
     /// Creates a probing draft, which records the reads of its commands.
@@ -157,7 +157,7 @@ impl Draft {
 
     /// Announces, while probing, that the first run of a gate's queue will be admitted: each call
     /// reads one more run of the queue, besides the one that will be next.
-    pub fn expect_line(&self, gate: &GateKey) {
+    pub fn expect_queue(&self, gate: &GateKey) {
         self.probe(|reads| {
             let scan = Scan::Queue(gate.clone());
             let wanted = reads.scans.get(&scan).copied().unwrap_or(1);
@@ -353,10 +353,10 @@ impl Draft {
         let (was, is) = (row(self.changed.get(&key)), row(after.as_ref()));
         if was != is {
             if let Some((gate, place, run)) = was {
-                self.lines.entry(gate).or_default().places.remove(&(place, run));
+                self.queues.entry(gate).or_default().places.remove(&(place, run));
             }
             if let Some((gate, place, run)) = is {
-                self.lines.entry(gate).or_default().places.insert((place, run));
+                self.queues.entry(gate).or_default().places.insert((place, run));
             }
         }
         match after {
@@ -368,29 +368,29 @@ impl Draft {
     /// Returns the run at the front of a gate's queue.
     ///
     /// Includes the changes of this draft: runs that joined or left the queue since the snapshot.
-    pub fn head_of_line<E>(&self, gate: &Gate) -> Decided<Option<(Place, Seq)>, E> {
-        Ok(self.line(gate, 1)?.first().copied())
+    pub fn head_of_queue<E>(&self, gate: &Gate) -> Decided<Option<(Place, Seq)>, E> {
+        Ok(self.queue(gate, 1)?.first().copied())
     }
 
     /// Returns the first `count` runs in a gate's queue.
-    pub fn line<E>(&self, gate: &Gate, count: usize) -> Decided<Vec<(Place, Seq)>, E> {
+    pub fn queue<E>(&self, gate: &Gate, count: usize) -> Decided<Vec<(Place, Seq)>, E> {
         let scan = Scan::Queue(gate.key.clone());
-        let probing = self.probe(|reads| reads.scan(scan.clone(), LINE_READ));
+        let probing = self.probe(|reads| reads.scan(scan.clone(), QUEUE_READ));
         // A new gate has only the queue that this draft gave it.
         let new = matches!(self.base.rows.get(&RowKey::Gate(gate.key.clone())), Some(None));
         let full = match self.base.scans.get(&scan) {
             Some(found) => found.is_full(),
             None if new => false,
             None if probing => return Ok(Vec::new()),
-            None => return need(ReadSet::default().scan(scan, LINE_READ)),
+            None => return need(ReadSet::default().scan(scan, QUEUE_READ)),
         };
-        let Some(line) = self.lines.get(&gate.id) else { return Ok(Vec::new()) };
+        let Some(queue) = self.queues.get(&gate.id) else { return Ok(Vec::new()) };
         // Beyond the last position that was read, unread runs may be in between.
-        let horizon = line.horizon.filter(|_| full);
-        let known = line.places.iter().take_while(|at| horizon.is_none_or(|to| at.0 <= to));
+        let horizon = queue.horizon.filter(|_| full);
+        let known = queue.places.iter().take_while(|at| horizon.is_none_or(|to| at.0 <= to));
         let places: Vec<_> = known.take(count).copied().collect();
         if places.len() < count && full {
-            let more = self.base.scans.get(&scan).map_or(LINE_READ, |found| found.limit);
+            let more = self.base.scans.get(&scan).map_or(QUEUE_READ, |found| found.limit);
             let more = ReadSet::default().scan(scan, more.saturating_mul(4).max(64));
             return self.without(more, places);
         }
@@ -399,15 +399,15 @@ impl Draft {
 
     /// Counts the runs before one in a gate's queue, up to `most`. Runs that were not read count as
     /// before it, unless its position is within the part that was read.
-    pub fn ahead_in_line<E>(&self, gate: &Gate, run: Seq, most: u32) -> Decided<usize, E> {
+    pub fn ahead_in_queue<E>(&self, gate: &Gate, run: Seq, most: u32) -> Decided<usize, E> {
         let scan = Scan::Queue(gate.key.clone());
-        let Some(line) = self.lines.get(&gate.id) else { return Ok(0) };
-        let known = line.places.iter().take_while(|(_, seq)| *seq != run).count();
-        let own = line.places.iter().nth(known).map(|(place, _)| *place);
+        let Some(queue) = self.queues.get(&gate.id) else { return Ok(0) };
+        let known = queue.places.iter().take_while(|(_, seq)| *seq != run).count();
+        let own = queue.places.iter().nth(known).map(|(place, _)| *place);
         let new = matches!(self.base.rows.get(&RowKey::Gate(gate.key.clone())), Some(None));
         let found = self.base.scans.get(&scan);
         let whole = found.map_or(new, |found| !found.is_full());
-        if whole || line.horizon.is_some_and(|to| own.is_some_and(|own| own <= to)) {
+        if whole || queue.horizon.is_some_and(|to| own.is_some_and(|own| own <= to)) {
             return Ok(known);
         }
         let all = self.count(&Count::Queue(gate.key.clone()), most)? as usize;
@@ -505,10 +505,10 @@ impl Draft {
 }
 
 /// How many runs of a queue are read at first: the one to admit, and the next one.
-pub const LINE_READ: u32 = 2;
+pub const QUEUE_READ: u32 = 2;
 
 /// Maximum depth to which positions in a queue are counted.
-pub const LINE_COUNTED: u32 = 1000;
+pub const QUEUE_COUNTED: u32 = 1000;
 
 /// Stops a decision until `reads` are done.
 pub fn need<T, E>(reads: ReadSet) -> Decided<T, E> {

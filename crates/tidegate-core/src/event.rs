@@ -94,7 +94,7 @@ pub fn post(draft: &mut Draft, ws: &Workspace, event: &NewEvent) -> Decided<Post
         && let Some(first) = claim::held(draft, key)?
     {
         let id = first.event;
-        let first = told(draft, id)?;
+        let first = current_outcomes(draft, id)?;
         let (woke, waking, runs) = (0, false, Vec::new());
         return Ok(Posted { id, deduped: true, woke, waking, runs, first });
     }
@@ -126,7 +126,8 @@ pub fn post(draft: &mut Draft, ws: &Workspace, event: &NewEvent) -> Decided<Post
 
 /// Stores plain starts too, so that the answer to a repeat can include them.
 fn remember(draft: &mut Draft, event: &Event, runs: &[Outcome]) -> Decided<()> {
-    for outcome in runs.iter().filter(|told| matches!(told.verdict, Verdict::Started { .. })) {
+    for outcome in runs.iter().filter(|outcome| matches!(outcome.verdict, Verdict::Started { .. }))
+    {
         let receipt = Receipt {
             seq: draft.next_seq()?,
             ws: event.ws.clone(),
@@ -143,19 +144,19 @@ fn remember(draft: &mut Draft, event: &Event, runs: &[Outcome]) -> Decided<()> {
 }
 
 /// Returns the current outcomes from the receipts of an event: the last for each workflow.
-fn told(draft: &Draft, event: EventId) -> Decided<Vec<Value>> {
+fn current_outcomes(draft: &Draft, event: EventId) -> Decided<Vec<Value>> {
     let (from, to) = (RowKey::Receipt(Seq(i64::MIN)), RowKey::Receipt(Seq(i64::MAX)));
     let key = RowKey::Event(event.seq);
     // An event of this very transaction has no receipts in the store, and its number is not yet
     // final: it must not be read.
     let new = draft.written(key.clone(), key).next().is_some();
-    let kept = if new {
+    let stored = if new {
         Vec::new()
     } else {
         draft.found_all(&Scan::Receipts(event.seq), RECEIPTS_READ)?
     };
     let mut last: BTreeMap<(&str, &str), &Receipt> = BTreeMap::new();
-    for row in kept.into_iter().chain(draft.written(from, to)) {
+    for row in stored.into_iter().chain(draft.written(from, to)) {
         if let Row::Receipt(receipt) = row
             && receipt.event == event.seq
         {
@@ -164,8 +165,8 @@ fn told(draft: &Draft, event: EventId) -> Decided<Vec<Value>> {
     }
     let values = last.into_values().map(|receipt| {
         let mut value = json!({ "workflow": receipt.workflow });
-        if let (Some(value), Some(told)) = (value.as_object_mut(), receipt.verdict.as_object()) {
-            value.extend(told.clone());
+        if let (Some(value), Some(verdict)) = (value.as_object_mut(), receipt.verdict.as_object()) {
+            value.extend(verdict.clone());
         }
         value
     });
@@ -182,8 +183,8 @@ pub fn consider(
     function_key: Option<Key>,
 ) -> Decided<Outcome> {
     let (ws, parent) = (ws.clone(), None);
-    let (id, data, known) = (event.id, event.data.clone(), OnceCell::new());
-    let candidate = Candidate { ws, current, event: id, data, origin, parent, function_key, known };
+    let (id, data, steps) = (event.id, event.data.clone(), OnceCell::new());
+    let candidate = Candidate { ws, current, event: id, data, origin, parent, function_key, steps };
     let verdict = match draft.keep_or_undo(|draft| admit(draft, &candidate)) {
         Ok(verdict) | Err(Stop::Refused(verdict)) => verdict,
         Err(Stop::Need(reads)) => return Err(Stop::Need(reads)),
@@ -223,11 +224,11 @@ impl Posted {
     pub fn to_value(&self) -> Value {
         let runs = self.runs.iter().map(Outcome::to_value).chain(self.first.iter().cloned());
         let runs: Vec<_> = runs.collect();
-        let mut told =
+        let mut value =
             json!({ "id": self.id, "deduped": self.deduped, "woke": self.woke, "runs": runs });
         if self.waking {
-            told["waking"] = true.into();
+            value["waking"] = true.into();
         }
-        told
+        value
     }
 }

@@ -5,18 +5,19 @@ use serde::Serialize;
 use crate::{
     catalog::Limit,
     command::Refusal,
-    draft::{Decided, Draft, LINE_COUNTED, Stop},
+    draft::{Decided, Draft, QUEUE_COUNTED, Stop},
     flow::{fold, meter, verdict::By},
     id::RunId,
     row::{
-        Ending, Fold, Gate, GateKey, GateState, Phase, Purpose, Row, RowKey, Run, WaitOn, Workspace,
+        Ending, Fold, Gate, GateKey, GateState, Phase, Purpose, Row, RowKey, Run, Wait, WaitOn,
+        Workspace,
     },
     run::lease::served,
     time::{Timestamp, readable},
 };
 
-/// How far down a line places are counted.
-const MAX_PLACE: usize = LINE_COUNTED as usize;
+/// Maximum depth to which positions in a queue are counted.
+const MAX_PLACE: usize = QUEUE_COUNTED as usize;
 
 /// How many holders of a full gate are looked up to say which of them are stranded.
 const MAX_HOLDERS: usize = 100;
@@ -36,6 +37,15 @@ pub struct Why {
     /// The earliest moment at which it can go on, where time alone decides.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "readable")]
     pub earliest: Option<Timestamp>,
+    /// When it is cancelled as expired, unless it has started by then.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "readable")]
+    pub expires_at: Option<Timestamp>,
+    /// What a waiting run waits for, in the order in which the waits began.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub waits: Vec<Awaited>,
+    /// The window or buffer that collects for a run that does not exist yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fold: Option<Collecting>,
     /// No live engine serves its version: it does not go on by itself.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub stranded: bool,
@@ -45,6 +55,56 @@ pub struct Why {
     /// The workers that it waits for, where the engine that was asked serves it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workers: Option<Workers>,
+}
+
+/// One wait of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Awaited {
+    /// The step that waits; none where the run waits for another run to end before it starts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+    /// `time`, `retry`, `event`, `signal`, `child` or `run`.
+    #[serde(rename = "for")]
+    pub kind: &'static str,
+    /// The name of the event or the signal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The child, or the run that has to end first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
+    /// The end of the wait: the time that it waits for, or its timeout.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "readable")]
+    pub until: Option<Timestamp>,
+}
+
+impl Awaited {
+    fn of(wait: &Wait) -> Self {
+        let (kind, name, run) = match &wait.on {
+            WaitOn::Time => ("time", None, None),
+            WaitOn::Retry => ("retry", None, None),
+            WaitOn::Event { name, .. } => ("event", Some(name.clone()), None),
+            WaitOn::Signal { name } => ("signal", Some(name.clone()), None),
+            WaitOn::Child { run } => ("child", None, Some(*run)),
+            WaitOn::Before { run } => ("run", None, Some(*run)),
+        };
+        let before = matches!(wait.on, WaitOn::Before { .. });
+        let step = (!before).then(|| wait.step.clone());
+        // The time of a wait for another run is that of the next check.
+        Self { step, kind, name, run, until: wait.until.filter(|_| !before) }
+    }
+}
+
+/// A window or buffer that collects for a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Collecting {
+    /// The control.
+    pub control: &'static str,
+    /// The key.
+    pub key: String,
+    /// How many events there are.
+    pub events: u32,
 }
 
 /// The workers of one engine that a ready run waits for.
@@ -87,6 +147,23 @@ pub struct Busy {
 const MAX_NAMED: usize = 3;
 
 impl Why {
+    /// An answer without anything in the way.
+    fn new(run: RunId, state: &'static str, sentence: String) -> Self {
+        Self {
+            run,
+            state,
+            sentence,
+            gates: Vec::new(),
+            earliest: None,
+            expires_at: None,
+            waits: Vec::new(),
+            fold: None,
+            stranded: false,
+            ready: false,
+            workers: None,
+        }
+    }
+
     /// Says which workers a ready run waits for, instead of any engine.
     pub fn wait_for(&mut self, workers: Workers, workflow: &str) {
         let Workers { busy, of, with, elsewhere, kept, ahead, .. } = &workers;
@@ -172,10 +249,7 @@ pub fn explain(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Why> {
         && ended.id == id
         && ended.ws == *ws
     {
-        let (state, sentence) = (ended.ending.state(), ending(&ended.ending));
-        let (gates, earliest, stranded) = (Vec::new(), None, false);
-        let (ready, workers) = (false, None);
-        return Ok(Why { run: id, state, sentence, gates, earliest, stranded, ready, workers });
+        return Ok(Why::new(id, ended.ending.state(), ending(&ended.ending)));
     }
     // A run of this number that is not the one asked for: no other will have it.
     let taken = draft.run(id.seq)?.is_some() || draft.row(&RowKey::Ended(id.seq))?.is_some();
@@ -192,6 +266,9 @@ fn ending(ending: &Ending) -> String {
     match ending {
         Ending::Completed { .. } => "it completed".to_owned(),
         Ending::Failed { error } => format!("it failed: {} ({})", error.message, error.code),
+        Ending::Cancelled { reason, by: None } if reason == Ending::EXPIRED => {
+            "it was cancelled: expired, as it had not started in time".to_owned()
+        }
         Ending::Cancelled { reason, by: None } => format!("it was cancelled: {reason}"),
         Ending::Cancelled { reason, by: Some(by) } => {
             format!("it was cancelled: {reason}, and {by} runs in its place")
@@ -207,7 +284,11 @@ fn live(draft: &Draft, run: &Run) -> Decided<Why> {
     let (state, mut sentence, earliest) = match run.phase {
         Phase::Queued { .. } => {
             let first = gates.first();
-            ("queued", first.map(in_line).unwrap_or_default(), first.and_then(|gate| gate.at))
+            (
+                "queued",
+                first.map(queue_sentence).unwrap_or_default(),
+                first.and_then(|gate| gate.at),
+            )
         }
         Phase::Ready => {
             let (name, version) = (&run.workflow, run.version);
@@ -217,15 +298,15 @@ fn live(draft: &Draft, run: &Run) -> Decided<Why> {
         }
         Phase::Driven => {
             gates.clear();
-            ("running", format!("it is being driven, under fence {}", run.fence), None)
+            ("running", format!("a worker runs it, with fence {}", run.fence), None)
         }
         Phase::Stopping => {
             gates.clear();
-            let (state, said) = match draft.row(&RowKey::Ended(run.id.seq))? {
+            let (state, end) = match draft.row(&RowKey::Ended(run.id.seq))? {
                 Some(Row::Ended(ended)) => (ended.ending.state(), ending(&ended.ending)),
                 _ => ("cancelled", "it was cancelled".to_owned()),
             };
-            let sentence = format!("{said}; its worker has not confirmed the stop yet");
+            let sentence = format!("{end}; its worker has not confirmed the stop yet");
             (state, sentence, None)
         }
         Phase::Waiting => {
@@ -252,8 +333,14 @@ fn live(draft: &Draft, run: &Run) -> Decided<Why> {
         let times = if run.takeovers == 1 { "once" } else { &format!("{} times", run.takeovers) };
         sentence = format!("{sentence}; it was taken over {times} from an engine that died");
     }
-    let (ready, workers) = (run.phase == Phase::Ready, None);
-    Ok(Why { run: run.id, state, sentence, gates, earliest, stranded, ready, workers })
+    let expires_at = run.expiry();
+    if let Some(at) = expires_at {
+        sentence = format!("{sentence}; it expires at {} unless it starts before", at.rfc3339());
+    }
+    let waits = run.waits.iter().filter(|_| run.phase == Phase::Waiting);
+    let (waits, ready) = (waits.map(Awaited::of).collect(), run.phase == Phase::Ready);
+    let why = Why::new(run.id, state, sentence);
+    Ok(Why { gates, earliest, expires_at, waits, stranded, ready, ..why })
 }
 
 /// Whether a run waits for an engine that serves its version, and no live one does (spec stranded).
@@ -271,8 +358,8 @@ fn stranded_run(draft: &Draft, id: RunId) -> Decided<Option<&Run>> {
 /// The runs that it waits for: a stranded holder of the gate whose queue it is in, its children,
 /// and the run that goes before it.
 fn in_the_way(run: &Run, gates: &[Binding]) -> Vec<RunId> {
-    let line = gates.first().filter(|_| matches!(run.phase, Phase::Queued { .. }));
-    let holder = line.and_then(|gate| gate.stranded.first()).copied();
+    let first = gates.first().filter(|_| matches!(run.phase, Phase::Queued { .. }));
+    let holder = first.and_then(|gate| gate.stranded.first()).copied();
     let awaited = run.waits.iter().filter_map(|wait| match &wait.on {
         WaitOn::Child { run } | WaitOn::Before { run } => Some(*run),
         WaitOn::Time | WaitOn::Retry | WaitOn::Event { .. } | WaitOn::Signal { .. } => None,
@@ -309,16 +396,16 @@ fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
         draining: Vec::new(),
         stranded: Vec::new(),
         place: None,
-        frees: "nothing is in the way".to_owned(),
+        frees: "nothing: there is room".to_owned(),
         at: None,
     };
     let Some(gate) = draft.gate(key)? else { return Ok(binding) };
     let mut ahead = 0;
     if matches!(run.phase, Phase::Queued { gate: at, .. } if at == gate.id) {
-        let line = draft.line(gate, MAX_PLACE)?;
-        let found = line.iter().position(|(_, seq)| *seq == run.id.seq);
-        binding.place = found.map(|at| at + 1);
-        ahead = found.unwrap_or(line.len());
+        let queue = draft.queue(gate, MAX_PLACE)?;
+        let position = queue.iter().position(|(_, seq)| *seq == run.id.seq);
+        binding.place = position.map(|at| at + 1);
+        ahead = position.unwrap_or(queue.len());
     }
     match &gate.state {
         GateState::Slots(slots) => {
@@ -339,7 +426,7 @@ fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
         GateState::Turns(turns) => {
             if let Limit::Rate(rate) = limit {
                 let before = (turns.pending.len(), ahead);
-                let turn = meter::turn_in_line(turns.meter, rate, before, draft.now());
+                let turn = meter::turn_in_queue(turns.meter, rate, before, draft.now());
                 binding.full = turn.is_err();
                 binding.at = turn.err().flatten();
                 binding.frees = match binding.at {
@@ -362,7 +449,7 @@ fn undoing(draft: &Draft, id: RunId) -> Decided<Option<String>> {
         .gives_up_at
         .map(|at| format!(", or {} at the latest", at.rfc3339()))
         .unwrap_or_default();
-    Ok(Some(format!("the end of {id}, which undoes what {old} did{latest}")))
+    Ok(Some(format!("the end of {id}, which compensates {old}{latest}")))
 }
 
 pub(crate) fn words(limit: Limit) -> String {
@@ -382,17 +469,17 @@ fn frees(binding: &Binding) -> String {
         }
         (None, Some(run)) if binding.holders.len() == 1 => format!("the end of {run}"),
         (None, Some(_)) => format!("the end of one of its {} holders", binding.holders.len()),
-        (None, None) => "nothing is in the way".to_owned(),
+        (None, None) => "nothing: there is room".to_owned(),
     }
 }
 
-fn in_line(gate: &Binding) -> String {
+fn queue_sentence(gate: &Binding) -> String {
     let Binding { control, key, limit, frees, .. } = gate;
     let place = match gate.place {
-        Some(place) => format!("place {place} in line"),
-        None => format!("beyond place {MAX_PLACE} in line"),
+        Some(place) => format!("position {place} in the queue"),
+        None => format!("beyond position {MAX_PLACE} in the queue"),
     };
-    format!("it waits for {control} of {key} ({limit}), {place}; what frees it is {frees}")
+    format!("it waits for {control} of {key} ({limit}), {place}; freed by {frees}")
 }
 
 fn waiting(run: &Run) -> String {
@@ -435,8 +522,8 @@ fn folded(gate: &Gate, fold: &Fold, id: RunId) -> Why {
     } else {
         (format!("the deadline at {}", at.rfc3339()), Some(at))
     };
+    let state = if fold.paused { "paused" } else { "queued" };
     let sentence = format!("{control} of {key} holds {count} events for it; it waits for {frees}");
-    let (state, gates) = (if fold.paused { "paused" } else { "queued" }, Vec::new());
-    let (earliest, stranded, ready, workers) = (at, false, false, None);
-    Why { run: id, state, sentence, gates, earliest, stranded, ready, workers }
+    let fold = Some(Collecting { control, key, events: count });
+    Why { earliest: at, fold, ..Why::new(id, state, sentence) }
 }

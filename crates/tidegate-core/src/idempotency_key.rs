@@ -37,17 +37,17 @@ impl IdempotentRequest {
     /// Returns the stored answer, if it has not expired.
     fn find(&self, draft: &Draft) -> Decided<Option<Reply>> {
         let key = RowKey::Reply(self.ws.clone(), self.id.clone());
-        let Some(Row::Reply(kept)) = draft.row(&key)? else { return Ok(None) };
-        if kept.at.plus_ms(KEPT_MS) <= draft.now() {
+        let Some(Row::Reply(stored)) = draft.row(&key)? else { return Ok(None) };
+        if stored.at.plus_ms(KEPT_MS) <= draft.now() {
             return Ok(None);
         }
-        self.check(kept).map_err(Stop::Refused)?;
-        Ok(Some(kept.clone()))
+        self.check(stored).map_err(Stop::Refused)?;
+        Ok(Some(stored.clone()))
     }
 
     /// Checks that the stored answer belongs to the same request.
-    pub fn check(&self, kept: &Reply) -> Result<(), Refusal> {
-        if kept.hash == self.hash { Ok(()) } else { Err(Refusal::KeyReused) }
+    pub fn check(&self, stored: &Reply) -> Result<(), Refusal> {
+        if stored.hash == self.hash { Ok(()) } else { Err(Refusal::KeyReused) }
     }
 
     /// Creates an empty answer row.
@@ -66,18 +66,18 @@ pub fn once(
 ) -> Decided<Answer> {
     match asked.find(draft)? {
         Some(Reply { answer: Some(answer), .. }) => {
-            let kept: StoredAnswer = serde_json::from_str(answer.as_str())
+            let stored: StoredAnswer = serde_json::from_str(answer.as_str())
                 .map_err(|error| Stop::Refused(Refusal::Unreadable(error.to_string())))?;
-            return Ok(Answer::Again(Box::new(kept.into())));
+            return Ok(Answer::Again(Box::new(stored.into())));
         }
         // The first request was just refused, and its sender gets that refusal.
         Some(_) => return Err(Stop::Refused(Refusal::InProgress)),
         None => {}
     }
     let answer = decide(draft)?;
-    if let Some(kept) = StoredAnswer::of(&answer) {
+    if let Some(stored) = StoredAnswer::of(&answer) {
         let reply = asked.begin(draft)?;
-        draft.put(Reply { answer: Some(kept.to_payload()), ..reply });
+        draft.put(Reply { answer: Some(stored.to_payload()), ..reply });
     }
     Ok(answer)
 }
@@ -153,8 +153,8 @@ impl StoredAnswer {
 }
 
 impl From<StoredAnswer> for Answer {
-    fn from(kept: StoredAnswer) -> Self {
-        match kept {
+    fn from(stored: StoredAnswer) -> Self {
+        match stored {
             StoredAnswer::Posted(posted) => Self::Posted(posted),
             StoredAnswer::Admitted(outcome) => Self::Admitted(outcome),
             StoredAnswer::AdmittedBoth(first, then) => Self::AdmittedBoth(first, then),

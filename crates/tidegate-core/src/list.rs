@@ -196,8 +196,8 @@ fn of_event<E>(
     lanes: &[Seq],
     (below, limit): (Seq, u32),
 ) -> Decided<RunPage, E> {
-    let told = events::show(draft, ws, event)?;
-    let rows = told.map(|told| told.runs).unwrap_or_default().into_iter().rev();
+    let entry = events::show(draft, ws, event)?;
+    let rows = entry.map(|entry| entry.runs).unwrap_or_default().into_iter().rev();
     let of_lane = |row: &Row| run(row).is_some_and(|(lane, ..)| lanes.contains(&lane));
     let rows = rows.filter(|row| number(row).is_some_and(|seq| seq < below) && of_lane(row));
     let mut runs: Vec<Row> = rows.filter(|row| which.fits(row)).collect();

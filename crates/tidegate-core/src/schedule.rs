@@ -92,8 +92,8 @@ pub fn occur(draft: &mut Draft, occurrence: &Occurrence) -> Decided<Option<Outco
     };
     let outcome = request::occur(draft, ws, app, workflow, schedule, overlap, *planned_at)?;
     let (word, run_id) = (outcome.verdict.outcome().to_owned(), outcome.verdict.run());
-    let told = Occurred { outcome: word, run_id, missed: None };
-    draft.put(Schedule { outcome: Some(told), ..row });
+    let occurred = Occurred { outcome: word, run_id, missed: None };
+    draft.put(Schedule { outcome: Some(occurred), ..row });
     Ok(Some(outcome))
 }
 
@@ -102,8 +102,8 @@ pub fn occur(draft: &mut Draft, occurrence: &Occurrence) -> Decided<Option<Outco
 pub fn miss(draft: &mut Draft, occurrence: &Occurrence, missed: Missed) -> Decided<bool> {
     let Some(row) = moved_on(draft, occurrence)? else { return Ok(false) };
     let Missed { count, at_least } = missed;
-    let told = Occurred { outcome: "missed".to_owned(), run_id: None, missed: Some(count) };
-    draft.put(Schedule { outcome: Some(told), ..row });
+    let occurred = Occurred { outcome: "missed".to_owned(), run_id: None, missed: Some(count) };
+    draft.put(Schedule { outcome: Some(occurred), ..row });
     let Occurrence { ws, app, workflow, schedule, planned_at, next } = occurrence;
     let (id, at) = (draft.new_event_id()?, draft.now());
     let data = json!({ "schedule": schedule, "plannedAt": planned_at.rfc3339() });

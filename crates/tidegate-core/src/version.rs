@@ -323,7 +323,7 @@ fn adopt(draft: &mut Draft, ws: &Workspace, current: &Current, run: Run) -> Deci
         origin: Origin::Invoke,
         parent: None,
         function_key: Some(Key::Missing),
-        known: OnceCell::new(),
+        steps: OnceCell::new(),
     };
     let Ok(steps) = candidate.plan() else { return Ok(false) };
     let mut gates = steps.iter().map(|step| &step.planned.gate);
@@ -354,8 +354,8 @@ fn adopt(draft: &mut Draft, ws: &Workspace, current: &Current, run: Run) -> Deci
     }
     draft.put(row);
     // Among the gates that the run holds to its end, not among those that it releases to sleep.
-    let kept = run.plan.iter().take(run.entered).take_while(|need| need.span == Span::Run).count();
-    run.plan.insert(kept, PlannedGate { gate: key, span: Span::Run, tier: 0 });
+    let held = run.plan.iter().take(run.entered).take_while(|need| need.span == Span::Run).count();
+    run.plan.insert(held, PlannedGate { gate: key, span: Span::Run, tier: 0 });
     run.entered += 1;
     draft.put(run);
     Ok(true)

@@ -74,6 +74,8 @@ struct Run {
     started: bool,
     /// The engine that has yet to confirm that it stopped driving the run.
     stopping: Option<u128>,
+    /// The time at which it expires unless it has started.
+    expires: Option<Time>,
     /// Another run was cancelled for it.
     replaced: bool,
     /// A restart: it is queued before the ordinary requests of the session.
@@ -85,6 +87,10 @@ struct Run {
 impl Run {
     fn wakes_at(&self) -> Option<Time> {
         if let State::Sleeping(until) = self.state { Some(until) } else { None }
+    }
+
+    fn is_expired(&self, now: Time) -> bool {
+        !self.started && self.expires.is_some_and(|at| at <= now)
     }
 }
 
@@ -169,7 +175,9 @@ impl Reference {
     /// Leases up to `limit` ready runs, workflows in turn and each by rank (spec P2); returns them
     /// by rank.
     pub fn lease(&mut self, engine: u128, limit: usize) -> Vec<Ordinal> {
-        let ready = self.ready();
+        let now = self.now;
+        let mut ready = self.ready();
+        ready.retain(|&run| !self.runs[run].is_expired(now));
         let (mut left, mut taken) = (ready.clone(), Vec::new());
         let (names, last) = &mut self.turns;
         // A workflow without ready runs is passed over; after one round without any, none is left.
@@ -247,7 +255,7 @@ impl Reference {
         let folds = self.next_flush();
         let runs = 0..self.runs.len();
         let turns = runs.clone().filter_map(|run| self.turn_due(run));
-        let patience = runs.filter_map(|run| self.gives_up_at(run));
+        let patience = runs.filter_map(|run| Some(self.leaves_at(run)?.0));
         asleep.chain(folds).chain(turns).chain(patience).min()
     }
 
@@ -269,7 +277,7 @@ impl Reference {
             let folds = self.folds.iter().enumerate().filter(|(_, fold)| fold.blocked.is_none());
             let folds = folds.map(|(n, fold)| (self.deadline(fold), 0, n));
             let runs = self.runs.iter().enumerate();
-            let patience = runs.clone().filter_map(|(n, _)| Some((self.gives_up_at(n)?, 1, n)));
+            let patience = runs.clone().filter_map(|(n, _)| Some((self.leaves_at(n)?.0, 1, n)));
             let asleep = runs.filter_map(|(n, run)| Some((run.wakes_at()?, 2, n)));
             let Some((due, kind, n)) = folds.chain(patience).chain(asleep).min() else { return };
             if due > self.now {
@@ -277,7 +285,7 @@ impl Reference {
             }
             match kind {
                 0 => drop(self.flush(n)),
-                1 => self.cut(n),
+                1 => self.leave(n),
                 _ => self.requeue(n),
             }
             self.settle();

@@ -169,6 +169,10 @@ pub fn definitions(version: u32) -> Vec<Value> {
             "idempotency": { "key": "b", "periodMs": 60 } }),
         json!({ "name": "hand", "handoff": { "type": "keyed", "keyField": "a",
             "onNewVersion": if version == 2 { "supersede" } else { "drain" } } }),
+        json!({ "name": "soon", "startWithinMs": 40 + more, "concurrency": { "limit": 1 },
+            "idempotency": { "key": "b", "periodMs": 90 } }),
+        json!({ "name": "fresh", "singleton": { "key": "a", "mode": "latest" },
+            "throttle": { "limit": 1, "perMs": 20 + more } }),
         json!({ "flow": "chat", "name": "say", "concurrency": "allow",
             "idempotency": { "key": "input.b", "periodMs": 60 } }),
         json!({ "flow": "chat", "name": "queue", "concurrency": [
@@ -176,6 +180,7 @@ pub fn definitions(version: u32) -> Vec<Value> {
         ] }),
         json!({ "flow": "chat", "name": "reject", "concurrency": "reject" }),
         json!({ "flow": "chat", "name": "restart", "concurrency": "restart" }),
+        json!({ "flow": "chat", "name": "newest", "concurrency": "latest" }),
         json!({ "flow": "chat", "name": "last", "concurrency": { "policy": "debounce", "periodMs": 30 + more } }),
     ];
     for (n, definition) in all.iter_mut().enumerate() {
@@ -200,8 +205,11 @@ const SCHEDULE: &str = "@daily";
 /// The scheduled workflows: the first definitions.
 const SCHEDULED: [&str; 2] = ["plain", "limit"];
 
-const WORKFLOWS: [&str; 8] =
-    ["plain", "limit", "throttle", "rate", "quiet", "pile", "single", "hand"];
+const WORKFLOWS: [&str; 10] =
+    ["plain", "limit", "throttle", "rate", "quiet", "pile", "single", "hand", "soon", "fresh"];
+
+const ACTIONS: [&str; 5] = ["queue", "reject", "restart", "newest", "last"];
+
 /// Maximum number of commands in one transaction.
 const TOGETHER: u64 = 6;
 
@@ -213,12 +221,12 @@ impl Chance {
         match self.below(100) {
             0..24 => Move::Post((0..=self.below(2)).map(|_| self.sent()).collect()),
             24..28 => Move::Say {
-                respond: self.one(&["queue", "reject", "restart", "last"]),
+                respond: self.one(&ACTIONS),
                 session: self.one(&[None, Some("s"), Some("t")]),
                 key: self.below(3),
             },
             28..32 => Move::Call {
-                action: self.one(&["queue", "reject", "restart", "last"]),
+                action: self.one(&ACTIONS),
                 session: self.one(&[None, Some("s"), Some("t")]),
                 key: self.below(3),
             },
@@ -258,7 +266,11 @@ impl Chance {
 
     fn sent(&mut self) -> Sent {
         let name = self.one(&["all", "plain", "limit", "throttle", "rate", "quiet", "pile"]);
-        let name = if self.below(4) == 0 { self.one(&["single", "hand", "none"]) } else { name };
+        let name = if self.below(4) == 0 {
+            self.one(&["single", "hand", "soon", "fresh", "none"])
+        } else {
+            name
+        };
         let dedupe = (self.below(10) == 0).then(|| self.below(5));
         Sent { name, key: self.below(5), dedupe }
     }
@@ -271,7 +283,9 @@ impl Chance {
             8..10 => Goes::Sleeps(1 + self.below(50)),
             10 => Goes::WaitsForEvent((self.below(2) == 0).then(|| self.below(3))),
             11 => Goes::WaitsForSignal,
-            12..14 => Goes::Invokes(self.one(&["plain", "limit", "single", "nowhere"])),
+            12..14 => {
+                Goes::Invokes(self.one(&["plain", "limit", "single", "soon", "fresh", "nowhere"]))
+            }
             14 => Goes::Retries(1 + self.below(30)),
             _ => Goes::Yields,
         }

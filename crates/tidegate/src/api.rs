@@ -218,12 +218,25 @@ impl Engine {
         }
     }
 
-    /// Waits for a run to end, and returns its output.
+    /// Waits for a run to end. Where a newer run took its place before it started (`latest`), waits
+    /// for that one, and returns its end.
+    pub async fn ended_or_displaced(&self, mut run: RunId) -> Result<Ended, Error> {
+        loop {
+            let ended = self.ended(run).await?;
+            match ended.ending.displaced_by() {
+                Some(newer) => run = newer,
+                None => return Ok(ended),
+            }
+        }
+    }
+
+    /// Waits for a run to end, and returns its output. Where a newer run took its place before it
+    /// started (`latest`), returns the output of that one.
     pub async fn output<T: DeserializeOwned>(
         &self,
         run: RunId,
     ) -> Result<Result<T, StepError>, Error> {
-        Ok(match self.ended(run).await?.ending {
+        Ok(match self.ended_or_displaced(run).await?.ending {
             Ending::Completed { output } => {
                 Ok(serde_json::from_str(output.as_str()).map_err(|error| {
                     Error::Value(format!("the output of {run} cannot be read: {error}"))

@@ -28,5 +28,6 @@ pages! {
     ControlPriority = "docs/controls/priority.md",
     ControlRateLimit = "docs/controls/rate-limit.md",
     ControlSingleton = "docs/controls/singleton.md",
+    ControlStartWithin = "docs/controls/start-within-ms.md",
     ControlThrottle = "docs/controls/throttle.md",
 }

@@ -70,6 +70,11 @@ macro_rules! on_both {
             self.with("handoff", handoff.into_value())
         }
 
+        /// Cancels a run that has not started this long after it was queued.
+        pub fn start_within(self, time: std::time::Duration) -> Self {
+            self.with("startWithinMs", $crate::controls::millis(time))
+        }
+
         /// Sets the retry policy of failing steps.
         pub fn retry(self, retry: $crate::Retry) -> Self {
             self.with("retry", serde_json::to_value(retry).unwrap_or_default())
@@ -233,6 +238,11 @@ impl Singleton {
     pub fn cancel() -> Self {
         Self(Map::new()).with("mode", json!("cancel"))
     }
+
+    /// Lets the new run wait for one that has started, and replace one that has not.
+    pub fn latest() -> Self {
+        Self(Map::new()).with("mode", json!("latest"))
+    }
 }
 
 control!(
@@ -317,6 +327,11 @@ impl Policy {
     /// Replaces the other run.
     pub fn restart() -> Self {
         Self::named("restart")
+    }
+
+    /// Queues the request, and replaces requests of the same action that have not started.
+    pub fn latest() -> Self {
+        Self::named("latest")
     }
 
     /// Joins an open window, which starts after a quiet time of this length.

@@ -114,7 +114,7 @@ fn unknown_policies_and_keys_are_refused_when_they_are_defined() {
             flow(&json!({"limit": 1, "key": "none"})),
         ],
         expect![[r#"
-            action `f/a`: concurrency.policy has no value `serialize`: known are `allow`, `queue`, `reject`, `restart`, `debounce`
+            action `f/a`: concurrency.policy has no value `serialize`: known are `allow`, `queue`, `reject`, `restart`, `debounce`, `latest`
             action `f/a`: concurrency.policy has no value `que`: did you mean `queue`?
             action `f/a`: concurrency.policy has no value `rejct`: did you mean `reject`?
             action `f/a`: concurrency.policy must be a text, got 7
@@ -212,9 +212,9 @@ fn a_flow_is_checked_as_a_whole() {
             flow `f/g`: name cannot hold a slash, got `f/g`
             flow `f/g`: actions holds `a` twice: names are unique
             flow `f`: concurrency of a flow is a policy: give limits and handoff to its actions
-            flow `f`: concurrency.policy has no value `later`: known are `allow`, `queue`, `reject`, `restart`, `debounce`
+            flow `f`: concurrency.policy has no value `later`: did you mean `latest`?
             action `f/actions[0]`: name is required: 1 to 256 characters
-            action `f/b`: x is not known: known are `app`, `name`, `version`, `triggers`, `retry`, `timeoutMs`, `url`, `callTimeoutMs`, `onFailure`, `compensateTimeoutMs`, `description`, `schema`, `flow`, `idempotency`, `rateLimit`, `debounce`, `batch`, `handoff`, `singleton`, `priority`, `throttle`, `concurrency`
+            action `f/b`: x is not known: known are `app`, `name`, `version`, `triggers`, `retry`, `timeoutMs`, `url`, `callTimeoutMs`, `onFailure`, `compensateTimeoutMs`, `description`, `schema`, `flow`, `idempotency`, `rateLimit`, `debounce`, `batch`, `handoff`, `singleton`, `priority`, `throttle`, `concurrency`, `startWithinMs`
             flow `f`: concurrency.key has no value `id`: known are `session`, `user`, `none`, `input.…`, `metadata.…`
             action `f/b`: name differs from the place `actions.a`
             action `f/a`: debounce stands beside the policy `debounce`: keep one of the two

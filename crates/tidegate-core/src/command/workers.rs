@@ -11,7 +11,7 @@ impl Answer {
     /// The verdict is not stored: it holds at the end of the transaction, until an engine has a
     /// free worker for the run.
     pub fn wait_for_worker(&mut self, late: &BTreeSet<RunId>) {
-        let told = |outcome: &mut Outcome| {
+        let mark = |outcome: &mut Outcome| {
             if let Verdict::Started { run } = outcome.verdict
                 && late.contains(&run)
             {
@@ -19,10 +19,10 @@ impl Answer {
             }
         };
         match self {
-            Self::Posted(posted) => posted.iter_mut().flat_map(|it| &mut it.runs).for_each(told),
-            Self::Admitted(outcome) => told(outcome),
+            Self::Posted(posted) => posted.iter_mut().flat_map(|it| &mut it.runs).for_each(mark),
+            Self::Admitted(outcome) => mark(outcome),
             Self::AdmittedBoth(first, then) => {
-                std::iter::once(first).chain(then.as_deref_mut()).for_each(told);
+                std::iter::once(first).chain(then.as_deref_mut()).for_each(mark);
             }
             Self::Leased(_)
             | Self::Recorded(_)

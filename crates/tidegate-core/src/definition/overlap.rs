@@ -97,7 +97,7 @@ impl Overlap {
             PolicyKind::Allow => Ok(Self::Allow),
             PolicyKind::Queue { max_wait_ms } => Ok(Self::Queue { max_wait_ms }),
             PolicyKind::Restart => Ok(Self::Restart),
-            PolicyKind::Reject | PolicyKind::Debounce { .. } => Ok(Self::Skip),
+            PolicyKind::Reject | PolicyKind::Debounce { .. } | PolicyKind::Latest => Ok(Self::Skip),
         }
     }
 

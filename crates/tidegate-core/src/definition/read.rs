@@ -115,8 +115,8 @@ fn read_names(fields: &mut Fields<'_>, context: &Context<'_>) -> Definition {
     let Some(flow) = flow else { return Definition::new(app, name) };
     for (field, text) in [("flow", flow), ("name", name)] {
         // The slash separates the two in the full name. A surrounding flow reports its own name.
-        let told = field == "flow" && matches!(context, Context::Inside { .. });
-        if text.contains('/') && !told {
+        let reported = field == "flow" && matches!(context, Context::Inside { .. });
+        if text.contains('/') && !reported {
             let message = format!("cannot hold a slash in a flow, got `{text}`");
             fields.error(Code::BadName, field, message);
         }

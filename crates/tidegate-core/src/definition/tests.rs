@@ -249,13 +249,13 @@ fn unknown_names_are_refused_with_the_nearest_known_one() {
             json!({"throttle": 5, "singleton": "skip", "priority": [1]}),
         ],
         expect![[r#"
-            error unknown_field: workflow `w`: color is not known: known are `app`, `name`, `version`, `triggers`, `retry`, `timeoutMs`, `url`, `callTimeoutMs`, `onFailure`, `compensateTimeoutMs`, `description`, `schema`, `idempotency`, `rateLimit`, `debounce`, `batch`, `handoff`, `singleton`, `priority`, `throttle`, `concurrency`
+            error unknown_field: workflow `w`: color is not known: known are `app`, `name`, `version`, `triggers`, `retry`, `timeoutMs`, `url`, `callTimeoutMs`, `onFailure`, `compensateTimeoutMs`, `description`, `schema`, `idempotency`, `rateLimit`, `debounce`, `batch`, `handoff`, `singleton`, `priority`, `throttle`, `concurrency`, `startWithinMs`
             error unknown_field: workflow `w`: concurency is not known: did you mean `concurrency`?
             error unknown_field: workflow `w`: rate_limit is not known: did you mean `rateLimit`?
             error unknown_field: workflow `w`: throttle.limt is not known: did you mean `limit`?
             error unknown_field: workflow `w`: throttle.per_ms is not known: did you mean `perMs`?
             error unknown_value: workflow `w`: singleton.mode has no value `skp`: did you mean `skip`?
-            error unknown_value: workflow `w`: singleton.mode has no value `wait`: known are `skip`, `cancel`
+            error unknown_value: workflow `w`: singleton.mode has no value `wait`: known are `skip`, `cancel`, `latest`
             error unknown_value: workflow `w`: concurrency.span has no value `Run`: did you mean `run`?
             error unknown_value: workflow `w`: triggers[0].onOverlap.policy has no value `que`: did you mean `queue`?
             error unknown_value: workflow `w`: triggers[0].onOverlap.policy has no value `later`: known are `skip`, `allow`, `queue`, `restart`, `reject`
@@ -506,7 +506,7 @@ fn every_problem_is_said_at_once_and_only_once() {
         "#]],
     );
     let error = Definition::parse(&json!("w")).unwrap_err();
-    expect![[r#"workflow ``: definition must be an object of `app`, `name`, `version`, `triggers`, `retry`, `timeoutMs`, `url`, `callTimeoutMs`, `onFailure`, `compensateTimeoutMs`, `description`, `schema`, `idempotency`, `rateLimit`, `debounce`, `batch`, `handoff`, `singleton`, `priority`, `throttle`, `concurrency`, got "w""#]].assert_eq(&error.to_string());
+    expect![[r#"workflow ``: definition must be an object of `app`, `name`, `version`, `triggers`, `retry`, `timeoutMs`, `url`, `callTimeoutMs`, `onFailure`, `compensateTimeoutMs`, `description`, `schema`, `idempotency`, `rateLimit`, `debounce`, `batch`, `handoff`, `singleton`, `priority`, `throttle`, `concurrency`, `startWithinMs`, got "w""#]].assert_eq(&error.to_string());
 }
 
 #[test]

@@ -90,7 +90,7 @@ impl Flow {
                 inside.count = slots.holders.len();
                 self.folds.kept.extend(slots.folds.iter().cloned());
                 report.check(Rule::Holds, inside.unsaid.len() == inside.count, || {
-                    format!("{} holds a run twice", name(&gate.key))
+                    format!("{} lists a holder twice", name(&gate.key))
                 });
             }
             GateState::Turns(turns) => {
@@ -132,7 +132,7 @@ impl Flow {
             self.staged.insert(seq, run.staged.into());
         }
         report.check(Rule::Folds, !self.folds.runs.contains(&seq), || {
-            format!("{id} is there, and its window or buffer is still open")
+            format!("{id} exists, but its window or buffer is still open")
         });
         self.owner(report, run);
         self.holds(report, run);
@@ -143,7 +143,7 @@ impl Flow {
     fn owner(&mut self, report: &mut Report, run: &Run) {
         let driven = matches!(run.phase, Phase::Driven | Phase::Stopping);
         report.check(Rule::Owners, driven == run.owner.is_some(), || {
-            format!("{} is {:?}, and its owner is {:?}", run.id, run.phase, run.owner)
+            format!("{} has phase {:?} and owner {:?}", run.id, run.phase, run.owner)
         });
         if let Some(owner) = run.owner {
             self.owners.insert(owner, run.id);
@@ -163,7 +163,7 @@ impl Flow {
                 }
             };
             report.check(Rule::Holds, inside, || {
-                format!("{id} says that it is inside of {}, which does not", name(&need.gate))
+                format!("{id} has entered {}, which does not list it as a holder", name(&need.gate))
             });
         }
         let Phase::Queued { gate, place } = run.phase else { return };
@@ -176,7 +176,7 @@ impl Flow {
             Some(_) | None => false,
         };
         report.check(Rule::Holds, stands, || {
-            format!("{id} stands in a line that does not know of it")
+            format!("{id} is queued at a gate whose queue does not have it")
         });
     }
 
@@ -197,14 +197,14 @@ impl Flow {
             }
         }
         report.check(Rule::Reasons, !(run.started && run.is_after()), || {
-            format!("{} has started before a run that goes before it: {:?}", run.id, run.waits)
+            format!("{} has started, but still waits for an earlier run: {:?}", run.id, run.waits)
         });
         if run.phase == Phase::Waiting {
             let timed = run.waits.iter().all(|wait| {
                 wait.until.is_some() || !matches!(wait.on, WaitOn::Time | WaitOn::Retry)
             });
             report.check(Rule::Reasons, timed && !run.waits.is_empty(), || {
-                format!("{} waits for nothing that can come: {:?}", run.id, run.waits)
+                format!("{} has no wait that can end: {:?}", run.id, run.waits)
             });
         }
     }
@@ -224,7 +224,10 @@ impl Flow {
     pub(super) fn event(&mut self, report: &mut Report, event: &Event) {
         for (ws, run) in self.inputs.remove(&event.id.seq).into_iter().flatten() {
             report.check(Rule::Workspaces, ws == event.ws, || {
-                format!("{run} is of `{ws}`, and its input {} of `{}`", event.id, event.ws)
+                format!(
+                    "{run} belongs to workspace `{ws}`, its input {} to `{}`",
+                    event.id, event.ws
+                )
             });
         }
     }
@@ -232,7 +235,9 @@ impl Flow {
     pub(super) fn ended(&mut self, report: &mut Report, ended: &Ended) {
         let (id, stops) = (ended.id, self.live.get(&ended.id.seq));
         self.ended.push(id.seq);
-        report.check(Rule::Ends, stops != Some(&false), || format!("{id} has ended and goes on"));
+        report.check(Rule::Ends, stops != Some(&false), || {
+            format!("{id} has ended, but is still live")
+        });
         if let Some(parent) = self.awaited.get(&id.seq) {
             report.check(Rule::Reasons, false, || {
                 format!("{parent} waits for {id}, which has ended")
@@ -251,7 +256,7 @@ impl Flow {
                 promised || self.live.contains_key(&seq) || self.ended.binary_search(&seq).is_ok();
             report.check(Rule::Answers, there, || {
                 let event = receipt.event;
-                format!("the sender of event {event} was told of {run}, which is not there")
+                format!("a receipt of event {event} names {run}, which does not exist")
             });
         }
     }
@@ -266,7 +271,7 @@ impl Flow {
     pub(super) fn wait(&mut self, report: &mut Report, row: &WaitRow) {
         let key = crate::row::Row::Wait(row.clone()).key();
         report.check(Rule::Waits, self.waits.remove(&key).is_some(), || {
-            format!("a wait for `{}` is filed for run {}, which has none", row.name, row.run)
+            format!("a wait for `{}` is filed for run {}, which does not wait", row.name, row.run)
         });
     }
 
@@ -279,7 +284,7 @@ impl Flow {
 
     pub(super) fn staged(&mut self, report: &mut Report, run: Seq) {
         report.check(Rule::Staged, self.live.contains_key(&run), || {
-            format!("something is staged for run {run}, which is not there")
+            format!("a session operation is staged for run {run}, which does not exist")
         });
         *self.staged.entry(run).or_default() -= 1;
     }
@@ -287,19 +292,19 @@ impl Flow {
     pub(super) fn conclude(self, report: &mut Report, defs: BTreeMap<Workspace, Vec<Def>>) {
         for (lane, run) in &self.lanes {
             report.check(Rule::Versions, false, || {
-                format!("{run} is of a version that is not registered ({lane})")
+                format!("{run} has a version that is not registered (lane {lane})")
             });
         }
         self.conclude_gates(report, defs);
         self.conclude_folds(report);
         for (owner, run) in &self.owners {
             report.check(Rule::Owners, false, || {
-                format!("{run} is driven by engine {owner:032x}, which nobody knows")
+                format!("{run} is driven by engine {owner:032x}, which has no row")
             });
         }
         for (event, needed) in &self.inputs {
             report.check(Rule::Workspaces, false, || {
-                format!("the input {event} of {} is not there", needed[0].1)
+                format!("the input {event} of {} does not exist", needed[0].1)
             });
         }
         for (key, run) in &self.waits {
@@ -307,12 +312,12 @@ impl Flow {
         }
         for ((_, name, path), run) in &self.paths {
             report.check(Rule::Waits, false, || {
-                format!("{run} waits for `{name}` by `{path}`, which events do not look under")
+                format!("{run} waits for `{name}` by `{path}`, which is not in the list of paths")
             });
         }
         for (run, left) in &self.staged {
             report.check(Rule::Staged, *left == 0, || {
-                format!("run {run} counts {left} more than it has staged")
+                format!("run {run} counts {left} more staged operations than there are")
             });
         }
     }
@@ -328,7 +333,10 @@ impl Flow {
         for (key, gate) in &self.gates {
             for run in &gate.unsaid {
                 report.check(Rule::Holds, false, || {
-                    format!("{} is held by {run}, which does not say so or is gone", name(key))
+                    format!(
+                        "{} lists {run} as a holder, which does not hold it or does not exist",
+                        name(key)
+                    )
                 });
             }
             for run in &gate.turns {
@@ -344,7 +352,7 @@ impl Flow {
             let most = most(catalog, &scope);
             report.check(Rule::Limits, most.is_none_or(|most| gate.count <= most), || {
                 format!(
-                    "{} are inside of {}; its limit was never above {most:?}",
+                    "{} holders in {}; its limit was never above {most:?}",
                     gate.count,
                     name(key)
                 )
@@ -355,8 +363,8 @@ impl Flow {
                 Limit::Open => true,
             };
             let stuck = room && gate.first.is_some() && gate.due.is_none();
-            report.check(Rule::Lines, !stuck, || {
-                format!("{} has room and a line, and nothing is due", name(key))
+            report.check(Rule::Queues, !stuck, || {
+                format!("{} has room and a queue, but no due time", name(key))
             });
         }
     }
@@ -364,12 +372,12 @@ impl Flow {
     fn conclude_folds(&self, report: &mut Report) {
         for (key, held) in &self.folds.undue {
             report.check(Rule::Folds, *held && self.folds.kept.contains(key), || {
-                format!("nobody will ever look at {}", name(key))
+                format!("{} has no due time", name(key))
             });
         }
         for (run, left) in &self.folds.items {
             report.check(Rule::Items, *left == 0, || {
-                format!("the buffer of run {run} counts {left} more than it has")
+                format!("the buffer of run {run} counts {left} more events than there are")
             });
         }
         for run in self.batches.values() {
@@ -390,14 +398,18 @@ fn fits(report: &mut Report, run: &Run) {
         Phase::Stopping => has <= all,
     };
     report.check(Rule::Phases, fits, || {
-        format!("{} is {:?} with {has} of its {all} gates", run.id, run.phase)
+        format!("{} has phase {:?} with {has} of its {all} gates entered", run.id, run.phase)
     });
     let (held, open) = run.plan.split_at(has.min(all));
     let sorted = open.windows(2).all(|two| two[0].gate < two[1].gate);
     let after = open.first().is_none_or(|next| held.iter().all(|need| need.gate < next.gate));
-    report.check(Rule::Order, sorted && after, || format!("the gates of {} are mixed up", run.id));
+    report.check(Rule::Order, sorted && after, || {
+        format!("the gates of {} are not in order", run.id)
+    });
     let own = run.plan.iter().all(|need| need.gate.is_of(&run.ws));
-    report.check(Rule::Workspaces, own, || format!("{} needs a gate of another workspace", run.id));
+    report.check(Rule::Workspaces, own, || {
+        format!("{} has a gate of another workspace in its plan", run.id)
+    });
 }
 
 /// Returns the highest limit of a gate in any release: lowering a limit evicts no holder. None if

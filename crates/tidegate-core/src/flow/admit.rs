@@ -1,22 +1,22 @@
 //! Admission: the one order in which controls decide (spec A1).
 //!
-//! On arrival: required keys, then what was seen before, then what can join, then what is too
-//! much. On creation: the claim, other versions, then who is in the way. Towards the start: the
-//! gates, one after another. Dedupe comes before counting, so that a repeat costs nothing;
-//! joining before counting, so that a window costs one token however many events it swallows;
-//! counting before creating, so that what is shed leaves no trace but its receipt.
+//! On arrival: required keys, idempotency, open folds, rate limit. On creation: the claim, handoff,
+//! gates that refuse or replace. Towards the start: the gates of the plan, one after another.
+//! Deduplication comes before counting, so that a repeat costs nothing; joining before counting, so
+//! that a window costs one token for all its events; counting before creating, so that a dropped
+//! event leaves only its receipt.
 
 use super::{
-    fold, gate, handoff, idempotency, meter,
+    control, fold, gate, handoff, idempotency, meter,
     plan::{Candidate, GateStep, WhenFull},
     priority, rate_limit,
     verdict::{By, Verdict},
 };
 use crate::{
     catalog::Limit,
-    draft::{Decided, Draft, LINE_COUNTED, Stop},
+    draft::{Decided, Draft, QUEUE_COUNTED, Stop},
     id::RunId,
-    row::{Class, Gate, GateKey, GateState, Phase, Rank, Run, Source, Span},
+    row::{Class, Gate, GateKey, GateState, Phase, PlannedGate, Rank, Run, Source, Span},
     run::{
         end::{self, Replaced},
         wait,
@@ -24,10 +24,10 @@ use crate::{
     time::Timestamp,
 };
 
-/// Decides what becomes of one input for one workflow.
+/// Decides one input for one workflow.
 ///
-/// `Refused` carries the verdict of a control that said no; all that others had given is taken
-/// back by then (spec A2).
+/// `Refused` carries the verdict of the control that refused. The caller undoes the changes of the
+/// other controls (spec A2).
 pub fn admit(draft: &mut Draft, candidate: &Candidate<'_>) -> Decided<Verdict, Verdict> {
     candidate.plan()?; // required keys present
     idempotency::check(draft, candidate)?;
@@ -53,43 +53,26 @@ pub fn create(
     source: Source,
 ) -> Decided<Verdict, Verdict> {
     let steps = candidate.plan()?;
-    let plan: Vec<_> = steps.iter().map(|step| step.planned.clone()).collect();
-    let (fresh, mut freed) = (id.is_none(), Vec::new());
+    let mut plan: Vec<_> = steps.iter().map(|step| step.planned.clone()).collect();
+    let fresh = id.is_none();
     let id = id.map_or_else(|| draft.new_run_id(), Ok)?;
     let claim = match source {
         Source::Event(_) => idempotency::take(draft, candidate, id)?,
         Source::Batch(_) => None, // each member took its own when it joined
     };
     refuse_ancestors(draft, candidate, steps)?;
-    let mut replaced = handoff::meet(draft, candidate, steps, id)?;
-    let mut place = replaced.as_ref().map(|(by, old)| (*old, by.gate.clone()));
+    let superseded = handoff::meet(draft, candidate, steps, id)?;
     let queued_at = queued_at(draft, steps)?;
     // A fold's id is as old as its window; its order is that of its flush.
     let arrival = if fresh { id.seq } else { draft.next_seq()? };
-    let mut rank = Rank { at: priority::shifted(candidate.workflow(), queued_at), seq: arrival };
-    for step in steps {
-        let gate = &step.planned.gate;
-        let holder = match step.when_full {
-            WhenFull::Wait => None,
-            WhenFull::Refuse | WhenFull::Replace => gate::busy(draft, gate)?,
-        };
-        if let Some(holder) = holder {
-            let by = By::from(step);
-            if step.when_full == WhenFull::Refuse {
-                return Err(Stop::Refused(Verdict::Skipped { by, holder }));
-            }
-            if let Some(Replaced { old, freed: places }) = end::replace(draft, gate, id)? {
-                rank = if old.started { rank } else { old.rank };
-                (replaced, place) = (Some((by, old.id)), Some(old.place(gate, &plan)));
-                freed.extend(places);
-            }
-        }
-    }
+    let room = make_room(draft, candidate, id, &mut plan, superseded)?;
     let (workflow, version) = (candidate.workflow(), &candidate.current.version);
+    let rank = Rank { at: priority::shifted(workflow, queued_at), seq: arrival };
     let replay = candidate.replay();
-    let (before, replaced_on) = place.unzip();
+    let (before, replaced_on) = room.place.unzip();
     let name = (workflow.app.clone(), workflow.name.clone());
     let (turn, version) = (version.turn, (version.number, version.lane));
+    let rank = room.rank.unwrap_or(rank);
     let mut run = Run {
         turn: (turn != version.1).then_some(turn),
         plan,
@@ -98,6 +81,7 @@ pub fn create(
         replaced_on,
         claim,
         gives_up_at: candidate.gives_up_at(queued_at),
+        expires_at: control::expiry(workflow).map(|(_, ms)| queued_at.plus_ms(ms)),
         replay_of: replay.map(|replay| replay.of),
         compensations: replay.map_or(0, |replay| replay.compensations),
         effect_run: replay.and_then(|replay| replay.effects),
@@ -107,19 +91,71 @@ pub fn create(
     run.wanted = !candidate.after().is_empty() && candidate.is_wanted();
     wait::start_after(draft, &mut run, candidate.after())?;
     gate::advance(draft, run)?;
-    // Only now: the newcomer stands before those who would be next otherwise.
-    gate::hand_on(draft, freed)?;
-    match replaced {
+    // After the newcomer is queued, so that it goes before the runs that would be next otherwise.
+    gate::hand_on(draft, room.freed)?;
+    match room.replaced {
         Some((by, replaced)) => Ok(Verdict::Replaced { run: id, by, replaced }),
         None => standing(draft, id),
     }
 }
 
-/// Where a run that was just created stands.
+/// The room that others make for a newcomer.
+#[derive(Default)]
+struct Room {
+    /// The best rank of the runs that it replaced and that had not started.
+    rank: Option<Rank>,
+    /// The run that it replaced, and the gate.
+    replaced: Option<(By, RunId)>,
+    /// The run whose position it takes, and the gate.
+    place: Option<(RunId, GateKey)>,
+    /// The gates that have freed slots to hand on.
+    freed: Vec<GateKey>,
+}
+
+/// Applies the gates of the plan that refuse or replace.
+fn make_room(
+    draft: &mut Draft,
+    candidate: &Candidate<'_>,
+    id: RunId,
+    plan: &mut [PlannedGate],
+    superseded: Option<(By, RunId)>,
+) -> Decided<Room, Verdict> {
+    let place = superseded.as_ref().map(|(by, old)| (*old, by.gate.clone()));
+    let mut room = Room { replaced: superseded, place, ..Room::default() };
+    for (n, step) in candidate.plan()?.iter().enumerate() {
+        let gate = &step.planned.gate;
+        let replaced = match step.when_full {
+            WhenFull::Wait => None,
+            WhenFull::Refuse => match gate::busy(draft, gate)? {
+                Some(holder) => {
+                    let by = By::from(step);
+                    return Err(Stop::Refused(Verdict::Skipped { by, holder }));
+                }
+                None => None,
+            },
+            WhenFull::Replace => match gate::busy(draft, gate)? {
+                Some(_) => end::replace(draft, gate, id)?,
+                None => None,
+            },
+            WhenFull::Displace => end::displace(draft, candidate.workflow(), step, id)?,
+        };
+        if let Some(Replaced { old, freed, tier }) = replaced {
+            let inherited = Some(old.rank).filter(|_| !old.started);
+            room.rank = room.rank.into_iter().chain(inherited).min();
+            room.place = Some(old.place(gate, plan));
+            room.replaced = Some((By::from(step), old.id));
+            room.freed.extend(freed);
+            plan[n].tier = tier.unwrap_or(plan[n].tier);
+        }
+    }
+    Ok(room)
+}
+
+/// Returns the verdict of a run that was just created: queued or started.
 fn standing(draft: &Draft, id: RunId) -> Decided<Verdict, Verdict> {
     let run = draft.run(id.seq)?.expect("the run was just created");
     for need in run.plan.iter().filter(|need| need.gate.class() == Some(Class::Throttle)) {
-        draft.expect_length(&need.gate, LINE_COUNTED);
+        draft.expect_length(&need.gate, QUEUE_COUNTED);
     }
     match (run.phase, run.plan.get(run.entered)) {
         (Phase::Queued { .. }, Some(need)) => {
@@ -130,19 +166,19 @@ fn standing(draft: &Draft, id: RunId) -> Decided<Verdict, Verdict> {
     }
 }
 
-/// When a run in a throttle's line is due, as `why` says it.
+/// Returns when the turn of a run in a throttle's queue is due, as `why` does.
 fn own_turn(draft: &Draft, id: RunId, key: &GateKey) -> Decided<Option<Timestamp>, Verdict> {
     let (Some(gate), Some(scope)) = (draft.gate(key)?, key.scope()) else { return Ok(None) };
     let limit = draft.catalog(&scope.ws)?.limit(&scope);
     let (GateState::Turns(turns), Limit::Rate(rate)) = (&gate.state, limit) else {
         return Ok(None);
     };
-    let before = (turns.pending.len(), draft.ahead_in_line(gate, id.seq, LINE_COUNTED)?);
-    Ok(meter::turn_in_line(turns.meter, rate, before, draft.now()).err().flatten())
+    let before = (turns.pending.len(), draft.ahead_in_queue(gate, id.seq, QUEUE_COUNTED)?);
+    Ok(meter::turn_in_queue(turns.meter, rate, before, draft.now()).err().flatten())
 }
 
-/// A run never waits for a gate that one of its own callers keeps (spec G8). A caller lets go of
-/// what it has only while it is driven, so that its child may wait for that.
+/// Refuses a run whose run gate is held by one of its ancestors (spec G8). The executing gates of
+/// an ancestor are free while it waits for its child.
 fn refuse_ancestors(
     draft: &Draft,
     candidate: &Candidate<'_>,
@@ -163,7 +199,7 @@ fn refuse_ancestors(
     Ok(())
 }
 
-/// Now, and never before anything that its gates have seen.
+/// Returns the queue time: now, and never before a time that one of the gates has used.
 fn queued_at(draft: &Draft, steps: &[GateStep]) -> Decided<Timestamp, Verdict> {
     let mut at = draft.now();
     for step in steps {

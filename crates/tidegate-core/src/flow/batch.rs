@@ -54,9 +54,14 @@ fn check(reading: &mut Reading<'_>) {
     if batch.max_size == 1 {
         reading.problems.warn(Code::NoEffect, "batch.maxSize", "of 1 collects nothing");
     }
-    let singleton = reading.definition.singleton.as_ref();
-    if singleton.is_some_and(|singleton| singleton.mode == Mode::Cancel) {
-        let message = "`cancel` would lose the events of a cancelled batch: use `skip`";
+    let mode = reading.definition.singleton.as_ref().map(|singleton| singleton.mode);
+    let mode = mode.and_then(|mode| match mode {
+        Mode::Skip => None,
+        Mode::Cancel => Some("cancel"),
+        Mode::Latest => Some("latest"),
+    });
+    if let Some(mode) = mode {
+        let message = format!("`{mode}` would lose the events of a cancelled batch: use `skip`");
         reading.problems.error(Code::Conflict, "singleton.mode", message);
     }
     let later = CONTROLS.iter().filter(|control| control.acts > Moment::Arrival);

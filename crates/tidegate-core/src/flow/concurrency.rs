@@ -28,7 +28,7 @@ pub(super) const CONTROL: Control = Control {
     name: "concurrency",
     purpose: "bound how many run at once",
     acts: Moment::Start,
-    on_overflow: "wait in line",
+    on_overflow: "wait in the queue",
     fields: &[
         Field::required("limit", FieldType::Count),
         Field::optional("key", FieldType::Path, "the whole workflow"),

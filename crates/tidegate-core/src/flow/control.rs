@@ -15,7 +15,7 @@ use super::{
     fold::Folding,
     handoff, idempotency,
     plan::{Candidate, Plan},
-    policy, priority, rate_limit, singleton, throttle,
+    policy, priority, rate_limit, singleton, start_within, throttle,
     verdict::Verdict,
 };
 use crate::{
@@ -40,7 +40,7 @@ pub struct Control {
     pub acts: Moment,
     /// What happens to a run or event that does not fit.
     pub on_overflow: &'static str,
-    /// The fields it takes.
+    /// The fields it takes. A control whose value is no object has one field, of its own name.
     pub fields: &'static [Field],
     /// Whether actions take it too.
     pub on_actions: bool,
@@ -80,6 +80,10 @@ pub struct Control {
     /// How it folds arrivals; none where the definition does not use it.
     #[serde(skip)]
     pub(crate) folding: fn(&Definition) -> Option<Folding>,
+    /// The time in milliseconds from which on a queued run is not started any more; none where the
+    /// definition does not use it.
+    #[serde(skip)]
+    pub(crate) expiry_ms: fn(&Definition) -> Option<u64>,
 }
 
 /// One field of a control.
@@ -173,6 +177,7 @@ impl Control {
         plan: |_, _| Ok(()),
         limit: |_, _| Limit::Open,
         folding: |_| None,
+        expiry_ms: |_| None,
     };
 
     /// The names of its fields.
@@ -184,7 +189,7 @@ impl Control {
 /// Every control that a definition can have, in the order in which they act.
 ///
 /// An action's policy is no row of its own: it is one of the spellings of `concurrency`.
-pub const CONTROLS: [Control; 9] = [
+pub const CONTROLS: [Control; 10] = [
     idempotency::CONTROL,
     rate_limit::CONTROL,
     debounce::CONTROL,
@@ -194,6 +199,7 @@ pub const CONTROLS: [Control; 9] = [
     priority::CONTROL,
     throttle::CONTROL,
     concurrency::CONTROL,
+    start_within::CONTROL,
 ];
 
 /// Rows of gates that no field of a definition is named after.
@@ -226,6 +232,11 @@ pub fn gate_owners() -> Vec<&'static str> {
 /// The control that a gate of this class belongs to.
 pub(crate) fn owner(class: Class) -> &'static Control {
     all().find(|control| control.classes.contains(&class)).expect("every class has an owner")
+}
+
+/// The control by which queued runs of a definition expire, and the time in milliseconds.
+pub(crate) fn expiry(definition: &Definition) -> Option<(&'static Control, u64)> {
+    all().find_map(|control| Some((control, (control.expiry_ms)(definition)?)))
 }
 
 /// A definition that is being read.
@@ -267,6 +278,13 @@ impl Reading<'_> {
         fields.and_then(|mut fields| read(&mut fields)).ok()
     }
 
+    /// Reads one control whose value is a duration.
+    pub(crate) fn duration(&mut self, control: &Control, value: &Value) -> Option<u64> {
+        let object = serde_json::json!({ control.name: value });
+        let fields = Fields::open(&object, "", &[control.name], self.problems);
+        fields.and_then(|mut fields| fields.duration(control.name)).ok()
+    }
+
     /// Checks all controls beside each other.
     pub(crate) fn check(&mut self) {
         for control in all() {
@@ -300,14 +318,15 @@ mod tests {
         });
         expect![[r#"
             idempotency {key, periodMs}: one run per key and period; arrival; drop as deduped
-            rateLimit {limit, perMs, key, burst}: shed what comes too often; arrival; drop
+            rateLimit {limit, perMs, key, burst}: drop events over a rate; arrival; drop
             debounce {periodMs, key, maxWaitMs}: run once when a burst is over; arrival; coalesce, the last event wins
             batch {maxSize, timeoutMs, key, maxBytes}: handle many events in one run; arrival; collect
             handoff {type, keyField, onNewVersion}: pass the work from one version to the next; creation; supersede, drain or coexist
-            singleton {key, mode}: at most one run per key; creation; skip the new run or cancel the old one
+            singleton {key, mode}: at most one run per key; creation; skip the new run, cancel the old one, or keep the newest waiting
             priority {shiftMs}: start before others that wait; creation; re-order
             throttle {limit, perMs, key, burst}: spread starts over time and lose none; start; delay
-            concurrency {limit, key, span}: bound how many run at once; start; wait in line"#]]
+            concurrency {limit, key, span}: bound how many run at once; start; wait in the queue
+            startWithinMs {startWithinMs}: cancel runs that would start too late; start; cancel as expired"#]]
         .assert_eq(&lines.join("\n"));
     }
 
@@ -332,14 +351,16 @@ mod tests {
     fn every_field_is_read_as_the_table_says() {
         for control in &CONTROLS {
             for field in control.fields {
+                let scalar = field.name == control.name;
                 let with = |value: Value| {
-                    let mut object = serde_json::Map::new();
-                    object.insert(field.name.to_owned(), value);
-                    let definition = serde_json::json!({ "name": "w", control.name: object });
+                    let object = serde_json::json!({ field.name: value });
+                    let value = if scalar { object[field.name].clone() } else { object };
+                    let definition = serde_json::json!({ "name": "w", control.name: value });
                     let errors = Definition::parse(&definition).err().map(|errors| errors.0);
                     errors.unwrap_or_default().into_iter().map(|it| it.field).collect::<Vec<_>>()
                 };
                 let name = format!("{}.{}", control.name, field.name);
+                let name = if scalar { field.name.to_owned() } else { name };
                 assert!(with(serde_json::json!([])).contains(&name), "{name} takes a list");
                 let empty = serde_json::json!({ "name": "w", control.name: {} });
                 let errors = Definition::parse(&empty).err().map(|errors| errors.0);

@@ -36,6 +36,12 @@ const RECHECK_MS: u64 = 60_000;
 /// messages in flight at a time.
 const MAX_AFTER: usize = 32;
 
+/// Size of the first read of a batch's items.
+const ITEMS_READ: u32 = 64;
+
+/// Maximum number of claims that are released in one transaction, each of them a row.
+const GIVEN_BACK_AT_ONCE: usize = 1000;
+
 /// Size of the first read of a workspace's open buffers when searching the buffer of an earlier
 /// part. All buffers are searched: a caller that has the id of the part's run must find it.
 const FOLDS_READ: u32 = 1000;
@@ -146,8 +152,9 @@ fn join_fired(
     mut gate: Gate,
     mut fold: Fold,
 ) -> Decided<Option<Verdict>, Verdict> {
-    let run = draft.run(fold.run.seq)?.filter(|run| !run.started).cloned();
-    let Some(mut run) = run else {
+    let now = draft.now();
+    let joins = |run: &&Run| !run.started && !run.is_expired(now);
+    let Some(mut run) = draft.run(fold.run.seq)?.filter(joins).cloned() else {
         draft.delete(RowKey::Gate(gate.key));
         return Ok(None);
     };
@@ -301,8 +308,9 @@ pub fn flush<E>(draft: &mut Draft, key: &GateKey) -> Decided<Option<Verdict>, E>
             continue;
         }
         // A run that replaced another one may still have to wait until that one has stopped.
-        let in_line = |run: &Run| matches!(run.phase, Phase::Queued { .. });
-        if gate.key.class() == Some(Class::Quiet) && draft.run(fold.run.seq)?.is_some_and(in_line) {
+        let is_queued = |run: &Run| matches!(run.phase, Phase::Queued { .. });
+        if gate.key.class() == Some(Class::Quiet) && draft.run(fold.run.seq)?.is_some_and(is_queued)
+        {
             let fold = Fold { fired: true, held: false, ..fold };
             let due = Some(draft.now().plus_ms(RECHECK_MS));
             draft.put(Gate { due, state: GateState::Fold(fold), ..gate });
@@ -383,27 +391,69 @@ fn give_claims_back<E>(
     current: &Current,
     part: Part,
 ) -> Decided<(), E> {
-    let Some(idempotency) = &current.workflow.idempotency else { return Ok(()) };
     let items = draft.found(&Scan::Items(part.run.seq), part.count)?;
-    let items: Vec<EventId> =
-        items.into_iter().filter_map(Row::as_item).map(|item| item.event).collect();
+    let events = items.into_iter().filter_map(Row::as_item).map(|item| item.event).collect();
+    for key in claims_of(draft, scope, current, part.run, events)? {
+        claim::give_back(draft, &key, part.run)?;
+    }
+    Ok(())
+}
+
+/// Releases the idempotency keys of a batch that has not started, at most [`GIVEN_BACK_AT_ONCE`] of
+/// them. Returns `false` if some are left.
+pub fn give_back_some<E>(draft: &mut Draft, run: &Run) -> Decided<bool, E> {
+    let catalog = draft.catalog(&run.ws)?;
+    let entry = catalog.entry(&run.app, &run.workflow);
+    let Some(current) = entry.and_then(|entry| entry.current.as_ref()) else { return Ok(true) };
+    let (ws, app, name) = (run.ws.clone(), run.app.clone(), run.workflow.clone());
+    let scope = Scope { ws, class: Class::Batch, app, name, slot: String::new(), key: Key::Whole };
+    let claims = claims_of(draft, &scope, current, run.id, events(draft, run)?)?;
+    for key in claims.iter().take(GIVEN_BACK_AT_ONCE) {
+        claim::give_back(draft, key, run.id)?;
+    }
+    Ok(claims.len() <= GIVEN_BACK_AT_ONCE)
+}
+
+/// Returns the events of a run's input, in order.
+pub(crate) fn events<E>(draft: &Draft, run: &Run) -> Decided<Vec<EventId>, E> {
+    match run.source {
+        Source::Event(event) => Ok(vec![event]),
+        Source::Batch(_) => {
+            let rows = draft.found_all(&Scan::Items(run.batch().seq), ITEMS_READ)?;
+            let mut items: Vec<&Item> = rows.into_iter().filter_map(Row::as_item).collect();
+            items.sort_by_key(|item| item.n);
+            Ok(items.into_iter().map(|item| item.event).collect())
+        }
+    }
+}
+
+/// Returns the idempotency keys that a run has claimed for these events.
+fn claims_of<E>(
+    draft: &Draft,
+    scope: &Scope,
+    current: &Current,
+    run: RunId,
+    events: Vec<EventId>,
+) -> Decided<BTreeSet<GateKey>, E> {
+    let Some(idempotency) = &current.workflow.idempotency else { return Ok(BTreeSet::new()) };
     let (mut missing, mut keys) = (Missing::default(), BTreeSet::new());
-    for item in items {
-        if let Some(Some(event)) = missing.note(draft.event(item))? {
+    for event in events {
+        if let Some(Some(event)) = missing.note(draft.event(event))? {
             let candidate =
                 candidate(scope, current, event.id, event.data.clone(), Origin::Arrival);
             let claimed = candidate.scope(Class::Idempotency, idempotency.key.as_ref());
             keys.extend(claimed.ok().map(|scope| GateKey::new(&scope)));
         }
     }
-    for key in &keys {
-        missing.note(draft.gate(key))?;
+    let mut claims = BTreeSet::new();
+    for key in keys {
+        let claim = missing.note(claim::held(draft, &key))?.flatten();
+        if claim.is_some_and(|claim| claim.run == Some(run)) {
+            claims.insert(key);
+        }
     }
     missing.settle()?;
-    for key in &keys {
-        claim::give_back(draft, key, part.run)?;
-    }
-    Ok(())
+    Ok(claims)
 }
 
 fn candidate<'a>(
@@ -423,7 +473,7 @@ fn candidate<'a>(
         origin,
         parent: None,
         function_key,
-        known: OnceCell::new(),
+        steps: OnceCell::new(),
     }
 }
 

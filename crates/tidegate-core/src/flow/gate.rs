@@ -1,9 +1,9 @@
 //! Gates: holders, queues, and the handover of a slot.
 //!
 //! A run passes its gates one after another in one fixed order (spec G9) and keeps what it has
-//! while it waits for the next. The transaction that frees a place names the next holder; nothing
-//! polls for a slot. What always holds after a decision: a gate with room and a line has a due
-//! time at which the sweep looks at it.
+//! while it waits for the next. The transaction that frees a slot names the next holder; nothing
+//! polls for a slot. Invariant after every decision: a gate with room and a queue has a due time
+//! at which the sweep processes it.
 
 use crate::{
     catalog::Limit,
@@ -17,14 +17,15 @@ use crate::{
     time::Timestamp,
 };
 
-/// How long an empty gate is kept, so that a busy key does not create and delete its row.
+/// Time for which an empty gate is kept, so that a busy key does not create and delete its row.
 pub const IDLE_MS: u64 = 60_000;
 
-/// How many a gate lets in at one look. The sweep goes on with the others, so that no transaction
-/// grows with the length of a line.
+/// Maximum number of runs that a gate admits in one transaction. The sweep continues with the
+/// others, so that no transaction grows with the length of a queue.
 const SERVED_AT_ONCE: usize = 256;
 
-/// Takes the gates that a run still needs, as far as they let it in; then it is ready.
+/// Enters the remaining gates of a run's plan, up to the first full one. Past the last gate the run
+/// is ready.
 pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
     while let Some(need) = run.plan.get(run.entered).cloned() {
         if (run.pausing || run.is_after()) && need.span != Span::Run {
@@ -49,7 +50,7 @@ pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
             }
             Err(due) => {
                 join(&mut gate, &mut run, &need);
-                // A line with room is only seen in passing; the sweep must not miss it.
+                // A queue at a gate with room is a transient state; the sweep must process it.
                 let room = waiting && room(&gate.state, limit, draft.now()).is_ok();
                 gate.due = earlier(gate.due, if room { Some(draft.now()) } else { due });
                 draft.put(gate);
@@ -67,25 +68,25 @@ pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
     Ok(())
 }
 
-/// Where a run stands in a line: by its rank, in that of a session or a schedule by arrival alone
-/// (spec policies).
+/// Returns a run's position in a queue: by its rank, in the queue of a session or a schedule by
+/// arrival alone (spec policies).
 fn place(need: &PlannedGate, rank: Rank) -> Place {
     let by_arrival = Rank { at: Timestamp::default(), ..rank };
     let arbitrated = need.gate.class().is_some_and(Class::is_arbitrated);
     Place { tier: need.tier, rank: if arbitrated { by_arrival } else { rank } }
 }
 
-/// Gives back all that a run has beyond its first `keep` needs, and hands the places on.
+/// Releases all gates of a run beyond the first `keep` of its plan, and hands the slots on.
 ///
-/// A run that stands in a line leaves it.
+/// A queued run leaves its queue.
 pub fn release<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<(), E> {
     let freed = vacate(draft, run, keep)?;
     hand_on(draft, freed)
 }
 
-/// Takes the slots and the throttle turn back from a run that must not start or go on yet. `false`
-/// means that it has none: it is in the queue of a gate that it keeps to its end, and stays there
-/// because others look for it there: a second run of a singleton must find it.
+/// Releases the slots and the throttle turn of a run that must not start or continue yet. Returns
+/// `false` if it has none: it is queued at a run gate, and stays there, because a second run of a
+/// singleton must find it there.
 pub fn hold_back<E>(draft: &mut Draft, run: &mut Run) -> Decided<bool, E> {
     let queued = matches!(run.phase, Phase::Queued { .. });
     if queued && run.plan.get(run.entered).is_some_and(|need| need.span == Span::Run) {
@@ -96,10 +97,10 @@ pub fn hold_back<E>(draft: &mut Draft, run: &mut Run) -> Decided<bool, E> {
     Ok(true)
 }
 
-/// Gives back the executing gates of a run that has to go on, and lets it stand in line again.
+/// Releases the executing gates of a run that has to continue, and queues it for them again.
 ///
-/// It stands there before the places are handed on, so that they go by rank, and to itself if no
-/// older one waits.
+/// The run is queued before the slots are handed on, so that rank decides, and the run itself gets
+/// its slot back if no run with a better rank waits.
 pub fn requeue<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
     let keep = run.executing().min(run.entered);
     let freed = vacate(draft, &mut run, keep)?;
@@ -111,7 +112,7 @@ pub fn requeue<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
     hand_on(draft, freed)
 }
 
-/// As [`release`], but hands nothing on yet: says which gates have to.
+/// As [`release`], but returns the gates whose slots have to be handed on.
 pub fn vacate<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<Vec<GateKey>, E> {
     let mut touched: Vec<GateKey> = Vec::new();
     if let (Phase::Queued { .. }, Some(need)) = (run.phase, run.plan.get(run.entered)) {
@@ -132,13 +133,13 @@ pub fn vacate<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<Vec<G
     Ok(touched)
 }
 
-/// Lets in the next run at each of the gates.
+/// Admits the next runs at each of the gates.
 pub fn hand_on<E>(draft: &mut Draft, mut gates: Vec<GateKey>) -> Decided<(), E> {
     gates.sort();
     gates.into_iter().try_for_each(|gate| settle(draft, &gate))
 }
 
-/// Puts a run into a gate's line, at its place.
+/// Adds a run to a gate's queue, at its position.
 fn join(gate: &mut Gate, run: &mut Run, need: &PlannedGate) {
     let place = place(need, run.rank);
     run.phase = Phase::Queued { gate: gate.id, place };
@@ -146,7 +147,7 @@ fn join(gate: &mut Gate, run: &mut Run, need: &PlannedGate) {
     set_head(&mut gate.state, Some(first));
 }
 
-/// Marks a run's holds as draining: it is cancelled, and its worker has not stopped yet.
+/// Marks the holds of a cancelled run as draining: its worker has not confirmed the stop yet.
 pub fn drain<E>(draft: &mut Draft, run: &Run) -> Decided<(), E> {
     for need in run.plan.iter().take(run.entered) {
         let Some(gate) = draft.gate(&need.gate)? else { continue };
@@ -154,7 +155,7 @@ pub fn drain<E>(draft: &mut Draft, run: &Run) -> Decided<(), E> {
         if let GateState::Slots(slots) = &mut gate.state {
             let holds = slots.holders.iter_mut().filter(|hold| hold.run == run.id);
             holds.for_each(|hold| hold.draining = true);
-            // The run has ended for the folds that it held up; theirs begins when it has stopped.
+            // The folds that it held up can be flushed; their runs start when it has stopped.
             if !slots.folds.is_empty() {
                 gate.due = Some(draft.now());
             }
@@ -164,13 +165,13 @@ pub fn drain<E>(draft: &mut Draft, run: &Run) -> Decided<(), E> {
     Ok(())
 }
 
-/// Lets in the next runs, as far as there is room, and sets the time of the next look.
+/// Admits the next runs while there is room, and sets the gate's due time.
 pub fn settle<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
-    draft.expect_line(key);
+    draft.expect_queue(key);
     for _ in 0..SERVED_AT_ONCE {
         let Some(gate) = draft.gate(key)? else { return Ok(()) };
         let mut gate = gate.clone();
-        let first = if head(&gate.state).is_some() { draft.head_of_line(&gate)? } else { None };
+        let first = if head(&gate.state).is_some() { draft.head_of_queue(&gate)? } else { None };
         let Some((place, seq)) = first else {
             set_head(&mut gate.state, None);
             rest(draft, gate);
@@ -183,7 +184,7 @@ pub fn settle<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
         cut_off(&mut gate.state, limit, draft.now());
         if let Err(due) = offer(&mut gate.state, run.id, limit, draft.now()) {
             gate.due = due;
-            // The sweep tells by it that the clock has stepped back since.
+            // The sweep compares it with the clock to detect a step back.
             gate.at = gate.at.max(draft.now());
             draft.put(gate);
             return Ok(());
@@ -200,7 +201,7 @@ pub fn settle<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
     Ok(())
 }
 
-/// Spends a run's throttle turn: it has been leased for the first time.
+/// Spends the throttle turn of a run that is leased for the first time.
 pub fn start<E>(draft: &mut Draft, run: &Run) -> Decided<(), E> {
     let turns = run.plan.iter().take(run.entered).filter(|need| need.span == Span::Start);
     for gate in turns.map(|need| need.gate.clone()) {
@@ -221,10 +222,10 @@ pub fn start<E>(draft: &mut Draft, run: &Run) -> Decided<(), E> {
     Ok(())
 }
 
-/// Sweeps a gate that is due: lets in the next runs, and deletes a gate that is not used.
+/// Processes a gate that is due: admits the next runs, and deletes an idle gate.
 pub fn sweep<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
     let Some(gate) = draft.gate(key)? else { return Ok(()) };
-    // What is still to be done, and when, is found out anew.
+    // The next due time is computed anew.
     let gate = Gate { due: None, ..gate.clone() };
     draft.put(gate);
     settle(draft, key)?;
@@ -235,7 +236,7 @@ pub fn sweep<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
     Ok(())
 }
 
-/// Who keeps others out: somebody inside who has not been cancelled, else the first in line.
+/// Returns the run that blocks newcomers: a holder that is not draining, else the queue's head.
 pub fn busy<E>(draft: &Draft, key: &GateKey) -> Decided<Option<RunId>, E> {
     let Some(gate) = draft.gate(key)? else { return Ok(None) };
     let GateState::Slots(slots) = &gate.state else { return Ok(None) };
@@ -245,19 +246,19 @@ pub fn busy<E>(draft: &Draft, key: &GateKey) -> Decided<Option<RunId>, E> {
     if slots.head.is_none() {
         return Ok(None);
     }
-    let Some((_, seq)) = draft.head_of_line(gate)? else { return Ok(None) };
+    let Some((_, seq)) = draft.head_of_queue(gate)? else { return Ok(None) };
     Ok(draft.run(seq)?.map(|run| run.id))
 }
 
-/// Brings a throttle's meter to the rate and the clock of today. Kept also where nobody is let in:
-/// a meter that is too far ahead is cut off once, or it would stay as far ahead of the clock.
+/// Adjusts a throttle's meter to the current rate and clock. Stored also where no run is admitted:
+/// a meter that is too far ahead is capped once; otherwise it would stay as far ahead of the clock.
 fn cut_off(state: &mut GateState, limit: Limit, now: Timestamp) {
     if let (GateState::Turns(turns), Limit::Rate(rate)) = (state, limit) {
         turns.meter = turns.meter.map(|meter| meter::of_today(meter, rate, now));
     }
 }
 
-/// Lets a run in if there is room; otherwise says when there will be, where time alone decides.
+/// Admits a run if there is room; otherwise returns when there will be, where time alone decides.
 fn offer(
     state: &mut GateState,
     run: RunId,
@@ -273,7 +274,7 @@ fn offer(
     Ok(())
 }
 
-/// Whether one more can be let in; otherwise when, where time alone decides.
+/// Checks for room; otherwise returns when there will be, where time alone decides.
 fn room(state: &GateState, limit: Limit, now: Timestamp) -> Result<(), Option<Timestamp>> {
     match (state, limit) {
         (GateState::Slots(slots), Limit::Slots(limit)) if slots.holders.len() >= limit as usize => {
@@ -310,7 +311,7 @@ fn set_head(state: &mut GateState, head: Option<Place>) {
     }
 }
 
-/// Nobody waits: folds that were held get their chance, and an empty gate its end.
+/// Sets the due time of a gate without a queue: for folds that it held up, else for its deletion.
 fn rest(draft: &mut Draft, mut gate: Gate) {
     let idle_until = idle_until(&gate);
     if let GateState::Slots(slots) = &gate.state
@@ -324,7 +325,7 @@ fn rest(draft: &mut Draft, mut gate: Gate) {
     draft.put(gate);
 }
 
-/// When a gate that nobody uses may go; none while somebody does.
+/// Returns when an unused gate may be deleted; none while it is in use.
 fn idle_until(gate: &Gate) -> Option<Timestamp> {
     match &gate.state {
         GateState::Slots(Slots { holders, head: None, folds, .. })
@@ -343,8 +344,8 @@ fn idle_until(gate: &Gate) -> Option<Timestamp> {
     }
 }
 
-/// A run that was superseded before it started starts on the version that did so, or on the
-/// current one where that was released anew since.
+/// Moves a run that was superseded before it started to the superseding version, or to the current
+/// one if that version was released again since.
 fn move_up<E>(draft: &Draft, gate: &Gate, run: &mut Run) -> Decided<(), E> {
     let GateState::Slots(Slots { moved_to: Some(release), .. }) = &gate.state else {
         return Ok(());
@@ -363,7 +364,7 @@ fn move_up<E>(draft: &Draft, gate: &Gate, run: &mut Run) -> Decided<(), E> {
     Ok(())
 }
 
-/// What the current release allows at this gate.
+/// Returns the gate's limit under the current release.
 fn limit<E>(draft: &Draft, gate: &Gate) -> Decided<Limit, E> {
     match gate.key.scope() {
         Some(scope) => Ok(draft.catalog(&scope.ws)?.limit(&scope)),
@@ -389,7 +390,7 @@ fn earlier(a: Option<Timestamp>, b: Option<Timestamp>) -> Option<Timestamp> {
     }
 }
 
-/// The sequence numbers of all who are inside.
+/// Returns the sequence numbers of all holders.
 pub fn holders(gate: &Gate) -> Vec<Seq> {
     match &gate.state {
         GateState::Slots(slots) => slots.holders.iter().map(|hold| hold.run.seq).collect(),

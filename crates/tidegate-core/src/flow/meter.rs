@@ -40,7 +40,7 @@ pub fn conforms(
 
 /// As [`conforms`], for an arrival with `line` others before it in the queue: `Err` carries its
 /// own turn.
-pub fn turn_in_line(
+pub fn turn_in_queue(
     meter: Option<Meter>,
     rate: Rate,
     (through, line): (usize, usize),

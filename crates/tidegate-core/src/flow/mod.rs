@@ -25,6 +25,7 @@ pub mod policy;
 pub mod priority;
 pub mod rate_limit;
 pub mod singleton;
+pub mod start_within;
 pub mod throttle;
 
 pub use control::{CONTROLS, Control, Field, FieldType, Moment, gate_owners};
@@ -39,9 +40,9 @@ pub(crate) type Word = &'static str;
 /// Deserializes the name of a control.
 pub(crate) fn word<'de, D: Deserializer<'de>>(from: D) -> Result<Word, D::Error> {
     let name = String::deserialize(from)?;
-    let known = CONTROLS.iter().map(|control| control.name).find(|known| *known == name);
+    let control = CONTROLS.iter().map(|control| control.name).find(|control| *control == name);
     // A policy is not in the list, but can refuse as well.
-    Ok(known.unwrap_or("policy"))
+    Ok(control.unwrap_or("policy"))
 }
 
 /// Deserializes a list of names of controls.

@@ -14,14 +14,14 @@ use crate::{
     time::Timestamp,
 };
 
-/// Which way an input came in; it decides which controls it passes (spec A5).
+/// Origin of an input, which decides the controls that it passes (spec A5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A posted event, a stream's event or a request: passes everything.
     Arrival,
     /// As [`Origin::Arrival`], for a run that starts when others have ended.
     After {
-        /// Those.
+        /// The other runs.
         runs: Vec<RunId>,
         /// Whether it starts even if none of them completes.
         wanted: bool,
@@ -30,29 +30,29 @@ pub enum Origin {
     Cron {
         /// The schedule.
         schedule: String,
-        /// What it does while its last run is not over.
+        /// Its policy while its last run has not ended.
         overlap: Overlap,
     },
     /// A parent's call: as [`Origin::Cron`].
     Invoke,
-    /// A new go at a run that has ended: gates, throttle and handoff only.
+    /// A replay of a run that has ended: gates, throttle and handoff only.
     Replay(ReplayOf),
 }
 
-/// What a new go at a run takes over from it.
+/// What a replay takes over from its original.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplayOf {
     /// The run.
     pub of: RunId,
-    /// The run whose id its effect keys begin with, where it goes on from recorded steps.
+    /// The run whose id prefixes its effect keys, where it continues from recorded steps.
     pub effects: Option<RunId>,
-    /// The run that its batch is filed under, where it has the same one.
+    /// The run that its batch items are filed under, where it has the same batch.
     pub batch: Option<RunId>,
     /// The compensations among the recorded steps.
     pub compensations: u32,
 }
 
-/// One input and one workflow, to be decided on.
+/// One input for one workflow, to be decided.
 #[derive(Clone, Debug)]
 pub struct Candidate<'a> {
     /// The workspace.
@@ -63,40 +63,42 @@ pub struct Candidate<'a> {
     pub event: EventId,
     /// Its data.
     pub data: Payload,
-    /// Which way it came in.
+    /// Its origin.
     pub origin: Origin,
-    /// Who called.
+    /// The parent run and its step, for an invoked run.
     pub parent: Option<Parent>,
-    /// What the program's key function said of the request; none where nobody asked it.
+    /// The result of the program's key function; none where it was not called.
     pub function_key: Option<Key>,
-    /// The gates, once they have been worked out.
-    pub known: OnceCell<Vec<GateStep>>,
+    /// The gate plan, once it was computed.
+    pub steps: OnceCell<Vec<GateStep>>,
 }
 
-/// What a run does when a gate of it is full.
+/// Behaviour of a run at a full gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
-    /// Waits in line.
+    /// Waits in the queue.
     Wait,
     /// Is refused.
     Refuse,
     /// Takes the holder's place.
     Replace,
+    /// Takes the place of runs of its own workflow that have not started, and waits for others.
+    Displace,
 }
 
-/// The tier of a run that takes another's place: before all who wait in the ordinary way.
+/// Tier of a run that takes another run's position: before all other queued runs.
 pub const IN_PLACE: i64 = -1;
 
-/// A gate to pass, and what happens when it is full.
+/// A planned gate, and the behaviour of the run when it is full.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GateStep {
     /// The gate.
     pub planned: PlannedGate,
-    /// What happens.
+    /// The behaviour.
     pub when_full: WhenFull,
 }
 
-/// The gates of a run, while they are collected.
+/// Gates of a run, while the controls add them.
 #[derive(Debug, Default)]
 pub(crate) struct Plan(Vec<GateStep>);
 
@@ -146,11 +148,11 @@ impl Candidate<'_> {
 
     /// The gates that the run has to pass, in the order of spec G9.
     pub fn plan(&self) -> Decided<&[GateStep], Verdict> {
-        if let Some(known) = self.known.get() {
-            return Ok(known);
+        if let Some(steps) = self.steps.get() {
+            return Ok(steps);
         }
         let steps = self.build_plan()?;
-        Ok(self.known.get_or_init(|| steps))
+        Ok(self.steps.get_or_init(|| steps))
     }
 
     fn build_plan(&self) -> Decided<Vec<GateStep>, Verdict> {
@@ -162,7 +164,8 @@ impl Candidate<'_> {
         Ok(plan.0)
     }
 
-    /// The controls that have a key which this input lacks, so that it shares their one bucket.
+    /// Returns the controls whose key is missing from this input, so that it shares one gate with
+    /// other inputs without the key.
     pub fn keys_missing(&self) -> Vec<&'static str> {
         let applies = |control: &&Control| {
             !control.requires_key && (control.acts > Moment::Arrival || self.arrives())
@@ -189,12 +192,12 @@ impl Candidate<'_> {
         !matches!(self.origin, Origin::After { wanted: false, .. })
     }
 
-    /// What it takes over, if it is a new go at a run.
+    /// Returns what it takes over, if it is a replay.
     pub fn replay(&self) -> Option<&ReplayOf> {
         if let Origin::Replay(replay) = &self.origin { Some(replay) } else { None }
     }
 
-    /// When it gives up its place, if its session or its schedule is still busy by then.
+    /// Returns when it leaves the queue, if its session or its schedule is still busy by then.
     pub fn gives_up_at(&self, queued_at: Timestamp) -> Option<Timestamp> {
         let kind = match &self.origin {
             Origin::Cron { overlap, .. } => Some(overlap.policy()),
@@ -209,7 +212,7 @@ impl Candidate<'_> {
     }
 }
 
-/// The gate of a plan step, for people.
+/// Describes the gate of a plan step.
 impl From<&GateStep> for By {
     fn from(step: &GateStep) -> Self {
         By::gate(&step.planned.gate)

@@ -1,10 +1,11 @@
 //! Policy: what an action does when its session is busy.
 //!
 //! `allow` runs beside the other, `queue` waits, `reject` refuses, `restart` replaces the other,
-//! `debounce` coalesces until it is quiet. All actions of a flow share one gate per key; each
+//! `debounce` coalesces until it is quiet, `latest` waits and replaces requests of the same action
+//! that wait as well (spec L21). All actions of a flow share one gate per key; each
 //! request's own policy decides what it does when the gate is busy. No key, no arbitration.
 //!
-//! Acts when the run is created. On overflow: by its kind. Remembers holder and line per key.
+//! Acts when the run is created. On overflow: by its kind. The gate row has holder and queue.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -23,7 +24,7 @@ use crate::{
     row::{Class, Scope, Span},
 };
 
-/// Its row in the table. It is written as `concurrency`.
+/// Row in the table of controls. It is written as `concurrency`.
 pub(super) const CONTROL: Control = Control {
     name: "policy",
     acts: Moment::Creation,
@@ -40,14 +41,16 @@ pub(super) const CONTROL: Control = Control {
         PolicyKind::Debounce { period_ms, max_wait_ms } => {
             Some(Folding::Last { period_ms, max_wait_ms })
         }
-        PolicyKind::Allow | PolicyKind::Queue { .. } | PolicyKind::Reject | PolicyKind::Restart => {
-            None
-        }
+        PolicyKind::Allow
+        | PolicyKind::Queue { .. }
+        | PolicyKind::Reject
+        | PolicyKind::Restart
+        | PolicyKind::Latest => None,
     },
     ..Control::NONE
 };
 
-/// What the flow's author writes, for one action or as the flow's default.
+/// The policy of an action, or the default of a flow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Policy {
@@ -61,24 +64,26 @@ pub struct Policy {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum PolicyKind {
-    /// It runs. It neither takes nor sees the gate.
+    /// The request runs. It neither takes nor sees the gate.
     Allow,
-    /// It waits for its turn.
+    /// The request is queued.
     Queue {
-        /// How long it waits before it gives up; for ever unless given.
+        /// The longest wait; unlimited unless given.
         max_wait_ms: Option<u64>,
     },
-    /// It is refused, and told by whom.
+    /// The request is refused, with the id of the holder.
     Reject,
-    /// It replaces the holder.
+    /// The request replaces the holder.
     Restart,
-    /// It joins an open window, which starts when it is quiet and the gate is free.
+    /// The request joins an open window, which fires after a quiet period, when the gate is free.
     Debounce {
         /// The quiet time.
         period_ms: u64,
         /// The longest that a window stays open.
         max_wait_ms: Option<u64>,
     },
+    /// The request replaces requests of its action that have not started, and waits for others.
+    Latest,
 }
 
 /// What requests must have in common to meet.
@@ -94,12 +99,12 @@ pub enum PolicyKey {
     None,
     /// A value inside of the request.
     Path(Path),
-    /// What a function of this name says of the request; such functions live in the program.
+    /// The result of the program's key function of this name.
     Function(String),
 }
 
 /// The words for [`PolicyKind`].
-const KINDS: [&str; 5] = ["allow", "queue", "reject", "restart", "debounce"];
+const KINDS: [&str; 6] = ["allow", "queue", "reject", "restart", "debounce", "latest"];
 
 impl Policy {
     /// Reads a policy: its name, or an object with its name and more.
@@ -115,7 +120,7 @@ impl Policy {
         let word = value.get("policy").and_then(Value::as_str).unwrap_or_default();
         let known: &[&str] = match word {
             "queue" => &["policy", "key", "maxWaitMs"],
-            "allow" | "reject" | "restart" => &["policy", "key"],
+            "allow" | "reject" | "restart" | "latest" => &["policy", "key"],
             // Also for an unknown name: what stands beside it is not wrong then.
             _ => &["policy", "key", "periodMs", "maxWaitMs"],
         };
@@ -131,6 +136,7 @@ impl Policy {
             PolicyKind::Queue { max_wait_ms } => ("queue", None, *max_wait_ms),
             PolicyKind::Reject => ("reject", None, None),
             PolicyKind::Restart => ("restart", None, None),
+            PolicyKind::Latest => ("latest", None, None),
             PolicyKind::Debounce { period_ms, max_wait_ms } => {
                 ("debounce", Some(*period_ms), *max_wait_ms)
             }
@@ -156,7 +162,7 @@ impl Policy {
     }
 }
 
-/// Reads the kind; `words` are those to tell of where there is none of that name.
+/// Reads the kind. `words` are the accepted ones.
 pub(crate) fn read_kind(fields: &mut Fields<'_>, words: &[&str]) -> Result<PolicyKind, Reported> {
     match fields.text("policy")? {
         Some("allow") => Ok(PolicyKind::Allow),
@@ -165,6 +171,7 @@ pub(crate) fn read_kind(fields: &mut Fields<'_>, words: &[&str]) -> Result<Polic
         }
         Some("reject") => Ok(PolicyKind::Reject),
         Some("restart") => Ok(PolicyKind::Restart),
+        Some("latest") if words.contains(&"latest") => Ok(PolicyKind::Latest),
         Some("debounce") => {
             let period_ms = fields.duration("periodMs");
             let max_wait_ms = fields.optional_duration("maxWaitMs");
@@ -251,7 +258,7 @@ pub(super) fn scope<'a>(
     let (slot, path) = match key {
         PolicyKey::None => return Ok(None),
         PolicyKey::Function(name) if candidate.function_key.is_none() => {
-            let reason = format!("the key function `{name}` is not known to who asks");
+            let reason = format!("the key function `{name}` is not registered in this engine");
             return Err(Stop::Refused(Verdict::Rejected { control: "policy", reason }));
         }
         PolicyKey::Session => ("session".to_owned(), path("session")),
@@ -276,11 +283,12 @@ pub(super) fn scope<'a>(
 }
 
 impl PolicyKind {
-    /// What a run under it does when the gate is full.
+    /// Returns the behaviour of a run when the gate is full.
     pub(crate) fn when_full(&self) -> WhenFull {
         match self {
             Self::Reject => WhenFull::Refuse,
             Self::Restart => WhenFull::Replace,
+            Self::Latest => WhenFull::Displace,
             Self::Allow | Self::Queue { .. } | Self::Debounce { .. } => WhenFull::Wait,
         }
     }

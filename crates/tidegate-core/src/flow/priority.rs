@@ -1,9 +1,9 @@
 //! Priority: start before others that wait.
 //!
-//! A run queues as if it had come `shiftMs` earlier. That changes the order, never a limit, and
-//! by no more than `shiftMs`, so that nothing waits for ever.
+//! A run is queued as if it had arrived `shiftMs` earlier. That changes the order by at most
+//! `shiftMs`, and never a limit, so that no run waits for ever.
 //!
-//! Acts when the run is queued. On overflow: re-order. Remembers nothing.
+//! Acts when the run is queued. On overflow: re-order. It has no gate.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -17,7 +17,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// Its row in the table.
+/// Row in the table of controls.
 pub(super) const CONTROL: Control = Control {
     name: "priority",
     purpose: "start before others that wait",
@@ -31,7 +31,7 @@ pub(super) const CONTROL: Control = Control {
     ..Control::NONE
 };
 
-/// The time that a run counts as queued at.
+/// Returns the queue time that a run is ranked by.
 pub(super) fn shifted(definition: &Definition, queued_at: Timestamp) -> Timestamp {
     match &definition.priority {
         Some(priority) => queued_at.minus_ms(priority.shift_ms),
@@ -39,7 +39,7 @@ pub(super) fn shifted(definition: &Definition, queued_at: Timestamp) -> Timestam
     }
 }
 
-/// What the workflow's author writes.
+/// The `priority` settings of a definition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Priority {

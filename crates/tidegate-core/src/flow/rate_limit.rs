@@ -27,7 +27,7 @@ use crate::{
 /// Row in the table of controls.
 pub(super) const CONTROL: Control = Control {
     name: "rateLimit",
-    purpose: "shed what comes too often",
+    purpose: "drop events over a rate",
     acts: Moment::Arrival,
     on_overflow: "drop",
     fields: &[

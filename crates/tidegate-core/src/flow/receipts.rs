@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
-use super::{plan::Candidate, verdict::Verdict};
+use super::{fold, plan::Candidate, verdict::Verdict};
 use crate::{
     draft::{Decided, Draft},
-    row::Receipt,
+    row::{Receipt, Run},
 };
 
 /// Writes the receipt of a verdict, unless it was a plain start.
@@ -14,10 +14,10 @@ pub fn write<E>(draft: &mut Draft, candidate: &Candidate<'_>, verdict: &Verdict)
         return Ok(());
     }
     let workflow = candidate.workflow();
-    let mut told = verdict.to_value();
+    let mut value = verdict.to_value();
     let missing = candidate.keys_missing();
     if !missing.is_empty() {
-        told["keyMissing"] = json!(missing);
+        value["keyMissing"] = json!(missing);
     }
     let receipt = Receipt {
         seq: draft.next_seq()?,
@@ -27,7 +27,40 @@ pub fn write<E>(draft: &mut Draft, candidate: &Candidate<'_>, verdict: &Verdict)
         key: verdict.by().map(|by| by.key.clone()).unwrap_or_default(),
         event: candidate.event.seq,
         at: draft.now(),
-        verdict: told,
+        verdict: value,
+    };
+    draft.put(receipt);
+    Ok(())
+}
+
+/// Writes the receipt of a run that was cancelled before it started, for the last event of its
+/// input.
+///
+/// The other events of a window or a buffer have receipts that name the run. The last event of a
+/// buffer has none if the buffer was flushed at once.
+pub fn write_unstarted<E>(
+    draft: &mut Draft,
+    run: &Run,
+    outcome: &str,
+    control: Option<&'static str>,
+    key: &str,
+) -> Decided<(), E> {
+    let event = fold::events(draft, run)?.last().copied().unwrap_or(run.source.first());
+    let mut verdict = json!({ "outcome": outcome, "runId": run.id });
+    for (name, text) in [("control", control), ("key", Some(key).filter(|key| !key.is_empty()))] {
+        if let Some(text) = text {
+            verdict[name] = json!(text);
+        }
+    }
+    let receipt = Receipt {
+        seq: draft.next_seq()?,
+        ws: run.ws.clone(),
+        app: run.app.clone(),
+        workflow: run.workflow.clone(),
+        key: key.to_owned(),
+        event: event.seq,
+        at: draft.now(),
+        verdict,
     };
     draft.put(receipt);
     Ok(())

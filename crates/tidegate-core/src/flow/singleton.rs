@@ -1,9 +1,10 @@
 //! Singleton: at most one run per key, from its admission until it is over.
 //!
 //! `skip` keeps the old run and drops the new one; `cancel` replaces the old run by the new one.
-//! Use `concurrency` to let the second run wait instead.
+//! `latest` lets the new one wait for a run that has started, and replaces one that has not, so
+//! that one run executes and the newest waits (spec L21). Use `concurrency` to let all wait.
 //!
-//! Acts when the run is created. On overflow: skip or replace. Remembers the holder per key.
+//! Acts when the run is created. On overflow: skip, replace or wait. Remembers the holder per key.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -20,15 +21,15 @@ use crate::{
     row::{Class, Span},
 };
 
-/// Its row in the table.
+/// Row in the table of controls.
 pub(super) const CONTROL: Control = Control {
     name: "singleton",
     purpose: "at most one run per key",
     acts: Moment::Creation,
-    on_overflow: "skip the new run or cancel the old one",
+    on_overflow: "skip the new run, cancel the old one, or keep the newest waiting",
     fields: &[
         Field::optional("key", FieldType::Path, "the whole workflow"),
-        Field::optional("mode", FieldType::OneOf(&["skip", "cancel"]), "cancel"),
+        Field::optional("mode", FieldType::OneOf(&["skip", "cancel", "latest"]), "cancel"),
     ],
     classes: &[Class::Singleton],
     read: |reading, value| {
@@ -47,6 +48,7 @@ pub(super) const CONTROL: Control = Control {
         let when_full = match singleton.mode {
             Mode::Skip => WhenFull::Refuse,
             Mode::Cancel => WhenFull::Replace,
+            Mode::Latest => WhenFull::Displace,
         };
         plan.add(&scope, Span::Run, when_full);
         Ok(())
@@ -55,11 +57,11 @@ pub(super) const CONTROL: Control = Control {
     ..Control::NONE
 };
 
-/// What the workflow's author writes.
+/// The `singleton` settings of a definition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Singleton {
-    /// What is kept apart; the whole workflow if absent.
+    /// The key, with one gate per value; one gate for the whole workflow if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<Path>,
     /// Which of the two runs stays.
@@ -75,12 +77,16 @@ pub enum Mode {
     /// The new one; the old one is cancelled.
     #[default]
     Cancel,
+    /// The old one if it has started, and the new one waits for it; otherwise the new one, and the
+    /// old one is cancelled.
+    Latest,
 }
 
 impl Singleton {
     pub(crate) fn read(fields: &mut Fields<'_>) -> Result<Singleton, Reported> {
         let key = fields.path("key");
-        let mode = fields.word("mode", &[("skip", Mode::Skip), ("cancel", Mode::Cancel)]);
+        let words = [("skip", Mode::Skip), ("cancel", Mode::Cancel), ("latest", Mode::Latest)];
+        let mode = fields.word("mode", &words);
         Ok(Singleton { key: key?, mode: mode?.unwrap_or_default() })
     }
 

@@ -107,8 +107,8 @@ pub fn flow_state<E>(
     let mut missing = Missing::default();
     let mut state = FlowState::default();
     for ((of, name), entry) in catalog.entries() {
-        let asked = app.is_none_or(|app| app == of) && workflow.is_none_or(|it| it == name);
-        let Some(current) = entry.current.as_ref().filter(|_| asked) else { continue };
+        let selected = app.is_none_or(|app| app == of) && workflow.is_none_or(|it| it == name);
+        let Some(current) = entry.current.as_ref().filter(|_| selected) else { continue };
         let mut shown = WorkflowFolds {
             app: of.to_owned(),
             workflow: name.to_owned(),

@@ -189,15 +189,15 @@ pub fn busiest<E>(
         }
     }
     missing.settle()?;
-    let mut asked: Vec<_> = seen.into_iter().collect();
-    asked.sort_by_key(|(_, runs)| Reverse(*runs));
-    let mut asked: Vec<_> = asked.into_iter().take(COUNTED).map(|(key, _)| key).collect();
-    asked.extend(known);
-    asked.sort();
-    asked.dedup();
+    let mut keys: Vec<_> = seen.into_iter().collect();
+    keys.sort_by_key(|(_, runs)| Reverse(*runs));
+    let mut keys: Vec<_> = keys.into_iter().take(COUNTED).map(|(key, _)| key).collect();
+    keys.extend(known);
+    keys.sort();
+    keys.dedup();
     let mut missing = Missing::default();
     let mut found = Vec::new();
-    for key in asked {
+    for key in keys {
         let row = missing.note(draft.row(&RowKey::Gate(key.clone())))?.flatten();
         found.extend(row.and_then(Row::as_gate).zip(key.scope()));
     }
@@ -223,7 +223,7 @@ type Range = (Vec<u8>, Vec<u8>);
 
 /// Returns the key ranges of the gates that a filter selects.
 fn ranges(catalog: &Catalog, ws: &Workspace, which: &GateFilter) -> Vec<Range> {
-    let asked = |class: Class| match &which.control {
+    let selects = |class: Class| match &which.control {
         Some(control) => class.control() == control,
         None => !matches!(class, Class::Dedupe | Class::Idempotency),
     };
@@ -231,7 +231,7 @@ fn ranges(catalog: &Catalog, ws: &Workspace, which: &GateFilter) -> Vec<Range> {
     let mut ranges: Vec<Range> = Vec::new();
     let mut joined = false;
     for class in Class::ALL {
-        for prefix in prefixes(catalog, ws, which, class).into_iter().filter(|_| asked(class)) {
+        for prefix in prefixes(catalog, ws, which, class).into_iter().filter(|_| selects(class)) {
             let mut end = prefix.clone();
             if let Some(byte) = end.last_mut() {
                 // The byte is a class, a length or a byte of UTF-8: none of them is 255.
@@ -243,7 +243,7 @@ fn ranges(catalog: &Catalog, ws: &Workspace, which: &GateFilter) -> Vec<Range> {
                 None => ranges.push((prefix, end)),
             }
         }
-        joined = whole && asked(class);
+        joined = whole && selects(class);
     }
     ranges
 }

@@ -75,14 +75,24 @@ pub fn timeline<E>(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Option<T
         && ended.id == id
         && ended.ws == *ws
     {
-        return Ok(Some(told(ended.queued_at, &ended.trail, Some(ended.ended_at), draft.now())));
+        return Ok(Some(spans_of(
+            ended.queued_at,
+            &ended.trail,
+            Some(ended.ended_at),
+            draft.now(),
+        )));
     }
     let run = draft.run(id.seq)?.filter(|run| run.id == id && run.ws == *ws);
-    Ok(run.map(|run| told(run.queued_at, &run.trail, None, draft.now())))
+    Ok(run.map(|run| spans_of(run.queued_at, &run.trail, None, draft.now())))
 }
 
-fn told(queued_at: Timestamp, trail: &Trail, end: Option<Timestamp>, now: Timestamp) -> Timeline {
-    let mut told = Timeline::default();
+fn spans_of(
+    queued_at: Timestamp,
+    trail: &Trail,
+    end: Option<Timestamp>,
+    now: Timestamp,
+) -> Timeline {
+    let mut timeline = Timeline::default();
     let mut lines: BTreeMap<(&'static str, String), u64> = BTreeMap::new();
     let mut marks = trail.marks().iter().peekable();
     let mut from = queued_at;
@@ -90,7 +100,7 @@ fn told(queued_at: Timestamp, trail: &Trail, end: Option<Timestamp>, now: Timest
     if marks.peek().is_none_or(|first| first.0 > queued_at) {
         let to = marks.peek().map(|first| first.0).or(end);
         let span = Span { kind: "unknown", from: Some(queued_at), to, ..Span::default() };
-        told.spans.push(span);
+        timeline.spans.push(span);
         from = to.unwrap_or(now);
     }
     while let Some(Mark(at, place)) = marks.next() {
@@ -101,17 +111,17 @@ fn told(queued_at: Timestamp, trail: &Trail, end: Option<Timestamp>, now: Timest
             *lines.entry(line).or_default() += micros(from, to.unwrap_or(now));
         }
         if *place == At::Driven {
-            told.started_at.get_or_insert(*at);
+            timeline.started_at.get_or_insert(*at);
         }
         from = to.unwrap_or(now);
-        told.spans.push(span);
+        timeline.spans.push(span);
     }
     let waited =
         lines.into_iter().map(|((control, key), us)| Waited { control, key, ms: us / 1000 });
-    told.waited = waited.collect();
-    told.waited_ms = told.waited.iter().map(|waited| waited.ms).sum();
-    told.waited.sort_by_key(|waited| std::cmp::Reverse(waited.ms));
-    told
+    timeline.waited = waited.collect();
+    timeline.waited_ms = timeline.waited.iter().map(|waited| waited.ms).sum();
+    timeline.waited.sort_by_key(|waited| std::cmp::Reverse(waited.ms));
+    timeline
 }
 
 fn micros(from: Timestamp, to: Timestamp) -> u64 {

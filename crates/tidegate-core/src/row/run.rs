@@ -305,6 +305,9 @@ pub struct Run {
     /// leaves the gates that it took over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gives_up_at: Option<Timestamp>,
+    /// When the run is cancelled as expired, unless it was leased before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
     /// The run whose id prefixes the effect keys, where it is another run: the first of a chain of
     /// retries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -374,6 +377,7 @@ impl Run {
             compensations: 0,
             deadline: None,
             gives_up_at: None,
+            expires_at: None,
             effect_run: None,
             batch_of: None,
             trail: Trail::default(),
@@ -407,8 +411,18 @@ impl Run {
         };
         let waits = self.waits.iter().filter(|_| self.phase == Phase::Waiting);
         let times = waits.filter_map(|wait| wait.until).chain(self.deadline);
-        let times = times.chain(self.gives_up_at.filter(|_| gives_up));
+        let times = times.chain(self.gives_up_at.filter(|_| gives_up)).chain(self.expiry());
         times.min().filter(|_| self.phase != Phase::Stopping)
+    }
+
+    /// Returns when the run expires; none once it has started.
+    pub fn expiry(&self) -> Option<Timestamp> {
+        self.expires_at.filter(|_| !self.started)
+    }
+
+    /// Whether the run has expired: it must not be leased for the first time any more.
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        self.expiry().is_some_and(|at| at <= now)
     }
 
     /// Returns the run whose id prefixes the effect keys: `run_id:step_id`.
@@ -509,6 +523,12 @@ impl Ending {
     /// key.
     pub const DEDUPED: &str = "deduped";
 
+    /// Reason of a run that was cancelled because it was not leased in time.
+    pub const EXPIRED: &str = "expired";
+
+    /// Reason of a run that was cancelled before it started because a newer one took its place.
+    pub const DISPLACED: &str = "displaced";
+
     /// Returns the state's name.
     pub fn state(&self) -> &'static str {
         match self {
@@ -523,6 +543,31 @@ impl Ending {
         match self {
             Self::Cancelled { reason, by } if reason == Self::DEDUPED => *by,
             Self::Cancelled { .. } | Self::Completed { .. } | Self::Failed { .. } => None,
+        }
+    }
+
+    /// Returns the run that took this run's place before it started: callers follow that one.
+    pub fn displaced_by(&self) -> Option<RunId> {
+        match self {
+            Self::Cancelled { reason, by } if reason == Self::DISPLACED => *by,
+            Self::Cancelled { .. } | Self::Completed { .. } | Self::Failed { .. } => None,
+        }
+    }
+
+    /// Returns the result of a step that waited for the run.
+    pub fn result(&self) -> Result<Payload, RunError> {
+        match self {
+            Self::Completed { output } => Ok(output.clone()),
+            Self::Failed { error } => Err(error.clone()),
+            Self::Cancelled { reason, .. } if reason == Self::EXPIRED => {
+                Err(RunError { code: "Expired".to_owned(), message: reason.clone() })
+            }
+            Self::Cancelled { reason, .. } if reason == Self::DISPLACED => {
+                Err(RunError { code: "Displaced".to_owned(), message: reason.clone() })
+            }
+            Self::Cancelled { reason, .. } => {
+                Err(RunError { code: "Cancelled".to_owned(), message: reason.clone() })
+            }
         }
     }
 }

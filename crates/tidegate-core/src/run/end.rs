@@ -3,15 +3,17 @@
 use super::{chore, follow_up, wait};
 use crate::{
     catalog::Current,
+    definition::Definition,
     draft::{Decided, Draft},
     flow::{
-        Verdict, claim, gate,
-        plan::{Candidate, IN_PLACE},
+        By, Verdict, claim, control, fold, gate,
+        plan::{Candidate, GateStep, IN_PLACE},
+        receipts,
     },
     id::{RunId, Seq},
     row::{
-        Class, Ended, Ending, GateKey, GateState, Phase, Rank, RowKey, Run, RunError, Scope,
-        Source, Work,
+        Class, Ended, Ending, GateKey, GateState, Phase, Purpose, Rank, RowKey, Run, RunError,
+        Scope, Source, Work,
     },
     session,
 };
@@ -19,6 +21,11 @@ use crate::{
 /// How many generations of children are cancelled with their parent in one transaction: each is
 /// found by reading the one before. The remaining generations follow at once, by a chore.
 pub const GENERATIONS_AT_ONCE: usize = 4;
+
+/// How far from the head of a queue runs are displaced, and how many at once. A gate has one such
+/// run; more of them were queued by an earlier release that let them wait.
+const DISPLACED_FROM: usize = 1000;
+const DISPLACED_AT_ONCE: usize = 256;
 
 /// Ends a run: releases its holds at once and hands them on.
 pub fn end<E>(draft: &mut Draft, run: Run, ending: Ending) -> Decided<(), E> {
@@ -52,6 +59,33 @@ pub fn time_out<E>(draft: &mut Draft, run: Run) -> Decided<(), E> {
     let error = RunError { code: "TimedOut".to_owned(), message };
     let freed = call_off(draft, run, Ending::Failed { error }, GENERATIONS_AT_ONCE)?;
     gate::hand_on(draft, freed)
+}
+
+/// Cancels a run that was not leased in time, and gives back its claims.
+///
+/// A batch may have more claims than fit into one transaction. Then the run stays as it is, and the
+/// sweep finds it again.
+pub fn expire<E>(draft: &mut Draft, run: Run) -> Decided<(), E> {
+    if !give_claims_back(draft, &run)? {
+        return Ok(());
+    }
+    let catalog = draft.catalog(&run.ws)?;
+    let control = catalog.definition(run.lane).and_then(|definition| control::expiry(definition));
+    let control = control.map(|(control, _)| control.name);
+    receipts::write_unstarted(draft, &run, Ending::EXPIRED, control, "")?;
+    cancel(draft, run, Ending::EXPIRED.to_owned(), None)
+}
+
+/// Releases the idempotency claims of a run that has not started. Returns `false` if some are left
+/// for the next transaction.
+fn give_claims_back<E>(draft: &mut Draft, run: &Run) -> Decided<bool, E> {
+    if let Some(claim) = &run.claim {
+        claim::give_back(draft, claim, run.id)?;
+    }
+    match run.source {
+        Source::Event(_) => Ok(true),
+        Source::Batch(_) => fold::give_back_some(draft, run),
+    }
 }
 
 /// As [`cancel`], and returns the gates that have freed slots to hand on.
@@ -116,6 +150,8 @@ pub struct Replaced {
     pub old: Run,
     /// The gates that have freed slots to hand on, once the newcomer is in the queue.
     pub freed: Vec<GateKey>,
+    /// The tier of the newcomer in the gate's queue, where it is not that of its plan.
+    pub tier: Option<i64>,
 }
 
 /// Replaces the run that holds the gate, or the one that was about to.
@@ -134,18 +170,55 @@ pub fn replace<E>(
         inside
     } else {
         let queues = key.class().is_some_and(Class::is_arbitrated);
-        let first = draft.head_of_line(gate)?;
+        let first = draft.head_of_queue(gate)?;
         first.filter(|(place, _)| !queues || place.tier == IN_PLACE).map(|(_, seq)| seq)
     };
     let Some(old) = old.map(|seq| draft.run(seq)).transpose()?.flatten().cloned() else {
         return Ok(None);
     };
-    if let Some(claim) = old.claim.as_ref().filter(|_| !old.started) {
-        claim::give_back(draft, claim, old.id)?;
+    if !old.started {
+        give_claims_back(draft, &old)?;
     }
     let ending = Ending::Cancelled { reason: "replaced".to_owned(), by: Some(newcomer) };
     let freed = call_off(draft, old.clone(), ending, GENERATIONS_AT_ONCE)?;
-    Ok(Some(Replaced { old, freed }))
+    Ok(Some(Replaced { old, freed, tier: None }))
+}
+
+/// Cancels the runs of this workflow that hold the gate or are queued at it and have not started.
+/// Returns the one with the best position, which the newcomer takes: a slot, else its position in
+/// the queue.
+pub fn displace<E>(
+    draft: &mut Draft,
+    workflow: &Definition,
+    step: &GateStep,
+    newcomer: RunId,
+) -> Decided<Option<Replaced>, E> {
+    let Some(gate) = draft.gate(&step.planned.gate)? else { return Ok(None) };
+    let GateState::Slots(slots) = &gate.state else { return Ok(None) };
+    let queue = if slots.head.is_some() { draft.queue(gate, DISPLACED_FROM)? } else { Vec::new() };
+    let holders = slots.holders.iter().filter(|hold| !hold.draining);
+    let holders = holders.map(|hold| (IN_PLACE, hold.run.seq));
+    let mut unstarted = Vec::new();
+    for (tier, seq) in holders.chain(queue.into_iter().map(|(place, seq)| (place.tier, seq))) {
+        let Some(run) = draft.run(seq)? else { continue };
+        let own = (&run.app, &run.workflow) == (&workflow.app, &workflow.name);
+        if own && !run.started && run.purpose == Purpose::Ordinary {
+            unstarted.push((tier, run.clone()));
+        }
+    }
+    let (by, mut displaced) = (By::from(step), None::<Replaced>);
+    for (tier, run) in unstarted.into_iter().take(DISPLACED_AT_ONCE) {
+        give_claims_back(draft, &run)?;
+        receipts::write_unstarted(draft, &run, Ending::DISPLACED, Some(by.control), &by.key)?;
+        let reason = Ending::DISPLACED.to_owned();
+        let ending = Ending::Cancelled { reason, by: Some(newcomer) };
+        let freed = call_off(draft, run.clone(), ending, GENERATIONS_AT_ONCE)?;
+        match &mut displaced {
+            Some(first) => first.freed.extend(freed),
+            None => displaced = Some(Replaced { old: run, freed, tier: Some(tier) }),
+        }
+    }
+    Ok(displaced)
 }
 
 /// Ends the run of a window or a buffer whose flush created no run of this id; `verdict` is the
@@ -223,13 +296,7 @@ fn ended(draft: &Draft, run: &Run, ending: Ending) -> Ended {
 
 /// Writes the ended run, and notifies the runs that wait for it.
 fn record<E>(draft: &mut Draft, run: &Run, ended: Ended) -> Decided<(), E> {
-    let result = match &ended.ending {
-        Ending::Completed { output } => Ok(output.clone()),
-        Ending::Failed { error } => Err(error.clone()),
-        Ending::Cancelled { reason, .. } => {
-            Err(RunError { code: "Cancelled".to_owned(), message: reason.clone() })
-        }
-    };
+    let result = ended.ending.result();
     let completed = result.is_ok();
     draft.put(ended);
     if let Some(next) = run.then.map(|next| draft.run(next.seq)).transpose()?.flatten().cloned() {

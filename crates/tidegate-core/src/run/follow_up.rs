@@ -61,7 +61,8 @@ fn has_handler<E>(draft: &Draft, run: &Run) -> Decided<bool, E> {
 fn compensate<E>(draft: &mut Draft, run: &mut Run, ended: &Ended) -> Decided<(), E> {
     let catalog = draft.catalog(&run.ws)?;
     let definition = catalog.definition(run.lane);
-    let wait_ms = definition.map_or(COMPENSATE_TIMEOUT_MS, |said| said.compensate_timeout_ms);
+    let wait_ms =
+        definition.map_or(COMPENSATE_TIMEOUT_MS, |definition| definition.compensate_timeout_ms);
     let mut undo = follower(draft, ended, Purpose::Compensates(run.id))?;
     undo.plan = take_over(draft, run, &undo)?;
     undo.entered = undo.plan.len();

@@ -27,7 +27,9 @@ pub fn lease(
     limit: u32,
 ) -> Decided<Vec<Run>> {
     let (from, to) = (RowKey::Run(Seq(i64::MIN)), RowKey::Run(Seq(i64::MAX)));
-    let is_ready = |run: &Run| run.phase == Phase::Ready && serves.contains(&run.lane);
+    let now = draft.now();
+    let is_ready =
+        |run: &Run| run.phase == Phase::Ready && serves.contains(&run.lane) && !run.is_expired(now);
     let (mut missing, mut ready) = (Missing::default(), Vec::new());
     for (claim, limit) in claims {
         let scan = Scan::Ready(claim.clone());

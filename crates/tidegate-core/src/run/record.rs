@@ -487,8 +487,8 @@ fn invoke(
         run.parent.as_ref().map(|parent| parent.ancestors.clone()).unwrap_or_default();
     ancestors.push(parent);
     let parent = Some(Parent { run: parent, step: step.clone(), ancestors });
-    let (origin, function_key, known) = (Origin::Invoke, None, OnceCell::new());
-    let candidate = Candidate { ws, current, event, data, origin, parent, function_key, known };
+    let (origin, function_key, steps) = (Origin::Invoke, None, OnceCell::new());
+    let candidate = Candidate { ws, current, event, data, origin, parent, function_key, steps };
     match draft.keep_or_undo(|draft| admit(draft, &candidate)) {
         Ok(verdict) => {
             receipts::write(draft, &candidate, &verdict)?;

@@ -155,7 +155,7 @@ fn admit(
         origin: Origin::Replay(again),
         parent: None,
         function_key: go.function_key.clone(),
-        known: OnceCell::new(),
+        steps: OnceCell::new(),
     };
     let verdict = match draft.keep_or_undo(|draft| create(draft, &candidate, None, source)) {
         Ok(verdict) | Err(Stop::Refused(verdict)) => verdict,

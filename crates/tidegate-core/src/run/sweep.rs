@@ -7,7 +7,7 @@ use crate::{
     command::{Answer, Command},
     definition::Overlap,
     draft::{Decided, Draft},
-    flow::{claim, fold, gate, meter, policy::PolicyKind},
+    flow::{claim, control, fold, gate, meter, policy::PolicyKind},
     id::Seq,
     json::Payload,
     reads::Scan,
@@ -64,6 +64,7 @@ fn cap<E>(draft: &Draft, run: &mut Run) -> Decided<(), E> {
     let catalog = draft.catalog(&run.ws)?;
     let Some(workflow) = catalog.definition(run.lane) else { return Ok(()) };
     run.deadline = cap(run.deadline, workflow.timeout_ms);
+    run.expires_at = cap(run.expires_at, control::expiry(workflow).map(|(_, ms)| ms));
     let policy = match schedule_of(run) {
         Some(schedule) => workflow.overlap(&schedule).map(Overlap::policy),
         None => workflow.policy.as_ref().map(|policy| policy.kind.clone()),
@@ -131,6 +132,10 @@ pub fn run<E>(draft: &mut Draft, seq: Seq) -> Decided<(), E> {
     }
     if run.due().is_none_or(|due| due > now) {
         return Ok(());
+    }
+    // The earlier of two bounds ends the wait, also if the sweep is late.
+    if run.is_expired(now) && run.due() == run.expiry() {
+        return end::expire(draft, run);
     }
     if run.deadline.is_some_and(|deadline| deadline <= now) {
         return end::time_out(draft, run);

@@ -203,9 +203,9 @@ pub fn encoded(data: &Payload, path: &str) -> Option<Vec<u8>> {
 fn take_signal<E>(draft: &mut Draft, run: Seq, name: &str) -> Decided<Option<Signal>, E> {
     let inbox = Scan::Inbox(run, name.to_owned());
     let key = |seq| RowKey::Signal(run, name.to_owned(), seq);
-    let kept = draft.found_still(&inbox, 1, |_| true)?;
+    let stored = draft.found_still(&inbox, 1, |_| true)?;
     let written = draft.written(key(Seq(i64::MIN)), key(Seq(i64::MAX)));
-    let first = kept
+    let first = stored
         .into_iter()
         .chain(written)
         .find_map(|row| if let Row::Signal(signal) = row { Some(signal.clone()) } else { None });

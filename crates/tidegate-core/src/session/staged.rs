@@ -37,12 +37,12 @@ pub(super) fn stage(
     }
     let row = document(draft, &run.ws, session)?;
     let before = staged(draft, &run)?;
-    let told = check_version(&row, expected).and_then(|()| {
+    let result = check_version(&row, expected).and_then(|()| {
         let mut mine = before.iter().filter(|it| it.session == *session);
         let body = mine.try_fold(row.body.clone(), |body, it| after(body, &it.op))?;
         op::apply(&body, op)
     });
-    let done = match told {
+    let done = match result {
         Ok(done) => done,
         Err(error) => return Ok(Err(error)),
     };

@@ -40,6 +40,7 @@ const POLICIES = {
   queue: (it) => `One request at a time${meet(it)}; others are queued, first come, first served${it.maxWaitMs ? `, for at most ${lasting(it.maxWaitMs)}` : ''}`,
   reject: (it) => `One request at a time${meet(it)}; others are rejected with the id of the one in flight`,
   restart: (it) => `One request at a time${meet(it)}; a new one replaces the one in flight`,
+  latest: (it) => `One request at a time${meet(it)}; the newest waits and replaces one that has not started`,
   debounce: (it) => `One run${meet(it)} after ${lasting(it.periodMs)} without requests${it.maxWaitMs ? `, at most ${lasting(it.maxWaitMs)} after the first` : ''}; it gets the last request`,
 };
 
@@ -48,6 +49,13 @@ const ON_NEW = {
   supersede: 'the first run of a newer version cancels older ones that have started; the rest move to its version',
   drain: 'runs of a newer version wait until the older ones have ended',
   coexist: 'each version is counted separately',
+};
+
+/** What a new run does while another is live. @type {Record<string, string>} */
+const MODES = {
+  skip: 'others are skipped until it ends',
+  cancel: 'a new one replaces it',
+  latest: 'the newest waits for it once it has started, and replaces it before',
 };
 
 /** One sentence per control. @type {Record<string, (it: any) => string>} */
@@ -62,7 +70,8 @@ const SENTENCES = {
   debounce: (it) => `One run${each(it.key)} after ${lasting(it.periodMs)} without events${it.maxWaitMs ? `, at most ${lasting(it.maxWaitMs)} after the first` : ''}; it gets the last event`,
   batch: (it) => `One run for many events${each(it.key)}: at ${it.maxSize} events, or ${lasting(it.timeoutMs)} after the first`,
   priority: (it) => `Queued as if it had arrived ${lasting(it.shiftMs)} earlier`,
-  singleton: (it) => `One live run${each(it.key)}; ${it.mode === 'skip' ? 'others are skipped until it ends' : 'a new one replaces it'}`,
+  singleton: (it) => `One live run${each(it.key)}; ${MODES[it.mode] ?? MODES.cancel}`,
+  startWithinMs: (it) => `Cancelled as expired unless it starts within ${lasting(it.startWithinMs)} of being queued`,
   idempotency: (it) => `One run${each(it.key)} within ${lasting(it.periodMs ?? 86_400_000)}; repeats are deduped`,
   handoff: (it) => `One live run${each(it.keyField)} across all versions; ${ON_NEW[it.onNewVersion] ?? it.onNewVersion}`,
 };
@@ -74,18 +83,18 @@ const POLICY_NUMBERS = { queue: ['maxWaitMs'], debounce: ['periodMs', 'maxWaitMs
 
 /**
  * @typedef {{ control: string, at: (string | number)[], it: any, numbers: string[], needed: string[], sentence: string }} Control
- *   `control`: name as in the gates; `at`: path in the definition; `needed`: the required ones of `numbers`
+ *   `control`: name as in the gates; `at`: path in the definition of the object with `numbers`; `needed`: the required ones of `numbers`
  */
 
 /** @param {string} name @param {any} written @param {(string | number)[]} at @param {Table} table @returns {Control} */
 function one(name, written, at, table) {
-  const it = typeof written === 'string' ? { policy: written } : written;
+  const it = typeof written === 'number' ? { [name]: written } : typeof written === 'string' ? { policy: written } : written;
   const control = name !== 'concurrency' ? name : it.policy ? 'policy' : it.type ? 'handoff' : name;
   const row = table.controls.find((row) => row.name === control);
   const numeric = (row?.fields ?? []).filter(({ type }) => type === 'count' || type === 'duration');
   const numbers = typeof written === 'string' ? [] : control === 'policy' ? (POLICY_NUMBERS[it.policy] ?? []) : numeric.map((field) => field.name);
   const needed = numeric.filter((field) => field.default === undefined).map((field) => field.name);
-  return { control, at, it, numbers, needed, sentence: SENTENCES[control]?.(it) ?? plain(it, row) };
+  return { control, at: typeof written === 'number' ? [] : at, it, numbers, needed, sentence: SENTENCES[control]?.(it) ?? plain(it, row) };
 }
 
 /** Sentence for a control that has none here: its purpose and its settings. @param {any} it @param {{ purpose: string } | undefined} row */

@@ -35,8 +35,18 @@ pub(super) fn operations() -> Vec<Operation> {
     let name = || nullable(text(1, 256));
     let request =
         [("input?", any()), ("session?", name()), ("user?", name()), ("metadata?", any())];
-    let ended = object([("requestId?", string()), ("state?", string()), ("deduped?", flag())]);
-    let taken = object([("requestId", string()), ("state", string()), ("coalesced?", flag())]);
+    let ended = [
+        ("requestId?", string()),
+        ("state?", string()),
+        ("deduped?", flag()),
+        ("displaced?", flag()),
+    ];
+    let taken = [
+        ("requestId", string()),
+        ("state", string()),
+        ("coalesced?", flag()),
+        ("displaced?", flag()),
+    ];
     vec![
         Operation::post("/flows/{flow}/actions/{action}", "callAction", call)
             .says("Send a request to an action, arbitrated by its policy.")
@@ -47,9 +57,9 @@ pub(super) fn operations() -> Vec<Operation> {
             .answers(
                 200,
                 "The request has ended, is a duplicate, or would have this outcome.",
-                ended,
+                object(ended),
             )
-            .answers(202, "The request is accepted.", taken),
+            .answers(202, "The request is accepted.", object(taken)),
     ]
 }
 
@@ -114,20 +124,35 @@ pub(super) async fn call(
     let most = if caller.is_again() { MAX_WAIT_AGAIN } else { MAX_WAIT };
     let wait = options.wait.map(|ms| Duration::from_millis(ms).min(most)).unwrap_or_default();
     if !wait.is_zero()
-        && let Ok(ended) = tokio::time::timeout(wait, engine.ended(run)).await
+        && let Ok(ended) = tokio::time::timeout(wait, engine.ended_or_displaced(run)).await
     {
-        return answered(ended?);
+        return answered(run, ended?);
     }
     // The first request is still waiting, or its client is gone.
     if !wait.is_zero() && caller.is_again() {
         return Err(tidegate::Error::from(Refusal::InProgress).into());
     }
-    let state = engine.why(run).await.map_or("queued", |why| why.state);
-    let mut told = json!({ "requestId": run, "state": state });
+    let carrier = carrier(engine, run).await?;
+    let state = engine.why(carrier).await.map_or("queued", |why| why.state);
+    let mut told = json!({ "requestId": carrier, "state": state });
     if coalesced {
         told["coalesced"] = true.into();
     }
+    if carrier != run {
+        told["displaced"] = true.into();
+    }
     Ok((StatusCode::ACCEPTED, Json(told)).into_response())
+}
+
+/// The run that carries a request now: a newer request may have taken its place before it started.
+pub(super) async fn carrier(engine: &Engine, mut run: RunId) -> Result<RunId, tidegate::Error> {
+    while let (_, Some(ended)) = engine.look_up(run).await? {
+        match ended.ending.displaced_by() {
+            Some(newer) => run = newer,
+            None => break,
+        }
+    }
+    Ok(run)
 }
 
 /// The end of a request whose caller has waited for it.
@@ -136,6 +161,9 @@ pub(super) async fn call(
 struct AnswerView {
     request_id: RunId,
     state: &'static str,
+    /// A newer request took the place of this one before it started, and this is its end.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    displaced: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     output: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -150,18 +178,25 @@ fn deduped(first: Option<RunId>) -> Response {
     Json(json!({ "deduped": true, "requestId": first })).into_response()
 }
 
-pub(super) fn answered(ended: Ended) -> Result<Response, Problem> {
+pub(super) fn answered(run: RunId, ended: Ended) -> Result<Response, Problem> {
     if let Some(survivor) = ended.ending.deduped_by() {
         return Ok(deduped(Some(survivor)));
     }
     let (request_id, state) = (ended.id, ended.ending.state());
-    let mut view = AnswerView { request_id, state, output: None, error: None, reason: None };
+    let displaced = request_id != run;
+    let (output, error, reason) = (None, None, None);
+    let mut view = AnswerView { request_id, state, displaced, output, error, reason };
     match ended.ending {
         Ending::Completed { output } => view.output = Some(as_is(&output)),
         Ending::Failed { error } => view.error = Some(error),
         Ending::Cancelled { reason, by: Some(by) } => {
             let problem = Problem::new(StatusCode::CONFLICT, "replaced", reason);
             return Err(problem.with("requestId", json!(by)));
+        }
+        Ending::Cancelled { reason, by: None } if reason == Ending::EXPIRED => {
+            let detail = "the request expired: it did not start in time";
+            let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "expired", detail);
+            return Err(problem.with("requestId", json!(request_id)).retry_after(1));
         }
         Ending::Cancelled { reason, by: None } if reason == WAITED_TOO_LONG => {
             let status = StatusCode::SERVICE_UNAVAILABLE;

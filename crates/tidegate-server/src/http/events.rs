@@ -59,7 +59,7 @@ pub(super) fn shapes() -> Vec<(&'static str, Value)> {
 }
 
 /// The possible outcomes of an event.
-pub(super) const OUTCOMES: [&str; 9] = [
+pub(super) const OUTCOMES: [&str; 11] = [
     "started",
     "queued",
     "coalesced",
@@ -69,6 +69,8 @@ pub(super) const OUTCOMES: [&str; 9] = [
     "deduped",
     "replaced",
     "rejected",
+    "expired",
+    "displaced",
 ];
 
 #[derive(Deserialize)]

@@ -26,7 +26,8 @@ pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::get("/runs/{id}/stream", "followRun", run)
             .says(
-                "Stream the progress of a run: `chunk`, `state`, and finally `end` or `replaced`.",
+                "Stream the progress of a run: `chunk`, `state`, and finally `end` or `replaced`. \
+                 After `displaced` it follows the newer run.",
             )
             .answers_as(200, "Server-sent events.", "text/event-stream", string()),
     ]
@@ -45,7 +46,8 @@ const FOLLOWERS: usize = 2000;
 const WAITING: usize = 16;
 
 /// Sends `chunk` for each emitted chunk, `state` when the run's state changes, and finally `end`
-/// with its result, or `replaced` with the run that replaced it. A client that reconnects with
+/// with its result, or `replaced` with the run that replaced it. Where a newer run took its place
+/// before it started, sends `displaced` and follows that one. A client that reconnects with
 /// `Last-Event-ID` gets the chunks after that one.
 pub(super) async fn run(
     caller: Caller,
@@ -163,6 +165,12 @@ impl Follower {
         let mut messages = Vec::new();
         for chunk in emitted(&self.engine, self.run, &mut self.after).await? {
             messages.push(Message("chunk", Some(chunk.seq), chunk.data.as_str().to_owned()));
+        }
+        if let Some(newer) = ended.as_ref().and_then(|ended| ended.ending.displaced_by()) {
+            // It has emitted nothing: `after` counts the chunks of the newer one.
+            (self.run, self.state) = (newer, None);
+            messages.push(Message("displaced", None, json!({ "by": newer }).to_string()));
+            return Ok(messages);
         }
         if let Some(ended) = ended {
             messages.push(match ended.ending {

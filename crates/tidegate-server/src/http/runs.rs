@@ -134,15 +134,6 @@ pub(super) fn shapes() -> Vec<(&'static str, Value)> {
         ("takeovers?", count()),
         ("waitsFor?", object([("control", string()), ("key?", string())])),
     ];
-    let why = [
-        ("run", string()),
-        ("state", string()),
-        ("sentence", string()),
-        ("gates", many(of("Binding"))),
-        ("earliest?", time()),
-        ("stranded?", flag()),
-        ("workers?", of("Workers")),
-    ];
     let binding = [
         ("control", string()),
         ("key", string()),
@@ -163,7 +154,7 @@ pub(super) fn shapes() -> Vec<(&'static str, Value)> {
     ];
     vec![
         ("Run", object(run)),
-        ("Why", object(why)),
+        ("Why", why_shape()),
         ("Workers", workers()),
         ("Binding", object(binding)),
         ("Step", object(step)),
@@ -172,6 +163,30 @@ pub(super) fn shapes() -> Vec<(&'static str, Value)> {
     .into_iter()
     .chain(shapes_of_histories())
     .collect()
+}
+
+/// The shape of an answer of `why`.
+fn why_shape() -> Value {
+    let awaited = [
+        ("step?", string()),
+        ("for", word(&["time", "retry", "event", "signal", "child", "run"])),
+        ("name?", string()),
+        ("run?", string()),
+        ("until?", time()),
+    ];
+    let fold = [("control", string()), ("key", string()), ("events", count())];
+    object([
+        ("run", string()),
+        ("state", string()),
+        ("sentence", string()),
+        ("gates", many(of("Binding"))),
+        ("earliest?", time()),
+        ("expiresAt?", time()),
+        ("waits?", many(object(awaited))),
+        ("fold?", object(fold)),
+        ("stranded?", flag()),
+        ("workers?", of("Workers")),
+    ])
 }
 
 fn shapes_of_histories() -> [(&'static str, Value); 2] {

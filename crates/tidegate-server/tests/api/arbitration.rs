@@ -136,10 +136,13 @@ async fn whoever_waits_is_told_the_end(on: On) {
         flow("short", "concurrency = { policy = 'queue', maxWaitMs = 100 }", "", url),
         flow("restart", "concurrency = 'restart'", "", url),
         flow("late", "concurrency = { policy = 'debounce', periodMs = 3000 }", "", url),
+        flow("newest", "concurrency = 'latest'", "", url),
+        flow("soon", "concurrency = 'queue'", ", startWithinMs = 2000", url),
     ];
     let Some(fleet) = Fleet::start(on, &config.concat(), &SECRETS).await else { return };
     it_ends(&fleet).await;
     it_goes_on_or_gives_up(&fleet, &target).await;
+    it_follows_the_newest_or_expires(&fleet, &target).await;
     let (_, told) = fleet.next().get("/doctor").await;
     assert_eq!(told["findings"], json!([]));
 }
@@ -225,6 +228,41 @@ async fn it_goes_on_or_gives_up(fleet: &Fleet, target: &Target) {
     for run in [&kept, &abandoned, &holder] {
         fleet.next().until(run, "completed").await;
     }
+}
+
+/// spec L20, L21: a caller follows the newer request that took the place of its own, and learns that
+/// its request did not start in time.
+async fn it_follows_the_newest_or_expires(fleet: &Fleet, target: &Target) {
+    target.shut("/act", true);
+    let mut ids = Vec::new();
+    for state in ["running", "queued"] {
+        let (_, told) = fleet.next().post("/flows/newest/actions/act", on("s")).await;
+        ids.push(told["requestId"].as_str().unwrap().to_owned());
+        fleet.next().until(&ids[ids.len() - 1], state).await;
+    }
+    let (_, told) = fleet.next().post("/flows/soon/actions/act", on("s")).await;
+    fleet.next().until(told["requestId"].as_str().unwrap(), "running").await;
+    let waiting = fleet.next().try_ask(&act("soon", 60_000), Some(on("s").to_string())).await;
+    let (status, says_when, told) = waiting.unwrap();
+    assert_eq!((status.as_u16(), says_when), (503, true), "{told}");
+    assert_eq!(told["error"], "expired");
+
+    let (first, second) = (fleet.next(), fleet.next());
+    let path = act("newest", 60_000);
+    let newer = async {
+        second.until(&ids[1], "cancelled").await;
+        let (_, told) = second.post("/flows/newest/actions/act", on("s")).await;
+        target.open(true);
+        told
+    };
+    let ((status, told), newer) = tokio::join!(first.post(&path, on("s")), newer);
+    assert_eq!((status.as_u16(), &told["displaced"]), (200, &json!(true)), "{told}");
+    assert_eq!(told["requestId"], newer["requestId"]);
+    assert_eq!((&told["state"], &told["output"]), (&json!("completed"), &json!({ "ok": true })));
+    let stream = events(&fleet.next().text(&format!("/runs/{}/stream", ids[1])).await);
+    let kinds: Vec<&str> = stream.iter().map(|(kind, _)| kind.as_str()).collect();
+    assert_eq!(kinds, ["displaced", "displaced", "end"], "{stream:?}");
+    assert_eq!(stream[2].1["id"], newer["requestId"]);
 }
 
 #[tokio::test]

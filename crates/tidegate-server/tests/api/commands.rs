@@ -108,7 +108,7 @@ async fn a_file_without_a_server_can_be_looked_into() {
     assert_eq!(list.matches(" running ").count() + list.matches(" queued ").count(), 2, "{list}");
     let run = list.lines().nth(1).unwrap().split(' ').next().unwrap();
     let why = server.command(&["why", run, "--file", &file]).unwrap();
-    assert!(why.contains("place 1 in line"), "{why}");
+    assert!(why.contains("position 1 in the queue"), "{why}");
     let error = server.command(&["runs", "cancel", run, "--file", &file]).unwrap_err();
     assert!(error.contains("--file only reads"), "{error}");
     let error = server.command(&["runs", "list", "--file", "/nowhere"]).unwrap_err();

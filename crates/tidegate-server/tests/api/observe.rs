@@ -163,13 +163,14 @@ async fn the_controls_are_those_of_the_table() {
               "name": "mode",
               "type": [
                 "skip",
-                "cancel"
+                "cancel",
+                "latest"
               ]
             }
           ],
           "name": "singleton",
           "onActions": true,
-          "onOverflow": "skip the new run or cancel the old one",
+          "onOverflow": "skip the new run, cancel the old one, or keep the newest waiting",
           "purpose": "at most one run per key"
         }"#]]
     .assert_eq(&format!("{:#}", answer["controls"][5]));

@@ -19,7 +19,7 @@ async fn a_run_can_be_asked_and_told() {
     target.called(1).await;
     let (_, why) = server.get(&format!("/runs/{second}/why")).await;
     assert_eq!((&why["state"], &why["gates"][0]["holders"]), (&json!("queued"), &json!([first])));
-    assert!(why["sentence"].as_str().unwrap().contains("place 1 in line"), "{why}");
+    assert!(why["sentence"].as_str().unwrap().contains("position 1 in the queue"), "{why}");
     let act = |what: &'static str| {
         let (server, path) = (&server, format!("/runs/{second}/{what}"));
         async move { server.post(&path, "").await }

@@ -112,7 +112,7 @@ pub async fn who_replaces_a_run_waits_for_its_undoing(world: &World) {
     assert_eq!((&gate.holders[..], &gate.draining[..]), (&[undo.id][..], &[][..]));
     let latest = world.now().plus_ms(MINUTE_MS).rfc3339();
     let frees =
-        format!("the end of {}, which undoes what {} did, or {latest} at the latest", undo.id, old);
+        format!("the end of {}, which compensates {}, or {latest} at the latest", undo.id, old);
     assert_eq!(gate.frees, frees);
     let (second, old) = replaced(&world.send("order", json!({})).await);
     assert_eq!(old, first, "the one in line");

@@ -60,7 +60,7 @@ pub async fn a_run_in_line_names_holders_and_place(world: &World) {
         assert_eq!((why.state, why.earliest), ("queued", None));
         assert_eq!(why.gates, [in_line(1, &[first], place, &frees)]);
         let sentence = format!(
-            "it waits for concurrency of u (1 at once), place {place} in line; what frees it is \
+            "it waits for concurrency of u (1 at once), position {place} in the queue; freed by \
              {frees}"
         );
         assert_eq!(why.sentence, sentence);
@@ -165,7 +165,7 @@ pub async fn whatever_else_a_run_does_is_said(world: &World) {
     let said = "it is ready and waits for an engine that serves `job` v1".to_owned();
     assert_eq!(ungated(world, run).await, ("queued", said, Some(now)));
     let driven = world.lease_one().await;
-    let said = format!("it is being driven, under fence {}", driven.fence);
+    let said = format!("a worker runs it, with fence {}", driven.fence);
     assert_eq!(ungated(world, run).await, ("running", said, None));
     world.sleep(&driven, "nap", 500).await;
     let until = now.plus_ms(500);

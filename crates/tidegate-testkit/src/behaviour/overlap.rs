@@ -84,7 +84,7 @@ pub async fn occurrences_that_queue_run_in_order(world: &World) {
             let Verdict::Queued { run, by, .. } = &verdict else { panic!("{state}: {verdict:?}") };
             assert_eq!((by.control, &*by.key), ("onOverlap", DAILY), "{state}");
             let why = why(&*world.store, &world.ws, *run).await.unwrap().unwrap();
-            let said = format!("it waits for onOverlap of {DAILY} (1 at once), place {place} in");
+            let said = format!("it waits for onOverlap of {DAILY} (1 at once), position {place}");
             assert!(why.sentence.starts_with(&said), "{}", why.sentence);
             assert_eq!(why.gates[0].holders, [holder]);
             line.push(*run);

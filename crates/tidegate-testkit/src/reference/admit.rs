@@ -115,7 +115,8 @@ impl Reference {
     fn quiet_and_waiting(&self, window: &Place) -> Option<Ordinal> {
         let waits = |&run: &Ordinal| {
             let it = &self.runs[run];
-            it.window.as_ref() == Some(window) && self.alive(run) && !it.started
+            let waits = self.alive(run) && !it.started && !it.is_expired(self.now);
+            it.window.as_ref() == Some(window) && waits
         };
         (0..self.runs.len()).find(waits)
     }
@@ -133,6 +134,7 @@ impl Reference {
             passed: 0,
             started: false,
             stopping: None,
+            expires: None,
             replaced: false,
             in_place: false,
             window: None,
@@ -236,17 +238,22 @@ impl Reference {
         it.rank = (self.now - shift, self.arrivals);
         it.way = way(name, &def, data);
         it.admitted = self.now;
+        it.expires = ms(&def, "startWithinMs").map(|ms| self.now + ms);
         it.state = State::Line;
         it.in_place = policy_name(&def) == Some("restart");
         if id.is_none() {
             it.events = vec![data.clone()];
         }
         let superseded = self.supersede(run, &def);
-        let old = self.replaced(run, &def);
-        for &old in &old {
-            self.replace(old, run);
+        self.runs[run].replaced = superseded;
+        let mut inherited = Vec::new();
+        for (_, place) in self.runs[run].way.clone() {
+            for old in self.replaced_at(&place, run, &def) {
+                inherited.extend(self.replace(old));
+                self.runs[run].replaced = true;
+            }
         }
-        self.runs[run].replaced = superseded || !old.is_empty();
+        self.runs[run].rank = inherited.into_iter().min().unwrap_or(self.runs[run].rank);
         self.admitted(run)
     }
 
@@ -273,35 +280,41 @@ impl Reference {
         replaced
     }
 
-    /// Returns the runs that `singleton: cancel` or `restart` replaces.
-    fn replaced(&self, run: Ordinal, def: &Value) -> Vec<Ordinal> {
-        let way = self.runs[run].way.iter().map(|(_, place)| place);
-        let cancels = |place: &&Place| match place.control.as_str() {
-            "singleton" => def["singleton"]["mode"] != "skip",
-            "policy" => policy_name(def) == Some("restart"),
-            _ => false,
+    /// Returns the runs at a place that a newcomer replaces.
+    fn replaced_at(&self, place: &Place, run: Ordinal, def: &Value) -> Vec<Ordinal> {
+        let mode = match place.control.as_str() {
+            "singleton" => def["singleton"]["mode"].as_str().unwrap_or("cancel"),
+            "policy" => policy_name(def).unwrap_or_default(),
+            _ => return Vec::new(),
         };
-        let held_by = |place: &Place| {
-            let others = (0..self.runs.len()).filter(|&other| other != run);
-            let here = others.filter(|&other| self.contends(other, place, self.runs[run].version));
-            // Runs in a session's queue lose nothing by a restart of another.
-            let in_the_way = here.filter(|&other| {
-                place.control == "singleton"
-                    || self.holds(other, place)
-                    || self.runs[other].in_place
-            });
-            in_the_way.min_by_key(|&other| !self.holds(other, place))
-        };
-        way.filter(cancels).filter_map(held_by).collect()
+        let it = &self.runs[run];
+        let here = |&other: &Ordinal| other != run && self.contends(other, place, it.version);
+        let here = self.by_rank(|_| true).into_iter().filter(here);
+        match mode {
+            "cancel" | "restart" => {
+                // Runs in a session's queue lose nothing by a restart of another.
+                let in_the_way = here.filter(|&other| {
+                    mode == "cancel" || self.holds(other, place) || self.runs[other].in_place
+                });
+                in_the_way.min_by_key(|&other| !self.holds(other, place)).into_iter().collect()
+            }
+            // All that have not started (spec L21).
+            "latest" => {
+                let own = |other: &Run| other.workflow == it.workflow && !other.started;
+                here.filter(|&other| own(&self.runs[other])).collect()
+            }
+            _ => Vec::new(),
+        }
     }
 
-    /// Cancels `old` for `new`, which inherits the rank of a run that had not started.
-    fn replace(&mut self, old: Ordinal, new: Ordinal) {
+    /// Cancels a run for a newcomer; returns the rank to inherit if it had not started (spec G4).
+    fn replace(&mut self, old: Ordinal) -> Option<(Time, u64)> {
         self.cut(old);
-        if !self.runs[old].started {
-            self.runs[new].rank = self.runs[old].rank;
-            self.claims.retain(|_, (_, run)| *run != old);
+        if self.runs[old].started {
+            return None;
         }
+        self.claims.retain(|_, (_, run)| *run != old);
+        Some(self.runs[old].rank)
     }
 
     /// Returns the refusing gate that has a holder or a queue. A policy is decided after the
@@ -313,8 +326,10 @@ impl Reference {
         {
             return Some(place.clone());
         }
+        let latest = def["singleton"]["mode"] == "latest";
         let replaced = |run: Ordinal| {
-            single.as_ref().is_some_and(|place| self.contends(run, place, version(def)))
+            let here = |place: &Place| self.contends(run, place, version(def));
+            single.as_ref().is_some_and(here) && !(latest && self.runs[run].started)
         };
         policy_place(def, data).filter(|_| policy_name(def) == Some("reject")).filter(|place| {
             let mut others = (0..self.runs.len()).filter(|&run| !replaced(run));

@@ -147,13 +147,30 @@ impl Reference {
     }
 
     /// Returns the time at which a run gives up, unless it has got its session by then.
-    pub(super) fn gives_up_at(&self, run: Ordinal) -> Option<Time> {
+    fn gives_up_at(&self, run: Ordinal) -> Option<Time> {
         let it = &self.runs[run];
         let mut missing = it.way.iter().skip(it.passed);
         let busy = missing.any(|(_, place)| place.control == "policy");
         let def = self.current(&it.workflow);
         let waits = busy && it.state == State::Line && policy_name(def) == Some("queue");
         Some(it.admitted + ms(policy(def).filter(|_| waits)?, "maxWaitMs")?)
+    }
+
+    /// Returns the time at which a run that has not started is cancelled, and whether it expires
+    /// then (spec L20).
+    pub(super) fn leaves_at(&self, run: Ordinal) -> Option<(Time, bool)> {
+        let it = &self.runs[run];
+        let expires = it.expires.filter(|_| self.alive(run) && !it.started).map(|at| (at, true));
+        let gives_up = self.gives_up_at(run).map(|at| (at, false));
+        expires.into_iter().chain(gives_up).min_by_key(|(at, expires)| (*at, !expires))
+    }
+
+    /// Cancels a run whose time is over; one that expires gives its claim back.
+    pub(super) fn leave(&mut self, run: Ordinal) {
+        if self.leaves_at(run).is_some_and(|(_, expires)| expires) {
+            self.claims.retain(|_, (_, of)| *of != run);
+        }
+        self.cut(run);
     }
 
     /// Returns the handoff gate of a run.

@@ -77,6 +77,8 @@ const CHECKS: &[Check] = &[
     ("I33", runs::i33),
     ("I48", arrivals::i48),
     ("I51", retention::i51),
+    ("I53", runs::i53),
+    ("I54", gates::i54),
 ];
 
 /// One commit, as the checks see it.

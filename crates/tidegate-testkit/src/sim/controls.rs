@@ -46,6 +46,8 @@ pub enum Policy {
     Restart,
     /// Coalesces runs.
     Debounce(u64),
+    /// Replaces unstarted runs, and waits for others.
+    Latest,
 }
 
 /// All controls of one definition.
@@ -63,8 +65,10 @@ pub struct Controls {
     pub batch: Option<(u64, u64, KeyPath)>,
     /// Priority: the range of the shift.
     pub shift_ms: Option<u64>,
-    /// Singleton: key, and whether it skips.
-    pub singleton: Option<(KeyPath, bool)>,
+    /// The time within which a run has to start.
+    pub start_within_ms: Option<u64>,
+    /// Singleton: key and mode.
+    pub singleton: Option<(KeyPath, &'static str)>,
     /// Idempotency: key and period.
     pub idempotency: Option<(KeyPath, u64)>,
     /// Handoff: key, and the treatment of older runs.
@@ -135,8 +139,9 @@ impl Controls {
             controls.batch = Some((size, chance.one(&[1, 30, 100]), key(chance)));
         }
         controls.shift_ms = chance.percent(on).then(|| chance.one(&[1, 50, 5000]));
+        controls.start_within_ms = chance.percent(on).then(|| chance.one(&[1, 40, 400]));
         if chance.percent(on) {
-            controls.singleton = Some((key(chance), chance.percent(50)));
+            controls.singleton = Some((key(chance), chance.one(&["skip", "cancel", "latest"])));
         }
         if chance.percent(on) {
             controls.idempotency = Some((key(chance), chance.one(&[1, 50, 5000])));
@@ -180,14 +185,10 @@ impl Controls {
             }),
         );
         add("priority", self.shift_ms.map(|ms| json!({ "shiftMs": ms })));
+        add("startWithinMs", self.start_within_ms.map(Value::from));
         add(
             "singleton",
-            self.singleton.map(|(key, skip)| {
-                with(
-                    json!({ "mode": if skip { "skip" } else { "cancel" } }),
-                    &[("key", json!(key))],
-                )
-            }),
+            self.singleton.map(|(key, mode)| with(json!({ "mode": mode }), &[("key", json!(key))])),
         );
         add(
             "idempotency",
@@ -202,6 +203,15 @@ impl Controls {
             }),
         );
         Value::Object(out)
+    }
+
+    /// Returns whether a newcomer at a gate of this class displaces unstarted runs.
+    pub fn displaces(&self, class: Class) -> bool {
+        match class {
+            Class::Singleton => self.singleton.is_some_and(|(_, mode)| mode == "latest"),
+            Class::Policy => self.policy == Some(Policy::Latest),
+            _ => false,
+        }
     }
 
     /// Returns the limit of a gate of this class and slot; `None` if it has no limit.
@@ -249,6 +259,7 @@ impl Policy {
             Self::Reject => json!({ "policy": "reject" }),
             Self::Restart => json!({ "policy": "restart" }),
             Self::Debounce(period) => json!({ "policy": "debounce", "periodMs": period }),
+            Self::Latest => json!({ "policy": "latest" }),
         }
     }
 }
@@ -282,11 +293,12 @@ fn window(key: KeyPath, chance: &mut Chance) -> (u64, Option<u64>, KeyPath) {
 }
 
 fn policy(chance: &mut Chance) -> Policy {
-    match chance.below(8) {
+    match chance.below(10) {
         0 => Policy::Allow,
         1..4 => Policy::Queue(chance.percent(30).then(|| chance.one(&[10, 100]))),
         4 => Policy::Reject,
         5..7 => Policy::Restart,
+        7..9 => Policy::Latest,
         _ => Policy::Debounce(chance.one(&[1, 30])),
     }
 }

@@ -31,7 +31,8 @@ pub(crate) fn check(case: &Case) -> Result<(), String> {
         }
         twin.later = case.later.iter().rev().cloned().collect();
         let timed = |def: &Value| {
-            ["debounce", "batch", "throttle"].iter().any(|it| def.to_string().contains(it))
+            let timed = ["debounce", "batch", "throttle", "startWithinMs"];
+            timed.iter().any(|it| def.to_string().contains(it))
         };
         // Folds and turns that are due at the same time may be served in any order: if there are
         // some, no two operations happen at the same time.

@@ -72,9 +72,9 @@ fn workflow(
     name: &'static str,
     action: bool,
 ) -> impl Strategy<Value = (Option<Value>, Option<Value>)> {
-    let numbers = || proptest::collection::vec(1..4_u64, 12);
+    let numbers = || proptest::collection::vec(1..4_u64, 13);
     let keys = proptest::collection::vec(select(vec![None, Some("a"), Some("b")]), 8);
-    let on = proptest::collection::vec(prop::bool::weighted(0.3), 14);
+    let on = proptest::collection::vec(prop::bool::weighted(0.3), 16);
     let two = prop::bool::weighted(0.3);
     (on, keys, numbers(), numbers(), two).prop_map(move |(mut on, keys, first, mut second, two)| {
         // The count under one rate converts to another only with rounding. The deadline of an open
@@ -108,6 +108,7 @@ fn flow() -> impl Strategy<Value = Vec<Value>> {
             json!({"policy": "queue", "maxWaitMs": 35}),
             json!("reject"),
             json!("restart"),
+            json!("latest"),
             json!({"policy": "debounce", "periodMs": 15}),
             json!({"policy": "debounce", "periodMs": 15, "maxWaitMs": 25}),
             json!({"policy": "queue", "key": "input.a"}),
@@ -181,7 +182,13 @@ fn define(
     // microsecond in which it was due counts from when it was due.
     let rate = json!({"limit": numbers[2], "perMs": 12 * numbers[3]});
     set("throttle", on[1], key(1), burst(on[2], rate));
-    let mode = if batch || on[4] { "skip" } else { "cancel" };
+    // Versions that coexist have their own queues, which the reference does not tell apart.
+    let latest = on[15] && !on[13];
+    let mode = match (batch || on[4], latest) {
+        (true, _) => "skip",
+        (false, true) => "latest",
+        (false, false) => "cancel",
+    };
     set("singleton", on[3], key(2), json!({"mode": mode}));
     let rate = json!({"limit": numbers[4], "perMs": 20 * numbers[5]});
     set("rateLimit", on[5], key(5), burst(on[6], rate));
@@ -203,6 +210,7 @@ fn define(
         None => json!({"type": "singleton", "onNewVersion": policy}),
     };
     set("handoff", on[13], None, handoff);
+    set("startWithinMs", on[14], None, json!(19 * numbers[12]));
     Value::Object(def)
 }
 

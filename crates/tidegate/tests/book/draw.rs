@@ -202,9 +202,9 @@ impl Picture<'_> {
         self.put(format_args!(
             "<path d=\"M{left} {up}L{right} {down}M{left} {down}L{right} {up}\" class=\"no\"/>"
         ));
-        let by = by.map(|letter| format!(" by {letter}")).unwrap_or_default();
+        let word = by.map_or("expired".to_owned(), |letter| format!("replaced by {letter}"));
         let (at, base) = (x + 10.0, y + 4);
-        self.put(format_args!("<text x=\"{at}\" y=\"{base}\" class=\"s bad\">replaced{by}</text>"));
+        self.put(format_args!("<text x=\"{at}\" y=\"{base}\" class=\"s bad\">{word}</text>"));
     }
 
     fn refused(&mut self, arrival: &Arrival, middle: u64) {
@@ -336,8 +336,9 @@ fn describe(played: &Played) -> String {
             }
             .unwrap();
         }
-        if let Some((at, _)) = course.cancelled {
-            write!(text, " It is replaced at {}.", seconds(at)).unwrap();
+        if let Some((at, by)) = course.cancelled {
+            let word = if by.is_some() { "is replaced" } else { "expires" };
+            write!(text, " It {word} at {}.", seconds(at)).unwrap();
         }
     }
     text.replace('&', "&amp;").replace('<', "&lt;")

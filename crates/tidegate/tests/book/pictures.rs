@@ -39,6 +39,7 @@ mod tests {
         singleton = "singleton",
         idempotency = "idempotency",
         handoff = "handoff",
+        start_within = "start-within-ms",
         policies = "policies",
     }
 
@@ -135,10 +136,15 @@ fn priority() -> Story {
 }
 
 fn singleton() -> Story {
-    let sent = || [('a', 0), ('b', 1000), ('c', 3500)].map(|(letter, at)| event(letter, at, 3000));
-    let panel = |mode| work(&format!("singleton = {{ mode = \"{mode}\" }}"), sent().to_vec());
-    let panels = vec![panel("skip"), panel("cancel").asked('a', 2000)];
-    Story { title: "Singleton", until: 7000, tick: 100, mark: 1000, panels }
+    let sent = [('a', 0), ('b', 1000), ('c', 2000), ('d', 3500)];
+    let sent = || sent.map(|(letter, at)| event(letter, at, 3000)).to_vec();
+    let panel = |mode| work(&format!("singleton = {{ mode = \"{mode}\" }}"), sent());
+    let panels = vec![
+        panel("skip"),
+        panel("cancel").asked('a', 2000),
+        panel("latest").asked('b', 1500).asked('b', 2500),
+    ];
+    Story { title: "Singleton", until: 10_000, tick: 100, mark: 1000, panels }
 }
 
 fn idempotency() -> Story {
@@ -168,6 +174,14 @@ fn handoff() -> Story {
         panel("coexist"),
     ];
     Story { title: "Handoff", until: 8000, tick: 100, mark: 1000, panels }
+}
+
+fn start_within() -> Story {
+    let sent = [('a', 0, 1500), ('b', 100, 1500), ('c', 200, 1500), ('d', 1600, 1000)];
+    let sent = sent.map(|(letter, at, works)| event(letter, at, works)).to_vec();
+    let control = "startWithinMs = 2000\nconcurrency = { limit = 1 }";
+    let panels = vec![work(control, sent).asked('c', 300).asked('c', 2500)];
+    Story { title: "Start within", until: 5000, tick: 100, mark: 1000, panels }
 }
 
 fn policies() -> Story {

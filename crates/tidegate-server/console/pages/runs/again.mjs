@@ -33,9 +33,9 @@ export function Replay({ run, close }) {
   </${Drawer}>`;
 }
 
-/** Drawer that sends a signal to a run. @param {{ run: any, waits: string, close: () => void, again: () => void }} props `waits`: the `why` sentence of the run */
+/** Drawer that sends a signal to a run. @param {{ run: any, waits: any[], close: () => void, again: () => void }} props `waits`: of the `why` of the run */
 export function Signal({ run, waits, close, again }) {
-  const [name, setName] = useState(/waits for a signal `([^`]+)`/.exec(waits)?.[1] ?? '');
+  const [name, setName] = useState(waits.find((wait) => wait.for === 'signal')?.name ?? '');
   const [text, setText] = useState('');
   const { value, wrong } = parse(text);
   /** @param {Event} event */

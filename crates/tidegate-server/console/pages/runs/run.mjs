@@ -86,7 +86,7 @@ export function RunPage({ id }) {
     <${Stale} error=${run.error} />
     <div class="stack">
       ${why.value && html`<${Why} why=${why.value} />`}
-      ${!exists && run.value.sentence && html`<${ToCome} id=${id} sentence=${run.value.sentence} />`}
+      ${!exists && run.value.sentence && html`<${ToCome} id=${id} fold=${why.value?.fold} />`}
       ${exists && html`
         <section class="card"><h2>Timeline</h2>${timeline.value
           ? html`<${Waterfall} timeline=${timeline.value} steps=${all} />`
@@ -99,6 +99,6 @@ export function RunPage({ id }) {
         <${Values} run=${run.value} />`}
     </div>
     ${doing === 'replay' && exists && html`<${Replay} run=${run.value} close=${close} />`}
-    ${doing === 'signal' && exists && html`<${Signal} run=${run.value} waits=${why.value?.sentence ?? ''} close=${close} again=${() => run.again()} />`}
+    ${doing === 'signal' && exists && html`<${Signal} run=${run.value} waits=${why.value?.waits ?? []} close=${close} again=${() => run.again()} />`}
     ${step && steps.value && html`<${StepDrawer} key=${step} run=${run.value} id=${step} steps=${all} ended=${ended} close=${close} />`}`;
 }

@@ -5,9 +5,9 @@ import { to } from '../../lib/route.mjs';
 import { EventLink, WorkflowLink } from '../../ui/link.mjs';
 import { Time } from '../../ui/time.mjs';
 
-/** Events that a window or a buffer has collected for a run that does not exist yet. @param {{ id: string, sentence: string }} props */
-export function ToCome({ id, sentence }) {
-  const [, control, key] = /^(\w+) of (.+) holds \d+ event/.exec(sentence) ?? [];
+/** Events that a window or a buffer has collected for a run that does not exist yet. @param {{ id: string, fold: { control: string, key: string } | undefined }} props `fold`: of the `why` of the run */
+export function ToCome({ id, fold }) {
+  const { control, key } = fold ?? {};
   const told = useFetched(control ? '/receipts' : null, { control, key, limit: 100 });
   const mine = /** @type {any[]} */ (told.value?.receipts ?? []).filter((it) => it.runId === id);
   const first = mine[0];

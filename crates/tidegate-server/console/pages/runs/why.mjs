@@ -30,7 +30,7 @@ function Gate({ gate, first }) {
 function Earliest({ why }) {
   if (!why.earliest || why.stranded || !['queued', 'waiting'].includes(why.state)) return null;
   // A wait that may end before its timeout.
-  const latest = /waits for (an event|a signal|its child)/.test(why.sentence);
+  const latest = (why.waits ?? []).some((/** @type {any} */ wait) => ['event', 'signal', 'child'].includes(wait.for));
   return html` <span class=${`badge ${why.state === 'queued' ? 'wait' : 'idle'}`}>${why.state === 'queued' ? 'can start' : latest ? 'times out' : 'continues'} <${Until} at=${why.earliest} /></span>`;
 }
 
@@ -39,7 +39,7 @@ export function Why({ why }) {
   const gates = /** @type {any[]} */ (why.gates ?? []);
   return html`<section class=${`card why ${why.stranded ? 'stranded' : why.state}`} aria-label="Why">
     ${why.stranded && html`<p class="loud" role="alert">Stranded: this run will not continue by itself.</p>`}
-    <p class="why-sentence"><${Sentence} text=${why.sentence} />.<${Earliest} why=${why} /></p>
+    <p class="why-sentence"><${Sentence} text=${why.sentence} />.<${Earliest} why=${why} />${why.expiresAt && html` <span class="badge wait">expires <${Until} at=${why.expiresAt} /></span>`}</p>
     ${gates.length > 0 && html`<div class="why-gates"><table class="table" aria-label="Gates to pass, in order">
       <thead><tr><th scope="col">Gate</th><th scope="col">Key</th><th scope="col">Limit</th><th scope="col">Inside</th><th scope="col" class="num">Queue position</th><th scope="col">Freed by</th></tr></thead>
       <tbody>${gates.map((gate, i) => html`<${Gate} gate=${gate} first=${i === 0} />`)}</tbody></table></div>`}

@@ -34,7 +34,8 @@ export function Change({ control, workflow, done, close }) {
   const [busy, setBusy] = useState(false);
   const next = changed(workflow.definition, control, given);
   const same = numbers.every((name) => given[name] === String(it[name] ?? ''));
-  const preview = controlsOf(Object.fromEntries([[at[0], next[at[0]]]]), table.value).find((one) => one.at.join() === at.join());
+  const field = at[0] ?? numbers[0];
+  const preview = controlsOf({ [field]: next[field] }, table.value).find((one) => one.at.join() === at.join());
   /** @param {Event} event */
   async function submit(event) {
     event.preventDefault();

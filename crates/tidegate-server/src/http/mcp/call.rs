@@ -90,7 +90,7 @@ pub(super) async fn call(
     };
     let engine = caller.engine.clone();
     if params.meta.progress_token.is_none()
-        && let Ok(ended) = tokio::time::timeout(AT_ONCE, engine.ended(run)).await
+        && let Ok(ended) = tokio::time::timeout(AT_ONCE, engine.ended_or_displaced(run)).await
     {
         return told(result(ended));
     }
@@ -109,7 +109,7 @@ pub(super) async fn result_of(
         Err(fault) => return Ok(Err(fault)),
     };
     Ok(match dispatch(app, caller, request, &params).await? {
-        Called::Run(run) => result(caller.engine.ended(run).await),
+        Called::Run(run) => result(caller.engine.ended_or_displaced(run).await),
         Called::Over(over) => over,
     })
 }
@@ -213,7 +213,7 @@ fn result(ended: Result<Ended, tidegate::Error>) -> Told {
                 "state": "cancelled",
             });
             // As over HTTP, where some ends have their own code.
-            actions::answered(ended).map_or_else(refused, |_| error(&told))
+            actions::answered(request_id, ended).map_or_else(refused, |_| error(&told))
         }
     })
 }
@@ -317,6 +317,10 @@ impl Progress {
         // The state is read first: a run that has ended emits nothing more.
         let (_, ended) = self.engine.look_up(self.run).await?;
         let mut messages = Vec::new();
+        if let Some(newer) = ended.as_ref().and_then(|ended| ended.ending.displaced_by()) {
+            self.run = newer;
+            return Ok((messages, None));
+        }
         if self.token.is_none() {
             return Ok((messages, ended));
         }

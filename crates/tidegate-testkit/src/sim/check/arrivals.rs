@@ -131,11 +131,17 @@ pub(super) fn i13(look: &Look<'_>, history: &History) -> Checked {
     Ok(())
 }
 
-/// A singleton has one live run; an arrival is skipped only because of one.
+/// A singleton has one live run, under `latest` one that has started; an arrival is skipped only
+/// because of one.
 pub(super) fn i18(look: &Look<'_>, history: &History) -> Checked {
     let mut live: BTreeMap<_, &Run> = BTreeMap::new();
     let over = |run: &&Run| run.phase == Phase::Stopping || undoes(run);
-    for run in look.state.runs().filter(|run| !over(run)) {
+    let is_latest = |run: &Run| {
+        let versions = look.plan.spec(&run.workflow).map(|spec| &spec.versions);
+        versions.into_iter().flatten().any(|(controls, _)| controls.displaces(Class::Singleton))
+    };
+    let waits = |run: &&Run| !run.started && is_latest(run);
+    for run in look.state.runs().filter(|run| !over(run) && !waits(run)) {
         for need in &run.plan {
             if need.gate.class() == Some(Class::Singleton)
                 && let Some(other) = live.insert(&need.gate, run)
@@ -184,9 +190,11 @@ pub(super) fn i19(look: &Look<'_>, history: &History) -> Checked {
     Ok(())
 }
 
-/// Returns whether a run was replaced before its first step, so that its claim was released.
+/// Returns whether a run was replaced or expired before its first step, so that its claim was
+/// released.
 fn given_back(history: &History, run: Seq) -> bool {
-    history.replaced.contains(&run) && !history.begun.contains_key(&run)
+    let replaced = history.replaced.contains(&run) && !history.begun.contains_key(&run);
+    replaced || history.expired.contains(&run)
 }
 
 /// A repeated `dedupeId` is answered as a duplicate, and leaves no trace.

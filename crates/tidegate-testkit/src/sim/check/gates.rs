@@ -162,6 +162,49 @@ pub(super) fn i21(look: &Look<'_>, _: &History) -> Checked {
     Ok(())
 }
 
+/// Under `latest` a newcomer leaves no unstarted run of its workflow on the gate. A displaced run
+/// had not started, and names a run of its workflow that has its rank or a better one.
+pub(super) fn i54(look: &Look<'_>, history: &History) -> Checked {
+    for delta in look.deltas {
+        let Some(Row::Ended(ended)) = &delta.after else { continue };
+        let Some(by) = ended.ending.displaced_by() else { continue };
+        let old = look.before(ended.id.seq);
+        if history.begun.contains_key(&ended.id.seq) {
+            return Err(format!("{} has started, and is displaced", ended.id));
+        }
+        let newer = look.state.run(by.seq).map(|run| (run.workflow.clone(), run.rank));
+        let gone = look.state.ended(by.seq).map(|run| run.workflow.clone());
+        let name = newer.as_ref().map(|(name, _)| name).or(gone.as_ref());
+        let better = old.zip(newer.as_ref()).is_none_or(|(old, (_, rank))| *rank <= old.rank);
+        if name != Some(&ended.workflow) || !better {
+            return Err(format!("{ended:?} is displaced by {newer:?}"));
+        }
+    }
+    let on = |run: &Run, gate: &Gate| {
+        let queued = matches!(run.phase, Phase::Queued { gate: at, .. } if at == gate.id);
+        run.holds(&gate.key) || queued
+    };
+    let new = look.runs().filter(|(before, _)| before.is_none() && !look.redefines());
+    for run in new.filter_map(|(_, after)| after).filter(|run| run.purpose == Purpose::Ordinary) {
+        let Some(controls) = look.controls(&run.ws, &run.workflow) else { continue };
+        for gate in run.plan.iter().filter_map(|need| look.state.gate(&need.gate)) {
+            if !gate.key.class().is_some_and(|class| controls.displaces(class)) {
+                continue;
+            }
+            let stayed = look.state.runs().find(|other| {
+                let own = (&other.ws, &other.workflow) == (&run.ws, &run.workflow);
+                let unstarted = !other.started && other.purpose == Purpose::Ordinary;
+                let before = look.before(other.id.seq).is_some_and(|old| on(old, gate));
+                own && unstarted && other.id != run.id && before && on(other, gate)
+            });
+            if let Some(other) = stayed {
+                return Err(format!("{} leaves {other:?} on {:?}", run.id, gate.key.scope()));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// No hold and no queued run is left when everything has finished.
 pub(super) fn settled(state: &State, _: &History) -> Result<(), (&'static str, String)> {
     let mut left = BTreeMap::new();

@@ -10,7 +10,7 @@ use tidegate_core::{
     id::{EventId, RunId, Seq},
     json::Payload,
     request::Request,
-    row::{Ending, EngineId, GateKey, GateState, Row, RowKey, Span, StepKind, Workspace},
+    row::{Ending, EngineId, GateKey, GateState, Purpose, Row, RowKey, Span, StepKind, Workspace},
     run::record::NewSend,
     time::Timestamp,
 };
@@ -132,6 +132,10 @@ pub(super) struct History {
     pub stepped: bool,
     /// Runs that were replaced.
     pub replaced: BTreeSet<Seq>,
+    /// The time by which a run has to start, from its admission on.
+    pub start_by: BTreeMap<Seq, Timestamp>,
+    /// Runs that did not start in time.
+    pub expired: BTreeSet<Seq>,
     /// The ids that retention has deleted.
     pub forgotten: BTreeSet<Seq>,
     /// Model of streams and reactions.
@@ -153,6 +157,7 @@ impl History {
         self.tokens.clear();
         self.claims.clear();
         self.windows.clear();
+        self.start_by.clear();
     }
 
     pub(super) fn start(&mut self, effect: &Effect) {
@@ -170,6 +175,7 @@ impl History {
         self.commits += 1;
         self.told = told(look);
         self.learn_definitions(look);
+        self.learn_expiry(look);
         for (before, after) in look.runs() {
             if let Some(run) = after.filter(|run| before.is_none_or(|old| old.lane != run.lane)) {
                 self.releases.insert(run.id.seq, look.state.release_of(run.lane));
@@ -211,6 +217,24 @@ impl History {
                 self.learn_window(look, &told);
             }
         }
+    }
+
+    /// Records the time by which each new run has to start, and the runs that did not.
+    fn learn_expiry(&mut self, look: &Look<'_>) {
+        // A commit that changes definitions may have admitted runs by the old ones.
+        for (_, run) in look.runs().filter(|_| !look.redefines()) {
+            let Some(run) = run.filter(|run| look.before(run.id.seq).is_none()) else { continue };
+            let controls = look.controls(&run.ws, &run.workflow);
+            let ms = controls.and_then(|controls| controls.start_within_ms);
+            let ms = ms.filter(|_| run.purpose == Purpose::Ordinary && !self.stepped);
+            self.start_by.extend(ms.map(|ms| (run.id.seq, run.queued_at.plus_ms(ms))));
+        }
+        let ended = look.deltas.iter().filter_map(|delta| delta.after.as_ref());
+        let expired = ended.filter_map(|row| match row {
+            Row::Ended(ended) if is_expired(&ended.ending) => Some(ended.id.seq),
+            _ => None,
+        });
+        self.expired.extend(expired);
     }
 
     fn learn_definitions(&mut self, look: &Look<'_>) {
@@ -261,6 +285,11 @@ impl History {
         };
         self.windows.insert(run.seq, window);
     }
+}
+
+/// Returns whether a run was cancelled because it did not start in time.
+pub(super) fn is_expired(ending: &Ending) -> bool {
+    matches!(ending, Ending::Cancelled { reason, .. } if reason == Ending::EXPIRED)
 }
 
 /// Returns whether a run is made at once, without a window or a buffer before it.

@@ -2,11 +2,14 @@
 
 use tidegate_core::{
     command::{Answer, Command},
-    row::{Begun, Ended, Phase, Row, RowKey, Run, Step, StepKind, WaitOn},
+    row::{Begun, Ended, Ending, Phase, Row, RowKey, Run, Step, StepKind, WaitOn},
     run::wait::encoded,
 };
 
-use super::{Checked, Look, history::History};
+use super::{
+    Checked, Look,
+    history::{History, is_expired},
+};
 use crate::sim::state::{Delta, State};
 
 /// An ended run does not change, and nothing more is committed for it.
@@ -189,6 +192,40 @@ fn brought(look: &Look<'_>, step: &Step, by_event: bool) -> Checked {
         return Ok(());
     }
     Err(format!("nothing brought {step:?}, the wait was {wait:?}"))
+}
+
+/// A run starts before its `startWithinMs` is over or not at all. It expires only if it has not
+/// started by then, and its input has a receipt of it.
+pub(super) fn i53(look: &Look<'_>, history: &History) -> Checked {
+    for (before, after) in look.runs() {
+        let Some(run) = after.filter(|run| run.started) else { continue };
+        let by = history.start_by.get(&run.id.seq).filter(|by| **by <= look.at);
+        if let Some(by) = by.filter(|_| !before.is_some_and(|old| old.started)) {
+            return Err(format!("{} starts at {}, and it expired at {by}", run.id, look.at));
+        }
+    }
+    for delta in look.deltas {
+        let Some(Row::Ended(ended)) = &delta.after else { continue };
+        if !is_expired(&ended.ending) {
+            continue;
+        }
+        let by = history.start_by.get(&ended.id.seq);
+        if by.is_some_and(|by| *by > look.at) {
+            return Err(format!("{} expires at {} before {by:?}", ended.id, look.at));
+        }
+        if history.begun.contains_key(&ended.id.seq) {
+            return Err(format!("{} has started, and expires", ended.id));
+        }
+        let said = look.deltas.iter().any(|delta| {
+            matches!(&delta.after, Some(Row::Receipt(receipt))
+                if receipt.verdict["outcome"] == Ending::EXPIRED
+                    && receipt.verdict["runId"] == ended.id.to_string())
+        });
+        if !said {
+            return Err(format!("{} expires without a receipt", ended.id));
+        }
+    }
+    Ok(())
 }
 
 /// Every accepted signal was taken or is kept, and no run gets a child's end twice.

@@ -12,7 +12,7 @@ use crate::{
         Ending, Fold, Gate, GateKey, GateState, Phase, Purpose, Row, RowKey, Run, WaitOn, Workspace,
     },
     run::lease::served,
-    time::{Timestamp, readable},
+    time::{Timestamp, rfc3339::OptionalTime},
 };
 
 /// How far down a line places are counted.
@@ -23,6 +23,7 @@ const MAX_HOLDERS: usize = 100;
 
 /// Everything that keeps a run where it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Why {
     /// The run.
@@ -34,7 +35,7 @@ pub struct Why {
     /// The gates that it has still to pass, in order. The first is the one that it waits for.
     pub gates: Vec<Binding>,
     /// The earliest moment at which it can go on, where time alone decides.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "readable")]
+    #[serde(skip_serializing_if = "Option::is_none", with = "OptionalTime")]
     pub earliest: Option<Timestamp>,
     /// No live engine serves its version: it does not go on by itself.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -49,6 +50,7 @@ pub struct Why {
 
 /// The workers of one engine that a ready run waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Workers {
     /// Whether they run `handlers` of the program or make `calls`.
@@ -75,6 +77,7 @@ fn none(count: &usize) -> bool {
 
 /// How many workers a workflow has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Busy {
     /// The workflow.
@@ -131,6 +134,7 @@ impl Why {
 
 /// One gate between a run and its start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Binding {
     /// The control.
@@ -156,7 +160,7 @@ pub struct Binding {
     /// What makes room.
     pub frees: String,
     /// When that is, where time alone decides.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "readable")]
+    #[serde(skip_serializing_if = "Option::is_none", with = "OptionalTime")]
     pub at: Option<Timestamp>,
 }
 

@@ -6,7 +6,8 @@
 use std::fmt::Write as _;
 
 use anyhow::bail;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use tidegate::{
@@ -20,6 +21,8 @@ use tidegate::{
     },
     store::{Store, commit},
 };
+
+use crate::http::DateTime;
 
 /// The attributes of a new key.
 #[derive(Debug)]
@@ -93,15 +96,38 @@ pub(crate) fn check_name(name: &str) -> anyhow::Result<()> {
 }
 
 /// A key as clients see it, without its hash.
-pub(crate) fn view(key: &ApiKey) -> Value {
-    let access = if key.read_only { "read" } else { "full" };
-    json!({
-        "id": key.id, "name": key.name, "workspace": &*key.ws, "access": access,
-        "madeAt": key.made_at.rfc3339(),
-        "expiresAt": key.expires_at.map(Timestamp::rfc3339),
-        "lastUsedAt": key.used_at.map(Timestamp::rfc3339),
-        "revokedAt": key.revoked_at.map(Timestamp::rfc3339),
-    })
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "Key")]
+pub(crate) struct KeyView {
+    id: String,
+    name: String,
+    workspace: String,
+    #[schemars(extend("enum" = ["full", "read"]))]
+    access: &'static str,
+    #[schemars(with = "DateTime")]
+    made_at: String,
+    #[schemars(with = "Option<DateTime>")]
+    expires_at: Option<String>,
+    #[schemars(with = "Option<DateTime>")]
+    last_used_at: Option<String>,
+    #[schemars(with = "Option<DateTime>")]
+    revoked_at: Option<String>,
+}
+
+impl From<&ApiKey> for KeyView {
+    fn from(key: &ApiKey) -> Self {
+        Self {
+            id: key.id.clone(),
+            name: key.name.clone(),
+            workspace: key.ws.to_string(),
+            access: if key.read_only { "read" } else { "full" },
+            made_at: key.made_at.rfc3339(),
+            expires_at: key.expires_at.map(Timestamp::rfc3339),
+            last_used_at: key.used_at.map(Timestamp::rfc3339),
+            revoked_at: key.revoked_at.map(Timestamp::rfc3339),
+        }
+    }
 }
 
 /// The SHA-256 of a text, in hexadecimal.

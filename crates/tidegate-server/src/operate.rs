@@ -19,7 +19,7 @@ use crate::{
     client::{Remote, get},
     config::{Config, Location},
     exit::Failure,
-    http::view,
+    http::ReportView,
     serve,
 };
 
@@ -100,7 +100,7 @@ pub(crate) async fn run(
     let (told, shown, good) = match operate {
         Operate::Doctor(place) => {
             let told = if place.is_named() {
-                view(&examine(place.location()?).await?)
+                json!(ReportView::from(&examine(place.location()?).await?))
             } else {
                 get(remote, "/doctor").await?
             };

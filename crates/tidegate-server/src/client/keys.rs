@@ -11,7 +11,11 @@ use tidegate::{
 };
 
 use super::{Remote, Server, part, table, text};
-use crate::{config::Config, keys, serve::open};
+use crate::{
+    config::Config,
+    keys::{self, KeyView},
+    serve::open,
+};
 
 /// The commands on API keys.
 #[derive(Debug, Subcommand)]
@@ -50,13 +54,13 @@ impl Keys {
                 keys::check_name(&name)?;
                 let wanted = keys::Wanted { ws, name, read_only, expires_at: end(expires_days) };
                 let (text, key) = keys::make(store, wanted).await?;
-                let mut told = keys::view(&key);
-                told["key"] = text.clone().into();
-                Ok((told, Some(format!("{text}\n"))))
+                let mut view = json!(KeyView::from(&key));
+                view["key"] = text.clone().into();
+                Ok((view, Some(format!("{text}\n"))))
             }
             Self::List => {
-                let all = keys::all(store).await?.0;
-                Ok((json!({ "keys": all.iter().map(keys::view).collect::<Vec<_>>() }), None))
+                let keys = keys::all(store).await?.0;
+                Ok((json!({ "keys": keys.iter().map(KeyView::from).collect::<Vec<_>>() }), None))
             }
             Self::Revoke { id } => {
                 let revoke = AccessCommand::Revoke { ws, id: id.clone() };

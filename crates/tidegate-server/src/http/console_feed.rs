@@ -26,7 +26,7 @@ use tokio::{
     time::Instant,
 };
 
-use super::{Caller, operation::Operation, problem::Problem, run_stream::Receiver, schema::string};
+use super::{Caller, operation::Operation, problem::Problem, run_stream::Receiver};
 use crate::{
     listen,
     metrics::{self, Done},
@@ -57,7 +57,7 @@ pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::get("/live", "live", live)
             .says("Stream run counts, the busiest gates and throughput: everything, then changes.")
-            .answers_as(200, "Server-sent events.", "text/event-stream", string()),
+            .answers_text(200, "Server-sent events.", "text/event-stream"),
     ]
 }
 

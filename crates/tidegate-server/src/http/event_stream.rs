@@ -26,7 +26,7 @@ use tokio::sync::{Mutex, broadcast, mpsc};
 
 use super::{
     Caller, console_feed::LIFE, events_query::EventView, operation::Operation, problem::Problem,
-    run_stream::Receiver, runs::view, schema::string,
+    run_stream::Receiver, runs::view,
 };
 use crate::listen;
 
@@ -48,10 +48,10 @@ pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::get("/events/stream", "tailEvents", events)
             .says("Stream posted events: `events`, and `gap` where some were missed.")
-            .answers_as(200, "Server-sent events.", "text/event-stream", string()),
+            .answers_text(200, "Server-sent events.", "text/event-stream"),
         Operation::get("/runs/stream", "tailRuns", runs)
             .says("Stream the newest runs and their changes: `runs`, and `gap`.")
-            .answers_as(200, "Server-sent events.", "text/event-stream", string()),
+            .answers_text(200, "Server-sent events.", "text/event-stream"),
     ]
 }
 

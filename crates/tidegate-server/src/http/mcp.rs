@@ -15,15 +15,8 @@ use axum::{
 };
 use serde_json::{json, value::RawValue};
 
-use self::frame::{Answer, Fault, REVISIONS, Request, Told, told};
-use super::{
-    App, Caller,
-    body::Body,
-    operation::Operation,
-    problem::Problem,
-    schema::{any, nullable, object, string, word},
-    workflows,
-};
+use self::frame::{Answer, Answers, Fault, Message, REVISIONS, Request, Told, told};
+use super::{App, Caller, body::Body, operation::Operation, problem::Problem, workflows};
 use crate::ingress::Ingress;
 
 /// Maximum number of messages in a batch.
@@ -32,19 +25,14 @@ const MAX_BATCH: usize = 100;
 /// The operations of this file. A read-only key may list the tools; calls are rejected where they
 /// are dispatched.
 pub(super) fn operations() -> Vec<Operation> {
-    let id = json!({ "type": ["string", "number", "null"] });
-    let method = nullable(string());
-    let message =
-        object([("jsonrpc", word(&["2.0"])), ("id?", id), ("method?", method), ("params?", any())]);
-    let answer = || object([("jsonrpc", word(&["2.0"])), ("result?", any()), ("error?", any())]);
     vec![
         Operation::post("/mcp", "mcp", take)
             .says("Send a Model Context Protocol message. The tools are the actions of all flows.")
             .read()
-            .body(message)
-            .answers(200, "The response, or server-sent events that end with it.", answer())
+            .body::<Message<'_>>()
+            .answers::<Answers>(200, "The response, or server-sent events that end with it.")
             .answers_nothing(202, "The message needs no response.")
-            .answers(400, "The body is not a message.", answer()),
+            .answers::<Answer>(400, "The body is not a message."),
     ]
 }
 

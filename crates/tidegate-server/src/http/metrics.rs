@@ -8,7 +8,7 @@ use axum::{
 };
 use tidegate::core::observe::stats::{Counts, Stats};
 
-use super::{Caller, operation::Operation, problem::Problem, schema::string};
+use super::{Caller, operation::Operation, problem::Problem};
 use crate::metrics::{escaped, text};
 
 const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -18,11 +18,10 @@ pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::get("/metrics", "metrics", show)
             .says("Get metrics in the text format of Prometheus.")
-            .answers_as(
+            .answers_text(
                 200,
                 "Metrics of this server, and of the runs of the workspace.",
                 "text/plain",
-                string(),
             ),
     ]
 }

@@ -12,6 +12,7 @@ mod chat;
 mod commands;
 mod contention;
 mod demo;
+mod described;
 mod drain;
 mod events;
 mod failures;

@@ -253,7 +253,7 @@ fn completed(output: &Payload, request_id: RunId) -> Box<RawValue> {
 }
 
 fn refused(problem: Problem) -> Box<RawValue> {
-    error(&Value::Object(problem.told()))
+    error(&json!(problem.into_body()))
 }
 
 /// An error that the model sees: a code, and a text with the fix.

@@ -5,6 +5,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{
     Value, json,
@@ -22,10 +23,14 @@ pub(super) struct Request<'a> {
     params: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
-struct Message<'a> {
+/// A message of a client.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "McpMessage")]
+pub(super) struct Message<'a> {
+    #[schemars(extend("enum" = ["2.0"]))]
     jsonrpc: String,
     #[serde(borrow)]
+    #[schemars(extend("type" = ["string", "number", "null"]))]
     id: Option<&'a RawValue>,
     method: Option<String>,
     #[serde(borrow)]
@@ -70,7 +75,8 @@ impl<'a> Request<'a> {
 }
 
 /// A JSON-RPC error.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "McpError")]
 pub(super) struct Fault {
     code: i32,
     message: String,
@@ -130,8 +136,19 @@ pub(super) fn told(result: &impl Serialize) -> Box<RawValue> {
     to_raw_value(result).expect("a result can be serialized")
 }
 
+/// The response to a message, or the responses to a batch.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+#[expect(dead_code, reason = "describes the answers; each is sent as its own type")]
+pub(super) enum Answers {
+    One(Answer),
+    Batch(Vec<Answer>),
+}
+
 /// The response to a request.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "McpAnswer")]
 pub(super) struct Answer {
     jsonrpc: &'static str,
     id: Option<Box<RawValue>>,

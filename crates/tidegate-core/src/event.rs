@@ -273,6 +273,7 @@ pub struct PostedView<'a> {
 /// Outcome of this event, or of the first event with the same `dedupeId` from its receipts.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
+#[expect(clippy::large_enum_variant, reason = "most are new; a box would cost more than it saves")]
 pub enum RunOutcome<'a> {
     /// Of this event.
     New(OutcomeView<'a>),

@@ -130,7 +130,7 @@ impl<'a> Checker<'a> {
         match value {
             Value::Object(members) => self.check_members(rules, members, at, depth),
             Value::Array(items) => self.check_items(rules, items, at, depth),
-            _ => Ok(()),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(()),
         }
     }
 
@@ -510,6 +510,6 @@ fn canonical(value: &Value) -> String {
                 .collect();
             format!("{{{}}}", members.join(","))
         }
-        other => other.to_string(),
+        Value::Null | Value::Bool(_) | Value::String(_) => value.to_string(),
     }
 }

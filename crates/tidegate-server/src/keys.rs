@@ -3,9 +3,8 @@
 //! A key is `tg_`, a public part for the lookup, and 256 random bits. Only its hash is stored: a
 //! fast hash is right, because the keys are too many to try them all.
 
-use std::fmt::Write as _;
-
 use anyhow::bail;
+use data_encoding::HEXLOWER;
 use schemars::JsonSchema;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -41,7 +40,7 @@ pub(crate) async fn make(store: &dyn Store, wanted: Wanted) -> Result<(String, A
     let mut random = [0; 40];
     getrandom::fill(&mut random).expect("the operating system gives random bytes");
     let (public, secret) = random.split_at(8);
-    let (id, secret) = (hex(public), hex(secret));
+    let (id, secret) = (HEXLOWER.encode(public), HEXLOWER.encode(secret));
     let text = format!("tg_{id}_{secret}");
     let Wanted { ws, name, read_only, expires_at } = wanted;
     let key = ApiKey {
@@ -59,7 +58,8 @@ pub(crate) async fn make(store: &dyn Store, wanted: Wanted) -> Result<(String, A
     Ok((text, key))
 }
 
-/// Commits a change of the keys.
+/// Commits a change of the keys, in a transaction of its own and not in a batch of an engine: the
+/// commands change keys without an engine, and both must take the same way. Changes are rare.
 pub(crate) async fn change(store: &dyn Store, command: AccessCommand) -> Result<(), Error> {
     for answer in commit(store, vec![(Command::Access { command }, 0)]).await? {
         answer?;
@@ -132,13 +132,5 @@ impl From<&ApiKey> for KeyView {
 
 /// The SHA-256 of a text, in hexadecimal.
 pub(crate) fn hash(text: impl AsRef<[u8]>) -> String {
-    hex(&Sha256::digest(text))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string does not fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    HEXLOWER.encode(&Sha256::digest(text))
 }

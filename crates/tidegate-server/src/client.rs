@@ -40,6 +40,9 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
+    /// The ids of the flags above.
+    pub(crate) const FLAGS: [&'static str; 4] = ["server", "workspace", "file", "json"];
+
     pub(crate) fn server(&self) -> &str {
         &self.server
     }

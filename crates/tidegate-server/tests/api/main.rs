@@ -9,6 +9,7 @@ mod burst;
 mod callers;
 mod calls;
 mod chat;
+mod codes;
 mod commands;
 mod contention;
 mod demo;

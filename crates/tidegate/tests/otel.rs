@@ -230,8 +230,8 @@ async fn a_collector_with_a_certificate_that_the_system_trusts_is_reached_by_htt
         let mut again = Command::new(std::env::current_exe().unwrap());
         again.args(["--exact", test]).env(TRUSTING, "1").env("SSL_CERT_FILE", authority);
         let output = again.env_remove("SSL_CERT_DIR").env("NO_PROXY", "*").output().unwrap();
-        let text = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success() && text.contains("1 passed"), "{text}");
+        let printed = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && printed.contains("1 passed"), "{printed}");
         return;
     }
     let (port, told) = tls_collector();

@@ -48,7 +48,9 @@ fn close(schema: &mut Value, composed: bool) {
             }
             ("items" | "additionalProperties", rule) => close(rule, false),
             ("anyOf" | "oneOf" | "allOf", Value::Array(parts)) => {
-                parts.iter_mut().for_each(|part| close(part, composed || names_members));
+                for part in parts {
+                    close(part, composed || names_members);
+                }
             }
             _ => {}
         }

@@ -83,10 +83,10 @@ impl HttpClient for Client {
 
 /// The text of an error with its causes: reqwest's own names only the URL.
 fn with_sources(error: &(dyn Error + 'static)) -> String {
-    let (mut text, mut cause) = (error.to_string(), error.source());
+    let (mut texts, mut cause) = (vec![error.to_string()], error.source());
     while let Some(error) = cause {
-        text += &format!(": {error}");
+        texts.push(error.to_string());
         cause = error.source();
     }
-    text
+    texts.join(": ")
 }

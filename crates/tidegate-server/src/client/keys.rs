@@ -75,15 +75,15 @@ impl Keys {
             Self::Create { name, read_only, expires_days } => {
                 let end = end(expires_days).map(Timestamp::rfc3339);
                 let body = json!({ "name": name, "readOnly": read_only, "expiresAt": end });
-                let told = server.post("/keys", body).await?;
-                let shown = format!("{}\n", text(&told["key"]));
-                Ok((told, Some(shown)))
+                let answer = server.post("/keys", body).await?;
+                let shown = format!("{}\n", text(&answer["key"]));
+                Ok((answer, Some(shown)))
             }
             Self::List => Ok((server.get("/keys").await?, None)),
             Self::Revoke { id } => {
                 let path = format!("/keys/{}", part(&id));
-                let told = server.ask(Method::DELETE, &path, None).await?;
-                Ok((told, Some(format!("{id} is revoked\n"))))
+                let answer = server.ask(Method::DELETE, &path, None).await?;
+                Ok((answer, Some(format!("{id} is revoked\n"))))
             }
         }
     }
@@ -112,15 +112,15 @@ pub(crate) async fn keys(
         },
     };
     let ws = remote.workspace.clone().unwrap_or_else(|| config.workspace.clone());
-    let (told, shown) = match store {
+    let (answer, shown) = match store {
         Some(store) => command.in_store(&*store, ws.as_str().into()).await?,
         None => command.by_server(&server).await?,
     };
     let shown = shown.unwrap_or_else(|| {
         let columns = ["id", "name", "workspace", "access", "madeAt", "lastUsedAt", "revokedAt"];
-        table(&told["keys"], &columns)
+        table(&answer["keys"], &columns)
     });
-    remote.print(out, &told, &shown)
+    remote.print(out, &answer, &shown)
 }
 
 /// Whether another process has the file open.

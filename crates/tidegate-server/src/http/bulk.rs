@@ -114,8 +114,8 @@ async fn begin(caller: Caller, body: Body) -> Result<(StatusCode, Json<BulkView>
         }
     };
     let id = caller.engine.bulk(what, filter).await?;
-    let told = view(&caller.engine, id, &id.to_string()).await?;
-    Ok((StatusCode::ACCEPTED, Json(told)))
+    let progress_view = view(&caller.engine, id, &id.to_string()).await?;
+    Ok((StatusCode::ACCEPTED, Json(progress_view)))
 }
 
 async fn show(caller: Caller, At(id): At<String>) -> Result<Json<BulkView>, Problem> {

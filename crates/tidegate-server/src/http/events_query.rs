@@ -189,12 +189,12 @@ pub(super) struct EventDetailsView {
 async fn show(caller: Caller, At(id): At<String>) -> Result<Json<EventDetailsView>, Problem> {
     let unknown = || Problem::not_found("no_event", format!("there is no event `{id}`"));
     let event = id.parse().map_err(|_| unknown())?;
-    let told = caller.engine.event(event).await?.ok_or_else(unknown)?;
-    let receipts = told.receipts.into_iter().map(ReceiptView::from);
+    let details = caller.engine.event(event).await?.ok_or_else(unknown)?;
+    let receipts = details.receipts.into_iter().map(ReceiptView::from);
     Ok(Json(EventDetailsView {
-        event: EventView::whole(&told.event),
+        event: EventView::whole(&details.event),
         receipts: receipts.collect(),
-        runs: told.runs.iter().filter_map(view).collect(),
+        runs: details.runs.iter().filter_map(view).collect(),
     }))
 }
 
@@ -249,11 +249,11 @@ pub(super) fn event_of(id: String) -> Result<EventId, Problem> {
 
 /// Checks the name of a control in a query on gates or receipts.
 pub(super) fn known_control(word: String) -> Result<String, Problem> {
-    let mut known = gate_owners();
-    known.push(CATCH_UP);
-    if known.contains(&word.as_str()) {
+    let mut names = gate_owners();
+    names.push(CATCH_UP);
+    if names.contains(&word.as_str()) {
         return Ok(word);
     }
-    let detail = format!("`control` must be one of {}, got `{word}`", known.join(", "));
+    let detail = format!("`control` must be one of {}, got `{word}`", names.join(", "));
     Err(Problem::invalid("bad_query", detail))
 }

@@ -15,7 +15,7 @@ use axum::{
 };
 use serde_json::{json, value::RawValue};
 
-use self::frame::{Answer, Answers, Fault, Message, REVISIONS, Request, Told, told};
+use self::frame::{Answer, Answers, Fault, Message, MethodResult, REVISIONS, Request, to_raw};
 use super::{App, Caller, body::Body, operation::Operation, problem::Problem, workflows};
 use crate::ingress::Ingress;
 
@@ -58,8 +58,8 @@ async fn take(
             call::call(&app, &caller, &request).await
         }
         Ok(Some(request)) => {
-            let told = answer(&app, &caller, &request).await?;
-            Ok(Json(Answer::new(request.id, told)).into_response())
+            let result = answer(&app, &caller, &request).await?;
+            Ok(Json(Answer::new(request.id, result)).into_response())
         }
         Ok(None) => Ok(StatusCode::ACCEPTED.into_response()),
         Err(fault) => Ok(fault.refuse()),
@@ -97,13 +97,13 @@ async fn batch(
     };
     let mut answers = Vec::new();
     for request in requests {
-        let told = match request.method.as_str() {
+        let result = match request.method.as_str() {
             "initialize" => {
                 Err(Fault::invalid("`initialize` must not be in a batch; send it alone"))
             }
             _ => answer(app, caller, &request).await?,
         };
-        answers.push(Answer::new(request.id, told));
+        answers.push(Answer::new(request.id, result));
     }
     if answers.is_empty() {
         return Ok(StatusCode::ACCEPTED.into_response());
@@ -111,10 +111,14 @@ async fn batch(
     Ok(Json(answers).into_response())
 }
 
-async fn answer(app: &App, caller: &Caller, request: &Request<'_>) -> Result<Told, Problem> {
+async fn answer(
+    app: &App,
+    caller: &Caller,
+    request: &Request<'_>,
+) -> Result<MethodResult, Problem> {
     Ok(match request.method.as_str() {
         "initialize" => frame::initialize(request),
-        "ping" => Ok(told(&json!({}))),
+        "ping" => Ok(to_raw(&json!({}))),
         "tools/list" => {
             let catalog = workflows::catalog(&caller.engine).await?;
             tools::list(&tools::all(&catalog, ways(app, caller)), request)

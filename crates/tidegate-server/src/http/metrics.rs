@@ -28,8 +28,8 @@ pub(super) fn operations() -> Vec<Operation> {
 
 async fn show(caller: Caller) -> Result<Response, Problem> {
     let stats = caller.engine.stats().await?;
-    let told = text() + &runs(caller.engine.workspace(), &stats);
-    Ok(([(CONTENT_TYPE, KIND)], told).into_response())
+    let body = text() + &runs(caller.engine.workspace(), &stats);
+    Ok(([(CONTENT_TYPE, KIND)], body).into_response())
 }
 
 /// Number of runs by state, over all engines: read from the store, and not counted here.

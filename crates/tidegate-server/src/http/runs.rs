@@ -330,7 +330,7 @@ impl From<&Ended> for RunView {
 
 pub(super) async fn show(caller: Caller, RunOf(run): RunOf) -> Result<Response, Problem> {
     let engine = &caller.engine;
-    if let Some(run_view) = found(engine, run).await? {
+    if let Some(run_view) = look_up(engine, run).await? {
         let origin = engine.origin(run).await?.map(OriginView::from);
         return Ok(Json(RunDetails { run: run_view, origin }).into_response());
     }
@@ -395,7 +395,7 @@ impl From<Origin> for OriginView {
     }
 }
 
-async fn found(engine: &Engine, run: RunId) -> Result<Option<RunView>, Problem> {
+async fn look_up(engine: &Engine, run: RunId) -> Result<Option<RunView>, Problem> {
     let (live, ended) = engine.look_up(run).await?;
     let ended = ended.as_ref().map(RunView::from);
     Ok(ended.or_else(|| live.as_ref().map(RunView::from)))
@@ -470,7 +470,7 @@ pub(super) async fn resume(caller: Caller, RunOf(run): RunOf) -> Result<Response
 
 /// The view of the run after a change.
 async fn done(caller: &Caller, run: RunId) -> Result<Response, Problem> {
-    match found(&caller.engine, run).await? {
+    match look_up(&caller.engine, run).await? {
         Some(run) => Ok(Json(run).into_response()),
         None => folding(&caller.engine, run).await,
     }

@@ -65,15 +65,15 @@ async fn list(caller: Caller, Query(query): Query<ListQuery>) -> Result<Json<Sch
 }
 
 async fn pause(caller: Caller, At(id): At<String>) -> Result<Json<ScheduleView>, Problem> {
-    Ok(Json(caller.engine.pause_schedule(known(&id)?).await?))
+    Ok(Json(caller.engine.pause_schedule(schedule_id(&id)?).await?))
 }
 
 async fn resume(caller: Caller, At(id): At<String>) -> Result<Json<ScheduleView>, Problem> {
-    Ok(Json(caller.engine.resume_schedule(known(&id)?).await?))
+    Ok(Json(caller.engine.resume_schedule(schedule_id(&id)?).await?))
 }
 
 /// Parses an id. An invalid id names no schedule.
-fn known(id: &str) -> Result<ScheduleId, Problem> {
+fn schedule_id(id: &str) -> Result<ScheduleId, Problem> {
     id.parse().map_err(|_| {
         let detail = format!("there is no schedule `{id}`; `GET /schedules` lists them");
         Problem::not_found("no_schedule", detail)

@@ -196,8 +196,8 @@ async fn change_one(
             // A called service need not know the app of its flow.
             let (live, _) = engine.look_up(run).await?;
             session.app = caller.app(of.app.or(live.map(|live| live.app)));
-            let asked = NewSessionOp { step, session: session.clone(), op, expected_version };
-            engine.change_session_in(run, asked).await?.map_err(|fault| failed(&fault))?
+            let operation = NewSessionOp { step, session: session.clone(), op, expected_version };
+            engine.change_session_in(run, operation).await?.map_err(|fault| failed(&fault))?
         }
         (Some(_), _) => {
             return Err(bad(

@@ -73,10 +73,10 @@ async fn list(caller: Caller, Query(query): Query<ListQuery>) -> Result<Json<Lis
     if let Some(cursor) = query.cursor.as_ref().filter(|cursor| !is_name(cursor)) {
         return Err(bad_cursor(cursor));
     }
-    let found = caller.engine.streams().list(query.cursor.as_deref(), limit).await?;
-    let full = found.len() >= limit as usize;
-    let next = found.last().filter(|_| full).map(|last| last.name.clone());
-    let streams = found.into_iter().map(|listed| {
+    let page = caller.engine.streams().list(query.cursor.as_deref(), limit).await?;
+    let full = page.len() >= limit as usize;
+    let next = page.last().filter(|_| full).map(|last| last.name.clone());
+    let streams = page.into_iter().map(|listed| {
         let Listed { name, version, closed, position, at } = listed;
         StreamItem { name, version, closed, position, at: at.map(Timestamp::rfc3339) }
     });

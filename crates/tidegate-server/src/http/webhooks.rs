@@ -63,8 +63,8 @@ async fn take(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let known = app.ways.flow(&flow).and_then(|it| Some((it, it.webhooks.get(&name)?)));
-    let (ways, webhook) = known.ok_or_else(|| {
+    let ingress = app.ways.flow(&flow).and_then(|it| Some((it, it.webhooks.get(&name)?)));
+    let (ways, webhook) = ingress.ok_or_else(|| {
         let detail = format!("flow `{flow}` has no webhook `{name}`");
         Problem::not_found("no_webhook", detail)
     })?;

@@ -115,9 +115,9 @@ impl Fault {
     }
 
     /// The revision is not supported.
-    pub(super) fn revision(asked: &str) -> Self {
-        let message = format!("MCP-Protocol-Version `{asked}` is not supported");
-        let data = json!({ "supported": REVISIONS, "requested": asked });
+    pub(super) fn revision(requested: &str) -> Self {
+        let message = format!("MCP-Protocol-Version `{requested}` is not supported");
+        let data = json!({ "supported": REVISIONS, "requested": requested });
         Self { data: Some(data), ..Self::invalid(message) }
     }
 
@@ -129,10 +129,10 @@ impl Fault {
 }
 
 /// The result of a method.
-pub(super) type Told = Result<Box<RawValue>, Fault>;
+pub(super) type MethodResult = Result<Box<RawValue>, Fault>;
 
 /// Serializes a result.
-pub(super) fn told(result: &impl Serialize) -> Box<RawValue> {
+pub(super) fn to_raw(result: &impl Serialize) -> Box<RawValue> {
     to_raw_value(result).expect("a result can be serialized")
 }
 
@@ -159,8 +159,8 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    pub(super) fn new(id: &RawValue, told: Told) -> Self {
-        let (result, error) = match told {
+    pub(super) fn new(id: &RawValue, result: MethodResult) -> Self {
+        let (result, error) = match result {
             Ok(result) => (Some(result), None),
             Err(fault) => (None, Some(fault)),
         };
@@ -169,7 +169,7 @@ impl Answer {
 }
 
 /// Negotiates a revision: the client's if it is supported, else the newest.
-pub(super) fn initialize(request: &Request<'_>) -> Told {
+pub(super) fn initialize(request: &Request<'_>) -> MethodResult {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Wanted {
@@ -178,7 +178,7 @@ pub(super) fn initialize(request: &Request<'_>) -> Told {
     let Wanted { protocol_version: wanted } = request.params()?;
     let newest = REVISIONS[REVISIONS.len() - 1];
     let spoken = REVISIONS.into_iter().find(|it| *it == wanted).unwrap_or(newest);
-    Ok(told(&json!({
+    Ok(to_raw(&json!({
         "protocolVersion": spoken,
         "capabilities": { "tools": { "listChanged": false } },
         "serverInfo": { "name": "tidegate", "version": env!("CARGO_PKG_VERSION") },

@@ -4,7 +4,7 @@
 use std::{cell::OnceCell, collections::BTreeMap};
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::{
     catalog::Current,
@@ -14,7 +14,7 @@ use crate::{
         claim, idempotency,
         plan::{Candidate, Origin},
         receipts,
-        verdict::Verdict,
+        verdict::{Verdict, VerdictView},
     },
     id::{EventId, RunId, Seq},
     json::Payload,
@@ -203,32 +203,81 @@ pub fn consider(
 
 impl Outcome {
     /// Returns the outcome as sent to the caller (spec events).
-    pub fn to_value(&self) -> Value {
-        let mut out = Map::new();
-        out.insert("workflow".into(), self.workflow.clone().into());
-        if self.verdict.run().is_some() {
-            out.insert("version".into(), self.version.into());
+    pub fn view(&self) -> OutcomeView<'_> {
+        OutcomeView {
+            workflow: &self.workflow,
+            version: self.verdict.run().map(|_| self.version),
+            verdict: self.verdict.view(),
+            key_missing: &self.key_missing,
         }
-        if let Value::Object(verdict) = self.verdict.to_value() {
-            out.extend(verdict);
-        }
-        if !self.key_missing.is_empty() {
-            out.insert("keyMissing".into(), json!(self.key_missing));
-        }
-        Value::Object(out)
     }
+
+    /// Returns the JSON of [`Outcome::view`].
+    pub fn to_value(&self) -> Value {
+        json!(self.view())
+    }
+}
+
+/// Outcome of one workflow, as sent to the caller.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema), schemars(rename = "Outcome"))]
+#[serde(rename_all = "camelCase")]
+pub struct OutcomeView<'a> {
+    /// The workflow.
+    pub workflow: &'a str,
+    /// The version that made the decision; absent where no run carries the event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<u32>,
+    /// The verdict.
+    #[serde(flatten)]
+    pub verdict: VerdictView,
+    /// Controls whose key the event lacks: it goes to their one bucket for such events.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub key_missing: &'a [&'static str],
 }
 
 impl Posted {
     /// Returns the answer as sent to the caller (spec events).
-    pub fn to_value(&self) -> Value {
-        let runs = self.runs.iter().map(Outcome::to_value).chain(self.first.iter().cloned());
-        let runs: Vec<_> = runs.collect();
-        let mut value =
-            json!({ "id": self.id, "deduped": self.deduped, "woke": self.woke, "runs": runs });
-        if self.waking {
-            value["waking"] = true.into();
-        }
-        value
+    pub fn view(&self) -> PostedView<'_> {
+        let Self { id, deduped, woke, waking, runs, first } = self;
+        let runs = runs.iter().map(|outcome| RunOutcome::New(outcome.view()));
+        let runs = runs.chain(first.iter().map(RunOutcome::First)).collect();
+        PostedView { id: *id, deduped: *deduped, woke: *woke, waking: *waking, runs }
     }
+
+    /// Returns the JSON of [`Posted::view`].
+    pub fn to_value(&self) -> Value {
+        json!(self.view())
+    }
+}
+
+/// Answer to the sender of an event, as it is sent.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema), schemars(rename = "PostedEvent"))]
+#[serde(rename_all = "camelCase")]
+pub struct PostedView<'a> {
+    /// The event's id, or that of the first event with the same `dedupeId`.
+    pub id: EventId,
+    /// Whether the event was a repeat, and had no effect.
+    pub deduped: bool,
+    /// Number of waiting runs that it woke at once.
+    pub woke: u32,
+    /// Whether there are too many waiting runs for one transaction: the others are woken in chunks
+    /// afterwards.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub waking: bool,
+    /// The outcomes, one per workflow; for a repeat, the current ones of the first event.
+    #[cfg_attr(feature = "schemars", schemars(with = "Vec<OutcomeView<'a>>"))]
+    pub runs: Vec<RunOutcome<'a>>,
+}
+
+/// Outcome of this event, or of the first event with the same `dedupeId` from its receipts.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+#[expect(clippy::large_enum_variant, reason = "most are new; a box would cost more than it saves")]
+pub enum RunOutcome<'a> {
+    /// Of this event.
+    New(OutcomeView<'a>),
+    /// Of the first event: a receipt, which has the same members.
+    First(&'a Value),
 }

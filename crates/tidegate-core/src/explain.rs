@@ -13,7 +13,7 @@ use crate::{
         Workspace,
     },
     run::lease::served,
-    time::{Timestamp, readable},
+    time::{Timestamp, rfc3339::OptionalTime},
 };
 
 /// Maximum depth to which positions in a queue are counted.
@@ -24,6 +24,7 @@ const MAX_HOLDERS: usize = 100;
 
 /// Everything that keeps a run where it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Why {
     /// The run.
@@ -35,10 +36,10 @@ pub struct Why {
     /// The gates that it has still to pass, in order. The first is the one that it waits for.
     pub gates: Vec<Binding>,
     /// The earliest moment at which it can go on, where time alone decides.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "readable")]
+    #[serde(skip_serializing_if = "Option::is_none", with = "OptionalTime")]
     pub earliest: Option<Timestamp>,
     /// When it is cancelled as expired, unless it has started by then.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "readable")]
+    #[serde(skip_serializing_if = "Option::is_none", with = "OptionalTime")]
     pub expires_at: Option<Timestamp>,
     /// What a waiting run waits for, in the order in which the waits began.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -59,6 +60,7 @@ pub struct Why {
 
 /// One wait of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Awaited {
     /// The step that waits; none where the run waits for another run to end before it starts.
@@ -74,7 +76,7 @@ pub struct Awaited {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
     /// The end of the wait: the time that it waits for, or its timeout.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "readable")]
+    #[serde(skip_serializing_if = "Option::is_none", with = "OptionalTime")]
     pub until: Option<Timestamp>,
 }
 
@@ -97,6 +99,7 @@ impl Awaited {
 
 /// A window or buffer that collects for a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Collecting {
     /// The control.
@@ -109,6 +112,7 @@ pub struct Collecting {
 
 /// The workers of one engine that a ready run waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Workers {
     /// Whether they run `handlers` of the program or make `calls`.
@@ -135,6 +139,7 @@ fn none(count: &usize) -> bool {
 
 /// How many workers a workflow has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Busy {
     /// The workflow.
@@ -208,6 +213,7 @@ impl Why {
 
 /// One gate between a run and its start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Binding {
     /// The control.
@@ -233,7 +239,7 @@ pub struct Binding {
     /// What makes room.
     pub frees: String,
     /// When that is, where time alone decides.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "readable")]
+    #[serde(skip_serializing_if = "Option::is_none", with = "OptionalTime")]
     pub at: Option<Timestamp>,
 }
 

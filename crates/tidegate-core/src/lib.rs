@@ -17,6 +17,8 @@ pub mod flow;
 pub mod id;
 pub mod idempotency_key;
 pub mod json;
+#[cfg(feature = "schemars")]
+mod json_schema;
 pub mod key;
 pub mod list;
 pub mod observe;

@@ -16,7 +16,7 @@ use crate::{
     json::Payload,
     key::{Key, Path},
     row::{Event, Kind, Row, RowKey, Run, Workspace},
-    schema,
+    schema::{self, Mismatch},
     time::Timestamp,
 };
 
@@ -141,10 +141,14 @@ fn dispatch_from(
 }
 
 fn check_input(schema: &Value, request: &Request, name: &str) -> Decided<()> {
-    let input: Value = serde_json::from_str(request.input.as_str())
-        .map_err(|error| Stop::Refused(Refusal::Unreadable(error.to_string())))?;
-    schema::check(schema, &input, "input")
-        .map_err(|mismatch| Stop::Refused(Refusal::BadInput { name: name.to_owned(), mismatch }))
+    // A payload may have numbers and escapes that no value can hold.
+    let unreadable = |error: serde_json::Error| Mismatch {
+        path: "input".to_owned(),
+        rule: format!("cannot be compared with the schema: {error}"),
+    };
+    let input = serde_json::from_str(request.input.as_str()).map_err(unreadable);
+    let checked = input.and_then(|input| schema::check(schema, &input, "input"));
+    checked.map_err(|mismatch| Stop::Refused(Refusal::BadInput { name: name.to_owned(), mismatch }))
 }
 
 /// Admits one planned occurrence of a schedule.

@@ -1,55 +1,43 @@
 //! Schemas of workflow data and action inputs.
 //!
-//! A subset of JSON Schema, small enough to be read in one sitting, with errors that name the path
-//! of a mismatch. A keyword that would not be checked is refused with the definition: a rule that
-//! is written down holds.
+//! JSON Schema as pydantic, zod and schemars write it (draft 2020-12, and the forms of draft 7 for
+//! definitions and tuples), with errors that name the path of a mismatch. A keyword that would not
+//! be checked is refused with the definition: a rule that is written down holds. `format` is an
+//! annotation. A `$ref` points into the same schema.
+//!
+//! A check takes a bounded number of steps at a bounded depth, however schema and value are nested,
+//! and is a pure function of both.
 
-use std::{cmp::Ordering, fmt};
+mod pattern;
+mod read;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use serde_json::{Map, Number, Value};
 
-use crate::definition::{Code, Problems, nearest, shorten};
+use self::pattern::Pattern;
+pub(crate) use self::read::read;
+use crate::definition::shorten;
 
 /// Maximum size of a schema, as text. It is sent to every client that lists tools.
 pub const MAX_SCHEMA_BYTES: usize = 64 * 1024;
 
-/// Keywords that are checked.
-const CHECKED: [&str; 16] = [
-    "type",
-    "enum",
-    "const",
-    "properties",
-    "required",
-    "additionalProperties",
-    "items",
-    "minItems",
-    "maxItems",
-    "minLength",
-    "maxLength",
-    "minimum",
-    "maximum",
-    "exclusiveMinimum",
-    "exclusiveMaximum",
-    "anyOf",
-];
+/// Maximum number of schemas that are applied to parts of a value. The largest payload has about a
+/// quarter of a million parts.
+const MAX_STEPS: usize = 1_000_000;
 
-/// Keywords that are annotations for people.
-const TOLD: [&str; 11] = [
-    "$schema",
-    "$id",
-    "$comment",
-    "title",
-    "description",
-    "default",
-    "examples",
-    "format",
-    "deprecated",
-    "readOnly",
-    "writeOnly",
-];
+/// Maximum number of schemas that are applied inside of each other: a payload is nested at most 128
+/// deep, and a generated schema has up to three for each level.
+const MAX_DEPTH: usize = 400;
 
-/// Type names.
-const TYPES: [&str; 7] = ["null", "boolean", "object", "array", "number", "integer", "string"];
+/// Number of characters of text, times characters of a pattern, that cost one step.
+const MATCHED_PER_STEP: usize = 64;
 
 /// Mismatch of a value and its schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,72 +56,402 @@ impl fmt::Display for Mismatch {
 
 /// Checks a value against a schema; `at` is the value's path.
 pub fn check(schema: &Value, value: &Value, at: &str) -> Result<(), Mismatch> {
-    let wrong = |rule: String| {
-        Err(Mismatch { path: at.to_owned(), rule: format!("{rule}, got {}", shorten(value)) })
-    };
-    let Some(rules) = schema.as_object() else {
-        let wanted = *schema != Value::Bool(false);
-        return if wanted { Ok(()) } else { wrong("is not wanted".to_owned()) };
-    };
-    for (keyword, rule) in rules {
-        if !holds(keyword, rule, value) {
-            return wrong(format!("must have {keyword} {}", shorten(rule)));
+    let mut checker =
+        Checker { root: schema, steps: MAX_STEPS, patterns: BTreeMap::new(), quiet: 0 };
+    match checker.check(schema, value, Place(None, Name::Text(at)), 0) {
+        Ok(()) => Ok(()),
+        Err(Stop::Unfit(mismatch)) => Err(mismatch),
+        Err(Stop::TooComplex) => {
+            let rule =
+                format!("takes more than {MAX_STEPS} steps, or {MAX_DEPTH} levels, to check");
+            Err(Mismatch { path: at.to_owned(), rule })
         }
-    }
-    if let Some(members) = value.as_object() {
-        check_members(rules, members, at)?;
-    }
-    let items = value.as_array().filter(|_| rules.contains_key("items"));
-    for (n, item) in items.into_iter().flatten().enumerate() {
-        check(&rules["items"], item, &format!("{at}.{n}"))?;
-    }
-    Ok(())
-}
-
-/// Whether one rule holds for the value itself. Rules for other types always hold.
-fn holds(keyword: &str, rule: &Value, value: &Value) -> bool {
-    let amount = match keyword {
-        "minLength" | "maxLength" => value.as_str().map(|text| text.chars().count().into()),
-        "minItems" | "maxItems" => value.as_array().map(|items| items.len().into()),
-        _ => value.as_number().cloned(),
-    };
-    let order = || compare(amount.as_ref()?, rule.as_number()?);
-    match keyword {
-        "type" => each(rule).any(|kind| is(kind.as_str().unwrap_or_default(), value)),
-        "enum" => each(rule).any(|one| same(one, value)),
-        "const" => same(rule, value),
-        "anyOf" => each(rule).any(|one| check(one, value, "").is_ok()),
-        "minimum" | "minLength" | "minItems" => order().is_none_or(Ordering::is_ge),
-        "maximum" | "maxLength" | "maxItems" => order().is_none_or(Ordering::is_le),
-        "exclusiveMinimum" => order().is_none_or(Ordering::is_gt),
-        "exclusiveMaximum" => order().is_none_or(Ordering::is_lt),
-        _ => true,
     }
 }
 
-fn check_members(
-    rules: &Map<String, Value>,
-    members: &Map<String, Value>,
-    at: &str,
-) -> Result<(), Mismatch> {
-    let known = rules.get("properties").and_then(Value::as_object);
-    for name in rules.get("required").into_iter().flat_map(each).filter_map(Value::as_str) {
-        if !members.contains_key(name) {
-            let (path, rule) = (format!("{at}.{name}"), "is required, and absent".to_owned());
-            return Err(Mismatch { path, rule });
+/// Reason to stop a check.
+enum Stop {
+    Unfit(Mismatch),
+    /// Out of steps, or too deep. Not a mismatch: `not` and `anyOf` must not take it for one.
+    TooComplex,
+}
+
+type Checked = Result<(), Stop>;
+
+/// The path of a part of the value, which becomes text only in an error.
+#[derive(Clone, Copy)]
+struct Place<'a>(Option<&'a Place<'a>>, Name<'a>);
+
+#[derive(Clone, Copy)]
+enum Name<'a> {
+    Text(&'a str),
+    Index(usize),
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(parent) = self.0 {
+            write!(f, "{parent}.")?;
+        }
+        match self.1 {
+            Name::Text(name) => f.write_str(name),
+            Name::Index(n) => write!(f, "{n}"),
         }
     }
-    for (name, member) in members {
-        let schema = known.and_then(|known| known.get(name));
-        if let Some(schema) = schema.or_else(|| rules.get("additionalProperties")) {
-            check(schema, member, &format!("{at}.{name}"))?;
+}
+
+struct Checker<'a> {
+    root: &'a Value,
+    /// Steps that are left.
+    steps: usize,
+    /// Compiled patterns; none for those that cannot be checked.
+    patterns: BTreeMap<&'a str, Option<Pattern>>,
+    /// Number of enclosing checks whose mismatches are not reported: their text is not made.
+    quiet: usize,
+}
+
+impl<'a> Checker<'a> {
+    fn check(&mut self, schema: &'a Value, value: &Value, at: Place<'_>, depth: usize) -> Checked {
+        self.spend(1)?;
+        if depth > MAX_DEPTH {
+            return Err(Stop::TooComplex);
+        }
+        let Some(rules) = schema.as_object() else {
+            let wanted = *schema != Value::Bool(false);
+            return if wanted { Ok(()) } else { self.unfit(at, || "is not wanted".into(), value) };
+        };
+        for (keyword, rule) in rules {
+            if !self.holds(keyword, rule, value)? {
+                let rule = || format!("must have {keyword} {}", shorten(rule));
+                return self.unfit(at, rule, value);
+            }
+            self.combine(keyword, rule, value, at, depth)?;
+        }
+        match value {
+            Value::Object(members) => self.check_members(rules, members, at, depth),
+            Value::Array(items) => self.check_items(rules, items, at, depth),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(()),
         }
     }
-    Ok(())
+
+    fn spend(&mut self, steps: usize) -> Checked {
+        self.steps = self.steps.checked_sub(steps).ok_or(Stop::TooComplex)?;
+        Ok(())
+    }
+
+    fn unfit(&self, at: Place<'_>, rule: impl FnOnce() -> String, value: &Value) -> Checked {
+        if self.quiet > 0 {
+            return Err(Stop::Unfit(Mismatch { path: String::new(), rule: String::new() }));
+        }
+        let rule = format!("{}, got {}", rule(), shorten(value));
+        Err(Stop::Unfit(Mismatch { path: at.to_string(), rule }))
+    }
+
+    /// Whether a schema holds. The mismatch is not needed.
+    fn fits(
+        &mut self,
+        schema: &'a Value,
+        value: &Value,
+        at: Place<'_>,
+        depth: usize,
+    ) -> Result<bool, Stop> {
+        self.quiet += 1;
+        let checked = self.check(schema, value, at, depth + 1);
+        self.quiet -= 1;
+        match checked {
+            Ok(()) => Ok(true),
+            Err(Stop::Unfit(_)) => Ok(false),
+            Err(Stop::TooComplex) => Err(Stop::TooComplex),
+        }
+    }
+
+    /// Whether one rule holds for the value itself. Rules for other types, and rules that contain
+    /// schemas, always hold.
+    fn holds(&mut self, keyword: &str, rule: &'a Value, value: &Value) -> Result<bool, Stop> {
+        let amount = match keyword {
+            "minLength" | "maxLength" => value.as_str().map(|text| text.chars().count().into()),
+            "minItems" | "maxItems" => value.as_array().map(|items| items.len().into()),
+            "minProperties" | "maxProperties" => value.as_object().map(|it| it.len().into()),
+            _ => value.as_number().cloned(),
+        };
+        let order = || compare(amount.as_ref()?, rule.as_number()?);
+        Ok(match keyword {
+            "type" => each(rule).any(|kind| is(kind.as_str().unwrap_or_default(), value)),
+            "enum" => {
+                for one in each(rule) {
+                    if self.same(one, value)? {
+                        return Ok(true);
+                    }
+                }
+                false
+            }
+            "const" => self.same(rule, value)?,
+            "minimum" | "minLength" | "minItems" | "minProperties" => {
+                order().is_none_or(Ordering::is_ge)
+            }
+            "maximum" | "maxLength" | "maxItems" | "maxProperties" => {
+                order().is_none_or(Ordering::is_le)
+            }
+            "exclusiveMinimum" => order().is_none_or(Ordering::is_gt),
+            "exclusiveMaximum" => order().is_none_or(Ordering::is_lt),
+            "multipleOf" => {
+                let numbers = value.as_number().zip(rule.as_number());
+                numbers.is_none_or(|(number, by)| is_multiple(number, by))
+            }
+            "pattern" => match (rule.as_str(), value.as_str()) {
+                (Some(pattern), Some(text)) => self.matches(pattern, text)?,
+                _ => true,
+            },
+            "uniqueItems" => match value.as_array().filter(|_| *rule == Value::Bool(true)) {
+                Some(items) => {
+                    let mut seen = BTreeSet::new();
+                    items.iter().all(|item| seen.insert(canonical(item)))
+                }
+                None => true,
+            },
+            _ => true,
+        })
+    }
+
+    /// Checks a rule that applies other schemas to the same value.
+    fn combine(
+        &mut self,
+        keyword: &str,
+        rule: &'a Value,
+        value: &Value,
+        at: Place<'_>,
+        depth: usize,
+    ) -> Checked {
+        match keyword {
+            "$ref" => match rule.as_str().and_then(|path| resolve(self.root, path)) {
+                Some(schema) => self.check(schema, value, at, depth + 1),
+                None => self.unfit(at, || format!("must have $ref {rule}, which is absent"), value),
+            },
+            "allOf" => each(rule).try_for_each(|one| self.check(one, value, at, depth + 1)),
+            "anyOf" | "oneOf" => {
+                let mut fitting = 0;
+                for one in each(rule) {
+                    fitting += usize::from(self.fits(one, value, at, depth)?);
+                    if fitting > 0 && keyword == "anyOf" {
+                        return Ok(());
+                    }
+                }
+                match fitting {
+                    0 => self.explain(keyword, rule, value, at, depth),
+                    1 => Ok(()),
+                    n => {
+                        self.unfit(at, || format!("must fit one schema of oneOf, fits {n}"), value)
+                    }
+                }
+            }
+            "not" if self.fits(rule, value, at, depth)? => {
+                self.unfit(at, || format!("must not fit {}", shorten(rule)), value)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Reports that no alternative fits. If all others are excluded by their type or by a constant,
+    /// as in unions with null or with a tag, the mismatch of the one that is meant is reported.
+    fn explain(
+        &mut self,
+        keyword: &str,
+        rule: &'a Value,
+        value: &Value,
+        at: Place<'_>,
+        depth: usize,
+    ) -> Checked {
+        let all = || format!("must have {keyword} {}", shorten(rule));
+        if self.quiet > 0 {
+            return self.unfit(at, all, value);
+        }
+        let (steps, path) = (self.steps, at.to_string());
+        let mut meant = Vec::new();
+        for one in each(rule) {
+            if let Err(Stop::Unfit(mismatch)) = self.check(one, value, at, depth + 1) {
+                let by_type = mismatch.path == path && mismatch.rule.starts_with("must have type");
+                let by_tag = mismatch.rule.starts_with("must have const");
+                if !by_type && !by_tag {
+                    meant.push(mismatch);
+                }
+            }
+            // The answer is known; only its text costs steps here.
+            self.steps = steps;
+        }
+        match (meant.pop(), meant.is_empty()) {
+            (Some(mismatch), true) => Err(Stop::Unfit(mismatch)),
+            _ => self.unfit(at, all, value),
+        }
+    }
+
+    fn check_members(
+        &mut self,
+        rules: &'a Map<String, Value>,
+        members: &Map<String, Value>,
+        at: Place<'_>,
+        depth: usize,
+    ) -> Checked {
+        for (name, member) in members {
+            let place = Place(Some(&at), Name::Text(name));
+            if let Some(names) = rules.get("propertyNames")
+                && !self.fits(names, &Value::String(name.clone()), place, depth)?
+            {
+                let rule = || format!("must have a name that fits {}", shorten(names));
+                return self.unfit(place, rule, &Value::String(name.clone()));
+            }
+            let mut named = false;
+            for schema in self.schemas_of(rules, name)? {
+                named = true;
+                self.check(schema, member, place, depth + 1)?;
+            }
+            if let Some(schema) = rules.get("additionalProperties").filter(|_| !named) {
+                self.check(schema, member, place, depth + 1)?;
+            }
+        }
+        // After the members, so that a union names the alternative whose tag fits.
+        for name in rules.get("required").into_iter().flat_map(each).filter_map(Value::as_str) {
+            if !members.contains_key(name) {
+                let path = Place(Some(&at), Name::Text(name)).to_string();
+                let rule = "is required, and absent".to_owned();
+                return Err(Stop::Unfit(Mismatch { path, rule }));
+            }
+        }
+        let Some(schema) = rules.get("unevaluatedProperties") else { return Ok(()) };
+        let whole = Value::Object(members.clone());
+        for (name, member) in members {
+            if !self.evaluates(rules, &whole, name, at, depth)? {
+                self.check(schema, member, Place(Some(&at), Name::Text(name)), depth + 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the schemas that `properties` and `patternProperties` have for a name.
+    fn schemas_of(
+        &mut self,
+        rules: &'a Map<String, Value>,
+        name: &str,
+    ) -> Result<Vec<&'a Value>, Stop> {
+        let mut schemas: Vec<_> =
+            rules.get("properties").and_then(|it| it.get(name)).into_iter().collect();
+        let patterns = rules.get("patternProperties").and_then(Value::as_object);
+        for (pattern, schema) in patterns.into_iter().flatten() {
+            if self.matches(pattern, name)? {
+                schemas.push(schema);
+            }
+        }
+        Ok(schemas)
+    }
+
+    /// Whether a member is known to these rules, or to a schema that they apply to the same value
+    /// and that holds.
+    fn evaluates(
+        &mut self,
+        rules: &'a Map<String, Value>,
+        whole: &Value,
+        name: &str,
+        at: Place<'_>,
+        depth: usize,
+    ) -> Result<bool, Stop> {
+        if depth > MAX_DEPTH {
+            return Err(Stop::TooComplex);
+        }
+        if rules.contains_key("additionalProperties") || !self.schemas_of(rules, name)?.is_empty() {
+            return Ok(true);
+        }
+        let listed = ["allOf", "anyOf", "oneOf"].into_iter().filter_map(|it| rules.get(it));
+        let target = rules.get("$ref").and_then(Value::as_str);
+        let target = target.and_then(|path| resolve(self.root, path));
+        for schema in listed.flat_map(each).chain(target) {
+            let Some(inner) = schema.as_object() else { continue };
+            let inherits = inner.get("unevaluatedProperties").is_some();
+            if self.fits(schema, whole, at, depth)?
+                && (inherits || self.evaluates(inner, whole, name, at, depth + 1)?)
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn check_items(
+        &mut self,
+        rules: &'a Map<String, Value>,
+        items: &[Value],
+        at: Place<'_>,
+        depth: usize,
+    ) -> Checked {
+        // Before draft 2020-12 a tuple is a list of `items`, with `additionalItems` for the rest.
+        let (first, rest) = match rules.get("items") {
+            Some(Value::Array(first)) => (first.as_slice(), rules.get("additionalItems")),
+            rest => {
+                let first = rules.get("prefixItems").and_then(Value::as_array);
+                (first.map_or(&[][..], Vec::as_slice), rest)
+            }
+        };
+        for (n, item) in items.iter().enumerate() {
+            if let Some(schema) = first.get(n).or(rest) {
+                self.check(schema, item, Place(Some(&at), Name::Index(n)), depth + 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a pattern matches. A pattern that cannot be checked matches everything.
+    fn matches(&mut self, pattern: &'a str, text: &str) -> Result<bool, Stop> {
+        self.spend(pattern.len().saturating_mul(text.len()) / MATCHED_PER_STEP)?;
+        let compiled = self.patterns.entry(pattern).or_insert_with(|| Pattern::parse(pattern).ok());
+        Ok(compiled.as_ref().is_none_or(|pattern| pattern.is_match(text)))
+    }
+
+    /// Compares values; numbers are equal by value: `1` is `1.0`.
+    fn same(&mut self, one: &Value, other: &Value) -> Result<bool, Stop> {
+        self.spend(1)?;
+        match (one, other) {
+            (Value::Number(one), Value::Number(other)) => {
+                Ok(compare(one, other) == Some(Ordering::Equal))
+            }
+            (Value::Array(one), Value::Array(other)) if one.len() == other.len() => {
+                for (one, other) in one.iter().zip(other) {
+                    if !self.same(one, other)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+            (Value::Object(one), Value::Object(other)) if one.len() == other.len() => {
+                for (name, one) in one {
+                    let Some(other) = other.get(name) else { return Ok(false) };
+                    if !self.same(one, other)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+            _ => Ok(one == other),
+        }
+    }
+}
+
+/// Returns the part of a schema that a `$ref` names: `#`, or a JSON pointer in a fragment.
+fn resolve<'a>(root: &'a Value, path: &str) -> Option<&'a Value> {
+    let fragment = path.strip_prefix('#')?;
+    root.pointer(&percent_decoded(fragment)?)
+}
+
+fn percent_decoded(text: &str) -> Option<String> {
+    let mut parts = text.split('%');
+    let mut bytes = parts.next()?.as_bytes().to_vec();
+    for part in parts {
+        let (code, rest) = part.split_at_checked(2)?;
+        bytes.push(u8::from_str_radix(code, 16).ok()?);
+        bytes.extend(rest.as_bytes());
+    }
+    String::from_utf8(bytes).ok()
 }
 
 /// Returns the items of a list, or the single value in its place.
-fn each(rule: &Value) -> impl Iterator<Item = &Value> {
+fn each(rule: &Value) -> std::slice::Iter<'_, Value> {
     rule.as_array().map_or(std::slice::from_ref(rule), Vec::as_slice).iter()
 }
 
@@ -152,14 +470,6 @@ fn is(kind: &str, value: &Value) -> bool {
     }
 }
 
-/// Compares values; numbers are equal by value: `1` is `1.0`.
-fn same(one: &Value, other: &Value) -> bool {
-    match (one, other) {
-        (Value::Number(one), Value::Number(other)) => compare(one, other) == Some(Ordering::Equal),
-        _ => one == other,
-    }
-}
-
 /// Compares integers exactly, others as floats.
 fn compare(one: &Number, other: &Number) -> Option<Ordering> {
     match (one.as_i128(), other.as_i128()) {
@@ -168,159 +478,38 @@ fn compare(one: &Number, other: &Number) -> Option<Ordering> {
     }
 }
 
-/// Reports all problems of a schema; `at` is its path in the definition.
-pub(crate) fn read(schema: &Value, at: &str, problems: &mut Problems) {
-    let bytes = schema.to_string().len();
-    if bytes > MAX_SCHEMA_BYTES {
-        let message = format!("must have at most {MAX_SCHEMA_BYTES} bytes, got {bytes}");
-        problems.error(Code::OutOfRange, at, message);
-    } else if schema.is_object() {
-        read_part(schema, at, problems);
-    } else {
-        let message = format!("must be an object with a JSON Schema, got {}", shorten(schema));
-        problems.error(Code::WrongType, at, message);
+/// Whether a number is a multiple: integers exactly, others but for the rounding of their division,
+/// so that 0.0075 is a multiple of 0.0001.
+fn is_multiple(number: &Number, by: &Number) -> bool {
+    if let (Some(number), Some(by)) = (number.as_i128(), by.as_i128()) {
+        return by != 0 && number % by == 0;
     }
+    let (Some(number), Some(by)) = (number.as_f64(), by.as_f64()) else { return false };
+    let times = number / by;
+    times.is_finite() && (times - times.round()).abs() <= times.abs().max(1.0) * 1e-12
 }
 
-fn read_part(schema: &Value, at: &str, problems: &mut Problems) {
-    let Some(rules) = schema.as_object() else {
-        if !schema.is_boolean() {
-            let message = format!("must be a schema, got {}", shorten(schema));
-            problems.error(Code::WrongType, at, message);
-        }
-        return;
-    };
-    for (keyword, rule) in rules {
-        let place = format!("{at}.{keyword}");
-        if TOLD.contains(&keyword.as_str()) {
-            continue;
-        }
-        if !CHECKED.contains(&keyword.as_str()) {
-            let fix = nearest::suggest(keyword, &CHECKED);
-            let message = format!("is not checked here, so it cannot be written: {fix}");
-            problems.error(Code::UnknownField, &place, message);
-        } else if let Some(wanted) = unfit(keyword, rule) {
-            let message = format!("must be {wanted}, got {}", shorten(rule));
-            problems.error(Code::WrongType, &place, message);
-        } else {
-            for (name, part) in parts(keyword, rule) {
-                read_part(part, &format!("{place}{name}"), problems);
+/// Returns the text of a value in which equal numbers are written alike.
+fn canonical(value: &Value) -> String {
+    match value {
+        Value::Number(number) => match number.as_f64() {
+            // Beyond this, floats are not exact integers.
+            Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < 9e15 => {
+                format!("{}", float + 0.0)
             }
+            _ => number.to_string(),
+        },
+        Value::Array(items) => {
+            let items: Vec<_> = items.iter().map(canonical).collect();
+            format!("[{}]", items.join(","))
         }
-    }
-}
-
-/// Returns the expected type of a keyword's value, where it has another.
-fn unfit(keyword: &str, rule: &Value) -> Option<&'static str> {
-    let texts = || each(rule).all(Value::is_string);
-    let filled = || rule.as_array().is_some_and(|list| !list.is_empty());
-    let (fits, wanted) = match keyword {
-        "type" => {
-            let known = |kind: &Value| kind.as_str().is_some_and(|kind| TYPES.contains(&kind));
-            let fits = each(rule).all(known) && *rule != Value::Array(Vec::new());
-            let all = "`null`, `boolean`, `object`, `array`, `number`, `integer` or `string`";
-            (fits, if fits { "" } else { all })
+        Value::Object(members) => {
+            let members = members.iter();
+            let members: Vec<_> = members
+                .map(|(name, value)| format!("{}:{}", Value::from(name.as_str()), canonical(value)))
+                .collect();
+            format!("{{{}}}", members.join(","))
         }
-        "enum" | "anyOf" => (filled(), "a list with something in it"),
-        "properties" => (rule.is_object(), "an object with a schema for each name"),
-        "required" => (rule.is_array() && texts(), "a list of names"),
-        "minLength" | "maxLength" | "minItems" | "maxItems" => {
-            (rule.is_u64(), "a whole number of at least 0")
-        }
-        "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" => {
-            (rule.is_number(), "a number")
-        }
-        _ => (true, ""),
-    };
-    (!fits).then_some(wanted)
-}
-
-/// Returns the schemas inside a keyword's value, each with its path below the keyword.
-fn parts<'a>(keyword: &str, rule: &'a Value) -> Vec<(String, &'a Value)> {
-    match (keyword, rule) {
-        ("items" | "additionalProperties", schema) => vec![(String::new(), schema)],
-        ("properties", Value::Object(map)) => {
-            map.iter().map(|(name, schema)| (format!(".{name}"), schema)).collect()
-        }
-        ("anyOf", Value::Array(list)) => {
-            list.iter().enumerate().map(|(n, schema)| (format!("[{n}]"), schema)).collect()
-        }
-        _ => Vec::new(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::check;
-    use crate::definition::Definition;
-
-    #[test]
-    fn what_does_not_fit_is_named_with_its_place() {
-        let order = json!({
-            "type": "object",
-            "properties": {
-                "id": { "type": "string", "minLength": 2, "maxLength": 3 },
-                "amount": { "type": "integer", "minimum": 1, "exclusiveMaximum": 10 },
-                "size": { "enum": ["s", 1, null] },
-                "lines": { "type": "array", "items": { "type": "object",
-                    "properties": { "n": { "type": ["number", "null"] } } }, "maxItems": 2 },
-                "by": { "anyOf": [{ "type": "string" }, { "type": "null" }] },
-            },
-            "required": ["id"],
-            "additionalProperties": false,
-        });
-        let right = json!({ "id": "äb", "amount": 9.0, "size": 1.0, "lines": [{ "n": 0.5 }],
-            "by": null });
-        assert_eq!(check(&order, &right, "input"), Ok(()));
-        for (wrong, said) in [
-            (json!([]), r#"`input` must have type "object", got []"#),
-            (json!({}), "`input.id` is required, and absent"),
-            (json!({ "id": "a" }), r#"`input.id` must have minLength 2, got "a""#),
-            (json!({ "id": "aaaa" }), r#"`input.id` must have maxLength 3, got "aaaa""#),
-            (json!({ "id": "ab", "amount": 0 }), "`input.amount` must have minimum 1, got 0"),
-            (json!({ "id": "ab", "amount": 10 }), "exclusiveMaximum 10, got 10"),
-            (json!({ "id": "ab", "amount": 1.5 }), r#"must have type "integer", got 1.5"#),
-            (json!({ "id": "ab", "size": "1" }), r#"must have enum ["s",1,null], got "1""#),
-            (json!({ "id": "ab", "lines": [{}, { "n": "1" }] }), "`input.lines.1.n` must have"),
-            (json!({ "id": "ab", "lines": [1] }), r#"`input.lines.0` must have type "object""#),
-            (json!({ "id": "ab", "lines": [{}, {}, {}] }), "`input.lines` must have maxItems 2"),
-            (json!({ "id": "ab", "by": 1 }), "`input.by` must have anyOf"),
-            (json!({ "id": "ab", "more": 1 }), "`input.more` is not wanted, got 1"),
-        ] {
-            let mismatch = check(&order, &wrong, "input").unwrap_err().to_string();
-            assert!(mismatch.contains(said), "{mismatch}");
-        }
-        // Beyond the precision of a float.
-        let large = json!({ "maximum": 9_007_199_254_740_992_u64 });
-        assert!(check(&large, &json!(9_007_199_254_740_993_u64), "input").is_err());
-    }
-
-    #[test]
-    fn a_schema_that_would_not_be_kept_is_refused() {
-        let problems = |schema: Value| {
-            let action = json!({ "flow": "f", "name": "a", "schema": schema });
-            Definition::parse(&action).map(drop).map_err(|errors| errors.to_string())
-        };
-        assert_eq!(problems(json!({ "type": "object", "title": "An order" })), Ok(()));
-        for (schema, said) in [
-            (json!("object"), "schema must be an object with a JSON Schema, got \"object\""),
-            (json!({ "type": "text" }), "schema.type must be `null`, `boolean`,"),
-            (json!({ "type": [] }), "schema.type must be"),
-            (json!({ "pattern": "^a" }), "schema.pattern is not checked here"),
-            (json!({ "minlength": 1 }), "did you mean `minLength`?"),
-            (json!({ "required": "id" }), "schema.required must be a list of names"),
-            (json!({ "enum": [] }), "schema.enum must be a list with something in it"),
-            (json!({ "maxLength": -1 }), "schema.maxLength must be a whole number"),
-            (json!({ "minimum": "1" }), "schema.minimum must be a number"),
-            (json!({ "properties": { "a": 1 } }), "schema.properties.a must be a schema, got 1"),
-            (json!({ "anyOf": [{ "$ref": "#" }] }), "schema.anyOf[0].$ref is not checked"),
-            (json!({ "items": [{}] }), "schema.items must be a schema"),
-            (json!({ "title": "a".repeat(70_000) }), "schema must have at most 65536 bytes"),
-        ] {
-            let errors = problems(schema).unwrap_err();
-            assert!(errors.contains(said), "{errors}");
-        }
+        Value::Null | Value::Bool(_) | Value::String(_) => value.to_string(),
     }
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 /// take a `Timestamp` out of its input, also from a payload that was written before payloads held
 /// RFC 3339.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema), schemars(inline))]
 #[serde(transparent)]
 pub struct Timestamp(i64);
 
@@ -126,30 +127,47 @@ impl Timestamp {
     }
 }
 
-/// Serializes an optional timestamp as RFC 3339, for other programs.
-#[expect(clippy::ref_option, reason = "serde passes the field as it is")]
-pub(crate) fn readable<S: serde::Serializer>(
-    at: &Option<Timestamp>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    at.map(Timestamp::rfc3339).serialize(serializer)
-}
+/// Serializes timestamps of answers as RFC 3339: the types to name in `#[serde(with = "…")]`. With
+/// the feature `schemars` they are also the JSON Schemas of such fields.
+pub(crate) mod rfc3339 {
+    use serde::{Serialize as _, Serializer};
 
-/// As [`readable`], for a timestamp that is always present.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes the field as it is")]
-pub(crate) fn one_readable<S: serde::Serializer>(
-    at: &Timestamp,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    at.rfc3339().serialize(serializer)
-}
+    use super::Timestamp;
 
-/// Serializes timestamps as RFC 3339, for other programs.
-pub(crate) fn all_readable<S: serde::Serializer>(
-    all: &[Timestamp],
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(all.iter().map(|at| at.rfc3339()))
+    /// A timestamp that is always present.
+    pub(crate) struct Time;
+
+    /// An optional timestamp.
+    pub(crate) struct OptionalTime;
+
+    /// A list of timestamps.
+    pub(crate) struct Times;
+
+    impl Time {
+        #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes the field as it is")]
+        pub(crate) fn serialize<S: Serializer>(at: &Timestamp, to: S) -> Result<S::Ok, S::Error> {
+            at.rfc3339().serialize(to)
+        }
+    }
+
+    impl OptionalTime {
+        #[expect(clippy::ref_option, reason = "serde passes the field as it is")]
+        pub(crate) fn serialize<S: Serializer>(
+            at: &Option<Timestamp>,
+            to: S,
+        ) -> Result<S::Ok, S::Error> {
+            at.map(Timestamp::rfc3339).serialize(to)
+        }
+    }
+
+    impl Times {
+        pub(crate) fn serialize<S: Serializer>(
+            all: &[Timestamp],
+            to: S,
+        ) -> Result<S::Ok, S::Error> {
+            to.collect_seq(all.iter().map(|at| at.rfc3339()))
+        }
+    }
 }
 
 /// Parses microseconds after a decimal point, if there is one; returns the rest of the text.

@@ -117,8 +117,8 @@ impl Resolve for Vetted {
     fn resolve(&self, name: Name) -> Resolving {
         let private = self.0;
         Box::pin(async move {
-            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let allowed: Vec<SocketAddr> = found.filter(|it| private.allows(it.ip())).collect();
+            let resolved = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            let allowed: Vec<SocketAddr> = resolved.filter(|it| private.allows(it.ip())).collect();
             if allowed.is_empty() {
                 return Err(refused(name.as_str()).into());
             }
@@ -455,8 +455,8 @@ mod tests {
             http://①②⑦.0.0.1/ http://192.168.257/ http://3232235777/ http://[2002:a00:1::]/";
         for text in private.split_whitespace() {
             let url = text.parse().unwrap();
-            let found = address(&url).unwrap_or_else(|| panic!("{text} names an address"));
-            assert!(!Private::None.allows(found), "{text} is {found}");
+            let resolved = address(&url).unwrap_or_else(|| panic!("{text} names an address"));
+            assert!(!Private::None.allows(resolved), "{text} is {resolved}");
         }
         for text in ["http://localhost/", "http://127.0.0.1.example/", "http://a.example/"] {
             assert_eq!(

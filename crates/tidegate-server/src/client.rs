@@ -40,6 +40,9 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
+    /// The ids of the flags above.
+    pub(crate) const FLAGS: [&'static str; 4] = ["server", "workspace", "file", "json"];
+
     pub(crate) fn server(&self) -> &str {
         &self.server
     }
@@ -48,10 +51,10 @@ impl Remote {
     pub(crate) fn print(
         &self,
         out: &mut impl Write,
-        told: &Value,
+        answer: &Value,
         shown: &str,
     ) -> anyhow::Result<()> {
-        Ok(if self.json { writeln!(out, "{told}") } else { write!(out, "{shown}") }?)
+        Ok(if self.json { writeln!(out, "{answer}") } else { write!(out, "{shown}") }?)
     }
 
     /// The headers of every request, without the API key.
@@ -202,12 +205,12 @@ impl<'a> Server<'a> {
 
 /// Parses a response. An error status becomes an error.
 fn read(status: StatusCode, text: &str, who: &str) -> anyhow::Result<Value> {
-    let told =
+    let answer =
         lenient::read(text).with_context(|| format!("{who} is not a Tidegate server: {status}"))?;
     if status.is_success() {
-        return Ok(told);
+        return Ok(answer);
     }
-    let (detail, code) = (&told["detail"], &told["error"]);
+    let (detail, code) = (&answer["detail"], &answer["error"]);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let said = format!("{} ({})", text(detail), text(code));
     Err(match status {
@@ -225,21 +228,22 @@ pub(crate) async fn get(remote: &Remote, path: &str) -> anyhow::Result<Value> {
 /// Runs a command and prints the response.
 pub(crate) async fn run(remote: &Remote, ask: Ask, out: &mut impl Write) -> anyhow::Result<()> {
     let server = Server::new(remote).await?;
-    let (told, shown) = match ask {
+    let (answer, shown) = match ask {
         Ask::Send { name, data, dedupe_id, count, vary, dry_run } => {
             let data = send::read_data(&data)?;
             let mut event = json!({ "name": name, "data": data });
             if let Some(id) = dedupe_id {
                 event["dedupeId"] = id.into();
             }
-            let told = send::send(&server, &event, (count, vary.as_ref()), dry_run).await?;
-            let shown = send::verdicts(&told);
-            (told, shown)
+            let answer = send::send(&server, &event, (count, vary.as_ref()), dry_run).await?;
+            let shown = send::verdicts(&answer);
+            (answer, shown)
         }
         Ask::Why { run } => {
-            let told = server.get(&format!("/runs/{}/why", part(&run))).await?;
-            let shown = format!("{run} is {}: {}\n", text(&told["state"]), text(&told["sentence"]));
-            (told, shown)
+            let answer = server.get(&format!("/runs/{}/why", part(&run))).await?;
+            let shown =
+                format!("{run} is {}: {}\n", text(&answer["state"]), text(&answer["sentence"]));
+            (answer, shown)
         }
         Ask::Runs { command } => runs::runs(&server, command).await?,
         Ask::Observe(what) => observe::ask(&server, what).await?,
@@ -249,31 +253,31 @@ pub(crate) async fn run(remote: &Remote, ask: Ask, out: &mut impl Write) -> anyh
         Ask::Schedules { command } => schedules::schedules(&server, command).await?,
         Ask::Workflows { command: Some(Workflows::Delete { workflow, app }) } => {
             let path = format!("/workflows/{}{}", part(&workflow), of_app(app));
-            let told = server.ask(Method::DELETE, &path, None).await?;
-            let live = &told["live"];
+            let answer = server.ask(Method::DELETE, &path, None).await?;
+            let live = &answer["live"];
             let shown = format!("{workflow} deleted; {live} of its runs continue\n");
-            (told, shown)
+            (answer, shown)
         }
         Ask::Workflows { command: None } => {
-            let told = server.get("/workflows").await?;
-            let shown = table(&told["workflows"], &["name", "app", "version", "flowControl"]);
-            (told, shown)
+            let answer = server.get("/workflows").await?;
+            let shown = table(&answer["workflows"], &["name", "app", "version", "flowControl"]);
+            (answer, shown)
         }
         Ask::Release { workflow, version, app } => {
             let path = format!("/workflows/{}/release{}", part(&workflow), of_app(app));
-            let told = server.post(&path, json!({ "version": version })).await?;
-            let (older, stranded) = (&told["older"], &told["stranded"]);
+            let answer = server.post(&path, json!({ "version": version })).await?;
+            let (older, stranded) = (&answer["older"], &answer["stranded"]);
             let mut shown = format!(
                 "{workflow} v{version} released; {older} runs of older versions are active, \
                  {stranded} of them stranded\n"
             );
-            for run in told["lacking"].as_array().into_iter().flatten() {
+            for run in answer["lacking"].as_array().into_iter().flatten() {
                 let _ = writeln!(shown, "{} has no key for the handoff", text(run));
             }
-            (told, shown)
+            (answer, shown)
         }
     };
-    remote.print(out, &told, &shown)
+    remote.print(out, &answer, &shown)
 }
 
 /// Formats a list as a table with headings.

@@ -353,8 +353,8 @@ mod tests {
     fn a_later_source_wins_and_each_says_where_it_came_from() {
         let file = "store = \"memory\"\nlisten = \"file:1\"\nworkers = 7";
         let config = load(file, &[("store", Some("sqlite:x.db".to_owned()))]).unwrap();
-        let told = config.print();
-        let lines = told.lines().step_by(2).take(4);
+        let printed = config.print();
+        let lines = printed.lines().step_by(2).take(4);
         let lines: Vec<Vec<_>> = lines.map(|line| line.split_whitespace().collect()).collect();
         let expected = [
             ["store", "flag", "sqlite:x.db"],
@@ -406,7 +406,7 @@ mod tests {
             hide_password("postgres://db/x?user=me&password=secret&sslmode=disable"),
             "postgres://db/x?user=me&password=***&sslmode=disable"
         );
-        let told = load("[postgres]\nlistenUrl = \"postgres://me:secret@db/x\"", &[]).unwrap();
-        assert!(told.print().contains("postgres://me:***@db/x"));
+        let printed = load("[postgres]\nlistenUrl = \"postgres://me:secret@db/x\"", &[]).unwrap();
+        assert!(printed.print().contains("postgres://me:***@db/x"));
     }
 }

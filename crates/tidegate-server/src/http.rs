@@ -46,10 +46,11 @@ use axum::{
     response::Response,
     routing::get,
 };
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use tidegate::Engine;
 
-pub(crate) use self::{access::Access, doctor::view, underway::Underway};
+pub(crate) use self::{access::Access, doctor::ReportView, schema::DateTime, underway::Underway};
 use self::{body::MAX_BODY_BYTES, middleware::Caller, operation::Operation, problem::Problem};
 use crate::ingress::Ingress;
 
@@ -69,12 +70,10 @@ pub(crate) struct App {
 /// All operations of the API. The router, the OpenAPI document and the access matrix are built from
 /// this list: an operation that is not here cannot be reached.
 fn operations() -> Vec<Operation> {
-    let said =
-        [("status", schema::string()), ("version", schema::string()), ("demo", schema::flag())];
     let health = Operation::get("/health", "health", health)
         .says("Check that the server process is alive.")
         .open()
-        .answers(200, "The server is alive.", schema::object(said));
+        .answers::<Health>(200, "The server is alive.");
     [
         events::operations(),
         actions::operations(),
@@ -106,25 +105,6 @@ fn operations() -> Vec<Operation> {
     .collect()
 }
 
-/// The named schemas of all operations.
-fn shapes() -> Vec<(&'static str, Value)> {
-    let shapes = [
-        events::shapes(),
-        runs::shapes(),
-        timeline::shapes(),
-        bulk::shapes(),
-        workflows::shapes(),
-        streams::shapes(),
-        reactions::shapes(),
-        events_query::shapes(),
-        gates::shapes(),
-        controls::shapes(),
-        keys::shapes(),
-        schedules::shapes(),
-    ];
-    shapes.into_iter().flatten().collect()
-}
-
 /// The router with all routes.
 pub(crate) fn router(app: App) -> Router {
     let live = console_feed::Live::begin(&app.engine, app.access.workspaces());
@@ -154,12 +134,21 @@ pub(crate) fn starting() -> Router {
         .layer(from_fn(guard))
 }
 
-async fn health(State(app): State<App>) -> Json<Value> {
+/// The state of a server process.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Health {
+    status: &'static str,
+    version: &'static str,
+    /// Whether this is `tidegate demo`.
+    demo: bool,
+}
+
+async fn health(State(app): State<App>) -> Json<Health> {
     alive(app.demo)
 }
 
-fn alive(demo: bool) -> Json<Value> {
-    Json(json!({ "status": "ok", "version": env!("CARGO_PKG_VERSION"), "demo": demo }))
+fn alive(demo: bool) -> Json<Health> {
+    Json(Health { status: "ok", version: env!("CARGO_PKG_VERSION"), demo })
 }
 
 async fn no_route(request: Request) -> Problem {

@@ -107,7 +107,7 @@ fn take(
     }
     let chats = chat.iter().flat_map(|chat| [&chat.append, &chat.respond]);
     for action in chats.chain(webhooks.values().map(|webhook| &webhook.action)) {
-        known(fields, action)?;
+        action_in(fields, action)?;
     }
     let no_tools = no_tools(fields)?;
     if let Some(chat) = &chat {
@@ -178,15 +178,15 @@ fn tables(fields: &mut Map<String, Value>, name: &str) -> anyhow::Result<Map<Str
 }
 
 /// The action of that name, as the file defines it.
-fn known<'a>(
+fn action_in<'a>(
     fields: &'a mut Map<String, Value>,
     action: &str,
 ) -> anyhow::Result<&'a mut Map<String, Value>> {
     let actions = fields.get_mut("actions").and_then(Value::as_object_mut);
     let actions = actions.context("`actions` must be tables by name, `actions.NAME = { … }`")?;
     let names = actions.keys().cloned().collect::<Vec<_>>().join("`, `");
-    let found = actions.get_mut(action).and_then(Value::as_object_mut);
-    found.with_context(|| format!("there is no action `{action}`: expected one of `{names}`"))
+    let members = actions.get_mut(action).and_then(Value::as_object_mut);
+    members.with_context(|| format!("there is no action `{action}`: expected one of `{names}`"))
 }
 
 /// Turns a schedule into a trigger of its action. The trigger keeps the schedule's name as a label.
@@ -197,7 +197,7 @@ fn plan(fields: &mut Map<String, Value>, name: &str, mut schedule: Value) -> any
     if members.and_then(|it| it.insert("name".to_owned(), name.into())).is_some() {
         bail!("`name` is not allowed, as the schedule's key is its name: leave it out");
     }
-    let action = known(fields, &action)?;
+    let action = action_in(fields, &action)?;
     match action.entry("triggers").or_insert_with(|| json!([])) {
         Value::Array(triggers) => triggers.push(schedule),
         other => bail!("`triggers` of the action must be a list, got {other}"),

@@ -3,10 +3,10 @@
 //! A key is `tg_`, a public part for the lookup, and 256 random bits. Only its hash is stored: a
 //! fast hash is right, because the keys are too many to try them all.
 
-use std::fmt::Write as _;
-
 use anyhow::bail;
-use serde_json::{Value, json};
+use data_encoding::HEXLOWER;
+use schemars::JsonSchema;
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use tidegate::{
@@ -20,6 +20,8 @@ use tidegate::{
     },
     store::{Store, commit},
 };
+
+use crate::http::DateTime;
 
 /// The attributes of a new key.
 #[derive(Debug)]
@@ -38,7 +40,7 @@ pub(crate) async fn make(store: &dyn Store, wanted: Wanted) -> Result<(String, A
     let mut random = [0; 40];
     getrandom::fill(&mut random).expect("the operating system gives random bytes");
     let (public, secret) = random.split_at(8);
-    let (id, secret) = (hex(public), hex(secret));
+    let (id, secret) = (HEXLOWER.encode(public), HEXLOWER.encode(secret));
     let text = format!("tg_{id}_{secret}");
     let Wanted { ws, name, read_only, expires_at } = wanted;
     let key = ApiKey {
@@ -56,7 +58,8 @@ pub(crate) async fn make(store: &dyn Store, wanted: Wanted) -> Result<(String, A
     Ok((text, key))
 }
 
-/// Commits a change of the keys.
+/// Commits a change of the keys, in a transaction of its own and not in a batch of an engine: the
+/// commands change keys without an engine, and both must take the same way. Changes are rare.
 pub(crate) async fn change(store: &dyn Store, command: AccessCommand) -> Result<(), Error> {
     for answer in commit(store, vec![(Command::Access { command }, 0)]).await? {
         answer?;
@@ -93,26 +96,41 @@ pub(crate) fn check_name(name: &str) -> anyhow::Result<()> {
 }
 
 /// A key as clients see it, without its hash.
-pub(crate) fn view(key: &ApiKey) -> Value {
-    let access = if key.read_only { "read" } else { "full" };
-    json!({
-        "id": key.id, "name": key.name, "workspace": &*key.ws, "access": access,
-        "madeAt": key.made_at.rfc3339(),
-        "expiresAt": key.expires_at.map(Timestamp::rfc3339),
-        "lastUsedAt": key.used_at.map(Timestamp::rfc3339),
-        "revokedAt": key.revoked_at.map(Timestamp::rfc3339),
-    })
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "Key")]
+pub(crate) struct KeyView {
+    id: String,
+    name: String,
+    workspace: String,
+    #[schemars(extend("enum" = ["full", "read"]))]
+    access: &'static str,
+    #[schemars(with = "DateTime")]
+    made_at: String,
+    #[schemars(with = "Option<DateTime>")]
+    expires_at: Option<String>,
+    #[schemars(with = "Option<DateTime>")]
+    last_used_at: Option<String>,
+    #[schemars(with = "Option<DateTime>")]
+    revoked_at: Option<String>,
+}
+
+impl From<&ApiKey> for KeyView {
+    fn from(key: &ApiKey) -> Self {
+        Self {
+            id: key.id.clone(),
+            name: key.name.clone(),
+            workspace: key.ws.to_string(),
+            access: if key.read_only { "read" } else { "full" },
+            made_at: key.made_at.rfc3339(),
+            expires_at: key.expires_at.map(Timestamp::rfc3339),
+            last_used_at: key.used_at.map(Timestamp::rfc3339),
+            revoked_at: key.revoked_at.map(Timestamp::rfc3339),
+        }
+    }
 }
 
 /// The SHA-256 of a text, in hexadecimal.
 pub(crate) fn hash(text: impl AsRef<[u8]>) -> String {
-    hex(&Sha256::digest(text))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string does not fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    HEXLOWER.encode(&Sha256::digest(text))
 }

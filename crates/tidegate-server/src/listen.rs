@@ -68,8 +68,9 @@ pub(crate) async fn serve(
             },
             () = &mut stop => break,
         };
-        let asked = Arc::new(Notify::new());
-        let service = WithPeer { routes: routes.clone(), peer, asked: asked.clone() };
+        let first_request = Arc::new(Notify::new());
+        let service =
+            WithPeer { routes: routes.clone(), peer, first_request: first_request.clone() };
         let service = TowerToHyperService::new(service);
         let mut http = hyper::server::conn::http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(idle).max_buf_size(64 * 1024);
@@ -79,7 +80,7 @@ pub(crate) async fn serve(
             let mut connection = std::pin::pin!(connection);
             let ended = tokio::select! {
                 ended = &mut connection => ended,
-                () = silent(&asked) => Ok(()),
+                () = silent(&first_request) => Ok(()),
             };
             if let Err(error) = ended {
                 tracing::debug!(%error, %peer, "connection ended with an error");
@@ -96,8 +97,8 @@ pub(crate) async fn serve(
 }
 
 /// Ends if a new connection sends no request in time.
-async fn silent(asked: &Notify) {
-    if tokio::time::timeout(FIRST_HEADERS, asked.notified()).await.is_ok() {
+async fn silent(first_request: &Notify) {
+    if tokio::time::timeout(FIRST_HEADERS, first_request.notified()).await.is_ok() {
         std::future::pending::<()>().await;
     }
 }
@@ -117,7 +118,7 @@ pub(crate) async fn stopping() {
 struct WithPeer {
     routes: Routes,
     peer: SocketAddr,
-    asked: Arc<Notify>,
+    first_request: Arc<Notify>,
 }
 
 impl tower_service::Service<Request<Incoming>> for WithPeer {
@@ -133,7 +134,7 @@ impl tower_service::Service<Request<Incoming>> for WithPeer {
     }
 
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
-        self.asked.notify_one();
+        self.first_request.notify_one();
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(self.peer);
         tower_service::Service::call(&mut self.routes.now(), request)

@@ -82,25 +82,25 @@ pub(crate) async fn run(remote: &Remote, load: Load, out: &mut impl Write) -> an
     let host = remote.server().trim_end_matches('/').strip_prefix("http://");
     let host =
         host.with_context(|| format!("--server must be an http:// URL, got {}", remote.server()))?;
-    let mut told = measure(host, remote, &load).await?.view();
+    let mut report = measure(host, remote, &load).await?.view();
     if load.bare {
         let bare = measure(&bare().await?, remote, &load).await?;
-        told["bare"] = bare.view();
+        report["bare"] = bare.view();
     }
     if remote.json {
-        writeln!(out, "{told}")?;
+        writeln!(out, "{report}")?;
         return Ok(());
     }
-    show(out, "server", &told)?;
+    show(out, "server", &report)?;
     if load.bare {
-        show(out, "bare handler", &told["bare"])?;
+        show(out, "bare handler", &report["bare"])?;
     }
     Ok(())
 }
 
-fn show(out: &mut impl Write, name: &str, told: &Value) -> anyhow::Result<()> {
-    let (rate, ms) = (&told["eventsPerSecond"], &told["ms"]);
-    let (events, requests) = (&told["events"], &told["requests"]);
+fn show(out: &mut impl Write, name: &str, report: &Value) -> anyhow::Result<()> {
+    let (rate, ms) = (&report["eventsPerSecond"], &report["ms"]);
+    let (events, requests) = (&report["events"], &report["requests"]);
     writeln!(out, "{name}: {events} events in {requests} requests, {rate} events/s")?;
     let (p50, p90, p99, max) = (&ms["p50"], &ms["p90"], &ms["p99"], &ms["max"]);
     writeln!(out, "  latency: {p50} ms (p50), {p90} (p90), {p99} (p99), {max} (max)")?;

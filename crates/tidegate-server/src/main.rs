@@ -29,7 +29,10 @@ use std::{
     time::Duration,
 };
 
-use clap::{Args, Parser, Subcommand};
+use anyhow::bail;
+use clap::{
+    ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, parser::ValueSource,
+};
 use tracing_subscriber::EnvFilter;
 
 use crate::{
@@ -126,11 +129,46 @@ fn main() -> ExitCode {
     }
 }
 
+/// Commands that ask no server and read no store of their own choice: the flags of [`Remote`] mean
+/// nothing to them.
+const WITHOUT_REMOTE: [&str; 3] = ["demo", "serve", "config"];
+
+/// Parses the command line. A flag that the command does not use is neither offered nor accepted.
+fn arguments() -> anyhow::Result<Arguments> {
+    let mut command = Arguments::command();
+    // Global flags become arguments of each command here.
+    command.build();
+    for name in WITHOUT_REMOTE {
+        command = command.mut_subcommand(name, without_remote);
+    }
+    let matches = command.get_matches();
+    if let Some((name, matches)) = matches.subcommand()
+        && WITHOUT_REMOTE.contains(&name)
+        && let Some(flag) = Remote::FLAGS.iter().find(|flag| is_given(matches, flag))
+    {
+        bail!("`--{flag}` is for commands that ask a server; `tidegate {name}` does not use it");
+    }
+    Ok(Arguments::from_arg_matches(&matches)?)
+}
+
+fn without_remote(command: clap::Command) -> clap::Command {
+    let nested: Vec<_> = command.get_subcommands().map(|it| it.get_name().to_owned()).collect();
+    let command = command.mut_args(|flag| {
+        let hidden = Remote::FLAGS.contains(&flag.get_id().as_str());
+        flag.hide(hidden)
+    });
+    nested.into_iter().fold(command, |command, name| command.mut_subcommand(name, without_remote))
+}
+
+fn is_given(matches: &ArgMatches, flag: &str) -> bool {
+    matches.value_source(flag) == Some(ValueSource::CommandLine)
+}
+
 async fn run() -> anyhow::Result<()> {
     // Dependencies could install either of two TLS providers; this one is compiled in.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let out = &mut std::io::stdout();
-    let Arguments { remote, command } = Arguments::parse();
+    let Arguments { remote, command } = arguments()?;
     match command {
         Command::Demo(demo) => demo::run(demo, out).await,
         Command::Serve(settings) => {

@@ -34,12 +34,12 @@ const FROM_THE_START: [&str; 4] = [
 /// The histogram of the time that runs wait for their start.
 const START_DELAY: &str = "tidegate_start_delay_seconds";
 
-static KEPT: LazyLock<Kept> = LazyLock::new(Kept::default);
+static METRICS: LazyLock<Metrics> = LazyLock::new(Metrics::default);
 
 /// Installs the recorder.
 pub(crate) fn install() {
     // Only a second call fails, and then the recorder is already installed.
-    if metrics::set_global_recorder(&*KEPT).is_ok() {
+    if metrics::set_global_recorder(&*METRICS).is_ok() {
         for name in FROM_THE_START {
             metrics::counter!(name).absolute(0);
         }
@@ -48,7 +48,7 @@ pub(crate) fn install() {
 
 /// All metrics, in the text format of Prometheus.
 pub(crate) fn text() -> String {
-    KEPT.0.read().unwrap_or_else(PoisonError::into_inner).to_string()
+    METRICS.0.read().unwrap_or_else(PoisonError::into_inner).to_string()
 }
 
 /// Counts of one workspace since this process started.
@@ -76,19 +76,19 @@ fn of_workspace(workspace: &str) -> String {
 
 /// The counts of a workspace in this process.
 pub(crate) fn done(workspace: &str) -> Done {
-    done_of(&KEPT.0.read().unwrap_or_else(PoisonError::into_inner), workspace)
+    done_of(&METRICS.0.read().unwrap_or_else(PoisonError::into_inner), workspace)
 }
 
-fn done_of(kept: &Families, workspace: &str) -> Done {
+fn done_of(families: &Families, workspace: &str) -> Done {
     let of = of_workspace(workspace);
     let sum = |name| -> u64 {
-        let all = kept.counters.get(name).into_iter().flatten();
+        let all = families.counters.get(name).into_iter().flatten();
         all.filter(|(labels, _)| labels.starts_with(&of))
             .map(|(_, count)| count.load(Ordering::Relaxed))
             .sum()
     };
     let (started, ended) = (sum("tidegate_starts_total"), sum("tidegate_ends_total"));
-    let waits = kept.waits.get(&of).map(|it| lock(it).clone()).unwrap_or_default();
+    let waits = families.waits.get(&of).map(|it| lock(it).clone()).unwrap_or_default();
     Done { started, ended, waits }
 }
 
@@ -98,7 +98,7 @@ fn lock(waits: &Mutex<Waits>) -> MutexGuard<'_, Waits> {
 
 /// The recorder: handles by name and then by labels. The macros look one up at each increment.
 #[derive(Default)]
-struct Kept(RwLock<Families>);
+struct Metrics(RwLock<Families>);
 
 #[derive(Default)]
 struct Families {
@@ -112,7 +112,7 @@ struct Families {
 
 type Family<T> = BTreeMap<String, BTreeMap<String, Arc<T>>>;
 
-impl Kept {
+impl Metrics {
     /// The handle of a name and its labels, created on first use.
     fn handle<T: Default>(
         &self,
@@ -121,29 +121,29 @@ impl Kept {
         write: impl FnOnce(&mut Families) -> &mut Family<T>,
     ) -> Arc<T> {
         let labels = labels(key);
-        let kept = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(handle) = read(&kept).get(key.name()).and_then(|all| all.get(&labels)) {
+        let families = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(handle) = read(&families).get(key.name()).and_then(|all| all.get(&labels)) {
             return handle.clone();
         }
-        drop(kept);
-        let mut kept = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let all = write(&mut kept).entry(key.name().to_owned()).or_default();
+        drop(families);
+        let mut families = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let all = write(&mut families).entry(key.name().to_owned()).or_default();
         all.entry(labels).or_default().clone()
     }
 
     /// The waits of a workspace, created on first use.
     fn waits(&self, of: String) -> Arc<Mutex<Waits>> {
-        let kept = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(waits) = kept.waits.get(&of) {
+        let families = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(waits) = families.waits.get(&of) {
             return waits.clone();
         }
-        drop(kept);
-        let mut kept = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        kept.waits.entry(of).or_default().clone()
+        drop(families);
+        let mut families = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        families.waits.entry(of).or_default().clone()
     }
 }
 
-impl Recorder for Kept {
+impl Recorder for Metrics {
     fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
     fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
     fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
@@ -256,38 +256,38 @@ impl fmt::Display for Families {
 mod tests {
     use metrics::{Key, Label, Level, Metadata, Recorder};
 
-    use super::{Kept, START_DELAY, done_of};
+    use super::{Metrics, START_DELAY, done_of};
 
     #[test]
     fn waits_are_those_of_their_workspace() {
-        let (kept, from) = (Kept::default(), Metadata::new("", Level::INFO, None));
+        let (recorder, from) = (Metrics::default(), Metadata::new("", Level::INFO, None));
         for (workspace, workflow, seconds) in
             [("a", "x", 1200.0), ("a", "y", 1200.0), ("b", "x", 3.0)]
         {
             let labels = vec![Label::new("workspace", workspace), Label::new("workflow", workflow)];
-            let delay = kept.register_histogram(&Key::from_parts(START_DELAY, labels), &from);
+            let delay = recorder.register_histogram(&Key::from_parts(START_DELAY, labels), &from);
             delay.record(seconds);
         }
-        let kept = kept.0.read().unwrap();
+        let families = recorder.0.read().unwrap();
         for (workspace, seconds) in [("a", Some(1200.0)), ("b", Some(3.0)), ("c", None)] {
-            assert_eq!(done_of(&kept, workspace).waits.percentile(500), seconds, "{workspace}");
+            assert_eq!(done_of(&families, workspace).waits.percentile(500), seconds, "{workspace}");
         }
         let line = r#"tidegate_start_delay_seconds_count{workspace="a",workflow="x"} 1"#;
-        assert!(kept.to_string().lines().any(|it| it == line), "{kept}");
+        assert!(families.to_string().lines().any(|it| it == line), "{families}");
     }
 
     #[test]
     fn what_is_kept_is_told_as_prometheus_reads_it() {
-        let (kept, from) = (Kept::default(), Metadata::new("", Level::INFO, None));
+        let (recorder, from) = (Metrics::default(), Metadata::new("", Level::INFO, None));
         let odd = Key::from_parts("starts_total", vec![Label::new("workflow", "a\"\\\nb")]);
-        kept.register_counter(&odd, &from).increment(2);
-        kept.register_counter(&odd, &from).increment(1);
-        kept.register_gauge(&Key::from_name("driven"), &from).set(1.5);
-        let took = kept.register_histogram(&Key::from_name("took"), &from);
+        recorder.register_counter(&odd, &from).increment(2);
+        recorder.register_counter(&odd, &from).increment(1);
+        recorder.register_gauge(&Key::from_name("driven"), &from).set(1.5);
+        let took = recorder.register_histogram(&Key::from_name("took"), &from);
         for value in [0.0005, 0.3, 100_000.0] {
             took.record(value);
         }
-        let text = kept.0.read().unwrap().to_string();
+        let text = recorder.0.read().unwrap().to_string();
         for line in [
             "# TYPE starts_total counter",
             r#"starts_total{workflow="a\"\\\nb"} 3"#,

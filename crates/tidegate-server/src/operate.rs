@@ -19,7 +19,7 @@ use crate::{
     client::{Remote, get},
     config::{Config, Location},
     exit::Failure,
-    http::view,
+    http::ReportView,
     serve,
 };
 
@@ -97,27 +97,27 @@ pub(crate) async fn run(
     operate: Operate,
     out: &mut impl Write,
 ) -> anyhow::Result<()> {
-    let (told, shown, good) = match operate {
+    let (answer, shown, good) = match operate {
         Operate::Doctor(place) => {
-            let told = if place.is_named() {
-                view(&examine(place.location()?).await?)
+            let answer = if place.is_named() {
+                json!(ReportView::from(&examine(place.location()?).await?))
             } else {
                 get(remote, "/doctor").await?
             };
-            let (shown, good) = (show_report(&told), told["healthy"] == true);
-            (told, shown, good)
+            let (shown, good) = (show_report(&answer), answer["healthy"] == true);
+            (answer, shown, good)
         }
         Operate::Backup { to, place } => {
-            let (told, shown) = back_up(place, &to).await?;
-            (told, shown, true)
+            let (answer, shown) = back_up(place, &to).await?;
+            (answer, shown, true)
         }
         Operate::Restore { from, force, place } => {
-            let (told, shown) = restore(place, &from, force).await?;
-            (told, shown, true)
+            let (answer, shown) = restore(place, &from, force).await?;
+            (answer, shown, true)
         }
         Operate::Migrate { check, place } => migrate(place.location()?, check).await?,
     };
-    remote.print(out, &told, &shown)?;
+    remote.print(out, &answer, &shown)?;
     if good { Ok(()) } else { bail!("the check failed") }
 }
 
@@ -135,9 +135,9 @@ async fn examine(location: Location) -> anyhow::Result<Report> {
     Ok(check_up(None, kept_since, |visit| store.walk(visit)).await?)
 }
 
-fn show_report(told: &Value) -> String {
+fn show_report(answer: &Value) -> String {
     let mut shown = String::new();
-    let list = |name: &str| told[name].as_array().map(Vec::as_slice).unwrap_or_default();
+    let list = |name: &str| answer[name].as_array().map(Vec::as_slice).unwrap_or_default();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     for check in list("checks") {
         let word = if check["holds"] == true { "holds" } else { "BROKEN" };
@@ -148,7 +148,7 @@ fn show_report(told: &Value) -> String {
     for finding in list("findings") {
         let _ = writeln!(shown, "{}: {}", text(&finding["number"]), text(&finding["detail"]));
     }
-    let _ = writeln!(shown, "{} rows, {} findings", told["rows"], told["found"]);
+    let _ = writeln!(shown, "{} rows, {} findings", answer["rows"], answer["found"]);
     shown
 }
 
@@ -180,8 +180,8 @@ async fn back_up(place: Place, to: &Path) -> anyhow::Result<(Value, String)> {
     }
     std::fs::rename(&part, to).with_context(|| to.display().to_string())?;
     let bytes = std::fs::metadata(to)?.len();
-    let told = json!({ "file": to.display().to_string(), "bytes": bytes, "rows": rows });
-    Ok((told, format!("{} has {rows} rows in {bytes} bytes, checked\n", to.display())))
+    let answer = json!({ "file": to.display().to_string(), "bytes": bytes, "rows": rows });
+    Ok((answer, format!("{} has {rows} rows in {bytes} bytes, checked\n", to.display())))
 }
 
 /// Checks the pages and rows of a copy. Returns the number of rows.
@@ -226,8 +226,8 @@ async fn restore(place: Place, from: &Path, force: bool) -> anyhow::Result<(Valu
         }
     }
     SqliteLook::restore(from, &to).await?;
-    let told = json!({ "file": to.display().to_string(), "rows": rows });
-    Ok((told, format!("{} has the {rows} rows of {}\n", to.display(), from.display())))
+    let answer = json!({ "file": to.display().to_string(), "rows": rows });
+    Ok((answer, format!("{} has the {rows} rows of {}\n", to.display(), from.display())))
 }
 
 /// The write-ahead log of a store.

@@ -9,17 +9,17 @@ use crate::{config::Config, serve::define};
 pub(crate) async fn on_hangup(
     mut hangups: Signal,
     engine: Engine,
-    mut known: Config,
+    mut current: Config,
     load: impl Fn() -> anyhow::Result<Config>,
 ) {
     while hangups.recv().await.is_some() {
         let loaded = async {
             let config = load()?;
-            apply(&engine, &known, &config).await?;
+            apply(&engine, &current, &config).await?;
             anyhow::Ok(config)
         };
         match loaded.await {
-            Ok(config) => known.take_definitions(config),
+            Ok(config) => current.take_definitions(config),
             Err(error) => {
                 let error = format!("{error:#}");
                 tracing::error!(%error, "config file not reloaded; nothing was changed");
@@ -29,19 +29,19 @@ pub(crate) async fn on_hangup(
 }
 
 /// Registers the definitions of the file, all or none, and logs its other changes.
-async fn apply(engine: &Engine, known: &Config, config: &Config) -> anyhow::Result<()> {
+async fn apply(engine: &Engine, current: &Config, config: &Config) -> anyhow::Result<()> {
     anyhow::ensure!(
-        config.workspace == known.workspace,
+        config.workspace == current.workspace,
         "`workspace` is now `{}`, but this server uses `{}`: restart the server",
         config.workspace,
-        known.workspace
+        current.workspace
     );
     let changed = define(engine, config).await?;
     tracing::info!(changed, "config file reloaded");
-    for setting in known.differing(config) {
+    for setting in current.differing(config) {
         tracing::warn!(setting, "setting changed in the file; restart the server to apply it");
     }
-    for name in known.dropped(config) {
+    for name in current.dropped(config) {
         tracing::warn!(
             name,
             "removed from the file but still registered; `tidegate workflows delete` deletes it"

@@ -242,9 +242,10 @@ fn app(definition: &Value) -> &str {
 
 /// Binds the address to listen on. Without API keys it must be a loopback address.
 pub(crate) async fn bind(listen: &str, keys: bool) -> anyhow::Result<TcpListener> {
-    let found = tokio::net::lookup_host(listen).await;
-    let found = found.with_context(|| format!("`listen` must be ADDRESS:PORT, got `{listen}`"))?;
-    let addresses: Vec<SocketAddr> = found.collect();
+    let resolved = tokio::net::lookup_host(listen).await;
+    let resolved =
+        resolved.with_context(|| format!("`listen` must be ADDRESS:PORT, got `{listen}`"))?;
+    let addresses: Vec<SocketAddr> = resolved.collect();
     let open = addresses.iter().find(|address| !address.ip().is_loopback());
     if let Some(open) = open.filter(|_| !keys) {
         bail!(

@@ -23,7 +23,7 @@ const PERIOD: Duration = Duration::from_millis(500);
 
 /// A report of the watchdog.
 #[derive(Debug, PartialEq, Eq)]
-enum Told {
+enum Stall {
     /// The runtime has been stalled for this long, and still is.
     Stalled(Duration),
     /// The runtime runs again, after a stall of this length.
@@ -33,15 +33,15 @@ enum Told {
 /// Starts the thread, which watches the current runtime until the runtime ends.
 pub(crate) fn start(engine: Engine, requests: Underway) -> io::Result<()> {
     let runtime = Handle::current();
-    let tell = move |told: Told| match told {
-        Told::Stalled(time) => tracing::warn!(
+    let tell = move |stall: Stall| match stall {
+        Stall::Stalled(time) => tracing::warn!(
             stalled_ms = millis(time),
             runs = engine.driven(),
             commands = engine.pending(),
             requests = %requests.oldest(),
             "runtime stalled"
         ),
-        Told::Over(time) => tracing::warn!(stalled_ms = millis(time), "runtime recovered"),
+        Stall::Over(time) => tracing::warn!(stalled_ms = millis(time), "runtime recovered"),
     };
     let watch = move || watch(&runtime, (STALL, PERIOD), tell);
     thread::Builder::new().name("tidegate-watchdog".to_owned()).spawn(watch).map(drop)
@@ -52,21 +52,21 @@ fn millis(time: Duration) -> u64 {
 }
 
 /// Probes the runtime with an empty task in a loop, and reports when a probe takes too long.
-fn watch(runtime: &Handle, (stall, period): (Duration, Duration), tell: impl Fn(Told)) {
+fn watch(runtime: &Handle, (stall, period): (Duration, Duration), tell: impl Fn(Stall)) {
     loop {
         let (answer, answered) = mpsc::sync_channel(1);
-        let asked = Instant::now();
+        let began = Instant::now();
         runtime.spawn(async move { answer.try_send(()) });
         match answered.recv_timeout(stall) {
             Ok(()) => {}
             // The runtime has dropped its tasks.
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {
-                tell(Told::Stalled(asked.elapsed()));
+                tell(Stall::Stalled(began.elapsed()));
                 if answered.recv().is_err() {
                     return;
                 }
-                tell(Told::Over(asked.elapsed()));
+                tell(Stall::Over(began.elapsed()));
             }
         }
         thread::sleep(period);
@@ -98,7 +98,7 @@ mod tests {
             both.recv().unwrap();
         };
         block();
-        let (tell, told) = mpsc::channel();
+        let (tell, stalls) = mpsc::channel();
         let handle = runtime.handle().clone();
         let tell = move |it| tell.send(it).unwrap();
         let short = Duration::from_millis(20);
@@ -107,12 +107,12 @@ mod tests {
             if n > 0 {
                 block();
             }
-            let Told::Stalled(first) = told.recv().unwrap() else {
+            let Stall::Stalled(first) = stalls.recv().unwrap() else {
                 panic!("the stall is reported first")
             };
             release.send(()).unwrap();
             release.send(()).unwrap();
-            let Told::Over(whole) = told.recv().unwrap() else { panic!("then its end") };
+            let Stall::Over(whole) = stalls.recv().unwrap() else { panic!("then its end") };
             assert!(first >= short && whole >= first, "{first:?}, {whole:?}");
         }
         runtime.shutdown_background();

@@ -25,6 +25,7 @@ use crate::{
 /// `tidegate runs export` writes one history per line of JSON. Payloads are included as JSON text,
 /// so that every byte is preserved.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct History {
@@ -62,6 +63,7 @@ pub struct History {
     pub failures: BTreeMap<String, u32>,
     /// Unanswered waits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "schemars", schemars(with = "Vec<serde_json::Value>"))]
     pub waits: Vec<Wait>,
     /// Records of its steps, in the order in which they were written.
     pub steps: Vec<Recorded>,
@@ -69,6 +71,7 @@ pub struct History {
 
 /// An input of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema), schemars(rename = "HistoryInput"))]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Input {
@@ -86,6 +89,7 @@ pub struct Input {
 
 /// A record of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema), schemars(rename = "HistoryStep"))]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Recorded {

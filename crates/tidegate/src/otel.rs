@@ -13,8 +13,8 @@
 //! A program that already has a `tracing` subscriber, or a recorder, uses the parts: [`start`],
 //! [`Guard::layer`] and [`Guard::recorder`].
 //!
-//! Separate threads export with blocking sockets, and without TLS: the endpoint is a collector on
-//! this machine or in this network, which is also where secrets for a vendor belong.
+//! Separate threads export with a blocking HTTP client. An `https://` endpoint needs a certificate
+//! that the system trusts; the variables `HTTPS_PROXY` and `NO_PROXY` apply.
 
 mod http;
 mod recorder;
@@ -147,15 +147,19 @@ pub fn start(options: &Options) -> Result<Guard, OtelError> {
     http::check(&options.endpoint)
         .map_err(|reason| OtelError::Endpoint { endpoint: options.endpoint.clone(), reason })?;
     let endpoint = options.endpoint.trim_end_matches('/');
+    let client = http::client(endpoint, LIMIT).map_err(|error| {
+        let reason = format!("cannot be used: {error}");
+        OtelError::Endpoint { endpoint: options.endpoint.clone(), reason }
+    })?;
     let spans = SpanExporter::builder()
         .with_http()
-        .with_http_client(http::Client::new(LIMIT))
+        .with_http_client(http::Client::new(client.clone()))
         .with_endpoint(format!("{endpoint}/v1/traces"))
         .with_timeout(LIMIT)
         .build()?;
     let metrics = MetricExporter::builder()
         .with_http()
-        .with_http_client(http::Client::new(LIMIT))
+        .with_http_client(http::Client::new(client))
         .with_endpoint(format!("{endpoint}/v1/metrics"))
         .with_timeout(LIMIT)
         .build()?;

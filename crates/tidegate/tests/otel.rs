@@ -4,11 +4,20 @@
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
-    net::{TcpListener, TcpStream},
-    sync::mpsc::{self, Receiver},
+    net::TcpListener,
+    process::Command,
+    sync::{
+        Arc,
+        mpsc::{self, Receiver},
+    },
     thread,
 };
 
+use rustls::{
+    ServerConfig, ServerConnection, StreamOwned,
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+};
 use serde_json::{Value, json};
 use tidegate::{
     Ctx, Workflow,
@@ -34,13 +43,49 @@ fn collector(status: &'static str) -> (String, Receiver<Post>) {
             if tell.send(read(&stream)).is_err() {
                 return;
             }
-            write!(stream, "HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n").unwrap();
+            answer(&mut stream, status);
         }
     });
     (endpoint, told)
 }
 
-fn read(stream: &TcpStream) -> Post {
+fn answer(stream: &mut impl Write, status: &str) {
+    write!(stream, "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n").unwrap();
+    stream.flush().unwrap();
+}
+
+/// Starts a collector with TLS and a certificate for `localhost`, and returns its port and its
+/// requests.
+fn tls_collector() -> (u16, Receiver<Post>) {
+    let certificate = CertificateDer::from_pem_slice(include_bytes!("otel/cert.pem")).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(include_bytes!("otel/key.pem")).unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key);
+    let config = Arc::new(config.unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let connection = ServerConnection::new(config.clone()).unwrap();
+            let mut stream = StreamOwned::new(connection, stream.unwrap());
+            // A client that does not trust the certificate goes away during the handshake.
+            if stream.conn.complete_io(&mut stream.sock).is_err() {
+                continue;
+            }
+            if tell.send(read(&mut stream)).is_err() {
+                return;
+            }
+            answer(&mut stream, "200 OK");
+        }
+    });
+    (port, told)
+}
+
+fn read(stream: impl Read) -> Post {
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
     reader.read_line(&mut line).unwrap();
@@ -152,15 +197,49 @@ async fn a_collector_that_refuses_is_told_of_at_the_end() {
 fn a_bad_endpoint_is_refused_with_what_is_wrong_with_it() {
     let refused = |endpoint: &str| otel::start(&Options::new(endpoint)).unwrap_err().to_string();
     for (endpoint, reason) in [
-        ("", "does not begin with http://"),
+        ("", "does not begin with http:// or https://"),
         ("http://", "is no URL"),
         ("http://a b", "is no URL"),
-        ("localhost:4318", "does not begin with http://"),
-        ("https://collector:4318", "does not begin with http://"),
+        ("localhost:4318", "does not begin with http:// or https://"),
+        ("https://", "is no URL"),
         ("http://collector:4318/?a=b", "has a query"),
     ] {
         let told = refused(endpoint);
         assert!(told.contains(&format!("`{endpoint}` {reason}")), "{told}");
         assert!(told.contains("such as http://localhost:4318"), "{told}");
     }
+}
+
+/// Set in the process that trusts the certificates of this test.
+const TRUSTING: &str = "TIDEGATE_TEST_TRUSTING";
+
+fn export_to(endpoint: String) -> Result<(), OtelError> {
+    let guard = otel::start(&Options::new(endpoint)).unwrap();
+    let recorder = guard.recorder();
+    metrics::with_local_recorder(&recorder, || metrics::counter!("orders").increment(1));
+    guard.shutdown()
+}
+
+/// The certificates that a process trusts are read from its environment, so the test runs itself in
+/// another process.
+#[tokio::test]
+async fn a_collector_with_a_certificate_that_the_system_trusts_is_reached_by_https() {
+    if std::env::var_os(TRUSTING).is_none() {
+        let test = "a_collector_with_a_certificate_that_the_system_trusts_is_reached_by_https";
+        let authority = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/otel/ca.pem");
+        let mut again = Command::new(std::env::current_exe().unwrap());
+        again.args(["--exact", test]).env(TRUSTING, "1").env("SSL_CERT_FILE", authority);
+        let output = again.env_remove("SSL_CERT_DIR").env("NO_PROXY", "*").output().unwrap();
+        let printed = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && printed.contains("1 passed"), "{printed}");
+        return;
+    }
+    let (port, told) = tls_collector();
+    export_to(format!("https://localhost:{port}")).unwrap();
+    let posts: Vec<Post> = told.try_iter().collect();
+    assert!(holds(&posts, METRICS, "orders"));
+    // The certificate is not for this name.
+    let error = export_to(format!("https://127.0.0.1:{port}")).unwrap_err().to_string();
+    assert!(error.contains("could not be exported"), "{error}");
+    assert_eq!(told.try_iter().count(), 0);
 }

@@ -40,6 +40,11 @@ pub struct DefinitionErrors(pub Vec<Problem>);
 
 /// Error in a definition, or a setting that is probably not meant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(
+    feature = "schemars",
+    derive(schemars::JsonSchema),
+    schemars(rename = "DefinitionProblem")
+)]
 pub struct Problem {
     /// The stable code.
     pub code: Code,
@@ -53,6 +58,7 @@ pub struct Problem {
 
 /// Kind of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema), schemars(rename = "DefinitionCode"))]
 #[serde(rename_all = "snake_case")]
 pub enum Code {
     /// A required field is absent.

@@ -28,6 +28,7 @@ use crate::{
 
 /// One row of the table.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a property of its own")]
 #[non_exhaustive]
@@ -88,6 +89,7 @@ pub struct Control {
 
 /// One field of a control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema), schemars(rename = "ControlField"))]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Field {
@@ -119,6 +121,7 @@ impl Field {
 
 /// The type of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum FieldType {
@@ -135,6 +138,7 @@ pub enum FieldType {
 
 /// The moments of an admission at which controls decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Moment {
     /// When the event or request arrives.

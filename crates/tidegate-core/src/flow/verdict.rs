@@ -1,12 +1,12 @@
 //! Verdicts: the result of admission for one event and one workflow, in the user's words.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::{
     id::{EventId, RunId},
-    row::{GateKey, Scope},
-    time::Timestamp,
+    row::{Ending, GateKey, Scope},
+    time::{Timestamp, rfc3339::OptionalTime},
 };
 
 /// Name, in the place of a control, for the wait of a run that has passed all gates.
@@ -214,52 +214,119 @@ impl Verdict {
     }
 
     /// Returns the verdict in the form that callers read (spec verdicts).
-    pub fn to_value(&self) -> Value {
-        let mut out = Map::new();
-        let outcome = self.outcome();
-        out.insert("outcome".into(), outcome.into());
-        if matches!(outcome, "dropped" | "skipped" | "deduped") {
-            out.insert(outcome.into(), true.into());
-        }
-        if let Some(run) = self.run() {
-            out.insert("runId".into(), json!(run));
-        }
-        if let Some(by) = self.by() {
-            out.insert("control".into(), by.control.into());
-            out.insert("key".into(), by.key.clone().into());
-        }
-        let mut add = |name: &str, value: Value| out.insert(name.into(), value);
+    pub fn view(&self) -> VerdictView {
+        let (outcome, by) = (self.outcome(), self.by());
+        let is = |word: &str| (outcome == word).then_some(true);
+        let view = VerdictView {
+            outcome,
+            dropped: is("dropped"),
+            skipped: is("skipped"),
+            deduped: is("deduped"),
+            run_id: self.run(),
+            control: by.map(|by| by.control),
+            key: by.map(|by| by.key.clone()),
+            ..VerdictView::default()
+        };
         match self {
-            Self::Started { .. } => {}
-            Self::WaitsForWorker { .. } => drop(add("control", WORKERS.into())),
-            Self::Queued { start_at, .. } => {
-                if let Some(at) = start_at {
-                    add("startAt", json!(at.rfc3339()));
-                }
-            }
-            Self::Coalesced { fire_at, .. } => drop(add("fireAt", json!(fire_at.rfc3339()))),
+            Self::Started { .. } => view,
+            Self::WaitsForWorker { .. } => VerdictView { control: Some(WORKERS), ..view },
+            Self::Queued { start_at, .. } => VerdictView { start_at: *start_at, ..view },
+            Self::Coalesced { fire_at, .. } => VerdictView { fire_at: Some(*fire_at), ..view },
             Self::Buffered { pending, flush_at, .. } => {
-                add("pending", json!(pending));
-                add("flushAt", json!(flush_at.rfc3339()));
+                VerdictView { pending: Some(*pending), flush_at: Some(*flush_at), ..view }
             }
-            Self::Dropped { retry_at, .. } => drop(add("retryAt", json!(retry_at.rfc3339()))),
-            Self::Skipped { holder, .. } => drop(add("holder", json!(holder))),
+            Self::Dropped { retry_at, .. } => VerdictView { retry_at: Some(*retry_at), ..view },
+            Self::Skipped { holder, .. } => VerdictView { holder: Some(*holder), ..view },
             Self::Deduped { first, run, .. } => {
-                add("first", json!(first));
-                if let Some(run) = run {
-                    add("firstRunId", json!(run));
-                }
+                VerdictView { first: Some(*first), first_run_id: *run, ..view }
             }
-            Self::Replaced { replaced, .. } => drop(add("replaced", json!(replaced))),
+            Self::Replaced { replaced, .. } => VerdictView { replaced: Some(*replaced), ..view },
             Self::Rejected { control, reason } => {
-                add("control", json!(control));
-                add("error", json!(reason));
+                VerdictView { control: Some(control), error: Some(reason.clone()), ..view }
             }
             Self::HeldByAncestor { holder, .. } => {
-                add("holder", json!(holder));
-                add("error", json!("HeldByAncestor"));
+                let error = Some("HeldByAncestor".to_owned());
+                VerdictView { holder: Some(*holder), error, ..view }
             }
         }
-        Value::Object(out)
     }
+
+    /// Returns the JSON of [`Verdict::view`], as receipts hold it.
+    pub fn to_value(&self) -> Value {
+        json!(self.view())
+    }
+}
+
+/// Words for what became of an event: all that [`Verdict::outcome`] returns, and the words in the
+/// receipts of runs that were cancelled before they started.
+pub const OUTCOMES: [&str; 11] = [
+    "started",
+    "queued",
+    "coalesced",
+    "buffered",
+    "dropped",
+    "skipped",
+    "deduped",
+    "replaced",
+    "rejected",
+    Ending::EXPIRED,
+    Ending::DISPLACED,
+];
+
+/// Verdict in the form that callers read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema), schemars(rename = "Verdict"))]
+#[serde(rename_all = "camelCase")]
+pub struct VerdictView {
+    /// The word for the result.
+    #[cfg_attr(feature = "schemars", schemars(extend("enum" = OUTCOMES)))]
+    pub outcome: &'static str,
+    /// Present where the outcome is `dropped`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dropped: Option<bool>,
+    /// Present where the outcome is `skipped`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<bool>,
+    /// Present where the outcome is `deduped`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deduped: Option<bool>,
+    /// The run that carries the event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<RunId>,
+    /// The control that decided; `workers` for a run that waits for a free worker.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub control: Option<super::Word>,
+    /// The key that the control saw.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// The estimated start of a queued run, where a throttle gives one.
+    #[serde(skip_serializing_if = "Option::is_none", with = "OptionalTime")]
+    pub start_at: Option<Timestamp>,
+    /// When the window of a coalesced event fires if no further event arrives.
+    #[serde(skip_serializing_if = "Option::is_none", with = "OptionalTime")]
+    pub fire_at: Option<Timestamp>,
+    /// Number of events in the buffer of a buffered event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pending: Option<u32>,
+    /// When the buffer flushes at the latest.
+    #[serde(skip_serializing_if = "Option::is_none", with = "OptionalTime")]
+    pub flush_at: Option<Timestamp>,
+    /// When the same event would no longer be dropped.
+    #[serde(skip_serializing_if = "Option::is_none", with = "OptionalTime")]
+    pub retry_at: Option<Timestamp>,
+    /// The run inside the gate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holder: Option<RunId>,
+    /// The earlier event with the same key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first: Option<EventId>,
+    /// The run of the earlier event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_run_id: Option<RunId>,
+    /// The run that was cancelled for this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replaced: Option<RunId>,
+    /// Why the event was rejected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }

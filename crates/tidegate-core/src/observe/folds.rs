@@ -8,7 +8,7 @@ use crate::{
     flow::policy::PolicyKind,
     reads::Scan,
     row::{Class, Fold, GateKey, GateState, Row, Workspace},
-    time::{Timestamp, readable},
+    time::{Timestamp, rfc3339::OptionalTime},
 };
 
 /// How many open windows or buffers of one workflow are returned and summed.
@@ -16,6 +16,7 @@ pub const KEYS: u32 = 1000;
 
 /// Open folds of a workspace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 pub struct FlowState {
     /// The workflows that have a debounce or a batch, by app and name.
     pub workflows: Vec<WorkflowFolds>,
@@ -23,6 +24,7 @@ pub struct FlowState {
 
 /// Open folds of one workflow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 pub struct WorkflowFolds {
     /// The app.
     pub app: String,
@@ -36,6 +38,7 @@ pub struct WorkflowFolds {
 
 /// Open windows or buffers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema), schemars(rename = "Open{T}s"))]
 #[serde(rename_all = "camelCase")]
 pub struct OpenFolds<T> {
     /// Number of events in all of them.
@@ -55,6 +58,7 @@ impl<T> Default for OpenFolds<T> {
 
 /// An open window.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Window {
     /// The display key.
@@ -62,7 +66,7 @@ pub struct Window {
     /// Number of events in the window.
     pub pending: u64,
     /// When the window fires if no further event arrives; none while it is held or paused.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "readable")]
+    #[serde(skip_serializing_if = "Option::is_none", with = "OptionalTime")]
     pub fire_at: Option<Timestamp>,
     /// Whether the window is due, and waits for the end of the run because of which its own would
     /// be skipped.
@@ -75,6 +79,7 @@ pub struct Window {
 
 /// An open buffer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Buffer {
     /// The display key.
@@ -85,7 +90,7 @@ pub struct Buffer {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_size: Option<u32>,
     /// The latest time of the flush; none while it is held or paused.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "readable")]
+    #[serde(skip_serializing_if = "Option::is_none", with = "OptionalTime")]
     pub flush_at: Option<Timestamp>,
     /// Whether the buffer is due, and waits for the end of the run because of which its own would
     /// be skipped.

@@ -14,7 +14,7 @@ use crate::{
     list,
     reads::{Count, Scan},
     row::{Class, Gate, GateKey, GateState, Meter, Phase, Row, RowKey, Scope, Workspace},
-    time::{Timestamp, readable},
+    time::{Timestamp, rfc3339::OptionalTime},
 };
 
 /// Number of gates read for one page of a search by key.
@@ -51,6 +51,7 @@ pub struct GatePage {
 
 /// Gate as shown to users.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema), schemars(rename = "Gate"))]
 #[serde(rename_all = "camelCase")]
 pub struct GateView {
     /// The control.
@@ -92,13 +93,13 @@ pub struct GateView {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
     /// When a meter admits the next arrival.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "readable")]
+    #[serde(skip_serializing_if = "Option::is_none", with = "OptionalTime")]
     pub next_at: Option<Timestamp>,
     /// Number of events in a window or buffer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pending: Option<u32>,
     /// When a window fires, a buffer is flushed or a claim expires.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "readable")]
+    #[serde(skip_serializing_if = "Option::is_none", with = "OptionalTime")]
     pub until: Option<Timestamp>,
     /// The event that has a claim.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -110,6 +111,7 @@ pub struct GateView {
 
 /// Queue of a gate.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema), schemars(rename = "Queue"))]
 #[serde(rename_all = "camelCase")]
 pub struct QueueView {
     /// Number of queued runs.
@@ -120,7 +122,7 @@ pub struct QueueView {
     /// The first queued runs, in order.
     pub first: Vec<RunId>,
     /// When the oldest of these first runs was queued.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "readable")]
+    #[serde(skip_serializing_if = "Option::is_none", with = "OptionalTime")]
     pub since: Option<Timestamp>,
 }
 

@@ -11,7 +11,10 @@ use crate::{
     draft::{Decided, Draft, Missing},
     id::ScheduleId,
     row::{Occurred, Row, RowKey, Schedule, Workspace},
-    time::{Timestamp, all_readable, one_readable, readable},
+    time::{
+        Timestamp,
+        rfc3339::{OptionalTime, Time, Times},
+    },
 };
 
 /// Filter of schedules; an absent field matches everything.
@@ -39,6 +42,7 @@ pub struct SchedulePage {
 
 /// Schedule of a current release.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema), schemars(rename = "Schedule"))]
 #[serde(rename_all = "camelCase")]
 pub struct ScheduleView {
     /// The id for pause and resume.
@@ -69,23 +73,24 @@ pub struct ScheduleView {
     /// Whether the schedule is paused by hand.
     pub paused: bool,
     /// When it was paused.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "readable")]
+    #[serde(skip_serializing_if = "Option::is_none", with = "OptionalTime")]
     pub paused_at: Option<Timestamp>,
     /// The last occurrence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last: Option<Last>,
     /// The upcoming occurrences. Here it is the planned one; the engine, which knows calendars,
     /// adds the others.
-    #[serde(serialize_with = "all_readable")]
+    #[serde(with = "Times")]
     pub next: Vec<Timestamp>,
 }
 
 /// Occurrence that took place or was skipped.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema), schemars(rename = "LastOccurrence"))]
 #[serde(rename_all = "camelCase")]
 pub struct Last {
     /// The planned time.
-    #[serde(serialize_with = "one_readable")]
+    #[serde(with = "Time")]
     pub planned_at: Timestamp,
     /// The outcome; none for occurrences from before outcomes were stored.
     #[serde(flatten)]

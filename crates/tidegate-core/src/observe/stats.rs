@@ -17,6 +17,7 @@ pub const MOST: u32 = 100_000;
 
 /// Counts of a workspace's runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Stats {
     /// Counts of all runs.
@@ -28,6 +29,7 @@ pub struct Stats {
 
 /// Counts of runs by status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Counts {
     /// Being driven. A cancelled run counts until its worker has confirmed the stop: until then it
@@ -58,6 +60,7 @@ fn none(count: &u64) -> bool {
 
 /// Counts of one version's runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct VersionCounts {
     /// The app.

@@ -8,11 +8,12 @@ use crate::{
     draft::{Decided, Draft},
     id::RunId,
     row::{At, GateKey, Mark, Row, RowKey, Trail, Workspace},
-    time::{Timestamp, readable},
+    time::{Timestamp, rfc3339::OptionalTime},
 };
 
 /// Timeline of a run, without gaps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Timeline {
     /// The spans, oldest first; each begins where the one before it ends, the first at the
@@ -23,12 +24,13 @@ pub struct Timeline {
     /// The sum of these times.
     pub waited_ms: u64,
     /// When the run was first driven.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "readable")]
+    #[serde(skip_serializing_if = "Option::is_none", with = "OptionalTime")]
     pub started_at: Option<Timestamp>,
 }
 
 /// Span of a run's timeline.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Span {
     /// `queued` at a gate, `ready`, `running`, `waiting`, `paused`, `several` of these, or
@@ -50,15 +52,16 @@ pub struct Span {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
     /// The start.
-    #[serde(serialize_with = "readable")]
+    #[serde(with = "OptionalTime")]
     pub from: Option<Timestamp>,
     /// The end; none for the current span.
-    #[serde(serialize_with = "readable")]
+    #[serde(with = "OptionalTime")]
     pub to: Option<Timestamp>,
 }
 
 /// Time of a run in a queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Waited {
     /// The control; empty for the wait for an engine.

@@ -15,6 +15,7 @@ const HOUR_MS: u64 = 60 * 60 * 1000;
 
 /// Definition of a reaction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Reaction {
     /// The reaction's name, unique in the workspace.
@@ -118,6 +119,7 @@ impl<'de> Deserialize<'de> for Source {
 
 /// Delay before an event is retried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Backoff {
     /// How the delay grows.
@@ -134,6 +136,7 @@ pub struct Backoff {
 
 /// Growth of the delay with consecutive failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum BackoffKind {
     /// No growth.

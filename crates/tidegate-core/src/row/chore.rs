@@ -122,6 +122,7 @@ pub struct BulkFilter {
 
 /// User-visible states of runs that have not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum LiveState {
     /// Admitted and not started, or waiting for a slot.

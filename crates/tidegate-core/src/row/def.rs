@@ -55,6 +55,7 @@ pub struct Schedule {
 
 /// Outcome of an occurrence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Occurred {
     /// The code of its verdict, or `missed`.

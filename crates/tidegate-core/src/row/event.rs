@@ -11,6 +11,7 @@ use crate::{
 
 /// Origin of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema), schemars(rename = "RunSource"))]
 #[serde(rename_all = "camelCase")]
 pub enum Kind {
     /// Posted: listed, and wakes waiters.

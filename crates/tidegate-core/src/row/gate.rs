@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use serde::{Deserialize, Serialize};
 
 use super::Workspace;
@@ -179,28 +180,16 @@ impl GateKey {
 impl Serialize for GateKey {
     /// Writes hex: a body is JSON, and a key may contain any bytes.
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let mut hex = String::with_capacity(self.0.len() * 2);
-        for byte in &*self.0 {
-            hex.push(char::from(DIGITS[usize::from(byte >> 4)]));
-            hex.push(char::from(DIGITS[usize::from(byte & 15)]));
-        }
-        to.serialize_str(&hex)
+        to.serialize_str(&HEXLOWER.encode(&self.0))
     }
 }
 
 impl<'de> Deserialize<'de> for GateKey {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let hex = std::borrow::Cow::<'de, str>::deserialize(from)?;
-        let digit = |letter: u8| char::from(letter).to_digit(16).and_then(|n| u8::try_from(n).ok());
-        let byte = |two: &[u8]| match two {
-            [high, low] => Some((digit(*high)? << 4) | digit(*low)?),
-            _ => None,
-        };
-        let bytes: Option<Vec<u8>> = hex.as_bytes().chunks(2).map(byte).collect();
-        bytes
-            .map(|bytes| Self(bytes.into()))
-            .ok_or_else(|| serde::de::Error::custom(format!("`{hex}` is not a gate key in hex")))
+        let bytes = HEXLOWER_PERMISSIVE.decode(hex.as_bytes());
+        let unread = |_| serde::de::Error::custom(format!("`{hex}` is not a gate key in hex"));
+        bytes.map(|bytes| Self(bytes.into())).map_err(unread)
     }
 }
 

@@ -92,6 +92,7 @@ pub struct Parent {
 
 /// Reason why a run exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Purpose {
     /// Started by an input.
@@ -322,6 +323,7 @@ pub struct Run {
 
 /// Progress that a handler reports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 pub struct Progress {
     /// The completed part, in thousandths.
     pub permille: u32,
@@ -574,6 +576,7 @@ impl Ending {
 
 /// Error of a run or a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema), schemars(rename = "Fault"))]
 pub struct RunError {
     /// A stable name, such as `HeldByAncestor`.
     pub code: String,
@@ -647,6 +650,7 @@ impl Ended {
 
 /// Kind of a recorded step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum StepKind {
     /// Ran a closure.

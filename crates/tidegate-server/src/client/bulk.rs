@@ -60,13 +60,13 @@ pub(super) async fn bulk(server: &Server<'_>, asked: Bulk) -> anyhow::Result<(Va
     if let Some(reason) = reason {
         body["reason"] = reason.into();
     }
-    let mut told = server.post("/runs/bulk", body).await?;
-    let path = format!("/runs/bulk/{}", told["id"].as_str().unwrap_or_default());
-    while told["finished"] != true {
+    let mut answer = server.post("/runs/bulk", body).await?;
+    let path = format!("/runs/bulk/{}", answer["id"].as_str().unwrap_or_default());
+    while answer["finished"] != true {
         tokio::time::sleep(LOOK).await;
-        told = server.get(&path).await?;
+        answer = server.get(&path).await?;
     }
     let shown =
-        format!("{}: {} done, {} refused\n", action.as_str(), told["done"], told["refused"]);
-    Ok((told, shown))
+        format!("{}: {} done, {} refused\n", action.as_str(), answer["done"], answer["refused"]);
+    Ok((answer, shown))
 }

@@ -11,7 +11,11 @@ use tidegate::{
 };
 
 use super::{Remote, Server, part, table, text};
-use crate::{config::Config, keys, serve::open};
+use crate::{
+    config::Config,
+    keys::{self, KeyView},
+    serve::open,
+};
 
 /// The commands on API keys.
 #[derive(Debug, Subcommand)]
@@ -50,13 +54,13 @@ impl Keys {
                 keys::check_name(&name)?;
                 let wanted = keys::Wanted { ws, name, read_only, expires_at: end(expires_days) };
                 let (text, key) = keys::make(store, wanted).await?;
-                let mut told = keys::view(&key);
-                told["key"] = text.clone().into();
-                Ok((told, Some(format!("{text}\n"))))
+                let mut view = json!(KeyView::from(&key));
+                view["key"] = text.clone().into();
+                Ok((view, Some(format!("{text}\n"))))
             }
             Self::List => {
-                let all = keys::all(store).await?.0;
-                Ok((json!({ "keys": all.iter().map(keys::view).collect::<Vec<_>>() }), None))
+                let keys = keys::all(store).await?.0;
+                Ok((json!({ "keys": keys.iter().map(KeyView::from).collect::<Vec<_>>() }), None))
             }
             Self::Revoke { id } => {
                 let revoke = AccessCommand::Revoke { ws, id: id.clone() };
@@ -71,15 +75,15 @@ impl Keys {
             Self::Create { name, read_only, expires_days } => {
                 let end = end(expires_days).map(Timestamp::rfc3339);
                 let body = json!({ "name": name, "readOnly": read_only, "expiresAt": end });
-                let told = server.post("/keys", body).await?;
-                let shown = format!("{}\n", text(&told["key"]));
-                Ok((told, Some(shown)))
+                let answer = server.post("/keys", body).await?;
+                let shown = format!("{}\n", text(&answer["key"]));
+                Ok((answer, Some(shown)))
             }
             Self::List => Ok((server.get("/keys").await?, None)),
             Self::Revoke { id } => {
                 let path = format!("/keys/{}", part(&id));
-                let told = server.ask(Method::DELETE, &path, None).await?;
-                Ok((told, Some(format!("{id} is revoked\n"))))
+                let answer = server.ask(Method::DELETE, &path, None).await?;
+                Ok((answer, Some(format!("{id} is revoked\n"))))
             }
         }
     }
@@ -108,15 +112,15 @@ pub(crate) async fn keys(
         },
     };
     let ws = remote.workspace.clone().unwrap_or_else(|| config.workspace.clone());
-    let (told, shown) = match store {
+    let (answer, shown) = match store {
         Some(store) => command.in_store(&*store, ws.as_str().into()).await?,
         None => command.by_server(&server).await?,
     };
     let shown = shown.unwrap_or_else(|| {
         let columns = ["id", "name", "workspace", "access", "madeAt", "lastUsedAt", "revokedAt"];
-        table(&told["keys"], &columns)
+        table(&answer["keys"], &columns)
     });
-    remote.print(out, &told, &shown)
+    remote.print(out, &answer, &shown)
 }
 
 /// Whether another process has the file open.

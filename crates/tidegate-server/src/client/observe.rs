@@ -89,43 +89,43 @@ pub(super) async fn ask(server: &Server<'_>, what: Observe) -> anyhow::Result<(V
         Observe::Gates { of, control, key, limit } => {
             let filters = [("app", of.app), ("workflow", of.workflow)];
             let filters = filters.into_iter().chain([("control", control), ("key", key)]);
-            let (mut told, more) = many(server, "gates", filters, limit).await?;
-            let mut rows = told["gates"].clone();
+            let (mut answer, more) = many(server, "gates", filters, limit).await?;
+            let mut rows = answer["gates"].clone();
             for row in rows.as_array_mut().into_iter().flatten() {
                 let first = row["line"]["first"].as_array().map(|runs| runs.iter().map(text));
                 let first = first.map(|runs| runs.take(2).collect::<Vec<_>>().join(" "));
                 row["next"] = first.unwrap_or_default().into();
                 row["queued"] = counted(&row["line"]).into();
             }
-            told["next"] = more;
+            answer["next"] = more;
             let columns =
                 ["control", "workflow", "key", "letsIn", "inside", "queued", "tokens", "next"];
-            Ok((told, table(&rows, &columns)))
+            Ok((answer, table(&rows, &columns)))
         }
         Observe::Events { command: Events::List { name, limit } } => {
-            let (told, _) = many(server, "events", [("name", name)], limit).await?;
-            let shown = table(&told["events"], &["id", "name", "at", "data"]);
-            Ok((told, shown))
+            let (answer, _) = many(server, "events", [("name", name)], limit).await?;
+            let shown = table(&answer["events"], &["id", "name", "at", "data"]);
+            Ok((answer, shown))
         }
         Observe::Events { command: Events::Show { event } } => {
-            let told = server.get(&format!("/events/{}", part(&event))).await?;
-            Ok((told.clone(), format!("{told:#}\n")))
+            let answer = server.get(&format!("/events/{}", part(&event))).await?;
+            Ok((answer.clone(), format!("{answer:#}\n")))
         }
         Observe::Receipts { of, event, control, key, outcome, limit } => {
             let filters = [("app", of.app), ("workflow", of.workflow), ("event", event)];
             let more = [("control", control), ("key", key), ("outcome", outcome)];
             let filters = filters.into_iter().chain(more);
-            let (told, _) = many(server, "receipts", filters, limit).await?;
+            let (answer, _) = many(server, "receipts", filters, limit).await?;
             let columns = ["at", "workflow", "outcome", "control", "key", "runId", "eventId"];
-            let shown = table(&told["receipts"], &columns);
-            Ok((told, shown))
+            let shown = table(&answer["receipts"], &columns);
+            Ok((answer, shown))
         }
         Observe::Stats => {
-            let mut told = server.get("/runs/stats").await?;
+            let mut answer = server.get("/runs/stats").await?;
             let flow = server.get("/flow-state").await?;
-            let shown = numbers(&told, &flow);
-            told["flowState"] = flow;
-            Ok((told, shown))
+            let shown = numbers(&answer, &flow);
+            answer["flowState"] = flow;
+            Ok((answer, shown))
         }
     }
 }
@@ -151,8 +151,8 @@ async fn many(
         all.extend(page[list].as_array_mut().map(std::mem::take).unwrap_or_default());
         cursor = page["next"].take();
         if cursor.is_null() || all.len() >= limit as usize {
-            let told = json!({ list: all, "next": cursor });
-            return Ok((told, cursor));
+            let answer = json!({ list: all, "next": cursor });
+            return Ok((answer, cursor));
         }
     }
 }
@@ -171,8 +171,8 @@ fn numbers(stats: &Value, flow: &Value) -> String {
     let pending = |app: &Value, workflow: &Value, what: &str| {
         let all = flow["workflows"].as_array().map(Vec::as_slice).unwrap_or_default();
         let is = |it: &&Value| (&it["app"], &it["workflow"]) == (app, workflow);
-        let found = all.iter().find(is);
-        found.map(|it| it[what]["pending"].clone()).unwrap_or_default()
+        let binding = all.iter().find(is);
+        binding.map(|it| it[what]["pending"].clone()).unwrap_or_default()
     };
     let mut rows = stats["byWorkflow"].as_array().cloned().unwrap_or_default();
     for row in &mut rows {

@@ -83,9 +83,9 @@ async fn newest(server: &Server<'_>, query: &str, limit: u32) -> anyhow::Result<
     }
     let (mut runs, mut cursor) = (Vec::new(), String::new());
     loop {
-        let mut told = server.get(&format!("/runs?limit={PAGE}{query}{cursor}")).await?;
-        runs.extend(told["runs"].as_array_mut().map(std::mem::take).unwrap_or_default());
-        match told["next"].as_str() {
+        let mut answer = server.get(&format!("/runs?limit={PAGE}{query}{cursor}")).await?;
+        runs.extend(answer["runs"].as_array_mut().map(std::mem::take).unwrap_or_default());
+        match answer["next"].as_str() {
             Some(next) if runs.len() < limit as usize => cursor = format!("&cursor={}", part(next)),
             _ => break,
         }
@@ -124,17 +124,17 @@ async fn export(server: &Server<'_>, query: &str, limit: usize) -> anyhow::Resul
 }
 
 pub(super) async fn runs(server: &Server<'_>, command: Runs) -> anyhow::Result<(Value, String)> {
-    let told = match command {
+    let answer = match command {
         Runs::List { workflow, state, limit } => {
             let query = filter(workflow, state)?;
-            let told = newest(server, &query, limit).await?;
-            let mut rows = told["runs"].clone();
+            let answer = newest(server, &query, limit).await?;
+            let mut rows = answer["runs"].clone();
             for row in rows.as_array_mut().into_iter().flatten() {
                 let by = ["control", "key"].map(|part| text(&row["waitsFor"][part]));
                 row["blockedBy"] = by.join(" ").trim_end().into();
             }
             let columns = ["id", "workflow", "version", "state", "blockedBy", "queuedAt"];
-            return Ok((told, table(&rows, &columns)));
+            return Ok((answer, table(&rows, &columns)));
         }
         Runs::Export { workflow, state, limit } => {
             let histories = export(server, &filter(workflow, state)?, limit).await?;
@@ -146,9 +146,9 @@ pub(super) async fn runs(server: &Server<'_>, command: Runs) -> anyhow::Result<(
         }
         Runs::Show { run } => {
             let path = format!("/runs/{}", part(&run));
-            let mut told = server.get(&path).await?;
-            told["steps"] = server.get(&format!("{path}/steps")).await?["steps"].take();
-            return Ok((told.clone(), format!("{told:#}\n")));
+            let mut answer = server.get(&path).await?;
+            answer["steps"] = server.get(&format!("{path}/steps")).await?["steps"].take();
+            return Ok((answer.clone(), format!("{answer:#}\n")));
         }
         Runs::Cancel { run, reason } => {
             let body = reason.map_or_else(|| json!({}), |reason| json!({ "reason": reason }));
@@ -167,7 +167,7 @@ pub(super) async fn runs(server: &Server<'_>, command: Runs) -> anyhow::Result<(
             server.post(&format!("/runs/{}/retry", part(&run)), json!({ "from": from })).await?
         }
     };
-    let id = told.get("runId").or(told.get("id")).map(text).unwrap_or_default();
-    let state = told.get("state").or(told.get("outcome")).map(text).unwrap_or_default();
-    Ok((told, format!("{id} is {state}\n")))
+    let id = answer.get("runId").or(answer.get("id")).map(text).unwrap_or_default();
+    let state = answer.get("state").or(answer.get("outcome")).map(text).unwrap_or_default();
+    Ok((answer, format!("{id} is {state}\n")))
 }

@@ -47,17 +47,17 @@ pub(super) async fn schedules(
                     write!(path, "&{name}={}", part(&value))?;
                 }
             }
-            let told = server.get(&path).await?;
-            let shown = list(&told);
-            Ok((told, shown))
+            let answer = server.get(&path).await?;
+            let shown = list(&answer);
+            Ok((answer, shown))
         }
         Schedules::Pause { schedule } => held(server, &schedule, "pause", "is paused").await,
         Schedules::Resume { schedule } => held(server, &schedule, "resume", "is resumed").await,
     }
 }
 
-fn list(told: &Value) -> String {
-    let mut rows = told["schedules"].clone();
+fn list(answer: &Value) -> String {
+    let mut rows = answer["schedules"].clone();
     for row in rows.as_array_mut().into_iter().flatten() {
         let next = if row["paused"] == true { json!("paused") } else { row["next"][0].clone() };
         row["next"] = next;
@@ -74,10 +74,10 @@ async fn held(
     verb: &str,
     then: &str,
 ) -> anyhow::Result<(Value, String)> {
-    let told = server.post(&format!("/schedules/{}/{verb}", part(id)), json!({})).await?;
-    let (workflow, schedule) = (text(&told["workflow"]), text(&told["schedule"]));
-    let next = told["next"][0].as_str();
+    let answer = server.post(&format!("/schedules/{}/{verb}", part(id)), json!({})).await?;
+    let (workflow, schedule) = (text(&answer["workflow"]), text(&answer["schedule"]));
+    let next = answer["next"][0].as_str();
     let next = next.map(|at| format!(", next at {at}")).unwrap_or_default();
     let shown = format!("{schedule} of {workflow} {then}{next}\n");
-    Ok((told, shown))
+    Ok((answer, shown))
 }

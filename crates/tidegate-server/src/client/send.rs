@@ -47,8 +47,8 @@ pub(super) async fn send(
         let until = count.min(sent + AT_ONCE);
         let events = (sent..until).map(|n| varied(event, vary, n));
         let events = events.collect::<anyhow::Result<Vec<_>>>()?;
-        let mut told = server.post(path, events.into()).await?;
-        all.extend(told["events"].as_array_mut().map(std::mem::take).unwrap_or_default());
+        let mut answer = server.post(path, events.into()).await?;
+        all.extend(answer["events"].as_array_mut().map(std::mem::take).unwrap_or_default());
         sent = until;
         progress.at(sent.into());
     }
@@ -70,9 +70,9 @@ fn varied(event: &Value, vary: Option<&Vary>, n: u32) -> anyhow::Result<Value> {
 }
 
 /// Counts of each verdict, by workflow, with the control that decided it.
-pub(super) fn verdicts(told: &Value) -> String {
+pub(super) fn verdicts(answer: &Value) -> String {
     let mut counts: std::collections::BTreeMap<_, usize> = std::collections::BTreeMap::new();
-    let events = told["events"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let events = answer["events"].as_array().map(Vec::as_slice).unwrap_or_default();
     for event in events {
         let runs = event["runs"].as_array().map(Vec::as_slice).unwrap_or_default();
         for run in runs {

@@ -80,9 +80,9 @@ pub(super) async fn streams(
             if let Some(after) = after {
                 write!(path, "&cursor={}", part(&after))?;
             }
-            let told = server.get(&path).await?;
-            let shown = table(&told["streams"], &["name", "version", "position", "closed", "at"]);
-            Ok((told, shown))
+            let answer = server.get(&path).await?;
+            let shown = table(&answer["streams"], &["name", "version", "position", "closed", "at"]);
+            Ok((answer, shown))
         }
         Streams::Show { stream, from, backwards, limit } => {
             let mut path = format!("/streams/{}/events?limit={limit}", part(&stream));
@@ -92,9 +92,9 @@ pub(super) async fn streams(
             if backwards {
                 path += "&backwards=true";
             }
-            let told = server.get(&path).await?;
-            let shown = table(&told["events"], &["version", "position", "at", "name", "data"]);
-            Ok((told, shown))
+            let answer = server.get(&path).await?;
+            let shown = table(&answer["events"], &["version", "position", "at", "name", "data"]);
+            Ok((answer, shown))
         }
         Streams::Unblock(mend) => mended(server, "unblock", "unblocked", mend).await,
         Streams::Reset(mend) => mended(server, "reset", "reset", mend).await,
@@ -115,14 +115,14 @@ async fn mended(
         (None, true, true) => json!({ "all": true }),
         (None, true, false) => json!({}),
     };
-    let told = server.post(&format!("/reactions/{}/{what}{dry}", part(&reaction)), body).await?;
-    let names: Vec<_> = told["streams"].as_array().into_iter().flatten().map(text).collect();
+    let answer = server.post(&format!("/reactions/{}/{what}{dry}", part(&reaction)), body).await?;
+    let names: Vec<_> = answer["streams"].as_array().into_iter().flatten().map(text).collect();
     let would = if dry_run { "would be " } else { "" };
     let mut shown = format!("{} streams {would}{verb}\n", names.len());
     for name in names {
         writeln!(shown, "{name}")?;
     }
-    Ok((told, shown))
+    Ok((answer, shown))
 }
 
 pub(super) async fn reactions(
@@ -136,8 +136,8 @@ pub(super) async fn reactions(
     if asked.blocked {
         path += "&blocked=true";
     }
-    let told = server.get(&path).await?;
+    let answer = server.get(&path).await?;
     let columns = ["reaction", "stream", "version", "lag", "failures", "blocked"];
-    let shown = table(&told["streams"], &columns);
-    Ok((told, shown))
+    let shown = table(&answer["streams"], &columns);
+    Ok((answer, shown))
 }

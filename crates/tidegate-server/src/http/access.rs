@@ -45,7 +45,7 @@ pub(crate) struct Access {
     loopback: bool,
     /// Whether the caller is this process, which has the store itself.
     inside: bool,
-    known: Mutex<Known>,
+    cache: Mutex<KeyCache>,
     /// Held by the request that reads the keys; the others wait for its result.
     turn: tokio::sync::Mutex<()>,
     room: Arc<Semaphore>,
@@ -53,7 +53,7 @@ pub(crate) struct Access {
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct KeyCache {
     at: Option<Instant>,
     keys: HashMap<String, ApiKey>,
     now: Timestamp,
@@ -77,7 +77,7 @@ impl Access {
             workspaces,
             loopback,
             inside: false,
-            known: Mutex::default(),
+            cache: Mutex::default(),
             turn: tokio::sync::Mutex::default(),
             room,
             rooms: Mutex::default(),
@@ -137,7 +137,7 @@ impl Access {
             return Ok(None);
         }
         self.look(engine, REMEMBERED).await?;
-        if self.known().keys.is_empty() && self.loopback {
+        if self.cache().keys.is_empty() && self.loopback {
             return Ok(None);
         }
         let Some(given) = given else {
@@ -145,21 +145,21 @@ impl Access {
             return Err(Problem::unauthorized("key_missing", detail));
         };
         let id = keys::public_part(given).unwrap_or_default();
-        let is_known = self.known().keys.contains_key(id);
-        if !is_known {
+        let is_cached = self.cache().keys.contains_key(id);
+        if !is_cached {
             self.look(engine, LOOKED_AGAIN).await?;
         }
-        let known = self.known();
-        let key = known.keys.get(id).filter(|key| keys::is(given, key));
+        let cache = self.cache();
+        let key = cache.keys.get(id).filter(|key| keys::is(given, key));
         let good = |key: &&ApiKey| {
-            key.revoked_at.is_none() && key.expires_at.is_none_or(|end| known.now < end)
+            key.revoked_at.is_none() && key.expires_at.is_none_or(|end| cache.now < end)
         };
         let bad = || Problem::unauthorized("bad_key", "the API key is unknown, expired or revoked");
         key.filter(good).cloned().map(Some).ok_or_else(bad)
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn cache(&self) -> MutexGuard<'_, KeyCache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads the keys if the cache is too old. One request reads for all that wait meanwhile, and
@@ -167,30 +167,30 @@ impl Access {
     /// not answer.
     async fn look(&self, engine: &Engine, remembered: Duration) -> Result<(), Problem> {
         let looks = {
-            let known = self.known();
-            if known.at.is_some_and(|at| at.elapsed() < remembered) {
+            let cache = self.cache();
+            if cache.at.is_some_and(|at| at.elapsed() < remembered) {
                 return Ok(());
             }
-            known.looks
+            cache.looks
         };
         let _turn = self.turn.lock().await;
         {
-            let known = self.known();
-            if known.looks != looks {
-                return known.error.clone().map_or(Ok(()), |error| Err(error.into()));
+            let cache = self.cache();
+            if cache.looks != looks {
+                return cache.error.clone().map_or(Ok(()), |error| Err(error.into()));
             }
         }
         let read = keys::all(&**engine.store()).await;
-        let mut known = self.known();
-        known.looks += 1;
+        let mut cache = self.cache();
+        cache.looks += 1;
         match read {
             Ok((keys, now)) => {
-                known.keys = keys.into_iter().map(|key| (key.id.clone(), key)).collect();
-                (known.now, known.at, known.error) = (now, Some(Instant::now()), None);
+                cache.keys = keys.into_iter().map(|key| (key.id.clone(), key)).collect();
+                (cache.now, cache.at, cache.error) = (now, Some(Instant::now()), None);
                 Ok(())
             }
             Err(error) => {
-                known.error = Some(error.clone());
+                cache.error = Some(error.clone());
                 Err(error.into())
             }
         }
@@ -200,7 +200,7 @@ impl Access {
     pub(super) async fn forget_keys(&self) {
         // A read that is in progress may have begun before the change.
         let _turn = self.turn.lock().await;
-        self.known().at = None;
+        self.cache().at = None;
     }
 
     /// Takes the permits for one request whose body has arrived. A request that is only half sent
@@ -233,8 +233,8 @@ impl Access {
             return;
         }
         // Recorded in the cache first, or every request of the next second would write it too.
-        if let Some(known) = self.known().keys.get_mut(&key.id) {
-            known.used_at = Some(now);
+        if let Some(cached) = self.cache().keys.get_mut(&key.id) {
+            cached.used_at = Some(now);
         }
         let (store, id) = (engine.store().clone(), key.id.clone());
         tokio::spawn(async move {
@@ -378,14 +378,14 @@ mod tests {
             let (access, engine) = (access.clone(), engine.clone());
             tokio::spawn(async move { access.key(&engine, None).await.is_err() })
         };
-        let asked: Vec<_> = (0..10).map(|_| ask()).collect();
+        let requests: Vec<_> = (0..10).map(|_| ask()).collect();
         while store.reads.load(Ordering::SeqCst) == 0 {
             tokio::task::yield_now().await;
         }
         // All others are waiting by now: the runtime has one thread. None of them would hang.
         store.fails.add_permits(20);
-        for asked in asked {
-            assert!(asked.await.unwrap(), "the request is rejected");
+        for request in requests {
+            assert!(request.await.unwrap(), "the request is rejected");
         }
         assert_eq!(store.reads.load(Ordering::SeqCst), 1);
         // A later request reads the keys again.

@@ -7,12 +7,14 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{json, value::RawValue};
+use serde_json::value::RawValue;
 use tidegate::{
     Engine, RunId,
     core::{
         command::Refusal,
+        event::OutcomeView,
         flow::Verdict,
         json::MAX_EVENT_BYTES,
         request::Request,
@@ -27,39 +29,21 @@ use super::{
     body::{At, Body, Query, as_is, raw},
     operation::Operation,
     problem::Problem,
-    schema::{any, closed, flag, nullable, number, object, string, text},
+    schema::Name,
 };
 
 /// The operations of this file.
 pub(super) fn operations() -> Vec<Operation> {
-    let name = || nullable(text(1, 256));
-    let request =
-        [("input?", any()), ("session?", name()), ("user?", name()), ("metadata?", any())];
-    let ended = [
-        ("requestId?", string()),
-        ("state?", string()),
-        ("deduped?", flag()),
-        ("displaced?", flag()),
-    ];
-    let taken = [
-        ("requestId", string()),
-        ("state", string()),
-        ("coalesced?", flag()),
-        ("displaced?", flag()),
-    ];
     vec![
         Operation::post("/flows/{flow}/actions/{action}", "callAction", call)
             .says("Send a request to an action, arbitrated by its policy.")
-            .query("app", text(1, 256))
-            .query("wait", number(0, u64::MAX))
-            .query("dryRun", flag())
-            .maybe_body(closed(request))
-            .answers(
+            .query::<Options>()
+            .maybe_body::<RequestBody<'_>>()
+            .answers::<Answers<'_>>(
                 200,
                 "The request has ended, is a duplicate, or would have this outcome.",
-                object(ended),
             )
-            .answers(202, "The request is accepted.", object(taken)),
+            .answers::<Accepted>(202, "The request is accepted."),
     ]
 }
 
@@ -69,18 +53,20 @@ const MAX_WAIT: Duration = Duration::from_secs(60);
 /// Maximum of `wait` for a repeated request, while the first may still be waiting.
 const MAX_WAIT_AGAIN: Duration = Duration::from_secs(5);
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct RequestBody<'a> {
     #[serde(borrow)]
     input: Option<&'a RawValue>,
+    #[schemars(with = "Option<Name>")]
     session: Option<String>,
+    #[schemars(with = "Option<Name>")]
     user: Option<String>,
     #[serde(borrow)]
     metadata: Option<&'a RawValue>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Options {
     app: Option<String>,
@@ -111,7 +97,7 @@ pub(super) async fn call(
         max_wait_ms: None,
     };
     if options.dry_run {
-        return Ok(Json(engine.would_dispatch(request).await?.to_value()).into_response());
+        return Ok(Json(engine.would_dispatch(request).await?.view()).into_response());
     }
     let verdict = engine.dispatch(request).await?.verdict;
     if let Verdict::Deduped { run, .. } = verdict {
@@ -134,14 +120,45 @@ pub(super) async fn call(
     }
     let carrier = carrier(engine, run).await?;
     let state = engine.why(carrier).await.map_or("queued", |why| why.state);
-    let mut told = json!({ "requestId": carrier, "state": state });
-    if coalesced {
-        told["coalesced"] = true.into();
-    }
-    if carrier != run {
-        told["displaced"] = true.into();
-    }
-    Ok((StatusCode::ACCEPTED, Json(told)).into_response())
+    let displaced = carrier != run;
+    let accepted = Accepted { request_id: carrier, state, coalesced, displaced };
+    Ok((StatusCode::ACCEPTED, Json(accepted)).into_response())
+}
+
+/// A request that has not ended.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "AcceptedRequest")]
+struct Accepted {
+    request_id: RunId,
+    state: &'static str,
+    /// Whether the request joined others, and the run carries them all.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    coalesced: bool,
+    /// Whether a newer request took its place before it started: `requestId` is that one's run.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    displaced: bool,
+}
+
+/// A request that repeats another one with the same idempotency key.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "DuplicateRequest")]
+struct Duplicate {
+    deduped: bool,
+    /// The run of the first request.
+    request_id: Option<RunId>,
+}
+
+/// The final answers to a request.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+#[expect(dead_code, reason = "describes the answers; each is sent as its own type")]
+enum Answers<'a> {
+    Ended(AnswerView),
+    Duplicate(Duplicate),
+    DryRun(OutcomeView<'a>),
 }
 
 /// The run that carries a request now: a newer request may have taken its place before it started.
@@ -156,8 +173,9 @@ pub(super) async fn carrier(engine: &Engine, mut run: RunId) -> Result<RunId, ti
 }
 
 /// The end of a request whose caller has waited for it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "EndedRequest")]
 struct AnswerView {
     request_id: RunId,
     state: &'static str,
@@ -175,7 +193,7 @@ struct AnswerView {
 /// The response to a duplicate: another request with the same idempotency key was first, by its
 /// arrival or by the end of its window.
 fn deduped(first: Option<RunId>) -> Response {
-    Json(json!({ "deduped": true, "requestId": first })).into_response()
+    Json(Duplicate { deduped: true, request_id: first }).into_response()
 }
 
 pub(super) fn answered(run: RunId, ended: Ended) -> Result<Response, Problem> {
@@ -191,17 +209,19 @@ pub(super) fn answered(run: RunId, ended: Ended) -> Result<Response, Problem> {
         Ending::Failed { error } => view.error = Some(error),
         Ending::Cancelled { reason, by: Some(by) } => {
             let problem = Problem::new(StatusCode::CONFLICT, "replaced", reason);
-            return Err(problem.with("requestId", json!(by)));
+            return Err(problem.with(|members| members.request_id = Some(by)));
         }
         Ending::Cancelled { reason, by: None } if reason == Ending::EXPIRED => {
             let detail = "the request expired: it did not start in time";
             let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "expired", detail);
-            return Err(problem.with("requestId", json!(request_id)).retry_after(1));
+            return Err(problem
+                .with(|members| members.request_id = Some(request_id))
+                .retry_after(1));
         }
         Ending::Cancelled { reason, by: None } if reason == WAITED_TOO_LONG => {
             let status = StatusCode::SERVICE_UNAVAILABLE;
             let problem = Problem::new(status, "waited_too_long", reason);
-            return Err(problem.with("requestId", json!(request_id)).retry_after(1));
+            return Err(problem.with(|it| it.request_id = Some(request_id)).retry_after(1));
         }
         Ending::Cancelled { reason, by: None } => view.reason = Some(reason),
     }
@@ -210,18 +230,18 @@ pub(super) fn answered(run: RunId, ended: Ended) -> Result<Response, Problem> {
 
 /// The response to a request that was not admitted.
 pub(super) fn refused(engine: &Engine, verdict: &Verdict) -> Problem {
-    let named = |run: &RunId| json!(run);
     match verdict {
         Verdict::Skipped { by, holder } | Verdict::HeldByAncestor { by, holder } => {
             let (control, key) = (by.control, &by.key);
             let detail = format!("{control} gate of {key} is held by run {holder}");
-            Problem::new(StatusCode::CONFLICT, "busy", detail).with("requestId", named(holder))
+            let problem = Problem::new(StatusCode::CONFLICT, "busy", detail);
+            problem.with(|members| members.request_id = Some(*holder))
         }
         Verdict::Dropped { by, retry_at } => {
             let detail = format!("{} of {} is exceeded", by.control, by.key);
             let seconds = seconds_until(engine, *retry_at);
             let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", detail);
-            problem.with("retryAt", retry_at.rfc3339()).retry_after(seconds)
+            problem.with(|it| it.retry_at = Some(retry_at.rfc3339())).retry_after(seconds)
         }
         verdict => Problem::invalid("rejected", verdict.to_value().to_string()),
     }

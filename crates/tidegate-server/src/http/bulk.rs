@@ -1,8 +1,8 @@
 //! `POST /runs/bulk`: one action on many runs, in chunks.
 
 use axum::{Json, http::StatusCode};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use tidegate::{
     BulkProgress, Engine,
     core::{
@@ -17,46 +17,26 @@ use super::{
     body::{At, Body},
     operation::Operation,
     problem::Problem,
-    schema::{closed, count, flag, nullable, number, object, of, string, time, word},
+    schema::DateTime,
 };
 
 /// The operations of this file.
 pub(super) fn operations() -> Vec<Operation> {
-    let name = || nullable(string());
-    let filter = closed([
-        ("app?", name()),
-        ("workflow?", name()),
-        ("version?", nullable(number(0, u32::MAX))),
-        ("state?", nullable(word(&["queued", "running", "waiting", "paused"]))),
-        ("queuedBefore?", nullable(time())),
-    ]);
-    let asked = closed([
-        ("action", word(&["cancel", "pause", "resume"])),
-        ("filter?", filter),
-        ("all?", flag()),
-        ("reason?", nullable(string())),
-    ]);
     vec![
         Operation::post("/runs/bulk", "bulk", begin)
             .says("Cancel, pause or resume all matching runs admitted so far.")
-            .body(asked)
-            .answers(
+            .body::<BulkBody>()
+            .answers::<BulkView>(
                 202,
                 "The operation is accepted and continues in chunks, on any engine.",
-                of("Bulk"),
             ),
         Operation::get("/runs/bulk/{id}", "showBulk", show)
             .says("Show the progress of a bulk operation, until a day after its end.")
-            .answers(200, "The progress so far.", of("Bulk")),
+            .answers::<BulkView>(200, "The progress so far."),
     ]
 }
 
-pub(super) fn shapes() -> Vec<(&'static str, Value)> {
-    let bulk = [("id", string()), ("done", count()), ("refused", count()), ("finished", flag())];
-    vec![("Bulk", object(bulk))]
-}
-
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct BulkBody {
     action: Action,
@@ -67,21 +47,23 @@ struct BulkBody {
     reason: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(inline)]
 enum Action {
     Cancel,
     Pause,
     Resume,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct FilterBody {
     app: Option<String>,
     workflow: Option<String>,
     version: Option<u32>,
     state: Option<LiveState>,
+    #[schemars(with = "Option<DateTime>")]
     queued_before: Option<String>,
 }
 
@@ -102,7 +84,8 @@ impl FilterBody {
 }
 
 /// Progress of a bulk operation, as clients see it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Bulk")]
 pub(super) struct BulkView {
     id: String,
     /// Number of runs that were changed.
@@ -131,8 +114,8 @@ async fn begin(caller: Caller, body: Body) -> Result<(StatusCode, Json<BulkView>
         }
     };
     let id = caller.engine.bulk(what, filter).await?;
-    let told = view(&caller.engine, id, &id.to_string()).await?;
-    Ok((StatusCode::ACCEPTED, Json(told)))
+    let progress_view = view(&caller.engine, id, &id.to_string()).await?;
+    Ok((StatusCode::ACCEPTED, Json(progress_view)))
 }
 
 async fn show(caller: Caller, At(id): At<String>) -> Result<Json<BulkView>, Problem> {

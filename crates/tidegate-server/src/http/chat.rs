@@ -7,6 +7,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response, sse::Event},
 };
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{json, value::RawValue};
 use tidegate::{
@@ -20,7 +21,7 @@ use super::{
     operation::Operation,
     problem::Problem,
     run_stream,
-    schema::{any, closed, nullable, string, text},
+    schema::Name,
 };
 
 /// Timeout for the message to be stored.
@@ -28,20 +29,21 @@ const APPENDING: Duration = Duration::from_secs(30);
 
 /// The operations of this file.
 pub(super) fn operations() -> Vec<Operation> {
-    let message = [("input?", any()), ("user?", nullable(text(1, 256))), ("metadata?", any())];
     vec![
         Operation::post("/flows/{flow}/sessions/{session}/messages", "sendMessage", send)
             .says("Send a message to a conversation and stream the reply.")
-            .maybe_body(closed(message))
-            .answers_as(200, "Server-sent events.", "text/event-stream", string()),
+            .maybe_body::<Message<'_>>()
+            .answers_text(200, "Server-sent events.", "text/event-stream")
+            .fails(&[502, 504]),
     ]
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Message<'a> {
     #[serde(borrow)]
     input: Option<&'a RawValue>,
+    #[schemars(with = "Option<Name>")]
     user: Option<String>,
     #[serde(borrow)]
     metadata: Option<&'a RawValue>,
@@ -86,7 +88,8 @@ async fn send(
     let reply = respond
         .verdict
         .carrier()
-        .ok_or_else(|| actions::refused(engine, &respond.verdict).with("appended", true))?;
+        .ok_or_else(|| actions::refused(engine, &respond.verdict))
+        .map_err(|problem| problem.with(|members| members.appended = Some(true)))?;
     let first = json!({ "appended": true, "appendRequestId": append, "requestId": reply });
     let first = first.to_string();
     let first = Event::default().event("accepted").data(first);
@@ -97,13 +100,13 @@ async fn send(
 async fn wait_for_append(engine: &Engine, run: RunId) -> Result<(), Problem> {
     let not_appended = |detail: String| {
         let problem = Problem::new(StatusCode::BAD_GATEWAY, "not_appended", detail);
-        problem.with("requestId", json!(run)).with("appended", false)
+        problem.with(|it| (it.request_id, it.appended) = (Some(run), Some(false)))
     };
     let Ok(ended) = tokio::time::timeout(APPENDING, engine.ended(run)).await else {
         let detail =
             format!("run {run} has not stored the message yet; it continues in the background");
         return Err(Problem::new(StatusCode::GATEWAY_TIMEOUT, "not_appended", detail)
-            .with("requestId", json!(run)));
+            .with(|members| members.request_id = Some(run)));
     };
     match ended?.ending {
         Ending::Completed { .. } => Ok(()),

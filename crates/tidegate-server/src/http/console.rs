@@ -31,9 +31,9 @@ pub(super) fn routes() -> Router<App> {
 }
 
 async fn page(headers: HeaderMap) -> Result<Response, Problem> {
-    let found = found(PAGE)?;
-    let policy = policy(&String::from_utf8_lossy(&found.data));
-    let mut response = answer(PAGE, found, &headers);
+    let file = embedded(PAGE)?;
+    let policy = policy(&String::from_utf8_lossy(&file.data));
+    let mut response = answer(PAGE, file, &headers);
     if let Ok(policy) = HeaderValue::from_str(&policy) {
         response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
     }
@@ -41,10 +41,10 @@ async fn page(headers: HeaderMap) -> Result<Response, Problem> {
 }
 
 async fn file(headers: HeaderMap, At(path): At<String>) -> Result<Response, Problem> {
-    Ok(answer(&path, found(&path)?, &headers))
+    Ok(answer(&path, embedded(&path)?, &headers))
 }
 
-fn found(path: &str) -> Result<EmbeddedFile, Problem> {
+fn embedded(path: &str) -> Result<EmbeddedFile, Problem> {
     let nothing = || Problem::not_found("no_route", format!("the console has no file `{path}`"));
     Files::get(path).ok_or_else(nothing)
 }

@@ -26,7 +26,7 @@ use tokio::{
     time::Instant,
 };
 
-use super::{Caller, operation::Operation, problem::Problem, run_stream::Receiver, schema::string};
+use super::{Caller, operation::Operation, problem::Problem, run_stream::Receiver};
 use crate::{
     listen,
     metrics::{self, Done},
@@ -57,7 +57,7 @@ pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::get("/live", "live", live)
             .says("Stream run counts, the busiest gates and throughput: everything, then changes.")
-            .answers_as(200, "Server-sent events.", "text/event-stream", string()),
+            .answers_text(200, "Server-sent events.", "text/event-stream"),
     ]
 }
 
@@ -107,13 +107,13 @@ impl Points {
             tokio::time::sleep(POINT).await;
             let Some(points) = points.upgrade() else { return };
             let now = engine.now();
-            let mut kept = points.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut all = points.0.lock().unwrap_or_else(PoisonError::into_inner);
             for (ws, before) in &mut last {
                 let done = metrics::done(ws);
-                let (gone, kept) = kept.entry(ws.clone()).or_default();
-                kept.push_back(Point::of(&done.since(before), now));
-                if kept.len() > POINTS {
-                    kept.pop_front();
+                let (gone, points) = all.entry(ws.clone()).or_default();
+                points.push_back(Point::of(&done.since(before), now));
+                if points.len() > POINTS {
+                    points.pop_front();
                     *gone += 1;
                 }
                 *before = done;
@@ -123,10 +123,10 @@ impl Points {
 
     /// The points from an index on, and the index of the next one.
     fn from(&self, ws: &str, from: usize) -> (Vec<Point>, usize) {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some((gone, kept)) = kept.get(ws) else { return (Vec::new(), from) };
-        let new = kept.iter().skip(from.saturating_sub(*gone)).cloned().collect();
-        (new, gone + kept.len())
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((gone, points)) = all.get(ws) else { return (Vec::new(), from) };
+        let new = points.iter().skip(from.saturating_sub(*gone)).cloned().collect();
+        (new, gone + points.len())
     }
 }
 
@@ -159,10 +159,10 @@ impl Live {
     /// Starts to collect the points of the charts.
     pub(super) fn begin(engine: &Engine, workspaces: Vec<String>) -> Self {
         let live = Self::default();
-        let kept = Points::keep(Arc::downgrade(&live.points), engine.clone(), workspaces);
+        let points = Points::keep(Arc::downgrade(&live.points), engine.clone(), workspaces);
         // Without a runtime there are no requests.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(kept);
+            runtime.spawn(points);
         }
         live
     }
@@ -173,7 +173,7 @@ impl Live {
             return Ok(receiver);
         }
         // Not under the lock: subscribers of other workspaces would wait for the store too.
-        let mut looker = Looker { engine: engine.clone(), known: Vec::new() };
+        let mut looker = Looker { engine: engine.clone(), busy: Vec::new() };
         let seen = Arc::new(looker.look().await?);
         let mut watched = self.watched.lock().await;
         if let Some(receiver) = Self::joined(&watched, engine)? {
@@ -202,7 +202,7 @@ impl Live {
 struct Looker {
     engine: Engine,
     /// The busy gates of the last poll.
-    known: Vec<GateKey>,
+    busy: Vec<GateKey>,
 }
 
 impl Looker {
@@ -238,8 +238,8 @@ impl Looker {
             .map_or(0, |row| super::event_stream::number(row).map_or(0, |seq| seq.0));
         let stats = engine.stats().await?;
         let folds = engine.flow_state(None, None).await?.workflows;
-        let busy = engine.busiest_gates(&self.known, GATES).await?;
-        self.known = busy.iter().map(|(key, _)| key.clone()).collect();
+        let busy = engine.busiest_gates(&self.busy, GATES).await?;
+        self.busy = busy.iter().map(|(key, _)| key.clone()).collect();
         let filter = Filter { blocked: Some(true), ..Filter::default() };
         let blocked = StreamQuery { filter, limit: BLOCKED, ..StreamQuery::default() };
         let blocked = engine.query_streams(&blocked).await?.streams.len();
@@ -272,7 +272,7 @@ impl Looker {
 struct Watcher {
     engine: Engine,
     points: Arc<Points>,
-    told: Option<Arc<Seen>>,
+    sent: Option<Arc<Seen>>,
     next: usize,
 }
 
@@ -281,17 +281,17 @@ impl Watcher {
     fn news(&mut self, seen: &Arc<Seen>) -> Option<Value> {
         let (points, next) = self.points.from(self.engine.workspace(), self.next);
         self.next = next;
-        let told = self.told.replace(seen.clone());
+        let sent = self.sent.replace(seen.clone());
         let mut news = Map::from_iter([("at".to_owned(), Value::from(seen.at.rfc3339()))]);
         for (name, value) in &seen.members {
-            if told.as_ref().and_then(|told| told.members.get(name)) != Some(value) {
+            if sent.as_ref().and_then(|sent| sent.members.get(name)) != Some(value) {
                 news.insert(name.clone(), value.clone());
             }
         }
-        let known = |name: &String| told.as_ref().and_then(|told| told.workflows.get(name));
-        let changed = seen.workflows.iter().filter(|(name, of)| known(name) != Some(of));
+        let last = |name: &String| sent.as_ref().and_then(|sent| sent.workflows.get(name));
+        let changed = seen.workflows.iter().filter(|(name, of)| last(name) != Some(of));
         let changed: Vec<_> = changed.map(|(_, of)| of.clone()).collect();
-        let gone = told.iter().flat_map(|told| &told.workflows);
+        let gone = sent.iter().flat_map(|sent| &sent.workflows);
         let gone = gone.filter(|(name, _)| !seen.workflows.contains_key(*name));
         let gone: Vec<_> = gone.map(|(_, of)| of.clone()).collect();
         for (name, list) in [("workflows", changed), ("gone", gone)] {
@@ -302,11 +302,11 @@ impl Watcher {
         if !points.is_empty() {
             news.insert("points".to_owned(), json!(points));
         }
-        let Some(told) = told else {
+        let Some(sent) = sent else {
             news.insert("whole".to_owned(), true.into());
             return Some(news.into());
         };
-        (news.len() > 1 || told.pulse != seen.pulse).then_some(news.into())
+        (news.len() > 1 || sent.pulse != seen.pulse).then_some(news.into())
     }
 }
 
@@ -315,7 +315,7 @@ async fn live(
     Extension(live): Extension<Live>,
 ) -> Result<Sse<impl futures_core::Stream<Item = Result<Event, Infallible>>>, Problem> {
     let mut seen = live.join(&caller.engine).await?;
-    let mut watcher = Watcher { engine: caller.engine, points: live.points, told: None, next: 0 };
+    let mut watcher = Watcher { engine: caller.engine, points: live.points, sent: None, next: 0 };
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
         let mut closing = std::pin::pin!(tokio::time::sleep(LIFE));

@@ -1,42 +1,26 @@
 //! `GET /controls`: the table of controls, the same for all workspaces.
 
 use axum::Json;
+use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
 use tidegate::core::flow::{CONTROLS, Control, gate_owners};
 
-use super::{
-    operation::Operation,
-    schema::{flag, list as many, object, of, string},
-};
+use super::operation::Operation;
 
 /// The operations of this file.
 pub(super) fn operations() -> Vec<Operation> {
-    let shape = object([("controls", many(of("Control"))), ("gates", many(string()))]);
     vec![
         Operation::get("/controls", "listControls", list)
             .says("List the controls with their fields, in the order in which they act.")
-            .answers(200, "The controls, and the names of all controls that have gates.", shape),
+            .answers::<Controls>(
+                200,
+                "The controls, and the names of all controls that have gates.",
+            ),
     ]
 }
 
-pub(super) fn shapes() -> Vec<(&'static str, Value)> {
-    // The name of a type, or the words of which the field takes one.
-    let kind = json!({ "anyOf": [string(), many(string())] });
-    let field = object([("name", string()), ("type", kind), ("default?", string())]);
-    let control = [
-        ("name", string()),
-        ("purpose", string()),
-        ("acts", string()),
-        ("onOverflow", string()),
-        ("fields", many(field)),
-        ("onActions", flag()),
-    ];
-    vec![("Control", object(control))]
-}
-
 /// The table.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Controls {
     controls: &'static [Control],
     /// The names that gates and receipts have: those of the controls above that have gates, and of

@@ -6,44 +6,28 @@ use std::{
 };
 
 use axum::{Extension, Json, extract::State, http::StatusCode};
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Value, json};
 use tidegate::{
     Error,
-    core::doctor::{Report, Rule},
+    core::doctor::{self, Report, Rule},
     store::check_up,
 };
 use tokio::sync::OnceCell;
 
-use super::{
-    App, Caller,
-    operation::Operation,
-    problem::Problem,
-    schema::{count, flag, list, object, string},
-};
+use super::{App, Caller, operation::Operation, problem::Problem};
 
 /// The operations of this file.
 pub(super) fn operations() -> Vec<Operation> {
-    let check = [("number", string()), ("holds", flag()), ("checked", count()), ("what", string())];
-    let finding = object([("number", string()), ("detail", string())]);
-    let report = object([
-        ("healthy", flag()),
-        ("rows", count()),
-        ("checks", list(object(check))),
-        ("found", count()),
-        ("findings", list(finding)),
-    ]);
     vec![
         Operation::get("/doctor", "checkUp", show)
             .says("Check the invariants on all rows of the workspace, in one snapshot.")
-            .answers(200, "The checks, and the violations found.", report),
+            .answers::<ReportView>(200, "The checks, and the violations found."),
         Operation::get("/ready", "ready", ready)
             .says("Check readiness: the last store writes worked and the server is not draining.")
             .open()
-            .answers(
-                200,
-                "The server is ready for requests.",
-                object([("status", string()), ("heartbeatAgeMs", count())]),
-            ),
+            .answers::<Ready>(200, "The server is ready for requests."),
     ]
 }
 
@@ -55,7 +39,7 @@ async fn show(
     let report = checkups.share(engine.workspace(), || async {
         let (ws, kept_since) = (engine.workspace().into(), engine.runs_kept_since());
         let report = check_up(Some(ws), kept_since, |visit| engine.store().walk(visit)).await;
-        Ok::<_, Error>(view(&report?))
+        Ok::<_, Error>(json!(ReportView::from(&report?)))
     });
     Ok(Json(report.await?))
 }
@@ -92,30 +76,66 @@ impl Checkups {
 }
 
 /// A report as clients see it.
-pub(crate) fn view(report: &Report) -> Value {
-    let checks: Vec<_> = Rule::ALL
-        .iter()
-        .map(|rule| {
-            let holds = report.findings.iter().all(|finding| finding.rule != *rule);
-            let checked = report.checked.get(rule).copied().unwrap_or(0);
-            let (number, what) = (rule.number(), rule.sentence());
-            json!({ "number": number, "holds": holds, "checked": checked, "what": what })
-        })
-        .collect();
-    let findings: Vec<_> = report
-        .findings
-        .iter()
-        .map(|finding| json!({ "number": finding.rule.number(), "detail": finding.text }))
-        .collect();
-    json!({
-        "healthy": report.found == 0, "rows": report.rows, "checks": checks,
-        "found": report.found, "findings": findings,
-    })
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "Report")]
+pub(crate) struct ReportView {
+    healthy: bool,
+    /// Number of rows that were read.
+    rows: u64,
+    checks: Vec<Check>,
+    /// Number of violations.
+    found: u64,
+    /// The violations, as far as they are listed.
+    findings: Vec<Finding>,
+}
+
+/// One invariant.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+struct Check {
+    number: &'static str,
+    holds: bool,
+    checked: u64,
+    what: &'static str,
+}
+
+/// A violation of an invariant.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+struct Finding {
+    number: &'static str,
+    detail: String,
+}
+
+impl From<&Report> for ReportView {
+    fn from(report: &Report) -> Self {
+        let check = |rule: &Rule| Check {
+            number: rule.number(),
+            holds: report.findings.iter().all(|finding| finding.rule != *rule),
+            checked: report.checked.get(rule).copied().unwrap_or(0),
+            what: rule.sentence(),
+        };
+        let finding =
+            |it: &doctor::Finding| Finding { number: it.rule.number(), detail: it.text.clone() };
+        Self {
+            healthy: report.found == 0,
+            rows: report.rows,
+            checks: Rule::ALL.iter().map(check).collect(),
+            found: report.found,
+            findings: report.findings.iter().map(finding).collect(),
+        }
+    }
+}
+
+/// The state of a server that is ready.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Ready {
+    status: &'static str,
+    heartbeat_age_ms: u64,
 }
 
 /// Answers from memory: a probe gets the result of the last writes, and never waits for a store
 /// that does not answer.
-async fn ready(State(App { engine, .. }): State<App>) -> Result<Json<Value>, Problem> {
+async fn ready(State(App { engine, .. }): State<App>) -> Result<Json<Ready>, Problem> {
     let unavailable = StatusCode::SERVICE_UNAVAILABLE;
     if engine.is_draining() {
         let runs = engine.driven();
@@ -132,7 +152,8 @@ async fn ready(State(App { engine, .. }): State<App>) -> Result<Json<Value>, Pro
         let detail = format!("the last successful heartbeat was {age} ms ago");
         return Err(Problem::new(unavailable, "store_unavailable", detail).retry_after(1));
     }
-    Ok(Json(json!({ "status": "ready", "heartbeatAgeMs": u64::try_from(age).unwrap_or(u64::MAX) })))
+    let heartbeat_age_ms = u64::try_from(age).unwrap_or(u64::MAX);
+    Ok(Json(Ready { status: "ready", heartbeat_age_ms }))
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ use tokio::sync::{Mutex, broadcast, mpsc};
 
 use super::{
     Caller, console_feed::LIFE, events_query::EventView, operation::Operation, problem::Problem,
-    run_stream::Receiver, runs::view, schema::string,
+    run_stream::Receiver, runs::view,
 };
 use crate::listen;
 
@@ -48,10 +48,10 @@ pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::get("/events/stream", "tailEvents", events)
             .says("Stream posted events: `events`, and `gap` where some were missed.")
-            .answers_as(200, "Server-sent events.", "text/event-stream", string()),
+            .answers_text(200, "Server-sent events.", "text/event-stream"),
         Operation::get("/runs/stream", "tailRuns", runs)
             .says("Stream the newest runs and their changes: `runs`, and `gap`.")
-            .answers_as(200, "Server-sent events.", "text/event-stream", string()),
+            .answers_text(200, "Server-sent events.", "text/event-stream"),
     ]
 }
 
@@ -108,13 +108,13 @@ struct News {
 
 /// All active streams of this server.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Tails(Arc<Mutex<BTreeMap<Place, Told>>>);
+pub(super) struct Tails(Arc<Mutex<BTreeMap<Place, NewsSender>>>);
 
 /// A workspace, and the subject of the stream.
 type Place = (String, Kind);
 
 /// Sender to all subscribers of a stream.
-type Told = broadcast::Sender<Arc<News>>;
+type NewsSender = broadcast::Sender<Arc<News>>;
 
 impl Tails {
     /// Subscribes to a stream, and starts it if there is none.
@@ -144,7 +144,7 @@ impl Tails {
 
 /// Subscribes to a stream that is already active.
 fn joined(
-    tails: &BTreeMap<Place, Told>,
+    tails: &BTreeMap<Place, NewsSender>,
     key: &Place,
 ) -> Result<Option<broadcast::Receiver<Arc<News>>>, Problem> {
     if tails.values().map(broadcast::Sender::receiver_count).sum::<usize>() >= READERS {
@@ -161,17 +161,17 @@ struct Tail {
     engine: Engine,
     kind: Kind,
     /// The rows of the last poll.
-    known: BTreeMap<Seq, String>,
+    last: BTreeMap<Seq, String>,
 }
 
 impl Tail {
     async fn begin(engine: Engine, kind: Kind) -> Result<Self, Error> {
-        let known = kind.newest(&engine, SEEN).await?.into_iter().collect();
-        Ok(Self { engine, kind, known })
+        let last = kind.newest(&engine, SEEN).await?.into_iter().collect();
+        Ok(Self { engine, kind, last })
     }
 
     /// Polls until there are no subscribers.
-    async fn run(mut self, tails: Tails, key: Place, sender: Told) {
+    async fn run(mut self, tails: Tails, key: Place, sender: NewsSender) {
         loop {
             tokio::time::sleep(LOOK).await;
             if sender.receiver_count() == 0 {
@@ -192,7 +192,7 @@ impl Tail {
 
     /// The rows that are new or have changed since the last poll.
     async fn look(&mut self) -> Result<Option<News>, Error> {
-        let last = self.known.keys().next_back().copied();
+        let last = self.last.keys().next_back().copied();
         if self.kind == Kind::Events {
             // Events do not change: one row tells whether any are new.
             let newest = self.kind.newest(&self.engine, 1).await?;
@@ -201,19 +201,19 @@ impl Tail {
             }
         }
         let seen = self.kind.newest(&self.engine, SEEN).await?;
-        let news = compare(&self.known, &seen, SEEN as usize);
-        self.known = seen.into_iter().collect();
+        let news = compare(&self.last, &seen, SEEN as usize);
+        self.last = seen.into_iter().collect();
         Ok(news)
     }
 }
 
 /// Compares two successive polls of at most `most` rows each.
-fn compare(known: &BTreeMap<Seq, String>, seen: &[(Seq, String)], most: usize) -> Option<News> {
-    let last = known.keys().next_back().copied();
+fn compare(before: &BTreeMap<Seq, String>, seen: &[(Seq, String)], most: usize) -> Option<News> {
+    let last = before.keys().next_back().copied();
     let new = |seq: &Seq| last.is_none_or(|last| *seq > last);
     let gap = seen.len() >= most && last.is_some() && seen.iter().all(|it| new(&it.0));
-    let changed = |(seq, text): &&(Seq, String)| match known.get(seq) {
-        Some(known) => known != text,
+    let changed = |(seq, text): &&(Seq, String)| match before.get(seq) {
+        Some(before) => before != text,
         // A row that was not among the newest and is now was sent before: newer rows were deleted.
         None => new(seq),
     };
@@ -239,8 +239,8 @@ async fn tail(engine: Engine, kind: Kind, headers: &HeaderMap, tails: &Tails) ->
         None => None,
     };
     // Missed rows are sent first; rows that the next poll finds again are left out.
-    let mut told: BTreeMap<Seq, String> = BTreeMap::new();
-    told.extend(missed.iter().flat_map(|missed| missed.items.clone()));
+    let mut sent: BTreeMap<Seq, String> = BTreeMap::new();
+    sent.extend(missed.iter().flat_map(|missed| missed.items.clone()));
     let (sender, receiver) = mpsc::channel(BEHIND);
     tokio::spawn(async move {
         if let Some(missed) = missed
@@ -258,7 +258,7 @@ async fn tail(engine: Engine, kind: Kind, headers: &HeaderMap, tails: &Tails) ->
             };
             let said = match next {
                 Ok(news) => {
-                    let fresh = |it: &&(Seq, String)| told.remove(&it.0).as_ref() != Some(&it.1);
+                    let fresh = |it: &&(Seq, String)| sent.remove(&it.0).as_ref() != Some(&it.1);
                     let fresh: Vec<_> = news.items.iter().filter(fresh).cloned().collect();
                     say(&sender, kind, news.gap, &fresh).await
                 }

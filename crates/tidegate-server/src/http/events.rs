@@ -1,10 +1,15 @@
 //! `POST /events`: ingress of events.
 
-use axum::{Extension, Json, http::StatusCode};
-use serde::Deserialize;
-use serde_json::{Value, json, value::RawValue};
+use axum::{
+    Extension, Json,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use schemars::{JsonSchema, json_schema};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use tidegate::core::{
-    event::{MAX_EVENTS, NewEvent},
+    event::{MAX_EVENTS, NewEvent, Posted, PostedView},
     json::MAX_EVENT_BYTES,
     time::Timestamp,
 };
@@ -15,71 +20,39 @@ use super::{
     idempotency_key::Recomputable,
     operation::Operation,
     problem::Problem,
-    schema::{self, any, closed, count, flag, list, of, string, text, time},
+    schema::DateTime,
 };
 
 /// The operations of this file.
 pub(super) fn operations() -> Vec<Operation> {
-    let mut many = list(of("NewEvent"));
-    (many["minItems"], many["maxItems"]) = (1.into(), MAX_EVENTS.into());
     vec![
         Operation::post("/events", "postEvents", post)
             .says("Post one event or a list, all or none. The response has the outcome of each.")
-            .query("dryRun", flag())
-            .body(json!({ "anyOf": [of("NewEvent"), many] }))
-            .answers(202, "All events are durable.", of("Posted"))
-            .answers(200, "The outcomes of a dry run.", of("Posted")),
+            .query::<Options>()
+            .body_as(|schemas| {
+                let event = schemas.subschema_for::<EventBody<'_>>();
+                let (least, most) = (1, MAX_EVENTS);
+                let list = json_schema!({
+                    "type": "array", "items": event, "minItems": least, "maxItems": most,
+                });
+                json_schema!({ "anyOf": [event, list] })
+            })
+            .answers::<PostedEvents<'_>>(202, "All events are durable.")
+            .answers::<PostedEvents<'_>>(200, "The outcomes of a dry run."),
     ]
 }
 
-pub(super) fn shapes() -> Vec<(&'static str, Value)> {
-    let mut name = text(1, 256);
-    name["pattern"] = r"^[^\u0000]*$".into();
-    let event = [
-        ("name", name.clone()),
-        ("data?", any()),
-        ("dedupeId?", schema::nullable(name)),
-        ("ts?", schema::nullable(time())),
-    ];
-    let posted =
-        [("id", string()), ("deduped", flag()), ("woke", count()), ("runs", list(of("Outcome")))];
-    let outcome = [
-        ("workflow", string()),
-        ("version?", count()),
-        ("outcome", schema::word(&OUTCOMES)),
-        ("runId?", string()),
-        ("control?", string()),
-        ("key?", string()),
-    ];
-    vec![
-        ("NewEvent", closed(event)),
-        ("Posted", schema::object([("events", list(schema::object(posted)))])),
-        ("Outcome", schema::object(outcome)),
-    ]
-}
-
-/// The possible outcomes of an event.
-pub(super) const OUTCOMES: [&str; 11] = [
-    "started",
-    "queued",
-    "coalesced",
-    "buffered",
-    "dropped",
-    "skipped",
-    "deduped",
-    "replaced",
-    "rejected",
-    "expired",
-    "displaced",
-];
-
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "NewEvent")]
 struct EventBody<'a> {
+    #[schemars(length(min = 1, max = 256), regex(pattern = r"^[^\u0000]*$"))]
     name: String,
     #[serde(borrow)]
     data: Option<&'a RawValue>,
+    #[schemars(length(min = 1, max = 256), regex(pattern = r"^[^\u0000]*$"))]
     dedupe_id: Option<String>,
+    #[schemars(with = "Option<DateTime>")]
     ts: Option<String>,
 }
 
@@ -99,7 +72,7 @@ impl EventBody<'_> {
     }
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Options {
     /// Whether to compute the outcomes without any effect.
@@ -107,12 +80,19 @@ pub(super) struct Options {
     dry_run: bool,
 }
 
+/// The outcomes of all events of a request.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Posted")]
+struct PostedEvents<'a> {
+    events: Vec<PostedView<'a>>,
+}
+
 /// Posts one event or a list of events, all or none.
 pub(super) async fn post(
     caller: Caller,
     Query(options): Query<Options>,
     body: Body,
-) -> Result<(StatusCode, Option<Extension<Recomputable>>, Json<Value>), Problem> {
+) -> Result<Response, Problem> {
     let engine = &caller.engine;
     let json = body.json()?.get();
     let many = json.starts_with('[').then(|| serde_json::from_str::<Vec<&RawValue>>(json));
@@ -132,7 +112,7 @@ pub(super) async fn post(
     } else {
         (StatusCode::ACCEPTED, engine.send_all(events).await?)
     };
-    let told: Vec<_> = posted.iter().map(tidegate::core::event::Posted::to_value).collect();
-    let made_again = (!options.dry_run).then_some(Extension(Recomputable));
-    Ok((status, made_again, Json(json!({ "events": told }))))
+    let events = posted.iter().map(Posted::view).collect();
+    let recomputable = (!options.dry_run).then_some(Extension(Recomputable));
+    Ok((status, recomputable, Json(PostedEvents { events })).into_response())
 }

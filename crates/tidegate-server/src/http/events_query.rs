@@ -1,12 +1,16 @@
 //! `GET /events` and `GET /receipts`: posted events and their verdicts.
 
 use axum::Json;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 use tidegate::{
     RunId,
     core::{
-        flow::gate_owners,
+        flow::{
+            gate_owners,
+            verdict::{OUTCOMES, VerdictView},
+        },
         id::EventId,
         observe::{
             Part,
@@ -20,13 +24,11 @@ use tidegate::{
 
 use super::{
     Caller,
-    body::{At, MAX_PAGE, Query, as_is, newest_below, page_size},
+    body::{At, Query, as_is, newest_below, page_size},
     operation::Operation,
     problem::Problem,
     runs::{RunView, view},
-    schema::{
-        any, count, cursor, list as many, number, object, of, page, string, text, time, word,
-    },
+    schema::{Cursor, DateTime, PageSize},
 };
 
 /// Largest payload in a list; `GET /events/{id}` has all payloads.
@@ -34,65 +36,32 @@ const SHOWN_DATA: usize = 4096;
 
 /// The operations of this file.
 pub(super) fn operations() -> Vec<Operation> {
-    let name = || text(1, 257);
     vec![
         Operation::get("/events", "listEvents", list)
             .says("List posted events, newest first.")
-            .query("name", name())
-            .query("limit", number(1, MAX_PAGE))
-            .query("cursor", cursor())
-            .answers(200, "A page of events.", page("events", of("Event"))),
+            .query::<ListQuery>()
+            .answers::<Events>(200, "A page of events."),
         Operation::get("/events/{id}", "showEvent", show)
             .says("Show an event with its verdicts and its runs.")
-            .answers(200, "The event, its receipts and its runs.", of("Event")),
+            .answers::<EventDetailsView>(200, "The event, its receipts and its runs."),
         Operation::get("/receipts", "listReceipts", receipts)
             .says("List verdicts other than plain starts, newest first.")
-            .query("event", text(1, 256))
-            .query("app", name())
-            .query("workflow", name())
-            .query("control", text(1, 32))
-            .query("key", text(1, 1024))
-            .query("outcome", word(&super::events::OUTCOMES))
-            .query("limit", number(1, MAX_PAGE))
-            .query("cursor", cursor())
-            .answers(200, "A page of receipts.", page("receipts", of("Receipt"))),
+            .query::<ReceiptQuery>()
+            .answers::<Receipts>(200, "A page of receipts."),
     ]
 }
 
-pub(super) fn shapes() -> Vec<(&'static str, Value)> {
-    let event = [
-        ("id", string()),
-        ("name", string()),
-        ("at", time()),
-        ("ts?", time()),
-        ("data?", any()),
-        ("dataBytes?", count()),
-        ("receipts?", many(of("Receipt"))),
-        ("runs?", many(of("Run"))),
-    ];
-    let receipt = [
-        ("at", time()),
-        ("eventId?", string()),
-        ("app", string()),
-        ("workflow", string()),
-        ("outcome?", string()),
-        ("control?", string()),
-        ("key?", string()),
-        ("runId?", string()),
-        ("reason?", string()),
-        ("survivor?", string()),
-    ];
-    vec![("Event", object(event)), ("Receipt", object(receipt))]
-}
-
 /// An event as clients see it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "Event")]
 pub(super) struct EventView {
     id: EventId,
     name: String,
+    #[schemars(with = "DateTime")]
     at: String,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<DateTime>")]
     ts: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     data: Option<Box<RawValue>>,
@@ -121,15 +90,17 @@ impl EventView {
     }
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct ListQuery {
     name: Option<String>,
+    #[schemars(with = "Option<PageSize>")]
     limit: Option<u32>,
+    #[schemars(with = "Option<Cursor>")]
     cursor: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Events {
     events: Vec<EventView>,
     next: Option<String>,
@@ -144,21 +115,57 @@ async fn list(caller: Caller, Query(query): Query<ListQuery>) -> Result<Json<Eve
 }
 
 /// A receipt as clients see it: the verdict in the form in which its sender got it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "Receipt")]
 struct ReceiptView {
+    #[schemars(with = "DateTime")]
     at: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     event_id: Option<EventId>,
     app: String,
     workflow: String,
+    /// Stored as it was sent.
     #[serde(flatten)]
+    #[schemars(with = "ReceiptVerdict")]
     verdict: Value,
     /// The reason if its run was cancelled, and the run that survived it.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     survivor: Option<RunId>,
+}
+
+/// The members of a stored verdict: those of the answer to the event's sender, and those of
+/// occurrences that a schedule has missed.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[expect(dead_code, reason = "describes stored JSON")]
+struct ReceiptVerdict {
+    #[serde(flatten)]
+    verdict: VerdictView,
+    /// Controls whose key the event lacks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_missing: Option<Vec<String>>,
+    /// Number of occurrences that a schedule has missed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    missed: Option<u32>,
+    /// Whether more were missed than were counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at_least: Option<bool>,
+    /// The last missed occurrence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<DateTime>")]
+    planned_at: Option<String>,
+    /// The next occurrence of the schedule, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "time_or_null")]
+    next: Option<Value>,
+}
+
+/// A time that may be null where its member is present.
+fn time_or_null(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "oneOf": [{ "type": "string", "format": "date-time" }, { "type": "null" }] })
 }
 
 impl From<ReceiptEntry> for ReceiptView {
@@ -170,7 +177,8 @@ impl From<ReceiptEntry> for ReceiptView {
     }
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "EventDetails")]
 pub(super) struct EventDetailsView {
     #[serde(flatten)]
     event: EventView,
@@ -181,16 +189,16 @@ pub(super) struct EventDetailsView {
 async fn show(caller: Caller, At(id): At<String>) -> Result<Json<EventDetailsView>, Problem> {
     let unknown = || Problem::not_found("no_event", format!("there is no event `{id}`"));
     let event = id.parse().map_err(|_| unknown())?;
-    let told = caller.engine.event(event).await?.ok_or_else(unknown)?;
-    let receipts = told.receipts.into_iter().map(ReceiptView::from);
+    let details = caller.engine.event(event).await?.ok_or_else(unknown)?;
+    let receipts = details.receipts.into_iter().map(ReceiptView::from);
     Ok(Json(EventDetailsView {
-        event: EventView::whole(&told.event),
+        event: EventView::whole(&details.event),
         receipts: receipts.collect(),
-        runs: told.runs.iter().filter_map(view).collect(),
+        runs: details.runs.iter().filter_map(view).collect(),
     }))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct ReceiptQuery {
     event: Option<String>,
@@ -198,12 +206,15 @@ pub(super) struct ReceiptQuery {
     workflow: Option<String>,
     control: Option<String>,
     key: Option<String>,
+    #[schemars(extend("enum" = OUTCOMES))]
     outcome: Option<String>,
+    #[schemars(with = "Option<PageSize>")]
     limit: Option<u32>,
+    #[schemars(with = "Option<Cursor>")]
     cursor: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Receipts {
     receipts: Vec<ReceiptView>,
     next: Option<String>,
@@ -215,9 +226,9 @@ async fn receipts(
 ) -> Result<Json<Receipts>, Problem> {
     let ReceiptQuery { app, workflow, control, key, outcome, .. } = query;
     if let Some(word) = &outcome
-        && !super::events::OUTCOMES.contains(&word.as_str())
+        && !OUTCOMES.contains(&word.as_str())
     {
-        let words = super::events::OUTCOMES.join(", ");
+        let words = OUTCOMES.join(", ");
         let detail = format!("`outcome` must be one of {words}, got `{word}`");
         return Err(Problem::invalid("bad_query", detail));
     }
@@ -238,11 +249,11 @@ pub(super) fn event_of(id: String) -> Result<EventId, Problem> {
 
 /// Checks the name of a control in a query on gates or receipts.
 pub(super) fn known_control(word: String) -> Result<String, Problem> {
-    let mut known = gate_owners();
-    known.push(CATCH_UP);
-    if known.contains(&word.as_str()) {
+    let mut names = gate_owners();
+    names.push(CATCH_UP);
+    if names.contains(&word.as_str()) {
         return Ok(word);
     }
-    let detail = format!("`control` must be one of {}, got `{word}`", known.join(", "));
+    let detail = format!("`control` must be one of {}, got `{word}`", names.join(", "));
     Err(Problem::invalid("bad_query", detail))
 }

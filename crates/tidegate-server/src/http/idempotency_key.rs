@@ -45,14 +45,14 @@ pub(super) struct NotReplayable;
 
 /// A response as it is stored.
 #[derive(Serialize, Deserialize)]
-struct Told {
+struct StoredResponse {
     status: u16,
     kind: String,
     body: String,
 }
 
 /// The request, if it has an idempotency key.
-pub(super) fn asked(
+pub(super) fn keyed(
     caller: &Caller,
     parts: &Parts,
     body: &Bytes,
@@ -71,12 +71,12 @@ pub(super) fn asked(
 }
 
 /// The stored response of an earlier request with the same key.
-pub(super) async fn told(
+pub(super) async fn stored(
     caller: &Caller,
-    asked: &IdempotentRequest,
+    request: &IdempotentRequest,
 ) -> Result<Option<Response>, Problem> {
-    let kept = caller.engine.kept(asked).await?;
-    let Some(response) = kept.and_then(|kept| kept.response) else { return Ok(None) };
+    let reply = caller.engine.kept(request).await?;
+    let Some(response) = reply.and_then(|reply| reply.response) else { return Ok(None) };
     read(&response).map(Some)
 }
 
@@ -107,27 +107,27 @@ pub(super) async fn keep(
     if text.len() > MAX_KEPT {
         return Ok(if once.is_again() { replayed(made) } else { made });
     }
-    let told = write(&Told { status: status.as_u16(), kind, body: text });
-    let kept = engine.keep(once, told.clone()).await?;
+    let own = write(&StoredResponse { status: status.as_u16(), kind, body: text });
+    let first = engine.keep(once, own.clone()).await?;
     // A concurrent request with the same key may have stored its response first.
-    if kept != told {
-        return read(&kept);
+    if first != own {
+        return read(&first);
     }
     Ok(if once.is_again() { replayed(made) } else { made })
 }
 
-fn write(told: &Told) -> Payload {
-    let text = serde_json::to_vec(told).expect("a response can be serialized");
+fn write(response: &StoredResponse) -> Payload {
+    let text = serde_json::to_vec(response).expect("a response can be serialized");
     Payload::parse(&text, usize::MAX).expect("serialized JSON can be parsed")
 }
 
-fn read(kept: &Payload) -> Result<Response, Problem> {
+fn read(response: &Payload) -> Result<Response, Problem> {
     let unreadable = || {
         let detail = "the stored response cannot be read; see the server's log";
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "store_error", detail)
     };
-    let Told { status, kind, body } =
-        serde_json::from_str(kept.as_str()).map_err(|_| unreadable())?;
+    let StoredResponse { status, kind, body } =
+        serde_json::from_str(response.as_str()).map_err(|_| unreadable())?;
     let status = StatusCode::from_u16(status).map_err(|_| unreadable())?;
     Ok(replayed((status, [(header::CONTENT_TYPE, kind)], body).into_response()))
 }

@@ -6,8 +6,8 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use serde::Deserialize;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tidegate::core::{access::AccessCommand, time::Timestamp};
 
 use super::{
@@ -16,61 +16,68 @@ use super::{
     idempotency_key::NotReplayable,
     operation::Operation,
     problem::Problem,
-    schema::{closed, flag, nullable, object, of, page, string, text, time, word},
+    schema::DateTime,
 };
-use crate::keys::{self, MAX_NAME, Wanted};
+use crate::keys::{self, KeyView, MAX_NAME, Wanted};
 
 /// The operations of this file.
 pub(super) fn operations() -> Vec<Operation> {
-    let most = u32::try_from(MAX_NAME).unwrap_or(u32::MAX);
-    let wanted = closed([
-        ("name", text(1, most)),
-        ("readOnly?", nullable(flag())),
-        ("expiresAt?", nullable(time())),
-    ]);
     vec![
         Operation::get("/keys", "listKeys", list)
             .says("List the API keys of the workspace, including expired and revoked ones.")
             .full()
-            .answers(200, "All keys.", page("keys", of("Key"))),
+            .answers::<KeyList>(200, "All keys."),
         Operation::post("/keys", "makeKey", make)
             .says("Create an API key. Its text is shown only once.")
-            .body(wanted)
-            .answers(201, "The key.", object([("key", string()), ("id", string())])),
+            .body::<KeyBody>()
+            .answers::<NewKey>(201, "The key."),
         Operation::delete("/keys/{id}", "revokeKey", revoke)
             .says("Revoke an API key permanently.")
-            .answers(200, "The key is revoked.", object([("id", string())])),
+            .answers::<Revoked>(200, "The key is revoked."),
     ]
 }
 
-pub(super) fn shapes() -> Vec<(&'static str, Value)> {
-    let key = [
-        ("id", string()),
-        ("name", string()),
-        ("workspace", string()),
-        ("access", word(&["full", "read"])),
-        ("madeAt", time()),
-        ("expiresAt", nullable(time())),
-        ("lastUsedAt", nullable(time())),
-        ("revokedAt", nullable(time())),
-    ];
-    vec![("Key", object(key))]
+/// All keys of a workspace.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Keys")]
+struct KeyList {
+    keys: Vec<KeyView>,
+    /// Always null: there is one page.
+    next: Option<String>,
 }
 
-async fn list(caller: Caller) -> Result<Json<Value>, Problem> {
+/// A new key.
+#[derive(Debug, Serialize, JsonSchema)]
+struct NewKey {
+    /// The text of the key, which is not stored.
+    key: String,
+    #[serde(flatten)]
+    view: KeyView,
+}
+
+/// A key that was revoked.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "RevokedKey")]
+struct Revoked {
+    id: String,
+    revoked: bool,
+}
+
+async fn list(caller: Caller) -> Result<Json<KeyList>, Problem> {
     let engine = &caller.engine;
     let (mut keys, _) = keys::all(&**engine.store()).await?;
     keys.retain(|key| *key.ws == *engine.workspace());
     keys.sort_by_key(|key| std::cmp::Reverse(key.made_at));
-    let told: Vec<_> = keys.iter().map(keys::view).collect();
-    Ok(Json(json!({ "keys": told, "next": null })))
+    Ok(Json(KeyList { keys: keys.iter().map(KeyView::from).collect(), next: None }))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct KeyBody {
+    #[schemars(length(min = 1, max = MAX_NAME))]
     name: String,
     read_only: Option<bool>,
+    #[schemars(with = "Option<DateTime>")]
     expires_at: Option<String>,
 }
 
@@ -89,19 +96,18 @@ async fn make(State(app): State<App>, caller: Caller, body: Body) -> Result<Resp
     };
     let (text, key) = keys::make(&**caller.engine.store(), wanted).await?;
     app.access.forget_keys().await;
-    let mut told = keys::view(&key);
-    told["key"] = text.into();
-    Ok((StatusCode::CREATED, Extension(NotReplayable), Json(told)).into_response())
+    let key = NewKey { key: text, view: KeyView::from(&key) };
+    Ok((StatusCode::CREATED, Extension(NotReplayable), Json(key)).into_response())
 }
 
 async fn revoke(
     State(app): State<App>,
     caller: Caller,
     At(id): At<String>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<Revoked>, Problem> {
     let ws = caller.engine.workspace().into();
     let revoke = AccessCommand::Revoke { ws, id: id.clone() };
     keys::change(&**caller.engine.store(), revoke).await?;
     app.access.forget_keys().await;
-    Ok(Json(json!({ "id": id, "revoked": true })))
+    Ok(Json(Revoked { id, revoked: true }))
 }

@@ -15,15 +15,8 @@ use axum::{
 };
 use serde_json::{json, value::RawValue};
 
-use self::frame::{Answer, Fault, REVISIONS, Request, Told, told};
-use super::{
-    App, Caller,
-    body::Body,
-    operation::Operation,
-    problem::Problem,
-    schema::{any, nullable, object, string, word},
-    workflows,
-};
+use self::frame::{Answer, Answers, Fault, Message, MethodResult, REVISIONS, Request, to_raw};
+use super::{App, Caller, body::Body, operation::Operation, problem::Problem, workflows};
 use crate::ingress::Ingress;
 
 /// Maximum number of messages in a batch.
@@ -32,19 +25,14 @@ const MAX_BATCH: usize = 100;
 /// The operations of this file. A read-only key may list the tools; calls are rejected where they
 /// are dispatched.
 pub(super) fn operations() -> Vec<Operation> {
-    let id = json!({ "type": ["string", "number", "null"] });
-    let method = nullable(string());
-    let message =
-        object([("jsonrpc", word(&["2.0"])), ("id?", id), ("method?", method), ("params?", any())]);
-    let answer = || object([("jsonrpc", word(&["2.0"])), ("result?", any()), ("error?", any())]);
     vec![
         Operation::post("/mcp", "mcp", take)
             .says("Send a Model Context Protocol message. The tools are the actions of all flows.")
             .read()
-            .body(message)
-            .answers(200, "The response, or server-sent events that end with it.", answer())
+            .body::<Message<'_>>()
+            .answers::<Answers>(200, "The response, or server-sent events that end with it.")
             .answers_nothing(202, "The message needs no response.")
-            .answers(400, "The body is not a message.", answer()),
+            .answers::<Answer>(400, "The body is not a message."),
     ]
 }
 
@@ -70,8 +58,8 @@ async fn take(
             call::call(&app, &caller, &request).await
         }
         Ok(Some(request)) => {
-            let told = answer(&app, &caller, &request).await?;
-            Ok(Json(Answer::new(request.id, told)).into_response())
+            let result = answer(&app, &caller, &request).await?;
+            Ok(Json(Answer::new(request.id, result)).into_response())
         }
         Ok(None) => Ok(StatusCode::ACCEPTED.into_response()),
         Err(fault) => Ok(fault.refuse()),
@@ -109,13 +97,13 @@ async fn batch(
     };
     let mut answers = Vec::new();
     for request in requests {
-        let told = match request.method.as_str() {
+        let result = match request.method.as_str() {
             "initialize" => {
                 Err(Fault::invalid("`initialize` must not be in a batch; send it alone"))
             }
             _ => answer(app, caller, &request).await?,
         };
-        answers.push(Answer::new(request.id, told));
+        answers.push(Answer::new(request.id, result));
     }
     if answers.is_empty() {
         return Ok(StatusCode::ACCEPTED.into_response());
@@ -123,10 +111,14 @@ async fn batch(
     Ok(Json(answers).into_response())
 }
 
-async fn answer(app: &App, caller: &Caller, request: &Request<'_>) -> Result<Told, Problem> {
+async fn answer(
+    app: &App,
+    caller: &Caller,
+    request: &Request<'_>,
+) -> Result<MethodResult, Problem> {
     Ok(match request.method.as_str() {
         "initialize" => frame::initialize(request),
-        "ping" => Ok(told(&json!({}))),
+        "ping" => Ok(to_raw(&json!({}))),
         "tools/list" => {
             let catalog = workflows::catalog(&caller.engine).await?;
             tools::list(&tools::all(&catalog, ways(app, caller)), request)

@@ -8,7 +8,7 @@ use axum::{
 };
 use tidegate::core::observe::stats::{Counts, Stats};
 
-use super::{Caller, operation::Operation, problem::Problem, schema::string};
+use super::{Caller, operation::Operation, problem::Problem};
 use crate::metrics::{escaped, text};
 
 const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -18,19 +18,18 @@ pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::get("/metrics", "metrics", show)
             .says("Get metrics in the text format of Prometheus.")
-            .answers_as(
+            .answers_text(
                 200,
                 "Metrics of this server, and of the runs of the workspace.",
                 "text/plain",
-                string(),
             ),
     ]
 }
 
 async fn show(caller: Caller) -> Result<Response, Problem> {
     let stats = caller.engine.stats().await?;
-    let told = text() + &runs(caller.engine.workspace(), &stats);
-    Ok(([(CONTENT_TYPE, KIND)], told).into_response())
+    let body = text() + &runs(caller.engine.workspace(), &stats);
+    Ok(([(CONTENT_TYPE, KIND)], body).into_response())
 }
 
 /// Number of runs by state, over all engines: read from the store, and not counted here.

@@ -90,15 +90,15 @@ impl Requirements {
     /// Rejects an unknown query parameter: a filter with a typing error would silently match
     /// everything.
     fn check_query(&self, parts: &Parts) -> Result<(), Problem> {
-        let (Some(known), Some(query)) = (&self.query, parts.uri.query()) else { return Ok(()) };
+        let (Some(names), Some(query)) = (&self.query, parts.uri.query()) else { return Ok(()) };
         let read = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(&parts.uri);
         let axum::extract::Query(members) =
             read.map_err(|_| Problem::invalid("bad_query", format!("malformed query `{query}`")))?;
-        let unknown = members.iter().find(|(name, _)| !known.contains(name));
+        let unknown = members.iter().find(|(name, _)| !names.contains(name));
         unknown.map_or(Ok(()), |(name, _)| {
-            let fix = match &**known {
+            let fix = match &**names {
                 [] => "this operation has none, leave it out".to_owned(),
-                known => format!("expected one of {}", known.join(", ")),
+                names => format!("expected one of {}", names.join(", ")),
             };
             Err(Problem::invalid("bad_query", format!("unknown query parameter `{name}`; {fix}")))
         })
@@ -135,14 +135,14 @@ async fn passed(
     }
     let body = read(&parts.headers, body).await?;
     let _room = app.access.room(caller.key.as_deref())?;
-    let Some(asked) = idempotency_key::asked(&caller, &parts, &body)? else {
+    let Some(keyed) = idempotency_key::keyed(&caller, &parts, &body)? else {
         parts.extensions.insert(caller);
         return Ok(next.run(Request::from_parts(parts, body.into())).await);
     };
-    if let Some(told) = idempotency_key::told(&caller, &asked).await? {
-        return Ok(told);
+    if let Some(response) = idempotency_key::stored(&caller, &keyed).await? {
+        return Ok(response);
     }
-    let (engine, once) = caller.engine.once(asked);
+    let (engine, once) = caller.engine.once(keyed);
     caller = Caller { engine, once: Some(once.clone()), ..caller };
     parts.extensions.insert(caller.clone());
     let response = next.run(Request::from_parts(parts, body.into())).await;

@@ -8,10 +8,7 @@ use axum::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{
-    operation::Operation,
-    schema::{any, count, object, string},
-};
+use super::{operation::Operation, schema::Schemas};
 
 /// The operations of this file.
 pub(super) fn operations() -> Vec<Operation> {
@@ -19,7 +16,7 @@ pub(super) fn operations() -> Vec<Operation> {
         Operation::get("/openapi.json", "describe", show)
             .says("Get this OpenAPI document.")
             .open()
-            .answers(200, "An OpenAPI document.", any()),
+            .answers::<Map<String, Value>>(200, "An OpenAPI document."),
     ]
 }
 
@@ -30,16 +27,11 @@ async fn show() -> Response {
 
 /// The whole document.
 pub(crate) fn document() -> Value {
-    let mut paths = Map::new();
+    let (mut paths, mut schemas) = (Map::new(), Schemas::new());
     for operation in super::operations() {
-        let (method, told) = operation.describe();
-        paths.entry(operation.path).or_insert_with(|| json!({}))[method] = told;
+        let (method, description) = operation.describe(&mut schemas);
+        paths.entry(operation.path).or_insert_with(|| json!({}))[method] = description;
     }
-    let mut shapes: Map<_, _> =
-        super::shapes().into_iter().map(|(name, shape)| (name.to_owned(), shape)).collect();
-    let problem =
-        [("title", string()), ("status", count()), ("error", string()), ("detail", string())];
-    shapes.insert("Problem".to_owned(), object(problem));
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -49,7 +41,7 @@ pub(crate) fn document() -> Value {
         "security": [{ "key": [] }],
         "paths": paths,
         "components": {
-            "schemas": shapes,
+            "schemas": schemas.into_named(),
             "securitySchemes": { "key": { "type": "http", "scheme": "bearer" } },
         },
     })
@@ -63,7 +55,7 @@ mod tests {
     use super::document;
 
     #[test]
-    fn every_shape_that_is_named_is_described() {
+    fn every_schema_that_is_named_is_described() {
         let document = document();
         let text = document.to_string();
         let named = text.split("\"#/components/schemas/").skip(1);

@@ -3,12 +3,18 @@
 
 use axum::{
     handler::Handler,
+    http::StatusCode,
     middleware::from_fn_with_state,
     routing::{MethodFilter, MethodRouter, on},
 };
+use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
-use super::{App, middleware, schema};
+use super::{
+    App, middleware,
+    problem::ProblemView,
+    schema::{Make, Schemas, of},
+};
 
 /// Access level of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,10 +35,21 @@ pub(crate) struct Operation {
     says: &'static str,
     needs: Needs,
     route: MethodRouter<App>,
-    query: Vec<Value>,
+    /// The type of the query.
+    query: Option<Make>,
     any_query: bool,
-    body: Option<Value>,
-    answers: Map<String, Value>,
+    /// The type of the body, and whether one is required.
+    body: Option<(Make, bool)>,
+    answers: Vec<Answer>,
+    /// Statuses of problems beside those that follow from the method and the access level.
+    fails: &'static [u16],
+}
+
+/// A response: its status, meaning, and content type with a schema.
+struct Answer {
+    status: u16,
+    meaning: &'static str,
+    content: Option<(&'static str, Make)>,
 }
 
 impl Operation {
@@ -43,10 +60,19 @@ impl Operation {
         handler: H,
     ) -> Self {
         let needs = if method == "get" { Needs::Read } else { Needs::Full };
-        let (query, body, answers) = (Vec::new(), None, Map::new());
-        let route = on(filter, handler);
-        let any_query = false;
-        Self { method, path, name, says: "", needs, route, query, any_query, body, answers }
+        Self {
+            method,
+            path,
+            name,
+            says: "",
+            needs,
+            route: on(filter, handler),
+            query: None,
+            any_query: false,
+            body: None,
+            answers: Vec::new(),
+            fails: &[],
+        }
     }
 
     pub(super) fn get<H: Handler<T, App>, T: 'static>(
@@ -113,13 +139,9 @@ impl Operation {
         self
     }
 
-    /// Adds an optional query parameter. Its maximum length is not part of the description: a name
-    /// that is too long is not rejected, it just matches nothing.
-    pub(super) fn query(mut self, name: &str, mut shape: Value) -> Self {
-        if let Some(shape) = shape.as_object_mut() {
-            shape.remove("maxLength");
-        }
-        self.query.push(json!({ "name": name, "in": "query", "schema": shape }));
+    /// Sets the type of the query.
+    pub(super) fn query<T: JsonSchema>(mut self) -> Self {
+        self.query = Some(T::json_schema);
         self
     }
 
@@ -129,40 +151,65 @@ impl Operation {
         self
     }
 
-    /// Sets a required body.
-    pub(super) fn body(mut self, shape: Value) -> Self {
-        self.body = Some(content("application/json", shape, Some(true)));
+    /// Sets the type of a required body.
+    pub(super) fn body<T: JsonSchema>(self) -> Self {
+        self.body_as(of::<T>())
+    }
+
+    /// Sets the schema of a required body.
+    pub(super) fn body_as(mut self, make: Make) -> Self {
+        self.body = Some((make, true));
         self
     }
 
-    /// Sets an optional body.
-    pub(super) fn maybe_body(mut self, shape: Value) -> Self {
-        self.body = Some(content("application/json", shape, Some(false)));
+    /// Sets the type of an optional body.
+    pub(super) fn maybe_body<T: JsonSchema>(mut self) -> Self {
+        self.body = Some((of::<T>(), false));
         self
     }
 
-    pub(super) fn answers(self, status: u16, what: &str, shape: Value) -> Self {
-        self.answers_as(status, what, "application/json", shape)
+    /// Adds a response with the type of its body.
+    pub(super) fn answers<T: JsonSchema>(self, status: u16, meaning: &'static str) -> Self {
+        self.answers_as(status, meaning, Some(("application/json", of::<T>())))
     }
 
     /// Adds a response without a body.
-    pub(super) fn answers_nothing(mut self, status: u16, what: &str) -> Self {
-        self.answers.insert(status.to_string(), json!({ "description": what }));
+    pub(super) fn answers_nothing(self, status: u16, meaning: &'static str) -> Self {
+        self.answers_as(status, meaning, None)
+    }
+
+    /// Adds a response of text.
+    pub(super) fn answers_text(
+        self,
+        status: u16,
+        meaning: &'static str,
+        kind: &'static str,
+    ) -> Self {
+        self.answers_as(status, meaning, Some((kind, of::<String>())))
+    }
+
+    fn answers_as(
+        mut self,
+        status: u16,
+        meaning: &'static str,
+        content: Option<(&'static str, Make)>,
+    ) -> Self {
+        self.answers.push(Answer { status, meaning, content });
         self
     }
 
-    /// Adds a response of another content type than JSON.
-    pub(super) fn answers_as(mut self, status: u16, what: &str, kind: &str, shape: Value) -> Self {
-        let mut answer = content(kind, shape, None);
-        answer["description"] = what.into();
-        self.answers.insert(status.to_string(), answer);
+    /// Adds statuses of problems that only this operation has.
+    pub(super) fn fails(mut self, statuses: &'static [u16]) -> Self {
+        self.fails = statuses;
         self
     }
 
     /// Builds the route, with the middleware that enforces its requirements.
     pub(super) fn into_route(self, app: &App) -> (&'static str, MethodRouter<App>) {
-        let names = self.query.iter().filter_map(|member| member["name"].as_str());
-        let query = (!self.any_query).then(|| names.map(str::to_owned).collect());
+        let query = (!self.any_query).then(|| {
+            let members = parameters(self.query, &mut Schemas::new());
+            members.iter().filter_map(|it| it["name"].as_str()).map(str::to_owned).collect()
+        });
         let asks = middleware::Requirements { needs: self.needs, query };
         let state = (app.clone(), asks, self.name);
         let guarded = from_fn_with_state(state, middleware::pass);
@@ -170,32 +217,84 @@ impl Operation {
     }
 
     /// The method, and its part of the OpenAPI document.
-    pub(super) fn describe(&self) -> (&'static str, Value) {
-        let mut parameters: Vec<_> = parts(self.path)
+    pub(super) fn describe(&self, schemas: &mut Schemas) -> (&'static str, Value) {
+        let parts = self.path.split('/');
+        let parts = parts.filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+        let mut all: Vec<_> = parts
             .map(|name| {
-                let shape = json!({ "type": "string", "minLength": 1 });
-                json!({ "name": name, "in": "path", "required": true, "schema": shape })
+                let schema = json!({ "type": "string", "minLength": 1 });
+                json!({ "name": name, "in": "path", "required": true, "schema": schema })
             })
             .collect();
-        parameters.extend(self.query.iter().cloned());
-        let mut responses = self.answers.clone();
-        for (status, what) in [("4XX", "The request was rejected."), ("503", "Retry later.")] {
-            let mut problem = content("application/problem+json", schema::of("Problem"), None);
-            problem["description"] = what.into();
-            responses.insert(status.to_owned(), problem);
+        all.extend(parameters(self.query, schemas));
+        let mut responses = Map::new();
+        for status in self.failures() {
+            let reason = StatusCode::from_u16(status).ok().and_then(|it| it.canonical_reason());
+            let schema = schemas.answer(of::<ProblemView>());
+            let content = json!({ "application/problem+json": { "schema": schema } });
+            let problem = json!({ "description": reason, "content": content });
+            responses.insert(status.to_string(), problem);
         }
-        let mut told = json!({
-            "operationId": self.name, "summary": self.says, "parameters": parameters,
+        for Answer { status, meaning, content } in &self.answers {
+            let mut response = json!({ "description": meaning });
+            if let Some((kind, make)) = content {
+                response["content"] = json!({ (*kind): { "schema": schemas.answer(*make) } });
+            }
+            responses.insert(status.to_string(), response);
+        }
+        let mut operation = json!({
+            "operationId": self.name, "summary": self.says, "parameters": all,
             "responses": responses, "x-needs": self.needs.as_str(),
         });
-        if let Some(body) = &self.body {
-            told["requestBody"] = body.clone();
+        if let Some((make, required)) = self.body {
+            let content = json!({ "application/json": { "schema": schemas.request(make) } });
+            operation["requestBody"] = json!({ "content": content, "required": required });
         }
         if self.needs == Needs::Nothing {
-            told["security"] = json!([]);
+            operation["security"] = json!([]);
         }
-        (self.method, told)
+        (self.method, operation)
     }
+
+    /// The statuses of its problems.
+    fn failures(&self) -> Vec<u16> {
+        // A query that cannot be read, a request that takes too long, a store that fails.
+        let mut statuses = vec![422, 500, 503];
+        if self.needs != Needs::Nothing {
+            // Keys, workspaces, host names, and the limit on requests in progress.
+            statuses.extend([401, 403, 404, 421, 429]);
+        }
+        if self.method != "get" {
+            // Bodies, and conflicts with other requests, as one with the same idempotency key.
+            statuses.extend([400, 408, 409, 413]);
+        }
+        if self.method != "get" && self.needs != Needs::Nothing {
+            statuses.push(415);
+        }
+        statuses.extend(self.fails);
+        statuses
+    }
+}
+
+/// The parameters of a query. Maximum lengths are not part of the description: a name that is too
+/// long is not rejected, it just matches nothing. An empty value is rejected.
+fn parameters(query: Option<Make>, schemas: &mut Schemas) -> Vec<Value> {
+    let members = query.map(|query| schemas.query(query)).unwrap_or_default();
+    let parameters = members.into_iter().map(|(name, mut schema)| {
+        let mut parameter = json!({ "name": name, "in": "query" });
+        if let Some(rules) = schema.as_object_mut() {
+            if let Some(description) = rules.remove("description") {
+                parameter["description"] = description;
+            }
+            let free = ["enum", "pattern", "format"].iter().all(|it| !rules.contains_key(*it));
+            if free && rules.get("type").is_some_and(|kind| kind == "string") {
+                rules.insert("minLength".to_owned(), 1.into());
+            }
+        }
+        parameter["schema"] = schema;
+        parameter
+    });
+    parameters.collect()
 }
 
 impl Needs {
@@ -206,17 +305,4 @@ impl Needs {
             Self::Full => "full",
         }
     }
-}
-
-/// The parameters of a path.
-fn parts(path: &str) -> impl Iterator<Item = &str> {
-    path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
-}
-
-fn content(kind: &str, shape: Value, required: Option<bool>) -> Value {
-    let mut told = json!({ "content": { kind: { "schema": shape } } });
-    if let Some(required) = required {
-        told["required"] = required.into();
-    }
-    told
 }

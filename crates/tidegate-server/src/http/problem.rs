@@ -5,10 +5,14 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use serde_json::{Map, Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use tidegate::{
-    Error,
-    core::{access::AccessRefusal, command::Refusal, session::SessionError, stream::StreamRefusal},
+    Error, RunId,
+    core::{
+        access::AccessRefusal, command::Refusal, definition, session::SessionError,
+        stream::StreamRefusal,
+    },
     store::StoreError,
 };
 
@@ -19,16 +23,70 @@ pub(crate) struct Problem {
     /// The stable code.
     error: String,
     detail: String,
-    more: Map<String, Value>,
+    members: Box<Members>,
     retry_after: Option<u64>,
     /// Whether to send `WWW-Authenticate`.
     challenge: bool,
 }
 
+/// Further members of an error response, by its code.
+#[derive(Debug, Default, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Members {
+    /// All problems of a definition.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) problems: Option<Vec<definition::Problem>>,
+    /// The run that the message names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) request_id: Option<RunId>,
+    /// Whether the message of a conversation is stored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) appended: Option<bool>,
+    /// When the same request would be admitted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "date-time"))]
+    pub(crate) retry_at: Option<String>,
+    /// The stream.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) stream: Option<String>,
+    /// The version at which the stream was closed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) version: Option<i64>,
+    /// The version that the request expects.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) expected: Option<i64>,
+    /// The version of the stream or session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) actual: Option<i64>,
+}
+
+/// An error response as clients see it (RFC 9457).
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Problem")]
+pub(crate) struct ProblemView {
+    /// The name of the status.
+    title: &'static str,
+    status: u16,
+    #[serde(flatten)]
+    body: ProblemBody,
+}
+
+/// An error without its status, for clients that read no statuses.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ProblemBody {
+    /// The stable code.
+    error: String,
+    /// The message for people.
+    detail: String,
+    #[serde(flatten)]
+    members: Members,
+}
+
 impl Problem {
     pub(crate) fn new(status: StatusCode, error: &str, detail: impl Into<String>) -> Self {
         let (error, detail) = (error.to_owned(), detail.into());
-        Self { status, error, detail, more: Map::new(), retry_after: None, challenge: false }
+        let (members, retry_after) = (Box::default(), None);
+        Self { status, error, detail, members, retry_after, challenge: false }
     }
 
     /// 422: the request is invalid.
@@ -45,9 +103,9 @@ impl Problem {
         Self { challenge: true, ..Self::new(StatusCode::UNAUTHORIZED, error, detail) }
     }
 
-    /// Adds a member to the body.
-    pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
-        self.more.insert(name.to_owned(), value.into());
+    /// Sets further members of the body.
+    pub(crate) fn with(mut self, set: impl FnOnce(&mut Members)) -> Self {
+        set(&mut self.members);
         self
     }
 
@@ -59,33 +117,27 @@ impl Problem {
 }
 
 impl Problem {
-    /// The code, the detail and the other members, for clients that read no statuses.
-    pub(crate) fn told(self) -> Map<String, Value> {
-        let mut told = Map::new();
-        told.insert("error".to_owned(), self.error.into());
-        told.insert("detail".to_owned(), self.detail.into());
-        told.extend(self.more);
-        told
+    pub(crate) fn into_body(self) -> ProblemBody {
+        let Self { error, detail, members, .. } = self;
+        ProblemBody { error, detail, members: *members }
     }
 }
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let title = self.status.canonical_reason().unwrap_or_default();
-        let mut body = json!({
-            "title": title, "status": self.status.as_u16(), "error": self.error,
-            "detail": self.detail,
-        });
-        if let Some(members) = body.as_object_mut() {
-            members.extend(self.more);
-        }
-        let mut response = (self.status, Json(body)).into_response();
+        let (status, retry_after, challenge) = (self.status, self.retry_after, self.challenge);
+        let body = ProblemView {
+            title: status.canonical_reason().unwrap_or_default(),
+            status: status.as_u16(),
+            body: self.into_body(),
+        };
+        let mut response = (status, Json(body)).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        if self.challenge {
+        if challenge {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        if let Some(seconds) = self.retry_after {
+        if let Some(seconds) = retry_after {
             headers.insert(header::RETRY_AFTER, seconds.into());
         }
         response
@@ -98,8 +150,7 @@ impl From<Error> for Problem {
         match error {
             Error::Refused(refusal) => refused(&refusal),
             Error::Definition(problems) => {
-                let problems: Vec<_> = problems.iter().map(|it| json!(it)).collect();
-                Self::invalid("bad_definition", detail).with("problems", problems)
+                Self::invalid("bad_definition", detail).with(|it| it.problems = Some(problems))
             }
             Error::Payload(error) => Self::invalid(error.code(), detail),
             Error::Value(_) => Self::invalid("bad_value", detail),
@@ -207,14 +258,19 @@ fn refused(refusal: &Refusal) -> Problem {
     let problem = Problem::new(status, refusal.code(), refusal.to_string());
     match refusal {
         Refusal::Stream(StreamRefusal::Conflict { stream, expected, actual }) => {
-            let problem = problem.with("stream", stream.as_str());
-            problem.with("expected", expected.version()).with("actual", *actual)
+            problem.with(|members| {
+                members.stream = Some(stream.clone());
+                members.expected = Some(expected.version());
+                members.actual = Some(*actual);
+            })
         }
-        Refusal::Stream(StreamRefusal::StreamClosed { stream, guard }) => {
-            problem.with("stream", stream.as_str()).with("version", *guard)
-        }
+        Refusal::Stream(StreamRefusal::StreamClosed { stream, guard }) => problem.with(|members| {
+            (members.stream, members.version) = (Some(stream.clone()), Some(*guard));
+        }),
         Refusal::Session(SessionError::Changed { expected, actual, .. }) => {
-            problem.with("expected", *expected).with("actual", *actual)
+            problem.with(|members| {
+                (members.expected, members.actual) = (Some(*expected), Some(*actual));
+            })
         }
         Refusal::InProgress => problem.retry_after(1),
         _ => problem,

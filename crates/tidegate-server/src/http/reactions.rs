@@ -1,8 +1,9 @@
 //! Reactions: their positions in streams, and repair of blocked streams.
 
 use axum::Json;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 use tidegate::{
     StreamQuery, StreamView,
     core::{
@@ -13,93 +14,48 @@ use tidegate::{
 
 use super::{
     Caller,
-    body::{At, Body, MAX_PAGE, Query, bad_cursor, is_name, page_size},
+    body::{At, Body, Query, bad_cursor, is_name, page_size},
     operation::Operation,
     problem::Problem,
-    schema::{closed, count, flag, list as many, nullable, number, object, of, string, text, time},
+    schema::{DateTime, Name, PageSize},
 };
 
 /// The operations of this file.
 pub(super) fn operations() -> Vec<Operation> {
-    let name = || text(1, 256);
-    let which = || {
-        closed([
-            ("streams?", nullable(many(name()))),
-            ("stream?", nullable(name())),
-            ("source?", nullable(name())),
-            ("blocked?", nullable(flag())),
-            ("all?", flag()),
-        ])
-    };
-    let mended = || object([("streams", many(string())), ("dryRun?", flag())]);
-    let listed = [
-        ("reactions", many(of("Reaction"))),
-        ("streams", many(of("Place"))),
-        ("next", nullable(string())),
-    ];
     vec![
         Operation::get("/reactions", "listReactions", list)
             .says("List reactions and their positions in streams, by reaction and stream.")
-            .query("reaction", name())
-            .query("stream", name())
-            .query("source", name())
-            .query("blocked", flag())
-            .query("limit", number(1, MAX_PAGE))
-            .query("cursor", string())
-            .answers(200, "All definitions, and a page of positions.", object(listed)),
+            .query::<ListQuery>()
+            .answers::<ListView>(200, "All definitions, and a page of positions."),
         Operation::post("/reactions/{name}/unblock", "unblock", unblock)
             .says("Unblock streams: they continue after the last event that was handled.")
-            .query("dryRun", flag())
-            .maybe_body(which())
-            .answers(200, "The unblocked streams.", mended()),
+            .query::<Options>()
+            .maybe_body::<WhichBody>()
+            .answers::<Mended>(200, "The unblocked streams."),
         Operation::post("/reactions/{name}/reset", "reset", reset)
             .says("Reset streams: they are handled again from their first event.")
-            .query("dryRun", flag())
-            .maybe_body(which())
-            .answers(200, "The reset streams.", mended()),
+            .query::<Options>()
+            .maybe_body::<WhichBody>()
+            .answers::<Mended>(200, "The reset streams."),
     ]
 }
 
-pub(super) fn shapes() -> Vec<(&'static str, Value)> {
-    let reaction = [
-        ("name", string()),
-        ("source", string()),
-        ("maxRetries", count()),
-        ("blockOnError", flag()),
-        ("leaseMs", count()),
-        ("batch", count()),
-        ("maxLostLeases", count()),
-    ];
-    let place = [
-        ("reaction", string()),
-        ("stream", string()),
-        ("version", number(-1, i64::MAX)),
-        ("lag", count()),
-        ("failures", count()),
-        ("claims", count()),
-        ("blocked", nullable(string())),
-        ("error", nullable(string())),
-        ("holder", nullable(string())),
-        ("leaseEnd", nullable(time())),
-        ("dueAt", nullable(time())),
-    ];
-    vec![("Reaction", object(reaction)), ("Place", object(place))]
-}
-
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct ListQuery {
     reaction: Option<String>,
     stream: Option<String>,
     source: Option<String>,
     blocked: Option<bool>,
+    #[schemars(with = "Option<PageSize>")]
     limit: Option<u32>,
     cursor: Option<String>,
 }
 
 /// The position of a reaction in a stream, as clients see it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "Place")]
 struct PlaceView {
     reaction: String,
     stream: String,
@@ -112,7 +68,9 @@ struct PlaceView {
     blocked: Option<String>,
     error: Option<String>,
     holder: Option<String>,
+    #[schemars(with = "Option<DateTime>")]
     lease_end: Option<String>,
+    #[schemars(with = "Option<DateTime>")]
     due_at: Option<String>,
 }
 
@@ -134,7 +92,8 @@ impl From<StreamView> for PlaceView {
     }
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Reactions")]
 pub(super) struct ListView {
     reactions: Vec<Reaction>,
     streams: Vec<PlaceView>,
@@ -170,7 +129,7 @@ fn pattern(text: Option<String>) -> Result<Option<Pattern>, Problem> {
     read.map_err(|error| Problem::invalid(error.code(), error.to_string()))
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Options {
     /// Whether to return the matching streams without any effect.
@@ -179,11 +138,15 @@ pub(super) struct Options {
 }
 
 /// Selection of streams: by name, by a filter, or all.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "StreamSelection")]
 struct WhichBody {
+    #[schemars(with = "Option<Vec<Name>>")]
     streams: Option<Vec<String>>,
+    #[schemars(with = "Option<Name>")]
     stream: Option<String>,
+    #[schemars(with = "Option<Name>")]
     source: Option<String>,
     blocked: Option<bool>,
     #[serde(default)]
@@ -210,12 +173,21 @@ impl WhichBody {
     }
 }
 
+/// The streams that were unblocked or reset, or that would be.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Mended {
+    streams: Vec<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    dry_run: bool,
+}
+
 async fn unblock(
     caller: Caller,
     At(name): At<String>,
     Query(options): Query<Options>,
     body: Body,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<Mended>, Problem> {
     mend(caller, &name, Remedy::Unblock, options, body).await
 }
 
@@ -224,7 +196,7 @@ async fn reset(
     At(name): At<String>,
     Query(options): Query<Options>,
     body: Body,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<Mended>, Problem> {
     mend(caller, &name, Remedy::Reset, options, body).await
 }
 
@@ -234,15 +206,15 @@ async fn mend(
     remedy: Remedy,
     Options { dry_run }: Options,
     body: Body,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<Mended>, Problem> {
     let (engine, which) = (&caller.engine, body.read::<WhichBody>()?.read()?);
     if dry_run {
         let streams = engine.rehearse(reaction, remedy, which).await?;
-        return Ok(Json(json!({ "streams": streams, "dryRun": true })));
+        return Ok(Json(Mended { streams, dry_run }));
     }
     let streams = match remedy {
         Remedy::Reset => engine.reset(reaction, which).await?,
         _ => engine.unblock(reaction, which).await?,
     };
-    Ok(Json(json!({ "streams": streams })))
+    Ok(Json(Mended { streams, dry_run }))
 }

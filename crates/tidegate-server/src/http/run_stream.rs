@@ -17,9 +17,7 @@ use tidegate::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use super::{
-    Caller, body::RunOf, operation::Operation, problem::Problem, runs::RunView, schema::string,
-};
+use super::{Caller, body::RunOf, operation::Operation, problem::Problem, runs::RunView};
 
 /// The operations of this file.
 pub(super) fn operations() -> Vec<Operation> {
@@ -29,7 +27,7 @@ pub(super) fn operations() -> Vec<Operation> {
                 "Stream the progress of a run: `chunk`, `state`, and finally `end` or `replaced`. \
                  After `displaced` it follows the newer run.",
             )
-            .answers_as(200, "Server-sent events.", "text/event-stream", string()),
+            .answers_text(200, "Server-sent events.", "text/event-stream"),
     ]
 }
 

@@ -4,11 +4,14 @@ use axum::{
     Json,
     response::{IntoResponse, Response},
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json, value::RawValue};
+use serde_json::{Value, value::RawValue};
 use tidegate::{
     Engine, History, RunId,
     core::{
+        event::OutcomeView,
+        explain::Why,
         flow::verdict::{By, WORKERS},
         id::EventId,
         list::{RunFilter, RunStatus},
@@ -20,211 +23,79 @@ use tidegate::{
 
 use super::{
     Caller,
-    body::{At, Body, MAX_PAGE, Query, RunOf, as_is, newest_below, page_size},
+    body::{At, Body, Query, RunOf, as_is, newest_below, page_size},
     events_query::event_of,
     operation::Operation,
     problem::Problem,
-    schema::{
-        any, closed, count, cursor, flag, list as many, nullable, number, object, of, page, string,
-        text, time, word,
-    },
+    schema::{Cursor, DateTime, Name, PageSize},
 };
 
 /// The operations of this file.
 pub(super) fn operations() -> Vec<Operation> {
-    let name = || text(1, 256);
     vec![
         Operation::get("/runs", "listRuns", list)
             .says("List runs, newest first.")
-            .query("app", name())
-            .query("workflow", name())
-            .query("version", number(0, u32::MAX))
-            .query("state", word(&RunStatus::ALL.map(RunStatus::as_str)))
-            .query("text", name())
-            .query("event", name())
-            .query("key", text(1, 1024))
-            .query("from", time())
-            .query("to", time())
-            .query("limit", number(1, MAX_PAGE))
-            .query("cursor", cursor())
-            .answers(200, "A page of runs.", page("runs", of("Run"))),
+            .query::<ListQuery>()
+            .answers::<PageView>(200, "A page of runs."),
         Operation::get("/runs/export", "exportRuns", export)
             .says("Export histories of runs, newest first, to replay them against changed code.")
-            .query("app", name())
-            .query("workflow", name())
-            .query("version", number(0, u32::MAX))
-            .query("state", word(&RunStatus::ALL.map(RunStatus::as_str)))
-            .query("limit", number(1, MAX_PAGE))
-            .query("cursor", cursor())
-            .answers(
+            .query::<ExportQuery>()
+            .answers::<ExportView>(
                 200,
                 "A page of histories. It may be short although there are more.",
-                page("histories", of("History")),
             ),
-        Operation::get("/runs/{id}", "showRun", show).says("Show a run.").answers(
-            200,
-            "The current state of the run.",
-            of("Run"),
-        ),
+        Operation::get("/runs/{id}", "showRun", show)
+            .says("Show a run.")
+            .answers::<Shown<RunDetails>>(200, "The current state of the run."),
         Operation::get("/runs/{id}/steps", "listSteps", steps)
             .says("List the recorded steps of a run.")
-            .answers(200, "All steps of the run.", object([("steps", many(of("Step")))])),
+            .answers::<Steps>(200, "All steps of the run."),
         Operation::get("/runs/{id}/why", "why", why)
             .says("Explain why a run waits, or how it ended.")
-            .answers(200, "The gates that block the run, and a sentence.", of("Why")),
+            .answers::<Why>(200, "The gates that block the run, and a sentence."),
         Operation::post("/runs/{id}/cancel", "cancelRun", cancel)
             .says("Cancel a run and signal its worker to stop.")
-            .maybe_body(closed([("reason?", nullable(string()))]))
-            .answers(200, "The current state of the run.", of("Run")),
+            .maybe_body::<CancelBody>()
+            .answers::<Shown<RunView>>(200, "The current state of the run."),
         Operation::post("/runs/{id}/pause", "pauseRun", pause)
             .says("Pause a run where it is.")
-            .answers(200, "The current state of the run.", of("Run")),
+            .answers::<Shown<RunView>>(200, "The current state of the run."),
         Operation::post("/runs/{id}/resume", "resumeRun", resume)
             .says("Resume a paused run.")
-            .answers(200, "The current state of the run.", of("Run")),
+            .answers::<Shown<RunView>>(200, "The current state of the run."),
         Operation::post("/runs/{id}/replay", "replayRun", replay)
             .says("Replay a run from its beginning, as a new run.")
-            .maybe_body(closed([("input?", any())]))
-            .answers(200, "The outcome of the new run.", of("Outcome")),
+            .maybe_body::<ReplayBody<'_>>()
+            .answers::<OutcomeView<'_>>(200, "The outcome of the new run."),
         Operation::post("/runs/{id}/retry", "retryRun", retry)
             .says("Retry a run from a step, as a new run with the results of the steps before.")
-            .body(closed([("from", text(1, 256))]))
-            .answers(200, "The outcome of the new run.", of("Outcome")),
+            .body::<RetryBody>()
+            .answers::<OutcomeView<'_>>(200, "The outcome of the new run."),
         Operation::post("/runs/{id}/signals/{name}", "signalRun", signal)
             .says("Send a signal to a run's inbox.")
-            .maybe_body(any())
-            .answers(200, "The current state of the run.", of("Run")),
+            .maybe_body::<Value>()
+            .answers::<Shown<RunView>>(200, "The current state of the run."),
     ]
 }
 
-fn workers() -> Value {
-    object([
-        ("kind", word(&["handlers", "calls"])),
-        ("busy", count()),
-        ("of", count()),
-        ("with", many(object([("workflow", string()), ("runs", count())]))),
-        ("elsewhere?", count()),
-        ("kept", count()),
-        ("ahead", count()),
-    ])
-}
-
-pub(super) fn shapes() -> Vec<(&'static str, Value)> {
-    let run = [
-        ("id", string()),
-        ("app?", string()),
-        ("workflow?", string()),
-        ("version?", count()),
-        ("state", string()),
-        ("queuedAt?", time()),
-        ("endedAt?", time()),
-        ("dueAt?", time()),
-        ("output?", any()),
-        ("error?", of("Fault")),
-        ("reason?", string()),
-        ("replacedBy?", string()),
-        ("survivor?", string()),
-        ("source?", string()),
-        ("name?", string()),
-        ("input?", any()),
-        ("parent?", string()),
-        ("children?", many(string())),
-        ("compensates?", string()),
-        ("failureOf?", string()),
-        ("takeovers?", count()),
-        ("waitsFor?", object([("control", string()), ("key?", string())])),
-    ];
-    let binding = [
-        ("control", string()),
-        ("key", string()),
-        ("limit", string()),
-        ("full", flag()),
-        ("holders", many(string())),
-        ("draining?", many(string())),
-        ("place?", count()),
-        ("frees", string()),
-        ("at?", time()),
-    ];
-    let step = [
-        ("id", string()),
-        ("kind", string()),
-        ("at", time()),
-        ("output?", any()),
-        ("error?", of("Fault")),
-    ];
-    vec![
-        ("Run", object(run)),
-        ("Why", why_shape()),
-        ("Workers", workers()),
-        ("Binding", object(binding)),
-        ("Step", object(step)),
-        ("Fault", object([("code", string()), ("message", string())])),
-    ]
-    .into_iter()
-    .chain(shapes_of_histories())
-    .collect()
-}
-
-/// The shape of an answer of `why`.
-fn why_shape() -> Value {
-    let awaited = [
-        ("step?", string()),
-        ("for", word(&["time", "retry", "event", "signal", "child", "run"])),
-        ("name?", string()),
-        ("run?", string()),
-        ("until?", time()),
-    ];
-    let fold = [("control", string()), ("key", string()), ("events", count())];
-    object([
-        ("run", string()),
-        ("state", string()),
-        ("sentence", string()),
-        ("gates", many(of("Binding"))),
-        ("earliest?", time()),
-        ("expiresAt?", time()),
-        ("waits?", many(object(awaited))),
-        ("fold?", object(fold)),
-        ("stranded?", flag()),
-        ("workers?", of("Workers")),
-    ])
-}
-
-fn shapes_of_histories() -> [(&'static str, Value); 2] {
-    let history = [
-        ("run", string()),
-        ("app", string()),
-        ("workflow", string()),
-        ("version", count()),
-        ("state", string()),
-        ("batch", flag()),
-        ("events", many(any())),
-        ("failures?", any()),
-        ("waits?", many(any())),
-        ("steps", many(of("HistoryStep"))),
-    ];
-    let record = [
-        ("id", string()),
-        ("kind", string()),
-        ("fence", count()),
-        ("output?", string()),
-        ("error?", of("Fault")),
-    ];
-    [("History", object(history)), ("HistoryStep", object(record))]
-}
-
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct ListQuery {
     app: Option<String>,
     workflow: Option<String>,
     version: Option<u32>,
+    #[schemars(extend("enum" = RunStatus::ALL.map(RunStatus::as_str)))]
     state: Option<String>,
     text: Option<String>,
     event: Option<String>,
     key: Option<String>,
+    #[schemars(with = "Option<DateTime>")]
     from: Option<String>,
+    #[schemars(with = "Option<DateTime>")]
     to: Option<String>,
+    #[schemars(with = "Option<PageSize>")]
     limit: Option<u32>,
+    #[schemars(with = "Option<Cursor>")]
     cursor: Option<String>,
 }
 
@@ -252,14 +123,17 @@ fn state_of(word: String) -> Result<RunStatus, Problem> {
     })
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct ExportQuery {
     app: Option<String>,
     workflow: Option<String>,
     version: Option<u32>,
+    #[schemars(extend("enum" = RunStatus::ALL.map(RunStatus::as_str)))]
     state: Option<String>,
+    #[schemars(with = "Option<PageSize>")]
     limit: Option<u32>,
+    #[schemars(with = "Option<Cursor>")]
     cursor: Option<String>,
 }
 
@@ -277,7 +151,8 @@ pub(super) async fn export(
 }
 
 /// A page of histories, newest first.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Histories")]
 pub(super) struct ExportView {
     histories: Vec<History>,
     /// The cursor of the next page, if there is one.
@@ -295,7 +170,8 @@ fn moment(name: &str, text: Option<String>) -> Result<Option<Timestamp>, Problem
 }
 
 /// A page of runs, newest first.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Runs")]
 pub(super) struct PageView {
     runs: Vec<RunView>,
     /// The cursor of the next page, if there is one.
@@ -310,20 +186,27 @@ pub(super) fn view(row: &Row) -> Option<RunView> {
 }
 
 /// A run as clients see it.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "Run")]
 pub(super) struct RunView {
+    #[schemars(required)]
     id: Option<RunId>,
     app: String,
     workflow: String,
     version: u32,
+    #[schemars(extend("enum" = RunStatus::ALL.map(RunStatus::as_str)))]
     state: &'static str,
+    #[schemars(with = "DateTime")]
     queued_at: String,
+    #[schemars(required)]
     event_id: Option<EventId>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<DateTime>")]
     ended_at: Option<String>,
     /// When the run continues, if only time decides it.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<DateTime>")]
     due_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     progress: Option<Progress>,
@@ -358,7 +241,7 @@ pub(super) struct RunView {
 }
 
 /// The gate or the workers that block a queued run.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct WaitsFor {
     control: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -447,29 +330,48 @@ impl From<&Ended> for RunView {
 
 pub(super) async fn show(caller: Caller, RunOf(run): RunOf) -> Result<Response, Problem> {
     let engine = &caller.engine;
-    if let Some(run_view) = found(engine, run).await? {
+    if let Some(run_view) = look_up(engine, run).await? {
         let origin = engine.origin(run).await?.map(OriginView::from);
-        return Ok(Json(Whole { run: run_view, origin }).into_response());
+        return Ok(Json(RunDetails { run: run_view, origin }).into_response());
     }
     folding(engine, run).await
+}
+
+/// A run, or the window or buffer that will become the run.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+#[expect(dead_code, reason = "describes the answers; each is sent as its own type")]
+enum Shown<T> {
+    Run(T),
+    Folding(Folding),
+}
+
+/// A window or buffer that has not become a run yet.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "FoldingRun")]
+struct Folding {
+    id: RunId,
+    state: &'static str,
+    sentence: String,
 }
 
 /// The view of a window or buffer that has not become a run yet.
 async fn folding(engine: &Engine, run: RunId) -> Result<Response, Problem> {
     let why = engine.why(run).await?;
-    Ok(Json(json!({ "id": run, "state": why.state, "sentence": why.sentence })).into_response())
+    Ok(Json(Folding { id: run, state: why.state, sentence: why.sentence }).into_response())
 }
 
 /// A run with its origin.
-#[derive(Debug, Serialize)]
-struct Whole {
+#[derive(Debug, Serialize, JsonSchema)]
+struct RunDetails {
     #[serde(flatten)]
     run: RunView,
     #[serde(flatten)]
     origin: Option<OriginView>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct OriginView {
     /// `event`, `request`, `cron` or `invoke`.
@@ -493,18 +395,20 @@ impl From<Origin> for OriginView {
     }
 }
 
-async fn found(engine: &Engine, run: RunId) -> Result<Option<RunView>, Problem> {
+async fn look_up(engine: &Engine, run: RunId) -> Result<Option<RunView>, Problem> {
     let (live, ended) = engine.look_up(run).await?;
     let ended = ended.as_ref().map(RunView::from);
     Ok(ended.or_else(|| live.as_ref().map(RunView::from)))
 }
 
 /// A step as clients see it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "Step")]
 struct StepView {
     id: String,
     kind: StepKind,
+    #[schemars(with = "DateTime")]
     at: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     output: Option<Box<RawValue>>,
@@ -522,21 +426,22 @@ impl From<Step> for StepView {
     }
 }
 
-pub(super) async fn steps(caller: Caller, RunOf(run): RunOf) -> Result<Response, Problem> {
-    #[derive(Serialize)]
-    struct Steps {
-        steps: Vec<StepView>,
-    }
+/// The recorded steps of a run.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Steps {
+    steps: Vec<StepView>,
+}
+
+pub(super) async fn steps(caller: Caller, RunOf(run): RunOf) -> Result<Json<Steps>, Problem> {
     let steps = caller.engine.steps(run).await?.into_iter().map(StepView::from).collect();
-    Ok(Json(Steps { steps }).into_response())
+    Ok(Json(Steps { steps }))
 }
 
-pub(super) async fn why(caller: Caller, RunOf(run): RunOf) -> Result<Json<Value>, Problem> {
-    let why = caller.engine.why(run).await?;
-    Ok(Json(json!(why)))
+pub(super) async fn why(caller: Caller, RunOf(run): RunOf) -> Result<Json<Why>, Problem> {
+    Ok(Json(caller.engine.why(run).await?))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct CancelBody {
     reason: Option<String>,
@@ -565,13 +470,13 @@ pub(super) async fn resume(caller: Caller, RunOf(run): RunOf) -> Result<Response
 
 /// The view of the run after a change.
 async fn done(caller: &Caller, run: RunId) -> Result<Response, Problem> {
-    match found(&caller.engine, run).await? {
+    match look_up(&caller.engine, run).await? {
         Some(run) => Ok(Json(run).into_response()),
         None => folding(&caller.engine, run).await,
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ReplayBody<'a> {
     #[serde(borrow)]
@@ -582,19 +487,20 @@ pub(super) async fn replay(
     caller: Caller,
     RunOf(run): RunOf,
     body: Body,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Response, Problem> {
     let ReplayBody { input } = body.read()?;
     let engine = &caller.engine;
     let outcome = match input {
         Some(input) => engine.replay_with(run, input).await?,
         None => engine.replay(run).await?,
     };
-    Ok(Json(outcome.to_value()))
+    Ok(Json(outcome.view()).into_response())
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct RetryBody {
+    #[schemars(with = "Name")]
     from: String,
 }
 
@@ -602,9 +508,9 @@ pub(super) async fn retry(
     caller: Caller,
     RunOf(run): RunOf,
     body: Body,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Response, Problem> {
     let RetryBody { from } = body.required()?;
-    Ok(Json(caller.engine.retry_from(run, &from).await?.to_value()))
+    Ok(Json(caller.engine.retry_from(run, &from).await?.view()).into_response())
 }
 
 #[derive(Deserialize)]

@@ -1,8 +1,9 @@
 //! Schedules: list, pause and resume.
 
 use axum::Json;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 use tidegate::{
     ScheduleId,
     core::observe::schedules::{Place, ScheduleFilter, ScheduleView},
@@ -10,71 +11,40 @@ use tidegate::{
 
 use super::{
     Caller,
-    body::{At, MAX_PAGE, Query, bad_cursor, is_name, page_size},
+    body::{At, Query, bad_cursor, is_name, page_size},
     operation::Operation,
     problem::Problem,
-    schema::{any, count, flag, list as many, number, object, of, page, string, text, time, word},
+    schema::PageSize,
 };
 
 /// The operations of this file.
 pub(super) fn operations() -> Vec<Operation> {
-    let name = || text(1, 256);
     vec![
         Operation::get("/schedules", "listSchedules", list)
             .says("List the schedules of the current releases, by app, workflow and expression.")
-            .query("app", name())
-            .query("workflow", name())
-            .query("limit", number(1, MAX_PAGE))
-            .query("cursor", text(1, 8192))
-            .answers(200, "A page of schedules.", page("schedules", of("Schedule"))),
+            .query::<ListQuery>()
+            .answers::<Schedules>(200, "A page of schedules."),
         Operation::post("/schedules/{id}/pause", "pauseSchedule", pause)
             .says("Pause a schedule: it plans no more runs; started runs continue.")
-            .answers(200, "The paused schedule.", of("Schedule")),
+            .answers::<ScheduleView>(200, "The paused schedule."),
         Operation::post("/schedules/{id}/resume", "resumeSchedule", resume)
             .says("Resume a paused schedule with its next occurrence from now.")
-            .answers(200, "The resumed schedule.", of("Schedule")),
+            .answers::<ScheduleView>(200, "The resumed schedule."),
     ]
 }
 
-pub(super) fn shapes() -> Vec<(&'static str, Value)> {
-    let outcomes = ["started", "queued", "skipped", "replaced", "rejected", "missed"];
-    let last = [
-        ("plannedAt", time()),
-        ("outcome?", word(&outcomes)),
-        ("runId?", string()),
-        ("missed?", count()),
-    ];
-    let schedule = [
-        ("id", string()),
-        ("app", string()),
-        ("workflow", string()),
-        ("flow?", string()),
-        ("action?", string()),
-        ("name?", string()),
-        ("schedule", string()),
-        ("cron", string()),
-        ("timeZone", string()),
-        ("onOverlap", any()),
-        ("catchUpMs", count()),
-        ("paused", flag()),
-        ("pausedAt?", time()),
-        ("last?", object(last)),
-        ("next", many(time())),
-    ];
-    vec![("Schedule", object(schedule))]
-}
-
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct ListQuery {
     app: Option<String>,
     workflow: Option<String>,
+    #[schemars(with = "Option<PageSize>")]
     limit: Option<u32>,
     cursor: Option<String>,
 }
 
 /// A page of schedules.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Schedules {
     schedules: Vec<ScheduleView>,
     next: Option<String>,
@@ -95,15 +65,15 @@ async fn list(caller: Caller, Query(query): Query<ListQuery>) -> Result<Json<Sch
 }
 
 async fn pause(caller: Caller, At(id): At<String>) -> Result<Json<ScheduleView>, Problem> {
-    Ok(Json(caller.engine.pause_schedule(known(&id)?).await?))
+    Ok(Json(caller.engine.pause_schedule(schedule_id(&id)?).await?))
 }
 
 async fn resume(caller: Caller, At(id): At<String>) -> Result<Json<ScheduleView>, Problem> {
-    Ok(Json(caller.engine.resume_schedule(known(&id)?).await?))
+    Ok(Json(caller.engine.resume_schedule(schedule_id(&id)?).await?))
 }
 
 /// Parses an id. An invalid id names no schedule.
-fn known(id: &str) -> Result<ScheduleId, Problem> {
+fn schedule_id(id: &str) -> Result<ScheduleId, Problem> {
     id.parse().map_err(|_| {
         let detail = format!("there is no schedule `{id}`; `GET /schedules` lists them");
         Problem::not_found("no_schedule", detail)

@@ -1,83 +1,203 @@
-//! JSON schemas of the OpenAPI document.
+//! JSON Schemas of the OpenAPI document, derived from the types that are answered and read.
 
-use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 
-/// A reference to a named schema.
-pub(super) fn of(name: &str) -> Value {
-    json!({ "$ref": format!("#/components/schemas/{name}") })
+use schemars::{
+    JsonSchema, Schema, SchemaGenerator,
+    generate::SchemaSettings,
+    json_schema,
+    transform::{Transform, transform_subschemas},
+};
+use serde_json::{Map, Value};
+
+use super::body::MAX_PAGE;
+
+/// A schema of a type, made by one of the generators.
+pub(super) type Make = fn(&mut SchemaGenerator) -> Schema;
+
+/// A reference to the schema of a type, or the schema itself if it has no name.
+pub(super) fn of<T: JsonSchema>() -> Make {
+    SchemaGenerator::subschema_for::<T>
 }
 
-pub(super) fn any() -> Value {
-    json!({})
+macro_rules! texts {
+    ($($(#[$doc:meta])* $name:ident => $schema:tt;)*) => {
+        $(
+            $(#[$doc])*
+            pub(crate) struct $name;
+
+            impl JsonSchema for $name {
+                fn inline_schema() -> bool {
+                    true
+                }
+
+                fn schema_name() -> Cow<'static, str> {
+                    stringify!($name).into()
+                }
+
+                fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                    json_schema!($schema)
+                }
+            }
+        )*
+    };
 }
 
-pub(super) fn string() -> Value {
-    json!({ "type": "string" })
+texts! {
+    /// A time by RFC 3339, which handlers parse and format themselves.
+    DateTime => { "type": "string", "format": "date-time" };
+    /// The name of a thing in a request.
+    Name => { "type": "string", "minLength": 1, "maxLength": 256 };
+    /// The `limit` of a page.
+    PageSize => { "type": "integer", "minimum": 1, "maximum": MAX_PAGE };
+    /// The `cursor` of a list that is ordered by sequence number.
+    Cursor => { "type": "string", "pattern": "^[0-9]{1,18}$" };
+    /// Any object.
+    Object => { "type": "object" };
 }
 
-/// A string with a length within bounds.
-pub(super) fn text(least: u32, most: u32) -> Value {
-    json!({ "type": "string", "minLength": least, "maxLength": most })
+/// The named schemas of a document. A type may be read and answered in different forms, so there is
+/// a generator for each direction.
+#[derive(Debug)]
+pub(super) struct Schemas {
+    answers: SchemaGenerator,
+    requests: SchemaGenerator,
 }
 
-/// One of several strings.
-pub(super) fn word(words: &[&str]) -> Value {
-    json!({ "type": "string", "enum": words })
-}
-
-pub(super) fn time() -> Value {
-    json!({ "type": "string", "format": "date-time" })
-}
-
-pub(super) fn flag() -> Value {
-    json!({ "type": "boolean" })
-}
-
-/// A whole number within bounds.
-pub(super) fn number(least: i64, most: impl Into<Value>) -> Value {
-    json!({ "type": "integer", "minimum": least, "maximum": most.into() })
-}
-
-/// A count in a response. A number that a client sends has an upper bound: [`number`].
-pub(super) fn count() -> Value {
-    json!({ "type": "integer", "minimum": 0 })
-}
-
-pub(super) fn list(item: Value) -> Value {
-    json!({ "type": "array", "items": item })
-}
-
-pub(super) fn nullable(shape: Value) -> Value {
-    json!({ "anyOf": [shape, { "type": "null" }] })
-}
-
-/// An object with these members; a name that ends in `?` may be absent.
-pub(super) fn object<const N: usize>(members: [(&str, Value); N]) -> Value {
-    let mut properties = Map::new();
-    let mut required = Vec::new();
-    for (name, shape) in members {
-        let plain = name.strip_suffix('?');
-        if plain.is_none() {
-            required.push(name.to_owned());
+impl Schemas {
+    pub(super) fn new() -> Self {
+        let settings = SchemaSettings::draft2020_12().with(|settings| {
+            settings.definitions_path = "/components/schemas".into();
+            settings.meta_schema = None;
+        });
+        Self {
+            answers: settings.clone().for_serialize().into_generator(),
+            requests: settings.into_generator(),
         }
-        properties.insert(plain.unwrap_or(name).to_owned(), shape);
     }
-    json!({ "type": "object", "properties": properties, "required": required })
+
+    /// The schema of a type that is answered.
+    pub(super) fn answer(&mut self, make: Make) -> Value {
+        let mut schema = make(&mut self.answers);
+        as_answered(&mut schema);
+        schema.to_value()
+    }
+
+    /// The schema of a type that is read.
+    pub(super) fn request(&mut self, make: Make) -> Value {
+        let mut schema = make(&mut self.requests);
+        as_sent(&mut schema);
+        schema.to_value()
+    }
+
+    /// The members of a type that is read from a query. A parameter is absent and never null.
+    pub(super) fn query(&mut self, make: Make) -> Map<String, Value> {
+        let mut schema = self.request(make);
+        let members = schema["properties"].as_object_mut().map(std::mem::take);
+        let mut members = members.unwrap_or_default();
+        members.values_mut().for_each(remove_null);
+        members
+    }
+
+    /// All named schemas. The two directions have no name in common, unless both forms are equal.
+    pub(super) fn into_named(mut self) -> Map<String, Value> {
+        let mut named = transformed(self.answers.take_definitions(false), as_answered);
+        for (name, schema) in transformed(self.requests.take_definitions(false), as_sent) {
+            let other = named.insert(name.clone(), schema.clone());
+            let same = other.is_none_or(|other| other == schema);
+            assert!(same, "the type `{name}` is answered and read in different forms: rename one");
+        }
+        named
+    }
 }
 
-/// The same without any other members: for request bodies.
-pub(super) fn closed<const N: usize>(members: [(&str, Value); N]) -> Value {
-    let mut shape = object(members);
-    shape["additionalProperties"] = false.into();
-    shape
+fn transformed(schemas: Map<String, Value>, mut transform: impl Transform) -> Map<String, Value> {
+    let transformed = schemas.into_iter().map(|(name, schema)| {
+        let mut schema = Schema::try_from(schema).expect("a definition is a schema");
+        transform.transform(&mut schema);
+        (name, schema.to_value())
+    });
+    transformed.collect()
 }
 
-/// The cursor of a page: `next` of the previous page.
-pub(super) fn cursor() -> Value {
-    json!({ "type": "string", "pattern": "^[0-9]{1,18}$" })
+/// An optional member of an answer is absent and never null.
+fn as_answered(schema: &mut Schema) {
+    transform_subschemas(&mut as_answered, schema);
+    plain(schema);
+    let required = schema.get("required").cloned().unwrap_or_default();
+    let is_required = |name: &str| {
+        required.as_array().is_some_and(|names| names.iter().any(|required| required == name))
+    };
+    let members = schema.get_mut("properties").and_then(Value::as_object_mut);
+    for (name, member) in members.into_iter().flatten() {
+        if !is_required(name) {
+            remove_null(member);
+        }
+    }
 }
 
-/// A page of a list.
-pub(super) fn page(name: &str, item: Value) -> Value {
-    object([(name, list(item)), ("next", nullable(string()))])
+/// Removes the null that schemars adds for `Option`.
+fn remove_null(schema: &mut Value) {
+    let is_null = |kind: &Value| kind == "null" || kind["type"] == "null";
+    for keyword in ["type", "anyOf"] {
+        let Some(kinds) = schema.get_mut(keyword).and_then(Value::as_array_mut) else { continue };
+        kinds.retain(|kind| !is_null(kind));
+        if let [only] = kinds.as_mut_slice() {
+            let only = only.take();
+            match only {
+                Value::Object(only) => {
+                    if let Some(members) = schema.as_object_mut() {
+                        members.remove(keyword);
+                        members.extend(only);
+                    }
+                }
+                only => schema[keyword] = only,
+            }
+        }
+    }
+}
+
+/// A number that a client sends has both bounds: a client that keeps to the description is not
+/// rejected.
+fn as_sent(schema: &mut Schema) {
+    transform_subschemas(&mut as_sent, schema);
+    let bounds: Option<(Value, Value)> = match schema.get("format").and_then(Value::as_str) {
+        Some("uint32") => Some((0.into(), u32::MAX.into())),
+        Some("uint64") => Some((0.into(), u64::MAX.into())),
+        Some("int64") => Some((i64::MIN.into(), i64::MAX.into())),
+        _ => None,
+    };
+    plain(schema);
+    if let (Some((minimum, maximum)), Some(members)) = (bounds, schema.as_object_mut()) {
+        members.entry("minimum").or_insert(minimum);
+        members.entry("maximum").or_insert(maximum);
+    }
+}
+
+/// Replaces forms that client generators read badly: `true`, a default of null, formats of Rust's
+/// numbers, and a list of constants where an `enum` says the same.
+fn plain(schema: &mut Schema) {
+    if schema.as_bool() == Some(true) {
+        *schema = Schema::from(Map::new());
+    }
+    let Some(members) = schema.as_object_mut() else { return };
+    if members.get("default").is_some_and(Value::is_null) {
+        members.remove("default");
+    }
+    if members.get("format").and_then(Value::as_str).is_some_and(|it| it.starts_with("uint")) {
+        members.remove("format");
+    }
+    let words = members.get("oneOf").and_then(Value::as_array).and_then(|all| {
+        let word = |one: &Value| match (one.get("const"), one.get("enum")) {
+            (Some(word), None) => Some(vec![word.clone()]),
+            (None, Some(Value::Array(words))) => Some(words.clone()),
+            _ => None,
+        };
+        all.iter().map(word).collect::<Option<Vec<_>>>()
+    });
+    if let Some(words) = words {
+        members.remove("oneOf");
+        members.insert("type".to_owned(), "string".into());
+        members.insert("enum".to_owned(), words.concat().into());
+    }
 }

@@ -4,6 +4,7 @@ use axum::{
     Json,
     http::{HeaderMap, StatusCode},
 };
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, value::RawValue};
 use tidegate::{
@@ -21,7 +22,7 @@ use super::{
     body::{At, Body, Query, as_is, is_name, raw},
     operation::Operation,
     problem::Problem,
-    schema::{any, closed, count, list as many, nullable, number, object, string, text, word},
+    schema::Name,
 };
 
 /// The header that names the run of which the operation is a step.
@@ -29,56 +30,58 @@ const RUN: &str = "tidegate-run";
 
 /// The operations of this file.
 pub(super) fn operations() -> Vec<Operation> {
-    let path = serde_json::json!({ "anyOf": [text(0, 256), many(text(1, 256))] });
-    let change = [
-        ("op", word(&["get", "set", "merge", "append", "increment"])),
-        ("path?", nullable(path)),
-        ("value?", any()),
-        ("by?", serde_json::json!({ "type": "number" })),
-        ("expectedVersion?", nullable(number(0, i64::MAX))),
-        ("step?", nullable(text(1, 256))),
-    ];
-    let named = || [("app", string()), ("flow", string()), ("id", string()), ("version", count())];
-    let [app, flow, id, version] = named();
-    let state = object([app, flow, id, version, ("state", any())]);
-    let [app, flow, id, version] = named();
-    let value = object([app, flow, id, version, ("value", any())]);
     vec![
         Operation::get("/sessions/{flow}/{id}", "showSession", show)
             .says("Show a session's document; it is null at version 0, before the first write.")
-            .query("app", text(1, 256))
-            .answers(200, "The current document.", state),
+            .query::<Of>()
+            .answers::<SessionView>(200, "The current document."),
         Operation::patch("/sessions/{flow}/{id}", "changeSession", change_one)
             .says("Apply one operation to a session's document.")
-            .query("app", text(1, 256))
-            .body(closed(change))
-            .answers(200, "The value after the operation.", value),
+            .query::<Of>()
+            .body::<ChangeBody<'_>>()
+            .answers::<ChangedView>(200, "The value after the operation."),
     ]
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Of {
     app: Option<String>,
 }
 
-/// A session as clients see it: its document, or the result of an operation.
-#[derive(Debug, Serialize)]
+/// A session as clients see it.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Session")]
 pub(super) struct SessionView {
+    #[serde(flatten)]
+    session: NamedSession,
+    /// The document.
+    state: Box<RawValue>,
+}
+
+/// The result of an operation on a session.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ChangedSession")]
+pub(super) struct ChangedView {
+    #[serde(flatten)]
+    session: NamedSession,
+    /// The value at the path of the operation.
+    value: Box<RawValue>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct NamedSession {
     app: String,
     flow: String,
     id: String,
+    /// The number of writes so far.
     version: i64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    state: Option<Box<RawValue>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    value: Option<Box<RawValue>>,
 }
 
-impl SessionView {
+impl NamedSession {
     fn new(session: SessionRef, version: i64) -> Self {
         let SessionRef { app, flow, id } = session;
-        Self { app, flow, id, version, state: None, value: None }
+        Self { app, flow, id, version }
     }
 }
 
@@ -96,20 +99,35 @@ async fn show(
     }
     let (version, body) =
         caller.engine.session(&session).await?.unwrap_or_else(|| (0, Payload::null()));
-    Ok(Json(SessionView { state: Some(as_is(&body)), ..SessionView::new(session, version) }))
+    let session = NamedSession::new(session, version);
+    Ok(Json(SessionView { session, state: as_is(&body) }))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "SessionChange")]
 struct ChangeBody<'a> {
+    #[schemars(extend("enum" = ["get", "set", "merge", "append", "increment"]))]
     op: String,
+    #[serde(default)]
+    #[schemars(schema_with = "path_schema")]
     path: Option<Value>,
     #[serde(default, borrow, deserialize_with = "given")]
     value: Option<&'a RawValue>,
     #[serde(borrow)]
+    #[schemars(with = "Option<f64>")]
     by: Option<&'a RawValue>,
+    #[schemars(range(min = 0))]
     expected_version: Option<i64>,
+    #[schemars(with = "Option<Name>")]
     step: Option<String>,
+}
+
+/// A path: `a.b`, or a list of names.
+fn path_schema(schemas: &mut SchemaGenerator) -> Schema {
+    let names = schemas.subschema_for::<Vec<Name>>();
+    let text = json_schema!({ "type": ["string", "null"], "maxLength": 256 });
+    json_schema!({ "anyOf": [text, names] })
 }
 
 /// A member that is present, `null` included: that is a value like any other.
@@ -161,7 +179,7 @@ async fn change_one(
     Query(of): Query<Of>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Json<SessionView>, Problem> {
+) -> Result<Json<ChangedView>, Problem> {
     let engine = &caller.engine;
     let read: ChangeBody<'_> = body.read()?;
     let (op, expected_version) = (read.op()?, read.expected_version);
@@ -178,8 +196,8 @@ async fn change_one(
             // A called service need not know the app of its flow.
             let (live, _) = engine.look_up(run).await?;
             session.app = caller.app(of.app.or(live.map(|live| live.app)));
-            let asked = NewSessionOp { step, session: session.clone(), op, expected_version };
-            engine.change_session_in(run, asked).await?.map_err(|fault| failed(&fault))?
+            let operation = NewSessionOp { step, session: session.clone(), op, expected_version };
+            engine.change_session_in(run, operation).await?.map_err(|fault| failed(&fault))?
         }
         (Some(_), _) => {
             return Err(bad(
@@ -192,7 +210,8 @@ async fn change_one(
             return Err(bad(&said));
         }
     };
-    Ok(Json(SessionView { value: Some(as_is(&value)), ..SessionView::new(session, version) }))
+    let session = NamedSession::new(session, version);
+    Ok(Json(ChangedView { session, value: as_is(&value) }))
 }
 
 /// The error of a step, with the code that it has outside of a run.

@@ -3,11 +3,13 @@
 //! The name of a stream is one segment of the path, percent-encoded: `/` is sent as `%2F`.
 
 use axum::{Json, http::StatusCode};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json, value::RawValue};
+use serde_json::value::RawValue;
 use tidegate::{
     Listed, Query as What, StreamEvent,
     core::{
+        id::EventId,
         json::{MAX_EVENT_BYTES, Payload},
         stream::{Expected, MAX_COMMIT_EVENTS, MAX_NAME_CHARS, NewLogged},
         time::Timestamp,
@@ -16,97 +18,51 @@ use tidegate::{
 
 use super::{
     Caller,
-    body::{At, Body, MAX_PAGE, Query, as_is, bad_cursor, is_name, page_size, raw},
+    body::{At, Body, Query, as_is, bad_cursor, is_name, page_size, raw},
     operation::Operation,
     problem::Problem,
-    schema::{
-        any, closed, count, flag, list as many, nullable, number, object, of, page, string, text,
-        time,
-    },
+    schema::{DateTime, Name, PageSize},
 };
 
 /// The operations of this file.
 pub(super) fn operations() -> Vec<Operation> {
-    let mut events = many(closed([("name", text(1, 256)), ("data?", any())]));
-    (events["minItems"], events["maxItems"]) = (1.into(), MAX_COMMIT_EVENTS.into());
-    let commit = [
-        ("events", events),
-        ("expectedVersion?", nullable(number(-1, i64::MAX))),
-        ("correlationId?", nullable(text(1, 256))),
-        ("causationId?", nullable(text(1, 256))),
-    ];
-    let place = [
-        ("id", string()),
-        ("version", count()),
-        ("position", count()),
-        ("at", time()),
-        ("correlationId", string()),
-    ];
-    let committed = [("stream", string()), ("version", count()), ("events", many(object(place)))];
-    let read = [
-        ("events", many(of("StreamEvent"))),
-        ("version", count()),
-        ("closed", flag()),
-        ("next", nullable(count())),
-    ];
     vec![
         Operation::get("/streams", "listStreams", list)
             .says("List streams, by name.")
-            .query("limit", number(1, MAX_PAGE))
-            .query("cursor", text(1, 256))
-            .answers(200, "A page of streams.", page("streams", of("Stream"))),
+            .query::<ListQuery>()
+            .answers::<ListView>(200, "A page of streams."),
         Operation::get("/streams/{stream}/events", "readStream", read_events)
             .says("Read the events of a stream from a version on, forwards or backwards.")
-            .query("from", number(0, i64::MAX))
-            .query("backwards", flag())
-            .query("limit", number(1, MAX_PAGE))
-            .answers(200, "A page of events, and the version of the stream.", object(read)),
+            .query::<ReadQuery>()
+            .answers::<ReadView>(200, "A page of events, and the version of the stream."),
         Operation::post("/streams/{stream}/events", "commit", commit_events)
             .says("Commit events to a stream, all or none, at the expected version.")
-            .body(closed(commit))
-            .answers(201, "All events are durable.", object(committed)),
+            .body::<CommitBody<'_>>()
+            .answers::<CommittedView>(201, "All events are durable."),
     ]
 }
 
-pub(super) fn shapes() -> Vec<(&'static str, Value)> {
-    let stream = [
-        ("name", string()),
-        ("version", number(-1, i64::MAX)),
-        ("closed", flag()),
-        ("position", nullable(count())),
-        ("at", nullable(time())),
-    ];
-    let event = [
-        ("id", string()),
-        ("stream", string()),
-        ("version", count()),
-        ("position", count()),
-        ("name", string()),
-        ("data", any()),
-        ("at", time()),
-        ("correlationId?", string()),
-        ("causationId?", string()),
-    ];
-    vec![("Stream", object(stream)), ("StreamEvent", object(event))]
-}
-
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct ListQuery {
+    #[schemars(with = "Option<PageSize>")]
     limit: Option<u32>,
     cursor: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Stream")]
 struct StreamItem {
     name: String,
     version: i64,
     closed: bool,
     position: Option<i64>,
+    #[schemars(with = "Option<DateTime>")]
     at: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Streams")]
 pub(super) struct ListView {
     streams: Vec<StreamItem>,
     next: Option<String>,
@@ -117,28 +73,31 @@ async fn list(caller: Caller, Query(query): Query<ListQuery>) -> Result<Json<Lis
     if let Some(cursor) = query.cursor.as_ref().filter(|cursor| !is_name(cursor)) {
         return Err(bad_cursor(cursor));
     }
-    let found = caller.engine.streams().list(query.cursor.as_deref(), limit).await?;
-    let full = found.len() >= limit as usize;
-    let next = found.last().filter(|_| full).map(|last| last.name.clone());
-    let streams = found.into_iter().map(|listed| {
+    let page = caller.engine.streams().list(query.cursor.as_deref(), limit).await?;
+    let full = page.len() >= limit as usize;
+    let next = page.last().filter(|_| full).map(|last| last.name.clone());
+    let streams = page.into_iter().map(|listed| {
         let Listed { name, version, closed, position, at } = listed;
         StreamItem { name, version, closed, position, at: at.map(Timestamp::rfc3339) }
     });
     Ok(Json(ListView { streams: streams.collect(), next }))
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct ReadQuery {
+    #[schemars(range(min = 0))]
     from: Option<i64>,
     #[serde(default)]
     backwards: bool,
+    #[schemars(with = "Option<PageSize>")]
     limit: Option<u32>,
 }
 
 /// An event as clients see it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "StreamEvent")]
 struct EventView {
     id: String,
     stream: String,
@@ -146,6 +105,7 @@ struct EventView {
     position: i64,
     name: String,
     data: Box<RawValue>,
+    #[schemars(with = "DateTime")]
     at: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     correlation_id: Option<String>,
@@ -169,7 +129,8 @@ impl From<StreamEvent> for EventView {
     }
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "StreamEvents")]
 pub(super) struct ReadView {
     events: Vec<EventView>,
     /// Version of the last event.
@@ -205,31 +166,51 @@ async fn read_events(
     Ok(Json(ReadView { events, version: head.version, closed: head.closed, next }))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "Commit")]
 struct CommitBody<'a> {
     #[serde(borrow)]
+    #[schemars(length(min = 1, max = MAX_COMMIT_EVENTS))]
     events: Vec<NewEvent<'a>>,
+    #[schemars(range(min = -1))]
     expected_version: Option<i64>,
+    #[schemars(with = "Option<Name>")]
     correlation_id: Option<String>,
+    #[schemars(with = "Option<Name>")]
     causation_id: Option<String>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "NewStreamEvent")]
 struct NewEvent<'a> {
+    #[schemars(with = "Name")]
     name: String,
     #[serde(borrow)]
     data: Option<&'a RawValue>,
 }
 
 /// The result of a commit.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Committed")]
 pub(super) struct CommittedView {
     stream: String,
     /// Version of the last event.
     version: i64,
-    events: Vec<Value>,
+    events: Vec<CommittedEvent>,
+}
+
+/// The position of a committed event; its sender has the rest.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct CommittedEvent {
+    id: EventId,
+    version: i64,
+    position: i64,
+    #[schemars(with = "DateTime")]
+    at: String,
+    correlation_id: Option<String>,
 }
 
 async fn commit_events(
@@ -258,16 +239,15 @@ async fn commit_events(
     let streams = caller.engine.streams().under(read.correlation_id, read.causation_id);
     let committed = streams.commit(&stream, events, expected).await?;
     let version = committed.last().map_or(-1, |last| last.version);
-    let events = committed.iter().map(place).collect();
+    let events = committed.into_iter().map(|event| CommittedEvent {
+        id: event.id,
+        version: event.version,
+        position: event.position,
+        at: event.at.rfc3339(),
+        correlation_id: event.correlation,
+    });
+    let events = events.collect();
     Ok((StatusCode::CREATED, Json(CommittedView { stream, version, events })))
-}
-
-/// The position of an event; its sender knows the rest.
-fn place(event: &StreamEvent) -> Value {
-    json!({
-        "id": event.id, "version": event.version, "position": event.position,
-        "at": event.at.rfc3339(), "correlationId": event.correlation,
-    })
 }
 
 fn check_id(name: &str, id: Option<&str>) -> Result<(), Problem> {

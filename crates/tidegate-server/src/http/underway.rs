@@ -68,8 +68,8 @@ mod tests {
         assert_eq!(all.oldest(), "0");
         let first = all.begin("sendEvents");
         let _second = all.begin("listRuns");
-        let told = all.oldest();
-        assert!(told.starts_with("2: sendEvents ") && told.contains(", listRuns "), "{told}");
+        let text = all.oldest();
+        assert!(text.starts_with("2: sendEvents ") && text.contains(", listRuns "), "{text}");
         drop(first);
         assert!(all.oldest().starts_with("1: listRuns "));
     }

@@ -6,11 +6,16 @@ use axum::{
     http::{HeaderMap, StatusCode},
     response::{IntoResponse, Response},
 };
-use serde_json::{Value, json};
-use tidegate::core::{
-    flow::Verdict,
-    json::{MAX_EVENT_BYTES, Payload},
-    request::Request,
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+use tidegate::{
+    RunId,
+    core::{
+        flow::Verdict,
+        json::{MAX_EVENT_BYTES, Payload},
+        request::Request,
+    },
 };
 
 use super::{
@@ -18,22 +23,38 @@ use super::{
     body::{At, Body},
     operation::Operation,
     problem::Problem,
-    schema::{any, object, string},
 };
 use crate::ingress::webhook::Webhook;
 
 /// The operations of this file. The sender has no API key: the signature authenticates it.
 pub(super) fn operations() -> Vec<Operation> {
-    let told = || object([("status?", string()), ("requestId?", string())]);
     vec![
         Operation::post("/webhooks/{flow}/{name}", "takeDelivery", take)
             .says("Receive a delivery, signed with the scheme of its webhook.")
             .open()
             .any_query()
-            .body(any())
-            .answers(202, "The delivery is accepted, or ignored.", told())
-            .answers(200, "The delivery is rejected by a policy, or is a duplicate.", told()),
+            .body::<Value>()
+            .answers::<Delivery>(202, "The delivery is accepted, or ignored.")
+            .answers::<Delivery>(
+                200,
+                "The delivery is rejected by a policy, is a duplicate, or is a challenge.",
+            )
+            .fails(&[401, 404, 429]),
     ]
+}
+
+/// The answer to a delivery.
+#[derive(Debug, Default, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Delivery {
+    /// `ignored`, or the outcome of a delivery that starts no run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request_id: Option<RunId>,
+    /// The challenge of a sender that verifies the URL.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    challenge: Option<String>,
 }
 
 async fn take(
@@ -42,8 +63,8 @@ async fn take(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let known = app.ways.flow(&flow).and_then(|it| Some((it, it.webhooks.get(&name)?)));
-    let (ways, webhook) = known.ok_or_else(|| {
+    let ingress = app.ways.flow(&flow).and_then(|it| Some((it, it.webhooks.get(&name)?)));
+    let (ways, webhook) = ingress.ok_or_else(|| {
         let detail = format!("flow `{flow}` has no webhook `{name}`");
         Problem::not_found("no_webhook", detail)
     })?;
@@ -51,10 +72,12 @@ async fn take(
     let delivery = checked
         .map_err(|reason| Problem::new(StatusCode::UNAUTHORIZED, "bad_signature", reason))?;
     if let Some(challenge) = webhook.challenge(body.bytes()) {
-        return Ok(Json(json!({ "challenge": challenge })).into_response());
+        let challenge = Some(challenge);
+        return Ok(Json(Delivery { challenge, ..Delivery::default() }).into_response());
     }
     if !webhook.takes(&delivery) {
-        return Ok(told(StatusCode::ACCEPTED, json!({ "status": "ignored" })));
+        let ignored = Delivery { status: Some("ignored"), ..Delivery::default() };
+        return Ok((StatusCode::ACCEPTED, Json(ignored)).into_response());
     }
     let input = Payload::parse(body.json()?.get().as_bytes(), MAX_EVENT_BYTES);
     let input = input.map_err(tidegate::Error::from)?;
@@ -78,7 +101,8 @@ async fn take(
 fn answer(app: &App, verdict: &Verdict) -> Result<Response, Problem> {
     let status = match verdict {
         Verdict::Started { .. } | Verdict::Queued { .. } | Verdict::Replaced { .. } => {
-            return Ok(told(StatusCode::ACCEPTED, json!({ "requestId": verdict.run() })));
+            let accepted = Delivery { request_id: verdict.run(), ..Delivery::default() };
+            return Ok((StatusCode::ACCEPTED, Json(accepted)).into_response());
         }
         Verdict::Dropped { .. } => return Err(actions::refused(&app.engine, verdict)),
         verdict => verdict.outcome(),
@@ -87,13 +111,6 @@ fn answer(app: &App, verdict: &Verdict) -> Result<Response, Problem> {
         Verdict::Skipped { holder, .. } | Verdict::HeldByAncestor { holder, .. } => Some(*holder),
         verdict => verdict.carrier(),
     };
-    let mut said = json!({ "status": status });
-    if let Some(run) = run {
-        said["requestId"] = json!(run);
-    }
-    Ok(told(StatusCode::OK, said))
-}
-
-fn told(status: StatusCode, said: Value) -> Response {
-    (status, Json(said)).into_response()
+    let delivery = Delivery { status: Some(status), request_id: run, ..Delivery::default() };
+    Ok(Json(delivery).into_response())
 }

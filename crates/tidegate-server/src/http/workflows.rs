@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use axum::Json;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tidegate::{
-    Engine,
+    Engine, RunId,
     core::{
         catalog::{Catalog, Entry},
         definition::Definition,
@@ -20,70 +21,37 @@ use super::{
     body::{At, Body, Query},
     operation::Operation,
     problem::Problem,
-    schema::{any, closed, count, flag, list as many, number, object, of, string, text},
+    schema::Object,
 };
 
 /// The operations of this file.
 pub(super) fn operations() -> Vec<Operation> {
-    let app = || text(1, 256);
-    let defined = object([
-        ("name", string()),
-        ("version", count()),
-        ("unchanged", flag()),
-        ("warnings", many(string())),
-        ("released?", of("Released")),
-    ]);
-    let released = object([
-        ("name", string()),
-        ("version", count()),
-        ("older", count()),
-        ("stranded", count()),
-        ("lacking", many(string())),
-    ]);
-    let deleted = object([("app", string()), ("name", string()), ("live", count())]);
     vec![
         Operation::get("/workflows", "listWorkflows", list)
             .says("List all workflows with their controls.")
-            .answers(200, "All workflows.", object([("workflows", many(of("Workflow")))])),
+            .answers::<WorkflowList>(200, "All workflows."),
         Operation::get("/workflows/{name}", "showWorkflow", show)
             .says("Show a workflow with its definition.")
-            .query("app", app())
-            .answers(200, "The workflow, as the current release defines it.", of("Workflow")),
+            .query::<Of>()
+            .answers::<WorkflowView>(200, "The workflow, as the current release defines it."),
         Operation::put("/workflows/{name}", "defineWorkflow", define)
             .says("Define a workflow that is called by URL. A change creates a new version.")
-            .query("app", app())
-            .body(json!({ "type": "object" }))
-            .answers(200, "The workflow is defined.", defined),
+            .query::<Of>()
+            .body::<Object>()
+            .answers::<Defined>(200, "The workflow is defined."),
         Operation::delete("/workflows/{name}", "deleteWorkflow", delete)
             .says("Delete a workflow. Accepted runs continue, and its history stays.")
-            .query("app", app())
-            .answers(200, "The number of runs that continue.", deleted),
+            .query::<Of>()
+            .answers::<Deleted>(200, "The number of runs that continue."),
         Operation::post("/workflows/{name}/release", "release", release)
             .says("Release a version: new runs use it, under its handoff.")
-            .query("app", app())
-            .body(closed([("version", number(1, u32::MAX))]))
-            .answers(200, "The version is the current one.", released),
+            .query::<Of>()
+            .body::<ReleaseBody>()
+            .answers::<ReleasedVersion>(200, "The version is the current one."),
     ]
 }
 
-pub(super) fn shapes() -> Vec<(&'static str, Value)> {
-    let workflow = [
-        ("app", string()),
-        ("name", string()),
-        ("versions", many(count())),
-        ("version?", count()),
-        ("triggers?", many(any())),
-        ("url?", string()),
-        ("description?", string()),
-        ("schema?", json!({ "type": "object" })),
-        ("flowControl?", json!({ "type": "object" })),
-        ("definition?", json!({ "type": "object" })),
-    ];
-    let released = [("older", count()), ("stranded", count()), ("lacking", many(string()))];
-    vec![("Workflow", object(workflow)), ("Released", object(released))]
-}
-
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Of {
     app: Option<String>,
@@ -96,42 +64,78 @@ pub(crate) async fn catalog(engine: &Engine) -> Result<Arc<Catalog>, tidegate::E
     Ok(catalogs.get(&ws).cloned().unwrap_or_default())
 }
 
-fn view(app: &str, name: &str, entry: &Entry) -> Value {
-    let versions: Vec<u32> = entry.versions.keys().copied().collect();
-    let mut told = json!({ "app": app, "name": name, "versions": versions });
-    if let Some(current) = &entry.current {
-        told["version"] = current.version.number.into();
-        let workflow = current.workflow.public();
-        let author = workflow.to_value();
-        told["triggers"] = author.get("triggers").cloned().unwrap_or_else(|| json!([]));
-        if let Some(url) = &workflow.url {
-            told["url"] = url.as_str().into();
-        }
-        if let Some(text) = &current.workflow.description {
-            told["description"] = text.as_str().into();
-        }
-        if let Some(schema) = &current.workflow.schema {
-            told["schema"] = schema.clone();
-        }
-        if let Some(controls) = current.workflow.flow_control() {
-            told["flowControl"] = controls;
-        }
-    }
-    told
+/// A workflow as clients see it, by its current release.
+#[derive(Debug, Default, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "Workflow")]
+pub(super) struct WorkflowView {
+    app: String,
+    name: String,
+    /// The numbers of all versions.
+    versions: Vec<u32>,
+    /// The number of the current release.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    triggers: Option<Vec<Value>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    url: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<String>,
+    /// The JSON Schema of its input.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Object>")]
+    schema: Option<Value>,
+    /// The controls, by name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Object>")]
+    flow_control: Option<Value>,
+    /// The whole definition, in the author's form; not in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Object>")]
+    definition: Option<Value>,
 }
 
-pub(super) async fn list(caller: Caller) -> Result<Json<Value>, Problem> {
+/// All workflows of a workspace.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Workflows")]
+pub(super) struct WorkflowList {
+    workflows: Vec<WorkflowView>,
+}
+
+fn view(app: &str, name: &str, entry: &Entry) -> WorkflowView {
+    let view = WorkflowView {
+        app: app.to_owned(),
+        name: name.to_owned(),
+        versions: entry.versions.keys().copied().collect(),
+        ..WorkflowView::default()
+    };
+    let Some(current) = &entry.current else { return view };
+    let workflow = current.workflow.public();
+    let triggers = workflow.to_value().get("triggers").and_then(Value::as_array).cloned();
+    WorkflowView {
+        version: Some(current.version.number),
+        triggers: Some(triggers.unwrap_or_default()),
+        url: workflow.url.as_ref().map(|url| url.as_str().to_owned()),
+        description: current.workflow.description.clone(),
+        schema: current.workflow.schema.clone(),
+        flow_control: current.workflow.flow_control(),
+        ..view
+    }
+}
+
+pub(super) async fn list(caller: Caller) -> Result<Json<WorkflowList>, Problem> {
     let catalog = catalog(&caller.engine).await?;
     let there = catalog.entries().filter(|(_, entry)| !entry.is_retired());
-    let all: Vec<_> = there.map(|((app, name), entry)| view(app, name, entry)).collect();
-    Ok(Json(json!({ "workflows": all })))
+    let workflows = there.map(|((app, name), entry)| view(app, name, entry)).collect();
+    Ok(Json(WorkflowList { workflows }))
 }
 
 pub(super) async fn show(
     caller: Caller,
     At(name): At<String>,
     Query(of): Query<Of>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<WorkflowView>, Problem> {
     let app = caller.app(of.app);
     let catalog = catalog(&caller.engine).await?;
     let entry = catalog.entry(&app, &name).filter(|entry| !entry.is_retired());
@@ -139,11 +143,34 @@ pub(super) async fn show(
         let detail = format!("there is no workflow `{name}` in app `{app}`");
         Problem::not_found("no_workflow", detail)
     })?;
-    let mut told = view(&app, &name, entry);
-    if let Some(current) = &entry.current {
-        told["definition"] = current.workflow.public().to_value();
-    }
-    Ok(Json(told))
+    let definition = entry.current.as_ref().map(|current| current.workflow.public().to_value());
+    Ok(Json(WorkflowView { definition, ..view(&app, &name, entry) }))
+}
+
+/// A definition that was registered.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Defined {
+    app: String,
+    name: String,
+    version: u32,
+    /// Whether the version existed with the same definition.
+    unchanged: bool,
+    warnings: Vec<String>,
+    /// The effects of its release, unless the version was the current one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    released: Option<ReleasedView>,
+}
+
+/// The effects of a release on the runs of other versions.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Released")]
+struct ReleasedView {
+    /// Number of runs of other versions that have not ended.
+    older: u32,
+    /// Number of those that no live engine serves.
+    stranded: u32,
+    /// Those that lack the key of the handoff.
+    lacking: Vec<RunId>,
 }
 
 /// Defines a workflow that is called by URL. A change creates a new version.
@@ -152,7 +179,7 @@ pub(super) async fn define(
     At(name): At<String>,
     Query(of): Query<Of>,
     body: Body,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<Defined>, Problem> {
     let app = caller.app(of.app);
     let mut definition: Value = body.required()?;
     let members = definition
@@ -174,14 +201,10 @@ pub(super) async fn define(
         check_urls(&definition).map_err(|error| Problem::invalid("bad_definition", error))?;
     }
     let registered = caller.engine.define(&definition).await?;
-    let mut told = json!({
-        "app": app, "name": name, "version": registered.version,
-        "unchanged": registered.unchanged, "warnings": warnings(&caller, &definition, &registered).await?,
-    });
-    if let Some(released) = registered.released {
-        told["released"] = view_released(&released);
-    }
-    Ok(Json(told))
+    let warnings = warnings(&caller, &definition, &registered).await?;
+    let Registered { version, unchanged, released, .. } = registered;
+    let released = released.map(ReleasedView::from);
+    Ok(Json(Defined { app, name, version, unchanged, warnings, released }))
 }
 
 /// Parses the URLs of a definition with the parser that calls use: a URL that is only invalid
@@ -216,20 +239,40 @@ async fn warnings(
     Ok(warnings)
 }
 
+/// A workflow that was deleted.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Deleted {
+    app: String,
+    name: String,
+    /// Number of runs that have not ended, and continue.
+    live: u32,
+}
+
 pub(super) async fn delete(
     caller: Caller,
     At(name): At<String>,
     Query(of): Query<Of>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<Deleted>, Problem> {
     let app = caller.app(of.app);
-    let retired = caller.engine.retire(&app, &name).await?;
-    Ok(Json(json!({ "app": app, "name": name, "live": retired.live })))
+    let live = caller.engine.retire(&app, &name).await?.live;
+    Ok(Json(Deleted { app, name, live }))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ReleaseBody {
+    #[schemars(range(min = 1))]
     version: u32,
+}
+
+/// A version that was released.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct ReleasedVersion {
+    app: String,
+    name: String,
+    version: u32,
+    #[serde(flatten)]
+    released: ReleasedView,
 }
 
 pub(super) async fn release(
@@ -237,17 +280,15 @@ pub(super) async fn release(
     At(name): At<String>,
     Query(of): Query<Of>,
     body: Body,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<ReleasedVersion>, Problem> {
     let app = caller.app(of.app);
     let ReleaseBody { version } = body.required()?;
-    let released = caller.engine.release(&app, &name, version).await?;
-    let mut told = view_released(&released);
-    (told["app"], told["name"], told["version"]) = (app.into(), name.into(), version.into());
-    Ok(Json(told))
+    let released = caller.engine.release(&app, &name, version).await?.into();
+    Ok(Json(ReleasedVersion { app, name, version, released }))
 }
 
-/// The effects of a release on the runs of other versions.
-fn view_released(released: &Released) -> Value {
-    let Released { older, stranded, lacking, .. } = released;
-    json!({ "older": older, "stranded": stranded, "lacking": lacking })
+impl From<Released> for ReleasedView {
+    fn from(Released { older, stranded, lacking, .. }: Released) -> Self {
+        Self { older, stranded, lacking }
+    }
 }

@@ -61,12 +61,12 @@ impl Waits {
     pub(crate) fn percentile(&self, per_mille: u64) -> Option<f64> {
         let all: u64 = self.buckets.iter().map(|(count, _)| count).sum();
         let mut rank = (all * per_mille).div_ceil(1000).max(1);
-        let found = self.buckets.iter().find(|(count, _)| {
-            let found = rank <= *count;
+        let bucket = self.buckets.iter().find(|(count, _)| {
+            let reached = rank <= *count;
             rank = rank.saturating_sub(*count);
-            found
+            reached
         });
-        let (count, sum) = found.filter(|(count, _)| *count > 0)?;
+        let (count, sum) = bucket.filter(|(count, _)| *count > 0)?;
         #[expect(clippy::cast_precision_loss, reason = "microseconds of centuries are exact")]
         let seconds = (sum / count) as f64 / 1e6;
         Some(seconds)
@@ -102,11 +102,12 @@ mod tests {
         for per_mille in [0, 1, 10, 250, 500, 900, 950, 990, 999, 1000] {
             let rank = (sorted.len() as u64 * per_mille).div_ceil(1000).max(1) as usize;
             let (exact, longest) = (sorted[rank - 1], sorted[sorted.len() - 1]);
-            let told = (waits.percentile(per_mille).unwrap() * 1e6).round() as u64;
-            let case = format!("{what}: {per_mille} ‰ of {}: {told}, exact {exact}", sorted.len());
-            assert!(told.abs_diff(exact) <= exact / 16, "{case}: more than a sixteenth off");
-            assert!(told <= longest, "{case}: above the longest, {longest}");
-            assert!(told >= sorted[0], "{case}: below the shortest, {}", sorted[0]);
+            let percentile = (waits.percentile(per_mille).unwrap() * 1e6).round() as u64;
+            let case =
+                format!("{what}: {per_mille} ‰ of {}: {percentile}, exact {exact}", sorted.len());
+            assert!(percentile.abs_diff(exact) <= exact / 16, "{case}: more than a sixteenth off");
+            assert!(percentile <= longest, "{case}: above the longest, {longest}");
+            assert!(percentile >= sorted[0], "{case}: below the shortest, {}", sorted[0]);
         }
     }
 

@@ -106,13 +106,15 @@ impl Server {
     /// Status and body of a slow answer, if there is one.
     pub(crate) async fn try_ask(&self, path: &str, body: Option<String>) -> Option<Answer> {
         let url = format!("{}{path}", self.url);
-        let request = match body {
+        let request = match body.clone() {
             Some(body) => self.client.post(url).body(body),
             None => self.client.get(url),
         };
+        let method = if body.is_some() { Method::POST } else { Method::GET };
         let answer = request.send().await.ok()?;
-        let (status, retries) = (answer.status(), answer.headers().contains_key("retry-after"));
-        Some((status, retries, serde_json::from_str(&answer.text().await.ok()?).ok()?))
+        let retries = answer.headers().contains_key("retry-after");
+        let (status, _, text) = described(&method, path, answer).await?;
+        Some((status, retries, serde_json::from_str(&text).ok()?))
     }
 
     /// Replaces the config file and sends SIGHUP.
@@ -155,17 +157,16 @@ impl Server {
     }
 
     async fn ask(&self, method: Method, path: &str, body: Option<String>) -> (StatusCode, Value) {
-        let request = self.client.request(method, format!("{}{path}", self.url));
-        Self::answer(path, body.into_iter().fold(request, RequestBuilder::body)).await
+        let request = self.client.request(method.clone(), format!("{}{path}", self.url));
+        Self::answer(&method, path, body.into_iter().fold(request, RequestBuilder::body)).await
     }
 
-    async fn answer(path: &str, request: RequestBuilder) -> (StatusCode, Value) {
+    async fn answer(method: &Method, path: &str, request: RequestBuilder) -> (StatusCode, Value) {
         let answer = request.send().await.unwrap();
-        let (status, kind) = (answer.status(), answer.headers()["content-type"].clone());
+        let (status, kind, text) = described(method, path, answer).await.unwrap();
         let expected =
             if status.is_success() { "application/json" } else { "application/problem+json" };
         assert_eq!(kind, expected, "{path}");
-        let text = answer.text().await.unwrap();
         (status, serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}")))
     }
 
@@ -189,8 +190,8 @@ impl Server {
             request = request.header(*name, *value);
         }
         let answer = request.send().await.unwrap();
-        let status = answer.status();
-        (status, serde_json::from_str(&answer.text().await.unwrap()).unwrap())
+        let (status, _, text) = described(&Method::POST, path, answer).await.unwrap();
+        (status, serde_json::from_str(&text).unwrap())
     }
 
     /// Head of an answer whose body is streamed.
@@ -211,7 +212,7 @@ impl Server {
     ) -> (StatusCode, Value) {
         let request = self.client.patch(format!("{}{path}", self.url)).body(body.to_string());
         let named = run.into_iter().fold(request, |it, run| it.header("tidegate-run", run));
-        Self::answer(path, named).await
+        Self::answer(&Method::PATCH, path, named).await
     }
 
     pub(crate) async fn delete(&self, path: &str) -> (StatusCode, Value) {
@@ -401,7 +402,7 @@ impl Server {
         body: &str,
     ) -> Option<Raw> {
         let method = Method::from_bytes(method.as_bytes()).unwrap();
-        let mut request = self.client.request(method, format!("{}{path}", self.url));
+        let mut request = self.client.request(method.clone(), format!("{}{path}", self.url));
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
@@ -409,9 +410,22 @@ impl Server {
         let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
         // An event stream may be endless.
         let endless = headers.get("content-type").is_some_and(|it| it == "text/event-stream");
-        let text = if endless { String::new() } else { answer.text().await.ok()? };
+        let text = if endless { String::new() } else { described(&method, path, answer).await?.2 };
         Some(Raw { status, headers, text })
     }
+}
+
+/// Status, content type and text of an answer, which fits the description of the API.
+async fn described(
+    method: &Method,
+    path: &str,
+    answer: Response,
+) -> Option<(StatusCode, String, String)> {
+    let kind = answer.headers().get("content-type").map(|kind| kind.to_str().unwrap());
+    let (status, kind) = (answer.status(), kind.unwrap_or_default().to_owned());
+    let text = answer.text().await.ok()?;
+    crate::described::check(method.as_str(), path, status.as_u16(), &kind, &text);
+    Some((status, kind, text))
 }
 
 fn command(folder: &TempDir) -> Command {

@@ -1,6 +1,6 @@
 //! Contract of commands, arguments, flags and settings.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, process::Command};
 
 use expect_test::expect_file;
 
@@ -61,6 +61,23 @@ fn commands_and_flags_are_the_agreed_ones() {
     expect_file!["commands.txt"].assert_eq(&flags.collect::<Vec<_>>().join("\n"));
     let texts = helps.iter().map(|(command, help)| format!("$ {command} --help\n{help}"));
     expect_file!["help.txt"].assert_eq(&texts.collect::<Vec<_>>().join("\n"));
+}
+
+/// Flags of commands that ask a server, on commands that do not.
+#[test]
+fn a_flag_that_a_command_does_not_use_is_refused() {
+    for arguments in [
+        &["serve", "--json"][..],
+        &["--file", "x.db", "demo"],
+        &["config", "print", "--server", "http://h"],
+        &["--workspace", "w", "config", "print"],
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+        let output = command.env_clear().args(arguments).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{arguments:?}");
+        assert!(error.contains("does not use it"), "{arguments:?}: {error}");
+    }
 }
 
 /// Every setting with its default and its variable.

@@ -138,3 +138,106 @@ fn the_codes_of_errors_are_the_agreed_ones() {
     let lines: Vec<_> = lines.into_iter().map(|line| line + "\n").collect();
     expect_file!["codes.txt"].assert_eq(&lines.concat());
 }
+
+/// Documented codes that no test expects by name, with the reason.
+const NOT_CAUSED: [(&str, &str); 18] = [
+    ("BadMatch", "a mistake in a handler; no test makes it yet"),
+    ("BadRecord", "a record that the same program has written can be read"),
+    ("ChunkTooLarge", "expected as `chunk_too_large`"),
+    ("Conflict", "expected as `conflict`"),
+    ("NoDatabase", "a mistake in a handler; no test makes it yet"),
+    ("NoSession", "a mistake in a handler; no test makes it yet"),
+    ("NotRecorded", "needs a store that refuses one report and takes the next"),
+    ("TransactionFailed", "its text is the database's"),
+    ("archive_failed", "only retention archives, and no request waits for it"),
+    ("body_too_slow", "takes 30 s"),
+    ("definition_unreadable", "needs a definition of a newer program"),
+    ("input_gone", "needs an input that retention deleted and a run that it kept"),
+    ("key_taken", "the public part of a key has 64 random bits"),
+    ("overloaded", "needs 4,000 requests at once"),
+    ("shutting_down", "expected as `Error::ShutDown`"),
+    ("too_many_keys", "needs 1,000 keys"),
+    ("too_many_readers", "needs 1,000 connections"),
+    ("too_slow", "takes 90 s"),
+];
+
+/// Codes of the reference: words in backticks in a column of its tables.
+fn documented() -> BTreeSet<String> {
+    let reference = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference");
+    let mut codes = BTreeSet::new();
+    for (file, after, column) in
+        [("errors.md", "# Errors", 1), ("http.md", "## What is refused", 2)]
+    {
+        let text = fs::read_to_string(reference.join(file)).unwrap();
+        let (_, tables) = text.split_once(after).expect("the heading of the tables");
+        for row in tables.lines().filter(|line| line.starts_with('|')) {
+            let cell = row.split('|').nth(column).unwrap_or_default();
+            codes.extend(cell.split('`').skip(1).step_by(2).map(str::to_owned));
+        }
+    }
+    codes
+}
+
+/// Text of all tests: files of tests, test modules of sources, and the test kit.
+fn tests() -> String {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut all = String::new();
+    for entry in fs::read_dir(&crates).unwrap() {
+        let folder = entry.unwrap().path();
+        let mut files = Vec::new();
+        rust_files(&folder, &mut files);
+        for file in files.iter().filter(|file| !is_contract(file)) {
+            let text = fs::read_to_string(file).unwrap();
+            let is_test = file.starts_with(folder.join("tests"))
+                || file.ends_with("tests.rs")
+                || folder.ends_with("tidegate-testkit");
+            let module = text.split_once("#[cfg(test)]\nmod tests {").map_or("", |(_, it)| it);
+            all.push_str(if is_test { &text } else { module });
+        }
+    }
+    all
+}
+
+fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).into_iter().flatten() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            rust_files(&path, files);
+        } else if path.extension().is_some_and(|it| it == "rs") {
+            files.push(path);
+        }
+    }
+}
+
+/// Lists of codes, which cause none.
+fn is_contract(path: &Path) -> bool {
+    path.ends_with("statuses.rs") || path.parent().is_some_and(|it| it.ends_with("contract"))
+}
+
+/// `SessionConflict` for `session_conflict`: the spelling in errors of steps, and of variants.
+fn in_words(code: &str) -> String {
+    let capital = |word: &str| word[..1].to_uppercase() + &word[1..];
+    code.split('_').map(capital).collect()
+}
+
+/// A code that is documented is expected by a test: as a literal, in a message before a colon or in
+/// parentheses, as commands print it, or as a variant. (Codes that are sent are documented: the
+/// client of the API tests checks each.)
+#[test]
+fn every_documented_code_is_expected_by_a_test() {
+    let (tests, codes) = (tests(), documented());
+    assert!(codes.len() > 100, "{codes:?}");
+    let is_expected = |code: &String| {
+        let mut forms = vec![format!("\"{code}\""), format!("{code}: "), format!("({code})")];
+        if code.contains('_') {
+            forms.extend([
+                format!("\"{}\"", in_words(code)),
+                format!("Refusal::{}", in_words(code)),
+            ]);
+        }
+        forms.iter().any(|form| tests.contains(form))
+    };
+    let exceptions: BTreeSet<_> = NOT_CAUSED.iter().map(|(code, _)| (*code).to_owned()).collect();
+    let unexpected: BTreeSet<_> = codes.into_iter().filter(|code| !is_expected(code)).collect();
+    assert_eq!(unexpected, exceptions, "cause it in a test, or give the reason in NOT_CAUSED");
+}

@@ -46,7 +46,8 @@ fn migrations_are_never_edited() {
     if !missing.is_empty() && std::env::var("UPDATE_EXPECT").is_ok() {
         let lines = checksums.iter().map(|(file, sum)| format!("{file} {sum}\n"));
         let list = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stored/migrations.txt");
-        return fs::write(list, lines.collect::<Vec<_>>().concat()).expect("the list can be written");
+        return fs::write(list, lines.collect::<Vec<_>>().concat())
+            .expect("the list can be written");
     }
     assert!(missing.is_empty(), "UPDATE_EXPECT=1 adds, once they are final: {missing:?}");
 }

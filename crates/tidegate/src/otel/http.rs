@@ -1,25 +1,24 @@
-//! Minimal HTTP/1.1 client for exports: one POST per connection.
-//!
-//! Exporters call it on their own threads, so it may block. An HTTP client with all its features
-//! would cost more to compile than the rest of the export.
+//! HTTP client of exports. Exporters call it on their own threads, so it blocks.
 
 use std::{
-    io::{self, BufRead, BufReader, Read, Write},
-    net::{TcpStream, ToSocketAddrs},
-    sync::atomic::{AtomicBool, Ordering},
+    error::Error,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
     time::Duration,
 };
 
 use async_trait::async_trait;
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
-
-/// Maximum number of bytes read of a response's head.
-const MAX_HEAD: u64 = 16 * 1024;
+use rustls::{ClientConfig, RootCertStore, crypto::ring};
+use rustls_platform_verifier::BuilderVerifierExt as _;
 
 /// Checks an endpoint. The error says what is wrong with it.
 pub(super) fn check(endpoint: &str) -> Result<(), String> {
-    if !endpoint.starts_with("http://") {
-        return Err("does not begin with http://".to_owned());
+    if !["http://", "https://"].iter().any(|scheme| endpoint.starts_with(scheme)) {
+        return Err("does not begin with http:// or https://".to_owned());
     }
     match Request::post(endpoint).body(()) {
         Err(error) => Err(format!("is no URL: {error}")),
@@ -28,40 +27,36 @@ pub(super) fn check(endpoint: &str) -> Result<(), String> {
     }
 }
 
-/// HTTP client that posts to a collector.
+/// Creates the client of an endpoint. For https it trusts the certificates of the system.
+pub(super) fn client(endpoint: &str, limit: Duration) -> Result<reqwest::blocking::Client, String> {
+    let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let tls = tls.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
+    let tls = if endpoint.starts_with("https://") {
+        tls.with_platform_verifier().map_err(|error| error.to_string())?
+    } else {
+        tls.with_root_certificates(RootCertStore::empty())
+    };
+    let builder = reqwest::blocking::Client::builder().timeout(limit);
+    let builder = builder.tls_backend_preconfigured(tls.with_no_client_auth());
+    // The client waits for a runtime of its own, which code in an async runtime must not do.
+    let built = thread::spawn(|| builder.build()).join();
+    built.map_err(|_| "the client panicked".to_owned())?.map_err(|error| with_sources(&error))
+}
+
+/// Client that logs when exports begin to fail, and when they work again: once each.
 #[derive(Debug)]
 pub(super) struct Client {
-    limit: Duration,
+    client: reqwest::blocking::Client,
     /// Whether the last export failed, and the failure has been logged.
     failing: AtomicBool,
 }
 
 impl Client {
-    pub(super) fn new(limit: Duration) -> Self {
-        Self { limit, failing: AtomicBool::new(false) }
+    pub(super) fn new(client: reqwest::blocking::Client) -> Self {
+        Self { client, failing: AtomicBool::new(false) }
     }
 
-    fn post(&self, request: &Request<Bytes>) -> io::Result<Response<Bytes>> {
-        let uri = request.uri();
-        let address =
-            format!("{}:{}", uri.host().unwrap_or_default(), uri.port_u16().unwrap_or(80));
-        let mut stream = connect(&address, self.limit)?;
-        stream.set_read_timeout(Some(self.limit))?;
-        stream.set_write_timeout(Some(self.limit))?;
-        let (path, body) = (uri.path(), request.body());
-        let mut head = format!("POST {path} HTTP/1.1\r\nhost: {address}\r\n").into_bytes();
-        for (name, value) in request.headers() {
-            head.extend([name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
-        }
-        let length = format!("content-length: {}\r\nconnection: close\r\n\r\n", body.len());
-        head.extend(length.into_bytes());
-        stream.write_all(&head)?;
-        stream.write_all(body)?;
-        answer(BufReader::new(stream.take(MAX_HEAD)))
-    }
-
-    /// Logs when exports begin to fail, and when they work again: once each.
-    fn tell(&self, outcome: Result<(), String>) {
+    fn log(&self, outcome: Result<(), String>) {
         let failing = outcome.is_err();
         if self.failing.swap(failing, Ordering::Relaxed) != failing {
             match outcome {
@@ -72,46 +67,26 @@ impl Client {
     }
 }
 
-/// Connects to the first of a host's addresses that answers.
-fn connect(address: &str, limit: Duration) -> io::Result<TcpStream> {
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-    for address in address.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, limit) {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
-}
-
-/// Reads the status of a response, and its `retry-after`. The rest of the response does not matter.
-fn answer(reader: impl BufRead) -> io::Result<Response<Bytes>> {
-    let bad = || io::Error::new(io::ErrorKind::InvalidData, "the answer is not HTTP");
-    let mut lines = reader.lines();
-    let status = lines.next().ok_or_else(bad)??;
-    let status = status.strip_prefix("HTTP/1.").and_then(|rest| rest.split(' ').nth(1));
-    let mut response = Response::builder().status(status.ok_or_else(bad)?);
-    for line in lines {
-        match line?.split_once(':') {
-            Some((name, value)) if name.eq_ignore_ascii_case("retry-after") => {
-                response = response.header(name, value.trim());
-            }
-            Some(_) => {}
-            None => break,
-        }
-    }
-    response.body(Bytes::new()).map_err(|_| bad())
-}
-
 #[async_trait]
 impl HttpClient for Client {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        let answered = self.post(&request);
-        self.tell(match &answered {
+        let uri = request.uri().clone();
+        let answer = self.client.send_bytes(request).await;
+        self.log(match &answer {
             Ok(response) if response.status().is_success() => Ok(()),
-            Ok(response) => Err(format!("{} says {}", request.uri(), response.status())),
-            Err(error) => Err(format!("{}: {error}", request.uri())),
+            Ok(response) => Err(format!("{uri} answered {}", response.status())),
+            Err(error) => Err(format!("{uri}: {}", with_sources(&**error))),
         });
-        Ok(answered?)
+        answer
     }
+}
+
+/// The text of an error with its causes: reqwest's own names only the URL.
+fn with_sources(error: &(dyn Error + 'static)) -> String {
+    let (mut texts, mut cause) = (vec![error.to_string()], error.source());
+    while let Some(error) = cause {
+        texts.push(error.to_string());
+        cause = error.source();
+    }
+    texts.join(": ")
 }

@@ -23,7 +23,7 @@ use tidegate::{
 use tokio::sync::mpsc;
 
 use super::{
-    frame::{Answer, Fault, Request, Told, is_id, told},
+    frame::{Answer, Fault, MethodResult, Request, is_id, to_raw},
     tools::{self, Tool},
 };
 use crate::http::{
@@ -70,7 +70,7 @@ enum Called {
     /// The call continues as this run.
     Run(RunId),
     /// The call is over: it was rejected, or is invalid.
-    Over(Told),
+    Over(MethodResult),
 }
 
 /// Answers a call, as a stream if its client wants progress or the call takes long.
@@ -79,20 +79,20 @@ pub(super) async fn call(
     caller: &Caller,
     request: &Request<'_>,
 ) -> Result<Response, Problem> {
-    let told = |told| Ok(Json(Answer::new(request.id, told)).into_response());
+    let respond = |result| Ok(Json(Answer::new(request.id, result)).into_response());
     let params: Params<'_> = match request.params() {
         Ok(params) => params,
-        Err(fault) => return told(Err(fault)),
+        Err(fault) => return respond(Err(fault)),
     };
     let run = match dispatch(app, caller, request, &params).await? {
         Called::Run(run) => run,
-        Called::Over(over) => return told(over),
+        Called::Over(over) => return respond(over),
     };
     let engine = caller.engine.clone();
     if params.meta.progress_token.is_none()
         && let Ok(ended) = tokio::time::timeout(AT_ONCE, engine.ended_or_displaced(run)).await
     {
-        return told(result(ended));
+        return respond(result(ended));
     }
     let token = params.meta.progress_token.map(RawValue::to_owned);
     stream(Progress { engine, run, token, after: 0, steps: 0, said: None }, request.id)
@@ -103,7 +103,7 @@ pub(super) async fn result_of(
     app: &App,
     caller: &Caller,
     request: &Request<'_>,
-) -> Result<Told, Problem> {
+) -> Result<MethodResult, Problem> {
     let params: Params<'_> = match request.params() {
         Ok(params) => params,
         Err(fault) => return Ok(Err(fault)),
@@ -118,7 +118,7 @@ pub(super) async fn result_of(
 async fn dispatch(
     app: &App,
     caller: &Caller,
-    asked: &Request<'_>,
+    message: &Request<'_>,
     params: &Params<'_>,
 ) -> Result<Called, Problem> {
     access::may_change(caller.key.as_deref())?;
@@ -138,7 +138,7 @@ async fn dispatch(
         Ok(input) => input,
         Err(fault) => return wrong(fault),
     };
-    let request = request(tool, input, caller, asked, params);
+    let request = request(tool, input, caller, message, params);
     let outcome = match request {
         Ok(request) => caller.engine.dispatch(request).await,
         Err(error) => Err(error),
@@ -155,7 +155,7 @@ fn request(
     tool: &Tool<'_>,
     input: &str,
     caller: &Caller,
-    asked: &Request<'_>,
+    message: &Request<'_>,
     params: &Params<'_>,
 ) -> Result<request::Request, tidegate::Error> {
     #[derive(Serialize)]
@@ -164,7 +164,7 @@ fn request(
         tool: &'a str,
         request_id: &'a RawValue,
     }
-    let mcp = told(&Called { tool: &tool.name, request_id: asked.id });
+    let mcp = to_raw(&Called { tool: &tool.name, request_id: message.id });
     let metadata = format!(r#"{{"mcp":{mcp}}}"#);
     let key = caller.key.as_ref().map(|key| key.name.clone());
     Ok(request::Request {
@@ -195,7 +195,7 @@ fn deduped(first: Option<RunId>) -> Box<RawValue> {
 }
 
 /// The result of a tool from the end of its run.
-fn result(ended: Result<Ended, tidegate::Error>) -> Told {
+fn result(ended: Result<Ended, tidegate::Error>) -> MethodResult {
     let ended = ended.map_err(|error| Fault::internal(error.to_string()))?;
     let request_id = ended.id;
     if let Some(survivor) = ended.ending.deduped_by() {
@@ -208,12 +208,12 @@ fn result(ended: Result<Ended, tidegate::Error>) -> Told {
             "state": "failed",
         })),
         Ending::Cancelled { reason, .. } => {
-            let told = json!({
+            let failure = json!({
                 "error": "cancelled", "detail": reason, "requestId": request_id,
                 "state": "cancelled",
             });
             // As over HTTP, where some ends have their own code.
-            actions::answered(request_id, ended).map_or_else(refused, |_| error(&told))
+            actions::answered(request_id, ended).map_or_else(refused, |_| error(&failure))
         }
     })
 }
@@ -244,7 +244,7 @@ impl Content {
 
 fn completed(output: &Payload, request_id: RunId) -> Box<RawValue> {
     let text = serde_json::from_str(output.as_str()).unwrap_or_else(|_| output.as_str().to_owned());
-    told(&ToolResult {
+    to_raw(&ToolResult {
         content: Content::text(text),
         structured_content: output.as_str().starts_with('{').then(|| as_is(output)),
         is_error: false,
@@ -253,15 +253,15 @@ fn completed(output: &Payload, request_id: RunId) -> Box<RawValue> {
 }
 
 fn refused(problem: Problem) -> Box<RawValue> {
-    error(&Value::Object(problem.told()))
+    error(&json!(problem.into_body()))
 }
 
 /// An error that the model sees: a code, and a text with the fix.
 fn error(what: &Value) -> Box<RawValue> {
     let part = |name: &str| what.get(name).and_then(Value::as_str).unwrap_or_default();
-    told(&ToolResult {
+    to_raw(&ToolResult {
         content: Content::text(format!("{}: {}", part("error"), part("detail"))),
-        structured_content: Some(told(what)),
+        structured_content: Some(to_raw(what)),
         is_error: true,
         meta: None,
     })
@@ -280,7 +280,7 @@ fn stream(mut progress: Progress, id: &RawValue) -> Result<Response, Problem> {
                 Ok((messages, Some(ended))) => (messages, Some(result(Ok(ended)))),
                 Err(error) => (Vec::new(), Some(result(Err(error)))),
             };
-            let last = over.map(|it| told(&Answer::new(&id, it)).get().to_owned());
+            let last = over.map(|it| to_raw(&Answer::new(&id, it)).get().to_owned());
             let ends = last.is_some();
             for message in messages.into_iter().chain(last) {
                 let event = Ok::<_, Infallible>(Event::default().event("message").data(message));
@@ -342,7 +342,7 @@ impl Progress {
     fn notification(&mut self, said: &str) -> Option<String> {
         let token = self.token.as_ref()?;
         self.steps += 1;
-        let said = told(&said);
+        let said = to_raw(&said);
         let steps = self.steps;
         // Formatted as text: a token may be a number that no `Value` can hold.
         Some(format!(
@@ -380,9 +380,9 @@ mod tests {
                 }
             }
             for chunk in ["first", "last"] {
-                let told =
+                let count =
                     said.iter().filter(|it| it.contains(&format!("\\\"{chunk}\\\""))).count();
-                assert_eq!(told, 1, "{chunk}; the run ends behind read {reads}: {said:?}");
+                assert_eq!(count, 1, "{chunk}; the run ends behind read {reads}: {said:?}");
             }
             ending.engine.shutdown().await;
         }

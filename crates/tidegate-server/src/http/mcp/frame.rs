@@ -5,6 +5,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{
     Value, json,
@@ -22,10 +23,14 @@ pub(super) struct Request<'a> {
     params: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
-struct Message<'a> {
+/// A message of a client.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "McpMessage")]
+pub(super) struct Message<'a> {
+    #[schemars(extend("enum" = ["2.0"]))]
     jsonrpc: String,
     #[serde(borrow)]
+    #[schemars(extend("type" = ["string", "number", "null"]))]
     id: Option<&'a RawValue>,
     method: Option<String>,
     #[serde(borrow)]
@@ -70,7 +75,8 @@ impl<'a> Request<'a> {
 }
 
 /// A JSON-RPC error.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "McpError")]
 pub(super) struct Fault {
     code: i32,
     message: String,
@@ -109,9 +115,9 @@ impl Fault {
     }
 
     /// The revision is not supported.
-    pub(super) fn revision(asked: &str) -> Self {
-        let message = format!("MCP-Protocol-Version `{asked}` is not supported");
-        let data = json!({ "supported": REVISIONS, "requested": asked });
+    pub(super) fn revision(requested: &str) -> Self {
+        let message = format!("MCP-Protocol-Version `{requested}` is not supported");
+        let data = json!({ "supported": REVISIONS, "requested": requested });
         Self { data: Some(data), ..Self::invalid(message) }
     }
 
@@ -123,15 +129,26 @@ impl Fault {
 }
 
 /// The result of a method.
-pub(super) type Told = Result<Box<RawValue>, Fault>;
+pub(super) type MethodResult = Result<Box<RawValue>, Fault>;
 
 /// Serializes a result.
-pub(super) fn told(result: &impl Serialize) -> Box<RawValue> {
+pub(super) fn to_raw(result: &impl Serialize) -> Box<RawValue> {
     to_raw_value(result).expect("a result can be serialized")
 }
 
+/// The response to a message, or the responses to a batch.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+#[expect(dead_code, reason = "describes the answers; each is sent as its own type")]
+pub(super) enum Answers {
+    One(Answer),
+    Batch(Vec<Answer>),
+}
+
 /// The response to a request.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "McpAnswer")]
 pub(super) struct Answer {
     jsonrpc: &'static str,
     id: Option<Box<RawValue>>,
@@ -142,8 +159,8 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    pub(super) fn new(id: &RawValue, told: Told) -> Self {
-        let (result, error) = match told {
+    pub(super) fn new(id: &RawValue, result: MethodResult) -> Self {
+        let (result, error) = match result {
             Ok(result) => (Some(result), None),
             Err(fault) => (None, Some(fault)),
         };
@@ -152,7 +169,7 @@ impl Answer {
 }
 
 /// Negotiates a revision: the client's if it is supported, else the newest.
-pub(super) fn initialize(request: &Request<'_>) -> Told {
+pub(super) fn initialize(request: &Request<'_>) -> MethodResult {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Wanted {
@@ -161,7 +178,7 @@ pub(super) fn initialize(request: &Request<'_>) -> Told {
     let Wanted { protocol_version: wanted } = request.params()?;
     let newest = REVISIONS[REVISIONS.len() - 1];
     let spoken = REVISIONS.into_iter().find(|it| *it == wanted).unwrap_or(newest);
-    Ok(told(&json!({
+    Ok(to_raw(&json!({
         "protocolVersion": spoken,
         "capabilities": { "tools": { "listChanged": false } },
         "serverInfo": { "name": "tidegate", "version": env!("CARGO_PKG_VERSION") },

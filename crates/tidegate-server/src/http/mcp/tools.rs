@@ -7,7 +7,7 @@ use tidegate::core::{
     definition::{DEFAULT_APP, Definition},
 };
 
-use super::frame::{Fault, Request, Told, told};
+use super::frame::{Fault, MethodResult, Request, to_raw};
 use crate::{ingress::Ingress, keys::hash};
 
 /// Number of tools in a page.
@@ -39,7 +39,7 @@ pub(super) fn all<'a>(catalog: &'a Catalog, ways: Option<&Ingress>) -> Vec<Tool<
 }
 
 /// `tools/list`: a page of tools.
-pub(super) fn list(tools: &[Tool<'_>], request: &Request<'_>) -> Told {
+pub(super) fn list(tools: &[Tool<'_>], request: &Request<'_>) -> MethodResult {
     #[derive(Deserialize)]
     struct Wanted {
         cursor: Option<String>,
@@ -52,17 +52,17 @@ pub(super) fn list(tools: &[Tool<'_>], request: &Request<'_>) -> Told {
     if let Some(last) = page.last().filter(|_| from + PAGE < tools.len()) {
         listed["nextCursor"] = last.name.as_str().into();
     }
-    Ok(told(&listed))
+    Ok(to_raw(&listed))
 }
 
 impl Tool<'_> {
     fn view(&self) -> Value {
         let (flow, action) = (self.flow, self.action.short_name());
-        let told = || format!("Calls the action `{action}` of the flow `{flow}`.");
+        let default = || format!("Calls the action `{action}` of the flow `{flow}`.");
         let mut view = json!({
             "name": self.name,
             "title": self.action.name,
-            "description": self.action.description.clone().unwrap_or_else(told),
+            "description": self.action.description.clone().unwrap_or_else(default),
             "inputSchema": self.takes(),
         });
         let key = self.action.idempotency.as_ref().map(|it| it.key.as_ref());
@@ -121,13 +121,13 @@ fn name(app: &str, flow: &str, action: &str) -> String {
     let letters =
         |text: &str| text.chars().all(|it| it.is_ascii_alphanumeric() || matches!(it, '_' | '-'));
     let own_app = app != DEFAULT_APP;
-    let told = [app, flow, action].into_iter().all(letters)
+    let is_plain = [app, flow, action].into_iter().all(letters)
         && !action.starts_with('_')
         && !flow.contains("--")
         && !(own_app && (app.contains("--") || app.ends_with('-') || flow.starts_with('-')));
     let head = if own_app { format!("{app}--{flow}") } else { flow.to_owned() };
     let name = format!("{}_{action}", head.replace('_', "__"));
-    if told && name.len() <= MAX_NAME {
+    if is_plain && name.len() <= MAX_NAME {
         return name;
     }
     let whole = hash(json!([app, flow, action]).to_string());
@@ -154,10 +154,10 @@ mod tests {
         let tools: Vec<_> = (0..250).map(tool).collect();
         let (mut params, mut seen, mut pages) = (json!({}), Vec::new(), 0);
         while !params["cursor"].is_null() || pages == 0 {
-            let asked =
+            let message =
                 json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": params });
-            let asked = to_raw_value(&asked).unwrap();
-            let request = frame::read(&asked).unwrap().unwrap();
+            let message = to_raw_value(&message).unwrap();
+            let request = frame::read(&message).unwrap().unwrap();
             let page: Value = serde_json::from_str(list(&tools, &request).unwrap().get()).unwrap();
             seen.extend(page["tools"].as_array().unwrap().iter().map(|it| it["name"].clone()));
             (params, pages) = (json!({ "cursor": page["nextCursor"] }), pages + 1);
@@ -193,11 +193,11 @@ mod tests {
         for app in ["default", "a", "_", "-", "a-", "a_", "é"] {
             for flow in &short {
                 for action in &short {
-                    let told = name(app, flow, action);
+                    let tool = name(app, flow, action);
                     let plain = |it: char| it.is_ascii_alphanumeric() || "_-".contains(it);
-                    assert!(told.len() <= 64 && told.chars().all(plain), "{told}");
-                    let other = seen.insert(told.clone(), (app, flow, action));
-                    assert_eq!(other, None, "{told} is also {app}, {flow}, {action}");
+                    assert!(tool.len() <= 64 && tool.chars().all(plain), "{tool}");
+                    let other = seen.insert(tool.clone(), (app, flow, action));
+                    assert_eq!(other, None, "{tool} is also {app}, {flow}, {action}");
                 }
             }
         }

@@ -1,0 +1,170 @@
+//! Regular expressions of schemas, in time linear in the length of the text.
+//!
+//! JSON Schema means the dialect of ECMAScript. The engine has no look-around and no
+//! backreferences, because those need backtracking. Look-ahead at the very beginning, which
+//! generated patterns for email addresses and passwords have, is split off: `^(?!a)(?=b)c` is three
+//! expressions, all anchored at the same place.
+
+use regex_lite::{Regex, RegexBuilder};
+
+/// Maximum size of a compiled expression, in bytes. Time to match grows with it; the largest
+/// pattern that zod writes, for IPv6 networks, needs less than half.
+const MAX_COMPILED_BYTES: usize = 64 * 1024;
+
+/// Compiled pattern.
+#[derive(Debug)]
+pub(super) struct Pattern {
+    main: Regex,
+    /// Look-ahead at the beginning: the expressions, and whether they must match.
+    ahead: Vec<(Regex, bool)>,
+}
+
+impl Pattern {
+    /// Compiles a pattern; the error is the reason why it cannot be checked.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let compile = |text: &str| {
+            let mut builder = RegexBuilder::new(text);
+            builder.size_limit(MAX_COMPILED_BYTES).build().map_err(|error| error.to_string())
+        };
+        let (mut rest, mut ahead) = (text, Vec::new());
+        while let Some((inner, wanted, after)) = look_ahead(rest) {
+            ahead.push((compile(&translate(&format!("^(?:{inner})")))?, wanted));
+            rest = after;
+        }
+        if ahead.is_empty() {
+            return Ok(Self { main: compile(&translate(text))?, ahead });
+        }
+        if has_alternatives(rest) {
+            return Err("look-ahead is supported only at the beginning".to_owned());
+        }
+        Ok(Self { main: compile(&translate(&format!("^{rest}")))?, ahead })
+    }
+
+    /// Whether a part of the text matches.
+    pub(super) fn is_match(&self, text: &str) -> bool {
+        self.ahead.iter().all(|(ahead, wanted)| ahead.is_match(text) == *wanted)
+            && self.main.is_match(text)
+    }
+}
+
+/// Splits the look-ahead at the beginning off: its expression, whether it must match, and the rest.
+/// The anchor before the first one is dropped; what follows has none.
+fn look_ahead(text: &str) -> Option<(&str, bool, &str)> {
+    let text = text.strip_prefix('^').unwrap_or(text);
+    let (inner, wanted) = match (text.strip_prefix("(?="), text.strip_prefix("(?!")) {
+        (Some(inner), _) => (inner, true),
+        (_, Some(inner)) => (inner, false),
+        (None, None) => return None,
+    };
+    let mut depth = 0;
+    let end = tokens(inner).find(|token| {
+        depth += token.nesting();
+        depth < 0
+    })?;
+    Some((&inner[..end.at], wanted, &inner[end.at + 1..]))
+}
+
+/// Whether an expression has alternatives outside of all groups.
+fn has_alternatives(text: &str) -> bool {
+    let mut depth = 0;
+    tokens(text).any(|token| {
+        depth += token.nesting();
+        depth == 0 && !token.in_class && token.text == "|"
+    })
+}
+
+/// Writes an expression of ECMAScript for the engine, which reads `[`, `&&`, `--` and `~~` inside of
+/// a class as operators.
+fn translate(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for token in tokens(text) {
+        if token.in_class && ["[", "&", "~"].contains(&token.text) {
+            out.push('\\');
+        }
+        out.push_str(token.text);
+    }
+    out
+}
+
+/// A character of an expression, or an escape sequence's first two.
+struct Token<'a> {
+    at: usize,
+    text: &'a str,
+    /// Whether it is inside of a class, without its brackets.
+    in_class: bool,
+}
+
+impl Token<'_> {
+    /// By how much the nesting of groups changes.
+    fn nesting(&self) -> i32 {
+        match self.text {
+            "(" if !self.in_class => 1,
+            ")" if !self.in_class => -1,
+            _ => 0,
+        }
+    }
+}
+
+fn tokens(text: &str) -> impl Iterator<Item = Token<'_>> {
+    let mut chars = text.char_indices().peekable();
+    let mut in_class = false;
+    std::iter::from_fn(move || {
+        let (at, first) = chars.next()?;
+        let last = if first == '\\' { chars.next() } else { None };
+        let end = last.map_or(at + first.len_utf8(), |(at, last)| at + last.len_utf8());
+        let was_in_class = in_class;
+        match first {
+            '[' => in_class = true,
+            ']' => in_class = false,
+            _ => {}
+        }
+        Some(Token { at, text: &text[at..end], in_class: was_in_class && in_class })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Pattern;
+
+    #[test]
+    fn patterns_of_ecmascript_match_as_they_do_there() {
+        for (pattern, fits, unfit) in [
+            ("b+", "abc", "ac"),
+            ("^a.c$", "abc", "xabc"),
+            (r"^\d{3}-\w+$", "123-ab_", "12-ab"),
+            // Digits and word characters are those of ASCII.
+            (r"^\d$", "7", "\u{661}"),
+            (r"^[\w.+-]+$", "a.b+c-d", "a b"),
+            (r"^[^/\\[]+$", "abc", "a[c"),
+            ("^[a&&b]+$", "a&b", "c"),
+            (r"^\u0061\/\x62$", "a/b", "ab"),
+            ("^(?:x|y)|z$", "az", "a"),
+            // Look-ahead at the beginning, as in zod's email addresses and rules of passwords.
+            (r"^(?!\.)(?!.*\.\.)[a-z.]+$", "a.b", "a..b"),
+            (r"^(?!\.)(?!.*\.\.)[a-z.]+$", "ab", ".ab"),
+            (r"^(?=.*[A-Z])(?=.*\d).{4,}$", "aB3d", "ab3d"),
+            (r"^(?=.*[A-Z])(?=.*\d).{4,}$", "aB3d", "aB3"),
+            (r"^(?!(?:con|[)]x)$)[a-z)]+$", "cons", "con"),
+        ] {
+            let read = Pattern::parse(pattern).unwrap();
+            assert!(read.is_match(fits), "{pattern} on {fits}");
+            assert!(!read.is_match(unfit), "{pattern} on {unfit}");
+        }
+    }
+
+    #[test]
+    fn patterns_that_need_backtracking_are_refused_with_the_reason() {
+        for (pattern, reason) in [
+            (r"^P(?!$)\d+$", "look-around is not supported"),
+            (r"^(?!a)b|c$", "only at the beginning"),
+            (r"^(.)\1$", "backreferences are not supported"),
+            (r"^\p{L}$", "Unicode character classes are not supported"),
+            ("^(a", "without closing"),
+            ("^(?!a", "look-around is not supported"),
+            ("(((a{100}){100}){100})", "size limit"),
+        ] {
+            let error = Pattern::parse(pattern).unwrap_err();
+            assert!(error.contains(reason), "{pattern}: {error}");
+        }
+    }
+}

@@ -9,17 +9,15 @@ use anyhow::bail;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
-use tidegate::{
-    Error,
-    core::{
-        access::{AccessCommand, MAX_KEYS},
-        command::Command,
-        reads::{ReadSet, Scan},
-        row::{ApiKey, Row, Workspace},
-        time::Timestamp,
-    },
-    store::{Store, commit},
+use tidegate::Error;
+use tidegate_core::{
+    access::{AccessCommand, MAX_KEYS},
+    command::Command,
+    reads::{ReadSet, Scan},
+    row::{ApiKey, Row, Workspace},
+    time::Timestamp,
 };
+use tidegate_store::{Store, commit};
 
 /// The attributes of a new key.
 #[derive(Debug)]

@@ -9,17 +9,15 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{json, value::RawValue};
-use tidegate::{
-    Engine, RunId,
-    core::{
-        command::Refusal,
-        flow::Verdict,
-        json::MAX_EVENT_BYTES,
-        request::Request,
-        row::{Ended, Ending, RunError},
-        run::sweep::WAITED_TOO_LONG,
-        time::Timestamp,
-    },
+use tidegate::{Engine, RunId};
+use tidegate_core::{
+    command::Refusal,
+    flow::Verdict,
+    json::MAX_EVENT_BYTES,
+    request::Request,
+    row::{Ended, Ending, RunError},
+    run::sweep::WAITED_TOO_LONG,
+    time::Timestamp,
 };
 
 use super::{

@@ -3,7 +3,7 @@
 use axum::Json;
 use serde::Serialize;
 use serde_json::{Value, json};
-use tidegate::core::flow::{CONTROLS, Control, gate_owners};
+use tidegate_core::flow::{CONTROLS, Control, gate_owners};
 
 use super::{
     operation::Operation,

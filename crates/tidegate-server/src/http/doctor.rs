@@ -7,11 +7,9 @@ use std::{
 
 use axum::{Extension, Json, extract::State, http::StatusCode};
 use serde_json::{Value, json};
-use tidegate::{
-    Error,
-    core::doctor::{Report, Rule},
-    store::check_up,
-};
+use tidegate::Error;
+use tidegate_core::doctor::{Report, Rule};
+use tidegate_store::check_up;
 use tokio::sync::OnceCell;
 
 use super::{

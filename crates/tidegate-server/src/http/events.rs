@@ -3,7 +3,7 @@
 use axum::{Extension, Json, http::StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
-use tidegate::core::{
+use tidegate_core::{
     event::{MAX_EVENTS, NewEvent},
     json::MAX_EVENT_BYTES,
     time::Timestamp,
@@ -130,7 +130,7 @@ pub(super) async fn post(
     } else {
         (StatusCode::ACCEPTED, engine.send_all(events).await?)
     };
-    let told: Vec<_> = posted.iter().map(tidegate::core::event::Posted::to_value).collect();
+    let told: Vec<_> = posted.iter().map(tidegate_core::event::Posted::to_value).collect();
     let made_again = (!options.dry_run).then_some(Extension(Recomputable));
     Ok((status, made_again, Json(json!({ "events": told }))))
 }

@@ -3,7 +3,7 @@
 use axum::Json;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tidegate::core::{
+use tidegate_core::{
     observe::{
         folds::FlowState,
         gates::{GateFilter, GateView},

@@ -8,7 +8,7 @@ use axum::{
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tidegate::core::{access::AccessCommand, time::Timestamp};
+use tidegate_core::{access::AccessCommand, time::Timestamp};
 
 use super::{
     App, Caller,

@@ -6,16 +6,14 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
-use tidegate::{
-    Engine, History, RunId,
-    core::{
-        flow::verdict::{By, WORKERS},
-        id::EventId,
-        list::{RunFilter, RunStatus},
-        observe::origin::Origin,
-        row::{Ended, Ending, Kind, Phase, Progress, Purpose, Row, Run, RunError, Step, StepKind},
-        time::Timestamp,
-    },
+use tidegate::{Engine, History, RunId};
+use tidegate_core::{
+    flow::verdict::{By, WORKERS},
+    id::EventId,
+    list::{RunFilter, RunStatus},
+    observe::origin::Origin,
+    row::{Ended, Ending, Kind, Phase, Progress, Purpose, Row, Run, RunError, Step, StepKind},
+    time::Timestamp,
 };
 
 use super::{

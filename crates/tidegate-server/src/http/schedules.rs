@@ -3,10 +3,8 @@
 use axum::Json;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tidegate::{
-    ScheduleId,
-    core::observe::schedules::{Place, ScheduleFilter, ScheduleView},
-};
+use tidegate::ScheduleId;
+use tidegate_core::observe::schedules::{Place, ScheduleFilter, ScheduleView};
 
 use super::{
     Caller,

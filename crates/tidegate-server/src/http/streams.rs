@@ -5,13 +5,11 @@
 use axum::{Json, http::StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
-use tidegate::{
-    Listed, Query as What, StreamEvent,
-    core::{
-        json::{MAX_EVENT_BYTES, Payload},
-        stream::{Expected, MAX_COMMIT_EVENTS, MAX_NAME_CHARS, NewLogged},
-        time::Timestamp,
-    },
+use tidegate::{Listed, Query as What, StreamEvent};
+use tidegate_core::{
+    json::{MAX_EVENT_BYTES, Payload},
+    stream::{Expected, MAX_COMMIT_EVENTS, MAX_NAME_CHARS, NewLogged},
+    time::Timestamp,
 };
 
 use super::{

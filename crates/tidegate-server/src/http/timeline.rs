@@ -2,7 +2,7 @@
 
 use axum::Json;
 use serde_json::Value;
-use tidegate::core::observe::timeline::Timeline;
+use tidegate_core::observe::timeline::Timeline;
 
 use super::{
     Caller,

@@ -7,7 +7,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde_json::{Value, json};
-use tidegate::core::{
+use tidegate_core::{
     flow::Verdict,
     json::{MAX_EVENT_BYTES, Payload},
     request::Request,

@@ -5,14 +5,12 @@ use std::sync::Arc;
 use axum::Json;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tidegate::{
-    Engine,
-    core::{
-        catalog::{Catalog, Entry},
-        definition::Definition,
-        reads::ReadSet,
-        version::{Registered, Released},
-    },
+use tidegate::Engine;
+use tidegate_core::{
+    catalog::{Catalog, Entry},
+    definition::Definition,
+    reads::ReadSet,
+    version::{Registered, Released},
 };
 
 use super::{

@@ -5,7 +5,7 @@ use axum::http::HeaderMap;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tidegate::core::{json::Payload, key::Path, time::Timestamp};
+use tidegate_core::{json::Payload, key::Path, time::Timestamp};
 
 use crate::sign::Secret;
 
@@ -228,7 +228,7 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
 mod tests {
     use axum::http::{HeaderMap, HeaderName};
     use serde_json::json;
-    use tidegate::core::{json::Payload, time::Timestamp};
+    use tidegate_core::{json::Payload, time::Timestamp};
 
     use super::{Delivery, Webhook, unhex};
     use crate::sign;

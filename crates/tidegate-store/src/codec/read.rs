@@ -27,7 +27,9 @@ pub fn row(table: Table, cells: Vec<Cell>) -> Result<Row, StoreError> {
     let row = read(&mut from)?;
     match from.rest.next() {
         None => Ok(row),
-        Some(_) => Err(StoreError::Corrupt(format!("{} has too many columns", table.name()))),
+        Some(_) => {
+            Err(StoreError::Corrupt(format!("{} has too many columns", table.name()).into()))
+        }
     }
 }
 
@@ -361,7 +363,7 @@ impl Cells {
     fn corrupt(&self, reason: &str) -> StoreError {
         let columns = self.table.columns();
         let column = self.at.checked_sub(1).and_then(|at| columns.get(at)).map_or("?", |it| it.0);
-        StoreError::Corrupt(format!("{}.{column}: {reason}", self.table.name()))
+        StoreError::Corrupt(format!("{}.{column}: {reason}", self.table.name()).into())
     }
 
     fn maybe_int(&mut self) -> Result<Option<i64>, StoreError> {

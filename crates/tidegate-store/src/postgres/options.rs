@@ -119,7 +119,7 @@ impl Settings {
         ];
         for (name, value) in sizes {
             if value == 0 {
-                return Err(StoreError::Config(format!("{name} must be at least 1, got 0")));
+                return Err(StoreError::Config(format!("{name} must be at least 1, got 0").into()));
             }
         }
         let address = Address::parse(url, options.connect_timeout)?;
@@ -224,7 +224,7 @@ impl Settings {
         let fsync = call::text(answer, 2)?;
         let version = call::int(answer, 3)?;
         let product = call::text(answer, 4)?;
-        let refused = |reason: String| Err(Trouble::Refused(StoreError::Config(reason)));
+        let refused = |reason: String| Err(Trouble::Refused(StoreError::Config(reason.into())));
         if !self.options.allow_other_servers && !is_postgres(&product) {
             return refused(format!(
                 "the server is not PostgreSQL but `{product}`, whose locks and commits Tidegate \
@@ -284,10 +284,13 @@ fn check_schema(name: &str) -> Result<(), StoreError> {
     if first && rest && name.len() <= LONGEST_IDENTIFIER && !name.starts_with("pg_") {
         return Ok(());
     }
-    Err(StoreError::Config(format!(
-        "schema must be at most {LONGEST_IDENTIFIER} lower-case letters, digits and `_`, must \
+    Err(StoreError::Config(
+        format!(
+            "schema must be at most {LONGEST_IDENTIFIER} lower-case letters, digits and `_`, must \
          not begin with a digit or `pg_`, got `{name}`"
-    )))
+        )
+        .into(),
+    ))
 }
 
 #[cfg(test)]

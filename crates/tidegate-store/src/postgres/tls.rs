@@ -28,7 +28,7 @@ pub(super) fn connector(trust: &Trust) -> Result<MakeRustlsConnect, StoreError> 
     let verifier = Verifier { check, provider: provider.clone() };
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| StoreError::Config(format!("TLS cannot be set up: {error}")))?
+        .map_err(|error| StoreError::Config(format!("TLS cannot be set up: {error}").into()))?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier))
         .with_no_client_auth();
@@ -53,7 +53,7 @@ struct Roots {
 impl Roots {
     fn read(path: &Path) -> Result<Self, StoreError> {
         let bad = |reason: String| {
-            StoreError::Config(format!("sslrootcert={}: {reason}", path.display()))
+            StoreError::Config(format!("sslrootcert={}: {reason}", path.display()).into())
         };
         let pinned: Vec<_> = CertificateDer::pem_file_iter(path)
             .and_then(Iterator::collect)

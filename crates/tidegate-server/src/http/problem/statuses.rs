@@ -2,20 +2,18 @@
 //! file.
 
 use expect_test::expect_file;
-use tidegate::{
-    Error,
-    core::{
-        access::AccessRefusal,
-        command::Refusal,
-        id::{RunId, Seq},
-        json::PayloadError,
-        reaction::ReactionRefusal,
-        schema::Mismatch,
-        session::SessionError,
-        stream::{Expected, StreamRefusal},
-    },
-    store::StoreError,
+use tidegate::Error;
+use tidegate_core::{
+    access::AccessRefusal,
+    command::Refusal,
+    id::{RunId, Seq},
+    json::PayloadError,
+    reaction::ReactionRefusal,
+    schema::Mismatch,
+    session::SessionError,
+    stream::{Expected, StreamRefusal},
 };
+use tidegate_store::StoreError;
 
 use super::Problem;
 
@@ -93,17 +91,17 @@ fn of_sessions() -> [Refusal; 9] {
 /// Every other error of a store and of an engine.
 fn others() -> Vec<Error> {
     let stores = [
-        StoreError::Unavailable(text()),
-        StoreError::Busy(text()),
-        StoreError::Full(text()),
-        StoreError::ReadOnly(text()),
+        StoreError::Unavailable(text().into()),
+        StoreError::Busy(text().into()),
+        StoreError::Full(text().into()),
+        StoreError::ReadOnly(text().into()),
         StoreError::FileGone(text()),
-        StoreError::Data(text()),
-        StoreError::Corrupt(text()),
-        StoreError::Unknown(text()),
+        StoreError::Data(text().into()),
+        StoreError::Corrupt(text().into()),
+        StoreError::Unknown(text().into()),
         StoreError::InUse { path: text(), holder: text() },
         StoreError::Schema(text()),
-        StoreError::Config(text()),
+        StoreError::Config(text().into()),
         StoreError::TooManyRounds,
     ];
     let payloads = [

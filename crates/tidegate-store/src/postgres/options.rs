@@ -2,8 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio_postgres::{Client, Row};
-use tokio_postgres_rustls::MakeRustlsConnect;
+use tokio_postgres::{Client, Row, config::SslMode};
 
 use super::{
     address::Address,
@@ -11,7 +10,8 @@ use super::{
     door::{self, Driven},
     error::Trouble,
     flight::Flight,
-    sql, tls,
+    sql,
+    tls::{self, TlsConnector},
 };
 use crate::{Clock, StoreError};
 
@@ -98,7 +98,8 @@ const SESSION_PARAMS: usize = 4;
 pub(super) struct Settings {
     pub(super) options: Options,
     address: Address,
-    connector: MakeRustlsConnect,
+    /// `None` without encryption.
+    connector: Option<TlsConnector>,
     listen: Option<Box<Settings>>,
 }
 
@@ -122,8 +123,11 @@ impl Settings {
                 return Err(StoreError::Config(format!("{name} must be at least 1, got 0").into()));
             }
         }
-        let address = Address::parse(url, options.connect_timeout)?;
-        let connector = tls::connector(&address.trust)?;
+        let mut address = Address::parse(url, options.connect_timeout)?;
+        let connector = tls::connector(&address)?;
+        if connector.is_none() {
+            address.config.ssl_mode(SslMode::Disable);
+        }
         let listen = match options.listen_url.take() {
             Some(url) => {
                 let direct = Options { pooler: false, ..options.clone() };
@@ -168,7 +172,7 @@ impl Settings {
         let hosts = u32::try_from(self.address.config.get_hosts().len()).unwrap_or(u32::MAX);
         let each = self.address.config.get_connect_timeout().copied();
         let limit = each.unwrap_or(self.options.connect_timeout) * 4 * hosts.max(1);
-        let connecting = door::connect(&self.address, &self.connector, flight);
+        let connecting = door::connect(&self.address, self.connector.clone(), flight);
         match tokio::time::timeout(limit, connecting).await {
             Ok(connected) => Ok(connected?),
             Err(_) => Err(Trouble::lost("no connection in time")),

@@ -1,4 +1,5 @@
-//! TLS to the database, verified as far as the address asks.
+//! TLS to the database, verified as far as the address asks. Without the feature `postgres-tls`,
+//! `no_tls.rs` takes its place.
 
 use std::{path::Path, sync::Arc};
 
@@ -14,14 +15,18 @@ use rustls::{
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::address::Trust;
+use super::address::{Address, Trust};
 use crate::StoreError;
 
-/// Returns the TLS connector for this level of verification.
-pub(super) fn connector(trust: &Trust) -> Result<MakeRustlsConnect, StoreError> {
+pub(super) type TlsConnector = MakeRustlsConnect;
+
+/// Returns the TLS connector for the verification that the address asks for; `None` without
+/// encryption.
+pub(super) fn connector(address: &Address) -> Result<Option<TlsConnector>, StoreError> {
     let provider = Arc::new(ring::default_provider());
-    let check = match trust {
-        Trust::Off | Trust::Anyone => Check::Anyone,
+    let check = match &address.trust {
+        Trust::Off => return Ok(None),
+        Trust::Anyone => Check::Anyone,
         Trust::Chain(path) => Check::Chain(Roots::read(path)?),
         Trust::ChainAndName(path) => Check::ChainAndName(Roots::read(path)?),
     };
@@ -32,7 +37,7 @@ pub(super) fn connector(trust: &Trust) -> Result<MakeRustlsConnect, StoreError> 
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier))
         .with_no_client_auth();
-    Ok(MakeRustlsConnect::new(config))
+    Ok(Some(MakeRustlsConnect::new(config)))
 }
 
 #[derive(Debug)]

@@ -51,6 +51,17 @@ pub enum Command {
         /// The events, in order.
         events: Vec<NewEvent>,
     },
+    /// Starts one workflow by its name, whatever its triggers are.
+    Start {
+        /// The workspace.
+        ws: Workspace,
+        /// The workflow's app.
+        app: String,
+        /// The workflow.
+        workflow: String,
+        /// The input.
+        input: Payload,
+    },
     /// Calls an action.
     Dispatch {
         /// The workspace.
@@ -317,7 +328,7 @@ pub enum Command {
 pub enum Answer {
     /// To [`Command::Post`], event by event.
     Posted(Vec<Posted>),
-    /// To [`Command::Dispatch`], [`Command::Occur`] and [`Command::Replay`].
+    /// To [`Command::Start`], [`Command::Dispatch`], [`Command::Occur`] and [`Command::Replay`].
     Admitted(Outcome),
     /// To [`Command::DispatchThen`]: the second is absent where the first was refused.
     AdmittedBoth(Outcome, Option<Box<Outcome>>),
@@ -386,7 +397,8 @@ impl Command {
                 })
             }
             Self::Stopped { known } | Self::Reap { known, .. } => none.catalog(&known.ws),
-            Self::Dispatch { ws, .. }
+            Self::Start { ws, .. }
+            | Self::Dispatch { ws, .. }
             | Self::DispatchThen { ws, .. }
             | Self::Cancel { ws, .. }
             | Self::Pause { ws, .. }
@@ -446,6 +458,9 @@ impl Command {
             Self::Post { ws, events } => {
                 let posted = events.iter().map(|event| event::post(draft, ws, event));
                 Ok(Answer::Posted(posted.collect::<Decided<_>>()?))
+            }
+            Self::Start { ws, app, workflow, input } => {
+                request::start_workflow(draft, ws, app, workflow, input).map(Answer::Admitted)
             }
             Self::Dispatch { ws, request } => {
                 request::dispatch(draft, ws, request).map(Answer::Admitted)

@@ -66,8 +66,13 @@ impl RunStatus {
         }
     }
 
-    fn ended(ending: &Ending) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| state.as_str() == ending.state())
+    /// Returns the status of a run that has ended.
+    pub fn of_ending(ending: &Ending) -> Self {
+        match ending {
+            Ending::Completed { .. } => Self::Completed,
+            Ending::Failed { .. } => Self::Failed,
+            Ending::Cancelled { .. } => Self::Cancelled,
+        }
     }
 
     fn has_ended(self) -> bool {
@@ -210,7 +215,8 @@ fn of_event<E>(
 /// Returns a run's lane, its admission time and its status.
 fn run(row: &Row) -> Option<(Seq, Timestamp, Option<RunStatus>)> {
     if let Row::Ended(run) = row {
-        return Some((run.lane, run.queued_at, RunStatus::ended(&run.ending)));
+        let status = RunStatus::of_ending(&run.ending);
+        return Some((run.lane, run.queued_at, Some(status)));
     }
     row.as_run().map(|run| (run.lane, run.queued_at, RunStatus::of(run)))
 }

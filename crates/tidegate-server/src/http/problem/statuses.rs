@@ -2,10 +2,11 @@
 //! file.
 
 use expect_test::expect_file;
-use tidegate::Error;
+use tidegate::{Error, StepError};
 use tidegate_core::{
     access::AccessRefusal,
     command::Refusal,
+    flow::Verdict,
     id::{RunId, Seq},
     json::PayloadError,
     reaction::ReactionRefusal,
@@ -110,7 +111,17 @@ fn others() -> Vec<Error> {
         PayloadError::Syntax { offset: 1, reason: text() },
         PayloadError::TooDeep { depth: 1 },
     ];
-    let engine = [Error::Definition(Vec::new()), Error::Value(text()), Error::ShutDown];
+    let verdict = Verdict::Rejected { control: "debounce", reason: text() };
+    let (run, error) = (RunId { seq: Seq(1), salt: 1 }, StepError::new(text()));
+    let engine = [
+        Error::Definition(Vec::new()),
+        Error::Value(text()),
+        Error::NotStarted { workflow: text(), verdict: Box::new(verdict) },
+        Error::RunFailed { run, error },
+        Error::RunCancelled { run, reason: text() },
+        Error::ShutDown,
+        Error::ReadOnly,
+    ];
     let stores = stores.into_iter().map(Error::from);
     stores.chain(payloads.into_iter().map(Error::from)).chain(engine).collect()
 }

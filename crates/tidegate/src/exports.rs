@@ -38,7 +38,7 @@ pub use tidegate_core::{
     explain::Binding,
     id::{ChoreId, ScheduleId, Seq},
     idempotency_key::IdempotentRequest,
-    list::{RunFilter, RunPage},
+    list::{RunFilter, RunPage, RunSummary},
     observe::{
         Newest, Part,
         events::{EventDetails, Name as EventName},
@@ -60,9 +60,10 @@ pub use tidegate_core::{
 #[doc(inline)]
 pub use tidegate_core::{
     reaction::{
-        Backoff, BackoffKind, Filter as StreamFilter, Follower, Reaction as ReactionDefinition,
-        StreamSelection,
+        Backoff, BackoffKind, Filter as StreamFilter, Follower, Pattern as StreamPattern,
+        Reaction as ReactionDefinition, Remedy, StreamSelection,
     },
+    row::StreamEventRow,
     stream::{Behind, Committed, Expected, NewLogged as NewStreamEvent, Truncated},
 };
 #[doc(inline)]

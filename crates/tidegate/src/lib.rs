@@ -135,8 +135,8 @@
 //! [`Engine::in_memory`] is always there. With `default-features = false` nothing but memory is.
 //!
 //! Transactional steps take the transaction of the store's own driver, so a program that uses them
-//! has the same version of it: `rusqlite` 0.39 to 0.41, `tokio-postgres` 0.7. The book's page on
-//! transactional steps has both with code, and the versions of other crates that resolve beside.
+//! has the same version of it: `rusqlite` 0.39 to 0.41, `tokio-postgres` 0.7. With their feature
+//! `sqlite`, `sqlx` 0.9 and `diesel` 2.3 resolve beside it, and `sqlx` 0.8 does not.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![expect(

@@ -1,6 +1,6 @@
 //! The names that most programs need: `use tidegate::prelude::*;`.
 //!
-//! [`Result`](crate::Result) replaces the standard one with a [`StepError`] as its default error;
+//! [`Result`] replaces the standard one with a [`StepError`] as its default error;
 //! `Result<T, E>` means the same as before.
 
 #[doc(no_inline)]

@@ -3,9 +3,12 @@
 mod edit;
 mod scan;
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de, de::IgnoredAny};
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{self, DeserializeOwned, IgnoredAny},
+};
 use serde_json::Value;
 
 pub(crate) use edit::{Blocked, Obstacle};
@@ -97,6 +100,19 @@ impl Payload {
         &self.0
     }
 
+    /// Deserializes the payload.
+    ///
+    /// ```
+    /// use tidegate_core::json::Payload;
+    ///
+    /// let payload = Payload::parse(b"[1, 2]", 100).unwrap();
+    /// assert_eq!(payload.get::<Vec<u32>>().unwrap(), [1, 2]);
+    /// assert_eq!(payload.to_string(), "[1, 2]");
+    /// ```
+    pub fn get<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
+        serde_json::from_str(&self.0)
+    }
+
     /// Returns the text of the value at these names, byte for byte.
     pub fn select(&self, names: &[String]) -> Option<&str> {
         scan::select(&self.0, names)
@@ -126,6 +142,13 @@ impl Payload {
             },
             Some(_) | None => Ok(None),
         }
+    }
+}
+
+impl fmt::Display for Payload {
+    /// Writes the text, byte for byte.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 

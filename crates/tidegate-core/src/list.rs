@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     draft::{Decided, Draft},
-    id::{EventId, Seq},
+    id::{EventId, RunId, Seq},
     observe::events,
     reads::Scan,
     row::{Ending, Phase, PlannedGate, Row, RowKey, Run, Workspace},
@@ -66,8 +66,13 @@ impl RunStatus {
         }
     }
 
-    fn ended(ending: &Ending) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| state.as_str() == ending.state())
+    /// Returns the status of a run that has ended.
+    pub fn of_ending(ending: &Ending) -> Self {
+        match ending {
+            Ending::Completed { .. } => Self::Completed,
+            Ending::Failed { .. } => Self::Failed,
+            Ending::Cancelled { .. } => Self::Cancelled,
+        }
     }
 
     fn has_ended(self) -> bool {
@@ -146,6 +151,40 @@ pub struct RunPage {
     pub next: Option<Seq>,
 }
 
+/// Run of a page, in short.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RunSummary {
+    /// The run.
+    pub id: RunId,
+    /// The workflow's app.
+    pub app: String,
+    /// The workflow.
+    pub workflow: String,
+    /// The version of its definition.
+    pub version: u32,
+    /// Its status.
+    pub status: RunStatus,
+    /// When it was admitted.
+    pub queued_at: Timestamp,
+}
+
+impl RunPage {
+    /// Returns the runs in short, newest first.
+    pub fn summaries(&self) -> impl Iterator<Item = RunSummary> {
+        self.runs.iter().filter_map(|row| {
+            let (_, queued_at, status) = run(row)?;
+            let (id, app, workflow, version) = if let Row::Ended(run) = row {
+                (run.id, &run.app, &run.workflow, run.version)
+            } else {
+                row.as_run().map(|run| (run.id, &run.app, &run.workflow, run.version))?
+            };
+            let (app, workflow, status) = (app.clone(), workflow.clone(), status?);
+            Some(RunSummary { id, app, workflow, version, status, queued_at })
+        })
+    }
+}
+
 /// Returns the newest runs below a number, at most `limit` of them. Locks nothing.
 pub fn runs<E>(
     draft: &Draft,
@@ -210,7 +249,8 @@ fn of_event<E>(
 /// Returns a run's lane, its admission time and its status.
 fn run(row: &Row) -> Option<(Seq, Timestamp, Option<RunStatus>)> {
     if let Row::Ended(run) = row {
-        return Some((run.lane, run.queued_at, RunStatus::ended(&run.ending)));
+        let status = RunStatus::of_ending(&run.ending);
+        return Some((run.lane, run.queued_at, Some(status)));
     }
     row.as_run().map(|run| (run.lane, run.queued_at, RunStatus::of(run)))
 }

@@ -1,4 +1,4 @@
-//! Request ingress: calls of actions, and occurrences of schedules.
+//! Request ingress: starts by name, calls of actions, and occurrences of schedules.
 //!
 //! Every transport builds a [`Request`] and passes through [`dispatch`], where the action's policy
 //! is applied once.
@@ -123,7 +123,7 @@ fn dispatch_from(
     let catalog = draft.catalog(ws)?;
     let current = catalog.entry(&request.app, &name).and_then(Entry::open);
     if let Some(schema) = current.and_then(|current| current.workflow.schema.as_ref()) {
-        check_input(schema, request, &name)?;
+        check_input(schema, &request.input, &name)?;
     }
     let function_key = request.function_key.clone();
     let data = (Kind::Request, request.data());
@@ -140,15 +140,39 @@ fn dispatch_from(
     Ok(outcome)
 }
 
-fn check_input(schema: &Value, request: &Request, name: &str) -> Decided<()> {
+fn check_input(schema: &Value, input: &Payload, name: &str) -> Decided<()> {
     // A payload may have numbers and escapes that no value can hold.
     let unreadable = |error: serde_json::Error| Mismatch {
         path: "input".to_owned(),
         rule: format!("cannot be compared with the schema: {error}"),
     };
-    let input = serde_json::from_str(request.input.as_str()).map_err(unreadable);
+    let input = serde_json::from_str(input.as_str()).map_err(unreadable);
     let checked = input.and_then(|input| schema::check(schema, &input, "input"));
     checked.map_err(|mismatch| Stop::Refused(Refusal::BadInput { name: name.to_owned(), mismatch }))
+}
+
+/// Admits an input to one workflow, if it fits the workflow's schema. Other workflows do not see
+/// it, and no run that waits for an event is woken (spec start).
+///
+/// An action gets a request without session and user, so that its policy does not arbitrate.
+pub fn start_workflow(
+    draft: &mut Draft,
+    ws: &Workspace,
+    app: &str,
+    name: &str,
+    input: &Payload,
+) -> Decided<Outcome> {
+    let catalog = draft.catalog(ws)?;
+    let definition = catalog.entry(app, name).and_then(Entry::open).map(|it| &it.workflow);
+    if let Some(schema) = definition.and_then(|definition| definition.schema.as_ref()) {
+        check_input(schema, input, name)?;
+    }
+    let data = if definition.is_some_and(|definition| definition.flow.is_some()) {
+        (Kind::Request, document("null", "null", input.as_str(), "null"))
+    } else {
+        (Kind::Invoke, input.clone())
+    };
+    start(draft, ws, app, name, data, (Origin::Arrival, Some(Key::Missing)))
 }
 
 /// Admits one planned occurrence of a schedule.

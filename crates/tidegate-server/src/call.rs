@@ -16,15 +16,13 @@ use reqwest::{
     redirect,
 };
 use serde_json::value::RawValue;
-use tidegate::{
-    Ctx, Handler, MAX_VALUE_BYTES, Result, StepError,
-    core::{
-        definition::{Definition, MAX_CALL_TIMEOUT_MS, OnFailure},
-        json::Payload,
-        time::Timestamp,
-    },
-    store::{Clock as _, SystemClock},
+use tidegate::{Ctx, Handler, MAX_VALUE_BYTES, Result, StepError};
+use tidegate_core::{
+    definition::{Definition, MAX_CALL_TIMEOUT_MS, OnFailure},
+    json::Payload,
+    time::Timestamp,
 };
+use tidegate_store::{Clock as _, SystemClock};
 
 use crate::sign::{self, Secret};
 
@@ -401,7 +399,7 @@ fn value(body: &[u8], json: bool) -> Result<Box<RawValue>> {
 mod tests {
     use std::time::Duration;
 
-    use tidegate::core::time::Timestamp;
+    use tidegate_core::time::Timestamp;
 
     use super::{MAX_RETRY_AFTER, Private, address, is_global, retry_after};
 

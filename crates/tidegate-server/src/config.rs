@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt, path::Path, sync::Arc};
 
 use anyhow::{Context, bail};
 use serde_json::{Map, Value};
-use tidegate::core::{
+use tidegate_core::{
     action::Flow,
     definition::{DEFAULT_APP, Definition},
     row::Workspace,

@@ -19,10 +19,8 @@ use std::{
 
 use anyhow::{Context, bail};
 use clap::Args;
-use tidegate::{
-    DEFAULT_WORKSPACE, Engine, Retention,
-    store::{SqliteStore, SystemClock},
-};
+use tidegate::{DEFAULT_WORKSPACE, Engine, Retention};
+use tidegate_store::{SqliteStore, SystemClock};
 use tokio::sync::watch;
 
 use self::{judge::Seen, ledger::Ledger, town::Town};

@@ -14,7 +14,7 @@ use anyhow::{Context, bail};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use tidegate::core::{
+use tidegate_core::{
     action,
     definition::DEFAULT_APP,
     flow::{

@@ -9,17 +9,15 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
-use tidegate::{
-    Error,
-    core::{
-        access::{AccessCommand, MAX_KEYS},
-        command::Command,
-        reads::{ReadSet, Scan},
-        row::{ApiKey, Row, Workspace},
-        time::Timestamp,
-    },
-    store::{Store, commit},
+use tidegate::Error;
+use tidegate_core::{
+    access::{AccessCommand, MAX_KEYS},
+    command::Command,
+    reads::{ReadSet, Scan},
+    row::{ApiKey, Row, Workspace},
+    time::Timestamp,
 };
+use tidegate_store::{Store, commit};
 
 use crate::http::DateTime;
 

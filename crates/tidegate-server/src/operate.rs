@@ -9,11 +9,9 @@ use std::{
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use tidegate::{
-    Retention,
-    core::doctor::Report,
-    store::{Clock, PostgresStore, SqliteLook, SystemClock, check_up, migrate::Migration},
-};
+use tidegate::Retention;
+use tidegate_core::doctor::Report;
+use tidegate_store::{Clock, PostgresStore, SqliteLook, SystemClock, check_up, migrate::Migration};
 
 use crate::{
     client::{Remote, get},

@@ -4,15 +4,13 @@ use std::{io::Write, net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
 use serde_json::Value;
-use tidegate::{
-    Engine,
-    core::{
-        action::Flow,
-        definition::{Definition, MAX_CALL_TIMEOUT_MS},
-        row::Workspace,
-    },
-    store::{MemoryStore, PostgresStore, SqliteStore, Store, SystemClock},
+use tidegate::Engine;
+use tidegate_core::{
+    action::Flow,
+    definition::{Definition, MAX_CALL_TIMEOUT_MS},
+    row::Workspace,
 };
+use tidegate_store::{MemoryStore, PostgresStore, SqliteStore, Store, SystemClock};
 use tokio::{net::TcpListener, signal::unix, sync::oneshot};
 
 use crate::{

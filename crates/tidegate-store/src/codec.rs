@@ -76,7 +76,7 @@ pub fn check(row: &Row, cells: &[Cell]) -> Result<(), StoreError> {
             && text.contains('\0')
         {
             let table = table.name;
-            return Err(StoreError::Data(format!("{table}.{column} must not contain NUL")));
+            return Err(StoreError::Data(format!("{table}.{column} must not contain NUL").into()));
         }
     }
     Ok(())

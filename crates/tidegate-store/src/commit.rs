@@ -173,7 +173,7 @@ pub async fn commit_reading(
     let mut outcome = outcome.lock().expect("nothing panics under this lock");
     let (answers, seen) = std::mem::take(&mut *outcome);
     if size > 0 && answers.iter().all(Option::is_none) {
-        return Err(StoreError::Data("one command does not fit into a transaction".to_owned()));
+        return Err(StoreError::Data("one command does not fit into a transaction".into()));
     }
     Ok((answers, seen))
 }

@@ -16,6 +16,7 @@ mod clock;
 pub mod codec;
 mod commit;
 mod doctor;
+mod error;
 pub mod lease;
 mod list;
 pub mod migrate;
@@ -33,6 +34,7 @@ pub use commit::{
     dry_run, why,
 };
 pub use doctor::check_up;
+pub use error::{Reason, StoreError};
 pub use list::{list_runs, look};
 pub use memory::MemoryStore;
 #[cfg(feature = "postgres")]
@@ -41,7 +43,7 @@ pub use postgres::{Options as PostgresOptions, PostgresStore, PostgresTransactio
 pub use rusqlite;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteLook, SqliteStore, SqliteTransaction};
-pub use store::{Decide, Decision, MAX_ROUNDS, Store, StoreError, Visit};
+pub use store::{Decide, Decision, MAX_ROUNDS, Store, Visit};
 #[cfg(feature = "postgres")]
 pub use tokio_postgres;
 pub use transactional::{Database, StepRecord, TransactionError};

@@ -489,14 +489,16 @@ fn make(rows: &mut BTreeMap<RowKey, Row>, change: Change) -> Result<(), StoreErr
     let key = change.key();
     let there = rows.contains_key(&key);
     match change {
-        Change::Insert(_) if there => Err(StoreError::Data(format!("{key:?} is there already"))),
+        Change::Insert(_) if there => {
+            Err(StoreError::Data(format!("{key:?} is there already").into()))
+        }
         Change::Update(_) | Change::Delete(_) if !there => {
-            Err(StoreError::Data(format!("{key:?} is not there")))
+            Err(StoreError::Data(format!("{key:?} is not there").into()))
         }
         Change::Insert(row) | Change::Update(row) => {
             codec::check(&row, &codec::cells(&row))?;
             if has_twin(rows, &row) {
-                return Err(StoreError::Data(format!("{key:?} has a name that is taken")));
+                return Err(StoreError::Data(format!("{key:?} has a name that is taken").into()));
             }
             rows.insert(key, row);
             Ok(())

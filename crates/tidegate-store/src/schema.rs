@@ -364,7 +364,7 @@ fn checked_run(seq: Seq, body: Run) -> Result<Run, StoreError> {
         return Ok(body);
     }
     let reason = format!("run {seq} has the body of run {}", body.id.seq);
-    Err(StoreError::Corrupt(format!("run.body: {reason}")))
+    Err(StoreError::Corrupt(format!("run.body: {reason}").into()))
 }
 
 fn has_work(subscription: &Subscription) -> bool {
@@ -373,7 +373,7 @@ fn has_work(subscription: &Subscription) -> bool {
 
 /// Reads the output of a step, or its error.
 fn step_result(ok: bool, out: String) -> Result<Result<Payload, RunError>, StoreError> {
-    let corrupt = |error: String| StoreError::Corrupt(format!("step.out: {error}"));
+    let corrupt = |error: String| StoreError::Corrupt(format!("step.out: {error}").into());
     if ok {
         return kind::parse_payload(out).map(Ok).map_err(corrupt);
     }

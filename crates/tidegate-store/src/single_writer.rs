@@ -72,7 +72,7 @@ pub(crate) fn one_change_a_row(changes: Vec<Change>) -> Result<Vec<Change>, Stor
     // A draft returns its changes in order, and sorting a sorted list costs nothing.
     keys.sort();
     match keys.windows(2).find(|two| two[0] == two[1]) {
-        Some(two) => Err(StoreError::Data(format!("two changes of one row: {:?}", two[0]))),
+        Some(two) => Err(StoreError::Data(format!("two changes of one row: {:?}", two[0]).into())),
         None => Ok(changes),
     }
 }

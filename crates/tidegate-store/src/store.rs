@@ -4,13 +4,13 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use async_trait::async_trait;
 use tidegate_core::{
-    catalog::{Catalog, CatalogError},
+    catalog::Catalog,
     reads::{Change, ReadSet, Snapshot},
     row::{EngineId, Row, Workspace},
 };
 use tokio::sync::watch;
 
-use crate::Database;
+use crate::{Database, StoreError};
 
 /// Decision function: returns the changes to make, given the rows read. Pure; a store may call it
 /// more than once.
@@ -83,74 +83,5 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// record.
     fn database(&self) -> Database<'_> {
         Database::None
-    }
-}
-
-/// Error of a store.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// The database cannot be reached or refuses to work; a retry may help.
-    #[error("the store is unavailable: {0}")]
-    Unavailable(String),
-    /// Other transactions held the locks until the timeout; nothing was changed.
-    #[error("the store is busy: {0}")]
-    Busy(String),
-    /// Out of space; writes work again once there is space.
-    #[error("the store is full: {0}")]
-    Full(String),
-    /// The database can be read but not written; writes work again once it is writable.
-    #[error("the store is read-only: {0}")]
-    ReadOnly(String),
-    /// A file of the store was removed or replaced while the store is open. Nothing was changed,
-    /// and no later write will succeed.
-    #[error("the store's file is gone: {0}")]
-    FileGone(String),
-    /// A row cannot be written, or does not have the required form.
-    #[error("the store refused a row: {0}")]
-    Data(String),
-    /// A stored row cannot be read.
-    #[error("the store holds a row that cannot be read: {0}")]
-    Corrupt(String),
-    /// The connection was lost during the commit, and its outcome could not be determined.
-    #[error("it is not known whether the commit took place: {0}")]
-    Unknown(String),
-    /// The file is already open, in another process or in this one.
-    #[error("{path} is in use by {holder}")]
-    InUse {
-        /// Path of the file.
-        path: String,
-        /// Process that has the file open, and what to do about it.
-        holder: String,
-    },
-    /// The schema belongs to a newer Tidegate, or was changed by hand.
-    #[error("{0}")]
-    Schema(String),
-    /// The address or an option is invalid.
-    #[error("{0}")]
-    Config(String),
-    /// A decision asked for more rows too many times.
-    #[error("a decision asked for more rows {MAX_ROUNDS} times in a row")]
-    TooManyRounds,
-    /// A stored definition cannot be read.
-    #[error(transparent)]
-    Catalog(#[from] CatalogError),
-}
-
-impl StoreError {
-    /// Returns the stable code: a row of the reference, and the same as over HTTP.
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::Unavailable(_) | Self::Busy(_) => "store_unavailable",
-            Self::Full(_) => "store_full",
-            Self::ReadOnly(_) => "store_read_only",
-            Self::FileGone(_) => "store_file_gone",
-            Self::Data(_) | Self::TooManyRounds => "too_much_at_once",
-            Self::Unknown(_) => "outcome_unknown",
-            Self::Corrupt(_)
-            | Self::InUse { .. }
-            | Self::Schema(_)
-            | Self::Config(_)
-            | Self::Catalog(_) => "store_error",
-        }
     }
 }

@@ -62,18 +62,18 @@ impl Store for FaultStore {
         let failure = self.fails.filter(|(at, _)| *at == n).map(|(_, failure)| failure);
         match failure {
             None => self.inner.transact(reads, decide).await,
-            Some(Failure::Unavailable) => Err(StoreError::Unavailable("as planned".to_owned())),
+            Some(Failure::Unavailable) => Err(StoreError::Unavailable("as planned".into())),
             Some(Failure::BeforeCommit) => {
                 let nothing = move |snapshot| match decide(snapshot) {
                     Decision::Apply(_) => Decision::Apply(Vec::new()),
                     need @ Decision::Need(..) => need,
                 };
                 self.inner.transact(reads, Box::new(nothing)).await?;
-                Err(StoreError::Unknown("it died before the commit, as planned".to_owned()))
+                Err(StoreError::Unknown("it died before the commit, as planned".into()))
             }
             Some(Failure::AfterCommit) => {
                 self.inner.transact(reads, decide).await?;
-                Err(StoreError::Unknown("it died after the commit, as planned".to_owned()))
+                Err(StoreError::Unknown("it died after the commit, as planned".into()))
             }
         }
     }

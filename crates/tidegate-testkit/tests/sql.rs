@@ -262,7 +262,7 @@ fn access(line: &str) -> Option<String> {
 /// Returns the plans of statements under all statistics: they must be the same.
 async fn postgres_plans(names: &[&'static str]) -> Option<BTreeMap<&'static str, Vec<String>>> {
     let mut plans: BTreeMap<&'static str, Vec<String>> = BTreeMap::new();
-    let mut turned = String::new();
+    let mut changed = String::new();
     for statistics in [Statistics::Empty, Statistics::Never, Statistics::Stale] {
         let client = postgres().await?;
         client.batch_execute("set plan_cache_mode = force_generic_plan").await.unwrap();
@@ -275,11 +275,11 @@ async fn postgres_plans(names: &[&'static str]) -> Option<BTreeMap<&'static str,
             // The order of several conditions depends on estimates.
             let sorted = |plan: &[String]| plan.iter().cloned().collect::<BTreeSet<_>>();
             if sorted(first) != sorted(&plan) {
-                writeln!(turned, "{name}, {statistics:?}: {plan:#?}, not {first:#?}").unwrap();
+                writeln!(changed, "{name}, {statistics:?}: {plan:#?}, not {first:#?}").unwrap();
             }
         }
     }
-    assert!(turned.is_empty(), "plans depend on statistics:\n{turned}");
+    assert!(changed.is_empty(), "plans depend on statistics:\n{changed}");
     Some(plans)
 }
 
@@ -459,8 +459,8 @@ async fn runs_that_ended_before_a_migration_are_found_after_it() {
     let (before, own) = migrations("sqlite", "0004_runs");
     let db = Connection::open_in_memory().unwrap();
     db.execute_batch(&[before.join(";"), BEFORE.to_owned(), own].concat()).unwrap();
-    let mut found = db.prepare(AFTER).unwrap();
-    let rows = found.query_map((), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
+    let mut select = db.prepare(AFTER).unwrap();
+    let rows = select.query_map((), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
     assert_eq!(rows.collect::<Result<Vec<(i64, i64, i64)>, _>>().unwrap(), expected);
 
     let Some(client) = postgres().await else { return };
@@ -489,8 +489,8 @@ async fn runs_that_waited_before_a_migration_are_counted_after_it() {
     let (before, own) = migrations("sqlite", "0011_observe");
     let db = Connection::open_in_memory().unwrap();
     db.execute_batch(&[before.join(";"), runs.clone(), own].concat()).unwrap();
-    let mut found = db.prepare(after).unwrap();
-    let parked = found.query_map((), |row| row.get(0)).unwrap();
+    let mut select = db.prepare(after).unwrap();
+    let parked = select.query_map((), |row| row.get(0)).unwrap();
     assert_eq!(parked.collect::<Result<Vec<String>, _>>().unwrap(), expected);
 
     let Some(client) = postgres().await else { return };

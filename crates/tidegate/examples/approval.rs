@@ -6,7 +6,6 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use tidegate::{Ctx, Result, Workflow, testing::TestHarness};
 
 const DAY: Duration = Duration::from_hours(24);
@@ -17,10 +16,15 @@ struct Answer {
     yes: bool,
 }
 
-async fn expense(ctx: Ctx, expense: Value) -> Result<String> {
+#[derive(Serialize, Deserialize)]
+struct Expense {
+    amount: u32,
+}
+
+async fn expense(ctx: Ctx, expense: Expense) -> Result<String> {
     let wait = ctx.wait_for_signal::<Answer>("answer", "approval").timeout(3 * DAY);
     Ok(match wait.await? {
-        Some(Answer { by, yes: true }) => format!("{} paid, {by} agreed", expense["amount"]),
+        Some(Answer { by, yes: true }) => format!("{} paid, {by} agreed", expense.amount),
         Some(Answer { by, yes: false }) => format!("{by} said no"),
         None => "nobody answered in three days".to_owned(),
     })
@@ -30,23 +34,25 @@ async fn expense(ctx: Ctx, expense: Value) -> Result<String> {
 async fn main() -> Result<()> {
     let harness = TestHarness::new();
     let serve = || harness.engine().workflow(Workflow::new("expense", expense));
+    let expense = Workflow::new("expense", expense).reference();
     let engine = serve().start().await?;
-    let lunch = engine.send("expense", json!({ "amount": 12 })).await?.run().expect("it runs");
-    let yacht = engine.send("expense", json!({ "amount": 9e6 })).await?.run().expect("it runs");
+    let lunch = engine.start(&expense, Expense { amount: 12 }).await?;
+    let yacht = engine.start(&expense, Expense { amount: 9_000_000 }).await?;
 
     harness.advance(2 * DAY).await;
-    println!("{}", engine.why(lunch).await?.sentence);
+    println!("{}", lunch.why().await?.sentence);
     assert_eq!(engine.driven(), 0, "a waiting run occupies no worker");
     // A deploy in between makes no difference.
     engine.shutdown().await;
     let engine = serve().start().await?;
-    engine.signal(lunch, "approval", Answer { by: "Grace".to_owned(), yes: true }).await?;
+    let [lunch, yacht] = [lunch, yacht].map(|run| engine.handle::<String>(run.id()));
+    lunch.signal("approval", Answer { by: "Grace".to_owned(), yes: true }).await?;
     harness.advance(DAY).await;
 
     for (run, expected) in
         [(lunch, "12 paid, Grace agreed"), (yacht, "nobody answered in three days")]
     {
-        let output: String = engine.output(run).await??;
+        let output = run.output().await?;
         println!("{output}");
         assert_eq!(output, expected);
     }

@@ -38,7 +38,7 @@ async fn main() -> Result<()> {
 
     let mut written = Vec::new();
     for run in harness.runs("index").await {
-        written.push(engine.output::<String>(run.id).await??);
+        written.push(engine.handle::<String>(run.id).output().await?);
     }
     println!("{written:#?}");
     assert_eq!(written, ["books: 1 to 100", "books: 101 to 200", "books: 201 to 250"]);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tidegate::{
-    Action, Ctx, Engine, Flow, Policy, Request, Result, RunId, core::row::SessionRef, new_request,
+    Action, Ctx, Engine, Flow, Policy, Request, Result, RunId, RunUpdate, SessionRef, new_request,
     testing::TestHarness,
 };
 
@@ -58,20 +58,25 @@ async fn main() -> Result<()> {
     // is queued.
     harness.advance(Duration::from_secs(1)).await;
     assert_eq!(call(&engine, "append", json!("Are you there?")).await?.0, "started");
-    let (told, second) = call(&engine, "respond", json!({})).await?;
-    assert_eq!(told, "queued");
+    let (outcome, second) = call(&engine, "respond", json!({})).await?;
+    assert_eq!(outcome, "queued");
     println!("why      {}", engine.why(second).await?.sentence);
     harness.advance(Duration::from_secs(10)).await;
 
-    assert_eq!(engine.output::<String>(first).await??, "I have read 1 messages.");
-    let chunks = engine.chunks(second, 0, 100).await?;
-    let words: Vec<&str> = chunks.iter().map(|chunk| chunk.data.as_str()).collect();
+    let first = engine.handle::<String>(first);
+    assert_eq!(first.output().await?, "I have read 1 messages.");
+    let (mut updates, mut words) = (engine.handle::<String>(second).updates(), Vec::new());
+    while let Some(update) = updates.next().await {
+        if let RunUpdate::Chunk(chunk) = update? {
+            words.push(chunk.to_string());
+        }
+    }
     println!("emitted  {}", words.join(" "));
-    assert_eq!(words.join(" "), r#""I" "have" "read" "3" "messages.""#);
+    assert_eq!(words.join(" "), "I have read 3 messages.");
 
     let [app, flow, id] = ["default", "chat", "ada"].map(str::to_owned);
     let (_, document) = engine.session(&SessionRef { app, flow, id }).await?.expect("it is there");
-    println!("session  {}", document.as_str());
+    println!("session  {document}");
     assert_eq!(document.as_str().matches("messages.").count(), 2);
     Ok(())
 }

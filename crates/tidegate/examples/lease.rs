@@ -6,8 +6,8 @@
 use std::{error::Error, sync::Arc, time::Duration};
 
 use tidegate::{
+    ManualClock, MemoryStore,
     lease::{Acquire, Lease, Leases, Renew},
-    store::{ManualClock, MemoryStore},
 };
 
 /// The time without a renewal after which another holder may take the lease.

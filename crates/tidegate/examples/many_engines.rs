@@ -17,9 +17,10 @@ use std::{
 
 use serde_json::json;
 use tidegate::{
-    Concurrency, Ctx, Engine, Result, Workflow,
-    store::{PostgresOptions, PostgresStore, tokio_postgres},
+    Concurrency, Ctx, Engine, PostgresOptions, PostgresStore, Result, Workflow, WorkflowRef,
 };
+
+const CALL: WorkflowRef<serde_json::Value, String> = WorkflowRef::new("call.api");
 
 static INSIDE: AtomicUsize = AtomicUsize::new(0);
 static MOST: AtomicUsize = AtomicUsize::new(0);
@@ -55,7 +56,7 @@ async fn call(ctx: Ctx, engine: &'static str) -> Result<&'static str> {
 async fn engine(url: &str, schema: &str, name: &'static str) -> Result<Engine> {
     let options = PostgresOptions { schema: schema.to_owned(), ..PostgresOptions::default() };
     let store = PostgresStore::open(url, options).await?;
-    let call = Workflow::new("call.api", move |ctx, _: serde_json::Value| call(ctx, name))
+    let call = Workflow::new(CALL.name(), move |ctx, _: serde_json::Value| call(ctx, name))
         .concurrency(Concurrency::limit(2));
     Ok(Engine::builder(Arc::new(store)).workers(4).workflow(call).start().await?)
 }
@@ -74,14 +75,13 @@ async fn main() -> Result<()> {
     }
     let mut runs = Vec::new();
     for n in 0..30 {
-        let sent = engines[n % 3].send("call.api", json!({ "n": n })).await?;
-        runs.push(sent.run().expect("nothing drops it"));
+        runs.push(engines[n % 3].start(&CALL, json!({ "n": n })).await?.id());
     }
     // One engine shuts down in the middle, as in a deploy.
     engines[0].shutdown().await;
     let mut by = std::collections::BTreeMap::<String, u32>::new();
     for run in runs {
-        *by.entry(engines[1].output(run).await??).or_default() += 1;
+        *by.entry(engines[1].handle(run).output().await?).or_default() += 1;
     }
     println!("finished by {by:?}, at most {} at once", MOST.load(SeqCst));
     assert_eq!(by.values().sum::<u32>(), 30);

@@ -8,10 +8,8 @@ use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use tidegate::{
-    Ctx, Engine, Reaction, Result, StreamEvent, Workflow,
-    core::{json::Payload, reaction::StreamSelection, stream::NewLogged},
-    events,
-    store::{SqliteStore, SqliteTransaction},
+    Ctx, Engine, Reaction, Result, SqliteStore, SqliteTransaction, StreamEvent, StreamSelection,
+    Workflow, events,
     testing::{TestHarness, VirtualClock},
 };
 
@@ -57,16 +55,11 @@ async fn table(ctx: Ctx, forget: bool) -> Result<Vec<(String, i64)>> {
 }
 
 async fn look(engine: &Engine, forget: bool) -> Result<Vec<(String, i64)>> {
-    let run = engine.send("table", forget).await?.run().expect("it runs");
-    engine.output(run).await?
+    Ok(engine.start("table", forget).await?.output().await?)
 }
 
 async fn commit(engine: &Engine, stream: &str, account: &[Account]) -> Result<()> {
-    let mut new = Vec::new();
-    for event in account {
-        let (name, data) = events::name_and_data(event)?;
-        new.push(NewLogged { name, data, meta: Payload::null() });
-    }
+    let new = account.iter().map(events::of).collect::<Result<_, _>>()?;
     engine.streams().commit(stream, new, None).await?;
     Ok(())
 }

@@ -4,11 +4,10 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
-use serde_json::json;
-use tidegate::{Concurrency, Ctx, Engine, Result, Workflow};
+use serde::{Deserialize, Serialize};
+use tidegate::prelude::*;
 
-#[derive(Deserialize)]
+#[derive(Serialize, Deserialize)]
 struct Account {
     name: String,
 }
@@ -26,12 +25,13 @@ async fn main() -> Result<()> {
     let dir = std::env::temp_dir().join(format!("tidegate-quickstart-{}", std::process::id()));
     std::fs::create_dir_all(&dir)?;
 
-    let sync = Workflow::new("sync.account", sync).concurrency(Concurrency::limit(5).key("name"));
-    let engine = Engine::sqlite(dir.join("tidegate.db")).await?.workflow(sync).start().await?;
-    let sent = engine.send("sync.account", json!({ "name": "acme" })).await?;
-    let run = sent.run().expect("nothing drops it");
-    println!("{}", engine.why(run).await?.sentence);
-    let output: String = engine.output(run).await??;
+    let workflow =
+        Workflow::new("sync.account", sync).concurrency(Concurrency::limit(5).key("name"));
+    let sync = workflow.reference();
+    let engine = Engine::sqlite(dir.join("tidegate.db")).await?.workflow(workflow).start().await?;
+    let run = engine.start(&sync, Account { name: "acme".to_owned() }).await?;
+    println!("{}", run.why().await?.sentence);
+    let output = run.output().await?;
     println!("{output}");
     assert_eq!(output, "42 rows of acme");
 

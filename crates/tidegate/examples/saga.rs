@@ -8,8 +8,13 @@ use std::{
     time::Duration,
 };
 
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 use tidegate::{Ctx, Result, Retry, StepError, Workflow, testing::TestHarness};
+
+#[derive(Serialize, Deserialize)]
+struct Order {
+    to: String,
+}
 
 /// The external systems: the calls they received, in order.
 #[derive(Clone, Default)]
@@ -28,7 +33,8 @@ impl World {
     }
 }
 
-async fn order(ctx: Ctx, world: World, order: Value) -> Result<String> {
+async fn order(ctx: Ctx, order: Order) -> Result<String> {
+    let world = ctx.state::<World>()?;
     // Registered before the step, so that the effect can be undone as soon as it may have happened.
     let undo = world.clone();
     ctx.compensate("reserved", move || async move { undo.ask("release").await }).await?;
@@ -40,8 +46,8 @@ async fn order(ctx: Ctx, world: World, order: Value) -> Result<String> {
 
     let ship = ctx.step("ship", || async {
         world.ask("ship").await?;
-        match order["to"].as_str() {
-            Some("nowhere") => Err(StepError::new("there is no such place")),
+        match &*order.to {
+            "nowhere" => Err(StepError::new("there is no such place")),
             _ => Ok(()),
         }
     });
@@ -52,21 +58,21 @@ async fn order(ctx: Ctx, world: World, order: Value) -> Result<String> {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
     let (harness, world) = (TestHarness::new(), World::default());
-    let outside = world.clone();
-    let workflow = Workflow::new("order", move |ctx, it| order(ctx, outside.clone(), it));
-    let engine = harness.engine().workflow(workflow).start().await?;
+    let workflow = Workflow::new("order", order);
+    let order = workflow.reference();
+    let engine = harness.engine().state(world.clone()).workflow(workflow).start().await?;
 
     println!("an order that goes well:");
-    let run = engine.send("order", json!({ "to": "Berlin" })).await?.run().expect("it runs");
+    let run = engine.start(&order, Order { to: "Berlin".to_owned() }).await?;
     harness.advance(Duration::from_mins(10)).await;
-    assert_eq!(engine.output::<String>(run).await??, "shipped");
+    assert_eq!(run.output().await?, "shipped");
     assert_eq!(world.asked(), ["reserve", "charge", "ship"]);
 
     println!("an order that does not:");
-    let run = engine.send("order", json!({ "to": "nowhere" })).await?.run().expect("it runs");
+    let run = engine.start(&order, Order { to: "nowhere".to_owned() }).await?;
     harness.advance(Duration::from_mins(10)).await;
-    let fault = engine.output::<String>(run).await?.expect_err("it cannot be shipped");
-    assert_eq!(fault.message(), "there is no such place");
+    let error = run.output().await.expect_err("it cannot be shipped");
+    assert_eq!(error.to_string(), format!("run `{}` failed: there is no such place", run.id()));
     assert_eq!(world.asked(), ["reserve", "charge", "ship", "ship", "refund", "release"]);
     Ok(())
 }

@@ -4,22 +4,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use serde::Deserialize;
 use tidegate::{
-    Ctx, Result, Workflow,
-    core::time::Timestamp,
-    store::MemoryStore,
+    Ctx, MemoryStore, Occurrence, Result, Timestamp, Workflow,
     testing::{TestHarness, VirtualClock},
 };
 
 /// 27 March 2027, midnight by UTC.
 const SATURDAY: Timestamp = Timestamp::from_ms(1_806_105_600_000);
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Occurrence {
-    planned_at: Timestamp,
-}
 
 async fn report(_: Ctx, occurrence: Occurrence) -> Result<Timestamp> {
     Ok(occurrence.planned_at)
@@ -35,7 +26,7 @@ async fn main() -> Result<()> {
 
     let mut hours = Vec::new();
     for run in harness.runs("report").await {
-        let planned: Timestamp = engine.output(run.id).await??;
+        let planned: Timestamp = engine.handle(run.id).output().await?;
         let minutes = (planned.micros() - SATURDAY.micros()) / 60_000_000;
         println!("planned {}:{:02} h after midnight by UTC", minutes / 60, minutes % 60);
         hours.push((minutes / 60, minutes % 60));

@@ -14,8 +14,7 @@ use std::{
 
 use serde_json::Value;
 use tidegate::{
-    Ctx, Result, StepError, Workflow,
-    store::SqliteStore,
+    Ctx, Result, SqliteStore, StepError, Workflow,
     testing::{TestHarness, VirtualClock},
 };
 
@@ -58,7 +57,7 @@ async fn main() -> Result<()> {
     let ttl = Duration::from_secs(30);
     let serve = || harness.engine().lease_ttl(ttl).workflow(Workflow::new("pay", pay));
     let engine = serve().start().await?;
-    let run = engine.send("pay", Value::Null).await?.run().expect("it runs");
+    let run = engine.start::<_, i64>("pay", Value::Null).await?.id();
     harness.advance(Duration::from_mins(1)).await;
     assert_eq!((PAYMENTS.load(SeqCst), MAILS.load(SeqCst)), (2, 1));
     println!("before the crash: paid at the second attempt, and one mail begun");
@@ -66,7 +65,7 @@ async fn main() -> Result<()> {
 
     let engine = serve().start().await?;
     harness.advance(3 * ttl).await;
-    let left: i64 = engine.output(run).await??;
+    let left: i64 = engine.handle(run).output().await?;
     println!("after it: the mail begun again, the payment not: {left} left of 100");
     assert_eq!((PAYMENTS.load(SeqCst), MAILS.load(SeqCst), left), (2, 2, 70));
     std::fs::remove_dir_all(&dir)?;

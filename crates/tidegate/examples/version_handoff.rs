@@ -37,16 +37,16 @@ async fn deploy(name: &str, on_new: OnNewVersion) -> Result<[String; 3]> {
     // The new program serves both versions; new runs use the highest.
     let serving = harness.engine().workflow(version(name, 1, on_new));
     let engine = serving.workflow(version(name, 2, on_new)).start().await?;
-    let (new, told) = begin(&engine, name).await?;
-    println!("{name}: the newcomer is {told}; {}", engine.why(new).await?.sentence);
+    let (new, outcome) = begin(&engine, name).await?;
+    println!("{name}: the newcomer is {outcome}; {}", engine.why(new).await?.sentence);
     harness.advance(24 * HOUR).await;
     let mut ends = Vec::new();
     for run in [old, new] {
-        let end = engine.output::<String>(run).await?;
+        let end = engine.handle::<String>(run).output().await;
         println!("  {end:?}");
-        ends.push(end.unwrap_or_else(|fault| fault.code().to_owned()));
+        ends.push(end.unwrap_or_else(|error| error.code().to_owned()));
     }
-    Ok([told.to_owned(), ends.remove(0), ends.remove(0)])
+    Ok([outcome.to_owned(), ends.remove(0), ends.remove(0)])
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -54,6 +54,6 @@ async fn main() -> Result<()> {
     let (one, two) = ("worked a shift as version 1", "worked a shift as version 2");
     assert_eq!(deploy("agent.drained", OnNewVersion::Drain).await?, ["queued", one, two]);
     let superseded = deploy("agent.superseded", OnNewVersion::Supersede).await?;
-    assert_eq!(superseded, ["replaced", "Cancelled", two]);
+    assert_eq!(superseded, ["replaced", "run_cancelled", two]);
     Ok(())
 }

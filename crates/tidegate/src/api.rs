@@ -32,13 +32,44 @@ use crate::{
 
 /// An engine: decides which runs start, and drives them.
 ///
-/// Cheap to clone.
+/// Cheap to clone. When the last clone is dropped, the engine stops as in a crash and frees its
+/// store; other engines take its runs over when its lease expires. [`Engine::shutdown`] hands them
+/// over at once.
+///
+/// ```
+/// use tidegate::prelude::*;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<()> {
+/// let count = Workflow::new("count", async |_: Ctx, text: String| Ok(text.len()));
+/// let engine = Engine::in_memory().workflow(count).start().await?;
+/// // An event starts all workflows that it triggers: here the one of its name.
+/// let posted = engine.send("count", "four").await?;
+/// let run = engine.handle::<usize>(posted.run().expect("no control drops it"));
+/// assert_eq!(run.output().await?, 4);
+/// engine.shutdown().await;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
+#[must_use = "an engine stops when its last handle is dropped"]
 pub struct Engine {
     shared: Arc<Shared>,
+    /// Shared by all clones. The engine's own tasks have none.
+    _alive: Arc<StopOnDrop>,
     ws: Workspace,
     /// Idempotency key under which commands of this handle are executed at most once.
     once: Option<Arc<IdempotentCall>>,
+}
+
+/// Stops an engine when it is dropped.
+#[derive(Debug)]
+struct StopOnDrop(Arc<Shared>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.stop_tasks();
+    }
 }
 
 impl Engine {
@@ -48,13 +79,13 @@ impl Engine {
     }
 
     pub(crate) fn new(shared: Arc<Shared>, ws: Workspace) -> Self {
-        Self { shared, ws, once: None }
+        let alive = Arc::new(StopOnDrop(shared.clone()));
+        Self { shared, _alive: alive, ws, once: None }
     }
 
     /// Returns a handle to the same engine, acting in another workspace.
-    #[must_use]
     pub fn in_workspace(&self, ws: impl Into<Workspace>) -> Self {
-        Self { shared: self.shared.clone(), ws: ws.into(), once: None }
+        Self { ws: ws.into(), once: None, ..self.clone() }
     }
 
     pub(crate) fn under(&self, once: Arc<IdempotentCall>) -> Self {
@@ -248,7 +279,7 @@ impl Engine {
     }
 
     /// Returns whether an open window or buffer will become this run.
-    async fn is_promised(&self, run: RunId) -> Result<bool, Error> {
+    pub(crate) async fn is_promised(&self, run: RunId) -> Result<bool, Error> {
         match why(&*self.shared.store, &self.ws, run).await? {
             Ok(_) => Ok(true),
             Err(Refusal::NoRun(_)) => Ok(false),
@@ -468,8 +499,7 @@ impl Engine {
 
     /// Stops as a crash would: nothing is handed over.
     pub(crate) fn kill(&self) {
-        self.shared.tasks.abort();
-        self.shared.committer.shut();
+        self.shared.stop_tasks();
     }
 }
 

@@ -17,6 +17,7 @@ pages! {
     Shutdown = "docs/concepts/shutdown.md",
     Steps = "docs/concepts/steps.md",
     Testing = "docs/concepts/testing.md",
+    TransactionalSteps = "docs/concepts/transactional-steps.md",
     Streams = "docs/concepts/streams.md",
     Versions = "docs/concepts/versions.md",
     ControlBatch = "docs/controls/batch.md",

@@ -8,11 +8,9 @@ use std::{
 };
 
 use tidegate_core::{
-    action::Flow as FlowDefinition,
     catalog::Catalog,
     command::{Answer, Command, StreamCommand},
-    definition::{Code, DefinitionErrors, Problem},
-    definition::{Definition, Trigger},
+    definition::{Code, Definition, Problem},
     reads::ReadSet,
     row::Workspace,
     run::sweep::MAX_DEATHS,
@@ -21,18 +19,19 @@ use tidegate_store::{Clock, Store, SystemClock, commit};
 
 use crate::{
     api::Engine,
-    cron::Cron,
     dynamic::{self, DynamicHandlers, HandlerResolver},
     engine::{Options, Shared},
     entropy::Entropy,
     error::Error,
     flow::Flow,
     handler::{Handler, ServedWorkflow},
-    heartbeat,
+    heartbeat, parse,
     reaction::{self, Reaction},
     registry::Registry,
     retention::{self, Retention},
-    schedule, stranded, sweep,
+    schedule,
+    shared_state::SharedState,
+    stranded, sweep,
     tasks::Busy,
     timer::{SystemTimer, Timer},
 };
@@ -67,6 +66,7 @@ pub struct EngineBuilder {
     seed: Option<u64>,
     busy: Option<Arc<Busy>>,
     handler_resolver: Option<Box<HandlerResolver>>,
+    state: SharedState,
 }
 
 /// Poll interval of a store without wake-ups: short enough to replace them.
@@ -108,6 +108,7 @@ impl EngineBuilder {
             seed: None,
             busy: None,
             handler_resolver: None,
+            state: SharedState::default(),
         }
     }
 
@@ -120,12 +121,11 @@ impl EngineBuilder {
         let mut served = workflow.into();
         let read = match served.unreadable.take() {
             Some(unreadable) => Err(vec![unreadable]),
-            None => Definition::parse(&served.definition).map_err(|errors| errors.0),
+            None => parse::workflow(&served.definition),
         };
-        self.served.push(read.and_then(|parsed| {
+        self.served.push(read.map(|parsed| {
             warn(&parsed.warnings);
-            check_schedules(&parsed.value)?;
-            Ok((parsed.value, served))
+            (parsed.value, served)
         }));
         self
     }
@@ -137,17 +137,46 @@ impl EngineBuilder {
             self.served.push(Err(problems));
             return self;
         }
-        match FlowDefinition::parse(&definition) {
+        match parse::flow(&definition) {
             Ok(parsed) if problems.is_empty() => {
                 warn(&parsed.warnings);
-                let pairs = parsed.value.actions.into_iter().zip(actions);
-                self.served.extend(pairs.map(|pair| check_schedules(&pair.0).map(|()| pair)));
+                self.served.extend(parsed.value.actions.into_iter().zip(actions).map(Ok));
                 return self;
             }
             Ok(_) => {}
-            Err(DefinitionErrors(more)) => problems.extend(more),
+            Err(more) => problems.extend(more),
         }
         self.served.push(Err(problems));
+        self
+    }
+
+    /// Gives a value to all handlers, such as a database pool or a client: they get it by its type
+    /// from [`Ctx::state`](crate::Ctx::state).
+    ///
+    /// An engine has one value of each type. For two pools of one type, give each a type of its
+    /// own: `struct Orders(Pool)`.
+    ///
+    /// ```
+    /// use tidegate::{Ctx, Workflow, testing::TestHarness};
+    ///
+    /// #[derive(Clone)]
+    /// struct Mailer(&'static str);
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> tidegate::Result<()> {
+    /// let greet = Workflow::new("greet", async |ctx: Ctx, name: String| {
+    ///     let mailer = ctx.state::<Mailer>()?;
+    ///     ctx.step("mail", || async { Ok(format!("{name}, by {}", mailer.0)) }).await
+    /// });
+    /// let (harness, reference) = (TestHarness::new(), greet.reference());
+    /// let engine = harness.engine().state(Mailer("post")).workflow(greet).start().await?;
+    /// let run = engine.start(&reference, "Ada".to_owned()).await?;
+    /// assert_eq!(run.output().await?, "Ada, by post");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.state.set(value);
         self
     }
 
@@ -313,6 +342,7 @@ impl EngineBuilder {
         let mut shared =
             Shared::new(self.store, self.clock, timer, entropy, self.options, self.busy);
         let (workspaces, handler_resolver) = (self.workspaces.clone(), self.handler_resolver);
+        shared.state = self.state;
         shared.stored = DynamicHandlers::new(workspaces, served, handler_resolver);
         let shared = Arc::new(shared);
         let mut registry = Registry::new(shared.options.workers, shared.options.call_workers);
@@ -344,11 +374,12 @@ impl EngineBuilder {
     /// Returns a read-only engine: it drives nothing, registers nothing, and is invisible to other
     /// engines.
     ///
-    /// Writes through it hang forever.
+    /// Every write through it is refused with [`Error::ReadOnly`].
     pub fn read_only(self) -> Engine {
         let timer = self.timer.unwrap_or_else(|| Arc::new(SystemTimer::new()));
         let entropy = self.seed.map_or_else(Entropy::system, Entropy::seeded);
         let shared = Shared::new(self.store, self.clock, timer, entropy, self.options, self.busy);
+        shared.committer.refuse_all();
         let ws = self.workspaces.first().cloned().unwrap_or_else(|| DEFAULT_WORKSPACE.into());
         Engine::new(Arc::new(shared), ws)
     }
@@ -368,19 +399,6 @@ fn check_lease(ttl: Duration) -> Result<(), Error> {
     }
     let got = ttl.as_millis();
     Err(Error::Value(format!("lease_ttl must be between {least} ms and {most} ms, got {got}")))
-}
-
-/// Checks what the definition cannot know: calendars and time zones.
-pub(crate) fn check_schedules(workflow: &Definition) -> Result<(), Vec<Problem>> {
-    let bad = workflow.triggers.iter().enumerate().filter_map(|(n, trigger)| {
-        let Trigger::Cron { cron, time_zone, .. } = trigger else { return None };
-        let error = Cron::parse(cron, time_zone).err()?;
-        let (code, message) = (error.kind(), error.to_string());
-        let subject = format!("workflow `{}`", workflow.name);
-        Some(Problem { code, subject, field: format!("triggers[{n}]"), message })
-    });
-    let problems: Vec<Problem> = bad.collect();
-    if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
 
 /// Returns the catalogs of the workspaces.

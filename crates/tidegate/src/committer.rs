@@ -86,7 +86,7 @@ impl fmt::Debug for Committer {
 }
 
 #[derive(Default)]
-#[expect(clippy::struct_excessive_bools, reason = "four things that are so or not, apart")]
+#[expect(clippy::struct_excessive_bools, reason = "independent switches")]
 struct Queue {
     pending: VecDeque<Pending>,
     /// Idle workers.
@@ -99,6 +99,8 @@ struct Queue {
     leasing: bool,
     /// Whether no more commands are decided.
     shut: bool,
+    /// Whether all commands are refused.
+    read_only: bool,
     /// Prefetched inputs of the next runs.
     ahead: Ahead,
 }
@@ -120,8 +122,10 @@ impl Committer {
             _ => false,
         });
         let mut queue = self.queue();
-        // Dropping its sender answers the command: the engine has been shut down.
-        if !queue.shut {
+        if queue.read_only {
+            let _ = reply.send(Err(Error::ReadOnly));
+        } else if !queue.shut {
+            // Dropping its sender answers the command: the engine has been shut down.
             queue.pending.push_back(Pending { salted, waiting: Waiting { ends, reply } });
             self.bell.notify_one();
         }
@@ -158,6 +162,11 @@ impl Committer {
     /// Returns the number of commands that wait for their transaction.
     pub(crate) fn pending(&self) -> usize {
         self.queue().pending.len()
+    }
+
+    /// Refuses all commands from now on.
+    pub(crate) fn refuse_all(&self) {
+        self.queue().read_only = true;
     }
 
     /// Stops deciding commands: callers that wait for an answer get [`Error::ShutDown`].

@@ -51,6 +51,7 @@ use crate::{
     engine::Shared,
     handler::{check_name, write},
     load::MAX_STEPS,
+    reference::WorkflowTarget,
     step_error::{Result, StepError},
     timer::Timer,
 };
@@ -67,6 +68,7 @@ pub(crate) struct Activation {
 
 /// A run that another run replaced.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Replaced {
     /// Id of the replaced run.
     pub run: RunId,
@@ -77,6 +79,33 @@ pub struct Replaced {
 /// A handler's view of its run.
 ///
 /// Cheap to clone.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::{prelude::*, testing::TestHarness};
+///
+/// async fn order(ctx: Ctx, cents: u32) -> Result<String> {
+///     let key = ctx.idempotency_key("charge");
+///     let charged = ctx.step("charge", || async { Ok(format!("{cents} by {key}")) }).await?;
+///     ctx.sleep("cool down", Duration::from_secs(3600)).await?;
+///     let rating = ctx.wait_for_event::<u8>("rating", "order/rated");
+///     Ok(match rating.timeout(Duration::from_secs(60)).await? {
+///         Some(stars) => format!("{charged}, {stars} stars"),
+///         None => charged,
+///     })
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<()> {
+/// let workflow = Workflow::new("order", order);
+/// let (harness, order) = (TestHarness::new(), workflow.reference());
+/// let engine = harness.engine().workflow(workflow).start().await?;
+/// let run = engine.start(&order, 30).await?;
+/// harness.advance(Duration::from_secs(3660)).await;
+/// assert!(run.output().await?.starts_with("30 by "));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Ctx(Arc<Inner>);
 
@@ -103,7 +132,7 @@ impl Ctx {
         Self(Arc::new(Inner { activation, state: Mutex::new(state), shared, stop }))
     }
 
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn activation_state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().expect("nothing panics under this lock")
     }
 
@@ -183,6 +212,20 @@ impl Ctx {
         format!("{}:{step}", self.activation().run.effects())
     }
 
+    /// Returns the value of this type that the program gave to its engine with
+    /// [`EngineBuilder::state`](crate::EngineBuilder::state): a database pool, a client, settings.
+    ///
+    /// Clone it where a closure needs one of its own. Handlers such as `async |ctx, input|` cannot
+    /// capture a value, because each run needs another copy; this is the way in.
+    ///
+    /// # Errors
+    ///
+    /// Fails with `NoState`, and names the type, if the engine has no value of it. The run is
+    /// retried: an engine that has the value may take it over.
+    pub fn state<T: Send + Sync + 'static>(&self) -> Result<&T> {
+        self.0.shared.state.get(format_args!("workflow `{}`", self.workflow()))
+    }
+
     /// Returns the run that this one replaced, with its recorded steps; `None` if there is none.
     pub async fn replaced(&self) -> Result<Option<Replaced>> {
         let Some(run) = self.activation().run.replaced else { return Ok(None) };
@@ -244,6 +287,24 @@ impl Ctx {
     ///
     /// After a crash between its effect and its record, the step runs again: pass the
     /// [`Ctx::idempotency_key`] to the service that it calls.
+    ///
+    /// Only the value that the closure returns is recorded. A variable outside that the closure
+    /// changes is not: when the handler is replayed, the closure does not run, and the variable
+    /// keeps its old value. Return it instead:
+    ///
+    /// ```
+    /// # use tidegate::{Ctx, Result};
+    /// # async fn fetch(page: u32) -> Result<Vec<String>> { Ok(vec![page.to_string()]) }
+    /// async fn sync(ctx: Ctx, pages: u32) -> Result<usize> {
+    ///     let mut rows = 0;
+    ///     for page in 0..pages {
+    ///         // Wrong: `rows += …` inside the closure is lost when the run continues elsewhere.
+    ///         let id = format!("page {page}");
+    ///         rows += ctx.step(id, || async { Ok(fetch(page).await?.len()) }).await?;
+    ///     }
+    ///     Ok(rows)
+    /// }
+    /// ```
     pub fn step<'a, T, F, Fut>(&self, id: impl Into<String>, run: F) -> Step<'a, T>
     where
         F: FnOnce() -> Fut + Send + 'a,
@@ -288,16 +349,37 @@ impl Ctx {
         Wait::new(self, id.into(), StepKind::Signal, Ok(on), None)
     }
 
-    /// Starts another workflow of the same app and waits for its output.
+    /// Starts another workflow and waits for its output.
     ///
+    /// The workflow is a [`WorkflowRef`](crate::WorkflowRef), or the name of one in the same app.
     /// With a timeout, the wait fails with `TimedOut`, and the other run continues.
-    pub fn invoke<T: DeserializeOwned>(
+    ///
+    /// ```
+    /// use tidegate::{Ctx, Result, WorkflowRef};
+    ///
+    /// const PAY: WorkflowRef<u32, String> = WorkflowRef::new("pay");
+    ///
+    /// async fn order(ctx: Ctx, cents: u32) -> Result<String> {
+    ///     let receipt = ctx.invoke("pay", &PAY, cents).await?;
+    ///     // By name, the types are the caller's.
+    ///     let parcel: u64 = ctx.invoke("ship", "warehouse.ship", &receipt).await?;
+    ///     Ok(format!("{receipt}, parcel {parcel}"))
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails with `UnknownWorkflow` if no version of it is released, with `Refused` if one of its
+    /// controls admits no run, and with the code of the other run's error if that run fails.
+    pub fn invoke<I: Serialize, O: DeserializeOwned>(
         &self,
         id: impl Into<String>,
-        workflow: impl Into<String>,
-        input: impl Serialize,
-    ) -> Wait<Returned<T>> {
-        let (app, workflow) = (self.activation().run.app.clone(), workflow.into());
+        workflow: impl WorkflowTarget<I, O>,
+        input: I,
+    ) -> Wait<Returned<O>> {
+        let (app, workflow) = workflow.target();
+        let app = app.unwrap_or(&self.activation().run.app).to_owned();
+        let workflow = workflow.to_owned();
         let on = write(&input).map(|data| NewWaitOn::Invoke { app, workflow, data });
         Wait::new(self, id.into(), StepKind::Invoke, on, None)
     }
@@ -318,7 +400,7 @@ impl Ctx {
             StepError::coded("BadName", format!("step `{step}`: the event's name {rule}")).fatal()
         })?;
         let event = NewEvent { name, data, dedupe_id: None, ts: None };
-        self.state().send(NewSend::event(step, event));
+        self.activation_state().send(NewSend::event(step, event));
         Ok(())
     }
 
@@ -340,7 +422,7 @@ impl Ctx {
             outcome
         } else {
             let what = Sent::Signal { run, name: name.into(), data };
-            self.state().send(NewSend { step: step.clone(), what });
+            self.activation_state().send(NewSend { step: step.clone(), what });
             self.recorded(&step).await?
         };
         outcome.map(drop).map_err(|fault| StepError::recorded(&fault))
@@ -373,7 +455,7 @@ impl Ctx {
     /// After a crash, or an error of the handler outside of its steps, lines after the last step
     /// are written again.
     pub fn log(&self, message: impl fmt::Display) {
-        if !self.state().is_replaying() {
+        if !self.activation_state().is_replaying() {
             tracing::info!(run = %self.run_id(), workflow = self.workflow(), "{message}");
         }
     }
@@ -391,7 +473,7 @@ impl Ctx {
 
     /// Returns the outcome of a step that the store decides, once it is durable.
     async fn recorded(&self, step: &str) -> Result<Outcome> {
-        poll_fn(|cx| self.state().poll_durable(cx)).await;
+        poll_fn(|cx| self.activation_state().poll_durable(cx)).await;
         let missing = || StepError::coded("BadRecord", format!("step `{step}` left no record"));
         self.record_of(step).await?.ok_or_else(missing)
     }
@@ -418,7 +500,7 @@ impl Ctx {
         }
         let value = value();
         let result = Ok::<Payload, _>(write(&value)?);
-        self.state().finish(NewStep { id, kind: StepKind::Run, result });
+        self.activation_state().finish(NewStep { id, kind: StepKind::Run, result });
         Ok(value)
     }
 }

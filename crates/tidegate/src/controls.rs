@@ -120,6 +120,15 @@ macro_rules! keyed {
 
 control!(
     /// Limit of concurrent runs; further runs are queued at the gate.
+    ///
+    /// ```
+    /// use tidegate::prelude::*;
+    ///
+    /// let sync = Workflow::new("sync", async |_: Ctx, _: String| Ok(()))
+    ///     // Five runs of an account at once, over all processes, and fifty in all.
+    ///     .concurrency(Concurrency::limit(5).key("account"))
+    ///     .concurrency(Concurrency::limit(50));
+    /// ```
     Concurrency
 );
 keyed!(Concurrency);
@@ -138,6 +147,15 @@ impl Concurrency {
 
 control!(
     /// Number of starts per period: a throttle spreads them out, a rate limit drops the excess.
+    ///
+    /// ```
+    /// use tidegate::prelude::*;
+    ///
+    /// let call = Workflow::new("call", async |_: Ctx, _: String| Ok(()))
+    ///     .throttle(Rate::per_second(10).burst(20));
+    /// let mail = Workflow::new("mail", async |_: Ctx, _: String| Ok(()))
+    ///     .rate_limit(Rate::per_hour(100).key("tenant"));
+    /// ```
     Rate
 );
 keyed!(Rate);
@@ -171,6 +189,15 @@ impl Rate {
 
 control!(
     /// One run when a burst of events is over, with the data of the last one.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidegate::prelude::*;
+    ///
+    /// let burst = Debounce::quiet(Duration::from_secs(10)).at_most(Duration::from_secs(60));
+    /// let index = Workflow::new("index", async |_: Ctx, _: String| Ok(()))
+    ///     .debounce(burst.key("document"));
+    /// ```
     Debounce
 );
 keyed!(Debounce);
@@ -189,6 +216,16 @@ impl Debounce {
 
 control!(
     /// Many events in one run.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidegate::prelude::*;
+    ///
+    /// let index = Workflow::new("index", async |_: Ctx, all: Vec<String>| Ok(all.len()))
+    ///     .batch(Batch::of(100).within(Duration::from_secs(5)));
+    /// // A start gives one of them.
+    /// let reference: WorkflowRef<String, usize> = index.reference();
+    /// ```
     Batch
 );
 keyed!(Batch);
@@ -212,6 +249,15 @@ impl Batch {
 
 control!(
     /// An earlier position in the queue.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidegate::prelude::*;
+    ///
+    /// let urgent = Workflow::new("urgent", async |_: Ctx, _: String| Ok(()))
+    ///     .concurrency(Concurrency::limit(5))
+    ///     .priority(Priority::shift(Duration::from_secs(600)));
+    /// ```
     Priority
 );
 
@@ -224,6 +270,14 @@ impl Priority {
 
 control!(
     /// At most one run that has not ended.
+    ///
+    /// ```
+    /// use tidegate::prelude::*;
+    ///
+    /// // A new run of a customer replaces the one before it.
+    /// let agent = Workflow::new("agent", async |_: Ctx, _: String| Ok(()))
+    ///     .singleton(Singleton::cancel().key("customer"));
+    /// ```
     Singleton
 );
 keyed!(Singleton);
@@ -247,6 +301,15 @@ impl Singleton {
 
 control!(
     /// One run per key in a period.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidegate::prelude::*;
+    ///
+    /// // A repeated payment within a day gets the run of the first.
+    /// let pay = Workflow::new("pay", async |_: Ctx, _: String| Ok(()))
+    ///     .idempotency(Idempotency::within(Duration::from_secs(24 * 60 * 60)).key("payment"));
+    /// ```
     Idempotency
 );
 keyed!(Idempotency);
@@ -280,6 +343,7 @@ impl Handoff {
 
 /// Treatment of older runs when a newer version gets its first run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OnNewVersion {
     /// Older runs are cancelled.
     Supersede,
@@ -301,6 +365,14 @@ impl OnNewVersion {
 
 control!(
     /// Policy for a request whose session is busy.
+    ///
+    /// ```
+    /// use tidegate::prelude::*;
+    ///
+    /// let append = Action::new("append", async |_: Ctx, _: ()| Ok(())).policy(Policy::allow());
+    /// let respond = Action::new("respond", async |_: Ctx, _: ()| Ok(())).policy(Policy::queue());
+    /// let chat = Flow::new("chat").action(append).action(respond);
+    /// ```
     Policy
 );
 
@@ -358,6 +430,14 @@ impl Policy {
 
 control!(
     /// Schedule that starts a workflow.
+    ///
+    /// ```
+    /// use tidegate::prelude::*;
+    ///
+    /// let nightly = Schedule::cron("0 3 * * *").time_zone("Europe/Berlin");
+    /// let report = Workflow::new("report", async |_: Ctx, at: Occurrence| Ok(at.planned_at))
+    ///     .schedule(nightly.on_overlap(Policy::queue()));
+    /// ```
     Schedule
 );
 

@@ -28,6 +28,7 @@ pub struct Cron {
 
 /// An invalid cron expression or time zone, with the fix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum BadCron {
     /// The expression cannot be read.
     #[error(

@@ -79,7 +79,7 @@ fn undo(mut handler: Polled, past: Ctx, ctx: Ctx) -> BoxFuture<Result<Payload>> 
     Box::pin(async move {
         let registered = std::future::poll_fn(|cx| {
             let reached = handler.poll(&past, cx);
-            let mut state = past.state();
+            let mut state = past.activation_state();
             if let Some(undo) = state.collected() {
                 return Poll::Ready(Ok(undo));
             }
@@ -163,7 +163,7 @@ impl Driver {
                     report = None;
                     match answer {
                         Ok(Answer::Recorded(Recorded::GoOn)) if self.begun => {
-                            self.ctx.state().reported();
+                            self.ctx.activation_state().reported();
                         }
                         Ok(Answer::Recorded(Recorded::GoOn)) => self.begun = true,
                         Ok(Answer::Recorded(Recorded::LetGo)) => return false,
@@ -171,7 +171,7 @@ impl Driver {
                     }
                 }
                 Turn::Reached(Reached::Next(Next::Report)) => {
-                    let (ops, _) = self.ctx.state().take();
+                    let (ops, _) = self.ctx.activation_state().take();
                     report = Some(self.report(ops, Then::Continue));
                 }
                 Turn::Reached(Reached::Next(Next::Suspend(waits))) => {
@@ -242,7 +242,7 @@ impl Driver {
     /// precedence over records that it has not requested: it may request them at its next attempt.
     fn ending(&mut self, result: Result<Payload>) -> Then {
         let (broken, lost) = {
-            let state = self.ctx.state();
+            let state = self.ctx.activation_state();
             (state.broken(), state.lost())
         };
         match (broken, result) {
@@ -274,7 +274,7 @@ impl Driver {
     async fn finish(&mut self, then: Then) -> bool {
         self.drop_handler();
         let last = loop {
-            let (ops, all) = self.ctx.state().take();
+            let (ops, all) = self.ctx.activation_state().take();
             if all {
                 break ops;
             }

@@ -10,7 +10,6 @@ use std::{
 
 use serde_json::Value;
 use tidegate_core::{
-    action::Flow as FlowDefinition,
     catalog::Version as StoredVersion,
     command::{Answer, Command, StreamCommand},
     definition::Definition,
@@ -21,11 +20,11 @@ use tidegate_core::{
 
 use crate::{
     api::{Engine, unexpected},
-    builder::{check_schedules, known},
+    builder::known,
     engine::Shared,
     error::Error,
     handler::{Handler, NoFailureHandler, ServedWorkflow},
-    reaction,
+    parse, reaction,
     registry::ServedVersion,
     turns::WorkerKind,
 };
@@ -192,7 +191,16 @@ impl Engine {
     ///
     /// All of them are checked before the first is registered.
     pub async fn define_all(&self, definitions: &[Value]) -> Result<Vec<Registered>, Error> {
-        let workflows = definitions.iter().map(parsed).collect::<Result<_, _>>()?;
+        let (mut workflows, mut problems) = (Vec::new(), Vec::new());
+        for definition in definitions {
+            match parse::workflow(definition) {
+                Ok(parsed) => workflows.push(parsed.value),
+                Err(more) => problems.extend(more),
+            }
+        }
+        if !problems.is_empty() {
+            return Err(Error::Definition(problems));
+        }
         let registered = self.register(workflows, false).await?;
         look(self.shared()).await?;
         Ok(registered)
@@ -212,7 +220,8 @@ impl Engine {
 
     /// Returns what [`Engine::define`] would return, without any effect.
     pub async fn would_define(&self, definition: &Value) -> Result<Registered, Error> {
-        let mut registered = self.register(vec![parsed(definition)?], true).await?;
+        let workflow = parse::workflow(definition).map_err(Error::Definition)?.value;
+        let mut registered = self.register(vec![workflow], true).await?;
         registered.pop().ok_or_else(|| Error::Value("the definition was not answered".to_owned()))
     }
 
@@ -229,11 +238,7 @@ impl Engine {
         definition: &Value,
         rehearsal: bool,
     ) -> Result<Vec<(String, Registered)>, Error> {
-        let parsed = FlowDefinition::parse(definition);
-        let flow = parsed.map_err(|errors| Error::Definition(errors.0))?.value;
-        for action in &flow.actions {
-            check_schedules(action).map_err(Error::Definition)?;
-        }
+        let flow = parse::flow(definition).map_err(Error::Definition)?.value;
         let names: Vec<String> = flow.actions.iter().map(|action| action.name.clone()).collect();
         let registered = self.register(flow.actions, rehearsal).await?;
         Ok(names.into_iter().zip(registered).collect())
@@ -273,10 +278,4 @@ impl Engine {
         });
         registered.collect()
     }
-}
-
-fn parsed(definition: &Value) -> Result<Definition, Error> {
-    let parsed = Definition::parse(definition).map_err(|errors| Error::Definition(errors.0))?;
-    check_schedules(&parsed.value).map_err(Error::Definition)?;
-    Ok(parsed.value)
 }

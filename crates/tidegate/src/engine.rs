@@ -34,6 +34,7 @@ use crate::{
     registry::{Registry, ServedVersion},
     retention::Retention,
     schedule::ScheduleKey,
+    shared_state::SharedState,
     stream::WriterCache,
     sweep::until_look,
     tasks::{Busy, Tasks},
@@ -80,6 +81,8 @@ pub(crate) struct Shared {
     pub(crate) committer: Committer,
     pub(crate) loader: Loader,
     pub(crate) registry: Mutex<Registry>,
+    /// Values of the program for its handlers.
+    pub(crate) state: SharedState,
     pub(crate) stored: DynamicHandlers,
     /// Time at which the sweep has to run next.
     pub(crate) alarm: Alarm,
@@ -193,6 +196,7 @@ impl Shared {
             options,
             loader: Loader::default(),
             registry: Mutex::default(),
+            state: SharedState::default(),
             stored: DynamicHandlers::default(),
             alarm: Alarm::default(),
             tasks: Tasks::tracked(busy),
@@ -463,6 +467,12 @@ impl Shared {
         self.leaving.store(true, Ordering::SeqCst);
         self.stop_all(StopReason::Yield);
         self.reactions.stop();
+    }
+
+    /// Stops all tasks at their current await, and decides no more commands.
+    pub(crate) fn stop_tasks(&self) {
+        self.tasks.abort();
+        self.committer.shut();
     }
 
     /// Returns whether no run is driven here or is about to be.

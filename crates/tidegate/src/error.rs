@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use tidegate_core::{command::Refusal, definition::Problem, json::PayloadError};
+use tidegate_core::{
+    command::Refusal, definition::Problem, flow::Verdict, id::RunId, json::PayloadError,
+};
 use tidegate_store::StoreError;
 
 use crate::step_error::StepError;
@@ -30,9 +32,36 @@ pub enum Error {
     /// is deleted.
     #[error("the archive failed, and the stream stays closed with all its events: {0}")]
     Archive(StepError),
+    /// A control admitted no run for the input of [`Engine::start`](crate::Engine::start).
+    #[error("workflow `{workflow}` was not started: {}", refused(.verdict))]
+    NotStarted {
+        /// Name of the workflow.
+        workflow: String,
+        /// Verdict: the control, its key, and when or because of which run.
+        verdict: Box<Verdict>,
+    },
+    /// The run has failed: [`RunHandle::output`](crate::RunHandle::output) has no value.
+    #[error("run `{run}` failed: {error}")]
+    RunFailed {
+        /// Id of the run.
+        run: RunId,
+        /// Error of its handler, with the handler's own code.
+        error: StepError,
+    },
+    /// The run was cancelled, or replaced by another.
+    #[error("run `{run}` was cancelled: {reason}")]
+    RunCancelled {
+        /// Id of the run.
+        run: RunId,
+        /// Reason that was given.
+        reason: String,
+    },
     /// The engine has been shut down.
     #[error("the engine has been shut down")]
     ShutDown,
+    /// The engine was opened by [`EngineBuilder::read_only`](crate::EngineBuilder::read_only).
+    #[error("the engine is read-only: build one that writes with `EngineBuilder::start`")]
+    ReadOnly,
 }
 
 impl Error {
@@ -45,7 +74,11 @@ impl Error {
             Self::Payload(error) => error.code(),
             Self::Value(_) => "bad_value",
             Self::Archive(_) => "archive_failed",
+            Self::NotStarted { .. } => "not_started",
+            Self::RunFailed { .. } => "run_failed",
+            Self::RunCancelled { .. } => "run_cancelled",
             Self::ShutDown => "shutting_down",
+            Self::ReadOnly => "engine_read_only",
         }
     }
 }
@@ -53,6 +86,32 @@ impl Error {
 impl From<StoreError> for Error {
     fn from(error: StoreError) -> Self {
         Self::Store(Arc::new(error))
+    }
+}
+
+/// Displayed key of a control without one.
+const WHOLE: &str = "(whole)";
+
+/// Describes a verdict without a run.
+fn refused(verdict: &Verdict) -> String {
+    let of = |key: &str| match key {
+        "" | WHOLE => String::new(),
+        key => format!(" of `{key}`"),
+    };
+    match verdict {
+        Verdict::Dropped { by, retry_at } => {
+            let (control, of, at) = (by.control, of(&by.key), retry_at.rfc3339());
+            format!("its {control}{of} is exceeded; retry at {at}")
+        }
+        Verdict::Skipped { by, holder } | Verdict::HeldByAncestor { by, holder } => {
+            format!("its {}{} is held by run `{holder}`", by.control, of(&by.key))
+        }
+        Verdict::Deduped { by, first, .. } => {
+            let (control, of) = (by.control, of(&by.key));
+            format!("its {control}{of} is taken by event `{first}`, which started no run")
+        }
+        Verdict::Rejected { control, reason } => format!("its {control} rejects it: {reason}"),
+        other => other.outcome().to_owned(),
     }
 }
 

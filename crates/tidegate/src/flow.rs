@@ -19,6 +19,27 @@ use crate::{
 };
 
 /// A named group of actions that share their sessions.
+///
+/// ```
+/// use tidegate::{new_request, prelude::*, testing::TestHarness};
+///
+/// async fn respond(ctx: Ctx, question: String) -> Result<String> {
+///     ctx.session()?.append("asked", "questions", &question).await?;
+///     Ok(format!("{question}? Let me think."))
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<()> {
+/// let chat = Flow::new("chat").policy(Policy::queue()).action(Action::new("respond", respond));
+/// let harness = TestHarness::new();
+/// let engine = harness.engine().flow(chat).start().await?;
+/// let mut request = new_request("chat", "respond", "Why")?;
+/// request.session = Some("ada".to_owned());
+/// let run = engine.dispatch(request).await?.verdict.run().expect("a queue refuses none");
+/// assert_eq!(engine.handle::<String>(run).output().await?, "Why? Let me think.");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use]
 pub struct Flow {
@@ -94,7 +115,7 @@ impl Flow {
             let own = action.key_function.take();
             action.key_function = own.or_else(|| key_function.as_ref().map(|it| it.0.clone()));
         }
-        let mut written = written(definition.remove("actions").unwrap_or(json!([])));
+        let mut written = written_actions(definition.remove("actions").unwrap_or(json!([])));
         let mut listed = Vec::new();
         for action in &actions {
             let name = &action.definition["name"];
@@ -115,7 +136,7 @@ impl Flow {
 }
 
 /// Returns the actions of a definition as a list, written as a list or as a map.
-fn written(actions: Value) -> Vec<Value> {
+pub(crate) fn written_actions(actions: Value) -> Vec<Value> {
     let named = |(name, mut action): (String, Value)| {
         if let Some(fields) = action.as_object_mut() {
             fields.entry("name").or_insert(json!(name));
@@ -159,6 +180,15 @@ impl Function {
 }
 
 /// A workflow that is started by a request.
+///
+/// ```
+/// use tidegate::prelude::*;
+///
+/// let pay = Action::new("pay", async |_: Ctx, cents: u32| Ok(cents))
+///     .policy(Policy::reject().key("input"))
+///     .description("Pays an amount.");
+/// let shop = Flow::new("shop").action(pay);
+/// ```
 #[must_use]
 pub struct Action(ServedWorkflow);
 

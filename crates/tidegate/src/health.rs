@@ -113,7 +113,7 @@ mod tests {
         assert!(code(&notes), "heartbeats still fail");
         notes.beaten(s(2));
         assert!(!code(&notes));
-        notes.commit_failed(Arc::new(StoreError::Data("x".to_owned())));
+        notes.commit_failed(Arc::new(StoreError::Data("x".into())));
         assert!(!code(&notes), "a refused row is no trouble of the store");
     }
 

@@ -51,7 +51,7 @@ pub(crate) async fn renew(shared: &Arc<Shared>) {
             Some(Ok(_)) => shared.health.beaten(asked),
             Some(Err(error)) => shared.health.heartbeat_failed(error.clone()),
             None => {
-                let late = StoreError::Unavailable("no answer in time".to_owned());
+                let late = StoreError::Unavailable("no answer in time".into());
                 shared.health.heartbeat_failed(Arc::new(late));
             }
         }
@@ -399,7 +399,7 @@ mod tests {
     }
 
     fn gone() -> StoreError {
-        StoreError::Unavailable("as planned".to_owned())
+        StoreError::Unavailable("as planned".into())
     }
 
     #[async_trait]

@@ -69,7 +69,6 @@ impl Engine {
     ///
     /// Its commands are executed once, over all engines of the store and for 24 hours, and get the
     /// same answers when repeated.
-    #[must_use]
     pub fn once(&self, asked: IdempotentRequest) -> (Self, Arc<IdempotentCall>) {
         let (asks, seen) = (AtomicU32::new(0), AtomicU8::new(0));
         let once = Arc::new(IdempotentCall { asked, asks, seen });

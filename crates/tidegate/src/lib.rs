@@ -1,8 +1,144 @@
-//! A durable workflow engine with flow control.
+//! A durable workflow engine with exact flow control, embedded in your program.
 //!
-//! A program embeds this crate and uses three types: [`Engine`], [`Workflow`] and [`Ctx`]. The
-//! decisions are pure functions in [`core`]; the stores that persist their rows are in [`store`].
+//! Work arrives in bursts, for many tenants and from many processes, and the services that it calls
+//! have limits. Something has to decide what runs now, what waits, what merges and what is dropped,
+//! and those decisions must hold while processes crash and versions change. Tidegate makes each
+//! decision in one transaction of the store that all processes share, records it, and
+//! [explains](Engine::why) it.
+//!
+//! # The model
+//!
+//! - A [`Workflow`] is an async function with a name. Its [controls](#controls) say how many of its
+//!   runs may execute, and when.
+//! - An [`Engine`] serves workflows on a [store](#stores-and-features). Any number of engines share
+//!   a PostgreSQL database, and their limits hold over all of them.
+//! - A *run* is one execution of a workflow, started [by name](Engine::start), by an
+//!   [event](Engine::send), by a [request](Engine::dispatch) or by a [`Schedule`]. A [`RunHandle`]
+//!   has its status, its output and its updates.
+//! - A *step* ([`Ctx::step`]) is a part of a run whose result is recorded. After a crash the
+//!   function starts from its top, on any engine, and recorded steps return their records. Whatever
+//!   has an effect, or differs from call to call, belongs in a step.
+//! - A *wait* ([`Ctx::sleep`], [`Ctx::wait_for_event`], [`Ctx::invoke`]) needs neither a worker nor
+//!   memory while it lasts.
+//!
+//! # A durable workflow
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use serde::{Deserialize, Serialize};
+//! use tidegate::prelude::*;
+//!
+//! #[derive(Serialize, Deserialize)]
+//! struct Signup {
+//!     tenant: String,
+//!     mail: String,
+//! }
+//!
+//! /// A client, handed to all handlers.
+//! struct Mailer;
+//!
+//! impl Mailer {
+//!     async fn send(&self, to: &str, _idempotency_key: &str) -> Result<String> {
+//!         Ok(format!("welcomed {to}"))
+//!     }
+//! }
+//!
+//! async fn welcome(ctx: Ctx, signup: Signup) -> Result<String> {
+//!     let mailer = ctx.state::<Mailer>()?;
+//!     // Recorded when it is done: after a crash the run continues behind it.
+//!     let key = ctx.idempotency_key("mail");
+//!     let text = ctx.step("mail", || mailer.send(&signup.mail, &key)).await?;
+//!     ctx.sleep("pause", Duration::from_millis(10)).await?;
+//!     Ok(text)
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<()> {
+//! let limit = Concurrency::limit(5).key("tenant");
+//! let workflow = Workflow::new("welcome", welcome).concurrency(limit);
+//! let welcome = workflow.reference();
+//! // `Engine::sqlite(path)` and `Engine::postgres(url)` survive a crash.
+//! let engine = Engine::in_memory().state(Mailer).workflow(workflow).start().await?;
+//!
+//! let signup = Signup { tenant: "acme".to_owned(), mail: "ada@example.com".to_owned() };
+//! let run = engine.start(&welcome, signup).await?;
+//! assert_eq!(run.output().await?, "welcomed ada@example.com");
+//! engine.shutdown().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Controls
+//!
+//! | control | effect | when it is full |
+//! |---|---|---|
+//! | [`Concurrency`] | at most so many runs at once, per key | runs are queued |
+//! | [`Rate`] as [throttle](Workflow::throttle) | starts spread over time | runs are queued |
+//! | [`Rate`] as [rate limit](Workflow::rate_limit) | so many starts in a period | inputs drop |
+//! | [`Debounce`] | one run when a burst is over | inputs merge |
+//! | [`Batch`] | one run for many inputs | inputs merge |
+//! | [`Singleton`] | at most one run that has not ended | skipped, or the older one is replaced |
+//! | [`Idempotency`] | one run per key and period | repeats get the first run |
+//! | [`Priority`] | an earlier position in queues | |
+//! | [`Handoff`] | one version hands over to the next | |
+//! | [`Policy`] | for a request to a busy session | queued, refused, merged, or it replaces |
+//!
+//! They combine in one order, and a combination that would lose inputs is refused when the engine
+//! starts. A limit is a set of runs in the store, never a counter: it cannot leak.
+//!
+//! # Tests on a virtual clock
+//!
+//! [`testing::TestHarness`] runs the real engine, limits and leases included, on a clock that the
+//! test moves. Two days pass in a millisecond.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use tidegate::{prelude::*, testing::TestHarness};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<()> {
+//! let workflow = Workflow::new("remind", async |ctx: Ctx, name: String| {
+//!     ctx.sleep("two days", Duration::from_secs(2 * 24 * 60 * 60)).await?;
+//!     Ok(format!("how is it going, {name}?"))
+//! });
+//! let (harness, remind) = (TestHarness::new(), workflow.reference());
+//! let engine = harness.engine().workflow(workflow).start().await?;
+//! let run = engine.start(&remind, "Ada".to_owned()).await?;
+//! harness.advance(Duration::from_secs(2 * 24 * 60 * 60 - 1)).await;
+//! assert_eq!(run.status().await?, RunStatus::Waiting);
+//! harness.advance(Duration::from_secs(1)).await;
+//! assert_eq!(run.output().await?, "how is it going, Ada?");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Errors
+//!
+//! Handlers and steps return [`Result<T>`](Result) with a [`StepError`], into which every error
+//! converts by `?`. It is retried by the [`Retry`] of its step or workflow unless it is
+//! [fatal](StepResultExt::fatal). Operations of an engine return [`Error`], whose
+//! [`code`](Error::code) never changes its meaning; the error of the database is its
+//! [`source`](std::error::Error::source).
+//!
+//! # Stores and features
+//!
+//! | feature | default | adds | C compiler |
+//! |---|---|---|---|
+//! | `sqlite` | yes | `Engine::sqlite`: one file, owned by one process | yes |
+//! | `postgres` | | `Engine::postgres`: a database for any number of processes | no |
+//! | `postgres-tls` | | `postgres` with TLS, as `sslmode` of the address says | yes (`ring`) |
+//! | `redis` | | leases in Redis ([`lease`]) | no |
+//! | `otel` | | export of traces and metrics by OpenTelemetry | no |
+//!
+//! [`Engine::in_memory`] is always there. With `default-features = false` nothing but memory is.
+//!
+//! Transactional steps take the transaction of the store's own driver, so a program that uses them
+//! has the same version of it: `rusqlite` 0.39 to 0.41, `tokio-postgres` 0.7. With their feature
+//! `sqlite`, `sqlx` 0.9 and `diesel` 2.3 resolve beside it, and `sqlx` 0.8 does not.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![expect(
     clippy::wildcard_enum_match_arm,
     reason = "an engine names the rows and answers that it acts on; the others are the store's"
@@ -15,15 +151,20 @@ pub mod cron;
 mod flow;
 mod idempotency_key;
 mod observe;
+mod occurrence;
 mod operate;
 #[cfg(feature = "otel")]
 pub mod otel;
+pub mod prelude;
 mod reaction;
+mod reference;
+mod run_handle;
 pub mod testing;
 mod workflow;
 
 mod context;
 mod error;
+mod exports;
 mod handler;
 mod health;
 mod history;
@@ -40,10 +181,12 @@ mod heartbeat;
 mod keys;
 mod load;
 mod open;
+mod parse;
 mod quiet;
 mod registry;
 mod retention;
 mod schedule;
+mod shared_state;
 mod stranded;
 mod stream;
 mod sweep;
@@ -53,41 +196,45 @@ mod timer;
 mod turns;
 mod why;
 
+// Workflows, their runs, and the engine.
 pub use api::{Engine, new_event, new_request};
 pub use builder::{DEFAULT_WORKSPACE, EngineBuilder};
 pub use context::{Ctx, FromAnswer, Replaced, Returned, Session, Step, Wait};
-pub use controls::{
-    Batch, Concurrency, Debounce, Handoff, Idempotency, OnNewVersion, Policy, Priority, Rate,
-    Schedule, Singleton,
-};
 pub use error::Error;
 pub use flow::{Action, ActionKey, Flow};
 pub use handler::{Handler, MAX_VALUE_BYTES, ServedWorkflow};
 pub use health::Health;
+pub use load::MAX_STEPS;
+pub use occurrence::Occurrence;
+pub use reference::{WorkflowRef, WorkflowTarget};
+pub use run_handle::{RunHandle, RunUpdate, RunUpdates};
+pub use step_error::{Result, StepError, StepResultExt};
+pub use timer::Timer;
+pub use workflow::Workflow;
+
+// Controls.
+pub use controls::{
+    Batch, Concurrency, Debounce, Handoff, Idempotency, OnNewVersion, Policy, Priority, Rate,
+    Schedule, Singleton,
+};
+
+// Queries and operations.
 pub use history::{Histories, History, Input, Recorded};
 pub use idempotency_key::IdempotentCall;
-pub use load::MAX_STEPS;
 pub use operate::BulkProgress;
+pub use retention::Retention;
+
+// Streams and reactions.
 pub use reaction::{
     CloseProgress, Closing, Reaction, ReactionCtx, StreamPage, StreamQuery, StreamView,
 };
-pub use retention::Retention;
-pub use step_error::{Result, StepError, StepResultExt};
 pub use stream::{
     ActError, Acted, Cursor, DEFAULT_RETRIES, Head, Listed, Loaded, Page, Query, State, Stream,
     StreamEvent, Streams, event as events,
 };
-pub use tidegate_core as core;
-pub use tidegate_core::{
-    definition::Retry,
-    event::{NewEvent, Posted},
-    id::{EventId, RunId, ScheduleId},
-    request::Request,
-};
-pub use tidegate_store as store;
-pub use tidegate_store::lease;
-pub use timer::Timer;
-pub use workflow::Workflow;
+
+// Types of the other crates.
+pub use exports::*;
 
 #[cfg(doctest)]
 mod book;

@@ -1,10 +1,22 @@
 //! Constructors of engines on the usual stores with default options.
 
 use std::sync::Arc;
+#[cfg(feature = "sqlite")]
+use std::time::Duration;
 
 use tidegate_store::{MemoryStore, SystemClock};
 
+#[cfg(feature = "sqlite")]
+use crate::timer::{SystemTimer, Timer};
 use crate::{api::Engine, builder::EngineBuilder};
+
+/// Attempts to open a file that is in use.
+#[cfg(feature = "sqlite")]
+const OPEN_ATTEMPTS: u32 = 20;
+
+/// Pause between two such attempts.
+#[cfg(feature = "sqlite")]
+const OPEN_PAUSE: Duration = Duration::from_millis(25);
 
 impl Engine {
     /// Returns a builder for an engine in memory: nothing outlives the program.
@@ -14,13 +26,26 @@ impl Engine {
 
     /// Returns a builder for an engine on a SQLite file, which is created if it is missing.
     ///
-    /// One process owns a file.
+    /// One process owns a file. If it is in use, it is tried again for half a second: an engine
+    /// that was just dropped, or a process that is just ending, is about to free it.
     #[cfg(feature = "sqlite")]
     pub async fn sqlite(
         path: impl AsRef<std::path::Path>,
     ) -> Result<EngineBuilder, crate::error::Error> {
-        let store = tidegate_store::SqliteStore::open(path, Arc::new(SystemClock)).await?;
-        Ok(Self::builder(Arc::new(store)))
+        use tidegate_store::{SqliteStore, StoreError};
+
+        let mut attempts = 1;
+        loop {
+            match SqliteStore::open(path.as_ref(), Arc::new(SystemClock)).await {
+                Ok(store) => return Ok(Self::builder(Arc::new(store))),
+                Err(StoreError::InUse { .. }) if attempts < OPEN_ATTEMPTS => {
+                    attempts += 1;
+                    let timer = SystemTimer::new();
+                    timer.sleep_until(timer.elapsed() + OPEN_PAUSE).await;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 
     /// Returns a builder for an engine on a PostgreSQL database, in the schema `tidegate`, which is

@@ -48,6 +48,24 @@ impl Engine {
     /// Returns a page of the workspace's runs, newest first.
     ///
     /// The next page begins below the last page's `next`.
+    ///
+    /// ```
+    /// use tidegate::{RunFilter, prelude::*, testing::TestHarness};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<()> {
+    /// let count = Workflow::new("count", async |_: Ctx, text: String| Ok(text.len()));
+    /// let harness = TestHarness::new();
+    /// let engine = harness.engine().workflow(count).start().await?;
+    /// let run = engine.start::<_, usize>("count", "four").await?;
+    /// run.output().await?;
+    /// let filter = RunFilter { workflow: Some("count".to_owned()), ..RunFilter::default() };
+    /// let page = engine.runs(&filter, None, 10).await?;
+    /// let runs: Vec<_> = page.summaries().map(|run| (run.id, run.status)).collect();
+    /// assert_eq!(runs, [(run.id(), RunStatus::Completed)]);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn runs(
         &self,
         which: &RunFilter,

@@ -5,6 +5,16 @@ use std::{error::Error, fmt, sync::Arc, time::Duration};
 use tidegate_core::row;
 
 /// Result of handlers and steps.
+///
+/// ```
+/// use tidegate::prelude::*;
+///
+/// fn parse(text: &str) -> Result<u32> {
+///     Ok(text.parse()?)
+/// }
+///
+/// assert_eq!(parse("x").unwrap_err().code(), "ParseIntError");
+/// ```
 pub type Result<T, E = StepError> = std::result::Result<T, E>;
 
 /// Error of a handler or a step.
@@ -186,6 +196,18 @@ impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for StepError {
 }
 
 /// Extension of results that sets whether and when a failure is retried.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::prelude::*;
+///
+/// // Trying again does not make it a number.
+/// let amount: Result<u32> = "x".parse::<u32>().fatal();
+/// assert!(amount.unwrap_err().is_fatal());
+/// // The service has said when to come back.
+/// let busy: Result<()> = Err("busy").retry_after(Duration::from_secs(30));
+/// assert!(!busy.unwrap_err().is_fatal());
+/// ```
 pub trait StepResultExt<T> {
     /// Marks the error as final: it is not retried.
     fn fatal(self) -> Result<T>;

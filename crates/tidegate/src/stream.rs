@@ -89,6 +89,7 @@ pub struct Stream<S> {
 
 /// A state, and the version of the last event in it; -1 if there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Loaded<S> {
     /// Folded state.
     pub state: S,

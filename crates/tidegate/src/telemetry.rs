@@ -56,6 +56,11 @@ pub(crate) fn posted(span: &Span, posted: &[Posted]) {
     }
 }
 
+/// Creates the span in which a workflow is started by its name.
+pub(crate) fn start_span(ws: &str, workflow: &str) -> Span {
+    debug_span!("start", workspace = ws, workflow, request_id = Empty, verdict = Empty)
+}
+
 /// Creates the span in which an action is called.
 pub(crate) fn dispatch_span(ws: &str, request: &Request) -> Span {
     let Request { flow, action, .. } = request;

@@ -301,6 +301,7 @@ impl TestHarness {
 
 /// A run as a test sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RunView {
     /// Id of the run.
     pub id: RunId,

@@ -4,29 +4,53 @@ use std::{fmt, future::Future, marker::PhantomData, ops::RangeInclusive, sync::A
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
-use tidegate_core::definition::{Code, Problem};
+use tidegate_core::definition::{Code, DEFAULT_APP, Problem};
 
 use crate::{
     context::Ctx,
     controls::{Batch, Concurrency},
     handler::{Handler, ServedWorkflow, Typed},
+    reference::WorkflowRef,
     step_error::Result,
 };
 
 /// A workflow: an async function of an input, started by events or by a schedule.
 ///
 /// Problems of its definition are reported when the engine is built.
+///
+/// ```
+/// use tidegate::{prelude::*, testing::TestHarness};
+///
+/// async fn greet(ctx: Ctx, name: String) -> Result<String> {
+///     ctx.step("greet", || async { Ok(format!("hello {name}")) }).await
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<()> {
+/// let workflow = Workflow::new("greet", greet)
+///     .on_event("user/*")
+///     .concurrency(Concurrency::limit(5))
+///     .retry(Retry::attempts(3));
+/// let (harness, greet) = (TestHarness::new(), workflow.reference());
+/// let engine = harness.engine().workflow(workflow).start().await?;
+/// assert_eq!(engine.start(&greet, "Ada".to_owned()).await?.output().await?, "hello Ada");
+/// # Ok(())
+/// # }
+/// ```
+///
+/// `I` is the input of its handler and `O` its output. `S` is the input of one start, which is `I`
+/// except in a [batch](Workflow::batch).
 #[must_use]
-pub struct Workflow<I, O> {
+pub struct Workflow<I, O, S = I> {
     definition: Map<String, Value>,
     handler: Arc<dyn Handler>,
     on_failure: Option<Arc<dyn Handler>>,
     also_serves: Option<RangeInclusive<u32>>,
     unreadable: Option<Problem>,
-    types: PhantomData<fn(I) -> O>,
+    types: PhantomData<fn(I, S) -> O>,
 }
 
-impl<I, O> fmt::Debug for Workflow<I, O> {
+impl<I, O, S> fmt::Debug for Workflow<I, O, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Workflow").field(&self.definition).finish()
     }
@@ -75,6 +99,23 @@ where
         let workflow = Self::from_definition(Value::Object(definition), handler);
         Self { unreadable, ..workflow }
     }
+}
+
+impl<I, O, S> Workflow<I, O, S> {
+    /// Returns the typed name of the workflow, by which it is started and called.
+    ///
+    /// ```
+    /// use tidegate::{Ctx, Workflow, WorkflowRef};
+    ///
+    /// let count = Workflow::new("count", async |_: Ctx, text: String| Ok(text.len()));
+    /// let reference: WorkflowRef<String, usize> = count.reference();
+    /// assert_eq!(reference.name(), "count");
+    /// ```
+    pub fn reference(&self) -> WorkflowRef<S, O> {
+        let text = |field: &str| self.definition.get(field).and_then(Value::as_str);
+        let name = text("name").unwrap_or_default();
+        WorkflowRef::named(name).app(text("app").unwrap_or(DEFAULT_APP))
+    }
 
     /// Sets the handler that runs, once, after a run has failed for good.
     ///
@@ -83,13 +124,12 @@ where
     where
         F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<()>> + Send + 'static,
+        I: DeserializeOwned + Send + 'static,
     {
         self.on_failure = Some(Arc::new(Typed::<_, I, ()>::new(handler)));
         self.with("onFailure", json!(true))
     }
-}
 
-impl<I, O> Workflow<I, O> {
     fn with(mut self, field: &str, value: Value) -> Self {
         self.definition.insert(field.to_owned(), value);
         self
@@ -151,14 +191,17 @@ impl<I, O> Workflow<I, O> {
 }
 
 impl<E, O> Workflow<Vec<E>, O> {
-    /// Collects many events into one run: the handler takes all of them.
-    pub fn batch(self, batch: Batch) -> Self {
-        self.with("batch", batch.into_value())
+    /// Collects many events into one run: the handler takes all of them, a start gives one.
+    pub fn batch(self, batch: Batch) -> Workflow<Vec<E>, O, E> {
+        let Self { definition, handler, on_failure, also_serves, unreadable, .. } =
+            self.with("batch", batch.into_value());
+        let types = PhantomData;
+        Workflow { definition, handler, on_failure, also_serves, unreadable, types }
     }
 }
 
-impl<I, O> From<Workflow<I, O>> for ServedWorkflow {
-    fn from(workflow: Workflow<I, O>) -> Self {
+impl<I, O, S> From<Workflow<I, O, S>> for ServedWorkflow {
+    fn from(workflow: Workflow<I, O, S>) -> Self {
         Self {
             definition: Value::Object(workflow.definition),
             handler: workflow.handler,

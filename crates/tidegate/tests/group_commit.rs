@@ -13,17 +13,16 @@ use std::{
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use tidegate::{
-    Concurrency, Ctx, Workflow,
-    core::{
-        catalog::Catalog,
-        reads::{ReadSet, Snapshot},
-        row::{EngineId, Row, RowKey, Workspace},
-        time::Timestamp,
-    },
-    new_event,
-    store::{Clock, Decide, Decision, MemoryStore, Store, StoreError},
+    Concurrency, Ctx, Workflow, new_event,
     testing::{TestHarness, VirtualClock},
 };
+use tidegate_core::{
+    catalog::Catalog,
+    reads::{ReadSet, Snapshot},
+    row::{EngineId, Row, RowKey, Workspace},
+    time::Timestamp,
+};
+use tidegate_store::{Clock, Decide, Decision, MemoryStore, Store, StoreError};
 use tokio::sync::watch;
 
 /// Store wrapper that counts transactions, and reads beyond the first read set.

@@ -17,17 +17,15 @@ use metrics::{
 use serde_json::{Value, json};
 use tidegate::{
     Action, Concurrency, Ctx, Flow, Rate, Reaction, ReactionCtx, Retry, StepError, StreamEvent,
-    Workflow,
-    core::{
-        command::Command,
-        json::Payload,
-        row::Row,
-        stream::{Expected, NewLogged},
-    },
-    new_request,
-    store::commit,
-    testing::TestHarness,
+    Workflow, new_request, testing::TestHarness,
 };
+use tidegate_core::{
+    command::Command,
+    json::Payload,
+    row::Row,
+    stream::{Expected, NewLogged},
+};
+use tidegate_store::commit;
 use tracing::{
     Level, Subscriber,
     field::{Field, Visit},

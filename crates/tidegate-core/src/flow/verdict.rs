@@ -54,6 +54,7 @@ impl From<By> for GateKey {
 /// Result of admission for one event and one workflow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum Verdict {
     /// The run is ready to be driven.
     Started {

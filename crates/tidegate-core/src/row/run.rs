@@ -1,8 +1,8 @@
 //! Run rows: live runs, ended runs, and the steps of both.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{Class, EngineId, GateKey, Trail, Workspace};
 use crate::{
@@ -730,4 +730,21 @@ pub struct Chunk {
     pub seq: u32,
     /// The payload.
     pub data: Payload,
+}
+
+impl Chunk {
+    /// Deserializes the payload.
+    pub fn get<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
+        self.data.get()
+    }
+}
+
+impl fmt::Display for Chunk {
+    /// Writes the payload: a text without its quotes, any other value as JSON.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.get::<String>() {
+            Ok(text) => f.write_str(&text),
+            Err(_) => self.data.fmt(f),
+        }
+    }
 }

@@ -5,10 +5,8 @@ use std::io::Write;
 use clap::Subcommand;
 use reqwest::Method;
 use serde_json::{Value, json};
-use tidegate::{
-    core::{access::AccessCommand, row::Workspace, time::Timestamp},
-    store::{Clock as _, Store, StoreError, SystemClock},
-};
+use tidegate_core::{access::AccessCommand, row::Workspace, time::Timestamp};
+use tidegate_store::{Clock as _, Store, StoreError, SystemClock};
 
 use super::{Remote, Server, part, table, text};
 use crate::{

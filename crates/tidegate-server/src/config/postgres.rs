@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use anyhow::bail;
-use tidegate::store::PostgresOptions;
+use tidegate_store::PostgresOptions;
 
 use super::{Config, Setting};
 
@@ -147,7 +147,7 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
-    use tidegate::store::PostgresOptions;
+    use tidegate_store::PostgresOptions;
 
     use super::super::tests::load;
 

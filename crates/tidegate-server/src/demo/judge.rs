@@ -7,15 +7,13 @@ use std::{
     sync::Arc,
 };
 
-use tidegate::{
-    Engine, RunId,
-    core::{
-        list::{RunFilter, RunStatus},
-        observe::{Part, receipts},
-        row::{Ending, Purpose, Receipt, Row},
-    },
-    store::check_up,
+use tidegate::{Engine, RunId};
+use tidegate_core::{
+    list::{RunFilter, RunStatus},
+    observe::{Part, receipts},
+    row::{Ending, Purpose, Receipt, Row},
 };
+use tidegate_store::check_up;
 
 use super::{ledger::Ledger, world};
 

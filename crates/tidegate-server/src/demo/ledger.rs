@@ -9,10 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tidegate::{
-    Ctx, RunId,
-    store::{Clock as _, SystemClock},
-};
+use tidegate::{Ctx, RunId};
+use tidegate_store::{Clock as _, SystemClock};
 
 /// Maximum number of recorded violations: one is enough to fail.
 const MOST_BROKEN: usize = 10;

@@ -20,7 +20,8 @@ mod trips;
 
 use std::{sync::Arc, time::Duration};
 
-use tidegate::{EngineBuilder, core::definition::DEFAULT_APP};
+use tidegate::EngineBuilder;
+use tidegate_core::definition::DEFAULT_APP;
 use tokio::task::JoinSet;
 
 use super::{

@@ -8,13 +8,11 @@ use std::{
 };
 
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
-use tidegate::{
-    Engine, Error,
-    core::{
-        access::AccessCommand,
-        row::{ApiKey, Workspace},
-        time::Timestamp,
-    },
+use tidegate::{Engine, Error};
+use tidegate_core::{
+    access::AccessCommand,
+    row::{ApiKey, Workspace},
+    time::Timestamp,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -313,15 +311,13 @@ mod tests {
     };
 
     use async_trait::async_trait;
-    use tidegate::{
-        core::{
-            catalog::Catalog,
-            reads::{ReadSet, Snapshot},
-            row::{EngineId, Row},
-        },
-        store::{Decide, Store, StoreError},
-        testing::TestHarness,
+    use tidegate::testing::TestHarness;
+    use tidegate_core::{
+        catalog::Catalog,
+        reads::{ReadSet, Snapshot},
+        row::{EngineId, Row},
     };
+    use tidegate_store::{Decide, Store, StoreError};
     use tokio::sync::watch;
 
     use super::*;
@@ -334,7 +330,7 @@ mod tests {
     }
 
     fn gone() -> StoreError {
-        StoreError::Unavailable("gone".to_owned())
+        StoreError::Unavailable("gone".into())
     }
 
     #[async_trait]

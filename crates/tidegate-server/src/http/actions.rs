@@ -10,18 +10,16 @@ use axum::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use tidegate::{
-    Engine, RunId,
-    core::{
-        command::Refusal,
-        event::OutcomeView,
-        flow::Verdict,
-        json::MAX_EVENT_BYTES,
-        request::Request,
-        row::{Ended, Ending, RunError},
-        run::sweep::WAITED_TOO_LONG,
-        time::Timestamp,
-    },
+use tidegate::{Engine, RunId};
+use tidegate_core::{
+    command::Refusal,
+    event::OutcomeView,
+    flow::Verdict,
+    json::MAX_EVENT_BYTES,
+    request::Request,
+    row::{Ended, Ending, RunError},
+    run::sweep::WAITED_TOO_LONG,
+    time::Timestamp,
 };
 
 use super::{

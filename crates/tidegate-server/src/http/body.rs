@@ -7,7 +7,7 @@ use axum::{
 };
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
-use tidegate::core::{
+use tidegate_core::{
     id::{RunId, Seq},
     json::Payload,
 };

@@ -3,13 +3,11 @@
 use axum::{Json, http::StatusCode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tidegate::{
-    BulkProgress, Engine,
-    core::{
-        id::ChoreId,
-        row::{BulkFilter, BulkWhat, LiveState},
-        time::Timestamp,
-    },
+use tidegate::{BulkProgress, Engine};
+use tidegate_core::{
+    id::ChoreId,
+    row::{BulkFilter, BulkWhat, LiveState},
+    time::Timestamp,
 };
 
 use super::{

@@ -10,10 +10,8 @@ use axum::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{json, value::RawValue};
-use tidegate::{
-    Engine, RunId,
-    core::{json::MAX_EVENT_BYTES, request::Request, row::Ending},
-};
+use tidegate::{Engine, RunId};
+use tidegate_core::{json::MAX_EVENT_BYTES, request::Request, row::Ending};
 
 use super::{
     App, Caller, actions,

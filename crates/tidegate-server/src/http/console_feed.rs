@@ -17,10 +17,8 @@ use axum::{
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use tidegate::{
-    Engine, Error, StreamQuery,
-    core::{list::RunFilter, reaction::Filter, row::GateKey, time::Timestamp},
-};
+use tidegate::{Engine, Error, StreamQuery};
+use tidegate_core::{list::RunFilter, reaction::Filter, row::GateKey, time::Timestamp};
 use tokio::{
     sync::{Mutex, mpsc, watch},
     time::Instant,
@@ -256,7 +254,7 @@ impl Looker {
             ("workers", json!(engine.workers())),
             ("gates", busy.iter().map(|(_, shown)| json!(shown)).collect()),
         ];
-        let name = |of: &tidegate::core::observe::stats::VersionCounts| {
+        let name = |of: &tidegate_core::observe::stats::VersionCounts| {
             json!([of.app, of.workflow, of.version]).to_string()
         };
         Ok(Seen {

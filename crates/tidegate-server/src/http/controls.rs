@@ -3,7 +3,7 @@
 use axum::Json;
 use schemars::JsonSchema;
 use serde::Serialize;
-use tidegate::core::flow::{CONTROLS, Control, gate_owners};
+use tidegate_core::flow::{CONTROLS, Control, gate_owners};
 
 use super::operation::Operation;
 

@@ -9,11 +9,9 @@ use axum::{Extension, Json, extract::State, http::StatusCode};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
-use tidegate::{
-    Error,
-    core::doctor::{self, Report, Rule},
-    store::check_up,
-};
+use tidegate::Error;
+use tidegate_core::doctor::{self, Report, Rule};
+use tidegate_store::check_up;
 use tokio::sync::OnceCell;
 
 use super::{App, Caller, operation::Operation, problem::Problem};

@@ -10,15 +10,13 @@ use std::{
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use tidegate::{
-    Ctx, Engine, RunId, Workflow,
-    core::{
-        catalog::Catalog,
-        reads::{ReadSet, Scan, Snapshot},
-        row::{EngineId, Row, RowKey, Workspace},
-    },
-    store::{Decide, MemoryStore, Store, StoreError, SystemClock},
+use tidegate::{Ctx, Engine, RunId, Workflow};
+use tidegate_core::{
+    catalog::Catalog,
+    reads::{ReadSet, Scan, Snapshot},
+    row::{EngineId, Row, RowKey, Workspace},
 };
+use tidegate_store::{Decide, MemoryStore, Store, StoreError, SystemClock};
 use tokio::sync::watch;
 
 /// Forwards all calls, and lets the run end after one of the reads of a run.

@@ -13,14 +13,12 @@ use axum::{
         sse::{self, KeepAlive, Sse},
     },
 };
-use tidegate::{
-    Engine, Error,
-    core::{
-        id::Seq,
-        list::RunFilter,
-        observe::{Part, events::Name},
-        row::{Event, Row, RowKey},
-    },
+use tidegate::{Engine, Error};
+use tidegate_core::{
+    id::Seq,
+    list::RunFilter,
+    observe::{Part, events::Name},
+    row::{Event, Row, RowKey},
 };
 use tokio::sync::{Mutex, broadcast, mpsc};
 

@@ -8,7 +8,7 @@ use axum::{
 use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use tidegate::core::{
+use tidegate_core::{
     event::{MAX_EVENTS, NewEvent, Posted, PostedView},
     json::MAX_EVENT_BYTES,
     time::Timestamp,

@@ -4,22 +4,20 @@ use axum::Json;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
-use tidegate::{
-    RunId,
-    core::{
-        flow::{
-            gate_owners,
-            verdict::{OUTCOMES, VerdictView},
-        },
-        id::EventId,
-        observe::{
-            Part,
-            events::Name,
-            receipts::{ReceiptEntry, ReceiptFilter},
-        },
-        row::{Event, Receipt},
-        schedule::CATCH_UP,
+use tidegate::RunId;
+use tidegate_core::{
+    flow::{
+        gate_owners,
+        verdict::{OUTCOMES, VerdictView},
     },
+    id::EventId,
+    observe::{
+        Part,
+        events::Name,
+        receipts::{ReceiptEntry, ReceiptFilter},
+    },
+    row::{Event, Receipt},
+    schedule::CATCH_UP,
 };
 
 use super::{
@@ -83,7 +81,7 @@ impl EventView {
             id: event.id,
             name: event.name.clone(),
             at: event.at.rfc3339(),
-            ts: event.ts.map(tidegate::core::time::Timestamp::rfc3339),
+            ts: event.ts.map(tidegate_core::time::Timestamp::rfc3339),
             data: Some(as_is(&event.data)),
             data_bytes: None,
         }

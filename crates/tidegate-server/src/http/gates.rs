@@ -3,7 +3,7 @@
 use axum::Json;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tidegate::core::{
+use tidegate_core::{
     observe::{
         folds::FlowState,
         gates::{GateFilter, GateView},

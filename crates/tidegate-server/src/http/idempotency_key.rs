@@ -8,10 +8,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde::{Deserialize, Serialize};
-use tidegate::{
-    Engine, IdempotentCall,
-    core::{idempotency_key::IdempotentRequest, json::Payload},
-};
+use tidegate::{Engine, IdempotentCall};
+use tidegate_core::{idempotency_key::IdempotentRequest, json::Payload};
 
 use super::{middleware::Caller, problem::Problem};
 use crate::keys::hash;

@@ -8,7 +8,7 @@ use axum::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tidegate::core::{access::AccessCommand, time::Timestamp};
+use tidegate_core::{access::AccessCommand, time::Timestamp};
 
 use super::{
     App, Caller,

@@ -6,7 +6,7 @@ use axum::{
     http::header::CONTENT_TYPE,
     response::{IntoResponse, Response},
 };
-use tidegate::core::observe::stats::{Counts, Stats};
+use tidegate_core::observe::stats::{Counts, Stats};
 
 use super::{Caller, operation::Operation, problem::Problem};
 use crate::metrics::{escaped, text};

@@ -9,10 +9,8 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use tidegate::{
-    Engine,
-    core::{definition::DEFAULT_APP, row::ApiKey},
-};
+use tidegate::Engine;
+use tidegate_core::{definition::DEFAULT_APP, row::ApiKey};
 use tokio::sync::Semaphore;
 
 use super::{App, body::MAX_BODY_BYTES, idempotency_key, operation::Needs, problem::Problem};

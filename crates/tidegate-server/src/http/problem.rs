@@ -7,14 +7,12 @@ use axum::{
 };
 use schemars::JsonSchema;
 use serde::Serialize;
-use tidegate::{
-    Error, RunId,
-    core::{
-        access::AccessRefusal, command::Refusal, definition, session::SessionError,
-        stream::StreamRefusal,
-    },
-    store::StoreError,
+use tidegate::{Error, RunId};
+use tidegate_core::{
+    access::AccessRefusal, command::Refusal, definition, session::SessionError,
+    stream::StreamRefusal,
 };
+use tidegate_store::StoreError;
 
 /// An error response.
 #[derive(Debug)]
@@ -287,13 +285,13 @@ mod tests {
     /// Every cause has its own code, and each that allows a retry has `Retry-After`.
     #[test]
     fn the_troubles_of_a_store_have_codes() {
-        let text = String::new;
+        let text = || "".into();
         for (error, code) in [
             (StoreError::Unavailable(text()), "store_unavailable"),
             (StoreError::Busy(text()), "store_unavailable"),
             (StoreError::Full(text()), "store_full"),
             (StoreError::ReadOnly(text()), "store_read_only"),
-            (StoreError::FileGone(text()), "store_file_gone"),
+            (StoreError::FileGone(String::new()), "store_file_gone"),
             (StoreError::Unknown(text()), "outcome_unknown"),
         ] {
             let problem = failed(&error);

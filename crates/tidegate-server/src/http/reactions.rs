@@ -4,12 +4,10 @@ use axum::Json;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tidegate::{
-    StreamQuery, StreamView,
-    core::{
-        reaction::{Filter, Pattern, Reaction, Remedy, StreamSelection},
-        time::Timestamp,
-    },
+use tidegate::{StreamQuery, StreamView};
+use tidegate_core::{
+    reaction::{Filter, Pattern, Reaction, Remedy, StreamSelection},
+    time::Timestamp,
 };
 
 use super::{

@@ -11,10 +11,8 @@ use axum::{
     response::sse::{Event, KeepAlive, Sse},
 };
 use serde_json::json;
-use tidegate::{
-    Engine, RunId,
-    core::row::{Chunk, Ending},
-};
+use tidegate::{Engine, RunId};
+use tidegate_core::row::{Chunk, Ending};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::{Caller, body::RunOf, operation::Operation, problem::Problem, runs::RunView};

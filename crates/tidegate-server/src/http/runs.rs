@@ -7,18 +7,16 @@ use axum::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
-use tidegate::{
-    Engine, History, RunId,
-    core::{
-        event::OutcomeView,
-        explain::Why,
-        flow::verdict::{By, WORKERS},
-        id::EventId,
-        list::{RunFilter, RunStatus},
-        observe::origin::Origin,
-        row::{Ended, Ending, Kind, Phase, Progress, Purpose, Row, Run, RunError, Step, StepKind},
-        time::Timestamp,
-    },
+use tidegate::{Engine, History, RunId};
+use tidegate_core::{
+    event::OutcomeView,
+    explain::Why,
+    flow::verdict::{By, WORKERS},
+    id::EventId,
+    list::{RunFilter, RunStatus},
+    observe::origin::Origin,
+    row::{Ended, Ending, Kind, Phase, Progress, Purpose, Row, Run, RunError, Step, StepKind},
+    time::Timestamp,
 };
 
 use super::{

@@ -4,10 +4,8 @@ use axum::Json;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tidegate::{
-    ScheduleId,
-    core::observe::schedules::{Place, ScheduleFilter, ScheduleView},
-};
+use tidegate::ScheduleId;
+use tidegate_core::observe::schedules::{Place, ScheduleFilter, ScheduleView};
 
 use super::{
     Caller,

@@ -7,14 +7,12 @@ use axum::{
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, value::RawValue};
-use tidegate::{
-    StepError,
-    core::{
-        json::Payload,
-        key::{Decimal, Path},
-        row::{SessionOp, SessionRef},
-        session::{MAX_SESSION_BYTES, NewSessionOp, Outcome},
-    },
+use tidegate::StepError;
+use tidegate_core::{
+    json::Payload,
+    key::{Decimal, Path},
+    row::{SessionOp, SessionRef},
+    session::{MAX_SESSION_BYTES, NewSessionOp, Outcome},
 };
 
 use super::{

@@ -6,14 +6,12 @@ use axum::{Json, http::StatusCode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use tidegate::{
-    Listed, Query as What, StreamEvent,
-    core::{
-        id::EventId,
-        json::{MAX_EVENT_BYTES, Payload},
-        stream::{Expected, MAX_COMMIT_EVENTS, MAX_NAME_CHARS, NewLogged},
-        time::Timestamp,
-    },
+use tidegate::{Listed, Query as What, StreamEvent};
+use tidegate_core::{
+    id::EventId,
+    json::{MAX_EVENT_BYTES, Payload},
+    stream::{Expected, MAX_COMMIT_EVENTS, MAX_NAME_CHARS, NewLogged},
+    time::Timestamp,
 };
 
 use super::{

@@ -1,7 +1,7 @@
 //! `GET /runs/{id}/timeline`: the history of a run's states.
 
 use axum::Json;
-use tidegate::core::observe::timeline::Timeline;
+use tidegate_core::observe::timeline::Timeline;
 
 use super::{Caller, body::RunOf, operation::Operation, problem::Problem};
 

@@ -9,13 +9,11 @@ use axum::{
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use tidegate::{
-    RunId,
-    core::{
-        flow::Verdict,
-        json::{MAX_EVENT_BYTES, Payload},
-        request::Request,
-    },
+use tidegate::RunId;
+use tidegate_core::{
+    flow::Verdict,
+    json::{MAX_EVENT_BYTES, Payload},
+    request::Request,
 };
 
 use super::{

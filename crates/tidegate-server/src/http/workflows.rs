@@ -6,14 +6,12 @@ use axum::Json;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tidegate::{
-    Engine, RunId,
-    core::{
-        catalog::{Catalog, Entry},
-        definition::Definition,
-        reads::ReadSet,
-        version::{Registered, Released},
-    },
+use tidegate::{Engine, RunId};
+use tidegate_core::{
+    catalog::{Catalog, Entry},
+    definition::Definition,
+    reads::ReadSet,
+    version::{Registered, Released},
 };
 
 use super::{

@@ -6,7 +6,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use data_encoding::HEXLOWER_PERMISSIVE;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tidegate::core::{json::Payload, key::Path, time::Timestamp};
+use tidegate_core::{json::Payload, key::Path, time::Timestamp};
 
 use crate::sign::Secret;
 
@@ -227,7 +227,7 @@ fn bytes_of(hex: &str) -> Option<Vec<u8>> {
 mod tests {
     use axum::http::{HeaderMap, HeaderName};
     use serde_json::json;
-    use tidegate::core::{json::Payload, time::Timestamp};
+    use tidegate_core::{json::Payload, time::Timestamp};
 
     use super::{Delivery, Webhook};
     use crate::sign;

@@ -227,7 +227,7 @@ async fn a_service_says_when_to_be_called_again() {
         let told = server.until(&run, "waiting").await;
         let at = |text: &serde_json::Value| {
             let text = text.as_str().unwrap_or_else(|| panic!("{told}"));
-            tidegate::core::time::Timestamp::parse_rfc3339(text).unwrap()
+            tidegate_core::time::Timestamp::parse_rfc3339(text).unwrap()
         };
         let wait = at(&told["dueAt"]).micros() - at(&told["queuedAt"]).micros();
         let day = 24 * 60 * 60 * 1_000_000;

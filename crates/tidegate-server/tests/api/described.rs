@@ -5,7 +5,7 @@
 use std::{collections::BTreeSet, sync::LazyLock};
 
 use serde_json::{Map, Value, json, value::RawValue};
-use tidegate::core::schema;
+use tidegate_core::schema;
 
 const REFERENCE: [&str; 2] = [
     include_str!("../../../../docs/reference/errors.md"),

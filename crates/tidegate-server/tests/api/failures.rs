@@ -2,7 +2,7 @@
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};
-use tidegate::store::rusqlite::Connection;
+use tidegate_store::rusqlite::Connection;
 
 use crate::{
     server::Server,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};
-use tidegate::store::tokio_postgres::Client;
+use tidegate_store::tokio_postgres::Client;
 
 use crate::{
     postgres::{client, database},

@@ -4,7 +4,7 @@ use std::{fmt::Write as _, process::Command};
 
 use expect_test::expect_file;
 use serde_json::{Value, json};
-use tidegate::core::time::Timestamp;
+use tidegate_core::time::Timestamp;
 
 use crate::{server::Server, target::Target};
 

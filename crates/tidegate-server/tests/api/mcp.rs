@@ -1,7 +1,7 @@
 //! Model Context Protocol: actions as tools, message by message.
 
 use serde_json::{Value, json};
-use tidegate::core::time::Timestamp;
+use tidegate_core::time::Timestamp;
 
 use crate::{guard::keys, server::Server, target::Target};
 

@@ -3,7 +3,7 @@
 use expect_test::expect;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
-use tidegate::core::flow::{CONTROLS, gate_owners};
+use tidegate_core::flow::{CONTROLS, gate_owners};
 
 use crate::{server::Server, target::Target};
 
@@ -393,8 +393,8 @@ async fn a_list_by_time_has_no_empty_page() {
         let event = json!({ "name": "sync", "data": { "k": "new" } });
         server.post("/events", json!(vec![event; 1000])).await;
     }
-    let next = tidegate::core::time::Timestamp::parse_rfc3339(&queued).unwrap();
-    let next = tidegate::core::time::Timestamp::from_micros(next.micros() + 1).rfc3339();
+    let next = tidegate_core::time::Timestamp::parse_rfc3339(&queued).unwrap();
+    let next = tidegate_core::time::Timestamp::from_micros(next.micros() + 1).rfc3339();
     let (_, page) = server.get(&format!("/runs?from={queued}&to={next}&limit=10")).await;
     assert_eq!(page["runs"][0]["id"], old.as_str(), "the first page: {page}");
     let (_, none) = server.get("/runs?to=2020-01-01T00:00:00Z").await;

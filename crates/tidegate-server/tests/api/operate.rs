@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
-use tidegate::store::rusqlite::Connection;
+use tidegate_store::rusqlite::Connection;
 
 use crate::{
     postgres::{client, database},

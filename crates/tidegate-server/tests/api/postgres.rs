@@ -2,7 +2,7 @@
 
 use std::{pin::pin, sync::Arc};
 
-use tidegate::store::tokio_postgres::{Client, NoTls, connect};
+use tidegate_store::tokio_postgres::{Client, NoTls, connect};
 use tidegate_testkit::postgres;
 use tokio::{
     io::copy_bidirectional,

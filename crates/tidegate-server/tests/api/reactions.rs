@@ -4,11 +4,9 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tidegate::{
-    Engine, Reaction, ReactionCtx, StepError, StreamEvent, StreamQuery,
-    core::{json::Payload, stream::NewLogged},
-    store::{SqliteStore, SystemClock},
-};
+use tidegate::{Engine, Reaction, ReactionCtx, StepError, StreamEvent, StreamQuery};
+use tidegate_core::{json::Payload, stream::NewLogged};
+use tidegate_store::{SqliteStore, SystemClock};
 
 use crate::server::Server;
 

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
-use tidegate::core::time::Timestamp;
+use tidegate_core::time::Timestamp;
 use tokio::task::JoinSet;
 
 use crate::{

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use serde_json::json;
-use tidegate::store::tokio_postgres;
+use tidegate_store::tokio_postgres;
 use tidegate_testkit::postgres;
 
 use crate::{

@@ -8,7 +8,7 @@ use std::{
 };
 
 use expect_test::expect_file;
-use tidegate::core::definition::Code;
+use tidegate_core::definition::Code;
 
 /// Crates whose errors users see.
 const CRATES: [&str; 4] = ["tidegate", "tidegate-core", "tidegate-server", "tidegate-store"];

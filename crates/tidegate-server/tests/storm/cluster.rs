@@ -8,7 +8,7 @@ use std::{
 };
 
 use tempfile::TempDir;
-use tidegate::store::tokio_postgres::{Client, NoTls, connect};
+use tidegate_store::tokio_postgres::{Client, NoTls, connect};
 use tokio::{
     net::TcpListener,
     process::{Child, Command},

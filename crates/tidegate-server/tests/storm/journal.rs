@@ -6,7 +6,7 @@ use std::{fmt::Write as _, sync::Mutex};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tidegate::store::{Clock as _, SystemClock};
+use tidegate_store::{Clock as _, SystemClock};
 
 /// Clock of the machine in microseconds.
 pub(crate) fn now() -> i64 {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use serde_json::Value;
-use tidegate::core::time::Timestamp;
+use tidegate_core::time::Timestamp;
 use tokio::task::JoinSet;
 
 use crate::{

@@ -19,7 +19,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::{Value, json};
 use sha2::Sha256;
-use tidegate::core::time::Timestamp;
+use tidegate_core::time::Timestamp;
 use tokio::net::TcpListener;
 
 use crate::journal::{Call, CallEnd, Shared, now};

@@ -29,7 +29,7 @@ impl Cells {
             None => Ok(()),
             Some(_) => {
                 let table = self.table.name;
-                Err(StoreError::Corrupt(format!("{table} has too many columns")))
+                Err(StoreError::Corrupt(format!("{table} has too many columns").into()))
             }
         }
     }
@@ -38,7 +38,7 @@ impl Cells {
     pub(crate) fn corrupt(&self, reason: &str) -> StoreError {
         let column = self.taken.checked_sub(1).and_then(|last| self.table.columns.get(last));
         let column = column.map_or("?", |(name, _)| name);
-        StoreError::Corrupt(format!("{}.{column}: {reason}", self.table.name))
+        StoreError::Corrupt(format!("{}.{column}: {reason}", self.table.name).into())
     }
 
     pub(crate) fn maybe_int(&mut self) -> Result<Option<i64>, StoreError> {

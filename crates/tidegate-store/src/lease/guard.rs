@@ -213,7 +213,7 @@ mod tests {
                 Trouble::Silence => std::future::pending().await,
                 Trouble::TwoOfThree if attempt % 3 == 2 => self.0.renew(lease, ttl).await,
                 Trouble::TwoOfThree | Trouble::Always => {
-                    Err(StoreError::Unavailable("down".to_owned()))
+                    Err(StoreError::Unavailable("down".into()))
                 }
             }
         }

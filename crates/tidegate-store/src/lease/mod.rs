@@ -123,10 +123,13 @@ impl LeaseRequest {
         check_name("name", name)?;
         check_name("holder", holder)?;
         if !(SHORTEST_TTL..=LONGEST_TTL).contains(&ttl) {
-            return Err(StoreError::Config(format!(
-                "lease `{name}`: its time must be from {SHORTEST_TTL:?} to {} h, got {ttl:?}",
-                LONGEST_TTL.as_secs() / 3600
-            )));
+            return Err(StoreError::Config(
+                format!(
+                    "lease `{name}`: its time must be from {SHORTEST_TTL:?} to {} h, got {ttl:?}",
+                    LONGEST_TTL.as_secs() / 3600
+                )
+                .into(),
+            ));
         }
         let ttl = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
         Ok(Self { name: name.to_owned(), holder: holder.to_owned(), ttl })
@@ -162,7 +165,7 @@ fn check_name(what: &str, text: &str) -> Result<(), StoreError> {
         return Ok(());
     };
     let shown: String = text.chars().take(40).collect();
-    Err(StoreError::Config(format!("a lease's {what} must not be {problem}, got {shown:?}")))
+    Err(StoreError::Config(format!("a lease's {what} must not be {problem}, got {shown:?}").into()))
 }
 
 /// Returns the remaining time of a lease.

@@ -1,6 +1,6 @@
 //! Leases in Redis: one script per operation, time by the server's clock.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use redis::{
@@ -10,7 +10,7 @@ use redis::{
 use tidegate_core::time::Timestamp;
 
 use super::{Acquire, Lease, LeaseRequest, Leases, Renew, check_name};
-use crate::StoreError;
+use crate::{Reason, StoreError};
 
 /// Timeout for a connection or an answer: well below a third of a usual lease, so that there is
 /// time for a retry.
@@ -46,18 +46,21 @@ impl RedisLeases {
     pub async fn open(url: &str, prefix: &str) -> Result<Self, StoreError> {
         check_name("prefix", prefix)?;
         if prefix.contains(['{', '}']) {
-            return Err(StoreError::Config(format!(
-                "a lease's prefix must not have braces, which it is put into: got `{prefix}`"
-            )));
+            return Err(StoreError::Config(
+                format!(
+                    "a lease's prefix must not have braces, which it is put into: got `{prefix}`"
+                )
+                .into(),
+            ));
         }
-        let client = Client::open(url).map_err(|error| trouble(&error))?;
+        let client = Client::open(url).map_err(trouble)?;
         let config = ConnectionManagerConfig::new()
             .set_connection_timeout(Some(TIMEOUT))
             .set_response_timeout(Some(TIMEOUT))
             .set_number_of_retries(CONNECT_RETRIES);
         let connection = ConnectionManager::new_with_config(client, config).await;
         Ok(Self {
-            connection: connection.map_err(|error| trouble(&error))?,
+            connection: connection.map_err(trouble)?,
             prefix: prefix.to_owned(),
             acquire: Script::new(include_str!("../../lua/lease_acquire.lua")),
             renew: Script::new(include_str!("../../lua/lease_renew.lua")),
@@ -79,7 +82,7 @@ impl RedisLeases {
         if answer.as_ref().is_err_and(RedisError::is_connection_dropped) {
             answer = script.invoke_async(&mut connection).await;
         }
-        answer.map_err(|error| trouble(&error))
+        answer.map_err(trouble)
     }
 }
 
@@ -125,9 +128,9 @@ fn value(lease: &Lease) -> String {
     format!("{}:{}", lease.fence, lease.holder)
 }
 
-fn trouble(error: &RedisError) -> StoreError {
-    let text = format!("Redis: {error}");
+fn trouble(error: RedisError) -> StoreError {
     let kind = error.kind();
+    let text = Reason::new(format!("Redis: {error}"), Arc::new(error));
     if matches!(kind, ErrorKind::InvalidClientConfig | ErrorKind::AuthenticationFailed) {
         StoreError::Config(text)
     } else if matches!(kind, ErrorKind::Parse | ErrorKind::UnexpectedReturnType) {

@@ -181,7 +181,7 @@ fn take_value(text: &str) -> (&str, String, &str) {
 }
 
 fn config_error(reason: &str) -> StoreError {
-    StoreError::Config(format!("the database's address does not make sense: {reason}"))
+    StoreError::Config(format!("the database's address does not make sense: {reason}").into())
 }
 
 #[cfg(test)]

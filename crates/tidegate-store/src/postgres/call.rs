@@ -72,7 +72,7 @@ impl Param {
             Cell::Int(Some(number)) => Ok(Self::Int(number)),
             Cell::Text(Some(text)) => Ok(Self::Text(text)),
             Cell::Int(None) | Cell::Text(None) | Cell::Bytes(_) => {
-                Err(StoreError::Data(format!("{cell:?} is of the wrong type")))
+                Err(StoreError::Data(format!("{cell:?} is of the wrong type").into()))
             }
         }
     }
@@ -112,7 +112,7 @@ pub(super) fn transpose(rows: Vec<Vec<Cell>>) -> Result<Vec<Param>, StoreError> 
                 (Param::Texts(values), Cell::Text(value)) => values.push(value),
                 (Param::Blobs(values), Cell::Bytes(value)) => values.push(value),
                 (_, cell) => {
-                    return Err(StoreError::Data(format!("{cell:?} is of the wrong type")));
+                    return Err(StoreError::Data(format!("{cell:?} is of the wrong type").into()));
                 }
             }
         }
@@ -153,19 +153,19 @@ pub(super) fn decode(
             ColumnType::Text => from.try_get(at).map(Cell::Text),
             ColumnType::Bytes => from.try_get(at).map(Cell::Bytes),
         };
-        cells.push(
-            cell.map_err(|error| StoreError::Corrupt(format!("{}.{column}: {error}", table.name)))?,
-        );
+        cells.push(cell.map_err(|error| {
+            StoreError::Corrupt(format!("{}.{column}: {error}", table.name).into())
+        })?);
     }
     codec::row(kind, cells)
 }
 
 /// Returns a number from a column that is never null.
 pub(super) fn int(from: &tokio_postgres::Row, at: usize) -> Result<i64, StoreError> {
-    from.try_get(at).map_err(|error| StoreError::Corrupt(format!("column {at}: {error}")))
+    from.try_get(at).map_err(|error| StoreError::Corrupt(format!("column {at}: {error}").into()))
 }
 
 /// Returns text from a column that is never null.
 pub(super) fn text(from: &tokio_postgres::Row, at: usize) -> Result<String, StoreError> {
-    from.try_get(at).map_err(|error| StoreError::Corrupt(format!("column {at}: {error}")))
+    from.try_get(at).map_err(|error| StoreError::Corrupt(format!("column {at}: {error}").into()))
 }

@@ -228,7 +228,7 @@ impl Connection {
             answer.as_ref().err().filter(|error| error.is_closed()).map(ToString::to_string)
         };
         if let Some(reason) = answers.iter().find_map(closed) {
-            return Err(Trouble::Lost(reason));
+            return Err(Trouble::Lost(reason.into()));
         }
         if self.unreplicated.swap(false, Ordering::Acquire) {
             // Same as no answer: the commit is done here, but a failover may undo it.
@@ -240,7 +240,7 @@ impl Connection {
                 self.in_time(self.client.batch_execute(sql::ROLLBACK)).await??;
             }
             false if self.merges && commits && !self.flight.committed() => {
-                return Err(Trouble::Contended("COMMIT has rolled back".to_owned()));
+                return Err(Trouble::Contended("COMMIT has rolled back".into()));
             }
             _ => {}
         }
@@ -376,7 +376,7 @@ pub(super) fn first_error(answers: Answers) -> Result<Vec<Vec<Row>>, Trouble> {
 
 /// Returns the only row of a statement's answer.
 pub(super) fn only(rows: &[Row]) -> Result<&Row, StoreError> {
-    rows.first().ok_or_else(|| StoreError::Corrupt("a statement answered nothing".to_owned()))
+    rows.first().ok_or_else(|| StoreError::Corrupt("a statement answered nothing".into()))
 }
 
 /// Returns the number in the only row of a statement's answer.

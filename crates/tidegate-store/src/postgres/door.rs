@@ -25,11 +25,11 @@ use tokio_postgres::{
     config::{Host, SslMode, SslNegotiation},
     tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream},
 };
-use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::{
-    address::{Address, Trust},
+    address::Address,
     flight::{Flight, Merged},
+    tls::TlsConnector,
 };
 
 /// Timeout of the handshake where the address sets none.
@@ -41,7 +41,7 @@ pub(super) type Driven = Connection<Socket, Stream>;
 /// Connects to the first suitable server of an address.
 pub(super) async fn connect(
     address: &Address,
-    tls: &MakeRustlsConnect,
+    tls: Option<TlsConnector>,
     flight: Arc<Flight>,
 ) -> Result<(Client, Driven), tokio_postgres::Error> {
     let mut config = address.config.clone();
@@ -55,7 +55,6 @@ pub(super) async fn connect(
         // For a server without a host name the driver makes neither a TLS stream nor a merged one.
         Ask::Never
     };
-    let tls = (address.trust != Trust::Off).then(|| tls.clone());
     let limit = config.get_connect_timeout().copied().unwrap_or(HANDSHAKE);
     let done = Arc::new(AtomicBool::new(false));
     let connector = Connector { tls, ask, flight: flight.clone(), limit, done: done.clone() };
@@ -84,7 +83,7 @@ enum Ask {
 #[derive(Clone)]
 struct Connector {
     /// `None` without encryption.
-    tls: Option<MakeRustlsConnect>,
+    tls: Option<TlsConnector>,
     ask: Ask,
     flight: Arc<Flight>,
     /// Handshake timeout. The driver limits how long a server may take to accept a connection, but
@@ -97,7 +96,7 @@ struct Connector {
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-type Encrypt = <MakeRustlsConnect as MakeTlsConnect<Socket>>::TlsConnect;
+type Encrypt = <TlsConnector as MakeTlsConnect<Socket>>::TlsConnect;
 
 impl MakeTlsConnect<Socket> for Connector {
     type Stream = Stream;
@@ -231,7 +230,7 @@ impl AsyncWrite for Stream {
 /// Socket, encrypted or not.
 enum Door {
     Plain(Socket),
-    Encrypted(Box<<MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>),
+    Encrypted(Box<<TlsConnector as MakeTlsConnect<Socket>>::Stream>),
 }
 
 impl AsyncRead for Door {

@@ -1,23 +1,25 @@
 //! Errors of a transaction attempt, and whether a retry helps.
 
+use std::sync::Arc;
+
 use tidegate_core::row::RowKind;
 use tokio_postgres::error::{DbError, SqlState};
 
-use crate::{StoreError, codec::Table};
+use crate::{Reason, StoreError, codec::Table};
 
 /// Error of an attempt. Nothing was changed, except where [`Trouble::InDoubt`] says so.
 #[derive(Debug)]
 pub(super) enum Trouble {
     /// Contention with other transactions: a retry may succeed.
-    Contended(String),
+    Contended(Reason),
     /// A row that did not exist when it was read exists now: read again.
-    Clash(RowKind, String),
+    Clash(RowKind, Reason),
     /// The connection was lost before COMMIT was sent.
-    Lost(String),
+    Lost(Reason),
     /// The connection was lost after COMMIT was sent.
-    InDoubt(String),
+    InDoubt(Reason),
     /// The transaction's token row was swept: another attempt needs another row.
-    Unnamed(String),
+    Unnamed(Reason),
     /// A retry would not help.
     Refused(StoreError),
 }
@@ -28,7 +30,7 @@ const TOKEN_TABLE: &str = "tx_token";
 
 impl Trouble {
     pub(super) fn lost(reason: &str) -> Self {
-        Self::Lost(reason.to_owned())
+        Self::Lost(reason.into())
     }
 
     /// Returns the error for the caller of the store when there are no more retries.
@@ -41,8 +43,7 @@ impl Trouble {
         }
     }
 
-    fn from_server(error: &DbError) -> Self {
-        let message = describe(error);
+    fn from_server(error: &DbError, message: Reason) -> Self {
         let code = error.code();
         if CONTENDED.contains(code) {
             return Self::Contended(message);
@@ -57,10 +58,12 @@ impl Trouble {
         }
         if *code == SqlState::INVALID_SQL_STATEMENT_NAME || *code == SqlState::DUPLICATE_PSTATEMENT
         {
-            return Self::Refused(StoreError::Config(format!(
-                "a prepared statement was lost ({message}): the address leads to a pooler in \
-                 transaction mode; set the option `pooler`"
-            )));
+            return Self::Refused(StoreError::Config(message.reword(|text| {
+                format!(
+                    "a prepared statement was lost ({text}): the address leads to a pooler in \
+                     transaction mode; set the option `pooler`"
+                )
+            })));
         }
         if code.code() == WRONG_COUNT && error.table() == Some(TOKEN_TABLE) {
             return Self::Unnamed(message);
@@ -116,10 +119,11 @@ fn describe(error: &DbError) -> String {
 
 impl From<tokio_postgres::Error> for Trouble {
     fn from(error: tokio_postgres::Error) -> Self {
+        let error = Arc::new(error);
+        let text = Reason::new(say(&error), error.clone());
         if let Some(server) = error.as_db_error() {
-            return Self::from_server(server);
+            return Self::from_server(server, text);
         }
-        let text = say(&error);
         // Not sent at all: a parameter that cannot be encoded.
         if text.starts_with("error serializing") || text.starts_with("error encoding") {
             return Self::Refused(StoreError::Data(text));

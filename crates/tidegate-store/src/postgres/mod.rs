@@ -16,6 +16,8 @@ mod flight;
 mod latch;
 mod lease;
 mod migrate;
+#[cfg(not(feature = "postgres-tls"))]
+mod no_tls;
 mod options;
 mod pool;
 mod reading;
@@ -23,6 +25,7 @@ mod scans;
 mod shared;
 pub(crate) mod sql;
 mod step;
+#[cfg(feature = "postgres-tls")]
 mod tls;
 mod token;
 mod transact;
@@ -42,6 +45,8 @@ use tokio::sync::watch;
 pub use options::Options;
 pub use step::{PostgresTransaction, SqlError};
 
+#[cfg(not(feature = "postgres-tls"))]
+use self::no_tls as tls;
 use self::{options::Settings, shared::Shared};
 use crate::{Database, Decide, Store, StoreError, Visit, migrate::Migration};
 
@@ -127,7 +132,7 @@ async fn run_to_the_end<T: Send + 'static>(
         Ok(done) => done,
         Err(stopped) => match stopped.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            Err(_) => Err(StoreError::Unavailable("the program is shutting down".to_owned())),
+            Err(_) => Err(StoreError::Unavailable("the program is shutting down".into())),
         },
     }
 }

@@ -2,8 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio_postgres::{Client, Row};
-use tokio_postgres_rustls::MakeRustlsConnect;
+use tokio_postgres::{Client, Row, config::SslMode};
 
 use super::{
     address::Address,
@@ -11,7 +10,8 @@ use super::{
     door::{self, Driven},
     error::Trouble,
     flight::Flight,
-    sql, tls,
+    sql,
+    tls::{self, TlsConnector},
 };
 use crate::{Clock, StoreError};
 
@@ -98,7 +98,8 @@ const SESSION_PARAMS: usize = 4;
 pub(super) struct Settings {
     pub(super) options: Options,
     address: Address,
-    connector: MakeRustlsConnect,
+    /// `None` without encryption.
+    connector: Option<TlsConnector>,
     listen: Option<Box<Settings>>,
 }
 
@@ -119,11 +120,14 @@ impl Settings {
         ];
         for (name, value) in sizes {
             if value == 0 {
-                return Err(StoreError::Config(format!("{name} must be at least 1, got 0")));
+                return Err(StoreError::Config(format!("{name} must be at least 1, got 0").into()));
             }
         }
-        let address = Address::parse(url, options.connect_timeout)?;
-        let connector = tls::connector(&address.trust)?;
+        let mut address = Address::parse(url, options.connect_timeout)?;
+        let connector = tls::connector(&address)?;
+        if connector.is_none() {
+            address.config.ssl_mode(SslMode::Disable);
+        }
         let listen = match options.listen_url.take() {
             Some(url) => {
                 let direct = Options { pooler: false, ..options.clone() };
@@ -168,7 +172,7 @@ impl Settings {
         let hosts = u32::try_from(self.address.config.get_hosts().len()).unwrap_or(u32::MAX);
         let each = self.address.config.get_connect_timeout().copied();
         let limit = each.unwrap_or(self.options.connect_timeout) * 4 * hosts.max(1);
-        let connecting = door::connect(&self.address, &self.connector, flight);
+        let connecting = door::connect(&self.address, self.connector.clone(), flight);
         match tokio::time::timeout(limit, connecting).await {
             Ok(connected) => Ok(connected?),
             Err(_) => Err(Trouble::lost("no connection in time")),
@@ -224,7 +228,7 @@ impl Settings {
         let fsync = call::text(answer, 2)?;
         let version = call::int(answer, 3)?;
         let product = call::text(answer, 4)?;
-        let refused = |reason: String| Err(Trouble::Refused(StoreError::Config(reason)));
+        let refused = |reason: String| Err(Trouble::Refused(StoreError::Config(reason.into())));
         if !self.options.allow_other_servers && !is_postgres(&product) {
             return refused(format!(
                 "the server is not PostgreSQL but `{product}`, whose locks and commits Tidegate \
@@ -284,10 +288,13 @@ fn check_schema(name: &str) -> Result<(), StoreError> {
     if first && rest && name.len() <= LONGEST_IDENTIFIER && !name.starts_with("pg_") {
         return Ok(());
     }
-    Err(StoreError::Config(format!(
-        "schema must be at most {LONGEST_IDENTIFIER} lower-case letters, digits and `_`, must \
+    Err(StoreError::Config(
+        format!(
+            "schema must be at most {LONGEST_IDENTIFIER} lower-case letters, digits and `_`, must \
          not begin with a digit or `pg_`, got `{name}`"
-    )))
+        )
+        .into(),
+    ))
 }
 
 #[cfg(test)]

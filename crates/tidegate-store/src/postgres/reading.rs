@@ -291,7 +291,7 @@ fn file(
             for row in rows {
                 let key = RowKey::Run(Seq(call::int(row, 1)?));
                 if !matches!(snapshot.rows.get(&key), Some(Some(_)) if held.locked.contains(&key)) {
-                    return Err(Trouble::Contended("a queue changed while it was read".to_owned()));
+                    return Err(Trouble::Contended("a queue changed while it was read".into()));
                 }
                 results[place(row, scans.len())?].keys.push(key);
             }
@@ -346,7 +346,7 @@ fn place(row: &tokio_postgres::Row, scans: usize) -> Result<usize, StoreError> {
     let place = usize::try_from(call::int(row, 0)?).ok().and_then(|place| place.checked_sub(1));
     place
         .filter(|place| *place < scans)
-        .ok_or_else(|| StoreError::Corrupt("a row of no scan".to_owned()))
+        .ok_or_else(|| StoreError::Corrupt("a row of no scan".into()))
 }
 
 /// Takes catalogs from the cache where the epoch is the same; returns the others (spec R18).

@@ -1,4 +1,5 @@
-//! TLS to the database, verified as far as the address asks.
+//! TLS to the database, verified as far as the address asks. Without the feature `postgres-tls`,
+//! `no_tls.rs` takes its place.
 
 use std::{path::Path, sync::Arc};
 
@@ -14,25 +15,29 @@ use rustls::{
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::address::Trust;
+use super::address::{Address, Trust};
 use crate::StoreError;
 
-/// Returns the TLS connector for this level of verification.
-pub(super) fn connector(trust: &Trust) -> Result<MakeRustlsConnect, StoreError> {
+pub(super) type TlsConnector = MakeRustlsConnect;
+
+/// Returns the TLS connector for the verification that the address asks for; `None` without
+/// encryption.
+pub(super) fn connector(address: &Address) -> Result<Option<TlsConnector>, StoreError> {
     let provider = Arc::new(ring::default_provider());
-    let check = match trust {
-        Trust::Off | Trust::Anyone => Check::Anyone,
+    let check = match &address.trust {
+        Trust::Off => return Ok(None),
+        Trust::Anyone => Check::Anyone,
         Trust::Chain(path) => Check::Chain(Roots::read(path)?),
         Trust::ChainAndName(path) => Check::ChainAndName(Roots::read(path)?),
     };
     let verifier = Verifier { check, provider: provider.clone() };
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| StoreError::Config(format!("TLS cannot be set up: {error}")))?
+        .map_err(|error| StoreError::Config(format!("TLS cannot be set up: {error}").into()))?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier))
         .with_no_client_auth();
-    Ok(MakeRustlsConnect::new(config))
+    Ok(Some(MakeRustlsConnect::new(config)))
 }
 
 #[derive(Debug)]
@@ -53,7 +58,7 @@ struct Roots {
 impl Roots {
     fn read(path: &Path) -> Result<Self, StoreError> {
         let bad = |reason: String| {
-            StoreError::Config(format!("sslrootcert={}: {reason}", path.display()))
+            StoreError::Config(format!("sslrootcert={}: {reason}", path.display()).into())
         };
         let pinned: Vec<_> = CertificateDer::pem_file_iter(path)
             .and_then(Iterator::collect)

@@ -130,7 +130,7 @@ pub(super) async fn outcome(
         }
         pause(jittered(POLL)).await;
     }
-    Err(StoreError::Unknown(format!("{reason}; {last}")))
+    Err(StoreError::Unknown(format!("{reason}; {last}").into()))
 }
 
 /// Interval between queries of an outcome.

@@ -156,7 +156,7 @@ impl<'a> Attempt<'a> {
                 End::Again => {}
             }
         }
-        Err(Trouble::Contended("the rows to lock changed at every try".to_owned()))
+        Err(Trouble::Contended("the rows to lock changed at every try".into()))
     }
 
     async fn once(
@@ -227,7 +227,7 @@ impl<'a> Attempt<'a> {
             Err(Trouble::Clash(table, reason)) => {
                 // Another transaction inserted the row: the next try locks it and passes it to the
                 // decision.
-                tracing::debug!(reason, "unique conflict, retrying");
+                tracing::debug!(%reason, "unique conflict, retrying");
                 self.reads.merge(writing.inserted(table));
                 Ok(End::Again)
             }

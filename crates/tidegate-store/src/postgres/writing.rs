@@ -36,7 +36,7 @@ impl Writing {
             let table = writing.tables.entry(key.kind()).or_default();
             match change {
                 Change::Insert(_) if held.there.contains(&key) => {
-                    return Err(StoreError::Data(format!("{key:?} is there already")));
+                    return Err(StoreError::Data(format!("{key:?} is there already").into()));
                 }
                 Change::Insert(row) => table.inserts.push(row),
                 Change::Update(row) => table.updates.push(row),

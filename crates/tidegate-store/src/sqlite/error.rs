@@ -1,23 +1,27 @@
 //! Mapping of SQLite's errors to `StoreError`.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use rusqlite::{Error, ErrorCode};
 
-use crate::StoreError;
+use crate::{Reason, StoreError};
 
 /// Maps any error but that of a commit.
-pub(super) fn refused(error: &Error) -> StoreError {
-    classify(error, error.to_string())
+pub(super) fn refused(error: Error) -> StoreError {
+    classify(error.sqlite_error_code(), reason(error.to_string(), error))
 }
 
 /// Maps any error but that of a commit, and adds its subject.
-pub(super) fn refused_for(subject: impl fmt::Display, error: &Error) -> StoreError {
-    classify(error, format!("{subject}: {error}"))
+pub(super) fn refused_for(subject: impl fmt::Display, error: Error) -> StoreError {
+    classify(error.sqlite_error_code(), reason(format!("{subject}: {error}"), error))
 }
 
-fn classify(error: &Error, reason: String) -> StoreError {
-    let Some(code) = error.sqlite_error_code() else { return StoreError::Corrupt(reason) };
+fn reason(text: String, error: Error) -> Reason {
+    Reason::new(text, Arc::new(error))
+}
+
+fn classify(code: Option<ErrorCode>, reason: Reason) -> StoreError {
+    let Some(code) = code else { return StoreError::Corrupt(reason) };
     if matches!(code, ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) {
         StoreError::Busy(reason)
     } else if code == ErrorCode::DiskFull {
@@ -25,7 +29,7 @@ fn classify(error: &Error, reason: String) -> StoreError {
     } else if code == ErrorCode::ReadOnly {
         StoreError::ReadOnly(reason)
     } else if matches!(code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) {
-        StoreError::Corrupt(format!("{reason}; restore the file from a backup"))
+        StoreError::Corrupt(reason.reword(|text| format!("{text}; restore the file from a backup")))
     } else if matches!(
         code,
         ErrorCode::ConstraintViolation | ErrorCode::TooBig | ErrorCode::TypeMismatch
@@ -41,9 +45,9 @@ fn classify(error: &Error, reason: String) -> StoreError {
 /// The transaction is rolled back, and the next one overwrites its frames in the log. But if the
 /// disk failed in between, the last frame may have been written completely: if the machine stops
 /// before the next commit, the transaction is there again.
-pub(super) fn not_committed(error: &Error) -> StoreError {
+pub(super) fn not_committed(error: Error) -> StoreError {
     match error.sqlite_error_code() {
-        Some(ErrorCode::SystemIoFailure) => StoreError::Unknown(error.to_string()),
+        Some(ErrorCode::SystemIoFailure) => StoreError::Unknown(reason(error.to_string(), error)),
         _ => refused(error),
     }
 }

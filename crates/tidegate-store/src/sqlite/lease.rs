@@ -86,7 +86,7 @@ impl Writer {
         &mut self,
         act: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<A>,
     ) -> Result<A, StoreError> {
-        self.commit(|tx, _| act(tx).map_err(|error| refused(&error)))
+        self.commit(|tx, _| act(tx).map_err(refused))
     }
 }
 

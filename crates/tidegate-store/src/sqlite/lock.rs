@@ -29,8 +29,9 @@ impl FileLock {
 
     /// Takes the lock for a database that is about to be replaced, even if it has left a log.
     pub(super) fn take_to_replace(database: &Path) -> Result<Self, StoreError> {
-        let unavailable =
-            |error: io::Error| StoreError::Unavailable(format!("{}: {error}", database.display()));
+        let unavailable = |error: io::Error| {
+            StoreError::Unavailable(format!("{}: {error}", database.display()).into())
+        };
         let real = real_path(database).map_err(unavailable)?;
         let path = beside(&real, LOCK);
         let open = private().read(true).create(true).open(&path);
@@ -51,7 +52,9 @@ impl FileLock {
 
     /// Adds the write-ahead log, which is open now, to the files of the store.
     pub(super) fn add_log(&mut self) -> Result<(), StoreError> {
-        self.place.add_log().map_err(|error| StoreError::Unavailable(format!("-wal: {error}")))
+        self.place
+            .add_log()
+            .map_err(|error| StoreError::Unavailable(format!("-wal: {error}").into()))
     }
 
     /// Checks that the files of the open store are still at their paths; the error names the one

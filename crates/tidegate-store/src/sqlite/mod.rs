@@ -86,8 +86,8 @@ impl SqliteStore {
     /// Creates a store without a file, lost when it is dropped: for tests and trials.
     pub async fn in_memory(clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
         let make = || {
-            let db = Connection::open_in_memory().map_err(|error| refused(&error))?;
-            set_up(&db).map_err(|error| refused(&error))?;
+            let db = Connection::open_in_memory().map_err(refused)?;
+            set_up(&db).map_err(refused)?;
             Ok((db, None))
         };
         Self::start(clock, make).await
@@ -137,7 +137,7 @@ impl SqliteStore {
     ) -> Result<A, StoreError> {
         let look = move |db: &mut Connection| {
             // One transaction, so that all statements see the same snapshot.
-            let tx = db.transaction().map_err(|error| refused(&error))?;
+            let tx = db.transaction().map_err(refused)?;
             look(&tx)
         };
         match &self.reader {
@@ -214,7 +214,7 @@ fn connect(path: &PathBuf, access: Access) -> Result<Connection, StoreError> {
         Access::Read => OpenFlags::SQLITE_OPEN_READ_ONLY,
         Access::Write => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
     };
-    let named = |error: rusqlite::Error| refused_for(path.display(), &error);
+    let named = |error: rusqlite::Error| refused_for(path.display(), error);
     // No URI, so that a file may have any name; no mutex, since only one thread uses the
     // connection.
     let db = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX);
@@ -226,11 +226,11 @@ fn connect(path: &PathBuf, access: Access) -> Result<Connection, StoreError> {
             let mode = db.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0));
             let mode: String = mode.map_err(named)?;
             if mode != "wal" {
-                return Err(StoreError::Config(format!(
+                return Err(StoreError::Config(crate::Reason::from(format!(
                     "{}: SQLite keeps no write-ahead log here (its mode stays `{mode}`); \
                      use a local disk",
                     path.display()
-                )));
+                ))));
             }
             db.pragma_update(None, "synchronous", "full").map_err(named)?;
             // Without `fullfsync`, macOS lets a disk keep synced data in its own cache.

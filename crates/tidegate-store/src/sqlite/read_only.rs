@@ -7,6 +7,7 @@ use std::{
     fs::{self, File},
     io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use rusqlite::Connection;
@@ -19,7 +20,7 @@ use super::{
     worker::Worker,
     writer,
 };
-use crate::{StoreError, Visit, migrate::Migration};
+use crate::{Reason, StoreError, Visit, migrate::Migration};
 
 /// Database file opened for reading only.
 #[derive(Debug)]
@@ -69,10 +70,13 @@ impl SqliteLook {
     pub async fn check_file(&self) -> Result<(), StoreError> {
         let path = self.path.display().to_string();
         let check = move |db: &mut Connection| {
-            let said: String = db
-                .query_row(sql::own().file_check, (), |row| row.get(0))
-                .map_err(|error| refused(&error))?;
-            if said == "ok" { Ok(()) } else { Err(StoreError::Corrupt(format!("{path}: {said}"))) }
+            let said: String =
+                db.query_row(sql::own().file_check, (), |row| row.get(0)).map_err(refused)?;
+            if said == "ok" {
+                Ok(())
+            } else {
+                Err(StoreError::Corrupt(format!("{path}: {said}").into()))
+            }
         };
         self.reader.call(check).await
     }
@@ -84,11 +88,11 @@ impl SqliteLook {
             let name = to.display().to_string();
             // SQLite copies into an existing empty file; it would create one that every user may
             // read.
-            private().create_new(true).open(&to).map_err(|error| failed(&to, &error))?;
+            private().create_new(true).open(&to).map_err(|error| failed(&to, error))?;
             let copied = db.execute(sql::own().file_copy, [&name]);
             let written = copied
-                .map_err(|error| refused_for(&name, &error))
-                .and_then(|_| keep(&to).map_err(|error| failed(&to, &error)));
+                .map_err(|error| refused_for(&name, error))
+                .and_then(|_| keep(&to).map_err(|error| failed(&to, error)));
             written.inspect_err(|_| drop(fs::remove_file(&to)))
         };
         self.reader.call(copy).await
@@ -101,7 +105,7 @@ impl SqliteLook {
         let target = to.clone();
         let lock = move || FileLock::take_to_replace(&target);
         let owner = Worker::start("tidegate-restore", lock).await?;
-        owner.call(move |_| replace(&from, &to).map_err(|error| failed(&to, &error))).await
+        owner.call(move |_| replace(&from, &to).map_err(|error| failed(&to, error))).await
     }
 }
 
@@ -140,11 +144,8 @@ pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
-fn failed(path: &Path, error: &io::Error) -> StoreError {
-    let reason = format!("{}: {error}", path.display());
-    if error.kind() == io::ErrorKind::StorageFull {
-        StoreError::Full(reason)
-    } else {
-        StoreError::Unavailable(reason)
-    }
+fn failed(path: &Path, error: io::Error) -> StoreError {
+    let is_full = error.kind() == io::ErrorKind::StorageFull;
+    let reason = Reason::new(format!("{}: {error}", path.display()), Arc::new(error));
+    if is_full { StoreError::Full(reason) } else { StoreError::Unavailable(reason) }
 }

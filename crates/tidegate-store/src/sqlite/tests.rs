@@ -206,8 +206,7 @@ async fn manual() -> SqliteStore {
 }
 
 async fn limit_pages(store: &SqliteStore, pragma: &'static str) {
-    let set =
-        move |writer: &mut Writer| writer.db.execute_batch(pragma).map_err(|error| refused(&error));
+    let set = move |writer: &mut Writer| writer.db.execute_batch(pragma).map_err(refused);
     store.writer.call(set).await.unwrap();
 }
 
@@ -235,9 +234,7 @@ async fn a_store_goes_on_when_there_is_room_again() {
     fs::create_dir_all(&folder).unwrap();
     let store = SqliteStore::open(folder.join("a.db"), Arc::new(SystemClock)).await.unwrap();
     let pragma = |text: &'static str| {
-        store
-            .writer
-            .call(move |writer| writer.db.execute_batch(text).map_err(|error| refused(&error)))
+        store.writer.call(move |writer| writer.db.execute_batch(text).map_err(refused))
     };
     let big = |seq: i64| Event {
         id: EventId { seq: Seq(seq), salt: 1 },

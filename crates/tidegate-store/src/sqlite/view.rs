@@ -61,9 +61,9 @@ impl Source for View<'_> {
     fn count(&self, count: &Count, limit: u32) -> Result<u32, StoreError> {
         let (sql, mut cells) = scans::count(sql::shared(), count);
         cells.push(int(limit.into()));
-        let mut statement = self.db.prepare_cached(sql).map_err(|error| refused(&error))?;
+        let mut statement = self.db.prepare_cached(sql).map_err(refused)?;
         let counted = statement.query_row(params_from_iter(&cells), |row| row.get(0));
-        counted.map_err(|error| refused(&error))
+        counted.map_err(refused)
     }
 
     fn catalog(&self, ws: &Workspace) -> Result<Arc<Catalog>, StoreError> {
@@ -177,10 +177,10 @@ fn each(
     cells: &[Cell],
     mut take: impl FnMut(Row),
 ) -> Result<(), StoreError> {
-    let mut statement = db.prepare_cached(sql).map_err(|error| refused(&error))?;
+    let mut statement = db.prepare_cached(sql).map_err(refused)?;
     let table = Table::of(kind);
-    let mut rows = statement.query(params_from_iter(cells)).map_err(|error| refused(&error))?;
-    while let Some(row) = rows.next().map_err(|error| refused(&error))? {
+    let mut rows = statement.query(params_from_iter(cells)).map_err(refused)?;
+    while let Some(row) = rows.next().map_err(refused)? {
         let columns = table.columns.iter().enumerate();
         let cells = columns.map(|(at, column)| cell(table, *column, row.get_ref(at)));
         take(codec::row(kind, cells.collect::<Result<_, _>>()?)?);
@@ -190,7 +190,7 @@ fn each(
 
 /// Visits all rows in key order, in one transaction.
 pub(super) fn walk(db: &mut Connection, visit: &mut Visit) -> Result<(), StoreError> {
-    let tx = db.transaction().map_err(|error| refused(&error))?;
+    let tx = db.transaction().map_err(refused)?;
     for kind in RowKind::ALL {
         each(&tx, kind, sql::of(kind).dump, &[], |row| visit(&row))?;
     }
@@ -202,8 +202,9 @@ fn cell(
     (name, kind): codec::Column,
     value: rusqlite::Result<ValueRef<'_>>,
 ) -> Result<Cell, StoreError> {
-    let corrupt = |reason: &str| StoreError::Corrupt(format!("{}.{name}: {reason}", table.name));
-    match (kind, value.map_err(|error| refused(&error))?) {
+    let corrupt =
+        |reason: &str| StoreError::Corrupt(format!("{}.{name}: {reason}", table.name).into());
+    match (kind, value.map_err(refused)?) {
         (ColumnType::Int, ValueRef::Null) => Ok(Cell::Int(None)),
         (ColumnType::Text, ValueRef::Null) => Ok(Cell::Text(None)),
         (ColumnType::Bytes, ValueRef::Null) => Ok(Cell::Bytes(None)),

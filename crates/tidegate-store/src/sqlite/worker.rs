@@ -43,7 +43,7 @@ impl<T: 'static> Worker<T> {
             }
         };
         let thread = thread::Builder::new().name(name.to_owned()).spawn(serve);
-        let thread = thread.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        let thread = thread.map_err(|error| StoreError::Unavailable(error.to_string().into()))?;
         let worker = Self { jobs: Some(jobs), thread: Some(thread) };
         is_open.await.map_err(|_| gone())??;
         Ok(worker)
@@ -82,5 +82,5 @@ impl<T> Drop for Worker<T> {
 }
 
 fn gone() -> StoreError {
-    StoreError::Unavailable("the thread of the database has ended".to_owned())
+    StoreError::Unavailable("the thread of the database has ended".into())
 }

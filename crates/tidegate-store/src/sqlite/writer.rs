@@ -68,7 +68,7 @@ impl Writer {
         catalogs: Arc<Catalogs>,
     ) -> Result<Self, StoreError> {
         let next = take_over(&mut db, clock.now())?;
-        let watch = Watch::over(&mut db).map_err(|error| refused(&error))?;
+        let watch = Watch::over(&mut db).map_err(refused)?;
         let rules = Rules { clock, catalogs, next, set_aside: next };
         let engines = BTreeSet::new();
         lock.as_mut().map_or(Ok(()), FileLock::add_log)?;
@@ -94,8 +94,8 @@ impl Writer {
         // which leaves it open.
         let tx = begin(&mut self.db)?;
         let answer = act(&tx, &mut self.rules)?;
-        tx.commit().map_err(|error| not_committed(&error))?;
-        self.check_place().map_err(StoreError::Unknown)?;
+        tx.commit().map_err(not_committed)?;
+        self.check_place().map_err(|reason| StoreError::Unknown(reason.into()))?;
         Ok(answer)
     }
 
@@ -144,7 +144,7 @@ impl Writer {
             let statement = tx.prepare_cached(sql::shared().engine_beat);
             let row = (codec::engine_text(engine), lease_ms);
             let written = statement.and_then(|mut statement| statement.execute(row));
-            Ok::<_, StoreError>(written.map_err(|error| refused(&error))? == 1)
+            Ok::<_, StoreError>(written.map_err(refused)? == 1)
         })?;
         if beats {
             self.engines.insert(engine);
@@ -179,7 +179,7 @@ impl Rules {
         let mut set_aside = self.set_aside;
         if self.next > set_aside {
             set_aside = block + BLOCK * BLOCKS_AHEAD;
-            write_meta(tx, SEQUENCE, set_aside).map_err(|error| refused(&error))?;
+            write_meta(tx, SEQUENCE, set_aside).map_err(refused)?;
         }
         let snapshot = Snapshot { now: self.clock.now(), block: Seq(block), ..Snapshot::default() };
         let view = View { db: tx, catalogs: &self.catalogs };
@@ -194,7 +194,7 @@ impl Rules {
 
 fn begin(db: &mut Connection) -> Result<Transaction<'_>, StoreError> {
     let begun = db.transaction_with_behavior(TransactionBehavior::Immediate);
-    begun.map_err(|error| refused(&error))
+    begun.map_err(refused)
 }
 
 fn apply(db: &Connection, change: Change) -> Result<(), StoreError> {
@@ -208,11 +208,11 @@ fn apply(db: &Connection, change: Change) -> Result<(), StoreError> {
     if let Change::Insert(row) | Change::Update(row) = &change {
         codec::check(row, &cells)?;
     }
-    let mut statement = db.prepare_cached(sql).map_err(|error| refused(&error))?;
+    let mut statement = db.prepare_cached(sql).map_err(refused)?;
     match statement.execute(params_from_iter::<&Vec<Cell>>(&cells)) {
         Ok(1) => Ok(()),
-        Ok(_) => Err(StoreError::Data(format!("{key:?} is not there"))),
-        Err(error) => Err(refused_for(format_args!("{key:?}"), &error)),
+        Ok(_) => Err(StoreError::Data(format!("{key:?} is not there").into())),
+        Err(error) => Err(refused_for(format_args!("{key:?}"), error)),
     }
 }
 
@@ -221,10 +221,10 @@ fn apply(db: &Connection, change: Change) -> Result<(), StoreError> {
 pub(super) fn take_over(db: &mut Connection, now: Timestamp) -> Result<i64, StoreError> {
     let tx = begin(db)?;
     let migrated = migrate(&tx, now)?;
-    tx.execute(sql::own().engine_void, ()).map_err(|error| refused(&error))?;
+    tx.execute(sql::own().engine_void, ()).map_err(refused)?;
     let reserved = tx.query_row(sql::own().meta_read, [SEQUENCE], |row| row.get(0)).optional();
-    let next = reserved.map_err(|error| refused(&error))?.unwrap_or(1);
-    tx.commit().map_err(|error| not_committed(&error))?;
+    let next = reserved.map_err(refused)?.unwrap_or(1);
+    tx.commit().map_err(not_committed)?;
     log_migrated(migrated);
     Ok(next)
 }
@@ -232,7 +232,7 @@ pub(super) fn take_over(db: &mut Connection, now: Timestamp) -> Result<i64, Stor
 /// Applies the pending migrations, each with its record.
 fn migrate(tx: &Connection, now: Timestamp) -> Result<&'static [Migration], StoreError> {
     let left = left(tx)?;
-    tx.execute(sql::own().migration_create, ()).map_err(|error| refused(&error))?;
+    tx.execute(sql::own().migration_create, ()).map_err(refused)?;
     for migration in left {
         let failed = |error: rusqlite::Error| {
             let (version, name) = (migration.version, migration.name);
@@ -243,14 +243,14 @@ fn migrate(tx: &Connection, now: Timestamp) -> Result<&'static [Migration], Stor
         };
         tx.execute_batch(migration.sql).map_err(failed)?;
         let record = (migration.version, migration.name, migration.checksum(), now.micros());
-        tx.execute(sql::own().migration_insert, record).map_err(|error| refused(&error))?;
+        tx.execute(sql::own().migration_insert, record).map_err(refused)?;
     }
     Ok(left)
 }
 
 /// Returns the pending migrations, without applying them.
 pub(super) fn left(db: &Connection) -> Result<&'static [Migration], StoreError> {
-    let tables = schema(db).map_err(|error| refused(&error))?;
+    let tables = schema(db).map_err(refused)?;
     if tables.is_empty() {
         return Ok(SQLITE_MIGRATIONS);
     }
@@ -259,7 +259,7 @@ pub(super) fn left(db: &Connection) -> Result<&'static [Migration], StoreError> 
             "the file is a database of another program; use another file".to_owned(),
         ));
     }
-    pending(SQLITE_MIGRATIONS, &applied(db).map_err(|error| refused(&error))?)
+    pending(SQLITE_MIGRATIONS, &applied(db).map_err(refused)?)
 }
 
 /// Returns the text of every table and index.

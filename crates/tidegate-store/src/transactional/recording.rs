@@ -72,7 +72,7 @@ pub(crate) fn recording(
 /// Accepts an effect only together with a new record: an existing record belongs to an effect that
 /// was committed before.
 fn judge(commands: &[SeededCommand], changes: &[Change], answers: Vec<Option<Answered>>) -> Judged {
-    let data = |reason: &str| Undone::Store(StoreError::Data(reason.to_owned()));
+    let data = |reason: &str| Undone::Store(StoreError::Data(reason.to_owned().into()));
     let mut all = Vec::with_capacity(answers.len());
     for answer in answers {
         let answer = answer.ok_or_else(|| data("the record does not fit into a transaction"))?;

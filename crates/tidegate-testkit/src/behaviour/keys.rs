@@ -42,7 +42,7 @@ fn met(first: &Verdict, second: &Verdict) -> bool {
         | Verdict::Skipped { .. }
         | Verdict::Deduped { .. }
         | Verdict::Replaced { .. } => true,
-        Verdict::Rejected { .. } | Verdict::HeldByAncestor { .. } => {
+        Verdict::Rejected { .. } | Verdict::HeldByAncestor { .. } | _ => {
             panic!("{second:?} is about no other event")
         }
     }

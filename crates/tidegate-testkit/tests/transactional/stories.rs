@@ -149,7 +149,7 @@ async fn an_effect_without_a_record_is_refused(ground: Ground) {
         let Err(TransactionError::Store(StoreError::Data(reason))) = refused else {
             panic!("{refused:?}")
         };
-        assert_eq!(reason, "a transactional step must be recorded with its effect");
+        assert_eq!(&*reason, "a transactional step must be recorded with its effect");
     }
     assert_eq!(ground.kept(&run).await, (0, 0));
 }

@@ -15,9 +15,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use tidegate::{
-    ActError, Engine, Error, Query, Reaction, ReactionCtx, State,
-    core::time::Timestamp,
-    store::SqliteStore,
+    ActError, Engine, Error, Query, Reaction, ReactionCtx, SqliteStore, State, Timestamp,
     testing::{TestHarness, VirtualClock},
 };
 

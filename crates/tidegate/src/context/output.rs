@@ -24,7 +24,7 @@ impl Ctx {
             let message = format!("a chunk has at most {MAX_CHUNK_BYTES} bytes, got {size}");
             return Err(StepError::coded("ChunkTooLarge", message).fatal());
         }
-        let mut state = self.state();
+        let mut state = self.activation_state();
         let step = state.scope().unwrap_or_default();
         let attempt = if step.is_empty() { 0 } else { self.attempt(&step) };
         let n = state.next_chunk(&step);
@@ -42,6 +42,6 @@ impl Ctx {
             reason = "a number from 0 to 1000"
         )]
         let permille = (fraction.clamp(0.0, 1.0) * 1000.0).round() as u32;
-        self.state().set_progress(Progress { permille, text: text.into() });
+        self.activation_state().set_progress(Progress { permille, text: text.into() });
     }
 }

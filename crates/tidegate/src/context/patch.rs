@@ -29,7 +29,7 @@ impl Ctx {
             return self.read_record(&id, outcome);
         }
         let result = Ok(Payload::from_value(&true.into()));
-        self.state().finish(NewStep { id, kind: StepKind::Run, result });
+        self.activation_state().finish(NewStep { id, kind: StepKind::Run, result });
         Ok(true)
     }
 }

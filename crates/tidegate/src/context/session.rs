@@ -105,7 +105,7 @@ impl Session {
             None => {
                 let (step, session) = (step.to_owned(), self.session.clone());
                 let op = NewSessionOp { step: step.clone(), session, op, expected_version: None };
-                self.ctx.state().change_session(op);
+                self.ctx.activation_state().change_session(op);
                 self.ctx.recorded(&step).await?
             }
         };

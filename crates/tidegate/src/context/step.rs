@@ -89,10 +89,10 @@ where
         }
         if let Some(wait) = ctx.backs_off(&id) {
             // The run was woken by something else before the backoff elapsed.
-            ctx.state().wait(wait);
+            ctx.activation_state().wait(wait);
             return pending().await;
         }
-        poll_fn(|cx| ctx.state().poll_durable(cx)).await;
+        poll_fn(|cx| ctx.activation_state().poll_durable(cx)).await;
         let span = telemetry::step_span(&id, ctx.attempt(&id));
         let outcome = ctx.execute(&id, timeout, run).instrument(span).await;
         // Read back, so that the first execution sees what every replay sees.
@@ -101,7 +101,7 @@ where
             Ok(written) => Ok(written),
             Err(fault) => match ctx.next_attempt(&id, retry.as_ref(), &fault) {
                 Some(wait) => {
-                    ctx.state().wait(wait);
+                    ctx.activation_state().wait(wait);
                     return pending().await;
                 }
                 None => Err(fault),
@@ -111,7 +111,7 @@ where
             Ok((payload, value)) => (Ok(payload), Ok(value)),
             Err(fault) => (Err(fault.to_row()), Err(fault.fatal())),
         };
-        ctx.state().finish(NewStep { id, kind: StepKind::Run, result: recorded });
+        ctx.activation_state().finish(NewStep { id, kind: StepKind::Run, result: recorded });
         value
     }
 }
@@ -141,7 +141,7 @@ impl Ctx {
     /// later effects would come from code that the run did not start with.
     pub(super) fn read_record<T: DeserializeOwned>(&self, id: &str, outcome: Outcome) -> Result<T> {
         let value = outcome.map_err(|fault| StepError::recorded(&fault))?;
-        read(id, value).map_err(|fault| self.state().unreadable(&fault))
+        read(id, value).map_err(|fault| self.activation_state().unreadable(&fault))
     }
 
     /// Executes a closure: counted, timed, and with its panics caught.
@@ -157,9 +157,9 @@ impl Ctx {
         let timer = self.timer();
         let mut deadline = timeout.map(|timeout| timer.sleep_until(timer.elapsed() + timeout));
         poll_fn(|cx| {
-            let before = self.state().enter(Some(id.to_owned()));
+            let before = self.activation_state().enter(Some(id.to_owned()));
             let polled = std::panic::catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
-            self.state().enter(before);
+            self.activation_state().enter(before);
             match polled {
                 Err(payload) => return Poll::Ready(Err(StepError::panicked(payload.as_ref()))),
                 Ok(Poll::Ready(outcome)) => return Poll::Ready(outcome),
@@ -203,13 +203,13 @@ pub(super) struct Executing<'a>(&'a Ctx);
 
 impl<'a> Executing<'a> {
     pub(super) fn begin(ctx: &'a Ctx) -> Self {
-        ctx.state().begin();
+        ctx.activation_state().begin();
         Self(ctx)
     }
 }
 
 impl Drop for Executing<'_> {
     fn drop(&mut self) {
-        self.0.state().end();
+        self.0.activation_state().end();
     }
 }

@@ -85,7 +85,7 @@ impl Ctx {
 
     /// Records a step that commits nothing.
     fn settle(&self, id: String, result: Outcome) -> Result<Option<Committed>> {
-        self.state().finish(NewStep {
+        self.activation_state().finish(NewStep {
             id: id.clone(),
             kind: StepKind::Commit,
             result: result.clone(),
@@ -102,8 +102,8 @@ impl Ctx {
         expected: Option<Expected>,
     ) -> Result<Option<Outcome>> {
         let commit = Commit { ws: self.activation().run.ws.clone(), stream, events, expected };
-        self.state().commit(NewCommit { step: step.to_owned(), commit });
-        poll_fn(|cx| self.state().poll_durable(cx)).await;
+        self.activation_state().commit(NewCommit { step: step.to_owned(), commit });
+        poll_fn(|cx| self.activation_state().poll_durable(cx)).await;
         let outcome = self.record_of(step).await?;
         match &outcome {
             Some(Ok(_)) => telemetry::stream_committed(),

@@ -88,10 +88,10 @@ impl Ctx {
             return Ok(Begin::Recorded(outcome));
         }
         if let Some(wait) = self.backs_off(id) {
-            self.state().wait(wait);
+            self.activation_state().wait(wait);
             return pending().await;
         }
-        poll_fn(|cx| self.state().poll_durable(cx)).await;
+        poll_fn(|cx| self.activation_state().poll_durable(cx)).await;
         let salt = self.0.shared.entropy.number();
         Ok(Begin::New(Recorder { ctx: self.clone(), id: id.to_owned(), salt }))
     }
@@ -115,12 +115,12 @@ impl Ctx {
         };
         match self.next_attempt(id, None, &fault) {
             Some(wait) => {
-                self.state().wait(wait);
+                self.activation_state().wait(wait);
                 pending().await
             }
             None => {
                 let (kind, result) = (StepKind::Run, Err(fault.to_row()));
-                self.state().finish(NewStep { id: id.to_owned(), kind, result });
+                self.activation_state().finish(NewStep { id: id.to_owned(), kind, result });
                 Err(fault.fatal())
             }
         }

@@ -55,7 +55,7 @@ impl Future for Turn<'_> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let mut state = this.ctx.state();
+        let mut state = this.ctx.activation_state();
         if this.stage == Stage::New {
             state.ask(this.id, this.asks)?;
             this.stage = Stage::Asked;
@@ -69,7 +69,7 @@ impl Future for Turn<'_> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         if self.stage == Stage::Asked {
-            self.ctx.state().withdraw(self.id);
+            self.ctx.activation_state().withdraw(self.id);
         }
     }
 }

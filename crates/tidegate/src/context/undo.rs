@@ -39,7 +39,7 @@ impl Ctx {
         let id = id.into();
         let recorded = self.turn(&id, StepKind::Compensate).await?;
         let undo = Undo { id: id.clone(), run: Box::new(move || Box::pin(undo())) };
-        let mut state = self.state();
+        let mut state = self.activation_state();
         if recorded.is_none() {
             let result = Ok(Payload::null());
             state.finish(NewStep { id, kind: StepKind::Compensate, result });

@@ -159,7 +159,7 @@ impl<T: FromAnswer> Future for Wait<T> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let asks = Asks { kind: this.kind, patch: false };
-        let mut state = this.ctx.state();
+        let mut state = this.ctx.activation_state();
         if this.stage == Stage::New {
             if state.ask(&this.step, asks)? {
                 this.stage = Stage::Answered;
@@ -184,7 +184,7 @@ impl<T: FromAnswer> Future for Wait<T> {
 impl<T> Drop for Wait<T> {
     fn drop(&mut self) {
         if matches!(self.stage, Stage::Registered | Stage::Answered) {
-            self.ctx.state().forget(&self.step);
+            self.ctx.activation_state().forget(&self.step);
         }
     }
 }

@@ -81,12 +81,12 @@ impl Polled {
                 return Poll::Ready(Reached::End(result));
             }
             let woken = self.is_woken(ctx, cx);
-            let mut next = ctx.state().next(cx, woken);
+            let mut next = ctx.activation_state().next(cx, woken);
             if let Next::Halted(lost) = &next {
                 if self.may_settle(lost, ctx, cx) {
                     return Poll::Pending;
                 }
-                next = ctx.state().proceed();
+                next = ctx.activation_state().proceed();
             }
             match next {
                 Next::Again => {}
@@ -98,7 +98,7 @@ impl Polled {
 
     /// Polls the handler, with a watched waker while operations wait for the end of the replay.
     fn poll_handler(&mut self, ctx: &Ctx, cx: &mut Context<'_>) -> Poll<Result<Payload>> {
-        if !ctx.state().holds_back() {
+        if !ctx.activation_state().holds_back() {
             self.watched = None;
             return self.handler.as_mut().poll(cx);
         }
@@ -115,14 +115,14 @@ impl Polled {
         if !self.watched.as_ref().is_some_and(Watched::is_woken) {
             return false;
         }
-        let lost = ctx.state().unclaimed().unwrap_or_default();
+        let lost = ctx.activation_state().unclaimed().unwrap_or_default();
         self.is_in_time(&lost, cx)
     }
 
     /// Returns whether something outside of the handler's operations may still let it continue.
     fn may_settle(&mut self, lost: &str, ctx: &Ctx, cx: &mut Context<'_>) -> bool {
         let awaited = self.watched.as_ref().is_some_and(|watched| {
-            watched.is_awaited_by_more_than(ctx.state().wakers(watched.waker()))
+            watched.is_awaited_by_more_than(ctx.activation_state().wakers(watched.waker()))
         });
         (awaited || self.patience.for_tasks) && self.is_in_time(lost, cx)
     }

@@ -96,6 +96,7 @@ impl Closing {
 
 /// Progress of closing a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CloseProgress {
     /// Closed, and kept for these reactions and leases, which are not done with it. Call it again
     /// later.

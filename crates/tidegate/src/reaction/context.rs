@@ -18,6 +18,7 @@ use tidegate_core::{
 };
 
 use crate::{
+    engine::Shared,
     events,
     handler::check_name,
     step_error::{Result, StepError},
@@ -35,6 +36,7 @@ struct Inner {
     reaction: String,
     event: StreamEvent,
     now: Timestamp,
+    shared: Arc<Shared>,
     wanted: Mutex<Wanted>,
 }
 
@@ -54,9 +56,14 @@ impl fmt::Debug for ReactionCtx {
 }
 
 impl ReactionCtx {
-    pub(super) fn new(reaction: &str, event: StreamEvent, now: Timestamp) -> Self {
+    pub(super) fn new(
+        reaction: &str,
+        event: StreamEvent,
+        now: Timestamp,
+        shared: Arc<Shared>,
+    ) -> Self {
         let reaction = reaction.to_owned();
-        Self(Arc::new(Inner { reaction, event, now, wanted: Mutex::default() }))
+        Self(Arc::new(Inner { reaction, event, now, shared, wanted: Mutex::default() }))
     }
 
     fn wanted(&self) -> MutexGuard<'_, Wanted> {
@@ -71,6 +78,11 @@ impl ReactionCtx {
     /// Returns the reaction's name.
     pub fn reaction(&self) -> &str {
         &self.0.reaction
+    }
+
+    /// Returns a value of the program, as [`Ctx::state`](crate::Ctx::state) does.
+    pub fn state<T: Send + Sync + 'static>(&self) -> Result<&T> {
+        self.0.shared.state.get(format_args!("reaction `{}`", self.reaction()))
     }
 
     /// Returns the stream's name.

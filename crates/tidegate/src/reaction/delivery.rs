@@ -160,7 +160,7 @@ impl Delivery {
     async fn handle(&mut self, handler: &Each, event: StreamEvent) -> Result<Handled, Halt> {
         let name = &self.served.definition.name;
         let now = self.keeper.shared.clock.now();
-        let ctx = ReactionCtx::new(name, event.clone(), now);
+        let ctx = ReactionCtx::new(name, event.clone(), now, self.keeper.shared.clone());
         let (called, handler) = (ctx.clone(), handler.clone());
         let mut future = Box::pin(async move { handler(called, event).await });
         let caught = std::future::poll_fn(move |cx| {

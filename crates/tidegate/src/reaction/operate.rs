@@ -37,6 +37,7 @@ pub struct StreamQuery {
 
 /// A page of positions, ordered by reaction and stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StreamPage {
     /// Positions of this page.
     pub streams: Vec<StreamView>,
@@ -46,6 +47,7 @@ pub struct StreamPage {
 
 /// Position of a reaction in a stream, and its obstacles.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StreamView {
     /// Name of the reaction.
     pub reaction: String,

@@ -14,6 +14,7 @@ use crate::{api::unexpected, error::Error};
 
 /// Result of an action.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Acted<S> {
     /// State after its events.
     pub state: S,
@@ -27,6 +28,7 @@ pub struct Acted<S> {
 
 /// Error of an action, which has committed nothing.
 #[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ActError<E> {
     /// The action refused.
     #[error("{0}")]

@@ -28,6 +28,7 @@ use crate::{
 
 /// An event of a stream.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct StreamEvent {
     /// Id of the event.
     pub id: EventId,
@@ -92,6 +93,7 @@ pub struct Streams {
 
 /// End of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Head {
     /// Version of the last event.
     pub version: i64,
@@ -131,6 +133,7 @@ pub struct Cursor(i64);
 
 /// A page of events.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Page {
     /// Events, in the requested order. There may be fewer than the limit, or none, even if there
     /// are more: a read checks a limited number of events.

@@ -206,7 +206,7 @@ async fn reach(
     // Twice the limit, for what the handler awaits where nothing is left to replay.
     let reached = tokio::time::timeout(2 * LIMIT, reached).await;
     drop(handler);
-    let state = ctx.state();
+    let state = ctx.activation_state();
     match reached {
         Ok(Ok(Reached::Next(Next::Stop(fault) | Next::Changed(fault)))) => Ok(Some(fault)),
         Ok(Ok(Reached::Next(Next::Fresh))) => Ok(None),

@@ -57,7 +57,8 @@ async fn every_page_of_a_control_has_an_example_that_is_accepted() {
                 builder = builder.flow(flow);
                 defined += 1;
             }
-            builder.start().await.unwrap_or_else(|error| panic!("{name}: {error}\n{block}"));
+            let engine = builder.start().await;
+            engine.map_or_else(|error| panic!("{name}: {error}\n{block}"), drop);
         }
         assert!(defined > 0, "{name}: an example in TOML is missing");
     }

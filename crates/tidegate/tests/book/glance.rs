@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use expect_test::expect_file;
-use tidegate::core::flow::{CONTROLS, Control, FieldType};
+use tidegate_core::flow::{CONTROLS, Control, FieldType};
 
 /// The header of the table with one row for each control. The last two cells are written by hand.
 const OVERVIEW: &str =

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use expect_test::{Expect, expect};
-use tidegate::core::flow::CONTROLS;
+use tidegate_core::flow::CONTROLS;
 
 use crate::{
     draw::{lines, told},

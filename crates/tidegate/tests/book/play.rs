@@ -8,16 +8,15 @@ use std::{
 
 use serde_json::{Value, json};
 use tidegate::{
-    Action, Ctx, Engine, Flow, Request, Result, RunId, Timer, Workflow,
-    core::{
-        flow::Verdict,
-        id::EventId,
-        json::Payload,
-        row::{Ending, GateState, Phase, Row},
-        time::Timestamp,
-    },
-    new_request,
+    Action, Ctx, Engine, Flow, Request, Result, RunId, Timer, Workflow, new_request,
     testing::TestHarness,
+};
+use tidegate_core::{
+    flow::Verdict,
+    id::EventId,
+    json::Payload,
+    row::{Ending, GateState, Phase, Row},
+    time::Timestamp,
 };
 
 /// The content of one picture: one clock over one or more panels.

@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tidegate::{
     Ctx, Engine, RunId, Workflow,
-    core::list::{RunFilter, RunStatus},
     testing::{ReplayEnd, Report, TestHarness, replay},
 };
+use tidegate_core::list::{RunFilter, RunStatus};
 
 use crate::{
     program::{Code, World, night, step},

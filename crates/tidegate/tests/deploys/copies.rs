@@ -9,9 +9,8 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use tidegate::{
-    Action, Ctx, Flow, Policy, StepError, core::row::Ending, new_request, testing::TestHarness,
-};
+use tidegate::{Action, Ctx, Flow, Policy, StepError, new_request, testing::TestHarness};
+use tidegate_core::row::Ending;
 
 use crate::program::{All, Fails, Select, Signal, Sleep, Step, World, step};
 

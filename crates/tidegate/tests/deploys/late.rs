@@ -11,15 +11,13 @@ use std::{
 
 use async_trait::async_trait;
 use serde_json::json;
-use tidegate::{
-    core::{
-        catalog::Catalog,
-        reads::{ReadSet, Scan, Snapshot},
-        row::{EngineId, Row, Workspace},
-    },
-    store::{Database, Decide, Store, StoreError},
-    testing::TestHarness,
+use tidegate::testing::TestHarness;
+use tidegate_core::{
+    catalog::Catalog,
+    reads::{ReadSet, Scan, Snapshot},
+    row::{EngineId, Row, Workspace},
 };
+use tidegate_store::{Database, Decide, Store, StoreError};
 use tokio::sync::watch;
 
 use crate::program::{All, Select, Signal, Sleep, Step, World, night, step};

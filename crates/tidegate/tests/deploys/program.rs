@@ -164,7 +164,7 @@ impl World {
                 Signal(step, limit) => {
                     ctx.wait_for_signal::<Value>(id(step), "go").timeout(ms(limit)).await?;
                 }
-                Invoke(step) => drop(ctx.invoke::<Value>(id(step), "child", 0).await?),
+                Invoke(step) => drop(ctx.invoke::<_, Value>(id(step), "child", 0).await?),
                 All(parts) => {
                     for part in parts {
                         self.clone().play(ctx.clone(), part, suffix.clone()).await?;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use serde_json::json;
-use tidegate::{core::row::Ending, testing::TestHarness};
+use tidegate::testing::TestHarness;
+use tidegate_core::row::Ending;
 
 use crate::program::{
     All, Code, Event, Fails, Flaky, Invoke, Join, Loop, Now, Outside, Patch, Select, Send, Signal,

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use serde_json::json;
-use tidegate::{StepError, core::row::Ending, testing::TestHarness};
+use tidegate::{StepError, testing::TestHarness};
+use tidegate_core::row::Ending;
 
 use crate::program::{
     All, Attempt, Code, Detach, Event, Flaky, Hang, Invoke, Join, Loop, Now, Outside, Patch,

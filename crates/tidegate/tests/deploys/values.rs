@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tidegate::{
     Ctx, Result, Workflow,
-    core::row::Ending,
-    store::SqliteStore,
     testing::{TestHarness, VirtualClock},
 };
+use tidegate_core::row::Ending;
+use tidegate_store::SqliteStore;
 
 /// A value that is written as a number and read as a text.
 #[derive(Deserialize)]

@@ -6,7 +6,7 @@ use tidegate::{Batch, Ctx, Singleton, Workflow, testing::TestHarness};
 use crate::words::{Journal, burst, ms, secs, sharing, start, states, verdict};
 
 /// A workflow that records the `n`s of its events, through every accessor.
-fn collect(journal: &Journal, batch: Batch) -> Workflow<Vec<Order>, Value> {
+fn collect(journal: &Journal, batch: Batch) -> Workflow<Vec<Order>, Value, Order> {
     let journal = journal.clone();
     Workflow::new("order", move |ctx: Ctx, orders: Vec<Order>| {
         let journal = journal.clone();

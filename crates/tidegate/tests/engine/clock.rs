@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use tidegate::{
     Batch, Ctx, Debounce, Policy, Rate, Reaction, ReactionCtx, Schedule, StepError, StreamEvent,
     Workflow,
-    core::reaction::{Backoff, BackoffKind},
-    store::Store,
     testing::{TestHarness, VirtualClock},
 };
+use tidegate_core::reaction::{Backoff, BackoffKind};
+use tidegate_store::Store;
 
 use crate::{
     mixed_leases::Settable,

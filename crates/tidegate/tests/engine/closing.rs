@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use serde_json::json;
 use tidegate::{
-    CloseProgress, Closing, Error, Reaction, ReactionCtx, StepError,
-    core::{row::StreamEventRow, stream::Expected},
-    testing::TestHarness,
+    CloseProgress, Closing, Error, Reaction, ReactionCtx, StepError, testing::TestHarness,
 };
+use tidegate_core::{row::StreamEventRow, stream::Expected};
 
 use crate::{
     faults::{Failure, Faults},

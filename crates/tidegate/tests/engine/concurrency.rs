@@ -64,7 +64,7 @@ pub(crate) async fn whatever_a_run_waits_for_it_holds_no_slot(harness: &TestHarn
                 "signal" => {
                     ctx.wait_for_signal::<Value>("wait", "go").timeout(secs(10)).await?;
                 }
-                "child" => drop(ctx.invoke::<Value>("wait", "slow", json!({})).await?),
+                "child" => drop(ctx.invoke::<_, Value>("wait", "slow", json!({})).await?),
                 "retry" => {
                     let attempt = ctx.attempt("try");
                     let step = ctx.step("try", || async move {

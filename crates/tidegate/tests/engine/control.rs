@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tidegate::{
-    Concurrency, Ctx, Engine, Retry, RunId, Singleton, StepError, Workflow,
-    core::{
-        command::Refusal,
-        row::{Ended, Ending, Purpose, Row},
-    },
-    testing::TestHarness,
+    Concurrency, Ctx, Engine, Retry, RunId, Singleton, StepError, Workflow, testing::TestHarness,
+};
+use tidegate_core::{
+    command::Refusal,
+    row::{Ended, Ending, Purpose, Row},
 };
 
 use crate::words::{Door, Marks, failed, start, state};
@@ -169,7 +168,7 @@ pub(crate) async fn a_cancelled_parent_takes_its_children_along(harness: &TestHa
             |ctx: Ctx, _: Value| async move { ctx.sleep("nap", SECOND * 60).await },
         );
     let parent = Workflow::new("parent", |ctx: Ctx, _: Value| async move {
-        ctx.invoke::<()>("child", "child", json!(null)).await
+        ctx.invoke::<_, ()>("child", "child", json!(null)).await
     });
     let engine = harness.engine().workflow(child).workflow(parent).start().await.unwrap();
     let run = start(&engine, "parent", json!(null)).await;

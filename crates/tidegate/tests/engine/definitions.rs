@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 use tidegate::{
     Action, Batch, Concurrency, Ctx, Debounce, Error, Flow, Handoff, Idempotency, OnNewVersion,
-    Policy, Priority, Rate, Request, Retry, Singleton, Workflow,
-    core::{definition::Problem, row::Row},
+    Policy, Priority, Rate, Request, Retry, ServedWorkflow, Singleton, Workflow,
     testing::TestHarness,
 };
+use tidegate_core::{definition::Problem, row::Row};
 
 use crate::words::{ms, secs};
 
@@ -181,7 +181,7 @@ pub(crate) async fn calls_json_and_toml_are_the_same(harness: &TestHarness) {
         Workflow::from_toml(toml, nothing).retry(Retry::attempts(7).exponential(secs(1), secs(60)));
     let forms = [("calls", calls), ("json", data(json)), ("toml", toml)];
     for (ws, workflow) in forms {
-        harness.engine().workspaces([ws]).workflow(workflow).start().await.unwrap();
+        drop(harness.engine().workspaces([ws]).workflow(workflow).start().await.unwrap());
     }
     compare(harness, "order").await;
 }
@@ -199,8 +199,10 @@ pub(crate) async fn a_batch_is_the_same_in_every_form(harness: &TestHarness) {
                 timeoutMs = 1000\nmaxBytes = 1000\nkey = 'id'";
     let json = Workflow::from_definition(json, all);
     let toml = Workflow::from_toml(toml, all);
-    for (ws, workflow) in [("calls", calls), ("json", json), ("toml", toml)] {
-        harness.engine().workspaces([ws]).workflow(workflow).start().await.unwrap();
+    let all: [(_, ServedWorkflow); 3] =
+        [("calls", calls.into()), ("json", json.into()), ("toml", toml.into())];
+    for (ws, workflow) in all {
+        drop(harness.engine().workspaces([ws]).workflow(workflow).start().await.unwrap());
     }
     compare(harness, "order").await;
 }
@@ -252,7 +254,7 @@ pub(crate) async fn a_flow_is_the_same_in_every_form(harness: &TestHarness) {
         names.into_iter().fold(flow, |flow, name| flow.action(Action::new(name, nothing)))
     };
     for (ws, flow) in [("calls", calls), ("json", with_code(json)), ("toml", with_code(toml))] {
-        harness.engine().workspaces([ws]).flow(flow).start().await.unwrap();
+        drop(harness.engine().workspaces([ws]).flow(flow).start().await.unwrap());
     }
     for name in names.map(|name| format!("chat/{name}")) {
         compare(harness, &name).await;

@@ -5,10 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use tidegate::{
-    Concurrency, Ctx, Engine, Retry, RunId, Singleton, StepError, Workflow,
-    core::row::{Ending, Row},
-    testing::TestHarness,
+    Concurrency, Ctx, Engine, Retry, RunId, Singleton, StepError, Workflow, testing::TestHarness,
 };
+use tidegate_core::row::{Ending, Row};
 
 use crate::words::{Warnings, secs, sharing, start, states, verdict};
 

@@ -8,12 +8,11 @@ use std::{
 
 use serde_json::{Value, json};
 use tidegate::{
-    Concurrency, Ctx, Engine, EngineBuilder, Error, Retry, RunId, StepError, Workflow,
-    core::row::Row,
-    new_event,
-    store::{Store, SystemClock},
+    Concurrency, Ctx, Engine, EngineBuilder, Error, Retry, RunId, StepError, Workflow, new_event,
     testing::TestHarness,
 };
+use tidegate_core::row::Row;
+use tidegate_store::{Store, SystemClock};
 
 use crate::{
     faults::{Beats, Failure, Faults},
@@ -363,7 +362,7 @@ fn any(marks: &Marks) -> [Workflow<String, String>; 2] {
                 "sleep" => ctx.sleep("wait", secs(60)).await?,
                 "event" => drop(ctx.wait_for_event::<Value>("wait", "go").await?),
                 "signal" => drop(ctx.wait_for_signal::<Value>("wait", "go").await?),
-                "child" => drop(ctx.invoke::<String>("wait", "child", "nobody").await?),
+                "child" => drop(ctx.invoke::<_, String>("wait", "child", "nobody").await?),
                 "retry" => {
                     let step = ctx.step("flaky", || async move {
                         if flaky { Err(StepError::new("not yet")) } else { Ok(()) }
@@ -433,7 +432,7 @@ fn shop(builder: EngineBuilder, marks: &Marks) -> EngineBuilder {
             ctx.step("pay", || async { Ok(paid.mark(format!("pay {n}"))) }).await?;
             ctx.send_event("tell", "paid", n).await?;
             ctx.sleep("nap", secs(5)).await?;
-            ctx.invoke::<u64>("pack", "pack", n).await
+            ctx.invoke::<_, u64>("pack", "pack", n).await
         }
     });
     let mail = Workflow::new("mail", move |ctx: Ctx, n: u64| {

@@ -8,16 +8,14 @@ use std::{
 };
 
 use async_trait::async_trait;
-use tidegate::{
-    core::{
-        catalog::Catalog,
-        command::Command,
-        id::Seq,
-        reads::{Change, ReadSet, Snapshot},
-        row::{EngineId, Row, RowKey, Workspace},
-    },
-    store::{Database, Decide, Decision, SeededCommand, Store, StoreError, commit},
+use tidegate_core::{
+    catalog::Catalog,
+    command::Command,
+    id::Seq,
+    reads::{Change, ReadSet, Snapshot},
+    row::{EngineId, Row, RowKey, Workspace},
 };
+use tidegate_store::{Database, Decide, Decision, SeededCommand, Store, StoreError, commit};
 use tidegate_testkit::sample;
 use tokio::sync::{oneshot, watch};
 
@@ -209,7 +207,7 @@ impl Faults {
     }
 
     fn reach(&self) -> Result<(), StoreError> {
-        let down = || Err(StoreError::Unavailable("an outage, as planned".to_owned()));
+        let down = || Err(StoreError::Unavailable("an outage, as planned".into()));
         if self.plan().outage { down() } else { Ok(()) }
     }
 
@@ -253,7 +251,7 @@ impl Faults {
 impl Store for Faults {
     async fn transact(&self, reads: ReadSet, mut decide: Decide) -> Result<(), StoreError> {
         self.reach()?;
-        let unknown = || Err(StoreError::Unknown("the answer was lost, as planned".to_owned()));
+        let unknown = || Err(StoreError::Unknown("the answer was lost, as planned".into()));
         let held = self.plan().held.take();
         if let Some(held) = held {
             let _ = held.await;
@@ -264,7 +262,7 @@ impl Store for Faults {
         }
         match self.next() {
             None => self.store.transact(reads, self.cursed(decide)).await,
-            Some(Failure::Unavailable) => Err(StoreError::Unavailable("as planned".to_owned())),
+            Some(Failure::Unavailable) => Err(StoreError::Unavailable("as planned".into())),
             Some(Failure::BeforeCommit) => {
                 let nothing = move |snapshot| match decide(snapshot) {
                     Decision::Apply(_) => Decision::Apply(Vec::new()),
@@ -295,7 +293,7 @@ impl Store for Faults {
         };
         match beats {
             Beats::FailBut(other) if other != engine => {
-                Err(StoreError::Unavailable("as planned".to_owned()))
+                Err(StoreError::Unavailable("as planned".into()))
             }
             Beats::Hang(this) if this == engine => pending().await,
             Beats::Fine | Beats::FailBut(_) | Beats::Hang(_) => {

@@ -10,16 +10,13 @@ use std::{
 
 use async_trait::async_trait;
 use serde_json::json;
-use tidegate::{
-    Rate, Reaction,
-    core::{
-        catalog::Catalog,
-        reads::{ReadSet, Snapshot},
-        row::{EngineId, Row, Workspace},
-    },
-    store::{Database, Decide, Store, StoreError},
-    testing::TestHarness,
+use tidegate::{Rate, Reaction, testing::TestHarness};
+use tidegate_core::{
+    catalog::Catalog,
+    reads::{ReadSet, Snapshot},
+    row::{EngineId, Row, Workspace},
 };
+use tidegate_store::{Database, Decide, Store, StoreError};
 use tokio::sync::watch;
 
 use crate::words::{Journal, ms, secs, start, states, work};

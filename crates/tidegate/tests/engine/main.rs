@@ -19,6 +19,7 @@ mod definitions;
 mod deploys;
 mod engines;
 mod faults;
+mod handles;
 mod idempotency;
 mod idle;
 mod mixed_leases;
@@ -94,6 +95,16 @@ stories! {
         an_idle_engine_costs_little,
         many_definitions_take_few_transactions,
         what_others_define_is_taken_up_within_a_second,
+    }
+    handles {
+        a_start_runs_one_workflow_and_no_other,
+        a_start_fits_the_schema,
+        a_start_that_a_control_stops_says_so,
+        a_start_joins_a_batch,
+        a_run_without_an_output_is_an_error,
+        updates_arrive_in_order_until_the_end,
+        state_is_found_by_its_type,
+        a_read_only_engine_refuses_writes,
     }
     stores {
         a_step_of_another_database_is_refused,

@@ -11,13 +11,13 @@ use std::{
 use serde_json::json;
 use tidegate::{
     Engine,
-    core::{
-        row::{Phase, Row},
-        time::Timestamp,
-    },
-    store::{Clock, Store},
     testing::{TestHarness, VirtualClock},
 };
+use tidegate_core::{
+    row::{Phase, Row},
+    time::Timestamp,
+};
+use tidegate_store::{Clock, Store};
 
 use crate::{
     stores,

@@ -1,7 +1,8 @@
 //! Priority: an earlier position in the queue, by a bounded shift.
 
 use serde_json::json;
-use tidegate::{Concurrency, Priority, Rate, core::definition::DEFAULT_APP, testing::TestHarness};
+use tidegate::{Concurrency, Priority, Rate, testing::TestHarness};
+use tidegate_core::definition::DEFAULT_APP;
 
 use crate::words::{Journal, ms, secs, start, work};
 

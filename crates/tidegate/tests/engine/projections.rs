@@ -9,10 +9,9 @@ use std::{
 };
 
 use serde_json::json;
-use tidegate::{
-    Ctx, Engine, Reaction, StepError, StreamEvent, Workflow, core::reaction::StreamSelection,
-    store::Database, testing::TestHarness,
-};
+use tidegate::{Ctx, Engine, Reaction, StepError, StreamEvent, Workflow, testing::TestHarness};
+use tidegate_core::reaction::StreamSelection;
+use tidegate_store::Database;
 
 use crate::{
     reactions::{append, append_quietly, looking, view},

@@ -6,18 +6,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tidegate::{
     Action, Ctx, Engine, EngineBuilder, Flow, Reaction, ReactionCtx, StepError, StreamEvent,
-    StreamQuery, StreamView, Workflow,
-    core::{
-        command::{Command, StreamCommand},
-        json::Payload,
-        reaction::{Backoff, BackoffKind, Filter, StreamSelection},
-        row::{Row, StreamEventRow},
-        stream::{Commit, NewLogged},
-    },
-    new_request,
-    store::commit,
-    testing::TestHarness,
+    StreamQuery, StreamView, Workflow, new_request, testing::TestHarness,
 };
+use tidegate_core::{
+    command::{Command, StreamCommand},
+    json::Payload,
+    reaction::{Backoff, BackoffKind, Filter, StreamSelection},
+    row::{Row, StreamEventRow},
+    stream::{Commit, NewLogged},
+};
+use tidegate_store::commit;
 
 use crate::{
     faults::{Failure, Faults},

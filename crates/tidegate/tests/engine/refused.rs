@@ -5,14 +5,13 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tidegate::{
     Batch, Ctx, Debounce, Engine, Error, Rate, Reaction, ReactionCtx, RunId, StreamEvent, Workflow,
-    core::{
-        reads::Change,
-        row::{Phase, Row, Run},
-    },
-    events,
-    store::{Database, StoreError},
-    testing::TestHarness,
+    events, testing::TestHarness,
 };
+use tidegate_core::{
+    reads::Change,
+    row::{Phase, Row, Run},
+};
+use tidegate_store::{Database, StoreError};
 
 use crate::{
     faults::{Faults, Flaw},

@@ -8,18 +8,17 @@ use std::{
 use serde_json::{Value, json};
 use tidegate::{
     Action, Ctx, Engine, EngineBuilder, Flow, Policy, Result, Retry, RunId, Singleton, StepError,
-    Workflow,
-    core::{
-        flow::Verdict,
-        json::Payload,
-        key::Path,
-        reads::ReadSet,
-        row::{Ending, Row, RowKey, SessionOp, SessionRef},
-        session::NewSessionOp,
-    },
-    store::{Database, Store, SystemClock},
-    testing::TestHarness,
+    Workflow, testing::TestHarness,
 };
+use tidegate_core::{
+    flow::Verdict,
+    json::Payload,
+    key::Path,
+    reads::ReadSet,
+    row::{Ending, Row, RowKey, SessionOp, SessionRef},
+    session::NewSessionOp,
+};
+use tidegate_store::{Database, Store, SystemClock};
 use tokio::{sync::watch, task::JoinSet};
 
 use crate::{

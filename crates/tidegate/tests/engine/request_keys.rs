@@ -1,10 +1,8 @@
 //! Request keys: by session, user, input value or key function.
 
 use serde_json::{Value, json};
-use tidegate::{
-    Action, Ctx, Flow, Policy, Request, Workflow, core::json::Payload, new_request,
-    testing::TestHarness,
-};
+use tidegate::{Action, Ctx, Flow, Policy, Request, Workflow, new_request, testing::TestHarness};
+use tidegate_core::json::Payload;
 
 use crate::{
     requests::{act, call, dispatch},
@@ -85,9 +83,9 @@ pub(crate) async fn a_key_function_gives_the_key(harness: &TestHarness) {
 
 /// A key that a caller tries to set.
 #[expect(clippy::unnecessary_wraps, reason = "as a request carries it")]
-fn engine_key() -> Option<tidegate::core::key::Key> {
-    let wish = tidegate::core::key::Scalar::text("a wish".to_owned());
-    Some(tidegate::core::key::Key::Value(wish))
+fn engine_key() -> Option<tidegate_core::key::Key> {
+    let wish = tidegate_core::key::Scalar::text("a wish".to_owned());
+    Some(tidegate_core::key::Key::Value(wish))
 }
 
 /// spec B6, B29: a key function of the flow's policy gives one key for all actions that use it.
@@ -114,7 +112,7 @@ pub(crate) async fn without_its_key_function_a_request_is_refused(harness: &Test
     let journal = Journal::new(harness);
     let act = act(&journal, "act", 10).policy_by(Policy::reject(), |_: &Request| Some("all"));
     let parent = Workflow::new("parent", |ctx: Ctx, _: Value| async move {
-        ctx.invoke::<Value>("call", "chat/act", json!({ "session": "s" })).await
+        ctx.invoke::<_, Value>("call", "chat/act", json!({ "session": "s" })).await
     });
     let flow = Flow::new("chat").action(act);
     let server = harness.engine().flow(flow).workflow(parent).start().await.unwrap();

@@ -3,10 +3,9 @@
 use serde_json::{Value, json};
 use tidegate::{
     Action, Ctx, Engine, Flow, Idempotency, Policy, Request, Retry, RunId, StepError, Workflow,
-    core::{flow::Verdict, row::Ending},
-    new_request,
-    testing::TestHarness,
+    new_request, testing::TestHarness,
 };
+use tidegate_core::{flow::Verdict, row::Ending};
 
 use crate::words::{Journal, ms, n, secs, sharing, start, states};
 
@@ -246,10 +245,10 @@ pub(crate) async fn who_gives_up_its_place_never_runs(harness: &TestHarness) {
 pub(crate) async fn a_key_held_by_an_ancestor_is_refused(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let between = Workflow::new("between", |ctx: Ctx, input: Value| async move {
-        ctx.invoke::<Value>("call", "chat/inner", input).await
+        ctx.invoke::<_, Value>("call", "chat/inner", input).await
     });
     let outer = Action::new("outer", |ctx: Ctx, _: Value| async move {
-        ctx.invoke::<Value>("call", "between", json!({ "session": "s", "input": 1 })).await
+        ctx.invoke::<_, Value>("call", "between", json!({ "session": "s", "input": 1 })).await
     });
     let inner = act(&journal, "inner", 1).policy(Policy::queue());
     let flow = Flow::new("chat").action(outer.policy(Policy::queue())).action(inner);

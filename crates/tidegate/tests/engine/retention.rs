@@ -3,13 +3,10 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tidegate::{
-    Ctx, Retention, Workflow,
-    core::{
-        reads::Change,
-        row::{Row, RowKey},
-    },
-    testing::TestHarness,
+use tidegate::{Ctx, Retention, Workflow, testing::TestHarness};
+use tidegate_core::{
+    reads::Change,
+    row::{Row, RowKey},
 };
 
 use crate::{

@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 use tidegate::{
-    Action, Ctx, Error, Flow, Policy, Schedule, ScheduleId, Workflow,
-    core::{command::Refusal, observe::schedules::ScheduleFilter, row::Row, time::Timestamp},
-    testing::TestHarness,
+    Action, Ctx, Error, Flow, Policy, Schedule, ScheduleId, Workflow, testing::TestHarness,
+};
+use tidegate_core::{
+    command::Refusal, observe::schedules::ScheduleFilter, row::Row, time::Timestamp,
 };
 
 use crate::words::{Journal, ms, secs, states};
@@ -165,7 +166,7 @@ pub(crate) async fn a_paused_schedule_stands_still_everywhere(harness: &TestHarn
     harness.advance(secs(10 * 60)).await;
     let page = one.schedules(&ScheduleFilter::default(), None, 9).await.unwrap();
     let [shown] = &page.schedules[..] else { panic!("one schedule: {page:?}") };
-    let minutes = |shown: &tidegate::core::observe::schedules::ScheduleView| -> Vec<i64> {
+    let minutes = |shown: &tidegate_core::observe::schedules::ScheduleView| -> Vec<i64> {
         shown.next.iter().map(|at| at.micros() / 60_000_000 - hour).collect()
     };
     assert_eq!(minutes(shown), [20, 30, 40, 50, 60]);

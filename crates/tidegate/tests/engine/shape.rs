@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 use tidegate::{
     Batch, Concurrency, Ctx, Debounce, Idempotency, Rate, Retry, Singleton, StepError, Workflow,
-    core::row::Row, new_event, testing::TestHarness,
+    new_event, testing::TestHarness,
 };
+use tidegate_core::row::Row;
 
 use crate::words::{Journal, ms, n, recorded, secs, sharing, start, state, states, verdict, work};
 

@@ -1,7 +1,8 @@
 //! Singleton: one live run, by keeping the old one or by replacing it with the new.
 
 use serde_json::{Value, json};
-use tidegate::{Ctx, Singleton, Workflow, core::row::Ending, testing::TestHarness};
+use tidegate::{Ctx, Singleton, Workflow, testing::TestHarness};
+use tidegate_core::row::Ending;
 
 use crate::words::{Journal, ms, n, recorded, secs, sharing, start, states, verdict, work};
 

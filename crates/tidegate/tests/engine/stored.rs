@@ -3,17 +3,14 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tidegate::{
-    Ctx, EngineBuilder, Error, Handler, Result,
-    core::{
-        definition::Definition,
-        json::Payload,
-        reads::{Change, ReadSet},
-        row::{Engine as Peer, Row, Run},
-    },
-    store::Decision,
-    testing::TestHarness,
+use tidegate::{Ctx, EngineBuilder, Error, Handler, Result, testing::TestHarness};
+use tidegate_core::{
+    definition::Definition,
+    json::Payload,
+    reads::{Change, ReadSet},
+    row::{Engine as Peer, Row, Run},
 };
+use tidegate_store::Decision;
 
 use crate::{
     reactions::append,

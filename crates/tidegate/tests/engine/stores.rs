@@ -8,8 +8,10 @@ use std::{
 
 use tidegate::{
     Ctx, Engine, Workflow,
-    store::{Clock, Database, MemoryStore, PostgresOptions, PostgresStore, SqliteStore, Store},
     testing::{TestHarness, VirtualClock},
+};
+use tidegate_store::{
+    Clock, Database, MemoryStore, PostgresOptions, PostgresStore, SqliteStore, Store,
 };
 
 use crate::faults::Faults;
@@ -126,4 +128,51 @@ pub(crate) async fn a_step_of_another_database_is_refused(harness: &TestHarness)
         let sentence = format!("this step needs a store that is a {wanted}; this one is {kind}");
         assert!(error.contains(&sentence) && error.len() < 200, "{error}");
     }
+}
+
+/// An engine that is dropped without a shutdown frees its file, and the next one continues its run.
+#[tokio::test]
+async fn a_dropped_engine_frees_its_file() {
+    let dir = std::env::temp_dir().join(format!("tidegate-dropped-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let serve = || async {
+        let hold = Workflow::new("hold", async |ctx: Ctx, n: u32| {
+            // The first engine is dropped here.
+            ctx.step("hold", || async {
+                if n == 1 { Ok(()) } else { std::future::pending().await }
+            })
+            .await
+        });
+        let engine = Engine::sqlite(dir.join("a.db")).await.unwrap();
+        engine.workflow(hold).start().await.unwrap()
+    };
+    for _ in 0..3 {
+        let engine = serve().await;
+        let (other, run) = (engine.clone(), engine.start::<_, ()>("hold", 2).await.unwrap());
+        engine.start::<_, ()>("hold", 1).await.unwrap().output().await.unwrap();
+        drop(engine);
+        assert_eq!(other.start::<_, ()>("hold", 1).await.unwrap().output().await.unwrap(), ());
+        drop((other, run));
+    }
+    drop(serve().await);
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+/// The error of the database is the source of the store's, and of the engine's.
+#[tokio::test]
+async fn the_error_of_the_database_is_the_source() {
+    let path = std::env::temp_dir().join(format!("tidegate-garbage-{}", std::process::id()));
+    std::fs::write(&path, "no database ".repeat(1000)).unwrap();
+    let error = Engine::sqlite(&path).await.unwrap_err();
+    let source = std::error::Error::source(&error).expect("SQLite has said why");
+    assert!(source.is::<rusqlite::Error>(), "{source:?}");
+    std::fs::remove_file(&path).unwrap();
+
+    let patience = Duration::from_millis(10);
+    let options = PostgresOptions { patience, ..PostgresOptions::default() };
+    let refused = PostgresStore::open("postgres://user@127.0.0.1:1/none", options).await;
+    let error = tidegate::Error::from(refused.unwrap_err());
+    assert_eq!(error.code(), "store_unavailable");
+    let source = std::error::Error::source(&error).expect("the driver has said why");
+    assert!(source.is::<tokio_postgres::Error>(), "{source:?}");
 }

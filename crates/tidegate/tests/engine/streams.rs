@@ -14,18 +14,14 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use tidegate::{
-    ActError, Acted, Engine, State, Stream,
-    core::{
-        command::{Answer, Command, StreamAnswer, StreamCommand},
-        json::Payload,
-        row::{Row, Workspace},
-        stream::{Close, Commit, Expected, Restart, Truncated},
-    },
-    events,
-    store::commit,
-    testing::TestHarness,
+use tidegate::{ActError, Acted, Engine, State, Stream, events, testing::TestHarness};
+use tidegate_core::{
+    command::{Answer, Command, StreamAnswer, StreamCommand},
+    json::Payload,
+    row::{Row, Workspace},
+    stream::{Close, Commit, Expected, Restart, Truncated},
 };
+use tidegate_store::commit;
 
 pub(crate) use self::{races::*, reads::*, runs::*};
 use crate::faults::{Failure, Faults};

@@ -1,9 +1,8 @@
 //! Throttle: starts are spaced out, and none is lost.
 
 use serde_json::{Value, json};
-use tidegate::{
-    Concurrency, Ctx, Rate, Retry, StepError, Workflow, core::flow::Verdict, testing::TestHarness,
-};
+use tidegate::{Concurrency, Ctx, Rate, Retry, StepError, Workflow, testing::TestHarness};
+use tidegate_core::flow::Verdict;
 
 use crate::words::{Journal, burst, ms, secs, sharing, start, states, verdict, work};
 

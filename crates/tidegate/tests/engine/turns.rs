@@ -3,10 +3,8 @@
 use std::{pin::Pin, sync::Arc};
 
 use serde_json::{Value, json};
-use tidegate::{
-    Concurrency, Ctx, Engine, Handler, Result, core::definition::Definition, core::flow::Verdict,
-    core::json::Payload, testing::TestHarness,
-};
+use tidegate::{Concurrency, Ctx, Engine, Handler, Result, testing::TestHarness};
+use tidegate_core::{definition::Definition, flow::Verdict, json::Payload};
 
 use crate::words::{Journal, burst, ms, secs, start, states, verdict, work};
 

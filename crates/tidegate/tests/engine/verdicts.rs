@@ -1,7 +1,8 @@
 //! Verdicts as callers see them: one table of all outcomes.
 
 use serde_json::{Value, json};
-use tidegate::{Ctx, Workflow, core::row::Row, testing::TestHarness};
+use tidegate::{Ctx, Workflow, testing::TestHarness};
+use tidegate_core::row::Row;
 
 use crate::words::{Journal, recorded, secs, states, work};
 

@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tidegate::{
-    Action, Ctx, Engine, Error, Flow, Handoff, OnNewVersion, RunId, Workflow,
-    core::{command::Refusal, flow::Verdict, row::Ending},
-    new_request,
+    Action, Ctx, Engine, Error, Flow, Handoff, OnNewVersion, RunId, Workflow, new_request,
     testing::TestHarness,
 };
+use tidegate_core::{command::Refusal, flow::Verdict, row::Ending};
 
 use crate::words::{Journal, n, secs, sharing, start, states, verdict};
 
@@ -214,7 +213,7 @@ pub(crate) async fn every_way_in_meets_the_handoff(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let handoff = Handoff::singleton(OnNewVersion::Drain);
     let parent = Workflow::new("parent", |ctx: Ctx, _: Value| async move {
-        ctx.invoke::<Value>("call", "order", json!({ "n": 1 })).await
+        ctx.invoke::<_, Value>("call", "order", json!({ "n": 1 })).await
     });
     let say = |version: u32| {
         let journal = journal.clone();

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tidegate::{
-    Concurrency, Ctx, Engine, RunId, Singleton, StepError, Workflow, core::time::Timestamp,
-    testing::TestHarness,
+    Concurrency, Ctx, Engine, RunId, Singleton, StepError, Workflow, testing::TestHarness,
 };
+use tidegate_core::time::Timestamp;
 
 use crate::words::{Door, Journal, Marks, failed, ms, recorded_steps, secs, start, state, states};
 
@@ -152,7 +152,7 @@ pub(crate) async fn a_run_signals_another_once(harness: &TestHarness) {
     harness.advance(SECOND * 60).await;
     assert_eq!(harness.completed(&engine, chat).await, json!([7, null]));
 
-    let nobody = RunId { seq: tidegate::core::id::Seq(1), ..chat };
+    let nobody = RunId { seq: tidegate_core::id::Seq(1), ..chat };
     for (other, code) in [(chat, "run_ended"), (nobody, "no_run")] {
         let call = start(&engine, "caller", json!(other)).await;
         harness.advance(SECOND).await;
@@ -171,14 +171,14 @@ pub(crate) async fn a_child_answers_its_parent(harness: &TestHarness) {
             if depth > 5 {
                 return Err(StepError::coded("TooDeep", "no further").fatal());
             }
-            let child = ctx.invoke::<Value>("child", "family", depth - 1).await?;
+            let child = ctx.invoke::<_, Value>("child", "family", depth - 1).await?;
             Ok(json!([child]))
         });
         work.concurrency(Concurrency::limit(1))
     };
     let proud = Workflow::new("proud", |ctx: Ctx, of: Value| async move {
         let (name, input) = (of[0].as_str().unwrap_or_default().to_owned(), of[1].clone());
-        let child = ctx.invoke::<Value>("child", name, input).timeout(SECOND * 30).await;
+        let child = ctx.invoke::<_, Value>("child", name, input).timeout(SECOND * 30).await;
         Ok(child.unwrap_or_else(|fault| json!({ "code": fault.code(), "is": fault.message() })))
     });
     let slow =
@@ -211,12 +211,12 @@ pub(crate) async fn a_child_answers_its_parent(harness: &TestHarness) {
 pub(crate) async fn a_refused_child_fails_its_step(harness: &TestHarness) {
     let only = Workflow::new("only", |ctx: Ctx, deep: bool| async move {
         if deep {
-            ctx.invoke::<Value>("again", "only", false).await?;
+            ctx.invoke::<_, Value>("again", "only", false).await?;
         }
         ctx.sleep("nap", SECOND * 60).await
     });
     let parent = Workflow::new("parent", |ctx: Ctx, _: Value| async move {
-        ctx.invoke::<Value>("child", "only", false).await
+        ctx.invoke::<_, Value>("child", "only", false).await
     });
     let only = only.singleton(Singleton::skip());
     let engine = harness.engine().workflow(only).workflow(parent).start().await.unwrap();
@@ -332,7 +332,7 @@ pub(crate) async fn waits_in_parallel_are_answered_each(harness: &TestHarness) {
                 after("event").await
             };
             let child = async {
-                let child = ctx.invoke::<String>("child", "child", json!(null)).await?;
+                let child = ctx.invoke::<_, String>("child", "child", json!(null)).await?;
                 after("child").await?;
                 Ok::<_, StepError>(child)
             };

@@ -9,12 +9,11 @@ use std::{
 
 use serde_json::{Value, json};
 use tidegate::{
-    Ctx, Engine, EngineBuilder, Result, RunId, StepError, Timer, Workflow,
-    core::{
-        flow::Verdict,
-        row::{Row, Step},
-    },
-    testing::TestHarness,
+    Ctx, Engine, EngineBuilder, Result, RunId, StepError, Timer, Workflow, testing::TestHarness,
+};
+use tidegate_core::{
+    flow::Verdict,
+    row::{Row, Step},
 };
 use tokio::sync::watch;
 use tracing::{

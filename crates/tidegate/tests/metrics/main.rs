@@ -20,11 +20,9 @@ use std::{
 
 use expect_test::expect_file;
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
-use tidegate::{
-    core::{reaction::StreamSelection, time::Timestamp},
-    store::MemoryStore,
-    testing::{TestHarness, VirtualClock},
-};
+use tidegate::testing::{TestHarness, VirtualClock};
+use tidegate_core::{reaction::StreamSelection, time::Timestamp};
+use tidegate_store::MemoryStore;
 
 use self::{
     code::{Account, Life, Moved, serve},

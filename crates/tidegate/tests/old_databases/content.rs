@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use tidegate::{
-    core::{
-        row::{Ending, GateState, Phase, Row, Wait, WaitOn},
-        time::Timestamp,
-    },
-    store::codec::Table,
+use tidegate_core::{
+    row::{Ending, GateState, Phase, Row, Wait, WaitOn},
+    time::Timestamp,
 };
+use tidegate_store::codec::Table;
 
 /// The rows of a store as text: runs, windows, places, schedules, sessions and keys one by one,
 /// and how many rows each table has. Ids are left out: stores number differently.

@@ -7,18 +7,14 @@ use std::{
 
 use expect_test::expect_file;
 use serde_json::{Value, json};
-use tidegate::{
-    Engine, RunId,
-    core::{
-        id::Seq,
-        reaction::StreamSelection,
-        row::{GateState, Row},
-        time::Timestamp,
-    },
-    lease::Acquire,
-    store::{Store, check_up},
-    testing::TestHarness,
+use tidegate::{Engine, RunId, lease::Acquire, testing::TestHarness};
+use tidegate_core::{
+    id::Seq,
+    reaction::StreamSelection,
+    row::{GateState, Row},
+    time::Timestamp,
 };
+use tidegate_store::{Store, check_up};
 
 use crate::{
     code::{Account, HOUR, Life, serve},

@@ -14,7 +14,8 @@ mod stores;
 use std::{env, fs, path::PathBuf, time::Duration};
 
 use expect_test::expect_file;
-use tidegate::{core::time::Timestamp, testing::VirtualClock};
+use tidegate::testing::VirtualClock;
+use tidegate_core::time::Timestamp;
 
 use self::{
     finish::{finish, finish_late},

@@ -4,23 +4,20 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tidegate::{
-    CloseProgress, Closing, Engine, NewEvent, Request, RunId, ScheduleId,
-    core::{
-        access::AccessCommand,
-        command::Command,
-        definition::Definition,
-        flow::Verdict,
-        idempotency_key::IdempotentRequest,
-        json::Payload,
-        row::{ApiKey, BulkFilter, BulkWhat, SessionOp, SessionRef},
-        time::Timestamp,
-    },
-    events,
-    lease::Leases,
-    new_event, new_request,
-    store::commit,
-    testing::TestHarness,
+    CloseProgress, Closing, Engine, NewEvent, Request, RunId, ScheduleId, events, lease::Leases,
+    new_event, new_request, testing::TestHarness,
 };
+use tidegate_core::{
+    access::AccessCommand,
+    command::Command,
+    definition::Definition,
+    flow::Verdict,
+    idempotency_key::IdempotentRequest,
+    json::Payload,
+    row::{ApiKey, BulkFilter, BulkWhat, SessionOp, SessionRef},
+    time::Timestamp,
+};
+use tidegate_store::commit;
 
 use crate::code::{Account, HOUR, Life, Moved, serve};
 

@@ -10,8 +10,10 @@ use std::{
 
 use tidegate::{
     lease::Leases,
-    store::{PostgresOptions, PostgresStore, SqliteStore, Store, rusqlite, tokio_postgres},
     testing::{TestHarness, VirtualClock},
+};
+use tidegate_store::{
+    PostgresOptions, PostgresStore, SqliteStore, Store, rusqlite, tokio_postgres,
 };
 
 /// The schema of a dump, which is replaced by another name where it is restored.

@@ -9,11 +9,8 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use tidegate::{
-    Concurrency, Ctx, Workflow,
-    core::row::{Ending, GateState, Row},
-    new_event,
-};
+use tidegate::{Concurrency, Ctx, Workflow, new_event};
+use tidegate_core::row::{Ending, GateState, Row};
 
 use crate::{
     child::{Me, Role, pause},

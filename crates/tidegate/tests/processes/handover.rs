@@ -7,11 +7,8 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use tidegate::{
-    Ctx, Workflow,
-    core::row::{Ending, Row},
-    new_event,
-};
+use tidegate::{Ctx, Workflow, new_event};
+use tidegate_core::row::{Ending, Row};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{

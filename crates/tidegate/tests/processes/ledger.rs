@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tidegate::{core::row::Row, events};
+use tidegate::events;
+use tidegate_core::row::Row;
 
 use crate::{journal::Line, writers::Work};
 
@@ -17,7 +18,7 @@ pub(crate) struct Entry {
     pub(crate) version: i64,
     pub(crate) position: i64,
     pub(crate) name: String,
-    pub(crate) data: tidegate::core::json::Payload,
+    pub(crate) data: tidegate_core::json::Payload,
 }
 
 /// The results of the attempted commits.

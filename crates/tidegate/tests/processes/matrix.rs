@@ -4,11 +4,8 @@
 use std::{sync::Mutex, thread, time::Duration};
 
 use serde_json::{Value, json};
-use tidegate::{
-    Ctx, Engine, RunId, Workflow,
-    core::row::{Ending, Phase, Row},
-    new_event,
-};
+use tidegate::{Ctx, Engine, RunId, Workflow, new_event};
+use tidegate_core::row::{Ending, Phase, Row};
 
 use crate::{
     child::{Me, Role, pause},
@@ -59,7 +56,7 @@ async fn transact(me: &'static Me, ctx: &Ctx) -> tidegate::Result<String> {
     let (key, table) = (ctx.idempotency_key("t"), me.orders.place.table());
     match &me.orders.place {
         Place::Sqlite(_) => {
-            let run = move |tx: &tidegate::store::SqliteTransaction<'_>| {
+            let run = move |tx: &tidegate_store::SqliteTransaction<'_>| {
                 me.point("in t");
                 let sql = format!("insert into {table} (key, made_by) values (?1, ?2)");
                 tx.execute(&sql, (&key, me.name()))?;
@@ -70,7 +67,7 @@ async fn transact(me: &'static Me, ctx: &Ctx) -> tidegate::Result<String> {
             ctx.sqlite_step("t", run).await
         }
         Place::Postgres { .. } => {
-            let run = |tx: tidegate::store::PostgresTransaction| async move {
+            let run = |tx: tidegate_store::PostgresTransaction| async move {
                 me.point("in t");
                 let sql = format!("insert into {table} (key, made_by) values ($1, $2)");
                 tx.execute(&sql, &[&key, &me.name()]).await?;

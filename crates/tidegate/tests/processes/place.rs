@@ -9,11 +9,9 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use tidegate::{
-    core::row::Row,
-    store::{
-        PostgresOptions, PostgresStore, SqliteStore, Store, SystemClock, rusqlite, tokio_postgres,
-    },
+use tidegate_core::row::Row;
+use tidegate_store::{
+    PostgresOptions, PostgresStore, SqliteStore, Store, SystemClock, rusqlite, tokio_postgres,
 };
 
 /// A store that processes open one after another, or together.

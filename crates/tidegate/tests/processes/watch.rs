@@ -41,7 +41,7 @@ pub(crate) fn spots(place: &Place) -> Vec<Spot> {
         place.own("sub")
     );
     let rows = block_on(async { place.client().await.query(&sql, &[]).await.unwrap() });
-    let spot = |row: &tidegate::store::tokio_postgres::Row| Spot {
+    let spot = |row: &tokio_postgres::Row| Spot {
         reaction: row.get(0),
         stream: row.get(1),
         at: row.get(2),

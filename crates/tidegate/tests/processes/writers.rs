@@ -5,11 +5,8 @@
 //! be stored, and which may be, because their process was killed in between.
 
 use serde::{Deserialize, Serialize};
-use tidegate::{
-    Engine, Error, Query, State,
-    core::{command::Refusal, stream::Expected, stream::StreamRefusal},
-    events,
-};
+use tidegate::{Engine, Error, Query, State, events};
+use tidegate_core::{command::Refusal, stream::Expected, stream::StreamRefusal};
 
 use crate::child::{Me, pause, wait_for_door};
 

@@ -10,13 +10,11 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use tidegate::{
-    Action, Ctx, Flow, Request, Workflow,
-    core::{
-        definition::DEFAULT_APP,
-        json::Payload,
-        row::{Ending, Row},
-    },
+use tidegate::{Action, Ctx, Flow, Request, Workflow};
+use tidegate_core::{
+    definition::DEFAULT_APP,
+    json::Payload,
+    row::{Ending, Row},
 };
 use tokio::sync::Notify;
 
@@ -78,7 +76,7 @@ async fn commit(me: &'static Me, ctx: Ctx, way: String) -> tidegate::Result<Valu
         "transaction" => {
             let sql = format!("insert into {} values ($1, $2)", me.orders.place.table());
             let key = ctx.idempotency_key("it");
-            let run = |tx: tidegate::store::PostgresTransaction| async move {
+            let run = |tx: tidegate_store::PostgresTransaction| async move {
                 tx.execute(&sql, &[&key, &signed]).await?;
                 hold(me, "transaction").await;
                 Ok(signed)

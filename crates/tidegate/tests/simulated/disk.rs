@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-use tidegate::store::{Clock, MemoryStore, SqliteStore, Store, StoreError};
+use tidegate_store::{Clock, MemoryStore, SqliteStore, Store, StoreError};
 use tidegate_testkit::sim::world::block_on;
 use tokio::task::unconstrained;
 
@@ -83,7 +83,7 @@ impl Shared {
     pub(crate) fn get(&self, generation: u64) -> Result<Arc<dyn Store>, StoreError> {
         let store = self.store.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let store = store.filter(|_| generation == self.generation());
-        store.ok_or_else(|| StoreError::Unavailable("the machine is down, as simulated".to_owned()))
+        store.ok_or_else(|| StoreError::Unavailable("the machine is down, as simulated".into()))
     }
 
     /// Stops the machine: no call of its processes reaches the store any more.

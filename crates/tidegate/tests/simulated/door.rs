@@ -10,15 +10,13 @@ use std::{
 };
 
 use async_trait::async_trait;
-use tidegate::{
-    core::{
-        catalog::Catalog,
-        id::Seq,
-        reads::{Change, ReadSet, Snapshot},
-        row::{EngineId, Row, RowKey, Workspace},
-    },
-    store::{Decide, Decision, Store, StoreError},
+use tidegate_core::{
+    catalog::Catalog,
+    id::Seq,
+    reads::{Change, ReadSet, Snapshot},
+    row::{EngineId, Row, RowKey, Workspace},
 };
+use tidegate_store::{Decide, Decision, Store, StoreError};
 use tidegate_testkit::sim::{
     faults::{Fate, Kept},
     world::block_on,
@@ -73,7 +71,7 @@ impl Door {
     fn check(&self, gate: &AtomicU64, permille: u64) -> Result<(), StoreError> {
         let shut = gate.load(Ordering::SeqCst) > self.world.now();
         if shut || self.world.strikes(permille) {
-            return Err(StoreError::Unavailable("as simulated".to_owned()));
+            return Err(StoreError::Unavailable("as simulated".into()));
         }
         Ok(())
     }
@@ -141,7 +139,7 @@ impl Store for Door {
         self.check(&self.cut, 0)?;
         let fate = self.world.fate();
         if fate == Fate::Unavailable {
-            return Err(StoreError::Unavailable("as simulated".to_owned()));
+            return Err(StoreError::Unavailable("as simulated".into()));
         }
         self.commit(reads, decide, fate.is_kept())?;
         if matches!(fate, Fate::CrashBefore | Fate::CrashAfter) {
@@ -152,7 +150,7 @@ impl Store for Door {
             return Ok(());
         }
         self.world.note(|| format!("process {} is not told: {fate:?}", self.process));
-        Err(StoreError::Unknown("the answer was lost, as simulated".to_owned()))
+        Err(StoreError::Unknown("the answer was lost, as simulated".into()))
     }
 
     async fn read(&self, reads: ReadSet) -> Result<Snapshot, StoreError> {

@@ -136,7 +136,7 @@ impl Host {
             }
             // A refused or failed child does not fail this run.
             Op::Invoke(name) => {
-                let _ = ctx.invoke::<Value>(id, name.as_str(), deeper(data)).await;
+                let _ = ctx.invoke::<_, Value>(id, name.as_str(), deeper(data)).await;
             }
             Op::Both(time) => {
                 let nap = ctx.sleep(format!("{id}a"), ms(*time));

@@ -6,13 +6,11 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use tidegate::{
-    RunId,
-    core::{
-        id::Seq,
-        reads::Change,
-        row::{Ended, Ending, Purpose, Row, Run, WaitOn},
-    },
+use tidegate::RunId;
+use tidegate_core::{
+    id::Seq,
+    reads::Change,
+    row::{Ended, Ending, Purpose, Row, Run, WaitOn},
 };
 use tidegate_testkit::sim::{script::Op, state::State, trace::Effect, workload::Plan};
 

@@ -3,16 +3,13 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use serde_json::json;
-use tidegate::{
-    Engine, Error, NewEvent, RunId,
-    core::{
-        event::Outcome,
-        request::Request,
-        row::{Ended, Row, Run},
-    },
-    new_event, new_request,
-    store::StoreError,
+use tidegate::{Engine, Error, NewEvent, RunId, new_event, new_request};
+use tidegate_core::{
+    event::Outcome,
+    request::Request,
+    row::{Ended, Row, Run},
 };
+use tidegate_store::StoreError;
 use tidegate_testkit::{
     sim::{
         task::SIGNAL,

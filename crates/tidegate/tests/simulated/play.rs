@@ -4,10 +4,10 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tidegate::{
     Engine,
-    core::time::Timestamp,
-    store::{Store, commit},
     testing::{TestHarness, VirtualClock},
 };
+use tidegate_core::time::Timestamp;
+use tidegate_store::{Store, commit};
 use tidegate_testkit::{
     sim::{
         check::Violation,
@@ -183,7 +183,7 @@ impl Player {
         let start = Timestamp::from_ms(MIDNIGHT_MS - before);
         let clock = Arc::new(VirtualClock::new(start));
         let harness = TestHarness::on(
-            Arc::new(tidegate::store::MemoryStore::new(clock.clone())),
+            Arc::new(tidegate_store::MemoryStore::new(clock.clone())),
             clock.clone(),
         );
         let harness = Arc::new(harness.seeded(seed.wrapping_mul(1000)));

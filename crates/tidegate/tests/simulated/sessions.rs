@@ -7,10 +7,8 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use tidegate::{
-    Ctx,
-    core::row::{Ended, Ending, Row, RowKey, Session},
-};
+use tidegate::Ctx;
+use tidegate_core::row::{Ended, Ending, Row, RowKey, Session};
 use tidegate_testkit::sim::{controls::Policy, state::State, workload::Plan};
 
 /// The field that every run of an action writes first, or last.

@@ -8,18 +8,15 @@ use std::{
     },
 };
 
-use tidegate::{
-    Engine, RunId, Timer,
-    core::{
-        doctor::Checkup,
-        id::Seq,
-        reads::Change,
-        row::{self, EngineId, GateKey, GateState, Phase, Row, Run},
-        time::Timestamp,
-    },
-    store::Clock,
-    testing::VirtualClock,
+use tidegate::{Engine, RunId, Timer, testing::VirtualClock};
+use tidegate_core::{
+    doctor::Checkup,
+    id::Seq,
+    reads::Change,
+    row::{self, EngineId, GateKey, GateState, Phase, Row, Run},
+    time::Timestamp,
 };
+use tidegate_store::Clock;
 use tidegate_testkit::{
     sim::{
         check::Judge,

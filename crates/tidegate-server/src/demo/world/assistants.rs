@@ -7,9 +7,8 @@
 use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
-use tidegate::{
-    Ctx, EngineBuilder, Handoff, OnNewVersion, Result, Workflow, core::definition::DEFAULT_APP,
-};
+use tidegate::{Ctx, EngineBuilder, Handoff, OnNewVersion, Result, Workflow};
+use tidegate_core::definition::DEFAULT_APP;
 
 use super::{Check, Ledger, Seen, Town};
 

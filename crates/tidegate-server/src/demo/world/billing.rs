@@ -7,10 +7,8 @@ use std::{sync::Arc, time::Duration};
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};
-use tidegate::{
-    Action, Ctx, EngineBuilder, Flow, Idempotency, Policy, Result,
-    store::{Clock as _, SystemClock},
-};
+use tidegate::{Action, Ctx, EngineBuilder, Flow, Idempotency, Policy, Result};
+use tidegate_store::{Clock as _, SystemClock};
 
 use super::{Check, Ledger, Seen, Town, work};
 use crate::sign::{self, Secret};

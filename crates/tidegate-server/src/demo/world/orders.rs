@@ -10,11 +10,8 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use tidegate::{
-    EngineBuilder, EventId, Reaction, ReactionCtx, Result, StepError,
-    core::reaction::{Backoff, BackoffKind, Filter, StreamSelection},
-    events,
-};
+use tidegate::{EngineBuilder, EventId, Reaction, ReactionCtx, Result, StepError, events};
+use tidegate_core::reaction::{Backoff, BackoffKind, Filter, StreamSelection};
 
 use super::{Check, Ledger, Seen, Town, work};
 

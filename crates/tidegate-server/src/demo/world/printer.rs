@@ -7,7 +7,8 @@
 use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
-use tidegate::{Ctx, Engine, Priority, Result, Workflow, store::Store};
+use tidegate::{Ctx, Engine, Priority, Result, Workflow};
+use tidegate_store::Store;
 
 use super::{Check, Ledger, Seen, Town, work};
 

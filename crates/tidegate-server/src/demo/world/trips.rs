@@ -25,8 +25,8 @@ async fn book_trip(ctx: Ctx, trip: Trip) -> Result<Value> {
     // Registered first: from the moment something may be booked, it can be undone.
     ctx.compensate("the flight", || work(200)).await?;
     ctx.compensate("the hotel", || work(200)).await?;
-    let flight = ctx.invoke::<String>("flight", "book-flight", &to);
-    let hotel = ctx.invoke::<String>("hotel", "book-hotel", &to);
+    let flight = ctx.invoke::<_, String>("flight", "book-flight", &to);
+    let hotel = ctx.invoke::<_, String>("hotel", "book-hotel", &to);
     let (flight, hotel) = tokio::try_join!(flight, hotel)?;
     ctx.step("charge", || async {
         work(150).await?;

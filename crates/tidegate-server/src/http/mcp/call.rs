@@ -11,14 +11,12 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
-use tidegate::{
-    Engine, RunId,
-    core::{
-        flow::Verdict,
-        json::{MAX_EVENT_BYTES, Payload},
-        request,
-        row::{Ended, Ending},
-    },
+use tidegate::{Engine, RunId};
+use tidegate_core::{
+    flow::Verdict,
+    json::{MAX_EVENT_BYTES, Payload},
+    request,
+    row::{Ended, Ending},
 };
 use tokio::sync::mpsc;
 

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
-use tidegate::core::{
+use tidegate_core::{
     catalog::Catalog,
     definition::{DEFAULT_APP, Definition},
 };
@@ -142,7 +142,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use serde_json::{Value, json, value::to_raw_value};
-    use tidegate::core::definition::Definition;
+    use tidegate_core::definition::Definition;
 
     use super::{Tool, list, name};
     use crate::http::mcp::frame;

@@ -2,20 +2,19 @@
 //! file.
 
 use expect_test::expect_file;
-use tidegate::{
-    Error,
-    core::{
-        access::AccessRefusal,
-        command::Refusal,
-        id::{RunId, Seq},
-        json::PayloadError,
-        reaction::ReactionRefusal,
-        schema::Mismatch,
-        session::SessionError,
-        stream::{Expected, StreamRefusal},
-    },
-    store::StoreError,
+use tidegate::{Error, StepError};
+use tidegate_core::{
+    access::AccessRefusal,
+    command::Refusal,
+    flow::Verdict,
+    id::{RunId, Seq},
+    json::PayloadError,
+    reaction::ReactionRefusal,
+    schema::Mismatch,
+    session::SessionError,
+    stream::{Expected, StreamRefusal},
 };
+use tidegate_store::StoreError;
 
 use super::Problem;
 
@@ -93,17 +92,17 @@ fn of_sessions() -> [Refusal; 9] {
 /// Every other error of a store and of an engine.
 fn others() -> Vec<Error> {
     let stores = [
-        StoreError::Unavailable(text()),
-        StoreError::Busy(text()),
-        StoreError::Full(text()),
-        StoreError::ReadOnly(text()),
+        StoreError::Unavailable(text().into()),
+        StoreError::Busy(text().into()),
+        StoreError::Full(text().into()),
+        StoreError::ReadOnly(text().into()),
         StoreError::FileGone(text()),
-        StoreError::Data(text()),
-        StoreError::Corrupt(text()),
-        StoreError::Unknown(text()),
+        StoreError::Data(text().into()),
+        StoreError::Corrupt(text().into()),
+        StoreError::Unknown(text().into()),
         StoreError::InUse { path: text(), holder: text() },
         StoreError::Schema(text()),
-        StoreError::Config(text()),
+        StoreError::Config(text().into()),
         StoreError::TooManyRounds,
     ];
     let payloads = [
@@ -112,7 +111,17 @@ fn others() -> Vec<Error> {
         PayloadError::Syntax { offset: 1, reason: text() },
         PayloadError::TooDeep { depth: 1 },
     ];
-    let engine = [Error::Definition(Vec::new()), Error::Value(text()), Error::ShutDown];
+    let verdict = Verdict::Rejected { control: "debounce", reason: text() };
+    let (run, error) = (RunId { seq: Seq(1), salt: 1 }, StepError::new(text()));
+    let engine = [
+        Error::Definition(Vec::new()),
+        Error::Value(text()),
+        Error::NotStarted { workflow: text(), verdict: Box::new(verdict) },
+        Error::RunFailed { run, error },
+        Error::RunCancelled { run, reason: text() },
+        Error::ShutDown,
+        Error::ReadOnly,
+    ];
     let stores = stores.into_iter().map(Error::from);
     stores.chain(payloads.into_iter().map(Error::from)).chain(engine).collect()
 }

@@ -14,15 +14,15 @@ use std::{
 use async_trait::async_trait;
 use tidegate::{
     ActError, Acted, Engine, Query, State, Stream,
-    core::{
-        catalog::Catalog,
-        reads::{Change, ReadSet, Snapshot},
-        row::{EngineId, Row, RowKey, Workspace},
-        stream::Expected,
-    },
-    store::{Decide, Decision, Store, StoreError},
     testing::{TestHarness, VirtualClock},
 };
+use tidegate_core::{
+    catalog::Catalog,
+    reads::{Change, ReadSet, Snapshot},
+    row::{EngineId, Row, RowKey, Workspace},
+    stream::Expected,
+};
+use tidegate_store::{Decide, Decision, Store, StoreError};
 use tokio::{sync::watch, task::block_in_place};
 
 use super::{Account, Decided, Moved, TooLittle, deposit, withdraw};

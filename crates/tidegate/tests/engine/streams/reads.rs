@@ -1,12 +1,8 @@
 //! Reads of streams: folded state, state as of a version or time, and events.
 
 use serde_json::json;
-use tidegate::{
-    Engine, Query, State, StreamEvent,
-    core::{row::Row, stream::NewLogged},
-    events,
-    testing::TestHarness,
-};
+use tidegate::{Engine, Query, State, StreamEvent, events, testing::TestHarness};
+use tidegate_core::{row::Row, stream::NewLogged};
 
 use super::{Account, SECOND, deposit, withdraw};
 
@@ -28,7 +24,7 @@ pub(crate) async fn a_state_is_loaded_as_it_was(harness: &TestHarness) {
         let at = account.load_at(n).await.unwrap();
         assert_eq!(at, as_of);
     }
-    let before = account.load_as_of(tidegate::core::time::Timestamp::from_ms(0)).await.unwrap();
+    let before = account.load_as_of(tidegate_core::time::Timestamp::from_ms(0)).await.unwrap();
     assert_eq!(before.version, -1);
     let beyond = account.load_at(10).await.unwrap_err().to_string();
     assert_eq!(beyond, "stream `account-1` has no version 10: it ends at version 9");
@@ -86,13 +82,11 @@ impl State for Counted {
 
 /// Replaces the body of every snapshot.
 async fn forge(harness: &TestHarness, body: &str) -> usize {
-    use tidegate::{
-        core::{
-            json::Payload,
-            reads::{Change, ReadSet},
-        },
-        store::Decision,
+    use tidegate_core::{
+        json::Payload,
+        reads::{Change, ReadSet},
     };
+    use tidegate_store::Decision;
     let rows = harness.store().dump().await.unwrap();
     let body = match Payload::parse(body.as_bytes(), 100) {
         Ok(body) => body,

@@ -86,9 +86,9 @@ impl Timestamp {
     }
 }
 
-// By hand and not by jiff, which the engine uses for calendars: answers have no, three or six digits
-// of a second, and jiff as few as needed; every timestamp has a text, and jiff's end in 9999; and
-// jiff also reads forms that are not of RFC 3339, such as times without seconds.
+// By hand and not by jiff, which the engine uses for calendars: answers have no, three or six
+// digits of a second, and jiff as few as needed; every timestamp has a text, and jiff's end in
+// 9999; and jiff also reads forms that are not of RFC 3339, such as times without seconds.
 /// RFC 3339 format.
 impl Timestamp {
     /// Formats as RFC 3339, in UTC, with as many fractional digits as needed.
@@ -130,8 +130,8 @@ impl Timestamp {
     }
 }
 
-/// Serializes timestamps of answers as RFC 3339: the types to name in `#[serde(with = "…")]`. With
-/// the feature `schemars` they are also the JSON Schemas of such fields.
+/// Serializes timestamps of answers as RFC 3339: the types to name in `#[serde(with = "…")]`.
+/// With the feature `schemars` they are also the JSON Schemas of such fields.
 pub(crate) mod rfc3339 {
     use serde::{Serialize as _, Serializer};
 

@@ -8,7 +8,7 @@
 use regex_lite::{Regex, RegexBuilder};
 
 /// Maximum size of a compiled expression, in bytes. Time to match grows with it; the largest
-/// pattern that zod writes, for IPv6 networks, needs less than half.
+/// pattern that zod writes, for IPv6 addresses, needs 48 KiB at most.
 const MAX_COMPILED_BYTES: usize = 64 * 1024;
 
 /// Compiled pattern.
@@ -73,8 +73,8 @@ fn has_alternatives(text: &str) -> bool {
     })
 }
 
-/// Writes an expression of ECMAScript for the engine, which reads `[`, `&&`, `--` and `~~` inside of
-/// a class as operators.
+/// Writes an expression of ECMAScript for the engine, which reads `[`, `&&` and `~~` inside of a
+/// class as operators.
 fn translate(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for token in tokens(text) {

@@ -1,5 +1,5 @@
-//! Codes of problems: for each, a request that causes it. Codes that need more than a request are in
-//! the stories of their feature; `tests/contract/errors.rs` compares all with the reference.
+//! Codes of problems: for each, a request that causes it. Codes that need more than a request are
+//! in the stories of their feature; `tests/contract/errors.rs` compares all with the reference.
 
 use serde_json::{Value, json};
 

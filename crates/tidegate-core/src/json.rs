@@ -12,6 +12,7 @@ use serde::{
 use serde_json::Value;
 
 pub(crate) use edit::{Blocked, Obstacle};
+pub(crate) use scan::{Cursor, index, select};
 
 use crate::key::{Decimal, KeyError, Path, Scalar};
 
@@ -115,12 +116,12 @@ impl Payload {
 
     /// Returns the text of the value at these names, byte for byte.
     pub fn select(&self, names: &[String]) -> Option<&str> {
-        scan::select(&self.0, names)
+        select(&self.0, names)
     }
 
     /// Returns the text of the value at `path`, byte for byte.
     pub fn text_at(&self, path: &Path) -> Option<&str> {
-        scan::select(&self.0, path.names())
+        select(&self.0, path.names())
     }
 
     /// Reads the scalar at `path`; null, objects, arrays and absent values give `None`.
@@ -128,7 +129,7 @@ impl Payload {
     /// Of a duplicate name the last one counts. An array is entered by its index. Scans the text at
     /// most once per name of the path and allocates nothing but the result.
     pub fn scalar(&self, path: &Path) -> Result<Option<Scalar>, KeyError> {
-        let Some(value) = scan::select(&self.0, path.names()) else { return Ok(None) };
+        let Some(value) = select(&self.0, path.names()) else { return Ok(None) };
         match value.as_bytes().first() {
             // The text is known to be valid, so that only half a surrogate pair can be wrong.
             Some(b'"') => match serde_json::from_str(value) {

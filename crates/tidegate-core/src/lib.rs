@@ -13,6 +13,7 @@ pub mod doctor;
 pub mod draft;
 pub mod event;
 pub mod explain;
+pub mod expr;
 pub mod flow;
 pub mod id;
 pub mod idempotency_key;

@@ -25,7 +25,7 @@ pub(super) fn depth(text: &str) -> usize {
 }
 
 /// Returns the text of the value at `names`, without the space around it.
-pub(super) fn select<'a>(text: &'a str, names: &[String]) -> Option<&'a str> {
+pub(crate) fn select<'a>(text: &'a str, names: &[String]) -> Option<&'a str> {
     let mut value = Cursor { text, at: 0 }.take_value();
     for name in names {
         value = match value.as_bytes().first()? {
@@ -74,14 +74,14 @@ pub(super) fn is_name(quoted: &str, name: &str) -> bool {
 }
 
 /// Parses an array index: one spelling for each, so `01` and `+1` are not indexes.
-pub(super) fn index(name: &str) -> Option<usize> {
+pub(crate) fn index(name: &str) -> Option<usize> {
     let index = name.parse::<usize>().ok()?;
     (index.to_string() == name).then_some(index)
 }
 
-pub(super) struct Cursor<'a> {
-    pub(super) text: &'a str,
-    pub(super) at: usize,
+pub(crate) struct Cursor<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) at: usize,
 }
 
 impl<'a> Cursor<'a> {
@@ -90,21 +90,21 @@ impl<'a> Cursor<'a> {
     }
 
     /// Returns the next byte that is not space.
-    pub(super) fn peek_token(&mut self) -> Option<u8> {
+    pub(crate) fn peek_token(&mut self) -> Option<u8> {
         while self.peek()?.is_ascii_whitespace() {
             self.at += 1;
         }
         self.peek()
     }
 
-    pub(super) fn skip_token(&mut self, token: u8) {
+    pub(crate) fn skip_token(&mut self, token: u8) {
         if self.peek_token() == Some(token) {
             self.at += 1;
         }
     }
 
     /// Takes the next value of any type.
-    pub(super) fn take_value(&mut self) -> &'a str {
+    pub(crate) fn take_value(&mut self) -> &'a str {
         let first = self.peek_token();
         let start = self.at;
         match first {

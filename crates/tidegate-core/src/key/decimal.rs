@@ -79,7 +79,7 @@ impl Decimal {
     }
 
     /// Returns the parts of the encoding: sign, power of ten and digits.
-    pub(super) fn parts(&self) -> (bool, i32, &str) {
+    pub(crate) fn parts(&self) -> (bool, i32, &str) {
         (self.negative, self.exponent, &self.digits)
     }
 

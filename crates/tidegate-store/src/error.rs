@@ -127,6 +127,7 @@ impl Reason {
     }
 
     /// Rewords the text.
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
     pub(crate) fn reword(self, text: impl FnOnce(&str) -> String) -> Self {
         Self { text: text(&self.text), ..self }
     }

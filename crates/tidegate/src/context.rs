@@ -11,6 +11,7 @@ mod session;
 mod state;
 mod step;
 mod stream;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod transaction;
 mod turn;
 mod undo;

@@ -10,6 +10,10 @@ mod context;
 mod delivery;
 mod lease;
 mod operate;
+#[cfg_attr(
+    not(any(feature = "sqlite", feature = "postgres")),
+    expect(unused, reason = "a store in memory has no database")
+)]
 mod projection;
 mod runner;
 mod trigger;
@@ -66,6 +70,10 @@ pub(crate) enum Code {
     /// A handler for one event at a time.
     Each(Each),
     /// A fold of a batch in the store's own database.
+    #[cfg_attr(
+        not(any(feature = "sqlite", feature = "postgres")),
+        expect(dead_code, reason = "a store in memory has no database")
+    )]
     Fold(Folds),
     /// The built-in code that triggers workflows.
     Triggers,

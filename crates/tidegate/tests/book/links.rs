@@ -110,7 +110,8 @@ fn broken(texts: &Texts) -> Vec<String> {
 /// Returns whether a target is code: it must exist, whatever its content.
 fn outside(target: &str) -> bool {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    target.starts_with("crates/") && root.join(target).exists()
+    let is_code = ["crates/", "examples/"].iter().any(|folder| target.starts_with(folder));
+    is_code && root.join(target).exists()
 }
 
 /// Returns the pages and pictures of the book that are not reachable from its index.

@@ -54,9 +54,9 @@ pub(crate) async fn commit(
             let calls = calls.clone();
             tokio::spawn(async move {
                 for job in share {
-                    let (done, told) = oneshot::channel();
+                    let (done, answer) = oneshot::channel();
                     calls.send((job, done))?;
-                    told.await?;
+                    answer.await?;
                 }
                 anyhow::Ok(())
             })

@@ -48,9 +48,9 @@ pub(super) async fn both(asked: &Asked, figures: &mut Figures, kind: Kind) -> an
             child.stderr(std::process::Stdio::inherit()).output()
         });
         let output = output.await??;
-        let told: Value = serde_json::from_slice(&output.stdout)?;
-        let mb = told["mb"].as_f64().unwrap_or(f64::NAN);
-        figures.memory(kind.name(), workload, n, mb, json!({ "peak": told["peak"] }));
+        let reply: Value = serde_json::from_slice(&output.stdout)?;
+        let mb = reply["mb"].as_f64().unwrap_or(f64::NAN);
+        figures.memory(kind.name(), workload, n, mb, json!({ "peak": reply["peak"] }));
     }
     Ok(())
 }

@@ -216,7 +216,7 @@ impl Rig {
     /// Starts one run and waits for its end, as its caller sees it.
     pub(crate) async fn one(&self, flow: Flow, n: u64) -> anyhow::Result<()> {
         let posted = self.engine.send(flow.name(), input(n, |_| 0)).await?;
-        let run = posted.runs.first().and_then(|told| told.verdict.run());
+        let run = posted.runs.first().and_then(|answer| answer.verdict.run());
         let run = run.ok_or_else(|| anyhow::anyhow!("no run was started: {posted:?}"))?;
         self.engine.ended(run).await?;
         Ok(())
@@ -229,7 +229,7 @@ fn input(n: u64, key: impl Fn(u64) -> u64) -> Input {
 
 /// Returns the run that an event started.
 fn started(posted: &Posted) -> anyhow::Result<Seq> {
-    let run = posted.runs.first().and_then(|told| told.verdict.run());
+    let run = posted.runs.first().and_then(|answer| answer.verdict.run());
     Ok(run.ok_or_else(|| anyhow::anyhow!("no run was started: {posted:?}"))?.seq)
 }
 

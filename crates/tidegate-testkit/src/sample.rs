@@ -723,7 +723,7 @@ fn guards() -> Vec<Row> {
         revoked_at: Some(PAST),
         ..api_key(NAME)
     };
-    let told = Reply {
+    let outcome = Reply {
         ws: ws(),
         seq: Seq(i64::MAX),
         at: FUTURE,
@@ -732,7 +732,7 @@ fn guards() -> Vec<Row> {
         response: Some(payload(PAYLOADS[9])),
         ..reply(NAME, 0)
     };
-    vec![bare.into(), full.into(), reply("", i64::MIN).into(), told.into()]
+    vec![bare.into(), full.into(), reply("", i64::MIN).into(), outcome.into()]
 }
 
 fn small() -> Vec<Row> {

@@ -48,11 +48,11 @@ async fn play(seed: u64, players: &mut [(&str, Player)]) {
     while done < MOVES {
         let moves = chance.group();
         done += moves.len();
-        let mut told = Vec::new();
+        let mut answer = Vec::new();
         for (name, player) in players.iter_mut() {
-            told.push((*name, step(player, &moves, true).await));
+            answer.push((*name, step(player, &moves, true).await));
         }
-        agree(seed, &format!("move {done}, {moves:?}"), &told);
+        agree(seed, &format!("move {done}, {moves:?}"), &answer);
         if done >= next_dump || done >= MOVES {
             next_dump += EVERY;
             let mut dumps = Vec::new();
@@ -78,11 +78,11 @@ async fn one_by_one(seed: u64) {
     while done < MOVES {
         let moves = chance.group();
         done += moves.len();
-        let told = [
+        let answer = [
             ("one by one", step(&mut apart, &moves, false).await),
             ("together", step(&mut together, &moves, true).await),
         ];
-        agree(seed, &format!("move {done}, {moves:?}"), &told);
+        agree(seed, &format!("move {done}, {moves:?}"), &answer);
         let states = [("one by one", apart.states().await), ("together", together.states().await)];
         agree(seed, &format!("the states after move {done}, {moves:?}"), &states);
     }

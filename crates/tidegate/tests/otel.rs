@@ -34,7 +34,7 @@ type Post = (String, String, Vec<u8>);
 fn collector(status: &'static str) -> (String, Receiver<Post>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
-    let (tell, told) = mpsc::channel();
+    let (tell, reply) = mpsc::channel();
     thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
@@ -46,7 +46,7 @@ fn collector(status: &'static str) -> (String, Receiver<Post>) {
             answer(&mut stream, status);
         }
     });
-    (endpoint, told)
+    (endpoint, reply)
 }
 
 fn answer(stream: &mut impl Write, status: &str) {
@@ -67,7 +67,7 @@ fn tls_collector() -> (u16, Receiver<Post>) {
     let config = Arc::new(config.unwrap());
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let (tell, told) = mpsc::channel();
+    let (tell, reply) = mpsc::channel();
     thread::spawn(move || {
         for stream in listener.incoming() {
             let connection = ServerConnection::new(config.clone()).unwrap();
@@ -82,7 +82,7 @@ fn tls_collector() -> (u16, Receiver<Post>) {
             answer(&mut stream, "200 OK");
         }
     });
-    (port, told)
+    (port, reply)
 }
 
 fn read(stream: impl Read) -> Post {
@@ -119,7 +119,7 @@ async fn order(harness: &TestHarness) -> String {
 
 /// Runs one order with an exporter, and returns the run's id and the received requests.
 async fn exported(level: Level) -> (String, Vec<Post>) {
-    let (endpoint, told) = collector("200 OK");
+    let (endpoint, answer) = collector("200 OK");
     let options = Options::new(endpoint).service_name("shop").level(level);
     let guard: Guard = otel::start(&options).unwrap();
     let recorder = guard.recorder();
@@ -130,7 +130,7 @@ async fn exported(level: Level) -> (String, Vec<Post>) {
         order(&TestHarness::new()).await
     };
     guard.shutdown().unwrap();
-    (run, told.try_iter().collect())
+    (run, answer.try_iter().collect())
 }
 
 fn holds(posts: &[Post], path: &str, text: &str) -> bool {
@@ -171,14 +171,14 @@ async fn at_info_there_are_runs_and_no_steps() {
 
 #[tokio::test]
 async fn an_installed_export_hears_the_program_and_flushes_when_it_is_dropped() {
-    let (endpoint, told) = collector("200 OK");
+    let (endpoint, answer) = collector("200 OK");
     let options = Options::new(endpoint);
     let guard = otel::install(&options).unwrap();
     let again = otel::install(&options).unwrap_err();
     assert!(matches!(again, OtelError::Taken(_)), "{again}");
     let run = order(&TestHarness::new()).await;
     drop(guard);
-    let posts: Vec<Post> = told.try_iter().collect();
+    let posts: Vec<Post> = answer.try_iter().collect();
     assert!(holds(&posts, TRACES, &run));
     assert!(holds(&posts, METRICS, "tidegate_starts_total"));
 }
@@ -204,9 +204,9 @@ fn a_bad_endpoint_is_refused_with_what_is_wrong_with_it() {
         ("https://", "is no URL"),
         ("http://collector:4318/?a=b", "has a query"),
     ] {
-        let told = refused(endpoint);
-        assert!(told.contains(&format!("`{endpoint}` {reason}")), "{told}");
-        assert!(told.contains("such as http://localhost:4318"), "{told}");
+        let answer = refused(endpoint);
+        assert!(answer.contains(&format!("`{endpoint}` {reason}")), "{answer}");
+        assert!(answer.contains("such as http://localhost:4318"), "{answer}");
     }
 }
 
@@ -234,12 +234,12 @@ async fn a_collector_with_a_certificate_that_the_system_trusts_is_reached_by_htt
         assert!(output.status.success() && printed.contains("1 passed"), "{printed}");
         return;
     }
-    let (port, told) = tls_collector();
+    let (port, answer) = tls_collector();
     export_to(format!("https://localhost:{port}")).unwrap();
-    let posts: Vec<Post> = told.try_iter().collect();
+    let posts: Vec<Post> = answer.try_iter().collect();
     assert!(holds(&posts, METRICS, "orders"));
     // The certificate is not for this name.
     let error = export_to(format!("https://127.0.0.1:{port}")).unwrap_err().to_string();
     assert!(error.contains("could not be exported"), "{error}");
-    assert_eq!(told.try_iter().count(), 0);
+    assert_eq!(answer.try_iter().count(), 0);
 }

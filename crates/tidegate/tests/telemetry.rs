@@ -403,19 +403,19 @@ impl<S: Subscriber> Layer<S> for Told {
 /// spec B220: a conflict is reported only to the caller, and logged at no level.
 #[tokio::test]
 async fn a_conflict_is_told_to_the_caller_only() {
-    let (told, harness) = (Told::default(), TestHarness::new());
+    let (answer, harness) = (Told::default(), TestHarness::new());
     let engine = harness.engine().start().await.unwrap();
     harness.settle().await;
-    let listening = tracing::subscriber::set_default(Registry::default().with(told.clone()));
+    let listening = tracing::subscriber::set_default(Registry::default().with(answer.clone()));
     commit_to(&engine, "order").await;
-    let quiet = std::mem::take(&mut *told.0.lock().unwrap());
+    let quiet = std::mem::take(&mut *answer.0.lock().unwrap());
     let event = tidegate::events::new("made", Value::Null).unwrap();
     let pinned = engine.streams().commit("order", vec![event], Some(Expected::NoStream)).await;
     let pinned = pinned.unwrap_err().to_string();
     assert_eq!(pinned, "stream `order`: expected no stream, got version 0");
     harness.settle().await;
-    assert_eq!(*told.0.lock().unwrap(), quiet, "same log as a commit without a conflict");
+    assert_eq!(*answer.0.lock().unwrap(), quiet, "same log as a commit without a conflict");
     tracing::warn!("heard");
-    assert_eq!(told.0.lock().unwrap().len(), quiet.len() + 1, "the subscriber is active");
+    assert_eq!(answer.0.lock().unwrap().len(), quiet.len() + 1, "the subscriber is active");
     drop(listening);
 }

@@ -76,9 +76,9 @@ async fn each_way_is_told_what_became_of_it(on: On) {
             let (cell, session) = (format!("{} by {way:?}", line.name), format!("{way:?}"));
             let mut first = Value::Null;
             if line.first {
-                let (status, told) = Way::Http.ask(fleet.next(), line.name, &session).await;
-                assert_eq!(status, 202, "{cell}: {told}");
-                first = told["requestId"].clone();
+                let (status, answer) = Way::Http.ask(fleet.next(), line.name, &session).await;
+                assert_eq!(status, 202, "{cell}: {answer}");
+                first = answer["requestId"].clone();
                 if line.name != "coalesced" {
                     fleet.next().until(first.as_str().unwrap(), "running").await;
                 }
@@ -88,21 +88,21 @@ async fn each_way_is_told_what_became_of_it(on: On) {
                 Way::Chat => &line.chat,
                 Way::Webhook => &line.webhook,
             };
-            let (got, told) = way.ask(fleet.next(), line.name, &session).await;
-            assert_eq!(got, *status, "{cell}: {told}");
+            let (got, answer) = way.ask(fleet.next(), line.name, &session).await;
+            assert_eq!(got, *status, "{cell}: {answer}");
             for (member, value) in expected.as_object().unwrap() {
                 let value = if value == "FIRST" { &first } else { value };
                 let fits =
-                    if value == "*" { !told[member].is_null() } else { told[member] == *value };
-                assert!(fits, "{cell}: `{member}` is not {value} in {told}");
+                    if value == "*" { !answer[member].is_null() } else { answer[member] == *value };
+                assert!(fits, "{cell}: `{member}` is not {value} in {answer}");
             }
             if !line.then.is_empty() {
-                fleet.next().until(told["requestId"].as_str().unwrap(), line.then).await;
+                fleet.next().until(answer["requestId"].as_str().unwrap(), line.then).await;
             }
             if line.name == "replaced" {
                 let path = format!("/runs/{}/stream", first.as_str().unwrap());
                 let last = events(&fleet.next().text(&path).await).pop();
-                let by = json!({ "by": told["requestId"] });
+                let by = json!({ "by": answer["requestId"] });
                 assert_eq!(last, Some(("replaced".to_owned(), by)), "{cell}");
             }
         }
@@ -143,8 +143,8 @@ async fn whoever_waits_is_told_the_end(on: On) {
     it_ends(&fleet).await;
     it_goes_on_or_gives_up(&fleet, &target).await;
     it_follows_the_newest_or_expires(&fleet, &target).await;
-    let (_, told) = fleet.next().get("/doctor").await;
-    assert_eq!(told["findings"], json!([]));
+    let (_, answer) = fleet.next().get("/doctor").await;
+    assert_eq!(answer["findings"], json!([]));
 }
 
 /// Path of the action with a `wait` in milliseconds.
@@ -162,16 +162,16 @@ async fn last_of(server: &Server, path: &str) -> (String, Value) {
 }
 
 async fn it_ends(fleet: &Fleet) {
-    let (status, told) = fleet.next().post(&act("plain", 60_000), on("s")).await;
-    assert_eq!((status.as_u16(), &told["state"]), (200, &json!("completed")), "{told}");
-    assert_eq!(told["output"], json!({ "ok": true }));
+    let (status, answer) = fleet.next().post(&act("plain", 60_000), on("s")).await;
+    assert_eq!((status.as_u16(), &answer["state"]), (200, &json!("completed")), "{answer}");
+    assert_eq!(answer["output"], json!({ "ok": true }));
     let bad = json!({ "session": "s", "input": "bad" });
-    let (status, told) = fleet.next().post(&act("plain", 60_000), bad).await;
-    assert_eq!((status.as_u16(), &told["state"]), (200, &json!("failed")), "{told}");
-    assert_eq!(told["error"]["code"], "CallRefused");
+    let (status, answer) = fleet.next().post(&act("plain", 60_000), bad).await;
+    assert_eq!((status.as_u16(), &answer["state"]), (200, &json!("failed")), "{answer}");
+    assert_eq!(answer["error"]["code"], "CallRefused");
     let path = "/flows/plain/sessions/s/messages";
-    let (kind, told) = last_of(fleet.next(), path).await;
-    assert_eq!((kind.as_str(), &told["state"]), ("end", &json!("completed")), "{told}");
+    let (kind, answer) = last_of(fleet.next(), path).await;
+    assert_eq!((kind.as_str(), &answer["state"]), ("end", &json!("completed")), "{answer}");
 
     // A request that joins a window waits for its run.
     let (first, second) = (fleet.next(), fleet.next());
@@ -185,31 +185,31 @@ async fn it_ends(fleet: &Fleet) {
 async fn it_goes_on_or_gives_up(fleet: &Fleet, target: &Target) {
     // An expired `wait` changes nothing, and neither does a disconnect.
     target.shut("/act", true);
-    let (status, told) = fleet.next().post(&act("plain", 1), on("s")).await;
-    assert_eq!((status.as_u16(), told["state"].is_string()), (202, true), "{told}");
-    let kept = told["requestId"].as_str().unwrap().to_owned();
+    let (status, answer) = fleet.next().post(&act("plain", 1), on("s")).await;
+    assert_eq!((status.as_u16(), answer["state"].is_string()), (202, true), "{answer}");
+    let kept = answer["requestId"].as_str().unwrap().to_owned();
     let calls = target.calls().len();
     let (path, gone) = (act("plain", 60_000), on("gone"));
     tokio::select! {
-        (_, told) = fleet.next().post(&path, gone) => panic!("{told}"),
+        (_, answer) = fleet.next().post(&path, gone) => panic!("{answer}"),
         () = target.called(calls + 1) => {}
     }
     let abandoned = target.calls().pop().unwrap().header("tidegate-run").to_owned();
 
     // The request leaves the queue, once for each ingress.
-    let (_, told) = fleet.next().post("/flows/short/actions/act", on("s")).await;
-    let holder = told["requestId"].as_str().unwrap().to_owned();
+    let (_, answer) = fleet.next().post("/flows/short/actions/act", on("s")).await;
+    let holder = answer["requestId"].as_str().unwrap().to_owned();
     fleet.next().until(&holder, "running").await;
     let path = act("short", 60_000);
     let waiting = fleet.next().try_ask(&path, Some(on("s").to_string()));
-    let (status, says_when, told) = waiting.await.unwrap();
-    assert_eq!((status.as_u16(), says_when), (503, true), "{told}");
-    assert_eq!(told["error"], "waited_too_long");
-    let given_up = fleet.next().until(told["requestId"].as_str().unwrap(), "cancelled").await;
+    let (status, says_when, answer) = waiting.await.unwrap();
+    assert_eq!((status.as_u16(), says_when), (503, true), "{answer}");
+    assert_eq!(answer["error"], "waited_too_long");
+    let given_up = fleet.next().until(answer["requestId"].as_str().unwrap(), "cancelled").await;
     assert_eq!(given_up["reason"], "it waited longer than maxWaitMs");
     let path = "/flows/short/sessions/s/messages";
-    let (kind, told) = last_of(fleet.next(), path).await;
-    assert_eq!((kind.as_str(), &told["reason"]), ("end", &given_up["reason"]), "{told}");
+    let (kind, answer) = last_of(fleet.next(), path).await;
+    assert_eq!((kind.as_str(), &answer["reason"]), ("end", &given_up["reason"]), "{answer}");
 
     // A waiting request that is replaced gets the id of its successor.
     let (first, second) = (fleet.next(), fleet.next());
@@ -217,12 +217,12 @@ async fn it_goes_on_or_gives_up(fleet: &Fleet, target: &Target) {
     let calls = target.calls().len();
     let replacing = async {
         target.called(calls + 1).await;
-        let (_, told) = second.post("/flows/restart/actions/act", on("s")).await;
-        told
+        let (_, answer) = second.post("/flows/restart/actions/act", on("s")).await;
+        answer
     };
-    let ((status, told), by) = tokio::join!(first.post(&path, on("s")), replacing);
-    assert_eq!((status.as_u16(), &told["error"]), (409, &json!("replaced")), "{told}");
-    assert_eq!(told["requestId"], by["requestId"]);
+    let ((status, answer), by) = tokio::join!(first.post(&path, on("s")), replacing);
+    assert_eq!((status.as_u16(), &answer["error"]), (409, &json!("replaced")), "{answer}");
+    assert_eq!(answer["requestId"], by["requestId"]);
 
     target.open(true);
     for run in [&kept, &abandoned, &holder] {
@@ -236,29 +236,32 @@ async fn it_follows_the_newest_or_expires(fleet: &Fleet, target: &Target) {
     target.shut("/act", true);
     let mut ids = Vec::new();
     for state in ["running", "queued"] {
-        let (_, told) = fleet.next().post("/flows/newest/actions/act", on("s")).await;
-        ids.push(told["requestId"].as_str().unwrap().to_owned());
+        let (_, answer) = fleet.next().post("/flows/newest/actions/act", on("s")).await;
+        ids.push(answer["requestId"].as_str().unwrap().to_owned());
         fleet.next().until(&ids[ids.len() - 1], state).await;
     }
-    let (_, told) = fleet.next().post("/flows/soon/actions/act", on("s")).await;
-    fleet.next().until(told["requestId"].as_str().unwrap(), "running").await;
+    let (_, answer) = fleet.next().post("/flows/soon/actions/act", on("s")).await;
+    fleet.next().until(answer["requestId"].as_str().unwrap(), "running").await;
     let waiting = fleet.next().try_ask(&act("soon", 60_000), Some(on("s").to_string())).await;
-    let (status, says_when, told) = waiting.unwrap();
-    assert_eq!((status.as_u16(), says_when), (503, true), "{told}");
-    assert_eq!(told["error"], "expired");
+    let (status, says_when, answer) = waiting.unwrap();
+    assert_eq!((status.as_u16(), says_when), (503, true), "{answer}");
+    assert_eq!(answer["error"], "expired");
 
     let (first, second) = (fleet.next(), fleet.next());
     let path = act("newest", 60_000);
     let newer = async {
         second.until(&ids[1], "cancelled").await;
-        let (_, told) = second.post("/flows/newest/actions/act", on("s")).await;
+        let (_, answer) = second.post("/flows/newest/actions/act", on("s")).await;
         target.open(true);
-        told
+        answer
     };
-    let ((status, told), newer) = tokio::join!(first.post(&path, on("s")), newer);
-    assert_eq!((status.as_u16(), &told["displaced"]), (200, &json!(true)), "{told}");
-    assert_eq!(told["requestId"], newer["requestId"]);
-    assert_eq!((&told["state"], &told["output"]), (&json!("completed"), &json!({ "ok": true })));
+    let ((status, answer), newer) = tokio::join!(first.post(&path, on("s")), newer);
+    assert_eq!((status.as_u16(), &answer["displaced"]), (200, &json!(true)), "{answer}");
+    assert_eq!(answer["requestId"], newer["requestId"]);
+    assert_eq!(
+        (&answer["state"], &answer["output"]),
+        (&json!("completed"), &json!({ "ok": true }))
+    );
     let stream = events(&fleet.next().text(&format!("/runs/{}/stream", ids[1])).await);
     let kinds: Vec<&str> = stream.iter().map(|(kind, _)| kind.as_str()).collect();
     assert_eq!(kinds, ["displaced", "displaced", "end"], "{stream:?}");

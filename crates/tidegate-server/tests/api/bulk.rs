@@ -20,13 +20,13 @@ async fn many_runs_are_cancelled_paused_and_resumed_by_filter() {
     }
     target.called(2).await;
     let bulk = async |body: Value| {
-        let (status, told) = server.post("/runs/bulk", body).await;
-        assert_eq!(status.as_u16(), 202, "{told}");
-        let path = format!("/runs/bulk/{}", told["id"].as_str().unwrap());
+        let (status, answer) = server.post("/runs/bulk", body).await;
+        assert_eq!(status.as_u16(), 202, "{answer}");
+        let path = format!("/runs/bulk/{}", answer["id"].as_str().unwrap());
         loop {
-            let (_, told) = server.get(&path).await;
-            if told["finished"] == true {
-                return (told["done"].clone(), told["refused"].clone());
+            let (_, answer) = server.get(&path).await;
+            if answer["finished"] == true {
+                return (answer["done"].clone(), answer["refused"].clone());
             }
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
@@ -64,8 +64,8 @@ async fn many_runs_are_cancelled_paused_and_resumed_by_filter() {
         (json!({ "action": "drop", "all": true }), "bad_body"),
         (json!({ "action": "pause", "all": true, "reason": "x" }), "bad_body"),
     ] {
-        let (status, told) = server.post("/runs/bulk", body).await;
-        assert_eq!((status.as_u16(), &told["error"]), (422, &json!(code)), "{told}");
+        let (status, answer) = server.post("/runs/bulk", body).await;
+        assert_eq!((status.as_u16(), &answer["error"]), (422, &json!(code)), "{answer}");
     }
     assert_eq!(server.get("/runs/bulk/chore_x").await.1["error"], "no_bulk");
     assert_eq!(seen().await, cancelled, "a refused action changes nothing");

@@ -81,8 +81,8 @@ impl Service {
         if answer.status().is_success() {
             return true;
         }
-        let told: Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
-        let code = told["error"].as_str().unwrap().to_owned();
+        let reply: Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
+        let code = reply["error"].as_str().unwrap().to_owned();
         *self.refused.lock().unwrap().entry(code).or_default() += 1;
         false
     }
@@ -305,9 +305,9 @@ async fn judge(
         runs.insert(reply.run.unwrap(), n);
     }
     // In the order of the messages, oldest first: a reply has the position of its message.
-    let (_, told) = fleet.next().get("/runs?workflow=chat%2Fappend&limit=500").await;
+    let (_, answer) = fleet.next().get("/runs?workflow=chat%2Fappend&limit=500").await;
     let mut taken: Vec<u64> = Vec::new();
-    for run in told["runs"].as_array().unwrap().iter().rev() {
+    for run in answer["runs"].as_array().unwrap().iter().rev() {
         let (_, run) = fleet.next().get(&format!("/runs/{}", run["id"].as_str().unwrap())).await;
         taken.push(run["input"]["input"].as_u64().unwrap());
     }
@@ -331,9 +331,9 @@ async fn judge(
         }
     }
     assert_eq!(begun, taken, "one at a time, in the order of acceptance; {repeat}");
-    let (_, told) = fleet.next().get("/sessions/chat/s").await;
-    assert_eq!(told["state"]["replies"], json!(taken), "{repeat}");
-    let messages: Vec<u64> = serde_json::from_value(told["state"]["messages"].clone()).unwrap();
+    let (_, answer) = fleet.next().get("/sessions/chat/s").await;
+    assert_eq!(answer["state"]["replies"], json!(taken), "{repeat}");
+    let messages: Vec<u64> = serde_json::from_value(answer["state"]["messages"].clone()).unwrap();
     let mut sorted = messages.clone();
     sorted.sort_unstable();
     assert!(sorted.into_iter().eq(0..2 * MESSAGES), "every message once; {repeat}");

@@ -78,9 +78,9 @@ async fn what_may_pass_is_tried_again() {
     assert!(calls.iter().all(|call| call.header("idempotency-key") == format!("{run}:call")));
     for (name, said) in [("gone", "404 Not Found: nobody here"), ("moved", "302 Found")] {
         let run = server.start_run(name, json!(1)).await;
-        let told = server.until(&run, "failed").await;
-        assert_eq!(told["error"]["code"], "CallRefused");
-        assert!(told["error"]["message"].as_str().unwrap().contains(said), "{told}");
+        let answer = server.until(&run, "failed").await;
+        assert_eq!(answer["error"]["code"], "CallRefused");
+        assert!(answer["error"]["message"].as_str().unwrap().contains(said), "{answer}");
     }
     assert_eq!(target.calls().len(), 5, "neither is retried, and no redirect is followed");
 }
@@ -115,9 +115,9 @@ async fn the_error_of_a_call_holds_no_url() {
          retry = {{ maxAttempts = 1 }}\n"
     ));
     let run = server.start_run("w", json!(1)).await;
-    let told = server.until(&run, "failed").await;
-    assert_eq!(told["error"]["code"], "CallFailed", "{told}");
-    assert!(!told.to_string().contains("hush"), "{told}");
+    let reply = server.until(&run, "failed").await;
+    assert_eq!(reply["error"]["code"], "CallFailed", "{reply}");
+    assert!(!reply.to_string().contains("hush"), "{reply}");
     assert!(!server.log().contains("hush"), "{}", server.log());
 }
 
@@ -156,22 +156,22 @@ async fn a_definition_can_change_while_it_runs() {
     let target = Target::kind().await;
     let server = Server::start("");
     let definition = |path: &str| json!({ "url": format!("{}/{path}", target.url) });
-    let (status, told) = server.put("/workflows/sync", definition("one")).await;
-    assert_eq!((status, &told["version"]), (StatusCode::OK, &json!(1)));
+    let (status, answer) = server.put("/workflows/sync", definition("one")).await;
+    assert_eq!((status, &answer["version"]), (StatusCode::OK, &json!(1)));
     target.open(false);
     let old = server.start_run("sync", json!(1)).await;
     target.called(1).await;
-    let (_, told) = server.put("/workflows/sync", definition("two")).await;
-    assert_eq!(told["version"], 2);
-    let (_, told) = server.put("/workflows/sync", definition("two")).await;
-    assert_eq!((&told["version"], &told["unchanged"]), (&json!(2), &json!(true)));
+    let (_, answer) = server.put("/workflows/sync", definition("two")).await;
+    assert_eq!(answer["version"], 2);
+    let (_, answer) = server.put("/workflows/sync", definition("two")).await;
+    assert_eq!((&answer["version"], &answer["unchanged"]), (&json!(2), &json!(true)));
     let bad = json!({ "url": "ftp://x", "throttle": { "limit": 0 } });
-    let (status, told) = server.put("/workflows/sync", bad).await;
+    let (status, answer) = server.put("/workflows/sync", bad).await;
     assert_eq!(
-        (status, &told["error"]),
+        (status, &answer["error"]),
         (StatusCode::UNPROCESSABLE_ENTITY, &json!("bad_definition"))
     );
-    assert_eq!(told["problems"].as_array().unwrap().len(), 3, "{told}");
+    assert_eq!(answer["problems"].as_array().unwrap().len(), 3, "{answer}");
     let new = server.start_run("sync", json!(1)).await;
     target.called(2).await;
     target.open(true);
@@ -179,10 +179,10 @@ async fn a_definition_can_change_while_it_runs() {
     assert_eq!(server.until(&new, "completed").await["version"], 2);
     let paths: Vec<_> = target.calls().into_iter().map(|call| call.path).collect();
     assert_eq!(paths, ["/one", "/two"]);
-    let (_, told) = server.post("/workflows/sync/release", json!({ "version": 1 })).await;
-    assert_eq!(told["version"], 1);
-    let (_, told) = server.get("/workflows/sync").await;
-    assert_eq!((&told["version"], &told["versions"]), (&json!(1), &json!([1, 2])));
+    let (_, answer) = server.post("/workflows/sync/release", json!({ "version": 1 })).await;
+    assert_eq!(answer["version"], 1);
+    let (_, answer) = server.get("/workflows/sync").await;
+    assert_eq!((&answer["version"], &answer["versions"]), (&json!(1), &json!([1, 2])));
 }
 
 /// Addresses of private networks are not called, except loopback.
@@ -224,14 +224,14 @@ async fn a_service_says_when_to_be_called_again() {
     }
     for name in ["late", "date"] {
         let run = server.start_run(name, json!(1)).await;
-        let told = server.until(&run, "waiting").await;
+        let answer = server.until(&run, "waiting").await;
         let at = |text: &serde_json::Value| {
-            let text = text.as_str().unwrap_or_else(|| panic!("{told}"));
+            let text = text.as_str().unwrap_or_else(|| panic!("{answer}"));
             tidegate_core::time::Timestamp::parse_rfc3339(text).unwrap()
         };
-        let wait = at(&told["dueAt"]).micros() - at(&told["queuedAt"]).micros();
+        let wait = at(&answer["dueAt"]).micros() - at(&answer["queuedAt"]).micros();
         let day = 24 * 60 * 60 * 1_000_000;
-        assert!((day..day + 3_600_000_000).contains(&wait), "{name}: {told}");
+        assert!((day..day + 3_600_000_000).contains(&wait), "{name}: {answer}");
     }
 }
 
@@ -248,9 +248,9 @@ async fn a_name_of_this_machine_is_a_private_address() {
     };
     let server = Server::start(&config("none"));
     let run = server.start_run("a", json!(1)).await;
-    let told = server.until(&run, "failed").await;
-    let message = told["error"]["message"].as_str().unwrap();
-    assert!(message.contains("`localhost` is a private network address"), "{told}");
+    let answer = server.until(&run, "failed").await;
+    let message = answer["error"]["message"].as_str().unwrap();
+    assert!(message.contains("`localhost` is a private network address"), "{answer}");
     assert_eq!(target.calls().len(), 0, "nothing was sent");
     let server = Server::start(&config("loopback"));
     let run = server.start_run("a", json!(1)).await;
@@ -314,8 +314,8 @@ async fn a_stream_that_breaks_off_is_tried_again() {
     let (url, whole) = (url.await, whole.await);
     let server = Server::start(&(workflow("cut", &url) + &workflow("whole", &whole)));
     let run = server.start_run("cut", json!({})).await;
-    let told = server.until(&run, "completed").await;
-    assert_eq!(told["output"], 5, "{told}");
+    let answer = server.until(&run, "completed").await;
+    assert_eq!(answer["output"], 5, "{answer}");
     let text = server.follow(&format!("/runs/{run}/stream"), "event: end", || ()).await;
     let chunks: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
     assert_eq!(chunks[..3], ["1", "2", "4"], "chunks of each attempt stay: {text}");

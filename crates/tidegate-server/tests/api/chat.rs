@@ -73,17 +73,17 @@ async fn a_refused_reply_leaves_the_message_in() {
     let path = "/flows/chat/sessions/s1/messages";
     let first = server.open(path, "{}".to_owned()).await;
     assert_eq!(first.status(), StatusCode::OK);
-    let (status, told) = server.post(path, "{}").await;
-    assert_eq!((status, &told["appended"]), (StatusCode::CONFLICT, &json!(true)), "{told}");
-    let (status, told) = server.post(path, json!({ "input": "bad" })).await;
-    assert_eq!((status.as_u16(), &told["error"]), (502, &json!("not_appended")), "{told}");
-    let (status, told) =
+    let (status, answer) = server.post(path, "{}").await;
+    assert_eq!((status, &answer["appended"]), (StatusCode::CONFLICT, &json!(true)), "{answer}");
+    let (status, answer) = server.post(path, json!({ "input": "bad" })).await;
+    assert_eq!((status.as_u16(), &answer["error"]), (502, &json!("not_appended")), "{answer}");
+    let (status, answer) =
         server.post("/flows/chat/sessions/s2/messages", json!({ "input": "bad" })).await;
-    assert_eq!((status.as_u16(), &told["error"]), (502, &json!("not_appended")), "{told}");
-    let (_, told) = server.get("/runs?workflow=chat%2Frespond&state=cancelled").await;
-    assert_eq!(told["runs"].as_array().unwrap().len(), 1, "the reply to it: {told}");
-    let (status, told) = server.post("/flows/other/sessions/s1/messages", "").await;
-    assert_eq!((status.as_u16(), &told["error"]), (404, &json!("no_chat")), "{told}");
+    assert_eq!((status.as_u16(), &answer["error"]), (502, &json!("not_appended")), "{answer}");
+    let (_, answer) = server.get("/runs?workflow=chat%2Frespond&state=cancelled").await;
+    assert_eq!(answer["runs"].as_array().unwrap().len(), 1, "the reply to it: {answer}");
+    let (status, answer) = server.post("/flows/other/sessions/s1/messages", "").await;
+    assert_eq!((status.as_u16(), &answer["error"]), (404, &json!("no_chat")), "{answer}");
     target.shut("/respond", false);
 }
 
@@ -95,13 +95,17 @@ async fn a_cancelled_message_is_not_in() {
     let server = Server::start(&chat(&target.url, ""));
     let cancelled = async {
         target.called(1).await;
-        let (_, told) = server.get("/runs?workflow=chat%2Fappend").await;
-        let run = told["runs"][0]["id"].as_str().unwrap().to_owned();
+        let (_, answer) = server.get("/runs?workflow=chat%2Fappend").await;
+        let run = answer["runs"][0]["id"].as_str().unwrap().to_owned();
         server.post(&format!("/runs/{run}/cancel"), json!({ "reason": "not now" })).await;
     };
-    let ((status, told), ()) = tokio::join!(server.post(MESSAGES, "{}"), cancelled);
-    assert_eq!((status.as_u16(), &told["error"]), (502, &json!("not_appended")), "{told}");
-    assert_eq!((&told["appended"], &told["detail"]), (&json!(false), &json!("not now")), "{told}");
+    let ((status, answer), ()) = tokio::join!(server.post(MESSAGES, "{}"), cancelled);
+    assert_eq!((status.as_u16(), &answer["error"]), (502, &json!("not_appended")), "{answer}");
+    assert_eq!(
+        (&answer["appended"], &answer["detail"]),
+        (&json!(false), &json!("not now")),
+        "{answer}"
+    );
     assert_eq!(replies(&target), [Value::Null; 0]);
 }
 
@@ -151,8 +155,8 @@ async fn a_crash_between_message_and_reply_loses_neither() {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
     assert_eq!(replies(&target), [0, 1, 2, 3].map(Value::from));
-    let (_, told) = server.get("/runs?workflow=chat%2Frespond").await;
-    for run in told["runs"].as_array().unwrap() {
+    let (_, answer) = server.get("/runs?workflow=chat%2Frespond").await;
+    for run in answer["runs"].as_array().unwrap() {
         server.until(run["id"].as_str().unwrap(), "completed").await;
     }
     assert_eq!(replies(&target).len(), 4, "each is answered once");

@@ -90,9 +90,9 @@ async fn ask(server: &Server, ws: &str, (to, session, user, input): &Ask) -> (bo
     let body = json!({ "session": name(session), "user": name(user), "input": input });
     let path = format!("/flows/{flow}/actions/{action}");
     let headers = [("tidegate-workspace", ws)];
-    let told = server.raw("POST", &path, &headers, &body.to_string()).await.unwrap();
-    assert!([202, 409].contains(&told.status), "{}", told.text);
-    (told.status == 202, told.json()["requestId"].clone())
+    let answer = server.raw("POST", &path, &headers, &body.to_string()).await.unwrap();
+    assert!([202, 409].contains(&answer.status), "{}", answer.text);
+    (answer.status == 202, answer.json()["requestId"].clone())
 }
 
 /// spec B1, B2, B4–B8, B22–B30: an action's policy replaces the flow's completely; without one the
@@ -115,8 +115,8 @@ async fn requests_meet_by_policy_and_key(on: On) {
     for (name, definition) in &other {
         let headers = [("tidegate-workspace", "other")];
         let path = format!("/workflows/{name}");
-        let told = fleet.next().raw("PUT", &path, &headers, &definition.to_string()).await;
-        assert_eq!(told.unwrap().status, 200);
+        let answer = fleet.next().raw("PUT", &path, &headers, &definition.to_string()).await;
+        assert_eq!(answer.unwrap().status, 200);
     }
     for (what, first, second, meets) in &table() {
         let (taken, holder) = ask(fleet.next(), "default", first).await;
@@ -171,25 +171,25 @@ async fn runs_that_write_together_lose_nothing(on: On) {
             let outside = json!({ "op": "append", "path": "log", "value": n });
             let mine = async |at: usize| {
                 let Some(run) = runs.get(at) else { return };
-                let (status, told) = fleet.next().patch(&path, Some(run), change(n)).await;
-                assert_eq!(status, StatusCode::OK, "{told}");
+                let (status, answer) = fleet.next().patch(&path, Some(run), change(n)).await;
+                assert_eq!(status, StatusCode::OK, "{answer}");
             };
-            let (told, ..) = tokio::join!(
+            let (answer, ..) = tokio::join!(
                 fleet.next().patch(&path, None, outside),
                 mine(0),
                 mine(1),
                 mine(2),
                 mine(3)
             );
-            assert_eq!(told.0, StatusCode::OK, "{}", told.1);
+            assert_eq!(answer.0, StatusCode::OK, "{}", answer.1);
         }
-        let (_, told) = fleet.next().get(&path).await;
+        let (_, answer) = fleet.next().get(&path).await;
         let whole = json!({ "n": 5 * runs.len(), "log": [0, 1, 2, 3, 4] });
-        assert_eq!((&told["state"], &told["version"]), (&whole, &json!(5 * runs.len() + 5)));
+        assert_eq!((&answer["state"], &answer["version"]), (&whole, &json!(5 * runs.len() + 5)));
         let stale =
             json!({ "op": "set", "path": "n", "value": 0, "expectedVersion": 1, "step": "x" });
-        let (status, told) = fleet.next().patch(&path, Some(&runs[0]), stale).await;
-        assert_eq!((status, &told["error"]), (StatusCode::CONFLICT, &json!("session_changed")));
+        let (status, answer) = fleet.next().patch(&path, Some(&runs[0]), stale).await;
+        assert_eq!((status, &answer["error"]), (StatusCode::CONFLICT, &json!("session_changed")));
     }
     target.open(true);
 }
@@ -219,9 +219,13 @@ async fn what_cannot_be_enforced_is_refused_at_the_start() {
     ];
     for (concurrency, said) in &table {
         let definition = json!({ "flow": "f", "url": "http://h", "concurrency": concurrency });
-        let (status, told) = server.put("/workflows/act", definition).await;
-        assert_eq!((status.as_u16(), &told["error"]), (422, &json!("bad_definition")), "{told}");
-        assert!(told["detail"].as_str().unwrap().contains(said), "{told}");
+        let (status, answer) = server.put("/workflows/act", definition).await;
+        assert_eq!(
+            (status.as_u16(), &answer["error"]),
+            (422, &json!("bad_definition")),
+            "{answer}"
+        );
+        assert!(answer["detail"].as_str().unwrap().contains(said), "{answer}");
     }
     let actions = "actions.act = { url = \"http://h\", concurrency = \"serialize\" }";
     let said =

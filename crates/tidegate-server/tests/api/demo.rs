@@ -49,11 +49,11 @@ impl Demo {
     async fn until(&self, path: &str, is_there: impl Fn(&Value) -> bool) {
         let began = Instant::now();
         loop {
-            let told = self.get(path).await;
-            if is_there(&told) {
+            let answer = self.get(path).await;
+            if is_there(&answer) {
                 return;
             }
-            assert!(began.elapsed() < PATIENCE, "never at {path}: {told}");
+            assert!(began.elapsed() < PATIENCE, "never at {path}: {answer}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
@@ -74,9 +74,9 @@ async fn a_demo_is_alive_until_it_is_stopped_and_leaves_nothing_behind() {
     let mut demo = Demo::start(temporary.path());
     assert_eq!(demo.get("/health").await["demo"], true);
     let gate = "/gates?workflow=render-report&control=concurrency&key=acme";
-    demo.until(gate, |told| told["gates"][0]["line"]["count"].as_u64() > Some(0)).await;
-    demo.until("/receipts?outcome=deduped", |told| told["receipts"][0].is_object()).await;
-    demo.until("/reactions?blocked=true", |told| told["streams"][0].is_object()).await;
+    demo.until(gate, |answer| answer["gates"][0]["line"]["count"].as_u64() > Some(0)).await;
+    demo.until("/receipts?outcome=deduped", |answer| answer["receipts"][0].is_object()).await;
+    demo.until("/reactions?blocked=true", |answer| answer["streams"][0].is_object()).await;
     let page = demo.client.get(format!("{}/runs/stream", demo.url)).send().await.unwrap();
     assert!(std::fs::read_dir(temporary.path()).unwrap().next().is_some(), "the data are there");
     assert!(demo.interrupt());

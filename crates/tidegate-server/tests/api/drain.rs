@@ -26,9 +26,9 @@ fn keys(target: &Target) -> Vec<String> {
 /// Waits until `/ready` reports draining.
 async fn drains(server: &Server) {
     loop {
-        let (status, _, told) =
+        let (status, _, answer) =
             server.try_ask("/ready", None).await.expect("the server still answers");
-        if told["error"] == "draining" {
+        if answer["error"] == "draining" {
             assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
             return;
         }
@@ -48,10 +48,10 @@ async fn a_call_under_way_ends_before_the_server() {
     target.called(1).await;
     server.signal("TERM");
     drains(&server).await;
-    let (status, told) = server.get("/ready").await;
+    let (status, answer) = server.get("/ready").await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
     let detail = "the server is draining and starts no new runs; active runs: 1";
-    assert_eq!(told["detail"], detail);
+    assert_eq!(answer["detail"], detail);
     assert_eq!(server.get(&format!("/runs/{run}")).await.1["state"], "running");
     let late = server.start_run("sync", json!(2)).await;
     target.open(true);

@@ -31,9 +31,9 @@ async fn every_verdict_is_told() {
         "#
     ));
     let event = json!({ "name": "changed", "data": { "account": 7 } });
-    let (status, told) = server.post("/events", json!([event, event])).await;
+    let (status, answer) = server.post("/events", json!([event, event])).await;
     assert_eq!(status, StatusCode::ACCEPTED);
-    let outcomes: Vec<Vec<_>> = told["events"]
+    let outcomes: Vec<Vec<_>> = answer["events"]
         .as_array()
         .unwrap()
         .iter()
@@ -47,14 +47,14 @@ async fn every_verdict_is_told() {
         })
         .collect();
     assert_eq!(outcomes, [["started", "buffered", "started"], ["dropped", "buffered", "queued"]]);
-    let dropped = &told["events"][1]["runs"][0];
+    let dropped = &answer["events"][1]["runs"][0];
     assert_eq!((&dropped["dropped"], &dropped["control"]), (&json!(true), &json!("rateLimit")));
     assert!(dropped["retryAt"].as_str().unwrap().ends_with('Z'));
-    let (status, told) = server.post("/events?dryRun=true", event).await;
+    let (status, answer) = server.post("/events?dryRun=true", event).await;
     assert_eq!(status, StatusCode::OK);
-    assert_eq!(told["events"][0]["runs"][2]["outcome"], "queued");
-    let (_, told) = server.get("/runs?state=queued").await;
-    assert_eq!(told["runs"].as_array().unwrap().len(), 1, "a dry run leaves nothing");
+    assert_eq!(answer["events"][0]["runs"][2]["outcome"], "queued");
+    let (_, answer) = server.get("/runs?state=queued").await;
+    assert_eq!(answer["runs"].as_array().unwrap().len(), 1, "a dry run leaves nothing");
 }
 
 /// spec C2: an event with the same `dedupeId` is recorded once.
@@ -67,8 +67,8 @@ async fn a_repeated_event_is_taken_once() {
     let (_, again) = server.post("/events", &event).await;
     assert_eq!(again["events"][0]["deduped"], true);
     assert_eq!(again["events"][0]["id"], first["events"][0]["id"]);
-    let (_, told) = server.get("/runs").await;
-    assert_eq!(told["runs"].as_array().unwrap().len(), 1);
+    let (_, answer) = server.get("/runs").await;
+    assert_eq!(answer["runs"].as_array().unwrap().len(), 1);
 }
 
 /// An invalid request is refused as a whole, with a code, the value and the fix.
@@ -96,17 +96,21 @@ async fn bad_events_are_refused_with_the_reason() {
     ];
     for (body, status, code, said) in table {
         let start: String = body.chars().take(40).collect();
-        let (got, told) = server.post("/events", body).await;
-        assert_eq!((got.as_u16(), told["error"].as_str()), (status, Some(code)), "{start}: {told}");
-        assert!(told["detail"].as_str().unwrap().contains(said), "{start}: {told}");
+        let (got, reply) = server.post("/events", body).await;
+        assert_eq!(
+            (got.as_u16(), reply["error"].as_str()),
+            (status, Some(code)),
+            "{start}: {reply}"
+        );
+        assert!(reply["detail"].as_str().unwrap().contains(said), "{start}: {reply}");
     }
     // The rest of an oversized body is not read, so its sender may not get the answer.
     let huge = server.try_post("/events", "x".repeat(5 * 1024 * 1024)).await;
     assert!(huge.is_none_or(|status| status == StatusCode::PAYLOAD_TOO_LARGE));
     let both = json!([{ "name": "ok" }, { "name": "a", "ts": "noon" }]);
     server.post("/events", both).await;
-    let (status, told) = server.get("/nothing").await;
-    assert_eq!((status, &told["error"]), (StatusCode::NOT_FOUND, &json!("no_route")));
+    let (status, reply) = server.get("/nothing").await;
+    assert_eq!((status, &reply["error"]), (StatusCode::NOT_FOUND, &json!("no_route")));
     let (status, _) = server.put("/events", "{}").await;
     assert_eq!(status, StatusCode::METHOD_NOT_ALLOWED);
 }

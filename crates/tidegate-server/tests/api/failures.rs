@@ -89,8 +89,8 @@ async fn a_failure_carries_the_whole_input() {
     let (status, _) = server.post("/events", events).await;
     assert_eq!(status, StatusCode::ACCEPTED);
     let request = json!({ "input": { "text": "hi" }, "session": "s", "user": "u" });
-    let (_, told) = server.post("/flows/chat/actions/say", request).await;
-    let said = told["requestId"].as_str().expect("a run").to_owned();
+    let (_, answer) = server.post("/flows/chat/actions/say", request).await;
+    let said = answer["requestId"].as_str().expect("a run").to_owned();
     handler_of(&server, &said).await;
     let body: Value = serde_json::from_str(&calls_at(&target, "/said")[0].body).unwrap();
     assert_eq!((&body["input"], &body["run"]), (&json!({ "text": "hi" }), &json!(said)));
@@ -108,9 +108,9 @@ async fn a_flag_is_refused_beside_a_url() {
     let fix = r#"name the service that handles failures, `{"url": "https://…"}`"#;
     let server = Server::start("");
     let flagged = json!({ "url": "http://127.0.0.1:1/", "onFailure": true });
-    let (status, told) = server.put("/workflows/sync", flagged).await;
-    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{told}");
-    assert!(told["problems"][0]["message"].as_str().unwrap().contains(fix), "{told}");
+    let (status, answer) = server.put("/workflows/sync", flagged).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
+    assert!(answer["problems"][0]["message"].as_str().unwrap().contains(fix), "{answer}");
     let fields = "url = \"http://127.0.0.1:1/\", onFailure = true";
     for (config, subject) in [
         (format!("workflow = [{{ name = \"sync\", {fields} }}]"), "workflow `sync`"),
@@ -152,6 +152,6 @@ async fn a_stored_flag_calls_nobody() {
     assert_eq!(page["runs"].as_array().unwrap().len(), 3, "no handler is started: {page}");
     let paths: Vec<_> = target.calls().into_iter().map(|call| call.path).collect();
     assert_eq!(paths, ["/work", "/failed", "/work"]);
-    let (_, told) = server.get("/workflows/sync").await;
-    assert_eq!(told["definition"]["onFailure"], true);
+    let (_, answer) = server.get("/workflows/sync").await;
+    assert_eq!(answer["definition"]["onFailure"], true);
 }

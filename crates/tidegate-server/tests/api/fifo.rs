@@ -84,9 +84,9 @@ async fn serve(State(desk): State<Desk>, headers: HeaderMap, body: Bytes) -> Sta
 /// Sends a request to the queue of the session.
 async fn stand(fleet: &Fleet, input: Value) -> String {
     let body = json!({ "session": "s", "input": input });
-    let (status, told) = fleet.next().post("/flows/line/actions/act", body).await;
-    assert_eq!(status, 202, "{told}");
-    told["requestId"].as_str().unwrap().to_owned()
+    let (status, answer) = fleet.next().post("/flows/line/actions/act", body).await;
+    assert_eq!(status, 202, "{answer}");
+    answer["requestId"].as_str().unwrap().to_owned()
 }
 
 /// spec B10, B11, B12, B13: many requests, sent one after another through all servers, start in
@@ -102,8 +102,8 @@ async fn a_line_is_served_in_order(on: On) {
         runs.push(stand(&fleet, json!({ "n": n })).await);
     }
     desk.called(1).await;
-    let (_, told) = fleet.next().get(&format!("/runs/{}", runs[1])).await;
-    assert_eq!(told["state"], "queued");
+    let (_, answer) = fleet.next().get(&format!("/runs/{}", runs[1])).await;
+    assert_eq!(answer["state"], "queued");
     desk.served.send_replace(LINE);
     fleet.next().until(runs.last().unwrap(), "completed").await;
     {
@@ -134,8 +134,8 @@ async fn a_line_is_served_in_order(on: On) {
     for (run, state) in [(&cancelled, "cancelled"), (&killed, "completed")] {
         fleet.next().until(run, state).await;
     }
-    let (_, told) = fleet.next().get("/doctor").await;
-    assert_eq!(told["findings"], json!([]));
+    let (_, answer) = fleet.next().get("/doctor").await;
+    assert_eq!(answer["findings"], json!([]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -37,22 +37,22 @@ async fn an_action_is_one_call_under_its_policy() {
         "input": { "text": "hi" }, "session": session, "user": "u", "metadata": null,
     });
     assert_eq!((target.calls()[0].path.as_str(), body), ("/sync", expected));
-    let (status, told) = server.post(&at("sync"), &ask).await;
-    assert_eq!((status, &told["error"]), (StatusCode::CONFLICT, &json!("busy")), "{told}");
-    assert_eq!(told["requestId"], first["requestId"]);
-    let (status, told) = server.post(&format!("{}?dryRun=true", at("sync")), &ask).await;
-    assert_eq!((status, &told["outcome"]), (StatusCode::OK, &json!("skipped")), "{told}");
-    assert_eq!(told["holder"], first["requestId"]);
-    let (_, told) = server.post(&format!("{}?dryRun=true", at("respond")), &ask).await;
-    assert_eq!(told["outcome"], "started");
-    let (status, told) = server.post(&at("respond"), &ask).await;
-    assert_eq!(status, StatusCode::ACCEPTED, "another key is another gate: {told}");
+    let (status, answer) = server.post(&at("sync"), &ask).await;
+    assert_eq!((status, &answer["error"]), (StatusCode::CONFLICT, &json!("busy")), "{answer}");
+    assert_eq!(answer["requestId"], first["requestId"]);
+    let (status, answer) = server.post(&format!("{}?dryRun=true", at("sync")), &ask).await;
+    assert_eq!((status, &answer["outcome"]), (StatusCode::OK, &json!("skipped")), "{answer}");
+    assert_eq!(answer["holder"], first["requestId"]);
+    let (_, answer) = server.post(&format!("{}?dryRun=true", at("respond")), &ask).await;
+    assert_eq!(answer["outcome"], "started");
+    let (status, answer) = server.post(&at("respond"), &ask).await;
+    assert_eq!(status, StatusCode::ACCEPTED, "another key is another gate: {answer}");
     target.called(2).await;
     let path = format!("/runs/{}/stream", first["requestId"].as_str().unwrap());
     let text = server.follow(&path, "event: state", || target.open(true)).await;
     assert!(text.contains(r#""output":{"ok": true}"#), "{text}");
-    let (status, told) = server.post(&format!("{}?wait=60000", at("respond")), &ask).await;
-    assert_eq!((status, &told["output"]["ok"]), (StatusCode::OK, &json!(true)), "{told}");
+    let (status, answer) = server.post(&format!("{}?wait=60000", at("respond")), &ask).await;
+    assert_eq!((status, &answer["output"]["ok"]), (StatusCode::OK, &json!(true)), "{answer}");
 }
 
 /// Streamed chunks of a service reach the readers of the run's stream in order and before its end;
@@ -63,8 +63,8 @@ async fn a_stream_of_events_is_passed_on() {
     let kind = ("content-type", "text/event-stream");
     let target = Target::start(move |_, _| (200, vec![kind], said.to_owned())).await;
     let server = Server::start(&support(&target.url));
-    let (_, told) = server.post("/flows/support/actions/draft", "").await;
-    let run = told["requestId"].as_str().unwrap_or_else(|| panic!("{told}"));
+    let (_, answer) = server.post("/flows/support/actions/draft", "").await;
+    let run = answer["requestId"].as_str().unwrap_or_else(|| panic!("{answer}"));
     let text = server.text(&format!("/runs/{run}/stream")).await;
     let data: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
     let chunks: Vec<_> = data.iter().filter(|it| !it.contains("\"state\"")).collect();

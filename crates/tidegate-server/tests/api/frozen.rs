@@ -49,20 +49,20 @@ async fn freeze(db: &Client, server: &Server) {
 /// Posts an event in a workspace; returns its run.
 async fn post(server: &Server, headers: &[(&str, &str)], data: Value) -> String {
     let event = json!({ "name": "sync", "data": data }).to_string();
-    let (status, told) = server.post_with("/events", headers, event).await;
-    assert_eq!(status, StatusCode::ACCEPTED, "{told}");
-    told["events"][0]["runs"][0]["runId"].as_str().expect("a run").to_owned()
+    let (status, answer) = server.post_with("/events", headers, event).await;
+    assert_eq!(status, StatusCode::ACCEPTED, "{answer}");
+    answer["events"][0]["runs"][0]["runId"].as_str().expect("a run").to_owned()
 }
 
 /// Waits until a run of the other workspace has completed.
 async fn completed(server: &Server, run: &str) {
     let began = Instant::now();
     loop {
-        let told = server.raw("GET", &format!("/runs/{run}"), &[OTHER], "").await.unwrap().json();
-        if told["state"] == "completed" {
+        let answer = server.raw("GET", &format!("/runs/{run}"), &[OTHER], "").await.unwrap().json();
+        if answer["state"] == "completed" {
             return;
         }
-        assert!(began.elapsed() < PATIENCE, "{told}");
+        assert!(began.elapsed() < PATIENCE, "{answer}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
@@ -117,6 +117,6 @@ async fn a_frozen_server_does_not_stop_other_workspaces() {
         victim.signal("CONT");
         victim.ready().await;
     }
-    let (_, told) = server.get("/doctor").await;
-    assert_eq!(told["findings"], json!([]));
+    let (_, answer) = server.get("/doctor").await;
+    assert_eq!(answer["findings"], json!([]));
 }

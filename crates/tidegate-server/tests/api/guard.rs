@@ -22,8 +22,8 @@ fn operations(document: &Value) -> Vec<(String, String, String)> {
     let paths = document["paths"].as_object().unwrap();
     let all = paths.iter().flat_map(|(path, methods)| {
         let methods = methods.as_object().unwrap();
-        methods.iter().map(move |(method, told)| {
-            let needs = told["x-needs"].as_str().unwrap();
+        methods.iter().map(move |(method, answer)| {
+            let needs = answer["x-needs"].as_str().unwrap();
             (method.to_uppercase(), path.clone(), needs.to_owned())
         })
     });
@@ -74,25 +74,25 @@ async fn every_operation_lets_in_whom_it_should() {
             let body = if path.ends_with("/retry") { r#"{"from":"a"}"# } else { "" };
             let answer = server.raw(&method, &at, headers, body).await.unwrap();
             let status = answer.status;
-            let told = format!("{method} {path} for {who}: {status} {}", answer.text);
-            assert!(!answer.text.contains(key) || key.is_empty(), "{told}");
+            let reply = format!("{method} {path} for {who}: {status} {}", answer.text);
+            assert!(!answer.text.contains(key) || key.is_empty(), "{reply}");
             match (needs.as_str(), who) {
-                ("nothing", _) => assert!([200, 401, 404, 503].contains(&status), "{told}"),
+                ("nothing", _) => assert!([200, 401, 404, 503].contains(&status), "{reply}"),
                 (_, "none" | "unknown" | "revoked") => {
                     assert_eq!(
                         (status, answer.header("www-authenticate")),
                         (401, "Bearer"),
-                        "{told}"
+                        "{reply}"
                     );
                 }
-                ("full", "read") => assert_eq!(status, 403, "{told}"),
-                (_, "read") => assert!(![401, 403].contains(&status), "{told}"),
+                ("full", "read") => assert_eq!(status, 403, "{reply}"),
+                (_, "read") => assert!(![401, 403].contains(&status), "{reply}"),
                 _ if path.starts_with("/runs/{id}") || path == "/keys/{id}" => {
-                    assert_eq!(status, 404, "{told}");
+                    assert_eq!(status, 404, "{reply}");
                 }
                 _ => {
-                    assert!(![401, 403].contains(&status), "{told}");
-                    assert!(!answer.text.contains(&run), "{told}");
+                    assert!(![401, 403].contains(&status), "{reply}");
+                    assert!(!answer.text.contains(&run), "{reply}");
                 }
             }
         }

@@ -51,19 +51,19 @@ fn call(tool: &str, arguments: &Value, meta: &Value) -> Value {
 
 /// Answer to a message.
 async fn ask(server: &Server, message: Value) -> Value {
-    let (status, told) = server.post("/mcp", message).await;
-    assert_eq!((status.as_u16(), &told["id"]), (200, &json!("q")), "{told}");
-    told
+    let (status, answer) = server.post("/mcp", message).await;
+    assert_eq!((status.as_u16(), &answer["id"]), (200, &json!("q")), "{answer}");
+    answer
 }
 
 /// Code of a tool's error, and the run that it names.
 async fn refused(server: &Server, message: Value) -> (Value, Value) {
-    let told = ask(server, message).await;
-    let result = &told["result"];
-    assert_eq!(result["isError"], true, "{told}");
+    let answer = ask(server, message).await;
+    let result = &answer["result"];
+    assert_eq!(result["isError"], true, "{answer}");
     let (error, named) = (&result["structuredContent"]["error"], "requestId");
     let text = result["content"][0]["text"].as_str().unwrap();
-    assert!(text.starts_with(&format!("{}: ", error.as_str().unwrap())), "{told}");
+    assert!(text.starts_with(&format!("{}: ", error.as_str().unwrap())), "{answer}");
     (error.clone(), result["structuredContent"][named].clone())
 }
 
@@ -76,9 +76,9 @@ async fn messages_of_three_revisions_are_answered() {
         [("2025-03-26", "2025-03-26"), ("2025-06-18", "2025-06-18"), ("1999-01-01", "2025-11-25")]
     {
         let params = json!({ "protocolVersion": wanted, "capabilities": {}, "clientInfo": {} });
-        let told = ask(&server, message("initialize", &params)).await;
-        assert_eq!(told["result"]["protocolVersion"], spoken);
-        assert_eq!(told["result"]["capabilities"]["tools"]["listChanged"], false);
+        let reply = ask(&server, message("initialize", &params)).await;
+        assert_eq!(reply["result"]["protocolVersion"], spoken);
+        assert_eq!(reply["result"]["capabilities"]["tools"]["listChanged"], false);
     }
     assert_eq!(ask(&server, message("ping", &json!({}))).await["result"], json!({}));
     let ping = message("ping", &json!({})).to_string();
@@ -133,27 +133,27 @@ async fn a_tool_is_an_action_under_its_policy() {
     assert_eq!(tools[5]["annotations"], json!({ "idempotentHint": true }));
     let rest = ask(&server, message("tools/list", &json!({ "cursor": "support_fail" }))).await;
     assert_eq!(rest["result"]["tools"].as_array().unwrap().len(), 1);
-    let told = ask(&server, call("support_count", &json!({ "input": 7 }), &json!({}))).await;
+    let answer = ask(&server, call("support_count", &json!({ "input": 7 }), &json!({}))).await;
     let expected = json!({ "type": "text", "text": r#"{"ok":  true}"# });
-    assert_eq!(told["result"]["content"], json!([expected]), "byte for byte: {told}");
-    assert_eq!(told["result"]["structuredContent"], json!({ "ok": true }));
+    assert_eq!(answer["result"]["content"], json!([expected]), "byte for byte: {answer}");
+    assert_eq!(answer["result"]["structuredContent"], json!({ "ok": true }));
     let body: Value = serde_json::from_str(&target.calls()[0].body).unwrap();
     assert_eq!((&body["input"], &body["user"]), (&json!(7), &Value::Null));
     assert_eq!(body["metadata"], json!({ "mcp": { "tool": "support_count", "requestId": "q" } }));
 
     let none = json!({});
     for name in ["support_secret", "support/count", ""] {
-        let told = ask(&server, call(name, &none, &none)).await;
-        assert_eq!(told["error"]["code"], -32602, "{told}");
+        let answer = ask(&server, call(name, &none, &none)).await;
+        assert_eq!(answer["error"]["code"], -32602, "{answer}");
     }
     let (code, _) = refused(&server, call("support_count", &json!({ "input": 0 }), &none)).await;
     assert_eq!(code, "bad_input");
     let (code, run) = refused(&server, call("support_fail", &none, &none)).await;
     server.until(run.as_str().unwrap(), "failed").await;
     assert_ne!(code, "failed", "the error of the run itself");
-    let (status, told) = server.post("/flows/support/actions/count", r#"{"input":"x"}"#).await;
-    assert_eq!((status.as_u16(), &told["error"]), (422, &json!("bad_input")), "{told}");
-    assert!(told["detail"].as_str().unwrap().contains(r#"`input` must have type "integer""#));
+    let (status, answer) = server.post("/flows/support/actions/count", r#"{"input":"x"}"#).await;
+    assert_eq!((status.as_u16(), &answer["error"]), (422, &json!("bad_input")), "{answer}");
+    assert!(answer["detail"].as_str().unwrap().contains(r#"`input` must have type "integer""#));
     let rehearsal = "/flows/support/actions/count?dryRun=true";
     assert_eq!(server.post(rehearsal, r#"{"input":0}"#).await.1["error"], "bad_input");
     described(&server, &target.url).await;
@@ -175,20 +175,20 @@ async fn a_file_hides_no_tool_of_another_workspace() {
     assert_eq!(put.status, 200, "{}", put.text);
     let list = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }).to_string();
     for (headers, tool) in [(&[][..], "f_b"), (&[other][..], "f_a")] {
-        let told = server.raw("POST", "/mcp", headers, &list).await.unwrap().json();
-        let tools = told["result"]["tools"].as_array().unwrap().iter();
-        assert_eq!(tools.map(|it| it["name"].clone()).collect::<Vec<_>>(), [tool], "{told}");
+        let answer = server.raw("POST", "/mcp", headers, &list).await.unwrap().json();
+        let tools = answer["result"]["tools"].as_array().unwrap().iter();
+        assert_eq!(tools.map(|it| it["name"].clone()).collect::<Vec<_>>(), [tool], "{answer}");
     }
 }
 
 /// Descriptions and schemas of a definition are shown, and create no new version.
 async fn described(server: &Server, url: &str) {
-    let (_, told) = server.get("/workflows/support%2Fcount").await;
-    assert_eq!(told["schema"], json!({ "type": "integer", "minimum": 1 }), "{told}");
+    let (_, answer) = server.get("/workflows/support%2Fcount").await;
+    assert_eq!(answer["schema"], json!({ "type": "integer", "minimum": 1 }), "{answer}");
     for (text, unchanged) in [("Counts.", false), ("Counts again.", true)] {
-        let (_, told) =
+        let (_, answer) =
             server.put("/workflows/a", json!({ "url": url, "description": text })).await;
-        assert_eq!((&told["version"], &told["unchanged"]), (&json!(1), &json!(unchanged)));
+        assert_eq!((&answer["version"], &answer["unchanged"]), (&json!(1), &json!(unchanged)));
         assert_eq!(server.get("/workflows/a").await.1["description"], text);
     }
 }
@@ -209,22 +209,22 @@ async fn arbitrated(server: &Server, target: &Target) {
     let again = call("support_sync_invoice", &json!({ "once": 2 }), &by("ada"));
     let (code, holder) = refused(server, again).await;
     assert_eq!(code, "busy");
-    let (status, told) =
+    let (status, answer) =
         server.post("/flows/support/actions/sync_invoice", r#"{"user":"ada"}"#).await;
-    assert_eq!((status.as_u16(), &told["requestId"]), (409, &holder), "over HTTP too: {told}");
+    assert_eq!((status.as_u16(), &answer["requestId"]), (409, &holder), "over HTTP too: {answer}");
     let wait = call("my__flow_wait", &json!({ "text": "hi" }), &by("ada"));
     let _holder = server.open("/mcp", wait.to_string()).await;
     target.called(before + 5).await;
     let mut patient = wait;
     patient["params"]["_meta"] = json!({ "tidegate/user": "ada" });
-    let told = ask(server, patient).await;
-    let detail = told["result"]["structuredContent"]["detail"].as_str().unwrap();
-    assert!(detail.contains("maxWaitMs"), "{told}");
+    let answer = ask(server, patient).await;
+    let detail = answer["result"]["structuredContent"]["detail"].as_str().unwrap();
+    assert!(detail.contains("maxWaitMs"), "{answer}");
     let _line = server.open("/mcp", call("my__flow_line", &none, &by("ada")).to_string()).await;
-    let (_, told) = server.get("/runs?workflow=my_flow/line").await;
-    let at = |name: &str| Timestamp::parse_rfc3339(told["runs"][0][name].as_str().unwrap());
+    let (_, answer) = server.get("/runs?workflow=my_flow/line").await;
+    let at = |name: &str| Timestamp::parse_rfc3339(answer["runs"][0][name].as_str().unwrap());
     let wait = at("queuedAt").map(|at| at.plus_ms(30_000));
-    assert_eq!(at("dueAt"), wait, "default of the policy: {told}");
+    assert_eq!(at("dueAt"), wait, "default of the policy: {answer}");
     target.open(true);
     let text = first.text().await.unwrap();
     assert!(text.contains(&format!("\"tidegate/requestId\":{holder}")), "{holder} in {text}");
@@ -254,17 +254,17 @@ async fn a_long_call_tells_of_its_progress() {
     let (end, progress) = messages.split_last().unwrap();
     for (n, message) in progress.iter().enumerate() {
         assert_eq!(message["method"], "notifications/progress", "{text}");
-        let told = [&message["params"]["progress"], &message["params"]["progressToken"]];
-        assert_eq!(told, [&json!(n + 1), &json!("p")], "{text}");
+        let reply = [&message["params"]["progress"], &message["params"]["progressToken"]];
+        assert_eq!(reply, [&json!(n + 1), &json!("p")], "{text}");
     }
     let chunks: Vec<_> = progress.iter().map(|it| &it["params"]["message"]).collect();
     assert_eq!(chunks[chunks.len() - 2..], ["\"one\"", "{\"n\": 2}"], "{text}");
     assert_eq!((&end["id"], &end["result"]["content"][0]["text"]), (&json!("q"), &json!("whole")));
-    let (_, told) = server.get("/runs?workflow=support/draft").await;
-    for run in told["runs"].as_array().unwrap() {
+    let (_, reply) = server.get("/runs?workflow=support/draft").await;
+    for run in reply["runs"].as_array().unwrap() {
         server.until(run["id"].as_str().unwrap(), "completed").await;
     }
-    assert_eq!(told["runs"].as_array().unwrap().len(), 2, "{told}");
+    assert_eq!(reply["runs"].as_array().unwrap().len(), 2, "{reply}");
 }
 
 /// A read-only API key lists tools and cannot call them; the name of a full key is the user.

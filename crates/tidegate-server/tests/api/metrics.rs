@@ -55,7 +55,7 @@ async fn every_metric_of_the_book_can_be_scraped() {
     assert!(names.len() > 10, "the book has a table of metrics: {names:?}");
     for name in names {
         let elsewhere = OF_TROUBLE.contains(&name) || OF_REACTIONS.contains(&name);
-        let told = text.contains(&format!("# TYPE {name} "));
-        assert!(told || elsewhere, "{name} is not in\n{text}");
+        let answer = text.contains(&format!("# TYPE {name} "));
+        assert!(answer || elsewhere, "{name} is not in\n{text}");
     }
 }

@@ -41,12 +41,12 @@ async fn pages(server: &Server, path: &str, list: &str, then: impl AsyncFn()) ->
 #[tokio::test]
 async fn what_is_seen_agrees_with_what_runs() {
     let (target, server) = busy().await;
-    let (_, told) = server.get("/workflows").await;
+    let (_, answer) = server.get("/workflows").await;
     let shaped = |name: &str| {
-        let all = told["workflows"].as_array().unwrap();
+        let all = answer["workflows"].as_array().unwrap();
         all.iter().find(|it| it["name"] == name).unwrap().get("flowControl").is_some()
     };
-    assert!(shaped("sync") && shaped("index") && shaped("save") && !shaped("plain"), "{told}");
+    assert!(shaped("sync") && shaped("index") && shaped("save") && !shaped("plain"), "{answer}");
     for n in 0..5 {
         server.start_run("sync", json!({ "k": "a", "n": n })).await;
     }
@@ -60,8 +60,8 @@ async fn what_is_seen_agrees_with_what_runs() {
     let (_, stats) = server.get("/runs/stats").await;
     assert_eq!((&stats["inFlight"], &stats["queued"]), (&json!(2), &json!(3)), "{stats}");
     let queued = pages(&server, "/runs?state=queued", "runs", async || {}).await;
-    let (_, told) = server.get("/gates?control=concurrency&workflow=sync").await;
-    let gate = &told["gates"][0];
+    let (_, answer) = server.get("/gates?control=concurrency&workflow=sync").await;
+    let gate = &answer["gates"][0];
     assert_eq!((&gate["inside"], &gate["limit"]), (&json!(2), &json!(2)));
     assert_eq!((&gate["line"]["count"], queued.len()), (&json!(3), 3));
     let mut first: Vec<_> = queued.iter().map(|run| run["id"].clone()).collect();
@@ -109,9 +109,9 @@ async fn events_and_receipts_are_listed_while_more_arrive() {
     let (_target, server) = busy().await;
     let mut posted = Vec::new();
     for n in 0..5 {
-        let (_, told) =
+        let (_, answer) =
             server.post("/events", json!({ "name": "sync", "data": { "k": "a", "n": n } })).await;
-        posted.insert(0, told["events"][0]["id"].clone());
+        posted.insert(0, answer["events"][0]["id"].clone());
     }
     let late = async || drop(server.post("/events", json!({ "name": "sync.late" })).await);
     let listed = pages(&server, "/events?name=sync*", "events", late).await;
@@ -128,11 +128,11 @@ async fn events_and_receipts_are_listed_while_more_arrive() {
         assert_eq!(found.len(), count, "{query}");
     }
     let newest = posted[0].as_str().unwrap();
-    let (_, told) = server.get(&format!("/events/{newest}")).await;
-    assert_eq!(told["receipts"][0]["runId"], told["runs"][0]["id"]);
-    assert_eq!(told["runs"][0]["state"], "queued");
+    let (_, answer) = server.get(&format!("/events/{newest}")).await;
+    assert_eq!(answer["receipts"][0]["runId"], answer["runs"][0]["id"]);
+    assert_eq!(answer["runs"][0]["state"], "queued");
     let (_, found) = server.get(&format!("/runs?event={newest}")).await;
-    assert_eq!(found["runs"], told["runs"]);
+    assert_eq!(found["runs"], answer["runs"]);
     let shown = server.command(&["events", "show", newest]).unwrap();
     assert_eq!(serde_json::from_str::<Value>(&shown).unwrap()["name"], "sync");
     let shown = server.command(&["receipts", "--event", newest]).unwrap();
@@ -204,13 +204,13 @@ async fn bad_questions_get_clear_answers() {
         ("/controls?app=x", "app"),
         ("/runs/stats?app=x", "app"),
     ] {
-        let (status, told) = server.get(path).await;
-        assert_eq!((status.as_u16(), &told["error"]), (422, &json!("bad_query")), "{path}");
-        assert!(told["detail"].as_str().unwrap().contains(said), "{path}: {told}");
+        let (status, answer) = server.get(path).await;
+        assert_eq!((status.as_u16(), &answer["error"]), (422, &json!("bad_query")), "{path}");
+        assert!(answer["detail"].as_str().unwrap().contains(said), "{path}: {answer}");
     }
     for path in ["/events/evt_x", "/events/evt_00000000000000000000000000"] {
-        let (status, told) = server.get(path).await;
-        assert_eq!((status.as_u16(), &told["error"]), (404, &json!("no_event")), "{path}");
+        let (status, answer) = server.get(path).await;
+        assert_eq!((status.as_u16(), &answer["error"]), (404, &json!("no_event")), "{path}");
     }
 }
 
@@ -324,15 +324,15 @@ async fn unknown_parameters_are_refused_everywhere() {
             let at = path.replace(['{', '}'], "");
             let at = format!("{at}?surely_unknown=1");
             let answer = server.raw(&method.to_uppercase(), &at, &[], "{}").await.unwrap();
-            let told = format!("{method} {at}: {} {}", answer.status, answer.text);
+            let reply = format!("{method} {at}: {} {}", answer.status, answer.text);
             if operation["operationId"] == "takeDelivery" {
-                assert_eq!(answer.status, 404, "{told}");
+                assert_eq!(answer.status, 404, "{reply}");
                 continue;
             }
-            assert_eq!(answer.status, 422, "{told}");
+            assert_eq!(answer.status, 422, "{reply}");
             let problem = answer.json();
-            assert_eq!(problem["error"], "bad_query", "{told}");
-            assert!(problem["detail"].as_str().unwrap().contains("`surely_unknown`"), "{told}");
+            assert_eq!(problem["error"], "bad_query", "{reply}");
+            assert!(problem["detail"].as_str().unwrap().contains("`surely_unknown`"), "{reply}");
         }
     }
 }
@@ -359,10 +359,10 @@ async fn a_nul_is_no_name(server: &Server) {
                     _ => "{}",
                 };
                 let answer = server.raw(&method.to_uppercase(), &at, &[], body).await.unwrap();
-                let told = format!("{method} {at}: {} {}", answer.status, answer.text);
-                assert!([200, 404, 422].contains(&answer.status), "{told}");
+                let reply = format!("{method} {at}: {} {}", answer.status, answer.text);
+                assert!([200, 404, 422].contains(&answer.status), "{reply}");
                 for code in ["too_much_at_once", "store_error", "bad_body", "bad_json"] {
-                    assert!(!answer.text.contains(code), "{told}");
+                    assert!(!answer.text.contains(code), "{reply}");
                 }
             }
         }
@@ -387,8 +387,8 @@ async fn a_list_by_time_has_no_empty_page() {
     let (_target, server) = busy().await;
     server.start_run("save", json!({ "doc": "x" })).await;
     let old = server.start_run("sync", json!({ "k": "old" })).await;
-    let (_, told) = server.get(&format!("/runs/{old}")).await;
-    let queued = told["queuedAt"].as_str().unwrap().to_owned();
+    let (_, answer) = server.get(&format!("/runs/{old}")).await;
+    let queued = answer["queuedAt"].as_str().unwrap().to_owned();
     for _ in 0..3 {
         let event = json!({ "name": "sync", "data": { "k": "new" } });
         server.post("/events", json!(vec![event; 1000])).await;

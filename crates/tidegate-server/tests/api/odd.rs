@@ -63,10 +63,10 @@ struct Planted {
 
 async fn plant(server: &Server, payload: &'static str, n: usize) -> Planted {
     let event = format!(r#"{{"name": "odd", "data": {payload}}}"#);
-    let (status, told) = server.post("/events", event).await;
-    assert_eq!(status.as_u16(), 202, "{payload}: {told}");
+    let (status, reply) = server.post("/events", event).await;
+    assert_eq!(status.as_u16(), 202, "{payload}: {reply}");
     let id = |value: &Value| value.as_str().unwrap().to_owned();
-    let (event, run) = (id(&told["events"][0]["id"]), id(&told["events"][0]["runs"][0]["runId"]));
+    let (event, run) = (id(&reply["events"][0]["id"]), id(&reply["events"][0]["runs"][0]["runId"]));
     server.post("/events", format!(r#"{{"name": "parked", "data": {payload}}}"#)).await;
     let change = format!(r#"{{"op": "set", "path": "p{n}", "value": {payload}}}"#);
     let answer = server.raw("PATCH", "/sessions/chat/s1", &[], &change).await.unwrap();

@@ -39,18 +39,18 @@ async fn a_database_that_comes_back_is_gone_on_with() {
     target.open(true);
     if std::env::var_os("TIDEGATE_TEST_FULL").is_some() {
         // Longer than the request timeout.
-        let (status, again, told) = server.try_ask("/events", Some(event.clone())).await.unwrap();
-        assert_eq!((status, again), (StatusCode::SERVICE_UNAVAILABLE, true), "{told}");
+        let (status, again, answer) = server.try_ask("/events", Some(event.clone())).await.unwrap();
+        assert_eq!((status, again), (StatusCode::SERVICE_UNAVAILABLE, true), "{answer}");
     }
     let (late, ()) = tokio::join!(server.try_ask("/events", Some(event.clone())), async {
         // The database comes back once the server has reported the outage.
         assert_eq!(server.try_ask("/ready", None).await.unwrap().0, 503);
         door.open(true);
     });
-    let (status, _, told) = late.unwrap();
-    assert_eq!(status, StatusCode::ACCEPTED, "a request waits for a short outage: {told}");
-    let (_, told) = server.get("/runs?limit=10").await;
-    let all: BTreeSet<String> = told["runs"]
+    let (status, _, answer) = late.unwrap();
+    assert_eq!(status, StatusCode::ACCEPTED, "a request waits for a short outage: {answer}");
+    let (_, answer) = server.get("/runs?limit=10").await;
+    let all: BTreeSet<String> = answer["runs"]
         .as_array()
         .unwrap()
         .iter()
@@ -85,9 +85,9 @@ async fn a_file_that_is_removed_under_the_server_takes_no_more_events() {
         std::fs::remove_file(server.file(&format!("tidegate.db{ending}"))).unwrap();
     }
     let event = json!({ "name": "sync", "data": 1 }).to_string();
-    let (status, _, told) = server.try_ask("/events", Some(event.clone())).await.unwrap();
-    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{told}");
-    assert_eq!(told["error"], "store_file_gone");
+    let (status, _, reply) = server.try_ask("/events", Some(event.clone())).await.unwrap();
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{reply}");
+    assert_eq!(reply["error"], "store_file_gone");
     let (status, problem) = server.get("/ready").await;
     let gone = (StatusCode::SERVICE_UNAVAILABLE, "store_file_gone".into());
     assert_eq!(
@@ -103,8 +103,8 @@ async fn a_file_that_is_removed_under_the_server_takes_no_more_events() {
         std::path::Path::new(&log),
     );
     other.start_run("sync", json!(2)).await;
-    let (status, _, told) = server.try_ask("/events", Some(event)).await.unwrap();
-    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{told}");
+    let (status, _, reply) = server.try_ask("/events", Some(event)).await.unwrap();
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{reply}");
     unready_because_of(&server, "store_file_gone").await;
     server.logged("tidegate.db was removed").await;
     server.logged("tidegate.db was replaced").await;

@@ -48,8 +48,8 @@ async fn server() -> Server {
 }
 
 /// Stream names in an answer, which has strings or objects.
-fn streams(told: &Value) -> Vec<&str> {
-    let all = told["streams"].as_array().unwrap_or_else(|| panic!("{told}"));
+fn streams(answer: &Value) -> Vec<&str> {
+    let all = answer["streams"].as_array().unwrap_or_else(|| panic!("{answer}"));
     all.iter().map(|at| at.get("stream").unwrap_or(at).as_str().unwrap()).collect()
 }
 
@@ -58,20 +58,20 @@ fn streams(told: &Value) -> Vec<&str> {
 #[tokio::test]
 async fn what_is_stuck_is_found_and_mended() {
     let server = server().await;
-    let (_, told) = server.get("/reactions").await;
+    let (_, answer) = server.get("/reactions").await;
     let names: Vec<_> =
-        told["reactions"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
+        answer["reactions"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
     assert_eq!(json!(names), json!(["audit", "mail"]));
-    assert_eq!(told["reactions"][1]["source"], "order-*");
-    assert_eq!(streams(&told), ["order-a", "order-b", "order-c"]);
-    let stuck = &told["streams"][0];
+    assert_eq!(answer["reactions"][1]["source"], "order-*");
+    assert_eq!(streams(&answer), ["order-a", "order-b", "order-c"]);
+    let stuck = &answer["streams"][0];
     assert_eq!(
         (&stuck["version"], &stuck["lag"], &stuck["failures"]),
         (&json!(-1), &json!(2), &json!(1))
     );
     assert!(stuck["blocked"].as_str().unwrap().contains("no such address"), "{stuck}");
     assert_eq!(
-        (&told["streams"][2]["lag"], &told["streams"][2]["blocked"]),
+        (&answer["streams"][2]["lag"], &answer["streams"][2]["blocked"]),
         (&json!(0), &json!(null))
     );
     for (query, expected) in [
@@ -80,8 +80,8 @@ async fn what_is_stuck_is_found_and_mended() {
         ("source=other", vec![]),
         ("reaction=audit", vec![]),
     ] {
-        let (_, told) = server.get(&format!("/reactions?{query}")).await;
-        assert_eq!(streams(&told), expected, "{query}");
+        let (_, answer) = server.get(&format!("/reactions?{query}")).await;
+        assert_eq!(streams(&answer), expected, "{query}");
     }
     let (_, first) = server.get("/reactions?limit=2").await;
     let cursor = first["next"].as_str().unwrap().replace('"', "%22");
@@ -92,20 +92,20 @@ async fn what_is_stuck_is_found_and_mended() {
         let server = &server;
         async move { server.post(&format!("/reactions/mail/{what}"), body).await.1 }
     };
-    let told =
+    let answer =
         mend("unblock?dryRun=true", json!({ "streams": ["order-b", "order-c", "none"] })).await;
-    assert_eq!((streams(&told), &told["dryRun"]), (vec!["order-b"], &json!(true)));
+    assert_eq!((streams(&answer), &answer["dryRun"]), (vec!["order-b"], &json!(true)));
     assert_eq!(streams(&mend("unblock", json!({ "stream": "^order-a" })).await), ["order-a"]);
     assert_eq!(streams(&mend("unblock", json!({})).await), ["order-b"], "all blocked ones");
     assert_eq!(mend("reset", json!({})).await["error"], "reset_needs_all");
     assert_eq!(streams(&mend("reset", json!({ "streams": ["order-c"] })).await), ["order-c"]);
-    let (_, told) = server.get("/reactions?stream=order-c").await;
+    let (_, answer) = server.get("/reactions?stream=order-c").await;
     assert_eq!(
-        (&told["streams"][0]["version"], &told["streams"][0]["lag"]),
+        (&answer["streams"][0]["version"], &answer["streams"][0]["lag"]),
         (&json!(-1), &json!(2))
     );
-    let told = mend("reset", json!({ "all": true })).await;
-    assert_eq!(streams(&told), ["order-a", "order-b", "order-c"]);
+    let answer = mend("reset", json!({ "all": true })).await;
+    assert_eq!(streams(&answer), ["order-a", "order-b", "order-c"]);
 }
 
 /// An ambiguous selection of streams is refused.
@@ -118,9 +118,9 @@ async fn what_is_not_clear_is_refused() {
         ("mail/unblock", json!({ "stream": "order-*" }), 422, "bad_stream_filter"),
         ("post/unblock", json!({}), 404, "no_reaction"),
     ] {
-        let (got, told) = server.post(&format!("/reactions/{path}"), body).await;
-        assert_eq!((got.as_u16(), &told["error"]), (status, &json!(code)), "{told}");
+        let (got, answer) = server.post(&format!("/reactions/{path}"), body).await;
+        assert_eq!((got.as_u16(), &answer["error"]), (status, &json!(code)), "{answer}");
     }
-    let (status, told) = server.get("/reactions?cursor=x").await;
-    assert_eq!((status.as_u16(), &told["error"]), (422, &json!("bad_query")));
+    let (status, answer) = server.get("/reactions?cursor=x").await;
+    assert_eq!((status.as_u16(), &answer["error"]), (422, &json!("bad_query")));
 }

@@ -38,13 +38,13 @@ async fn one_of_many_is_let_in(on: On) {
             let (fleet, ask) = (fleet.clone(), ask.clone());
             asked.spawn(async move { fleet.next().post("/flows/one/actions/act", ask).await });
         }
-        let told = asked.join_all().await;
-        let (taken, refused): (Vec<_>, Vec<_>) = told.into_iter().partition(|it| it.0 == 202);
+        let answer = asked.join_all().await;
+        let (taken, refused): (Vec<_>, Vec<_>) = answer.into_iter().partition(|it| it.0 == 202);
         assert_eq!((taken.len(), refused.len()), (1, 19), "{taken:?} {refused:?}");
         let holder = taken[0].1["requestId"].as_str().unwrap();
-        for (status, told) in &refused {
-            assert_eq!((status.as_u16(), &told["error"]), (409, &json!("busy")), "{told}");
-            assert_eq!(told["requestId"], holder);
+        for (status, answer) in &refused {
+            assert_eq!((status.as_u16(), &answer["error"]), (409, &json!("busy")), "{answer}");
+            assert_eq!(answer["requestId"], holder);
         }
         target.called(n + 1).await;
         let cancel = format!("/runs/{holder}/cancel");
@@ -88,28 +88,28 @@ async fn deliveries_are_arbitrated(on: On) {
     let Some(fleet) = Fleet::start(on, &config.concat(), &SECRETS).await else { return };
     let send = async |flow: &str, id: &str| {
         let body = json!({ "id": id, "session": "s" });
-        let (status, told) = deliver(fleet.next(), flow, body).await;
-        let status = (status != 202).then(|| told["status"].as_str().unwrap().to_owned());
-        (status.unwrap_or_default(), told["requestId"].as_str().unwrap().to_owned())
+        let (status, answer) = deliver(fleet.next(), flow, body).await;
+        let status = (status != 202).then(|| answer["status"].as_str().unwrap().to_owned());
+        (status.unwrap_or_default(), answer["requestId"].as_str().unwrap().to_owned())
     };
     target.open(false);
-    let (told, first) = send("busy", "d1").await;
-    assert_eq!(told, "");
+    let (answer, first) = send("busy", "d1").await;
+    assert_eq!(answer, "");
     for again in ["d1", "d2"] {
         assert_eq!(send("busy", again).await, ("skipped".to_owned(), first.clone()));
     }
     let (_, once) = send("both", "d1").await;
     assert_eq!(send("both", "d1").await, ("deduped".to_owned(), once.clone()));
-    let (told, other) = send("both", "d2").await;
-    assert_eq!(told, "", "another delivery");
+    let (answer, other) = send("both", "d2").await;
+    assert_eq!(answer, "", "another delivery");
     let (_, left) = send("once", "d1").await;
-    let (told, right) = send("once", "d2").await;
-    assert_eq!(told, "", "on the same session, without arbitration");
+    let (answer, right) = send("once", "d2").await;
+    assert_eq!(answer, "", "on the same session, without arbitration");
     for run in [&left, &right] {
         fleet.next().until(run, "running").await;
     }
-    let (told, calm) = send("calm", "d0").await;
-    assert_eq!(told, "coalesced");
+    let (answer, calm) = send("calm", "d0").await;
+    assert_eq!(answer, "coalesced");
     fleet.next().until(&calm, "running").await;
     let mut burst = Vec::new();
     for n in 1..=10 {
@@ -124,8 +124,8 @@ async fn deliveries_are_arbitrated(on: On) {
     let calls = target.calls();
     let last = calls.iter().find(|call| call.header("tidegate-run") == late).unwrap();
     assert!(last.body.contains(r#""id":"d10""#), "the last one counts: {}", last.body);
-    let (told, again) = send("busy", "d1").await;
-    assert_eq!(told, "", "reject does not dedupe over time");
+    let (answer, again) = send("busy", "d1").await;
+    assert_eq!(answer, "", "reject does not dedupe over time");
     fleet.next().until(&again, "completed").await;
     assert_eq!(send("both", "d1").await, ("deduped".to_owned(), once));
     assert_eq!(target.calls().len(), 8);
@@ -161,8 +161,8 @@ async fn occurrences_are_runs_or_are_skipped(on: On) {
     );
     let Some(fleet) = Fleet::start(on, &config, &[]).await else { return };
     let until = async |path: &str, list: &str, count: usize| loop {
-        let (_, told) = fleet.next().get(path).await;
-        let found = told[list].as_array().unwrap().clone();
+        let (_, answer) = fleet.next().get(path).await;
+        let found = answer[list].as_array().unwrap().clone();
         if found.len() >= count {
             return found;
         }

@@ -65,8 +65,8 @@ async fn a_file_with_a_bad_flow_changes_no_workflow() {
     let server = Server::start(&file(1, "timeoutMs = 1000"));
     server.reload(&file(2, "triggers = [{ cron = \"61 * * * *\" }]"));
     server.logged("nothing was changed").await;
-    let (_, told) = server.get("/workflows/w").await;
-    assert_eq!(told["version"], 1, "{told}");
+    let (_, answer) = server.get("/workflows/w").await;
+    assert_eq!(answer["version"], 1, "{answer}");
 }
 
 /// A reload logs changes since the last reload, not since the start.
@@ -121,9 +121,9 @@ async fn a_reload_of_the_same_file_does_nothing() {
     assert_eq!((server.get("/workflows").await.1, defined()), (before, count), "{}", server.log());
     server.reload(&file.replace("limit = 5", "limit = 6"));
     server.logged("config file reloaded changed=1").await;
-    let (_, told) = server.get("/workflows/a").await;
+    let (_, answer) = server.get("/workflows/a").await;
     assert_eq!(
-        (&told["version"], &told["flowControl"]["throttle"]["limit"]),
+        (&answer["version"], &answer["flowControl"]["throttle"]["limit"]),
         (&json!(2), &json!(6))
     );
     assert_eq!(defined(), count + 1, "{}", server.log());

@@ -50,15 +50,15 @@ async fn the_first_answer_is_repeated() {
         ("/events?dryRun=true".to_owned(), event.clone(), 200),
         ("/workflows/order/release".to_owned(), json!({ "version": 1 }), 200),
     ];
-    let mut told = Vec::new();
+    let mut answer = Vec::new();
     for (n, (path, body, status)) in table.iter().enumerate() {
         let first = ask(&server, path, &n.to_string(), body).await;
         assert_eq!((first.status, first.header("idempotency-replayed")), (*status, ""), "{path}");
-        told.push(first);
+        answer.push(first);
     }
     server.raw("POST", &format!("/runs/{run}/resume"), &[], "").await.unwrap();
     for again in 0..2 {
-        for (n, ((path, body, _), first)) in table.iter().zip(&told).enumerate() {
+        for (n, ((path, body, _), first)) in table.iter().zip(&answer).enumerate() {
             let repeat = ask(&server, path, &n.to_string(), body).await;
             assert_eq!((repeat.status, &repeat.text), (first.status, &first.text), "{path}");
             assert_eq!(repeat.header("idempotency-replayed"), "true", "{path}");
@@ -170,9 +170,9 @@ async fn a_killed_server_loses_and_doubles_nothing() {
         }
     }
     assert!(known >= KEYS / 3, "{known} had an answer");
-    let (_, told) = second.get("/runs?limit=500").await;
+    let (_, reply) = second.get("/runs?limit=500").await;
     let runs: BTreeSet<_> =
-        told["runs"].as_array().unwrap().iter().map(|it| it["id"].to_string()).collect();
+        reply["runs"].as_array().unwrap().iter().map(|it| it["id"].to_string()).collect();
     assert_eq!(runs.len(), KEYS, "every key has one run");
     for run in &runs {
         second.until(run.trim_matches('"'), "completed").await;
@@ -199,9 +199,9 @@ async fn a_key_of_another_workspace_is_another_key() {
     let (status, replayed, text) =
         ask("default", "/streams/s/events", json!({ "events": [{ "name": "a" }] })).await;
     assert_eq!((status, replayed), (201, false), "another path: {text}");
-    for (ws, data, told) in [("default", 1, &first), ("other", 2, &other)] {
+    for (ws, data, reply) in [("default", 1, &first), ("other", 2, &other)] {
         let (status, replayed, again) = ask(ws, "/events", event(data)).await;
-        assert_eq!((status, replayed, &again), (202, true, told), "{ws}");
+        assert_eq!((status, replayed, &again), (202, true, reply), "{ws}");
     }
     let (status, _, text) = ask("default", "/events", event(2)).await;
     assert_eq!((status, text.contains("idempotency_mismatch")), (422, true), "{text}");

@@ -99,13 +99,13 @@ async fn write(front: Front, session: usize, requests: usize, sent: Arc<AtomicUs
             let status = answer.status().as_u16();
             // The server may be killed before the end of its answer.
             let Ok(text) = answer.text().await else { continue };
-            let told: Value = serde_json::from_str(&text).unwrap();
+            let reply: Value = serde_json::from_str(&text).unwrap();
             // A retry after a killed server may arrive while the first request is in progress.
-            if told["error"] == "in_progress" {
+            if reply["error"] == "in_progress" {
                 continue;
             }
-            assert_eq!(status, if wait.is_empty() { 202 } else { 200 }, "{told}");
-            break told["requestId"].as_str().unwrap().to_owned();
+            assert_eq!(status, if wait.is_empty() { 202 } else { 200 }, "{reply}");
+            break reply["requestId"].as_str().unwrap().to_owned();
         };
         sent.fetch_add(1, Ordering::Relaxed);
     }
@@ -158,21 +158,21 @@ async fn judge(fleet: &Fleet, requests: usize) {
     }
     let mut cursor = String::new();
     loop {
-        let (_, told) = fleet.next().get(&format!("/runs?limit=500{cursor}")).await;
-        for run in told["runs"].as_array().unwrap() {
+        let (_, answer) = fleet.next().get(&format!("/runs?limit=500{cursor}")).await;
+        for run in answer["runs"].as_array().unwrap() {
             known += 1;
             completed += u64::from(run["state"] == "completed");
             let replaced = run["replacedBy"].is_string();
             assert!(run["state"] == "completed" || replaced, "{run}");
         }
-        let Some(next) = told["next"].as_str() else { break };
+        let Some(next) = answer["next"].as_str() else { break };
         cursor = format!("&cursor={next}");
     }
     assert_eq!(known, SESSIONS * requests, "each request once");
     assert_eq!(versions, completed, "one version per completed run");
     assert!(completed > SESSIONS as u64, "some runs completed before the last");
-    let (_, told) = fleet.next().get("/doctor").await;
-    assert_eq!(told["findings"], json!([]));
+    let (_, answer) = fleet.next().get("/doctor").await;
+    assert_eq!(answer["findings"], json!([]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

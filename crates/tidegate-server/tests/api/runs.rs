@@ -26,20 +26,20 @@ async fn a_run_can_be_asked_and_told() {
     };
     assert_eq!(act("pause").await.1["state"], "paused");
     assert_eq!(act("resume").await.1["state"], "queued");
-    let (status, told) = server.post(&format!("/runs/{second}/replay"), "").await;
-    assert_eq!((status, &told["error"]), (StatusCode::CONFLICT, &json!("run_not_ended")));
+    let (status, answer) = server.post(&format!("/runs/{second}/replay"), "").await;
+    assert_eq!((status, &answer["error"]), (StatusCode::CONFLICT, &json!("run_not_ended")));
     assert_eq!(act("cancel").await.1["state"], "cancelled");
-    let (status, told) = act("cancel").await;
-    assert_eq!((status, &told["error"]), (StatusCode::CONFLICT, &json!("run_ended")));
+    let (status, answer) = act("cancel").await;
+    assert_eq!((status, &answer["error"]), (StatusCode::CONFLICT, &json!("run_ended")));
     target.open(true);
     server.until(&first, "completed").await;
-    let (_, told) = server.post(&format!("/runs/{first}/replay"), json!({ "input": 3 })).await;
-    let again = told["runId"].as_str().unwrap().to_owned();
+    let (_, answer) = server.post(&format!("/runs/{first}/replay"), json!({ "input": 3 })).await;
+    let again = answer["runId"].as_str().unwrap().to_owned();
     assert_eq!(server.until(&again, "completed").await["replayOf"], first.as_str());
     assert_eq!(target.calls().last().unwrap().body, "3");
-    let (_, told) = server.get(&format!("/runs/{again}/steps")).await;
+    let (_, answer) = server.get(&format!("/runs/{again}/steps")).await;
     assert_eq!(
-        (&told["steps"][0]["id"], &told["steps"][0]["output"]["ok"]),
+        (&answer["steps"][0]["id"], &answer["steps"][0]["output"]["ok"]),
         (&json!("call"), &json!(true))
     );
 }
@@ -88,8 +88,8 @@ async fn histories_are_exported() {
     }
     let one = server.command(&["runs", "export", "--limit", "1"]).unwrap();
     assert_eq!(one.lines().count(), 1);
-    let (status, told) = server.get("/runs/export?state=lost").await;
-    assert_eq!((status, &told["error"]), (StatusCode::UNPROCESSABLE_ENTITY, &json!("bad_query")));
+    let (status, answer) = server.get("/runs/export?state=lost").await;
+    assert_eq!((status, &answer["error"]), (StatusCode::UNPROCESSABLE_ENTITY, &json!("bad_query")));
 }
 
 /// spec N15: lists are paged, newest first.
@@ -117,16 +117,16 @@ async fn lists_come_in_pages() {
         ("limit=501", "1 to 500, got 501"),
         ("workflow=", "`workflow` is empty"),
     ] {
-        let (status, told) = server.get(&format!("/runs?{query}")).await;
-        assert_eq!((status.as_u16(), &told["error"]), (422, &json!("bad_query")));
-        assert!(told["detail"].as_str().unwrap().contains(said), "{told}");
+        let (status, answer) = server.get(&format!("/runs?{query}")).await;
+        assert_eq!((status.as_u16(), &answer["error"]), (422, &json!("bad_query")));
+        assert!(answer["detail"].as_str().unwrap().contains(said), "{answer}");
     }
     for path in ["/events/%FF", "/workflows/%FF", "/runs/%FF"] {
-        let (status, told) = server.get(path).await;
-        assert_eq!((status.as_u16(), &told["error"]), (422, &json!("bad_path_part")), "{path}");
+        let (status, answer) = server.get(path).await;
+        assert_eq!((status.as_u16(), &answer["error"]), (422, &json!("bad_path_part")), "{path}");
     }
-    let (status, told) = server.get("/runs/run_nonsense").await;
-    assert_eq!((status, &told["error"]), (StatusCode::NOT_FOUND, &json!("no_run")));
+    let (status, answer) = server.get("/runs/run_nonsense").await;
+    assert_eq!((status, &answer["error"]), (StatusCode::NOT_FOUND, &json!("no_run")));
 }
 
 /// spec transports: a run can be followed to its end.
@@ -157,9 +157,13 @@ async fn a_run_that_still_collects_is_acted_on_like_any_other() {
     ));
     for name in ["save", "index"] {
         let act = async |run: &str, what: &str| {
-            let (status, told) = server.post(&format!("/runs/{run}/{what}"), "").await;
-            assert_eq!((status.as_u16(), &told["id"]), (200, &json!(run)), "{name} {what}: {told}");
-            told["state"].as_str().unwrap().to_owned()
+            let (status, answer) = server.post(&format!("/runs/{run}/{what}"), "").await;
+            assert_eq!(
+                (status.as_u16(), &answer["id"]),
+                (200, &json!(run)),
+                "{name} {what}: {answer}"
+            );
+            answer["state"].as_str().unwrap().to_owned()
         };
         let run = server.start_run(name, json!(1)).await;
         assert_eq!(act(&run, "pause").await, "paused");
@@ -173,8 +177,8 @@ async fn a_run_that_still_collects_is_acted_on_like_any_other() {
         server.until(&run, "completed").await;
         let run = server.start_run(name, json!(2)).await;
         assert_eq!(act(&run, "cancel").await, "cancelled");
-        let (status, told) = server.post(&format!("/runs/{run}/cancel"), "").await;
-        assert_eq!((status.as_u16(), &told["error"]), (409, &json!("run_ended")), "{told}");
+        let (status, answer) = server.post(&format!("/runs/{run}/cancel"), "").await;
+        assert_eq!((status.as_u16(), &answer["error"]), (409, &json!("run_ended")), "{answer}");
     }
     let (_, report) = server.get("/doctor").await;
     assert_eq!(report["healthy"], true, "{report}");

@@ -63,15 +63,18 @@ async fn what_is_no_schedule_is_refused() {
         ("/schedules/sch_3vhg4wr080zyskrpfp7j3z70c9/pause", "no_schedule"),
         ("/schedules/nightly/resume", "no_schedule"),
     ] {
-        let (status, told) = server.post(path, "").await;
-        assert_eq!((status.as_u16(), &told["error"]), (404, &json!(code)), "{path}: {told}");
+        let (status, answer) = server.post(path, "").await;
+        assert_eq!((status.as_u16(), &answer["error"]), (404, &json!(code)), "{path}: {answer}");
     }
     for (query, named) in
         [("paused=true", "paused"), ("cursor=%5B1%5D", "[1]"), ("limit=0", "limit")]
     {
-        let (status, told) = server.get(&format!("/schedules?{query}")).await;
+        let (status, answer) = server.get(&format!("/schedules?{query}")).await;
         assert!(status.is_client_error(), "{query}: {status}");
-        assert!(told["detail"].as_str().is_some_and(|it| it.contains(named)), "{query}: {told}");
+        assert!(
+            answer["detail"].as_str().is_some_and(|it| it.contains(named)),
+            "{query}: {answer}"
+        );
     }
     let debounced = r#"triggers = [{ cron = "@daily", onOverlap = "debounce" }]"#;
     let config = format!("[[workflow]]\nname = \"w\"\nurl = \"http://127.0.0.1:1\"\n{debounced}");

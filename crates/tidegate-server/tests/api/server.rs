@@ -282,20 +282,20 @@ impl Server {
     /// Posts an event that creates one run; returns the run's id.
     pub(crate) async fn start_run(&self, name: &str, data: Value) -> String {
         let event = serde_json::json!({ "name": name, "data": data });
-        let (status, told) = self.post("/events", event).await;
-        assert_eq!(status, StatusCode::ACCEPTED, "{told}");
-        told["events"][0]["runs"][0]["runId"].as_str().expect("a run").to_owned()
+        let (status, answer) = self.post("/events", event).await;
+        assert_eq!(status, StatusCode::ACCEPTED, "{answer}");
+        answer["events"][0]["runs"][0]["runId"].as_str().expect("a run").to_owned()
     }
 
     /// Waits until a run is in a state; returns the run.
     pub(crate) async fn until(&self, run: &str, state: &str) -> Value {
         let began = Instant::now();
         loop {
-            let (_, told) = self.get(&format!("/runs/{run}")).await;
-            if told["state"] == state {
-                return told;
+            let (_, answer) = self.get(&format!("/runs/{run}")).await;
+            if answer["state"] == state {
+                return answer;
             }
-            assert!(began.elapsed() < PATIENCE, "{run} is never {state}: {told}");
+            assert!(began.elapsed() < PATIENCE, "{run} is never {state}: {answer}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
@@ -378,11 +378,11 @@ impl Server {
     pub(crate) async fn ready(&self) {
         let began = Instant::now();
         loop {
-            let (status, told) = self.get("/ready").await;
+            let (status, answer) = self.get("/ready").await;
             if status == StatusCode::OK {
                 return;
             }
-            assert!(began.elapsed() < PATIENCE, "the server is never ready: {told}");
+            assert!(began.elapsed() < PATIENCE, "the server is never ready: {answer}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }

@@ -12,8 +12,8 @@ const CHAT: &str = "/sessions/chat/s1";
 #[tokio::test]
 async fn a_session_is_read_and_changed_from_outside() {
     let server = Server::start("");
-    let (_, told) = server.get(CHAT).await;
-    assert_eq!((&told["version"], &told["state"]), (&json!(0), &json!(null)));
+    let (_, answer) = server.get(CHAT).await;
+    assert_eq!((&answer["version"], &answer["state"]), (&json!(0), &json!(null)));
     let text = r#"{"op": "set", "path": ["a.b", "n"], "value": { "x": 1.10 }}"#;
     server.patch(CHAT, None, serde_json::from_str(text).unwrap()).await;
     for (change, version, value) in [
@@ -23,12 +23,12 @@ async fn a_session_is_read_and_changed_from_outside() {
         (json!({ "op": "get", "path": "count" }), 4, json!(2)),
         (json!({ "op": "set", "path": "x", "value": null, "expectedVersion": 4 }), 5, json!(null)),
     ] {
-        let (status, told) = server.patch(CHAT, None, change.clone()).await;
-        assert_eq!((status, &told["version"]), (StatusCode::OK, &json!(version)), "{told}");
-        assert!(change["op"] == "merge" || told["value"] == value, "{change}: {told}");
+        let (status, answer) = server.patch(CHAT, None, change.clone()).await;
+        assert_eq!((status, &answer["version"]), (StatusCode::OK, &json!(version)), "{answer}");
+        assert!(change["op"] == "merge" || answer["value"] == value, "{change}: {answer}");
     }
-    let (_, told) = server.get(CHAT).await;
-    assert_eq!(told["state"], json!({ "a.b": { "n": { "x": 1.1 } }, "count": 2, "x": null }));
+    let (_, answer) = server.get(CHAT).await;
+    assert_eq!(answer["state"], json!({ "a.b": { "n": { "x": 1.1 } }, "count": 2, "x": null }));
     for (change, status, code, said) in [
         (
             json!({ "op": "set", "value": 1, "expectedVersion": 3 }),
@@ -47,12 +47,12 @@ async fn a_session_is_read_and_changed_from_outside() {
         (json!({ "op": "get", "path": "a..b" }), 422, "bad_body", "got `a..b`"),
         (json!({ "op": "get", "step": "a" }), 422, "bad_body", "`Tidegate-Run` is missing"),
     ] {
-        let (got, told) = server.patch(CHAT, None, change).await;
-        assert_eq!((got.as_u16(), &told["error"]), (status, &json!(code)), "{told}");
-        assert!(told["detail"].as_str().unwrap().contains(said), "{told}");
+        let (got, answer) = server.patch(CHAT, None, change).await;
+        assert_eq!((got.as_u16(), &answer["error"]), (status, &json!(code)), "{answer}");
+        assert!(answer["detail"].as_str().unwrap().contains(said), "{answer}");
     }
-    let (_, told) = server.get(CHAT).await;
-    assert_eq!(told["version"], 5, "refused operations changed nothing");
+    let (_, answer) = server.get(CHAT).await;
+    assert_eq!(answer["version"], 5, "refused operations changed nothing");
 }
 
 /// spec sessions, replace: a called service changes the session as steps of the run: each once,
@@ -66,35 +66,35 @@ async fn a_called_service_changes_the_session_as_the_run() {
         target.url
     ));
     let call = json!({ "input": "hi", "session": "s1" });
-    let (_, told) = server.post("/flows/chat/actions/respond", &call).await;
-    let first = told["requestId"].as_str().unwrap().to_owned();
+    let (_, answer) = server.post("/flows/chat/actions/respond", &call).await;
+    let first = answer["requestId"].as_str().unwrap().to_owned();
     target.called(1).await;
     let append = |step: &str, what: &str| json!({ "op": "append", "path": "log", "value": what, "step": step });
-    let (status, told) = server.patch(CHAT, Some(&first), append("a", "old")).await;
-    assert_eq!((status, &told["value"]), (StatusCode::OK, &json!(1)), "{told}");
-    let (_, told) = server.post("/flows/chat/actions/respond", &call).await;
-    let second = told["requestId"].as_str().unwrap().to_owned();
+    let (status, answer) = server.patch(CHAT, Some(&first), append("a", "old")).await;
+    assert_eq!((status, &answer["value"]), (StatusCode::OK, &json!(1)), "{answer}");
+    let (_, answer) = server.post("/flows/chat/actions/respond", &call).await;
+    let second = answer["requestId"].as_str().unwrap().to_owned();
     target.called(2).await;
-    let (status, told) = server.patch(CHAT, Some(&first), append("b", "torn")).await;
-    assert_eq!(status, StatusCode::CONFLICT, "its run was replaced: {told}");
+    let (status, answer) = server.patch(CHAT, Some(&first), append("b", "torn")).await;
+    assert_eq!(status, StatusCode::CONFLICT, "its run was replaced: {answer}");
     for _ in 0..2 {
-        let (_, told) = server.patch(CHAT, Some(&second), append("a", "new")).await;
-        assert_eq!(told["value"], 1, "once, however often it is sent: {told}");
+        let (_, answer) = server.patch(CHAT, Some(&second), append("a", "new")).await;
+        assert_eq!(answer["value"], 1, "once, however often it is sent: {answer}");
     }
     let get = json!({ "op": "get", "step": "look" });
-    let (_, told) = server.patch(CHAT, Some(&second), get).await;
-    assert_eq!(told["value"], json!({ "log": ["new"] }), "the run sees its staged changes");
+    let (_, answer) = server.patch(CHAT, Some(&second), get).await;
+    assert_eq!(answer["value"], json!({ "log": ["new"] }), "the run sees its staged changes");
     let misfit = json!({ "op": "increment", "path": "log", "by": 1, "step": "c" });
-    let (status, told) = server.patch(CHAT, Some(&second), misfit).await;
-    assert_eq!((status.as_u16(), &told["error"]), (422, &json!("session_type_mismatch")));
-    let (_, told) = server.get(CHAT).await;
-    assert_eq!((&told["version"], &told["state"]), (&json!(0), &Value::Null), "others do not");
+    let (status, answer) = server.patch(CHAT, Some(&second), misfit).await;
+    assert_eq!((status.as_u16(), &answer["error"]), (422, &json!("session_type_mismatch")));
+    let (_, answer) = server.get(CHAT).await;
+    assert_eq!((&answer["version"], &answer["state"]), (&json!(0), &Value::Null), "others do not");
     target.open(true);
     server.until(&second, "completed").await;
-    let (_, told) = server.get(CHAT).await;
-    assert_eq!((&told["version"], &told["state"]), (&json!(1), &json!({ "log": ["new"] })));
-    let (status, told) = server.patch(CHAT, Some(&second), append("d", "late")).await;
-    assert_eq!((status, &told["error"]), (StatusCode::CONFLICT, &json!("run_ended")));
+    let (_, answer) = server.get(CHAT).await;
+    assert_eq!((&answer["version"], &answer["state"]), (&json!(1), &json!({ "log": ["new"] })));
+    let (status, answer) = server.patch(CHAT, Some(&second), append("d", "late")).await;
+    assert_eq!((status, &answer["error"]), (StatusCode::CONFLICT, &json!("run_ended")));
     let (status, _) = server.patch(CHAT, Some(&second), json!({ "op": "get" })).await;
     assert_eq!(status.as_u16(), 422, "a step without a name");
 }
@@ -108,15 +108,15 @@ async fn a_step_changes_the_version_that_it_expects() {
         "[[workflow]]\nflow = \"chat\"\nname = \"respond\"\nurl = \"{}\"\nconcurrency = \"queue\"",
         target.url
     ));
-    let (_, told) = server.post("/flows/chat/actions/respond", json!({ "session": "s1" })).await;
-    let run = told["requestId"].as_str().unwrap().to_owned();
+    let (_, answer) = server.post("/flows/chat/actions/respond", json!({ "session": "s1" })).await;
+    let run = answer["requestId"].as_str().unwrap().to_owned();
     target.called(1).await;
     server.patch(CHAT, None, json!({ "op": "set", "value": { "by": "another" } })).await;
     let set = |step: &str, version: i64| json!({ "op": "set", "value": { "by": step }, "step": step, "expectedVersion": version });
-    let (status, told) = server.patch(CHAT, Some(&run), set("late", 0)).await;
-    assert_eq!((status.as_u16(), &told["error"]), (409, &json!("session_changed")), "{told}");
-    let (status, told) = server.patch(CHAT, Some(&run), set("right", 1)).await;
-    assert_eq!((status.as_u16(), &told["version"]), (200, &json!(2)), "{told}");
+    let (status, answer) = server.patch(CHAT, Some(&run), set("late", 0)).await;
+    assert_eq!((status.as_u16(), &answer["error"]), (409, &json!("session_changed")), "{answer}");
+    let (status, answer) = server.patch(CHAT, Some(&run), set("right", 1)).await;
+    assert_eq!((status.as_u16(), &answer["version"]), (200, &json!(2)), "{answer}");
     assert_eq!(server.get(CHAT).await.1["state"], json!({ "by": "right" }));
     target.open(true);
 }
@@ -140,14 +140,14 @@ async fn the_app_of_the_file_is_meant_unless_one_is_named() {
     for (n, flow) in ["chat?", "talk?app=club"].into_iter().enumerate() {
         let (flow, query) = flow.split_once('?').unwrap();
         let path = format!("/flows/{flow}/actions/respond?{query}");
-        let (status, told) = server.post(&path, json!({ "session": "s1" })).await;
-        assert_eq!(status, StatusCode::ACCEPTED, "{told}");
+        let (status, answer) = server.post(&path, json!({ "session": "s1" })).await;
+        assert_eq!(status, StatusCode::ACCEPTED, "{answer}");
         target.called(n + 1).await;
         let path = format!("/sessions/{flow}/s1");
         let step = json!({ "op": "set", "value": "inside", "step": "a" });
-        let run = told["requestId"].as_str().unwrap();
-        let (status, told) = server.patch(&path, Some(run), step).await;
-        assert_eq!(status, StatusCode::OK, "{told}");
+        let run = answer["requestId"].as_str().unwrap();
+        let (status, answer) = server.patch(&path, Some(run), step).await;
+        assert_eq!(status, StatusCode::OK, "{answer}");
         assert_eq!(state(&format!("{path}?{query}")).await, "inside", "{flow}");
     }
     let definition = json!({ "url": url });
@@ -172,15 +172,19 @@ async fn a_step_is_not_used_for_another_operation() {
             target.url
         ));
         let before = target.calls().len();
-        let (_, told) =
+        let (_, answer) =
             server.post("/flows/chat/actions/respond", json!({ "session": "s1" })).await;
-        let run = told["requestId"].as_str().unwrap().to_owned();
+        let run = answer["requestId"].as_str().unwrap().to_owned();
         target.called(before + 1).await;
         let change = |op: &str, path: &str, value: i32| json!({ "op": op, "path": path, "value": value, "step": "a" });
         for value in [1, 2] {
-            let (status, told) =
+            let (status, answer) =
                 server.patch(CHAT, Some(&run), change("append", "log", value)).await;
-            assert_eq!((status, &told["value"]), (StatusCode::OK, &json!(1)), "{policy}: {told}");
+            assert_eq!(
+                (status, &answer["value"]),
+                (StatusCode::OK, &json!(1)),
+                "{policy}: {answer}"
+            );
         }
         for (path, change) in [
             (CHAT, change("set", "log", 1)),
@@ -188,14 +192,18 @@ async fn a_step_is_not_used_for_another_operation() {
             ("/sessions/chat/s2", change("append", "log", 1)),
             (CHAT, json!({ "op": "get", "path": "log", "step": "a" })),
         ] {
-            let (status, told) = server.patch(path, Some(&run), change.clone()).await;
-            assert_eq!((status.as_u16(), &told["error"]), (409, &json!("step_mismatch")), "{told}");
+            let (status, answer) = server.patch(path, Some(&run), change.clone()).await;
+            assert_eq!(
+                (status.as_u16(), &answer["error"]),
+                (409, &json!("step_mismatch")),
+                "{answer}"
+            );
             let said = "step `session:a` is recorded as append at `log` of session default/chat/s1";
-            assert!(told["detail"].as_str().unwrap().contains(said), "{told}");
+            assert!(answer["detail"].as_str().unwrap().contains(said), "{answer}");
         }
         let get = json!({ "op": "get", "path": "log", "step": "look" });
-        let (_, told) = server.patch(CHAT, Some(&run), get).await;
-        assert_eq!(told["value"], json!([1]), "{policy}: nothing else was done");
+        let (_, answer) = server.patch(CHAT, Some(&run), get).await;
+        assert_eq!(answer["value"], json!([1]), "{policy}: nothing else was done");
     }
     target.open(true);
 }
@@ -230,10 +238,10 @@ async fn names_have_the_lengths_of_the_description() {
         (format!("/flows/chat/sessions/{long}/messages"), json!({}), 422, "session must have"),
         ("/flows/chat/sessions/%00/messages".to_owned(), json!({}), 422, "must not contain NUL"),
     ] {
-        let (got, told) = server.post(&path, body).await;
-        assert_eq!(got.as_u16(), status, "{path}: {told}");
-        let detail = told["detail"].as_str().unwrap_or_default();
-        assert!(detail.contains(said), "{path}: {told}");
+        let (got, answer) = server.post(&path, body).await;
+        assert_eq!(got.as_u16(), status, "{path}: {answer}");
+        let detail = answer["detail"].as_str().unwrap_or_default();
+        assert!(detail.contains(said), "{path}: {answer}");
     }
     let (_, runs) = server.get("/runs").await;
     assert_eq!(runs["runs"].as_array().unwrap().len(), 1, "{runs}");

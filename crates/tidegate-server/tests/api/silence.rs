@@ -105,10 +105,10 @@ async fn a_silent_service_is_given_up() {
             slow.url
         ));
         let run = server.start_run("say", json!(1)).await;
-        let told = server.until(&run, "failed").await;
+        let reply = server.until(&run, "failed").await;
         let message = "the service sent nothing for 150 ms; see `callTimeoutMs`";
-        assert_eq!(told["error"]["code"], "CallTimedOut", "{name}: {told}");
-        assert_eq!(told["error"]["message"], message, "{name}");
+        assert_eq!(reply["error"]["code"], "CallTimedOut", "{name}: {reply}");
+        assert_eq!(reply["error"]["message"], message, "{name}");
         assert_eq!(slow.calls(), 2, "{name}");
     }
 }

@@ -36,9 +36,9 @@ async fn a_server_whose_store_says_nothing_answers_and_ends() {
     let mut server = Server::start(&config);
     assert_eq!(server.get("/ready").await.0, StatusCode::OK);
     door.freeze(true);
-    let (status, told) = server.get("/ready").await;
-    assert_eq!(status, StatusCode::OK, "the store was not queried: {told}");
-    assert!(told["heartbeatAgeMs"].is_u64(), "{told}");
+    let (status, answer) = server.get("/ready").await;
+    assert_eq!(status, StatusCode::OK, "the store was not queried: {answer}");
+    assert!(answer["heartbeatAgeMs"].is_u64(), "{answer}");
     unready_because_of(&server, "store_unavailable").await;
     door.freeze(false);
     server.ready().await;
@@ -71,16 +71,16 @@ async fn a_server_that_starts_says_so() {
         .unwrap();
     let mut server = Server::begin(&url, "");
     let began = std::time::Instant::now();
-    let told = loop {
+    let answer = loop {
         // Requests fail until the server listens.
-        if let Some((status, again, told)) = server.try_ask("/ready", None).await {
-            assert_eq!((status, again), (StatusCode::SERVICE_UNAVAILABLE, true), "{told}");
-            break told;
+        if let Some((status, again, answer)) = server.try_ask("/ready", None).await {
+            assert_eq!((status, again), (StatusCode::SERVICE_UNAVAILABLE, true), "{answer}");
+            break answer;
         }
         assert!(began.elapsed() < PATIENCE, "the server never listens: {}", server.log());
         tokio::time::sleep(Duration::from_millis(10)).await;
     };
-    assert_eq!(told["error"], "starting", "{told}");
+    assert_eq!(answer["error"], "starting", "{answer}");
     assert_eq!(server.get("/health").await.0, StatusCode::OK);
     outside.batch_execute("rollback").await.unwrap();
     server.ready().await;

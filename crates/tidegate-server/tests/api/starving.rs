@@ -29,9 +29,9 @@ async fn others_are_called(on: On) {
     for n in 0..(held + workers).div_ceil(100) {
         let many: Vec<Value> =
             (0..100).map(|_| json!({ "name": "stuck", "data": { "n": n } })).collect();
-        let (status, told) = fleet.next().post("/events", json!(many)).await;
-        assert_eq!(status, StatusCode::ACCEPTED, "{told}");
-        let id = told["events"][99]["runs"][0]["runId"].as_str().unwrap();
+        let (status, answer) = fleet.next().post("/events", json!(many)).await;
+        assert_eq!(status, StatusCode::ACCEPTED, "{answer}");
+        let id = answer["events"][99]["runs"][0]["runId"].as_str().unwrap();
         id.clone_into(&mut last);
     }
     target.called(held).await;
@@ -58,9 +58,9 @@ async fn others_are_called(on: On) {
 /// spec L1: verdict, list, statistics and metrics show runs that wait for workers.
 async fn waiting_is_shown(server: &Server, held: usize, waits: &str) {
     let event = json!({ "name": "stuck", "data": {} });
-    let (_, told) = server.post("/events", event).await;
-    let told = &told["events"][0]["runs"][0];
-    assert_eq!((&told["outcome"], &told["control"]), (&json!("queued"), &json!("workers")));
+    let (_, answer) = server.post("/events", event).await;
+    let answer = &answer["events"][0]["runs"][0];
+    assert_eq!((&answer["outcome"], &answer["control"]), (&json!("queued"), &json!("workers")));
     let (_, run) = server.get(&format!("/runs/{waits}")).await;
     assert_eq!(run["waitsFor"], json!({ "control": "workers" }), "{run}");
     let (_, stats) = server.get("/runs/stats").await;

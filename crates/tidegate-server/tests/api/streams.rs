@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use crate::server::Server;
 
-fn named(told: &Value, list: &str, member: &str) -> Vec<Value> {
-    told[list].as_array().unwrap().iter().map(|item| item[member].clone()).collect()
+fn named(reply: &Value, list: &str, member: &str) -> Vec<Value> {
+    reply[list].as_array().unwrap().iter().map(|item| item[member].clone()).collect()
 }
 
 /// spec streams: versions have no gap, a wrong `expectedVersion` writes nothing and the answer has
@@ -15,40 +15,43 @@ fn named(told: &Value, list: &str, member: &str) -> Vec<Value> {
 async fn what_is_committed_is_read() {
     let server = Server::start("");
     let path = "/streams/order%2F7%20%C3%A4/events";
-    let (status, told) = server.get(path).await;
-    assert_eq!((status, &told["error"]), (StatusCode::NOT_FOUND, &json!("no_stream")));
+    let (status, answer) = server.get(path).await;
+    assert_eq!((status, &answer["error"]), (StatusCode::NOT_FOUND, &json!("no_stream")));
     let text = r#"{"events": [{"name": "Opened", "data": { "n": 1.10 }}, {"name": "Paid"}],
         "expectedVersion": -1, "correlationId": "c-1", "causationId": "mail"}"#;
-    let (status, told) = server.post(path, text).await;
-    assert_eq!((status, &told["stream"]), (StatusCode::CREATED, &json!("order/7 ä")), "{told}");
+    let (status, answer) = server.post(path, text).await;
+    assert_eq!((status, &answer["stream"]), (StatusCode::CREATED, &json!("order/7 ä")), "{answer}");
     assert_eq!(
-        (named(&told, "events", "version"), &told["version"]),
+        (named(&answer, "events", "version"), &answer["version"]),
         (vec![json!(0), json!(1)], &json!(1))
     );
-    assert_eq!(named(&told, "events", "position"), [1, 2]);
+    assert_eq!(named(&answer, "events", "position"), [1, 2]);
     let one = |expected: i64| json!({ "events": [{ "name": "Sent", "data": null }], "expectedVersion": expected });
-    let (status, told) = server.post(path, one(0)).await;
+    let (status, answer) = server.post(path, one(0)).await;
     let conflict = json!({ "stream": "order/7 ä", "expected": 0, "actual": 1 });
-    assert_eq!((status, &told["error"]), (StatusCode::CONFLICT, &json!("conflict")));
+    assert_eq!((status, &answer["error"]), (StatusCode::CONFLICT, &json!("conflict")));
     for member in ["stream", "expected", "actual"] {
-        assert_eq!(told[member], conflict[member], "{told}");
+        assert_eq!(answer[member], conflict[member], "{answer}");
     }
-    let (status, told) = server.post(path, one(1)).await;
-    assert_eq!((status, &told["version"]), (StatusCode::CREATED, &json!(2)));
-    let (_, told) = server.get(&format!("{path}?limit=2")).await;
+    let (status, answer) = server.post(path, one(1)).await;
+    assert_eq!((status, &answer["version"]), (StatusCode::CREATED, &json!(2)));
+    let (_, answer) = server.get(&format!("{path}?limit=2")).await;
     assert_eq!(
-        (named(&told, "events", "name"), &told["next"]),
+        (named(&answer, "events", "name"), &answer["next"]),
         (vec![json!("Opened"), json!("Paid")], &json!(2))
     );
-    assert_eq!((&told["version"], &told["closed"]), (&json!(2), &json!(false)));
-    let first = &told["events"][0];
+    assert_eq!((&answer["version"], &answer["closed"]), (&json!(2), &json!(false)));
+    let first = &answer["events"][0];
     assert_eq!((&first["correlationId"], &first["causationId"]), (&json!("c-1"), &json!("mail")));
     let text = server.text(&format!("{path}?limit=1")).await;
     assert!(text.contains(r#""data":{ "n": 1.10 }"#), "kept byte for byte: {text}");
-    let (_, told) = server.get(&format!("{path}?from=2")).await;
-    assert_eq!((named(&told, "events", "version"), &told["next"]), (vec![json!(2)], &json!(null)));
-    let (_, told) = server.get(&format!("{path}?from=1&backwards=true&limit=1")).await;
-    assert_eq!((named(&told, "events", "version"), &told["next"]), (vec![json!(1)], &json!(0)));
+    let (_, answer) = server.get(&format!("{path}?from=2")).await;
+    assert_eq!(
+        (named(&answer, "events", "version"), &answer["next"]),
+        (vec![json!(2)], &json!(null))
+    );
+    let (_, answer) = server.get(&format!("{path}?from=1&backwards=true&limit=1")).await;
+    assert_eq!((named(&answer, "events", "version"), &answer["next"]), (vec![json!(1)], &json!(0)));
 }
 
 /// Streams are listed by name, in pages, each with its last version.
@@ -60,15 +63,18 @@ async fn streams_are_listed_by_name() {
         let (status, _) = server.post(&format!("/streams/{name}/events"), commit).await;
         assert_eq!(status, StatusCode::CREATED);
     }
-    let (_, told) = server.get("/streams?limit=2").await;
-    assert_eq!(named(&told, "streams", "name"), ["a", "b"]);
-    assert_eq!(named(&told, "streams", "version"), [1, 0]);
+    let (_, answer) = server.get("/streams?limit=2").await;
+    assert_eq!(named(&answer, "streams", "name"), ["a", "b"]);
+    assert_eq!(named(&answer, "streams", "version"), [1, 0]);
     assert_eq!(
-        (named(&told, "streams", "position"), &told["next"]),
+        (named(&answer, "streams", "position"), &answer["next"]),
         (vec![json!(4), json!(3)], &json!("b"))
     );
-    let (_, told) = server.get("/streams?limit=2&cursor=b").await;
-    assert_eq!((named(&told, "streams", "name"), &told["next"]), (vec![json!("c")], &json!(null)));
+    let (_, answer) = server.get("/streams?limit=2&cursor=b").await;
+    assert_eq!(
+        (named(&answer, "streams", "name"), &answer["next"]),
+        (vec![json!("c")], &json!(null))
+    );
     let event = json!({ "name": "A" });
     for (body, code, said) in [
         (json!({ "events": [] }), "commit_count", "1 to 1000 events, got 0"),
@@ -77,8 +83,8 @@ async fn streams_are_listed_by_name() {
         (json!({ "events": [event], "expectedVersion": -2 }), "bad_body", "got -2"),
         (json!({ "events": [event], "correlationId": "" }), "bad_body", "got 0"),
     ] {
-        let (status, told) = server.post("/streams/a/events", body).await;
-        assert_eq!((status.as_u16(), &told["error"]), (422, &json!(code)), "{told}");
-        assert!(told["detail"].as_str().unwrap().contains(said), "{told}");
+        let (status, answer) = server.post("/streams/a/events", body).await;
+        assert_eq!((status.as_u16(), &answer["error"]), (422, &json!(code)), "{answer}");
+        assert!(answer["detail"].as_str().unwrap().contains(said), "{answer}");
     }
 }

@@ -102,11 +102,11 @@ async fn known(server: &Server, workflow: &str) -> BTreeSet<String> {
     let (mut runs, mut cursor) = (BTreeSet::new(), String::new());
     loop {
         let path = format!("/runs?workflow={workflow}&limit=100{cursor}");
-        let (_, told) = server.get(&path).await;
-        for run in told["runs"].as_array().unwrap() {
+        let (_, answer) = server.get(&path).await;
+        for run in answer["runs"].as_array().unwrap() {
             runs.insert(run["id"].as_str().unwrap().to_owned());
         }
-        match told["next"].as_str() {
+        match answer["next"].as_str() {
             Some(next) => cursor = format!("&cursor={next}"),
             None => break,
         }
@@ -211,6 +211,6 @@ async fn judge(servers: &[Server; 2], log: &Shared, all: usize, events: usize, r
         };
         assert!(*most <= limit, "{most} were inside of {workflow} for {key}; {repeat}");
     }
-    let (_, told) = servers[1].get("/doctor").await;
-    assert_eq!(told["findings"], json!([]), "{repeat}");
+    let (_, answer) = servers[1].get("/doctor").await;
+    assert_eq!(answer["findings"], json!([]), "{repeat}");
 }

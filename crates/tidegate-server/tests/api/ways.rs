@@ -42,8 +42,8 @@ impl Way {
         match self {
             Self::Http => {
                 let path = format!("/flows/{flow}/actions/act");
-                let (status, told) = server.post(&path, json!({ "session": session })).await;
-                (status.as_u16(), told)
+                let (status, reply) = server.post(&path, json!({ "session": session })).await;
+                (status.as_u16(), reply)
             }
             Self::Chat => {
                 let path = format!("/flows/{flow}/sessions/{session}/messages");
@@ -74,8 +74,9 @@ pub(crate) async fn deliver(server: &Server, flow: &str, body: Value) -> (u16, V
     let signature = mac.finalize().into_bytes();
     let signature = signature.iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"));
     let headers = [("x-signature", signature.as_str())];
-    let (status, told) = server.post_with(&format!("/webhooks/{flow}/hook"), &headers, body).await;
-    (status.as_u16(), told)
+    let (status, answer) =
+        server.post_with(&format!("/webhooks/{flow}/hook"), &headers, body).await;
+    (status.as_u16(), answer)
 }
 
 /// Name and data of each server-sent event that has data.

@@ -70,9 +70,9 @@ async fn a_signed_delivery_is_a_request() {
     assert_eq!((status, again["status"].as_str()), (StatusCode::OK, Some("deduped")), "{again}");
     assert_eq!(again["requestId"], first["requestId"]);
     let (_, holder) = deliver(&server, "any", "d2", &body).await;
-    let (status, told) = deliver(&server, "any", "d3", &body).await;
-    assert_eq!((status, told["status"].as_str()), (StatusCode::OK, Some("skipped")), "{told}");
-    assert_eq!(told["requestId"], holder["requestId"]);
+    let (status, answer) = deliver(&server, "any", "d3", &body).await;
+    assert_eq!((status, answer["status"].as_str()), (StatusCode::OK, Some("skipped")), "{answer}");
+    assert_eq!(answer["requestId"], holder["requestId"]);
     let table = [
         ("/webhooks/repo/push", "x-hub-signature-256", "sha256=00", 401, "bad_signature"),
         ("/webhooks/repo/push", "x-other", "1", 401, "bad_signature"),
@@ -80,15 +80,15 @@ async fn a_signed_delivery_is_a_request() {
         ("/webhooks/none/push", "x-other", "1", 404, "no_webhook"),
     ];
     for (path, header, value, status, code) in table {
-        let (got, told) = server.post_with(path, &[(header, value)], "{}".to_owned()).await;
-        assert_eq!((got.as_u16(), told["error"].as_str()), (status, Some(code)), "{told}");
+        let (got, answer) = server.post_with(path, &[(header, value)], "{}".to_owned()).await;
+        assert_eq!((got.as_u16(), answer["error"].as_str()), (status, Some(code)), "{answer}");
     }
     let signature = format!("sha256={}", hex(b"new", "{}"));
     let signed = ("x-hub-signature-256", signature.as_str());
     for headers in [&[signed, ("x-github-event", "star")][..], &[signed]] {
-        let (status, told) =
+        let (status, answer) =
             server.post_with("/webhooks/repo/push", headers, "{}".to_owned()).await;
-        assert_eq!((status, &told["status"]), (StatusCode::ACCEPTED, &json!("ignored")));
+        assert_eq!((status, &answer["status"]), (StatusCode::ACCEPTED, &json!("ignored")));
     }
     target.open(true);
 }
@@ -107,11 +107,11 @@ async fn a_delivery_that_is_sent_again_runs_once(on: On) {
     }
     target.called(100).await;
     for n in 0..100 {
-        let (status, told) = deliver(fleet.next(), "push", &format!("d{n}"), &body).await;
-        assert_eq!((status, told["status"] == "deduped"), (StatusCode::OK, true), "{told}");
+        let (status, answer) = deliver(fleet.next(), "push", &format!("d{n}"), &body).await;
+        assert_eq!((status, answer["status"] == "deduped"), (StatusCode::OK, true), "{answer}");
     }
-    let (_, told) = fleet.next().get("/runs?limit=500").await;
-    assert_eq!(told["runs"].as_array().unwrap().len(), 100);
+    let (_, answer) = fleet.next().get("/runs?limit=500").await;
+    assert_eq!(answer["runs"].as_array().unwrap().len(), 100);
     assert_eq!(target.calls().len(), 100);
 }
 
@@ -138,11 +138,11 @@ async fn an_old_delivery_is_refused_and_a_limit_is_told() {
         let headers = [("stripe-signature", signature.as_str())];
         server.post_with("/webhooks/repo/paid", &headers, body).await
     };
-    let (status, told) = send(now - 1000).await;
-    assert_eq!((status.as_u16(), &told["error"]), (401, &json!("bad_signature")), "{told}");
+    let (status, answer) = send(now - 1000).await;
+    assert_eq!((status.as_u16(), &answer["error"]), (401, &json!("bad_signature")), "{answer}");
     assert_eq!(send(now).await.0, StatusCode::ACCEPTED);
-    let (status, told) = send(now).await;
-    assert_eq!((status.as_u16(), &told["error"]), (429, &json!("rate_limited")), "{told}");
+    let (status, answer) = send(now).await;
+    assert_eq!((status.as_u16(), &answer["error"]), (429, &json!("rate_limited")), "{answer}");
 }
 
 /// Slack's URL verification is answered only if it is signed by Slack: otherwise anyone could make
@@ -158,10 +158,10 @@ async fn a_challenge_is_answered_only_if_it_is_signed() {
         let signature = format!("v0={}", hex(secret.as_bytes(), &format!("v0:{now}:{body}")));
         let headers =
             [("x-slack-request-timestamp", now.as_str()), ("x-slack-signature", &*signature)];
-        let (got, told) = server.post_with("/webhooks/f/slack", &headers, body.clone()).await;
-        assert_eq!(got.as_u16(), status, "{told}");
-        assert_eq!(told["challenge"] == "c4", status == 200, "{told}");
+        let (got, answer) = server.post_with("/webhooks/f/slack", &headers, body.clone()).await;
+        assert_eq!(got.as_u16(), status, "{answer}");
+        assert_eq!(answer["challenge"] == "c4", status == 200, "{answer}");
     }
-    let (status, told) = server.post_with("/webhooks/f/slack", &[], body.clone()).await;
-    assert_eq!((status.as_u16(), &told["error"]), (401, &json!("bad_signature")), "{told}");
+    let (status, answer) = server.post_with("/webhooks/f/slack", &[], body.clone()).await;
+    assert_eq!((status.as_u16(), &answer["error"]), (401, &json!("bad_signature")), "{answer}");
 }

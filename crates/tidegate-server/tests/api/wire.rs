@@ -76,19 +76,19 @@ async fn a_refusal_that_closes_a_connection_says_so() {
         ("POST", "/health", String::new(), 405),
         ("POST", "/events?a=b", shown(&full, ""), 422),
     ] {
-        let told = format!("{method} {path} {more}");
+        let reply = format!("{method} {path} {more}");
         let whole = head(method, path, &more, 20) + &"x".repeat(20);
         let mut stream = connect(&server, &whole).await;
         let (got, said, _) = answer(&mut stream).await.unwrap();
-        assert_eq!((got, said.contains("connection: close")), (status, false), "{told}: {said}");
+        assert_eq!((got, said.contains("connection: close")), (status, false), "{reply}: {said}");
         stream.write_all(GET.as_bytes()).await.unwrap();
-        assert_eq!(answer(&mut stream).await.unwrap().0, 200, "{told}: the connection is reused");
+        assert_eq!(answer(&mut stream).await.unwrap().0, 200, "{reply}: the connection is reused");
 
         let mut stream = connect(&server, &(head(method, path, &more, 20) + "half")).await;
         let (got, said, _) = answer(&mut stream).await.unwrap();
-        assert_eq!((got, said.contains("connection: close")), (status, true), "{told}: {said}");
+        assert_eq!((got, said.contains("connection: close")), (status, true), "{reply}: {said}");
         stream.write_all("x".repeat(16).as_bytes()).await.unwrap();
-        assert!(hangs_up(&mut stream).await, "{told}");
+        assert!(hangs_up(&mut stream).await, "{reply}");
     }
     for _ in 0..20 {
         let large = 5 * 1024 * 1024;
@@ -154,8 +154,8 @@ async fn bodies_that_are_half_sent_keep_nobody_out() {
         held.push(connect(&server, if n % 2 == 0 { &half } else { &large }).await);
     }
     for _ in 0..3 {
-        let (status, told) = server.post("/events", json!({ "name": "a" })).await;
-        assert_eq!(status.as_u16(), 202, "{told}");
+        let (status, reply) = server.post("/events", json!({ "name": "a" })).await;
+        assert_eq!(status.as_u16(), 202, "{reply}");
         assert_eq!(server.get("/runs").await.0.as_u16(), 200);
     }
     // A request whose body is completed is handled like any other.

@@ -17,13 +17,13 @@ async fn a_workflow_is_deleted_and_comes_back() {
     let first = server.start_run("sync", json!(1)).await;
     let second = server.start_run("sync", json!(2)).await;
     target.called(1).await;
-    let (status, told) = server.delete("/workflows/sync").await;
-    assert_eq!((status, &told["live"]), (StatusCode::OK, &json!(2)));
-    let (status, told) = server.get("/workflows/sync").await;
-    assert_eq!((status, &told["error"]), (StatusCode::NOT_FOUND, &json!("no_workflow")));
+    let (status, answer) = server.delete("/workflows/sync").await;
+    assert_eq!((status, &answer["live"]), (StatusCode::OK, &json!(2)));
+    let (status, answer) = server.get("/workflows/sync").await;
+    assert_eq!((status, &answer["error"]), (StatusCode::NOT_FOUND, &json!("no_workflow")));
     assert_eq!(server.get("/workflows").await.1["workflows"], json!([]));
-    let (_, told) = server.post("/events", json!({ "name": "sync" })).await;
-    assert_eq!(told["events"][0]["runs"], json!([]));
+    let (_, answer) = server.post("/events", json!({ "name": "sync" })).await;
+    assert_eq!(answer["events"][0]["runs"], json!([]));
     let (status, _) = server.delete("/workflows/sync").await;
     assert_eq!(status, StatusCode::NOT_FOUND);
     let (_, why) = server.get(&format!("/runs/{second}/why")).await;
@@ -33,8 +33,8 @@ async fn a_workflow_is_deleted_and_comes_back() {
         server.until(run, "completed").await;
     }
     assert_eq!(server.get("/runs?workflow=sync").await.1["runs"].as_array().unwrap().len(), 2);
-    let (_, told) = server.put("/workflows/sync", definition(2)).await;
-    assert_eq!(told["version"], 2);
+    let (_, answer) = server.put("/workflows/sync", definition(2)).await;
+    assert_eq!(answer["version"], 2);
     let run = server.start_run("sync", json!(3)).await;
     assert_eq!(server.until(&run, "completed").await["version"], 2);
     server.delete("/workflows/sync").await;
@@ -62,9 +62,13 @@ async fn what_cannot_be_called_cannot_be_defined() {
         ("a%7F", json!({ "url": "http://h" }), "name must not contain control characters"),
         ("a", json!({ "url": "http://h", "triggers": ["b\n"] }), "triggers[0].event must not"),
     ] {
-        let (status, told) = server.put(&format!("/workflows/{name}"), &definition).await;
-        assert_eq!((status.as_u16(), &told["error"]), (422, &json!("bad_definition")), "{told}");
-        assert!(told["detail"].as_str().unwrap().contains(said), "{definition}: {told}");
+        let (status, answer) = server.put(&format!("/workflows/{name}"), &definition).await;
+        assert_eq!(
+            (status.as_u16(), &answer["error"]),
+            (422, &json!("bad_definition")),
+            "{answer}"
+        );
+        assert!(answer["detail"].as_str().unwrap().contains(said), "{definition}: {answer}");
         if name == "a" {
             let url = definition["url"].to_string().replace('\u{7f}', "\\u007f");
             let file = format!("[[workflow]]\nname = \"a\"\nurl = {url}\n");
@@ -72,8 +76,8 @@ async fn what_cannot_be_called_cannot_be_defined() {
             assert!(failed.contains(said), "{definition}: {failed}");
         }
     }
-    let (status, told) = server.put("/workflows/a", json!({ "url": "HTTP://localhost" })).await;
-    assert_eq!(status, StatusCode::OK, "{told}");
+    let (status, answer) = server.put("/workflows/a", json!({ "url": "HTTP://localhost" })).await;
+    assert_eq!(status, StatusCode::OK, "{answer}");
 }
 
 /// Rest of a definition, as TOML.
@@ -117,13 +121,13 @@ async fn user_info_in_urls_is_hidden_from_readers() {
         let text = server.text(&path).await;
         assert!(!text.contains("canary"), "{path}: {text}");
     }
-    let (_, told) = server.get("/workflows/a").await;
+    let (_, reply) = server.get("/workflows/a").await;
     let shown = format!("http://***@{place}/b");
-    assert_eq!((&told["url"], &told["definition"]["url"]), (&json!(shown), &json!(shown)));
+    assert_eq!((&reply["url"], &reply["definition"]["url"]), (&json!(shown), &json!(shown)));
     // A redacted definition cannot be written back by mistake.
-    let (status, told) = server.put("/workflows/a", &told["definition"]).await;
-    assert_eq!(status.as_u16(), 422, "{told}");
-    assert!(told["detail"].as_str().unwrap().contains("user info written out"), "{told}");
+    let (status, reply) = server.put("/workflows/a", &reply["definition"]).await;
+    assert_eq!(status.as_u16(), 422, "{reply}");
+    assert!(reply["detail"].as_str().unwrap().contains("user info written out"), "{reply}");
     assert!(!server.log().contains("canary"), "{}", server.log());
 }
 
@@ -131,13 +135,13 @@ async fn user_info_in_urls_is_hidden_from_readers() {
 #[tokio::test]
 async fn a_workflow_that_nothing_serves_says_so() {
     let server = Server::start("");
-    let (status, told) = server.put("/workflows/a", json!({})).await;
-    assert_eq!(status, StatusCode::OK, "{told}");
-    let warning = told["warnings"][0].as_str().unwrap();
-    assert!(warning.contains("no engine has code for it, and it has no `url`"), "{told}");
+    let (status, answer) = server.put("/workflows/a", json!({})).await;
+    assert_eq!(status, StatusCode::OK, "{answer}");
+    let warning = answer["warnings"][0].as_str().unwrap();
+    assert!(warning.contains("no engine has code for it, and it has no `url`"), "{answer}");
     let odd = json!({ "url": "http://localhost", "batch": { "maxSize": 1, "timeoutMs": 9 } });
-    let (_, told) = server.put("/workflows/b", odd).await;
-    assert_eq!(told["warnings"], json!(["workflow `b`: batch.maxSize of 1 collects nothing"]));
+    let (_, answer) = server.put("/workflows/b", odd).await;
+    assert_eq!(answer["warnings"], json!(["workflow `b`: batch.maxSize of 1 collects nothing"]));
 }
 
 /// spec api: `flowControl` has the control fields as they were defined, explicit defaults included,
@@ -158,15 +162,15 @@ async fn controls_are_shown_as_they_were_defined() {
     for (controls, unchanged) in [(&controls, false), (&short, true), (&controls, true)] {
         let mut definition = controls.clone();
         definition["url"] = json!("http://localhost");
-        let (_, told) = server.put("/workflows/a", &definition).await;
+        let (_, answer) = server.put("/workflows/a", &definition).await;
         assert_eq!(
-            (&told["version"], &told["unchanged"]),
+            (&answer["version"], &answer["unchanged"]),
             (&json!(1), &json!(unchanged)),
-            "{told}"
+            "{answer}"
         );
-        let (_, told) = server.get("/workflows/a").await;
-        assert_eq!(&told["flowControl"], controls, "{told}");
-        assert_eq!(told["definition"]["throttle"], controls["throttle"], "{told}");
+        let (_, answer) = server.get("/workflows/a").await;
+        assert_eq!(&answer["flowControl"], controls, "{answer}");
+        assert_eq!(answer["definition"]["throttle"], controls["throttle"], "{answer}");
     }
     let action =
         json!({ "flow": "f", "name": "x", "url": "http://localhost", "concurrency": "queue" });
@@ -192,12 +196,12 @@ async fn a_release_lists_the_runs_that_lack_its_key() {
     let without = server.start_run("a", json!({})).await;
     target.called(2).await;
     let handoff = json!({ "type": "keyed", "keyField": "order", "onNewVersion": "drain" });
-    let (_, told) = server.put("/workflows/a", json!({ "url": url, "handoff": handoff })).await;
+    let (_, answer) = server.put("/workflows/a", json!({ "url": url, "handoff": handoff })).await;
     let released = json!({ "older": 2, "stranded": 0, "lacking": [without] });
-    assert_eq!((&told["version"], &told["released"]), (&json!(2), &released), "{told}");
+    assert_eq!((&answer["version"], &answer["released"]), (&json!(2), &released), "{answer}");
     server.command(&["release", "a", "1"]).unwrap();
-    let (_, told) = server.post("/workflows/a/release", json!({ "version": 2 })).await;
-    assert_eq!(told["lacking"], json!([without]), "{told}");
+    let (_, answer) = server.post("/workflows/a/release", json!({ "version": 2 })).await;
+    assert_eq!(answer["lacking"], json!([without]), "{answer}");
     let said = server.command(&["release", "a", "2"]).unwrap();
     assert!(said.ends_with(&format!("{without} has no key for the handoff\n")), "{said}");
     assert!(!said.contains(&with), "{said}");
@@ -217,15 +221,19 @@ async fn an_action_can_be_put_back() {
     for name in ["f%2Fa", "f%2Fb", "w"] {
         let path = format!("/workflows/{name}");
         let (_, shown) = server.get(&path).await;
-        let (status, told) = server.put(&path, &shown["definition"]).await;
-        assert_eq!(status, StatusCode::OK, "{name}: {told}");
-        assert_eq!((&told["unchanged"], &told["version"]), (&json!(true), &json!(1)), "{told}");
+        let (status, answer) = server.put(&path, &shown["definition"]).await;
+        assert_eq!(status, StatusCode::OK, "{name}: {answer}");
+        assert_eq!(
+            (&answer["unchanged"], &answer["version"]),
+            (&json!(true), &json!(1)),
+            "{answer}"
+        );
         assert_eq!(server.get(&path).await.1, shown, "{name}");
     }
     let (_, shown) = server.get("/workflows/f%2Fa").await;
     for wrong in ["/workflows/b", "/workflows/g%2Fa", "/workflows/f%2Fb"] {
-        let (status, told) = server.put(wrong, &shown["definition"]).await;
-        let said = (status, &told["error"]);
+        let (status, answer) = server.put(wrong, &shown["definition"]).await;
+        let said = (status, &answer["error"]);
         assert_eq!(said, (StatusCode::UNPROCESSABLE_ENTITY, &json!("bad_definition")), "{wrong}");
     }
 }
@@ -242,8 +250,8 @@ async fn problems_of_schedules_have_their_codes() {
         (json!({ "event": "a*b" }), "bad_name"),
     ] {
         let definition = json!({ "url": "http://h", "triggers": [trigger] });
-        let (status, told) = server.put("/workflows/w", &definition).await;
-        assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{told}");
-        assert_eq!(told["problems"][0]["code"], code, "{definition}: {told}");
+        let (status, answer) = server.put("/workflows/w", &definition).await;
+        assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
+        assert_eq!(answer["problems"][0]["code"], code, "{definition}: {answer}");
     }
 }

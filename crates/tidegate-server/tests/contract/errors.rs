@@ -129,9 +129,9 @@ fn the_codes_of_errors_are_the_agreed_ones() {
             lines.extend(codes.filter(is_code).map(str::to_owned));
         }
     }
-    let told = [include_str!("statuses.txt"), include_str!("problems.txt")].concat();
+    let answer = [include_str!("statuses.txt"), include_str!("problems.txt")].concat();
     for code in lines.iter().filter(|code| code.starts_with(|c: char| c.is_ascii_lowercase())) {
-        let is_told = told.lines().any(|line| line.split(' ').next() == Some(code));
+        let is_told = answer.lines().any(|line| line.split(' ').next() == Some(code));
         let inside = definitions.contains(code) || code == OF_FILTERS;
         assert!(is_told || inside, "`{code}`: add its variant to src/http/problem/statuses.rs");
     }

@@ -339,9 +339,9 @@ pub async fn each_buffered_event_has_a_receipt(world: &World) {
         let run = posted.runs[0].verdict.run().unwrap();
         let receipts = world.receipts_of(posted.id).await;
         assert_eq!(receipts.len(), 1);
-        let told = |field: &str| receipts[0][field].clone();
-        assert_eq!(told("outcome"), "buffered");
-        assert_eq!((told("control"), told("key")), (json!("batch"), json!("a")));
-        assert_eq!((told("runId"), told("pending")), (json!(run), json!(pending)));
+        let answer = |field: &str| receipts[0][field].clone();
+        assert_eq!(answer("outcome"), "buffered");
+        assert_eq!((answer("control"), answer("key")), (json!("batch"), json!("a")));
+        assert_eq!((answer("runId"), answer("pending")), (json!(run), json!(pending)));
     }
 }

@@ -358,8 +358,8 @@ pub async fn a_parent_does_not_wait_for_the_undoing(world: &World) {
     let child = world.lease_one().await;
     world.register(&child, &["undo"]).await;
     world.fail(&child).await;
-    let told = world.step_of(parent, "child").await.unwrap().result;
-    assert_eq!(told.unwrap_err().code, "Boom");
+    let answer = world.step_of(parent, "child").await.unwrap().result;
+    assert_eq!(answer.unwrap_err().code, "Boom");
     let undo = world.undo_of(child.id).await;
     assert!(undo.parent.is_none());
     let ready: Vec<RunId> = world.lease_all().await.iter().map(|run| run.id).collect();

@@ -151,8 +151,8 @@ pub async fn pause_and_resume_work_wherever_a_run_is(world: &World) {
         }
         if let Some(driven) = driven {
             assert_eq!(world.state(run).await, "running", "until the next boundary");
-            let told = world.record(&driven, "pay", json!(1)).await;
-            assert_eq!(told, Ok(Recorded::LetGo), "the boundary");
+            let answer = world.record(&driven, "pay", json!(1)).await;
+            assert_eq!(answer, Ok(Recorded::LetGo), "the boundary");
             assert_eq!(world.pause(run).await, DONE);
         }
         assert_eq!(world.state(run).await, "paused", "{place}");

@@ -285,14 +285,14 @@ pub async fn a_repeated_dedupe_id_is_dropped_before_anything(world: &World) {
     for name in ["bill", "other"] {
         let repeat = world.post_event(marked(name, "x", &json!({ "id": 2 }))).await;
         assert_eq!((repeat.id, repeat.deduped, repeat.woke), (first.id, true, 0), "{name}");
-        let told = |posted: &Posted| {
+        let answer = |posted: &Posted| {
             let runs = posted.to_value()["runs"].as_array().cloned().unwrap_or_default();
             let of = |run: &Value| {
                 (run["workflow"].clone(), run["outcome"].clone(), run["runId"].clone())
             };
             runs.iter().map(of).collect::<Vec<_>>()
         };
-        assert_eq!(told(&repeat), told(&first), "it is told what became of the first");
+        assert_eq!(answer(&repeat), answer(&first), "it is told what became of the first");
     }
     assert_eq!(recorded(world).await, before, "no record");
     assert!(world.drain().await.is_empty(), "no run, and nobody woken");
@@ -352,21 +352,21 @@ pub async fn a_repeated_event_is_told_what_it_came_to_by_now(world: &World) {
     world.tick(1000).await;
     let driven = world.lease_all().await;
     let post = async || world.post_event(marked("save", "d", &json!({ "n": 1 }))).await;
-    let told = |posted: &Posted| -> Vec<Value> {
+    let answer = |posted: &Posted| -> Vec<Value> {
         let value = posted.to_value();
         let runs = value["runs"].as_array().unwrap().iter();
         runs.map(|run| json!([run["workflow"], run["outcome"]])).collect()
     };
     let first = post().await;
     let (started, coalesced) = (json!(["audit", "started"]), json!(["save", "coalesced"]));
-    assert_eq!(told(&first), [started.clone(), coalesced.clone()]);
+    assert_eq!(answer(&first), [started.clone(), coalesced.clone()]);
     let again = post().await;
     assert_eq!((again.deduped, again.id), (true, first.id));
-    assert_eq!(told(&again), [started.clone(), coalesced], "nothing has changed");
+    assert_eq!(answer(&again), [started.clone(), coalesced], "nothing has changed");
     world.tick(1000).await;
     let later = post().await;
     assert_eq!((later.deduped, later.id), (true, first.id));
-    assert_eq!(told(&later), [started, json!(["save", "queued"])], "its window has fired");
+    assert_eq!(answer(&later), [started, json!(["save", "queued"])], "its window has fired");
     for run in driven {
         world.complete(&run).await;
     }

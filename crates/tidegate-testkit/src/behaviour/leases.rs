@@ -199,8 +199,8 @@ pub async fn a_step_is_recorded_once(world: &World) {
     let world = world.engine(2);
     let run = world.lease_one().await;
     let steps = world.steps(run.id).await;
-    let told: Vec<_> = steps.iter().map(|step| (step.id.as_str(), step.fence)).collect();
-    assert_eq!(told, [("log", 1), ("mail", 1), ("pay", 1)]);
+    let reply: Vec<_> = steps.iter().map(|step| (step.id.as_str(), step.fence)).collect();
+    assert_eq!(reply, [("log", 1), ("mail", 1), ("pay", 1)]);
     assert_eq!(world.record(&run, "pay", json!("third")).await, Ok(Recorded::GoOn));
     let first = Some(Ok(r#""first""#.to_owned()));
     assert_eq!(world.came_of(run.id, "pay").await, first, "the first record stays");
@@ -327,8 +327,8 @@ pub async fn a_handover_is_no_loss(world: &World) {
     for n in 0..3 * MAX_DEATHS {
         let run = engine.lease_one().await;
         assert_eq!((run.deaths, run.fence), (0, i64::from(n) + 1));
-        let told = engine.report(&run, Vec::new(), Then::Yield).await;
-        assert_eq!(told, Ok(Recorded::LetGo));
+        let answer = engine.report(&run, Vec::new(), Then::Yield).await;
+        assert_eq!(answer, Ok(Recorded::LetGo));
         can_write_nothing(&engine, &run).await;
         engine = world.engine(3 + u128::from(n));
     }

@@ -11,13 +11,13 @@ use crate::{worker::for_child, world::World};
 
 /// Formats each span: its kind, its gate, and its start and end in milliseconds.
 async fn life(world: &World, run: RunId, began: i64) -> Vec<String> {
-    let told =
+    let answer =
         look(&*world.store, &world.ws, |draft| timeline::timeline::<()>(draft, &world.ws, run));
-    let told = told.await.unwrap().expect("there is such a run");
+    let answer = answer.await.unwrap().expect("there is such a run");
     let ms = |at: Option<tidegate_core::time::Timestamp>| {
         at.map_or_else(|| "…".to_owned(), |at| ((at.micros() - began) / 1000).to_string())
     };
-    let mut lines: Vec<_> = told
+    let mut lines: Vec<_> = answer
         .spans
         .iter()
         .map(|span| {
@@ -27,8 +27,8 @@ async fn life(world: &World, run: RunId, began: i64) -> Vec<String> {
             format!("{} {}-{}", parts.join(" "), ms(span.from), ms(span.to))
         })
         .collect();
-    assert_eq!(told.waited_ms, told.waited.iter().map(|it| it.ms).sum::<u64>());
-    let waited = told.waited.iter().map(|it| format!("{} {} {}", it.control, it.key, it.ms));
+    assert_eq!(answer.waited_ms, answer.waited.iter().map(|it| it.ms).sum::<u64>());
+    let waited = answer.waited.iter().map(|it| format!("{} {} {}", it.control, it.key, it.ms));
     lines.push(format!("waited {}", waited.collect::<Vec<_>>().join(", ")));
     lines
 }
@@ -70,12 +70,12 @@ pub async fn where_a_run_has_been_is_told_without_gaps(world: &World) {
     let driven = world.lease_one().await;
     world.pass(250);
     world.complete(&driven).await;
-    let told = life(world, first, began).await;
-    assert_eq!(told[0], "running 0-12000");
-    assert_eq!(told[1], "waiting time nap 12000-17000");
-    assert_eq!(told.last().unwrap(), "waited   2250");
-    assert!(told.contains(&"paused 19000-19500".to_owned()), "{told:?}");
-    assert_eq!(told[told.len() - 2], "running 19750-20000");
+    let answer = life(world, first, began).await;
+    assert_eq!(answer[0], "running 0-12000");
+    assert_eq!(answer[1], "waiting time nap 12000-17000");
+    assert_eq!(answer.last().unwrap(), "waited   2250");
+    assert!(answer.contains(&"paused 19000-19500".to_owned()), "{answer:?}");
+    assert_eq!(answer[answer.len() - 2], "running 19750-20000");
 }
 
 /// spec timeline: a run's page shows its input, and the runs that belong to it.
@@ -84,12 +84,15 @@ pub async fn a_run_knows_where_it_came_from(world: &World) {
     world.define(json!({ "name": "many", "batch": { "maxSize": 2, "timeoutMs": 1000 } })).await;
     let one = world.send_for_run("one", json!({ "n": 1 })).await;
     let of = async |run| {
-        let told =
+        let answer =
             look(&*world.store, &world.ws, |draft| origin::origin::<()>(draft, &world.ws, run));
-        let told = told.await.unwrap()?;
-        let inputs: Vec<Value> =
-            told.inputs.iter().map(|it| serde_json::from_str(it.data.as_str()).unwrap()).collect();
-        Some((told.name, told.batch, json!(inputs)))
+        let answer = answer.await.unwrap()?;
+        let inputs: Vec<Value> = answer
+            .inputs
+            .iter()
+            .map(|it| serde_json::from_str(it.data.as_str()).unwrap())
+            .collect();
+        Some((answer.name, answer.batch, json!(inputs)))
     };
     assert_eq!(of(one).await, Some(("one".to_owned(), false, json!([{ "n": 1 }]))));
     world.send("many", json!(1)).await;
@@ -105,10 +108,10 @@ pub async fn a_run_knows_where_it_came_from(world: &World) {
     let parts = ["a", "b"].map(|step| for_child(step, "one", &json!({})));
     world.suspend(&parent, parts.to_vec()).await;
     let family = async |run: RunId| {
-        let told =
+        let answer =
             look(&*world.store, &world.ws, |draft| origin::origin::<()>(draft, &world.ws, run));
-        let told = told.await.unwrap().expect("there is such a run");
-        (told.parent, told.children)
+        let answer = answer.await.unwrap().expect("there is such a run");
+        (answer.parent, answer.children)
     };
     let children = family(parent.id).await.1;
     assert_eq!(children.len(), 2);

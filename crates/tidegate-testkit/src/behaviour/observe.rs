@@ -249,9 +249,9 @@ pub async fn an_event_is_shown_with_all_that_came_of_it(world: &World) {
     let (plain, batch) = (first.runs[0].verdict.run().unwrap(), first.runs[1].verdict.run());
     let shown = async |id| seen(world, |draft| events::show(draft, &world.ws, id)).await.unwrap();
     let keys = |rows: &[Row]| rows.iter().map(Row::key).collect::<Vec<_>>();
-    let told = shown(first.id).await;
-    assert_eq!(keys(&told.runs), [RowKey::Run(plain.seq)]);
-    assert_eq!(told.receipts[0].receipt.verdict["runId"], json!(batch), "its run is to come");
+    let answer = shown(first.id).await;
+    assert_eq!(keys(&answer.runs), [RowKey::Run(plain.seq)]);
+    assert_eq!(answer.receipts[0].receipt.verdict["runId"], json!(batch), "its run is to come");
     let second = world.post_event(event("a", &json!(2))).await;
     world.drain().await;
     let carried = RowKey::Ended(batch.unwrap().seq);
@@ -306,12 +306,12 @@ pub async fn the_longest_lines_come_first(world: &World) {
     }
     let busiest = async |known: &[GateKey], most| {
         let found = seen(world, |draft| gates::busiest(draft, &world.ws, known, most)).await;
-        let told = |(key, shown): (GateKey, gates::GateView)| {
+        let answer = |(key, shown): (GateKey, gates::GateView)| {
             (key, format!("{} {}", shown.key, shown.line.unwrap().count))
         };
-        found.into_iter().map(told).unzip::<_, _, Vec<_>, Vec<_>>()
+        found.into_iter().map(answer).unzip::<_, _, Vec<_>, Vec<_>>()
     };
-    let (keys, told) = busiest(&[], 2).await;
-    assert_eq!(told, ["many 5", "some 3"]);
+    let (keys, answer) = busiest(&[], 2).await;
+    assert_eq!(answer, ["many 5", "some 3"]);
     assert_eq!(busiest(&keys, 10).await.1, ["many 5", "some 3", "few 1"]);
 }

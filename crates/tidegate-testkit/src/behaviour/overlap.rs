@@ -355,8 +355,8 @@ pub async fn schedules_are_listed_with_their_last_occurrence(world: &World) {
         let page = look(&*world.store, &world.ws, view).await.unwrap();
         serde_json::to_value(&page.schedules[0].last).unwrap()
     };
-    let told = json!({ "plannedAt": at.rfc3339(), "outcome": "started", "runId": run });
-    assert_eq!(last().await, told);
+    let answer = json!({ "plannedAt": at.rfc3339(), "outcome": "started", "runId": run });
+    assert_eq!(last().await, answer);
     world.occur("w0", DAILY).await;
     assert_eq!(last().await["outcome"], "skipped");
     let rows = world.dump().await;

@@ -70,13 +70,13 @@ pub async fn a_lost_lease_keeps_no_effect(world: &World) {
     world.append("orders-1", &["made"]).await;
     let late = world.claim_one("mail").await;
     world.pass(1000);
-    let told = react(world, done(&late, 0, vec![append("letters", "a")])).await.unwrap_err();
-    assert_eq!(told.code(), "reaction_lease_lost");
+    let answer = react(world, done(&late, 0, vec![append("letters", "a")])).await.unwrap_err();
+    assert_eq!(answer.code(), "reaction_lease_lost");
     let two = world.engine(2);
     let leased = two.claim_one("mail").await;
     world.close("shut", None).await.unwrap();
-    let told = react(world, done(&late, 0, vec![append("shut", "a")])).await.unwrap_err();
-    assert_eq!(told.code(), "reaction_lease_lost", "even if the effect could not be");
+    let answer = react(world, done(&late, 0, vec![append("shut", "a")])).await.unwrap_err();
+    assert_eq!(answer.code(), "reaction_lease_lost", "even if the effect could not be");
     assert_eq!(world.head("letters").await, None);
     react(&two, done(&leased, 0, vec![append("letters", "b")])).await.unwrap();
     assert_eq!(world.names("letters").await, ["b"]);
@@ -95,8 +95,8 @@ pub async fn a_refused_effect_refuses_the_whole(world: &World) {
         (nobody, "no_workflow"),
     ] {
         let effects = vec![append("letters", "a"), refused, append("letters", "c")];
-        let told = react(world, done(&leased, 0, effects)).await.unwrap_err();
-        assert_eq!(told.code(), code);
+        let reply = react(world, done(&leased, 0, effects)).await.unwrap_err();
+        assert_eq!(reply.code(), code);
         assert_eq!(world.head("letters").await, None);
     }
     let beyond = react(world, done(&leased, 1, vec![append("letters", "a")])).await.unwrap_err();
@@ -120,8 +120,8 @@ pub async fn a_repeated_report_changes_nothing(world: &World) {
     assert_eq!(world.names("orders-1").await, ["a", "b", "c", "of a"]);
     world.pass(600);
     let skipped = React { from: 1, ..done(&leased, 2, vec![append("letters", "x")]) };
-    let told = react(world, skipped).await.unwrap_err();
-    assert_eq!(told.code(), "reaction_lease_lost", "it does not begin where the place is");
+    let answer = react(world, skipped).await.unwrap_err();
+    assert_eq!(answer.code(), "reaction_lease_lost", "it does not begin where the place is");
     let last = React { from: 0, ..done(&leased, 2, Vec::new()) };
     assert_eq!(react(world, last).await.unwrap().at, 2);
     let rest = world.claim_one("mail").await;

@@ -183,10 +183,10 @@ pub async fn a_stream_is_blocked_when_its_retries_are_used_up(world: &World) {
         assert_eq!(sub.blocked.is_some(), blocks_at.is_some(), "{name}");
         assert_eq!(i64::from(sub.failures), blocks_at.map_or(20, i64::from), "{name}");
     }
-    let told = world.sub("r0", "s0").await.blocked.unwrap();
-    assert_eq!(told, "failed 3 times, maxRetries is 2: boom");
-    let told = world.sub("r1", "s1").await.blocked.unwrap();
-    assert_eq!(told, "failed with an error that is not retryable: boom");
+    let answer = world.sub("r0", "s0").await.blocked.unwrap();
+    assert_eq!(answer, "failed 3 times, maxRetries is 2: boom");
+    let answer = world.sub("r1", "s1").await.blocked.unwrap();
+    assert_eq!(answer, "failed with an error that is not retryable: boom");
 }
 
 /// spec B205, N65, N66: a holder blocks its stream after the events that it has handled, once; no

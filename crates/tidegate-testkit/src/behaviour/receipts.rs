@@ -11,16 +11,16 @@ async fn told_and_kept(world: &World, name: &str, data: Value) -> (Posted, Value
     let posted = world.post(name, data).await;
     let mut receipts = world.receipts(posted.id).await;
     assert!(receipts.len() <= 1, "one workflow, one receipt: {receipts:?}");
-    let told = posted.runs[0].to_value();
+    let answer = posted.runs[0].to_value();
     let kept = receipts.pop().map(|receipt| {
         assert_eq!((receipt.workflow.as_str(), receipt.at), (name, world.now()));
         assert_eq!((&receipt.ws, receipt.event), (&world.ws, posted.id.seq));
-        if let Some(key) = told.get("key") {
+        if let Some(key) = answer.get("key") {
             assert_eq!(*key, json!(receipt.key), "it is found by its key");
         }
         receipt.verdict
     });
-    (posted, told, kept)
+    (posted, answer, kept)
 }
 
 /// spec receipts: each kind of verdict, and the field of its receipt that points to the survivor.
@@ -46,24 +46,24 @@ pub async fn every_verdict_but_a_plain_start_is_kept(world: &World) {
         let name = format!("w{n}");
         definition["name"] = json!(name);
         world.define(definition.clone()).await;
-        let (first, told, kept) = told_and_kept(world, &name, json!({ "k": "a" })).await;
-        let plain = told["outcome"] == json!("started");
-        assert_eq!(kept.is_none(), plain, "{definition}: {told}");
-        let (_, told, kept) = told_and_kept(world, &name, json!({ "k": "a" })).await;
-        let kept = kept.unwrap_or_else(|| panic!("{definition}: {told}"));
-        assert_eq!((&told["outcome"], &told["key"]), (&json!(outcome), &json!("a")));
+        let (first, answer, kept) = told_and_kept(world, &name, json!({ "k": "a" })).await;
+        let plain = answer["outcome"] == json!("started");
+        assert_eq!(kept.is_none(), plain, "{definition}: {answer}");
+        let (_, answer, kept) = told_and_kept(world, &name, json!({ "k": "a" })).await;
+        let kept = kept.unwrap_or_else(|| panic!("{definition}: {answer}"));
+        assert_eq!((&answer["outcome"], &answer["key"]), (&json!(outcome), &json!("a")));
         for (field, value) in kept.as_object().unwrap() {
-            assert_eq!(told.get(field), Some(value), "{definition}: `{field}`");
+            assert_eq!(answer.get(field), Some(value), "{definition}: `{field}`");
         }
         if matches!(outcome, "dropped" | "skipped" | "deduped") {
-            assert_eq!(told[outcome], json!(true), "{told}");
+            assert_eq!(answer[outcome], json!(true), "{answer}");
         }
         let run = first.runs[0].verdict.run().unwrap();
         if let Some(field) = survivor {
             assert_eq!(kept[field], json!(run), "{definition}: {kept}");
         }
         let carries = matches!(outcome, "queued" | "coalesced" | "buffered" | "replaced");
-        assert_eq!(told.get("runId").is_some(), carries, "{told}");
+        assert_eq!(answer.get("runId").is_some(), carries, "{answer}");
     }
 }
 
@@ -72,16 +72,16 @@ pub async fn every_verdict_but_a_plain_start_is_kept(world: &World) {
 pub async fn a_receipt_says_what_is_missing(world: &World) {
     let handoff = json!({ "type": "keyed", "keyField": "k.id", "onNewVersion": "drain" });
     world.define(json!({ "name": "strict", "handoff": handoff })).await;
-    let (_, told, kept) = told_and_kept(world, "strict", json!({})).await;
-    assert_eq!((&told["outcome"], &told["control"]), (&json!("rejected"), &json!("handoff")));
-    assert!(told["error"].as_str().unwrap().contains("`k.id`"), "{told}");
-    assert_eq!(kept.unwrap()["error"], told["error"]);
+    let (_, answer, kept) = told_and_kept(world, "strict", json!({})).await;
+    assert_eq!((&answer["outcome"], &answer["control"]), (&json!("rejected"), &json!("handoff")));
+    assert!(answer["error"].as_str().unwrap().contains("`k.id`"), "{answer}");
+    assert_eq!(kept.unwrap()["error"], answer["error"]);
     let limit = json!({ "limit": 1, "key": "k" });
     world.define(json!({ "name": "shared", "concurrency": limit })).await;
     world.send("shared", json!({})).await;
-    let (_, told, kept) = told_and_kept(world, "shared", json!({})).await;
-    assert_eq!(told["keyMissing"], json!(["concurrency"]));
-    assert_eq!(kept.unwrap()["keyMissing"], told["keyMissing"]);
+    let (_, answer, kept) = told_and_kept(world, "shared", json!({})).await;
+    assert_eq!(answer["keyMissing"], json!(["concurrency"]));
+    assert_eq!(kept.unwrap()["keyMissing"], answer["keyMissing"]);
 }
 
 /// spec receipts: one event has a receipt for each workflow that did not plainly start.

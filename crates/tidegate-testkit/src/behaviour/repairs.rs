@@ -54,11 +54,11 @@ pub async fn leases_lost_too_often_block_the_stream(world: &World) {
     let claimed = world.claim_or_block("slow", 10).await;
     assert_eq!(claimed.leased, []);
     assert_eq!(claimed.blocked[0].stream, "a");
-    let told = &claimed.blocked[0].reason;
+    let answer = &claimed.blocked[0].reason;
     let says = "claimed 3 times in a row without progress at version 1: the lease of 1000 ms";
-    assert!(told.starts_with(says), "{told}");
+    assert!(answer.starts_with(says), "{answer}");
     let sub = world.sub("slow", "a").await;
-    assert_eq!((sub.failures, sub.blocked.as_ref()), (1, Some(told)));
+    assert_eq!((sub.failures, sub.blocked.as_ref()), (1, Some(answer)));
     let again = world.claim_or_block("slow", 10).await;
     assert_eq!((again.leased, again.blocked), (vec![], vec![]), "it is said once");
 }
@@ -228,8 +228,8 @@ pub async fn filters_restrict_as_they_say(world: &World) {
     assert_eq!(world.mend("mail", Remedy::Reset, StreamSelection::All).await.unwrap().len(), 6);
     assert_eq!(world.claim("mail", 100).await.len(), 6);
     for bad in ["order-*", "a|b", "[ab]", "a%", "", "^$", "a.*"] {
-        let told = Pattern::parse(bad).unwrap_err();
-        assert_eq!(told.code(), "bad_stream_filter", "{bad}");
+        let answer = Pattern::parse(bad).unwrap_err();
+        assert_eq!(answer.code(), "bad_stream_filter", "{bad}");
     }
 }
 

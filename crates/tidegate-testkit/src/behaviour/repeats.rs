@@ -40,13 +40,13 @@ pub async fn a_repeated_request_takes_place_once(world: &World) {
     assert_eq!(again(world, ask(world, "h")).await, first);
     assert_eq!(world.run(ask(world, "other")).await, Err(Refusal::KeyReused));
     let both = world.batch(vec![ask(world, "h"), ask(world, "h")]).await;
-    let told = Ok(Answer::Again(Box::new(first.clone())));
-    assert_eq!(both, [told.clone(), told], "also in one transaction");
+    let answer = Ok(Answer::Again(Box::new(first.clone())));
+    assert_eq!(both, [answer.clone(), answer], "also in one transaction");
     assert_eq!(world.alive("order").await, 1);
     let elsewhere = world.in_workspace("elsewhere");
     elsewhere.define(json!({ "name": "order" })).await;
-    let told = elsewhere.run(ask(&elsewhere, "h")).await.unwrap();
-    assert!(matches!(told, Answer::Posted(_)), "a workspace's keys are its own: {told:?}");
+    let answer = elsewhere.run(ask(&elsewhere, "h")).await.unwrap();
+    assert!(matches!(answer, Answer::Posted(_)), "a workspace's keys are its own: {answer:?}");
     world.pass(KEPT_MS - 1);
     assert_eq!(again(world, ask(world, "h")).await, first);
     world.pass(1);
@@ -62,11 +62,11 @@ pub async fn of_requests_at_once_one_takes_place(world: &World) {
     for n in 0..10 {
         let ask = || once(asked(world, &format!("k{n}"), "h"), posting(world, "order"));
         let (one, two) = tokio::join!(world.run(ask()), other.run(ask()));
-        let told = |answer: Answer| match answer {
+        let reply = |answer: Answer| match answer {
             Answer::Again(first) => (true, *first),
             first => (false, first),
         };
-        let ((late, one), (early, two)) = (told(one.unwrap()), told(two.unwrap()));
+        let ((late, one), (early, two)) = (reply(one.unwrap()), reply(two.unwrap()));
         assert_eq!(one, two);
         assert!(late ^ early, "one of them was first");
     }

@@ -52,9 +52,9 @@ pub async fn an_operation_is_a_step_and_happens_once(world: &World) {
     for (n, (op, value, version)) in table.into_iter().enumerate() {
         let step = format!("step {n}");
         for _ in 0..2 {
-            let told = world.state_step(&run, &step, "s", op.clone()).await;
+            let answer = world.state_step(&run, &step, "s", op.clone()).await;
             let expected = Outcome { version, value: payload(&value) };
-            assert_eq!(told, Ok(expected), "{op:?}");
+            assert_eq!(answer, Ok(expected), "{op:?}");
         }
         let kind = world.step_of(run.id, &step).await.map(|step| step.kind);
         assert_eq!(kind, Some(StepKind::State));

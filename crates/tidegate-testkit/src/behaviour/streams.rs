@@ -64,8 +64,8 @@ pub async fn a_wrong_expectation_writes_nothing(world: &World) {
     for expected in [Expected::NoStream, Expected::Version(0), Expected::Version(2)] {
         wrong(expected, 1).await;
     }
-    let told = conflict(Expected::Version(0), 1).to_string();
-    assert_eq!(told, "stream `order`: expected version 0, got version 1");
+    let answer = conflict(Expected::Version(0), 1).to_string();
+    assert_eq!(answer, "stream `order`: expected version 0, got version 1");
 }
 
 /// spec B186–B188: exactly one of two commits with one expectation succeeds, together in a
@@ -208,8 +208,8 @@ pub async fn behind_the_guard_nothing_is_committed(world: &World) {
     assert_eq!(closed, Ok(Closed { guard: 1, already: false }));
     for expected in [None, Some(Expected::Version(1)), Some(Expected::Version(0))] {
         let refused = world.try_append(world.commit("order", &["late"], expected)).await;
-        let told = StreamRefusal::StreamClosed { stream: "order".to_owned(), guard: 1 };
-        assert_eq!(refused, Err(told));
+        let answer = StreamRefusal::StreamClosed { stream: "order".to_owned(), guard: 1 };
+        assert_eq!(refused, Err(answer));
     }
     let before = world.dump().await;
     let again = world.close("order", Some(Expected::Version(0))).await;

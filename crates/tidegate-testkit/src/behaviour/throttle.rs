@@ -71,18 +71,18 @@ pub async fn the_caller_is_told_when_its_turn_is_about_due(world: &World) {
 pub async fn the_caller_is_told_its_own_turn(world: &World) {
     for (limit, burst) in [(1, 1), (3, 1), (2, 4)] {
         world.define(throttled(limit, 1000, burst)).await;
-        let mut told = Vec::new();
+        let mut answer = Vec::new();
         for n in 0..8 {
             let events = (0..n).map(|n| event("call", &json!({ "n": n }))).collect();
             let posted = world.post_all(events).await;
-            told.extend(posted.into_iter().map(|posted| posted.runs[0].verdict.clone()));
-            told.push(world.send("call", json!({})).await);
-            for verdict in &told {
+            answer.extend(posted.into_iter().map(|posted| posted.runs[0].verdict.clone()));
+            answer.push(world.send("call", json!({})).await);
+            for verdict in &answer {
                 let Verdict::Queued { run, start_at, .. } = verdict else { continue };
                 let why = why(&*world.store, &world.ws, *run).await.unwrap().unwrap();
                 assert_eq!(*start_at, why.earliest, "{limit} {burst} {n}: {}", why.sentence);
             }
-            told.clear();
+            answer.clear();
             world.lease_all().await;
             world.tick(1000).await;
         }

@@ -143,8 +143,8 @@ pub async fn a_parent_is_told_of_a_time_out(world: &World) {
     let child = world.lease_one().await;
     world.sleep(&child, "nap", 5000).await;
     world.tick(1000).await;
-    let told = world.step_of(parent, "child").await.unwrap().result;
-    assert_eq!(told.unwrap_err().code, "TimedOut");
+    let answer = world.step_of(parent, "child").await.unwrap().result;
+    assert_eq!(answer.unwrap_err().code, "TimedOut");
     assert_eq!(world.lease_one().await.id, parent);
 }
 

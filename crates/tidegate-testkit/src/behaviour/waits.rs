@@ -361,19 +361,19 @@ pub async fn a_step_sends_its_event_once(world: &World) {
     world.suspend(&run, vec![for_event("heard", "told"), world.nap("nap", 1)]).await;
     world.tick(1).await;
     let first = world.lease_one().await;
-    let told = || event("told", &json!({ "by": "order" }));
+    let reply = || event("told", &json!({ "by": "order" }));
     // Twice, since the answer was lost; and again by the next worker.
     for _ in 0..2 {
-        assert_eq!(world.tell(&first, "tell", told()).await, Ok(Recorded::GoOn));
+        assert_eq!(world.tell(&first, "tell", reply()).await, Ok(Recorded::GoOn));
     }
     assert_eq!(world.lose(world.engine).await, 1);
     let fenced = Err(Refusal::Fenced { run: run.id.seq, fence: first.fence });
-    assert_eq!(world.tell(&first, "again", told()).await, fenced);
+    assert_eq!(world.tell(&first, "again", reply()).await, fenced);
     let world = world.engine(2);
     let leased = world.lease_all().await;
     let [again, other] = leased.as_slice() else { panic!("both are there: {leased:?}") };
     assert_eq!((again.id, other.workflow.as_str()), (run.id, "told"), "it has started one run");
-    assert_eq!(world.tell(again, "tell", told()).await, Ok(Recorded::GoOn));
+    assert_eq!(world.tell(again, "tell", reply()).await, Ok(Recorded::GoOn));
     assert!(world.lease_all().await.is_empty());
     let output = world.came_of(run.id, "tell").await.expect("recorded").expect("an output");
     assert!(output.contains("\"woke\":1"), "the output is what a sender is told: {output}");
@@ -389,8 +389,8 @@ pub async fn a_step_sends_its_event_once(world: &World) {
 pub async fn a_run_can_replace_itself_by_what_it_sends(world: &World) {
     world.define(json!({ "name": "order", "singleton": { "mode": "cancel" } })).await;
     let old = world.drive("order", json!({})).await;
-    let told = world.tell(&old, "again", event("order", &json!({ "n": 2 }))).await;
-    assert_eq!(told, Ok(Recorded::Stop));
+    let answer = world.tell(&old, "again", event("order", &json!({ "n": 2 }))).await;
+    assert_eq!(answer, Ok(Recorded::Stop));
     assert_eq!(world.state(old.id).await, "cancelled");
     assert!(world.came_of(old.id, "again").await.is_some());
     assert!(world.lease_all().await.is_empty(), "it has not stopped yet");

@@ -127,15 +127,15 @@ pub(super) async fn race(everyone: &[Arc<dyn Leases>]) {
                 runtime.block_on(leases.acquire("one", &n.to_string(), TTL)).unwrap()
             })
         });
-        let (mut won, mut told) = (Vec::new(), Vec::new());
+        let (mut won, mut reply) = (Vec::new(), Vec::new());
         for answer in asking.collect::<Vec<_>>() {
             match answer.await.unwrap() {
                 Acquire::Acquired(lease) => won.push(lease),
-                Acquire::Held { by, .. } => told.push(by),
+                Acquire::Held { by, .. } => reply.push(by),
             }
         }
         assert_eq!(won.len(), 1, "round {round}: {won:?}");
-        assert!(told.iter().all(|by| *by == won[0].holder), "{told:?}, but {won:?}");
+        assert!(reply.iter().all(|by| *by == won[0].holder), "{reply:?}, but {won:?}");
         assert!(won[0].fence > last, "{} after {last}", won[0].fence);
         last = won[0].fence;
         assert!(everyone[0].release(&won[0]).await.unwrap());
@@ -386,7 +386,7 @@ async fn history(place: &impl Place, leases: &Arc<dyn Leases>, seed: u64) {
                 .get(&lease.name)
                 .is_some_and(|(held, until)| held.fence == lease.fence && *until > now)
         };
-        let told = format!("seed {seed}, step {step}");
+        let reply = format!("seed {seed}, step {step}");
         match (draw(4), some) {
             (0, _) => {
                 place.pass(unit).await;
@@ -394,14 +394,14 @@ async fn history(place: &impl Place, leases: &Arc<dyn Leases>, seed: u64) {
             }
             (1, Some(lease)) => {
                 let outcome = leases.renew(&lease, ttl).await.unwrap();
-                assert_eq!(matches!(outcome, Renew::Renewed(_)), good(&lease, &model), "{told}");
+                assert_eq!(matches!(outcome, Renew::Renewed(_)), good(&lease, &model), "{reply}");
                 if let Renew::Renewed(lease) = outcome {
                     model.insert(lease.name.clone(), (lease, now + ttl));
                 }
             }
             (2, Some(lease)) => {
                 let outcome = leases.release(&lease).await.unwrap();
-                assert_eq!(outcome, good(&lease, &model), "{told}");
+                assert_eq!(outcome, good(&lease, &model), "{reply}");
                 if outcome {
                     model.remove(&lease.name);
                 }
@@ -410,17 +410,17 @@ async fn history(place: &impl Place, leases: &Arc<dyn Leases>, seed: u64) {
                 let held = model.get(&name).filter(|(_, until)| *until > now);
                 match (leases.acquire(&name, &holder, ttl).await.unwrap(), held) {
                     (Acquire::Held { by, .. }, Some((lease, _))) if lease.holder != holder => {
-                        assert_eq!(by, lease.holder, "{told}");
+                        assert_eq!(by, lease.holder, "{reply}");
                     }
                     (Acquire::Acquired(lease), held)
                         if held.is_none_or(|(held, _)| held.holder == holder) =>
                     {
                         let before = all.iter().filter(|it| it.name == name).map(|it| it.fence);
-                        assert!(before.max() < Some(lease.fence), "{told}: {lease:?}");
+                        assert!(before.max() < Some(lease.fence), "{reply}: {lease:?}");
                         all.push(lease.clone());
                         model.insert(name, (lease, now + ttl));
                     }
-                    (answer, held) => panic!("{told}: {answer:?}, but {held:?}"),
+                    (answer, held) => panic!("{reply}: {answer:?}, but {held:?}"),
                 }
             }
         }

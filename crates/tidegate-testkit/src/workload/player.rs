@@ -76,11 +76,11 @@ impl Player {
         if together {
             return self.carry_out(commands).await;
         }
-        let mut told = Vec::new();
+        let mut answer = Vec::new();
         for command in commands {
-            told.extend(self.carry_out(vec![command]).await);
+            answer.extend(self.carry_out(vec![command]).await);
         }
-        told
+        answer
     }
 
     /// Returns the commands of moves.
@@ -115,12 +115,12 @@ impl Player {
     pub async fn carry_out(&mut self, commands: Vec<SeededCommand>) -> Vec<String> {
         let salts: Vec<u64> = commands.iter().map(|(_, salt)| *salt).collect();
         let answers = commit(&*self.world.store, commands).await.expect("the store works");
-        let mut told = Vec::new();
+        let mut reply = Vec::new();
         for (salt, answer) in salts.into_iter().zip(answers) {
-            told.push(self.rename(&format!("{salt}: {answer:?}")));
+            reply.push(self.rename(&format!("{salt}: {answer:?}")));
             self.learn(answer);
         }
-        told
+        reply
     }
 
     /// Returns the store.

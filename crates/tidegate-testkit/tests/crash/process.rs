@@ -364,11 +364,11 @@ impl Process {
     /// ids.
     pub(crate) async fn came_of_it(&self) -> Vec<String> {
         let rows = self.world.dump().await;
-        let mut told = Vec::new();
+        let mut answer = Vec::new();
         for row in &rows {
             match row {
                 Row::Event(event) if event.kind == Kind::Event => {
-                    told.push(format!("event {} {}", event.name, event.data.as_str()));
+                    answer.push(format!("event {} {}", event.name, event.data.as_str()));
                 }
                 Row::Ended(ended) => {
                     let inputs: Vec<_> = inputs(&rows, ended.id, ended.source);
@@ -379,22 +379,27 @@ impl Process {
                         .collect();
                     let (name, version) = (&ended.workflow, ended.version);
                     let state = ended.ending.state();
-                    told.push(format!("run {name} {version} {inputs:?} {steps:?} {state}"));
+                    answer.push(format!("run {name} {version} {inputs:?} {steps:?} {state}"));
                 }
                 Row::Session(row) => {
-                    told.push(format!("session {} {} {}", row.id, row.version, row.body.as_str()));
+                    answer.push(format!(
+                        "session {} {} {}",
+                        row.id,
+                        row.version,
+                        row.body.as_str()
+                    ));
                 }
-                Row::Staged(row) => told.push(format!("staged by {:?}", row.run)),
+                Row::Staged(row) => answer.push(format!("staged by {:?}", row.run)),
                 Row::Gate(gate)
                     if !matches!(gate.state, GateState::Claim(_) | GateState::Slots(_)) =>
                 {
-                    told.push(format!("gate {:?}", gate.key.scope().map(|scope| scope.class)));
+                    answer.push(format!("gate {:?}", gate.key.scope().map(|scope| scope.class)));
                 }
                 _ => {}
             }
         }
-        told.sort();
-        told
+        answer.sort();
+        answer
     }
 }
 

@@ -135,8 +135,8 @@ async fn two_that_race_have_one_effect(ground: Ground) {
         let (one, two) = tokio::join!(ground.act(&run, id, part()), ground.act(&run, id, part()));
         let outcomes = [&one, &two];
         let kept = outcomes.iter().filter(|it| it.is_ok()).count();
-        let told = outcomes.iter().filter(|it| matches!(it, Err(TransactionError::Recorded)));
-        assert_eq!((kept, told.count()), (1, 1), "{outcomes:?}");
+        let answer = outcomes.iter().filter(|it| matches!(it, Err(TransactionError::Recorded)));
+        assert_eq!((kept, answer.count()), (1, 1), "{outcomes:?}");
     }
     assert_eq!(ground.kept(&run).await, (4, 4));
 }

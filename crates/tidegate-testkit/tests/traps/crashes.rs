@@ -118,8 +118,11 @@ impl Two {
             post(&self.other).await;
         }
         self.proxy.open(url);
-        let told = tokio::time::timeout(Duration::from_mins(2), doubted.task).await;
-        told.expect("not stuck").unwrap().unwrap_or_else(|error| panic!("{turn} {far:?}: {error}"));
+        let answer = tokio::time::timeout(Duration::from_mins(2), doubted.task).await;
+        answer
+            .expect("not stuck")
+            .unwrap()
+            .unwrap_or_else(|error| panic!("{turn} {far:?}: {error}"));
         let blocks = doubted.blocks.lock().unwrap().clone();
         let (last, before) = blocks.split_last().unwrap();
         let client = connect(url).await;

@@ -176,8 +176,8 @@ async fn r10_without_its_token_row_an_outcome_is_unknown() {
     rig.execute(&format!("delete from {}.tx_token", rig.schema)).await;
     proxy.at_next_commit(Fault::CutAfter);
     going.go_on();
-    let told = posted.await.unwrap();
-    assert!(matches!(told, Err(StoreError::Unknown(_))), "{told:?}");
+    let answer = posted.await.unwrap();
+    assert!(matches!(answer, Err(StoreError::Unknown(_))), "{answer:?}");
     assert_eq!(events(&store).await, 1);
     assert_eq!(post(&store).await, 1, "the next transaction has another row");
 }

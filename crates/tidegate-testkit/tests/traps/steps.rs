@@ -58,15 +58,15 @@ async fn check(fault: Fault, committed: bool) {
     rig.execute(&format!("create table {table} (n int)")).await;
 
     proxy.at_next_commit(fault);
-    let told = pay(&store, recording(&world, &run), &table).await;
+    let reply = pay(&store, recording(&world, &run), &table).await;
     let kept = i64::from(committed);
-    assert_eq!(rig.count(&table).await, kept, "{told:?}");
+    assert_eq!(rig.count(&table).await, kept, "{reply:?}");
     assert_eq!(world.steps(run.id).await.len(), usize::from(committed));
     if committed {
-        told.unwrap();
+        reply.unwrap();
     } else {
-        let unavailable = matches!(told, Err(TransactionError::Store(StoreError::Unavailable(_))));
-        assert!(unavailable, "a reason to try again: {told:?}");
+        let unavailable = matches!(reply, Err(TransactionError::Store(StoreError::Unavailable(_))));
+        assert!(unavailable, "a reason to try again: {reply:?}");
     }
     // A caller that does not trust its answer may always repeat.
     let again = pay(&store, recording(&world, &run), &table).await;

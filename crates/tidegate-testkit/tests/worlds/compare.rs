@@ -143,30 +143,30 @@ impl Twin {
 
     async fn post(&mut self, name: &str, data: Value) -> Same {
         let posted = self.world.post(name, data.clone()).await;
-        let told = self.reference.post(name, &data);
-        self.answered(&posted.runs, &told)
+        let answer = self.reference.post(name, &data);
+        self.answered(&posted.runs, &answer)
     }
 
     async fn call(&mut self, n: usize, action: &str, session: Option<&str>, a: Field) -> Same {
         let input = data(n, a, a);
         let outcome = self.world.dispatch(request("f", action, session, None, &input)).await;
         let data = json!({"session": session, "user": null, "input": input});
-        let told = self.reference.post(&format!("f/{action}"), &data);
-        self.answered(&[outcome], &told)
+        let answer = self.reference.post(&format!("f/{action}"), &data);
+        self.answered(&[outcome], &answer)
     }
 
     /// Checks that both sides give the same outcomes for the same workflows, and maps run to run.
-    fn answered(&mut self, world: &[Outcome], told: &[(String, Told)]) -> Same {
+    fn answered(&mut self, world: &[Outcome], answer: &[(String, Told)]) -> Same {
         let words = world.iter().map(|it| (it.workflow.as_str(), it.verdict.outcome()));
-        let told_words = told.iter().map(|(name, told)| (name.as_str(), told.outcome));
+        let told_words = answer.iter().map(|(name, answer)| (name.as_str(), answer.outcome));
         same("told", &words.collect::<Vec<_>>(), &told_words.collect::<Vec<_>>())?;
-        for (outcome, (_, told)) in world.iter().zip(told) {
-            match (outcome.verdict.run(), told.run) {
+        for (outcome, (_, answer)) in world.iter().zip(answer) {
+            match (outcome.verdict.run(), answer.run) {
                 (Some(id), Some(run)) => {
                     let known = *self.ids.entry(run).or_insert(id);
                     same(&format!("the id of run {run}"), &id, &known)?;
                 }
-                (world, told) => same("told of a run", &world.is_some(), &told.is_some())?,
+                (world, answer) => same("told of a run", &world.is_some(), &answer.is_some())?,
             }
         }
         Ok(())

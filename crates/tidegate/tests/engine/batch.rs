@@ -41,9 +41,9 @@ pub(crate) async fn a_buffer_flushes_at_its_size_or_its_time(harness: &TestHarne
     let engine = harness.engine().workflow(order).start().await.unwrap();
     let first = start(&engine, "order", json!({ "n": 0 })).await;
     harness.advance(secs(4)).await;
-    let told = verdict(&engine, "order", json!({ "n": 1 })).await.to_value();
-    assert_eq!((&told["outcome"], &told["pending"]), (&json!("buffered"), &json!(2)));
-    assert_eq!(told["runId"], json!(first));
+    let answer = verdict(&engine, "order", json!({ "n": 1 })).await.to_value();
+    assert_eq!((&answer["outcome"], &answer["pending"]), (&json!("buffered"), &json!(2)));
+    assert_eq!(answer["runId"], json!(first));
     start(&engine, "order", json!({ "n": 2 })).await;
     harness.settle().await;
     assert_eq!(journal.take_times(), at(&[(4000, "[0, 1, 2]")]));

@@ -83,11 +83,11 @@ pub(crate) async fn a_driven_run_stops_at_its_next_await(harness: &TestHarness) 
     let work = Workflow::new("work", move |ctx: Ctx, name: String| {
         let (gate, seen) = (gate.clone(), seen.clone());
         async move {
-            let (heard, told) = (seen.clone(), ctx.cancelled());
+            let (heard, answer) = (seen.clone(), ctx.cancelled());
             let hold = ctx.step("hold", || async {
                 let _left = Told(seen.clone(), format!("{name} dropped"));
                 tokio::spawn(async move {
-                    told.await;
+                    answer.await;
                     heard.mark("heard");
                 });
                 gate.pass().await;

@@ -13,16 +13,16 @@ pub(crate) async fn a_burst_gives_one_run_with_the_last_event(harness: &TestHarn
     let engine = harness.engine().workflow(order).start().await.unwrap();
     let mut runs = Vec::new();
     for n in 0..5 {
-        let told = verdict(&engine, "order", json!({ "n": n })).await;
-        assert_eq!(told.outcome(), "coalesced");
-        runs.extend(told.run());
+        let answer = verdict(&engine, "order", json!({ "n": n })).await;
+        assert_eq!(answer.outcome(), "coalesced");
+        runs.extend(answer.run());
         harness.advance(secs(9)).await;
     }
     assert!(runs.iter().all(|run| *run == runs[0]), "the run id is known from the start");
     assert_eq!(states(harness, "order").await.len(), 0);
     // The caller can wait for the run before it exists.
-    let (told, ()) = tokio::join!(engine.ended(runs[0]), harness.advance(secs(60)));
-    assert_eq!(told.unwrap().id, runs[0]);
+    let (answer, ()) = tokio::join!(engine.ended(runs[0]), harness.advance(secs(60)));
+    assert_eq!(answer.unwrap().id, runs[0]);
     assert_eq!(journal.take_times(), [(46_000, "4".to_owned())]);
     assert_eq!(harness.runs("order").await.len(), 1);
 }

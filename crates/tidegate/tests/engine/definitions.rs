@@ -48,7 +48,7 @@ pub(crate) async fn everything_that_is_wrong_is_said_at_once(harness: &TestHarne
         })))
         .flow(Flow::new("talk").action(late));
     let found = problems(builder).await;
-    let told: Vec<String> = found.iter().map(ToString::to_string).collect();
+    let answer: Vec<String> = found.iter().map(ToString::to_string).collect();
     let expected = [
         "workflow `a`: throttle.limit",
         "workflow `a`: throttle.perMs",
@@ -67,11 +67,11 @@ pub(crate) async fn everything_that_is_wrong_is_said_at_once(harness: &TestHarne
         "action `talk/say`: debounce stands beside a key function",
     ];
     for expected in expected {
-        assert!(told.iter().any(|it| it.starts_with(expected)), "{expected}\n{told:#?}");
+        assert!(answer.iter().any(|it| it.starts_with(expected)), "{expected}\n{answer:#?}");
     }
-    assert_eq!(told.len(), expected.len(), "{told:#?}");
-    let near = |name: &str| told.iter().any(|it| it.contains(&format!("`{name}`?")));
-    assert!(near("debounce") && near("skip") && near("queue"), "{told:#?}");
+    assert_eq!(answer.len(), expected.len(), "{answer:#?}");
+    let near = |name: &str| answer.iter().any(|it| it.contains(&format!("`{name}`?")));
+    assert!(near("debounce") && near("skip") && near("queue"), "{answer:#?}");
     assert!(harness.store().dump().await.unwrap().is_empty(), "nothing is registered");
 }
 

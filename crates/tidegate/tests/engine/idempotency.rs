@@ -21,9 +21,9 @@ pub(crate) async fn one_run_for_a_key(harness: &TestHarness) {
     harness.settle().await;
     engine.send("order", json!({ "id": 7, "n": 0 })).await.unwrap();
     let repeat = engine.send("order", json!({ "id": 7, "n": 1 })).await.unwrap().to_value();
-    let told = &repeat["runs"][1];
-    assert_eq!((&told["outcome"], &told["deduped"]), (&json!("deduped"), &json!(true)));
-    assert_eq!((&told["control"], told.get("runId")), (&json!("idempotency"), None));
+    let answer = &repeat["runs"][1];
+    assert_eq!((&answer["outcome"], &answer["deduped"]), (&json!("deduped"), &json!(true)));
+    assert_eq!((&answer["control"], answer.get("runId")), (&json!("idempotency"), None));
     assert_eq!(repeat["woke"], 1);
     engine.send("order", json!({ "id": 8, "n": 2 })).await.unwrap();
     harness.settle().await;
@@ -109,8 +109,8 @@ pub(crate) async fn a_repeated_dedupe_id_is_dropped_before_anything(harness: &Te
     harness.settle().await;
     let again = post(&engine, "a", json!({ "n": 1 })).await;
     assert_eq!((again.deduped, again.id, again.woke), (true, first.id, 0));
-    let told = again.to_value();
-    assert_eq!(told["runs"][0]["runId"], json!(first.runs[0].verdict.run()));
+    let answer = again.to_value();
+    assert_eq!(answer["runs"][0]["runId"], json!(first.runs[0].verdict.run()));
     harness.settle().await;
     assert_eq!(
         (recorded(harness, "order").await, states(harness, "waiter").await[0]),

@@ -106,8 +106,8 @@ pub(crate) async fn a_projection_is_kept_with_its_ack(harness: &TestHarness) {
     let engine = serve().start().await.unwrap();
     append(harness, "account-1", &[("put", json!(5)), ("put", json!(7))]).await;
     if matches!(harness.store().database(), Database::None) {
-        let told = view(&engine, "sums", "account-1").await.blocked.unwrap();
-        assert!(told.contains("no fold for a store that is in memory"), "{told}");
+        let answer = view(&engine, "sums", "account-1").await.blocked.unwrap();
+        assert!(answer.contains("no fold for a store that is in memory"), "{answer}");
         return;
     }
     assert_eq!(look(&engine, "").await, [2, 12]);

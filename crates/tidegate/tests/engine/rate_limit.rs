@@ -23,10 +23,10 @@ pub(crate) async fn the_overflow_is_dropped_and_is_still_an_event(harness: &Test
     }
     let third = engine.send("order", json!({ "n": 2 })).await.unwrap().to_value();
     assert_eq!(third["woke"], 1);
-    let told = &third["runs"][1];
-    assert_eq!((&told["workflow"], &told["outcome"]), (&json!("order"), &json!("dropped")));
-    assert_eq!((&told["dropped"], &told["control"]), (&json!(true), &json!("rateLimit")));
-    assert!(told.get("retryAt").is_some() && told.get("runId").is_none(), "{told}");
+    let answer = &third["runs"][1];
+    assert_eq!((&answer["workflow"], &answer["outcome"]), (&json!("order"), &json!("dropped")));
+    assert_eq!((&answer["dropped"], &answer["control"]), (&json!(true), &json!("rateLimit")));
+    assert!(answer.get("retryAt").is_some() && answer.get("runId").is_none(), "{answer}");
     harness.settle().await;
     assert_eq!(
         (states(harness, "order").await.len(), states(harness, "audit").await.len()),
@@ -72,9 +72,9 @@ pub(crate) async fn both_meters_call_the_same_arrivals_overflow(harness: &TestHa
     for gap in [0, 0, 0, 1000, 0, 500, 100, 1500, 0, 0] {
         harness.advance(ms(gap)).await;
         let posted = engine.send("tick", json!({})).await.unwrap();
-        let told: Vec<_> = posted.runs.iter().map(|run| run.verdict.outcome()).collect();
-        assert!(matches!(told[..], ["started", "started"] | ["dropped", "queued"]), "{told:?}");
-        if told[0] == "dropped" {
+        let answer: Vec<_> = posted.runs.iter().map(|run| run.verdict.outcome()).collect();
+        assert!(matches!(answer[..], ["started", "started"] | ["dropped", "queued"]), "{answer:?}");
+        if answer[0] == "dropped" {
             let late = posted.runs[1].verdict.run().unwrap();
             engine.cancel(late, "a probe").await.unwrap();
         }

@@ -218,10 +218,10 @@ pub(crate) async fn a_final_error_blocks_at_once(harness: &TestHarness) {
         .unwrap();
     append(harness, "a", &[("Deposited", json!("not a number"))]).await;
     assert_eq!((marks.count("final"), marks.count("panics")), (1, 21));
-    let told = view(&engine, "final", "a").await.blocked.unwrap();
-    assert_eq!(told, "failed with an error that is not retryable: Error: never");
-    let told = view(&engine, "typed", "a").await.blocked.unwrap();
-    assert!(told.contains("BadEvent: event `Deposited` cannot be read as"), "{told}");
+    let answer = view(&engine, "final", "a").await.blocked.unwrap();
+    assert_eq!(answer, "failed with an error that is not retryable: Error: never");
+    let answer = view(&engine, "typed", "a").await.blocked.unwrap();
+    assert!(answer.contains("BadEvent: event `Deposited` cannot be read as"), "{answer}");
     assert_eq!(view(&engine, "panics", "a").await.position, 0);
 }
 
@@ -446,14 +446,14 @@ pub(crate) async fn effects_happen_once_whatever_fails(harness: &TestHarness, fa
             // An idle engine makes no transactions, so some planned failures never happen.
             assert!(faults.is_over() || after > 2, "the effects take three transactions");
             orders += 1;
-            let told = format!("{failure:?} of transaction {after}");
+            let answer = format!("{failure:?} of transaction {after}");
             let letters = log(harness, "letters").await;
             let sent: Vec<String> =
                 letters.iter().map(|event| event.data.as_str().to_owned()).collect();
             let expected: Vec<String> = (0..orders).map(|n| n.to_string()).collect();
-            assert_eq!(sent, expected, "{told}");
+            assert_eq!(sent, expected, "{answer}");
             for workflow in ["pack", "shop/ship"] {
-                assert_eq!(states(harness, workflow).await, vec!["completed"; orders], "{told}");
+                assert_eq!(states(harness, workflow).await, vec!["completed"; orders], "{answer}");
             }
         }
     }
@@ -518,10 +518,10 @@ pub(crate) async fn a_refused_effect_is_a_failure_of_its_event(harness: &TestHar
     assert_eq!(sent.iter().map(|it| it.data.as_str().to_owned()).collect::<Vec<_>>(), ["0", "1"]);
     let stuck = view(&engine, "mail", "orders-1").await;
     assert_eq!((stuck.position, stuck.failures), (1, 1));
-    let told = stuck.blocked.unwrap();
+    let answer = stuck.blocked.unwrap();
     assert!(
-        told.contains("NotKept: an effect was refused: no version of `nobody/nothing`"),
-        "{told}"
+        answer.contains("NotKept: an effect was refused: no version of `nobody/nothing`"),
+        "{answer}"
     );
 }
 

@@ -118,8 +118,8 @@ pub(crate) async fn without_its_key_function_a_request_is_refused(harness: &Test
     let server = harness.engine().flow(flow).workflow(parent).start().await.unwrap();
     let client = harness.engine().start().await.unwrap();
     assert_eq!(dispatch(&server, call("act", "s", json!({}))).await.outcome(), "started");
-    let told = dispatch(&client, call("act", "s", json!({}))).await.to_value();
-    assert_eq!((&told["outcome"], &told["control"]), (&json!("rejected"), &json!("policy")));
+    let answer = dispatch(&client, call("act", "s", json!({}))).await.to_value();
+    assert_eq!((&answer["outcome"], &answer["control"]), (&json!("rejected"), &json!("policy")));
     let parent = start(&server, "parent", json!({})).await;
     harness.settle().await;
     let fault = server.output::<Value>(parent).await.unwrap().unwrap_err();

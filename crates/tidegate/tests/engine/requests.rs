@@ -122,8 +122,8 @@ pub(crate) async fn reject_names_the_holder(harness: &TestHarness) {
         let request = call("summarise", "s", json!({ "n": n, "end": end }));
         let holder = dispatch(&engine, request).await.run().expect("the session is free");
         harness.advance(secs(5)).await;
-        let told = dispatch(&engine, call("summarise", "s", json!({}))).await.to_value();
-        assert_eq!((&told["outcome"], &told["holder"]), (&json!("skipped"), &json!(holder)));
+        let answer = dispatch(&engine, call("summarise", "s", json!({}))).await.to_value();
+        assert_eq!((&answer["outcome"], &answer["holder"]), (&json!("skipped"), &json!(holder)));
         // The refused caller waits for the holder.
         let (ended, ()) = tokio::join!(engine.ended(holder), harness.advance(secs(5)));
         assert_eq!(ended.unwrap().id, holder);
@@ -158,8 +158,8 @@ pub(crate) async fn reject_sees_who_waits(harness: &TestHarness) {
     let waiter = ask(&engine, "respond", "s", 1).await;
     harness.advance(secs(10)).await;
     harness.completed(&engine, holder).await;
-    let told = dispatch(&engine, call("summarise", "s", json!({}))).await.to_value();
-    assert_eq!(told["holder"], json!(waiter));
+    let answer = dispatch(&engine, call("summarise", "s", json!({}))).await.to_value();
+    assert_eq!(answer["holder"], json!(waiter));
     let plain = dispatch(&engine, call("plain", "s", json!({}))).await;
     assert_eq!(plain.outcome(), "started");
 }

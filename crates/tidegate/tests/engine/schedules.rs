@@ -146,12 +146,12 @@ pub(crate) async fn an_outage_longer_than_the_window_is_told_once(harness: &Test
     let line = |minute: i64| format!("\"*/10 * * * *\" {}", hour + minute);
     assert_eq!(journal.take(), [10, 100, 110, 120].map(line));
     let rows = harness.store().dump().await.unwrap();
-    let told: Vec<_> = rows
+    let answer: Vec<_> = rows
         .iter()
         .filter_map(|row| if let Row::Receipt(it) = row { Some(&it.verdict) } else { None })
         .collect();
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!((&told[0]["control"], &told[0]["missed"]), (&json!("catchUp"), &json!(8)));
+    assert_eq!(answer.len(), 1, "{answer:?}");
+    assert_eq!((&answer[0]["control"], &answer[0]["missed"]), (&json!("catchUp"), &json!(8)));
     engine.shutdown().await;
 }
 

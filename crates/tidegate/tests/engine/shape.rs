@@ -23,8 +23,8 @@ pub(crate) async fn a_workflow_without_controls_is_not_shaped(harness: &TestHarn
     let plain = work(&journal, "plain", secs(1));
     let engine = harness.engine().workers(20).workflow(plain).start().await.unwrap();
     for n in 0..20 {
-        let told = verdict(&engine, "plain", json!({ "n": n })).await;
-        assert_eq!(told.outcome(), "started");
+        let answer = verdict(&engine, "plain", json!({ "n": n })).await;
+        assert_eq!(answer.outcome(), "started");
     }
     harness.advance(secs(1)).await;
     assert_eq!(states(harness, "plain").await, ["completed"; 20]);
@@ -76,13 +76,13 @@ pub(crate) async fn a_nested_field_can_be_the_key(harness: &TestHarness) {
     let sync =
         work(&journal, "sync", secs(1)).concurrency(Concurrency::limit(1).key("shop.owner.id"));
     let engine = harness.engine().workflow(sync).start().await.unwrap();
-    let mut told = Vec::new();
+    let mut answer = Vec::new();
     for id in [json!({ "owner": { "id": 1 } }), json!({ "owner": { "id": 2 } })] {
         for _ in 0..2 {
-            told.push(verdict(&engine, "sync", json!({ "shop": id })).await.outcome());
+            answer.push(verdict(&engine, "sync", json!({ "shop": id })).await.outcome());
         }
     }
-    assert_eq!(told, ["started", "queued", "started", "queued"]);
+    assert_eq!(answer, ["started", "queued", "started", "queued"]);
     harness.advance(secs(2)).await;
     assert_eq!((states(harness, "sync").await.len(), journal.most("sync")), (4, 2));
 }
@@ -118,9 +118,9 @@ pub(crate) async fn workspaces_share_nothing(harness: &TestHarness) {
         let engine = engine.in_workspace(tenant);
         for (name, expected) in table {
             for expected in expected {
-                let told = verdict(&engine, name, json!({ "n": 1 })).await;
-                assert_eq!(told.outcome(), expected, "{tenant}: {name}");
-                windows.extend((name == "window").then(|| told.run()));
+                let answer = verdict(&engine, name, json!({ "n": 1 })).await;
+                assert_eq!(answer.outcome(), expected, "{tenant}: {name}");
+                windows.extend((name == "window").then(|| answer.run()));
             }
         }
     }
@@ -147,12 +147,12 @@ pub(crate) async fn what_one_control_refuses_costs_another_nothing(harness: &Tes
     let engine = harness.engine().workflow(sync).start().await.unwrap();
     start(&engine, "sync", json!({ "id": 1 })).await;
     for _ in 0..5 {
-        let told = verdict(&engine, "sync", json!({ "id": 2 })).await;
-        assert_eq!(told.outcome(), "skipped");
+        let answer = verdict(&engine, "sync", json!({ "id": 2 })).await;
+        assert_eq!(answer.outcome(), "skipped");
     }
     harness.advance(secs(10)).await;
-    let told = verdict(&engine, "sync", json!({ "id": 2 })).await;
-    assert_eq!(told.outcome(), "queued", "neither dropped nor deduped, and first in queue");
+    let answer = verdict(&engine, "sync", json!({ "id": 2 })).await;
+    assert_eq!(answer.outcome(), "queued", "neither dropped nor deduped, and first in queue");
     harness.advance(secs(60)).await;
     assert_eq!(states(harness, "sync").await, ["completed"; 2]);
 }

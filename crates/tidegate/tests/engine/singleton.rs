@@ -43,9 +43,9 @@ pub(crate) async fn skip_keeps_the_live_run(harness: &TestHarness) {
             engine.pause(first).await.unwrap();
         }
         assert_eq!(states(harness, "order").await, [state]);
-        let told = verdict(&engine, "order", json!({ "n": 1 })).await.to_value();
-        assert_eq!((&told["outcome"], &told["skipped"]), (&json!("skipped"), &json!(true)));
-        assert_eq!((&told["control"], &told["holder"]), (&json!("singleton"), &json!(first)));
+        let answer = verdict(&engine, "order", json!({ "n": 1 })).await.to_value();
+        assert_eq!((&answer["outcome"], &answer["skipped"]), (&json!("skipped"), &json!(true)));
+        assert_eq!((&answer["control"], &answer["holder"]), (&json!("singleton"), &json!(first)));
     }
     assert_eq!(recorded(harness, "order").await, 4);
     assert_eq!(harness.completed(&engine, waiting).await, json!({ "n": 1 }));
@@ -67,10 +67,10 @@ pub(crate) async fn cancel_replaces_the_live_run(harness: &TestHarness) {
     let mut runs = Vec::new();
     // The first is driven when it is replaced, the second asleep, the third driven again.
     for (n, time) in [(0, 500), (1, 5000), (2, 11_500), (3, 60_000)] {
-        let told = verdict(&engine, "order", json!({ "n": n })).await;
+        let answer = verdict(&engine, "order", json!({ "n": n })).await;
         let expected = if n == 0 { "started" } else { "replaced" };
-        assert_eq!(told.outcome(), expected);
-        runs.extend(told.run());
+        assert_eq!(answer.outcome(), expected);
+        runs.extend(answer.run());
         harness.advance(ms(time)).await;
     }
     assert_eq!(journal.take(), ["0a", "1a", "2a", "2b", "3a", "3b"]);

@@ -244,20 +244,20 @@ pub(crate) async fn an_overtaken_action_decides_again(harness: &TestHarness, fau
     assert_eq!((acted.version, acted.attempts, acted.state.balance), (2, 3, 2));
     assert_eq!(seen, [0, 1, 2], "each time on the current state");
 
-    let told = |outcome: Result<Acted<Account>, ActError<TooLittle>>| match outcome {
+    let answer = |outcome: Result<Acted<Account>, ActError<TooLittle>>| match outcome {
         Err(error @ ActError::Conflict { .. }) => error.to_string(),
         other => panic!("expected a conflict: {other:?}"),
     };
     let (outcome, seen) = overtaken(account.clone().retries(1), 9).await;
     assert_eq!(seen, [2, 3]);
-    assert_eq!(told(outcome), "stream `account-1`: expected version 3, got version 4");
+    assert_eq!(answer(outcome), "stream `account-1`: expected version 3, got version 4");
     let (outcome, seen) = overtaken(account.clone().expecting(4), 9).await;
     assert_eq!(seen, [4], "a pinned version is not retried");
     let late = "stream `account-1`: expected version 4, got version 5";
-    assert_eq!(told(outcome), late);
+    assert_eq!(answer(outcome), late);
     let (outcome, seen) = overtaken(account.clone().expecting(4), 9).await;
     assert_eq!(seen, [0; 0]);
-    assert_eq!(told(outcome), late, "same error from the version check");
+    assert_eq!(answer(outcome), late, "same error from the version check");
     assert_eq!(versions(&engine, "account-1").await, [0, 1, 2, 3, 4, 5]);
 }
 

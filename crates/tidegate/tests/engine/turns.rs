@@ -159,16 +159,16 @@ pub(crate) async fn a_run_without_a_worker_is_queued_by_workers(harness: &TestHa
     let engine = harness.engine().workers(3).workspaces(["main", "other"]);
     let engine = engine.workflow(work(&journal, "wide", secs(10))).workflow(narrow);
     let engine = engine.start().await.unwrap();
-    let mut told = Vec::new();
+    let mut answer = Vec::new();
     for name in ["wide", "narrow", "narrow", "wide", "wide", "narrow"] {
         let dry = dry_run(&engine, name).await;
         let verdict = verdict(&engine, name, json!({ "n": name })).await;
         assert_eq!((dry.outcome(), dry.waits_for()), (verdict.outcome(), verdict.waits_for()));
-        told.push((verdict.outcome(), verdict.waits_for().unwrap_or_default()));
+        answer.push((verdict.outcome(), verdict.waits_for().unwrap_or_default()));
     }
     let (started, no_worker) = (("started", ""), ("queued", "workers"));
     let in_line = ("queued", "concurrency");
-    assert_eq!(told, [started, started, in_line, started, no_worker, in_line]);
+    assert_eq!(answer, [started, started, in_line, started, no_worker, in_line]);
     let several = (0..2).map(|n| tidegate::new_event("wide", json!({ "n": n })).unwrap());
     for posted in engine.send_all(several.collect()).await.unwrap() {
         assert_eq!(posted.runs[0].verdict.waits_for(), Some("workers"));

@@ -11,9 +11,9 @@ use crate::words::{Journal, recorded, secs, states, work};
 fn table() -> Vec<(&'static str, Value, Value, Value)> {
     let started = || json!({ "outcome": "started", "runId": "id" });
     let by = |outcome: &str, control: &str, more: Value| {
-        let mut told = json!({ "outcome": outcome, "control": control, "key": "a" });
-        told.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        told
+        let mut answer = json!({ "outcome": outcome, "control": control, "key": "a" });
+        answer.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        answer
     };
     let waits = json!({ "runId": "id" });
     let turn = json!({ "runId": "id", "startAt": "at" });
@@ -28,10 +28,10 @@ fn table() -> Vec<(&'static str, Value, Value, Value)> {
     let deduped = json!({ "deduped": true, "first": "id", "firstRunId": "id" });
     let reason = "the required key `no` is missing from the data";
     let rejected = || json!({ "outcome": "rejected", "control": "handoff", "error": reason });
-    let missing = |told: Value| {
-        let mut told = told;
-        told["keyMissing"] = json!(["throttle"]);
-        told
+    let missing = |answer: Value| {
+        let mut answer = answer;
+        answer["keyMissing"] = json!(["throttle"]);
+        answer
     };
     let rate = || json!({ "limit": 1, "perMs": 60_000, "key": "k" });
     let no_key = json!({ "throttle": { "limit": 1, "perMs": 60_000, "key": "no" } });
@@ -86,10 +86,10 @@ fn table() -> Vec<(&'static str, Value, Value, Value)> {
 }
 
 /// A verdict without its varying parts: ids, times, and the runs it names.
-fn plain(told: &Value) -> Value {
-    let mut told = told.as_object().unwrap().clone();
-    told.remove("workflow");
-    for (name, value) in &mut told {
+fn plain(answer: &Value) -> Value {
+    let mut answer = answer.as_object().unwrap().clone();
+    answer.remove("workflow");
+    for (name, value) in &mut answer {
         match name.as_str() {
             "runId" | "holder" | "replaced" | "first" | "firstRunId" => *value = json!("id"),
             name if name.ends_with("At") => *value = json!("at"),
@@ -97,9 +97,9 @@ fn plain(told: &Value) -> Value {
         }
     }
     // Every verdict with a run has its version.
-    let version = told.remove("version");
-    assert_eq!(version, told.contains_key("runId").then(|| json!(1)));
-    Value::Object(told)
+    let version = answer.remove("version");
+    assert_eq!(version, answer.contains_key("runId").then(|| json!(1)));
+    Value::Object(answer)
 }
 
 /// spec verdicts, N7, N45: every outcome carries its control, its key and its consequence, and no
@@ -124,8 +124,8 @@ pub(crate) async fn every_outcome_is_told(harness: &TestHarness) {
     let first = engine.send("order", json!({ "k": "a" })).await.unwrap().to_value();
     harness.settle().await;
     let second = engine.send("order", json!({ "k": "a" })).await.unwrap().to_value();
-    let find = |told: &Value, name: &str| -> Value {
-        let runs = told["runs"].as_array().unwrap();
+    let find = |answer: &Value, name: &str| -> Value {
+        let runs = answer["runs"].as_array().unwrap();
         runs.iter().find(|run| run["workflow"] == name).expect("a verdict").clone()
     };
     for (name, _, expected_first, expected_second) in table() {

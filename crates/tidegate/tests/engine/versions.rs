@@ -198,9 +198,12 @@ pub(crate) async fn a_keyed_handover_is_per_key(harness: &TestHarness) {
     assert_eq!(verdict(&second, "order", user(2, json!(1))).await.outcome(), "queued");
     assert_eq!(verdict(&second, "order", user(3, json!(3))).await.outcome(), "started");
     for none in [json!(null), json!({}), json!([1])] {
-        let told = verdict(&second, "order", user(9, none)).await.to_value();
-        assert_eq!((&told["outcome"], &told["control"]), (&json!("rejected"), &json!("handoff")));
-        assert!(told["error"].as_str().unwrap_or_default().contains("user.id"), "{told}");
+        let answer = verdict(&second, "order", user(9, none)).await.to_value();
+        assert_eq!(
+            (&answer["outcome"], &answer["control"]),
+            (&json!("rejected"), &json!("handoff"))
+        );
+        assert!(answer["error"].as_str().unwrap_or_default().contains("user.id"), "{answer}");
     }
     harness.advance(secs(5)).await;
     assert_eq!(journal.take(), ["2:2:3"], "no older run blocks it");

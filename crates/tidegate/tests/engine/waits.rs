@@ -296,15 +296,15 @@ pub(crate) async fn a_sent_event_is_sent_once(harness: &TestHarness) {
         flaky.await?;
         ctx.sleep("nap", SECOND).await
     });
-    let listener = Workflow::new("listener", |_: Ctx, told: Value| async move { Ok(told) });
+    let listener = Workflow::new("listener", |_: Ctx, reply: Value| async move { Ok(reply) });
     let listener = listener.on_event("told");
     let engine = harness.engine().workflow(teller).workflow(listener).start().await.unwrap();
     for n in 0..3 {
         start(&engine, "teller", json!(n)).await;
     }
     harness.advance(SECOND * 60).await;
-    let told = harness.runs("listener").await;
-    assert_eq!(told.len(), 3);
+    let reply = harness.runs("listener").await;
+    assert_eq!(reply.len(), 3);
     assert!(harness.runs("teller").await.iter().all(|run| run.state == "completed"));
 }
 

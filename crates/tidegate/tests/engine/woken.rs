@@ -75,8 +75,8 @@ pub(crate) async fn a_handler_that_panics_harms_no_other(harness: &TestHarness) 
     commit(&engine, "good", 2).await;
     commit(&engine, "bad", 1).await;
     harness.settle().await;
-    let told = view(&engine, "panics", "bad").await.blocked.unwrap();
-    assert!(told.contains("the handler falls over"), "{told}");
+    let answer = view(&engine, "panics", "bad").await.blocked.unwrap();
+    assert!(answer.contains("the handler falls over"), "{answer}");
     assert_eq!(mine.all(), ["bad 0", "good 0", "good 1"]);
     let mut all = others.all();
     all.sort();

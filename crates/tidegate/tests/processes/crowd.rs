@@ -57,8 +57,8 @@ fn job(me: &'static Me) -> Workflow<Value, Value> {
 
 /// Works until it is killed; the first process also sends the events.
 pub(crate) async fn live(me: &'static Me) {
-    let told = Workflow::new("told", |_: Ctx, _: Value| async { Ok(()) });
-    let builder = me.engine().await.workflow(job(me)).workflow(told);
+    let answer = Workflow::new("told", |_: Ctx, _: Value| async { Ok(()) });
+    let builder = me.engine().await.workflow(job(me)).workflow(answer);
     let engine = builder.poll_interval(TTL / 4).start().await.unwrap();
     if me.name() == "p0" {
         let events = (0..RUNS).map(|n| new_event("job", json!({ "key": n % KEYS })).unwrap());

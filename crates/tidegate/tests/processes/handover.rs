@@ -98,8 +98,8 @@ pub(crate) fn judge() {
     let gone = asked.elapsed();
     scene.journal.wait_for("second", "in second", RUNS);
     eprintln!("gone after {gone:.1?}, handed over after {:.1?}", asked.elapsed());
-    let told = scene.journal.told();
-    assert_eq!(scene.journal.count("first", "gone"), 1, "{told}");
+    let answer = scene.journal.told();
+    assert_eq!(scene.journal.count("first", "gone"), 1, "{answer}");
     let rows = block_on(place.rows());
     let live: Vec<_> = rows.iter().filter_map(Row::as_run).collect();
     assert_eq!(live.len(), RUNS);
@@ -112,7 +112,7 @@ pub(crate) fn judge() {
     assert!(second.wait().success());
 
     // Recorded steps stay; unfinished ones run again under the same idempotency key.
-    assert_eq!(scene.journal.count("second", "in first"), 0, "{told}");
+    assert_eq!(scene.journal.count("second", "in first"), 0, "{answer}");
     let [before, after] = ["first", "second"].map(|by| {
         let lines = scene.journal.lines();
         let mine = lines.iter().filter(|line| line.by == by);

@@ -65,8 +65,8 @@ impl Journal {
 
     /// Waits until a writer has written this many lines that start with these words.
     pub(crate) fn wait_for(&self, by: &str, words: &str, count: usize) {
-        let told = || format!("{by} never wrote `{words}` {count} times:\n{}", self.told());
-        wait_until(|| self.count(by, words) >= count, told);
+        let answer = || format!("{by} never wrote `{words}` {count} times:\n{}", self.told());
+        wait_until(|| self.count(by, words) >= count, answer);
     }
 
     /// Returns the last lines, for error messages.
@@ -78,10 +78,10 @@ impl Journal {
 }
 
 /// Polls until a condition holds.
-pub(crate) fn wait_until(mut so: impl FnMut() -> bool, told: impl Fn() -> String) {
+pub(crate) fn wait_until(mut so: impl FnMut() -> bool, answer: impl Fn() -> String) {
     let begun = Instant::now();
     while !so() {
-        assert!(begun.elapsed() < STUCK, "{}", told());
+        assert!(begun.elapsed() < STUCK, "{}", answer());
         thread::sleep(LOOK);
     }
 }

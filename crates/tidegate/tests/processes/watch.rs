@@ -104,7 +104,7 @@ impl<'a> Watch<'a> {
     }
 
     /// Polls until every event is handled and every lease released, as long as there is progress.
-    pub(crate) fn until_drained(&mut self, told: impl Fn() -> String) {
+    pub(crate) fn until_drained(&mut self, answer: impl Fn() -> String) {
         let (mut last, mut moved) = ((0, 0), Instant::now());
         loop {
             let spots = self.look();
@@ -118,7 +118,7 @@ impl<'a> Watch<'a> {
             if now != last {
                 (last, moved) = (now, Instant::now());
             }
-            assert!(moved.elapsed() < STUCK, "stuck at {left:?}:\n{}", told());
+            assert!(moved.elapsed() < STUCK, "stuck at {left:?}:\n{}", answer());
             thread::sleep(LOOK);
         }
     }

@@ -204,12 +204,12 @@ fn nothing_by_the_zombie(rows: &[Row]) {
 
 /// Checks that each write exists once, signed by the successor.
 fn by_the_heir(rows: &[Row]) {
-    let (mut steps, mut told, mut chunks, mut states, mut results) = (0, 0, 0, 0, 0);
+    let (mut steps, mut answer, mut chunks, mut states, mut results) = (0, 0, 0, 0, 0);
     for row in rows {
         let signed = format!("{row:?}").contains("by-heir");
         match row {
             Row::Step(step) if step.id == "it" => steps += 1,
-            Row::Event(event) if event.name == "told" => told += 1,
+            Row::Event(event) if event.name == "told" => answer += 1,
             Row::Chunk(_) => chunks += 1,
             Row::Session(session) if session.version == 1 => states += 1,
             Row::Ended(ended) if ended.workflow == "shop/work" => {
@@ -221,6 +221,6 @@ fn by_the_heir(rows: &[Row]) {
         // The records of sent events and state changes carry no signature.
         assert!(signed || matches!(row, Row::Step(_)), "{row:?}");
     }
-    let found = (steps, told, chunks, states, results);
+    let found = (steps, answer, chunks, states, results);
     assert_eq!(found, (4, 1, 1, 1, WAYS.len()), "steps, events, chunks, states, results");
 }

@@ -361,7 +361,8 @@ impl Inner {
                 let own = step.kind.is_effect() && step.fence != 0;
                 let run = self.judge.state.run(step.run).filter(|_| own);
                 if let Some(run) = run.filter(|run| run.fence != step.fence) {
-                    let text = format!("{step:?} is recorded, and the fence is {}", run.fence);
+                    let text =
+                        format!("{step:?} was recorded under an old fence, now {}", run.fence);
                     self.judge.report("I25", text);
                 }
             }

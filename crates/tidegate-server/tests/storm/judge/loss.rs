@@ -148,7 +148,12 @@ pub(super) fn logs(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
         let said = format!("{} {} was answered {}", lane.name, request.n, answer.outcome);
         match (answer.outcome.as_str(), place) {
             ("committed", None) => {
-                evidence.report(found, Kind::Lost, "", format!("{said}, and is not in its log"));
+                evidence.report(
+                    found,
+                    Kind::Lost,
+                    "",
+                    format!("{said}, but is missing from its log"),
+                );
             }
             ("committed", Some(at)) if answer.version.is_some_and(|version| version != *at) => {
                 let text = format!("{said} at {:?}, and is at {at}", answer.version);

@@ -23,20 +23,21 @@ pub(super) fn i1(look: &Look<'_>, history: &History) -> Checked {
             continue;
         };
         for (event, posted) in events.iter().zip(posted).filter(|(_, posted)| !posted.deduped) {
-            let mut told: Vec<&str> = posted.runs.iter().map(|run| run.workflow.as_str()).collect();
-            told.sort_unstable();
+            let mut reply: Vec<&str> =
+                posted.runs.iter().map(|run| run.workflow.as_str()).collect();
+            reply.sort_unstable();
             let specs = look.plan.specs.iter().filter(|spec| spec.triggered(&event.name));
             let wanted: Vec<&str> = specs.map(|spec| spec.name.as_str()).collect();
-            if told != wanted {
-                return Err(format!("`{}` in {ws} has fates for {told:?}", event.name));
+            if reply != wanted {
+                return Err(format!("`{}` in {ws} has fates for {reply:?}", event.name));
             }
         }
     }
-    for told in &history.told {
-        let Some(run) = told.run else { continue };
+    for reply in &history.told {
+        let Some(run) = reply.run else { continue };
         // A claim outlives its run.
         if !is_there(look.state, run.seq) && !history.forgotten.contains(&run.seq) {
-            return Err(format!("there is no such run: {told:?}"));
+            return Err(format!("there is no such run: {reply:?}"));
         }
     }
     Ok(())
@@ -111,21 +112,21 @@ pub(super) fn i12(look: &Look<'_>, history: &History) -> Checked {
 #[expect(clippy::similar_names, reason = "the pace of a control, the place of an event")]
 pub(super) fn i13(look: &Look<'_>, history: &History) -> Checked {
     let mut spent = history.tokens.clone();
-    for told in history.told.iter().filter(|told| told.arrives) {
-        let Some(controls) = look.controls(&told.ws, &told.workflow) else { continue };
+    for answer in history.told.iter().filter(|answer| answer.arrives) {
+        let Some(controls) = look.controls(&answer.ws, &answer.workflow) else { continue };
         let Some(pace) = controls.rate.as_ref().filter(|_| is_direct(controls)) else { continue };
-        let place = told.place(pace.key);
+        let place = answer.place(pace.key);
         let times = spent.entry(place.clone()).or_default();
         let over = exceeds(times, 1, pace, look.at, 0);
-        if told.made().is_some() {
+        if answer.made().is_some() {
             if over {
-                return Err(format!("{told:?} is one too many at {}: {times:?}", look.at));
+                return Err(format!("{answer:?} is one too many at {}: {times:?}", look.at));
             }
             times.push(look.at);
         }
-        let dropped = told.word == "dropped";
+        let dropped = answer.word == "dropped";
         if dropped && !over && history.is_whole(&place) {
-            return Err(format!("{told:?} is dropped at {} after {times:?}", look.at));
+            return Err(format!("{answer:?} is dropped at {} after {times:?}", look.at));
         }
     }
     Ok(())
@@ -150,11 +151,11 @@ pub(super) fn i18(look: &Look<'_>, history: &History) -> Checked {
             }
         }
     }
-    for told in &history.told {
-        let Some(holder) = told.holder else { continue };
+    for answer in &history.told {
+        let Some(holder) = answer.holder else { continue };
         let alive = |run: Option<&Run>| run.is_some_and(|run| run.phase != Phase::Stopping);
         if !alive(look.before(holder.seq)) && !alive(look.state.run(holder.seq)) {
-            return Err(format!("skipped for one that is gone: {told:?}"));
+            return Err(format!("skipped for one that is gone: {answer:?}"));
         }
     }
     Ok(())
@@ -164,18 +165,18 @@ pub(super) fn i18(look: &Look<'_>, history: &History) -> Checked {
 /// released.
 pub(super) fn i19(look: &Look<'_>, history: &History) -> Checked {
     let mut claims = history.claims.clone();
-    for told in history.told.iter().filter(|told| told.arrives) {
-        let Some(controls) = look.controls(&told.ws, &told.workflow) else { continue };
+    for answer in history.told.iter().filter(|answer| answer.arrives) {
+        let Some(controls) = look.controls(&answer.ws, &answer.workflow) else { continue };
         let Some((key, period)) = controls.idempotency.filter(|_| is_direct(controls)) else {
             continue;
         };
-        let place = told.place(key);
+        let place = answer.place(key);
         let claim = claims
             .get(&place)
             .filter(|claim| claim.until > look.at && !given_back(history, claim.run.seq));
-        if let Some(run) = told.made() {
+        if let Some(run) = answer.made() {
             if let Some(claim) = claim {
-                return Err(format!("{told:?} is the second after {claim:?}"));
+                return Err(format!("{answer:?} is the second after {claim:?}"));
             }
             let until = look.at.plus_ms(period);
             claims.insert(place, super::history::Claimed { until, run });
@@ -183,8 +184,8 @@ pub(super) fn i19(look: &Look<'_>, history: &History) -> Checked {
         }
         // The claim may have been released after this, in the same commit.
         let held = claims.get(&place).is_some_and(|claim| claim.until > look.at);
-        if told.word == "deduped" && !held && history.is_whole(&place) {
-            return Err(format!("{told:?} repeats nothing"));
+        if answer.word == "deduped" && !held && history.is_whole(&place) {
+            return Err(format!("{answer:?} repeats nothing"));
         }
     }
     Ok(())
@@ -223,15 +224,15 @@ pub(super) fn i20(look: &Look<'_>, history: &History) -> Checked {
 impl History {
     /// Records admissions, after the checks.
     pub(super) fn count(&mut self, look: &Look<'_>) {
-        for told in self.told.clone().iter().filter(|told| told.arrives) {
-            let Some(controls) = look.controls(&told.ws, &told.workflow) else { continue };
-            let Some(run) = told.made().filter(|_| is_direct(controls)) else { continue };
+        for reply in self.told.clone().iter().filter(|reply| reply.arrives) {
+            let Some(controls) = look.controls(&reply.ws, &reply.workflow) else { continue };
+            let Some(run) = reply.made().filter(|_| is_direct(controls)) else { continue };
             if let Some(pace) = &controls.rate {
-                self.tokens.entry(told.place(pace.key)).or_default().push(look.at);
+                self.tokens.entry(reply.place(pace.key)).or_default().push(look.at);
             }
             if let Some((key, period)) = controls.idempotency {
                 let until = look.at.plus_ms(period);
-                self.claims.insert(told.place(key), super::history::Claimed { until, run });
+                self.claims.insert(reply.place(key), super::history::Claimed { until, run });
             }
         }
         for (command, answer) in look.answered() {

@@ -139,8 +139,8 @@ async fn losing_at_the_index_is_tried_again() {
     let mut done = [one_did.await.unwrap().unwrap(), two_did.await.unwrap().unwrap()];
     assert_eq!(met.load(Ordering::SeqCst), 2, "both have passed the check");
     done.sort_by_key(|acted| acted.version);
-    let told = |acted: &Acted<Account>| (acted.version, acted.state.balance, acted.attempts);
-    assert_eq!(done.each_ref().map(told), [(0, 1, 1), (1, 2, 2)]);
+    let answer = |acted: &Acted<Account>| (acted.version, acted.state.balance, acted.attempts);
+    assert_eq!(done.each_ref().map(answer), [(0, 1, 1), (1, 2, 2)]);
 }
 
 /// spec streams, N73: while a commit is held open, no later one is visible; afterwards both are, in
@@ -223,13 +223,13 @@ pub(crate) async fn any_order_of_actions_gives_one_history(harness: &TestHarness
                 one_action(&account, kind, amount).await
             });
         }
-        let mut told = BTreeMap::new();
+        let mut answer = BTreeMap::new();
         while let Some(acted) = tasks.join_next().await {
             let Some(acted) = acted.unwrap() else { continue };
             let at = all[0].stream::<Account>(&stream).load_at(acted.version).await.unwrap();
             assert_eq!(at.state, acted.state, "seed {seed}, version {}", acted.version);
             for event in acted.events {
-                let again = told.insert(event.version, event);
+                let again = answer.insert(event.version, event);
                 assert_eq!(again, None, "seed {seed}: one version was returned twice");
             }
         }
@@ -237,7 +237,7 @@ pub(crate) async fn any_order_of_actions_gives_one_history(harness: &TestHarness
         let log = all[1].streams().read(&query).await.unwrap().events;
         let versions: Vec<i64> = log.iter().map(|event| event.version).collect();
         assert_eq!(versions, (0..).take(log.len()).collect::<Vec<i64>>(), "seed {seed}");
-        assert_eq!(told.into_values().collect::<Vec<_>>(), log, "seed {seed}");
+        assert_eq!(answer.into_values().collect::<Vec<_>>(), log, "seed {seed}");
         let mut folded = Account::default();
         for event in &log {
             folded.apply(&event.read().unwrap());

@@ -103,8 +103,8 @@ pub(crate) async fn a_lost_answer_doubles_no_commit(harness: &TestHarness, fault
         assert!(faults.has_failed());
         harness.completed(&engine, run).await;
         let loaded = engine.stream::<Account>(&stream).load().await.unwrap();
-        let told = (loaded.state.balance, loaded.version);
-        assert_eq!(told, (1, 1), "transaction {} lost: {failure:?}", n / 3);
+        let answer = (loaded.state.balance, loaded.version);
+        assert_eq!(answer, (1, 1), "transaction {} lost: {failure:?}", n / 3);
     }
 }
 
@@ -122,7 +122,7 @@ pub(crate) async fn a_refused_commit_is_how_its_step_ends(harness: &TestHarness)
     let engine = harness.engine().workflow(pay).start().await.unwrap();
     let run = start(&engine, "pay", json!(null)).await;
     harness.settle().await;
-    let told = json!(["BadName", "Frozen", "not today", true]);
-    assert_eq!(harness.completed(&engine, run).await, told);
+    let answer = json!(["BadName", "Frozen", "not today", true]);
+    assert_eq!(harness.completed(&engine, run).await, answer);
     assert_eq!(engine.streams().position().await.unwrap(), 0);
 }

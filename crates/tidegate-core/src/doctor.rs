@@ -23,45 +23,45 @@ const MAX_FINDINGS: usize = 1000;
 /// Invariant, with its number in `docs/spec/invariants.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
-    /// spec I2.
+    /// spec I2: no gate has more holders than any release has allowed.
     Limits,
-    /// spec I3.
+    /// spec I3: a run holds the gates that its phase requires.
     Phases,
-    /// spec I4: holds.
+    /// spec I4: gates and runs agree on holders and queues.
     Holds,
     /// spec I4: windows and buffers.
     Folds,
-    /// spec I4: waits.
+    /// spec I4: every wait for an event is filed under a live run.
     Waits,
-    /// spec I6.
+    /// spec I6: an ended run is not live.
     Ends,
-    /// spec I7.
+    /// spec I7: a gate with room and a queue has a due time.
     Queues,
-    /// spec I10.
+    /// spec I10: a run takes its gates in one order.
     Order,
-    /// spec I17.
+    /// spec I17: a batch has the events that it counts.
     Items,
-    /// spec I27.
+    /// spec I27: a driven run belongs to an engine that has a row.
     Owners,
-    /// spec I31.
+    /// spec I31: a run's version is registered.
     Versions,
-    /// spec I32.
+    /// spec I32: a waiting run has a wait that can end.
     Reasons,
-    /// spec I35.
+    /// spec I35: versions of a stream have no gap and end at its head.
     Log,
-    /// spec I37.
+    /// spec I37: positions grow, and none is beyond the workspace's head.
     Positions,
-    /// spec I38.
+    /// spec I38: no reaction is beyond the head of its stream.
     Places,
-    /// spec I44.
+    /// spec I44: a run, its gates and its input belong to one workspace.
     Workspaces,
-    /// spec I47.
+    /// spec I47: a run counts the operations that it has staged.
     Staged,
-    /// spec I48.
+    /// spec I48: every run that a receipt names can be found.
     Answers,
-    /// spec I49.
+    /// spec I49: a stream is closed if its last event is a guard.
     Guards,
-    /// spec I52.
+    /// spec I52: a schedule plans its next occurrence, a paused one none.
     Schedules,
 }
 

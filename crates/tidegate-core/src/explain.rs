@@ -495,7 +495,7 @@ fn waiting(run: &Run) -> String {
             WaitOn::Time => "sleeps".to_owned(),
             WaitOn::Retry => {
                 let failures = run.failures.get(&wait.step).copied().unwrap_or_default();
-                format!("tries again after {failures} failures")
+                format!("waits for its retry, failed attempts: {failures},")
             }
             WaitOn::Event { name, .. } => format!("waits for an event `{name}`"),
             WaitOn::Signal { name } => format!("waits for a signal `{name}`"),

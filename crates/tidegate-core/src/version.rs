@@ -59,7 +59,7 @@ pub struct Released {
     pub release: i64,
     /// Number of live runs of other versions.
     pub older: u32,
-    /// Live older runs that lack the key of the new handoff.
+    /// Live runs of other versions whose input has no value at the key of the handoff.
     pub lacking: Vec<RunId>,
     /// Number of live runs of other versions that no live engine serves. An engine that also serves
     /// older versions records that before it registers a new one.

@@ -122,9 +122,10 @@ control!(
     /// Limit of concurrent runs; further runs are queued at the gate.
     ///
     /// ```
+    /// use serde_json::Value;
     /// use tidegate::prelude::*;
     ///
-    /// let sync = Workflow::new("sync", async |_: Ctx, _: String| Ok(()))
+    /// let sync = Workflow::new("sync", async |_: Ctx, _: Value| Ok(()))
     ///     // Five runs of an account at once, over all processes, and fifty in all.
     ///     .concurrency(Concurrency::limit(5).key("account"))
     ///     .concurrency(Concurrency::limit(50));
@@ -149,11 +150,12 @@ control!(
     /// Number of starts per period: a throttle spreads them out, a rate limit drops the excess.
     ///
     /// ```
+    /// use serde_json::Value;
     /// use tidegate::prelude::*;
     ///
-    /// let call = Workflow::new("call", async |_: Ctx, _: String| Ok(()))
+    /// let call = Workflow::new("call", async |_: Ctx, _: Value| Ok(()))
     ///     .throttle(Rate::per_second(10).burst(20));
-    /// let mail = Workflow::new("mail", async |_: Ctx, _: String| Ok(()))
+    /// let mail = Workflow::new("mail", async |_: Ctx, _: Value| Ok(()))
     ///     .rate_limit(Rate::per_hour(100).key("tenant"));
     /// ```
     Rate
@@ -192,10 +194,11 @@ control!(
     ///
     /// ```
     /// use std::time::Duration;
+    /// use serde_json::Value;
     /// use tidegate::prelude::*;
     ///
     /// let burst = Debounce::quiet(Duration::from_secs(10)).at_most(Duration::from_secs(60));
-    /// let index = Workflow::new("index", async |_: Ctx, _: String| Ok(()))
+    /// let index = Workflow::new("index", async |_: Ctx, _: Value| Ok(()))
     ///     .debounce(burst.key("document"));
     /// ```
     Debounce
@@ -252,9 +255,10 @@ control!(
     ///
     /// ```
     /// use std::time::Duration;
+    /// use serde_json::Value;
     /// use tidegate::prelude::*;
     ///
-    /// let urgent = Workflow::new("urgent", async |_: Ctx, _: String| Ok(()))
+    /// let urgent = Workflow::new("urgent", async |_: Ctx, _: Value| Ok(()))
     ///     .concurrency(Concurrency::limit(5))
     ///     .priority(Priority::shift(Duration::from_secs(600)));
     /// ```
@@ -272,10 +276,11 @@ control!(
     /// At most one run that has not ended.
     ///
     /// ```
+    /// use serde_json::Value;
     /// use tidegate::prelude::*;
     ///
     /// // A new run of a customer replaces the one before it.
-    /// let agent = Workflow::new("agent", async |_: Ctx, _: String| Ok(()))
+    /// let agent = Workflow::new("agent", async |_: Ctx, _: Value| Ok(()))
     ///     .singleton(Singleton::cancel().key("customer"));
     /// ```
     Singleton
@@ -304,10 +309,11 @@ control!(
     ///
     /// ```
     /// use std::time::Duration;
+    /// use serde_json::Value;
     /// use tidegate::prelude::*;
     ///
     /// // A repeated payment within a day gets the run of the first.
-    /// let pay = Workflow::new("pay", async |_: Ctx, _: String| Ok(()))
+    /// let pay = Workflow::new("pay", async |_: Ctx, _: Value| Ok(()))
     ///     .idempotency(Idempotency::within(Duration::from_secs(24 * 60 * 60)).key("payment"));
     /// ```
     Idempotency

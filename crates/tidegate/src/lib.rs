@@ -81,6 +81,7 @@
 //! | [`Singleton`] | at most one run that has not ended | skipped, or the older one is replaced |
 //! | [`Idempotency`] | one run per key and period | repeats get the first run |
 //! | [`Priority`] | an earlier position in queues | |
+//! | [start within](Workflow::start_within) | no start after a time in queues | cancelled |
 //! | [`Handoff`] | one version hands over to the next | |
 //! | [`Policy`] | for a request to a busy session | queued, refused, merged, or it replaces |
 //!
@@ -130,7 +131,8 @@
 //! | `postgres` | | `Engine::postgres`: a database for any number of processes | no |
 //! | `postgres-tls` | | `postgres` with TLS, as `sslmode` of the address says | yes (`ring`) |
 //! | `redis` | | leases in Redis ([`lease`]) | no |
-//! | `otel` | | export of traces and metrics by OpenTelemetry | no |
+//! | `otel` | | export of traces and metrics by OpenTelemetry, over HTTPS too | yes (`ring`) |
+//! | `schemars` | | JSON Schemas of the types in answers, for a description of an API | no |
 //!
 //! [`Engine::in_memory`] is always there. With `default-features = false` nothing but memory is.
 //!

@@ -23,8 +23,8 @@ fn check_triggers(workflow: &Definition, problems: &mut Problems) {
         let field = format!("triggers[{n}]");
         let timed = matches!(trigger, Trigger::Cron { .. });
         if workflow.flow.is_some() && !timed {
-            let fix = "make it a workflow, or keep only `cron`";
-            let message = format!("cannot start an action, requests do: {fix}");
+            let message = "is not allowed on an action, which only requests and `cron` start: \
+                           make it a workflow, or remove this trigger";
             problems.error(Code::Misplaced, &field, message);
         }
         let Trigger::Event { name, prefix } = trigger else { continue };

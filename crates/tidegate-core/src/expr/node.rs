@@ -39,9 +39,9 @@ pub(super) enum Kind {
     List,
     /// Names and values, one after the other.
     Map,
-    /// One child.
+    /// Logical negation of one child.
     Not,
-    /// One child.
+    /// The negative of one child.
     Negate,
     /// Two children; two or more of [`Operator::And`] and [`Operator::Or`].
     Binary(Operator),

@@ -178,7 +178,7 @@ pub fn settle<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
             return Ok(());
         };
         let run = draft.run(seq)?.cloned();
-        let mut run = run.expect("a run in a line has a row");
+        let mut run = run.expect("a queued run has a row");
         let limit = limit(draft, &gate)?;
         set_head(&mut gate.state, Some(place));
         cut_off(&mut gate.state, limit, draft.now());

@@ -38,15 +38,15 @@ pub fn conforms(
     if turn <= now { Ok(()) } else { Err(Some(turn)) }
 }
 
-/// As [`conforms`], for an arrival with `line` others before it in the queue: `Err` carries its
+/// As [`conforms`], for an arrival with `queued` others before it in the queue: `Err` carries its
 /// own turn.
 pub fn turn_in_queue(
     meter: Option<Meter>,
     rate: Rate,
-    (through, line): (usize, usize),
+    (through, queued): (usize, usize),
     now: Timestamp,
 ) -> Result<(), Option<Timestamp>> {
-    let own = |_| turn(meter, rate, through + line, now);
+    let own = |_| turn(meter, rate, through + queued, now);
     conforms(meter, rate, through, now).map_err(|next| next.map(own))
 }
 

@@ -189,7 +189,8 @@ pub fn forget(draft: &mut Draft, run: &mut Run) {
     }
 }
 
-/// Encodes the value of a field, under which waits are filed; empty for the empty path.
+/// Encodes the value at `path`, the index key of event waits. Empty for the empty path; `None` if
+/// the data has no scalar there.
 pub fn encoded(data: &Payload, path: &str) -> Option<Vec<u8>> {
     if path.is_empty() {
         return Some(Vec::new());

@@ -20,7 +20,7 @@ pub(super) struct Pattern {
 }
 
 impl Pattern {
-    /// Compiles a pattern; the error is the reason why it cannot be checked.
+    /// Compiles a pattern. The error says why it is not supported.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let compile = |text: &str| {
             let mut builder = RegexBuilder::new(text);
@@ -47,8 +47,8 @@ impl Pattern {
     }
 }
 
-/// Splits the look-ahead at the beginning off: its expression, whether it must match, and the rest.
-/// The anchor before the first one is dropped; what follows has none.
+/// Splits a leading look-ahead off a pattern. Returns its expression, whether it must match, and the
+/// rest. A `^` before it is dropped.
 fn look_ahead(text: &str) -> Option<(&str, bool, &str)> {
     let text = text.strip_prefix('^').unwrap_or(text);
     let (inner, wanted) = match (text.strip_prefix("(?="), text.strip_prefix("(?!")) {

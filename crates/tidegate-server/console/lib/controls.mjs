@@ -21,7 +21,7 @@ async function load() {
   try {
     table.value = await get('/controls');
   } catch (error) {
-    // Another key begins another epoch.
+    // No retry after 401: entering another API key changes `epoch`, which calls `load` again.
     if (/** @type {any} */ (error).status !== 401) setTimeout(load, RETRY);
   }
 }

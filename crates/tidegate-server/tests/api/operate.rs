@@ -44,12 +44,12 @@ async fn a_file_is_checked_copied_and_restored() {
     let said = server.command(&["send", "sync", "--count", "20", "--vary", "account=4"]).unwrap();
     assert_eq!(said, "16 queued by concurrency: sync\n4 started: sync\n");
     target.called(4).await;
-    let told: Value =
+    let answer: Value =
         serde_json::from_str(&server.command(&["doctor", "--json"]).unwrap()).unwrap();
-    assert_eq!((&told["healthy"], &told["found"]), (&json!(true), &json!(0)));
-    assert!(told["rows"].as_u64().unwrap() > 40, "{told}");
-    let holds = told["checks"].as_array().unwrap().iter().find(|check| check["number"] == "I4");
-    assert_eq!(holds.unwrap()["checked"], 24, "4 gates, 4 holds and 16 places: {told}");
+    assert_eq!((&answer["healthy"], &answer["found"]), (&json!(true), &json!(0)));
+    assert!(answer["rows"].as_u64().unwrap() > 40, "{answer}");
+    let holds = answer["checks"].as_array().unwrap().iter().find(|check| check["number"] == "I4");
+    assert_eq!(holds.unwrap()["checked"], 24, "4 gates, 4 holds and 16 places: {answer}");
 
     let (store, copy) = (format!("sqlite:{}", server.file("tidegate.db")), server.file("copy.db"));
     let (status, said, _) = run(&["backup", &copy, "--store", &store]);
@@ -66,7 +66,7 @@ async fn a_file_is_checked_copied_and_restored() {
     let (status, said, _) = run(&["doctor", "--store", &format!("sqlite:{broken}")]);
     assert_eq!(status, 1, "{said}");
     assert!(said.contains("I4   BROKEN"), "{said}");
-    assert!(said.contains("I4: concurrency of `sync` for 3 is held by run_"), "{said}");
+    assert!(said.contains("I4: concurrency of `sync` for 3 lists run_"), "{said}");
 
     let (status, _, said) = run(&["restore", &broken, "--store", &store]);
     assert!(status == 1 && said.contains("violations found"), "{said}");
@@ -80,10 +80,10 @@ async fn a_file_is_checked_copied_and_restored() {
     let (status, said, _) = run(&["restore", &copy, "--store", &store, "--force"]);
     assert_eq!(status, 0, "{said}");
     server.restart();
-    let (_, told) = server.get("/runs?limit=100").await;
-    assert_eq!(told["runs"].as_array().unwrap().len(), 20, "the last run is not in the backup");
+    let (_, answer) = server.get("/runs?limit=100").await;
+    assert_eq!(answer["runs"].as_array().unwrap().len(), 20, "the last run is not in the backup");
     target.open(true);
-    for run in told["runs"].as_array().unwrap() {
+    for run in answer["runs"].as_array().unwrap() {
         server.until(run["id"].as_str().unwrap(), "completed").await;
     }
     assert_eq!(run(&["migrate", "--check", "--store", &store]).1, "the schema is up to date\n");
@@ -114,7 +114,7 @@ async fn a_database_is_checked() {
                    where seq = (select max(seq) from tidegate.run)";
     assert_eq!(db.execute(broken, &[]).await.unwrap(), 1);
     let (status, said, _) = run(&["doctor", "--store", &url]);
-    assert!(status == 1 && said.contains("says that it is inside of concurrency"), "{said}");
+    assert!(status == 1 && said.contains("has entered concurrency of `sync`"), "{said}");
     let (status, _, said) = run(&["backup", "x.db", "--store", &url]);
     assert!(status == 1 && said.contains("use `pg_dump"), "{said}");
 }

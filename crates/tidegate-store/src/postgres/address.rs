@@ -16,9 +16,9 @@ pub(super) enum Trust {
     Off,
     /// Encrypted, without verification of the server.
     Anyone,
-    /// The chain must lead to one of these roots.
+    /// The server's certificate must be signed by a root in this file.
     Chain(PathBuf),
-    /// The chain must lead to one of these roots, and the certificate must name the host.
+    /// As [`Self::Chain`], and the certificate must name the host.
     ChainAndName(PathBuf),
 }
 

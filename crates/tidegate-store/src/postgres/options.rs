@@ -244,7 +244,10 @@ impl Settings {
             ));
         }
         if version < OLDEST_SERVER {
-            return refused(format!("the server is too old: 13 is needed, got {version}"));
+            return refused(format!(
+                "PostgreSQL {} is too old: Tidegate needs 13 or later",
+                version / 10_000
+            ));
         }
         if self.options.allow_unsafe_durability {
             return Ok(());

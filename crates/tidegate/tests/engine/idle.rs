@@ -122,8 +122,8 @@ pub(crate) async fn what_others_define_is_taken_up_within_a_second(harness: &Tes
     harness.completed(&first, run).await;
 }
 
-/// Definitions are registered in groups: at an engine's start, by `define_all`, and in addition to
-/// existing ones.
+/// Many definitions take few transactions: at an engine's start, by `define_all`, and beside
+/// registered ones.
 pub(crate) async fn many_definitions_take_few_transactions(harness: &TestHarness) {
     let tally = Tally::of(harness.store().clone());
     let journal = Journal::new(harness);

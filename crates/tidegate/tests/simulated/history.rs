@@ -36,7 +36,7 @@ impl Asked {
 pub(crate) struct Drive {
     pub(crate) code: Arc<Code>,
     pub(crate) workflow: String,
-    /// Whether the run was started by another, and starts none itself.
+    /// Whether this is a child run, which starts no children.
     pub(crate) deep: bool,
     pub(crate) session: bool,
 }

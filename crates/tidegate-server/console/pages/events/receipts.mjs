@@ -13,7 +13,7 @@ import { Verdict } from '../../ui/verdict.mjs';
 import { Newer, Nothing } from './tail.mjs';
 import { useTail } from './use-tail.mjs';
 
-const OUTCOMES = ['dropped', 'skipped', 'deduped', 'coalesced', 'buffered', 'replaced', 'rejected', 'queued'];
+const OUTCOMES = ['dropped', 'skipped', 'deduped', 'coalesced', 'buffered', 'replaced', 'rejected', 'expired', 'displaced', 'queued'];
 
 /** @param {URLSearchParams} query */
 const columns = (query) => /** @type {import('../../ui/table.mjs').Column[]} */ ([
@@ -42,7 +42,7 @@ export function Receipts() {
     ${tail.rows.length > 0 && html`<${Stale} error=${tail.error} />`}
     <${Newer} tail=${tail} what="receipt" />
     ${tail.rows.length === 0
-      ? html`<${Nothing} tail=${tail}><${Empty} title="No receipts">A receipt records the verdict on an event that was not started at once: merged, collected, queued, replaced, dropped, skipped, deduped or rejected.</${Empty}></${Nothing}>`
+      ? html`<${Nothing} tail=${tail}><${Empty} title="No receipts">A receipt records every verdict other than an immediate start: ${OUTCOMES.join(', ')}.</${Empty}></${Nothing}>`
       : html`<div class="receipts"><${Table} label="Receipts" columns=${columns(query)} rows=${tail.rows} idOf=${(/** @type {any} */ it) => `${it.eventId} ${it.app} ${it.workflow} ${it.control} ${it.outcome}`} chosen=${rest[0] ?? null}
           open=${(/** @type {any} */ it) => go(to(['events', it.eventId], Object.fromEntries(query)))} more=${tail.next ? tail.more : null} busy=${tail.busy} /></div>`}`;
 }

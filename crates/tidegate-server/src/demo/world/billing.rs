@@ -55,7 +55,10 @@ pub(super) async fn traffic(town: Town) -> anyhow::Result<()> {
         let (once, twice) = tokio::try_join!(fire(&town, &id, &body), fire(&town, &id, &body))?;
         town.ledger.count("deliveries", 1);
         if [once, twice].iter().filter(|it| **it == StatusCode::ACCEPTED).count() != 1 {
-            town.ledger.broken(ACTION, &format!("{id} got the statuses {once} and {twice}"));
+            town.ledger.broken(
+                ACTION,
+                &format!("{id}, sent twice: expected 202 once, got {once}, {twice}"),
+            );
         }
         if !town.pause(chance.of(1500..=4000)).await {
             break;

@@ -129,7 +129,10 @@ pub(super) fn i28(look: &Look<'_>, _: &History) -> Checked {
         let grown = new.deaths.saturating_sub(old.deaths);
         let may_grow = look.rows_only && old.begun == Begun::Yes && grown == 1;
         if grown != u32::from(died) && !may_grow {
-            return Err(format!("its deaths go from {} to {}", old.deaths, new.deaths));
+            let (old, new, by) = (old.deaths, new.deaths, u32::from(died));
+            return Err(format!(
+                "`deaths` changed from {old} to {new}, expected an increase of {by}"
+            ));
         }
         let taken_over = new.takeovers.saturating_sub(old.takeovers);
         if taken_over != u32::from(taken) && !(look.rows_only && taken_over <= 1) {
@@ -244,8 +247,8 @@ pub(super) fn settled(state: &State, history: &History) -> Result<(), (&'static 
     }
     for row in state.rows() {
         if let Row::Ended(Ended { id, parent: Some(parent), .. }) = row {
-            let told = state.run(*parent).is_none();
-            if !told {
+            let answer = state.run(*parent).is_none();
+            if !answer {
                 return Err(("I32", format!("the parent of {id} has not ended")));
             }
         }

@@ -169,7 +169,7 @@ fn what_an_action_cannot_have_is_refused_and_what_does_nothing_warns() {
         expect![[r#"
             action `f/a`: batch cannot stand on an action: make it a workflow that the action sends events to
             action `f/a`: debounce stands beside the policy `debounce`: keep one of the two
-            action `f/a`: triggers[0] cannot start an action, requests do: make it a workflow, or keep only `cron`
+            action `f/a`: triggers[0] is not allowed on an action, which only requests and `cron` start: make it a workflow, or remove this trigger
             action `f/a`: throttle.key must begin at the request: `session`, `user`, `input.…` or `metadata.…`, got `id`
             ok
             action `f/a`: handoff.keyField must begin at the request: `session`, `user`, `input.…` or `metadata.…`, got `id`

@@ -180,6 +180,8 @@ pub(crate) async fn state_is_found_by_its_type(harness: &TestHarness) {
     let engine = harness.engine().workflow(fatal).start().await.unwrap();
     with.shutdown().await;
     let error = engine.start::<_, u32>("convert", 7).await.unwrap().output().await.unwrap_err();
+    let Error::RunFailed { error: cause, .. } = &error else { panic!("{error}") };
+    assert_eq!(cause.code(), "NoState");
     let message = error.to_string();
     assert!(message.contains("workflow `convert` uses state of type `"), "{message}");
     assert!(message.contains("Rate`") && message.contains("EngineBuilder::state"), "{message}");

@@ -399,7 +399,7 @@ fn give_claims_back<E>(
     Ok(())
 }
 
-/// Releases the idempotency keys of a batch that has not started, at most [`GIVEN_BACK_AT_ONCE`] of
+/// Releases the idempotency keys of a batch that has not started, at most `GIVEN_BACK_AT_ONCE` of
 /// them. Returns `false` if some are left.
 pub fn give_back_some<E>(draft: &mut Draft, run: &Run) -> Decided<bool, E> {
     let catalog = draft.catalog(&run.ws)?;

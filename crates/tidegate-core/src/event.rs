@@ -64,7 +64,7 @@ pub struct Posted {
 }
 
 impl Posted {
-    /// Returns the run of the event: the first, where it triggers several workflows.
+    /// Returns the first run among the outcomes, if any: an event may trigger several workflows.
     pub fn run(&self) -> Option<RunId> {
         self.runs.iter().find_map(|outcome| outcome.verdict.run())
     }

@@ -18,7 +18,7 @@ use crate::PostgresStore;
 use crate::SqliteStore;
 use crate::StoreError;
 
-/// Database of a store, for steps that write to it too.
+/// The database behind a store, for transactional steps that write to it.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Database<'a> {

@@ -34,7 +34,8 @@ impl World {
         leased
     }
 
-    /// Registers a definition in development mode: its number may have had another definition.
+    /// Registers a definition in development mode, which may replace the definition of an existing
+    /// version number.
     pub async fn define_dev(&self, definition: Value) -> Registered {
         let workflow = Definition::parse(&definition).expect("a good definition").value;
         let (ws, workflow) = (self.ws.clone(), Box::new(workflow));

@@ -70,8 +70,8 @@ impl Notes {
         self.last().commit_error = None;
     }
 
-    /// Records a commit that failed because of the store. A row that the store refuses is the
-    /// sender's error.
+    /// Records a failed commit, unless the command caused the failure (a row that the store
+    /// refuses, too many rounds of reading): that says nothing about the store's health.
     pub(crate) fn commit_failed(&self, error: Arc<StoreError>) {
         if !matches!(*error, StoreError::Data(_) | StoreError::TooManyRounds) {
             self.last().commit_error = Some(error);

@@ -393,7 +393,7 @@ fn a_handoff_says_its_type_its_key_and_what_becomes_of_older_runs() {
     );
 }
 
-// spec B144
+// spec B144, and handoff as an entry of `concurrency`.
 #[test]
 fn a_handoff_can_be_spelled_as_concurrency() {
     let fields = json!({"concurrency": [

@@ -164,7 +164,7 @@ fn string<'a>(evaluator: &mut Evaluator<'a>, call: Call<'a>) -> Outcome<Value<'a
     evaluator.canonical(&call.first).map(Value::text)
 }
 
-/// Milliseconds since 1970, as in `event.ts`.
+/// Parses an RFC 3339 time into milliseconds since 1970, the unit of `event.ts`.
 fn timestamp<'a>(evaluator: &mut Evaluator<'a>, call: Call<'a>) -> Outcome<Value<'a>> {
     read(evaluator, &call, "\"2026-01-31T12:00:00Z\"", |text| {
         let micros = Timestamp::parse_rfc3339(text)?.micros();
@@ -172,7 +172,7 @@ fn timestamp<'a>(evaluator: &mut Evaluator<'a>, call: Call<'a>) -> Outcome<Value
     })
 }
 
-/// Milliseconds.
+/// Parses a duration such as `2h45m` into milliseconds.
 fn duration<'a>(evaluator: &mut Evaluator<'a>, call: Call<'a>) -> Outcome<Value<'a>> {
     read(evaluator, &call, "\"2h45m\"", milliseconds)
 }

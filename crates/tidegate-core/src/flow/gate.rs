@@ -258,7 +258,8 @@ fn cut_off(state: &mut GateState, limit: Limit, now: Timestamp) {
     }
 }
 
-/// Admits a run if there is room; otherwise returns when there will be, where time alone decides.
+/// Admits a run if there is room. Otherwise returns the time at which there will be, or `None` if
+/// that depends on a holder.
 fn offer(
     state: &mut GateState,
     run: RunId,
@@ -274,7 +275,8 @@ fn offer(
     Ok(())
 }
 
-/// Checks for room; otherwise returns when there will be, where time alone decides.
+/// Checks for room. Otherwise returns the time at which there will be, or `None` if that depends on
+/// a holder.
 fn room(state: &GateState, limit: Limit, now: Timestamp) -> Result<(), Option<Timestamp>> {
     match (state, limit) {
         (GateState::Slots(slots), Limit::Slots(limit)) if slots.holders.len() >= limit as usize => {

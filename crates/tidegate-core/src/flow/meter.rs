@@ -195,7 +195,7 @@ mod tests {
         }
     }
 
-    /// spec M1, I12: simultaneous arrivals are spread without any drift.
+    /// spec M1, I12: the theoretical arrival time is exact after two million simultaneous arrivals.
     #[test]
     fn a_backlog_of_two_million_ends_exactly_when_it_should() {
         for (limit, per_ms) in [(3_u32, 1000_u64), (1_000_000, 1), (1_000_000, 31_536_000_000)] {

@@ -475,7 +475,10 @@ fn invoke(
     let catalog = draft.catalog(&ws)?;
     let current = catalog.entry(app, workflow).and_then(Entry::open);
     let Some(current) = current else {
-        let message = format!("no version of workflow `{workflow}` is released in app `{app}`");
+        let message = format!(
+            "workflow `{workflow}` of app `{app}` takes no new runs: it is unknown, retired, or has no \
+             released version"
+        );
         return answer_at_once(
             draft,
             run,

@@ -87,9 +87,11 @@ pub struct Behind {
 pub enum ClosePhase {
     /// Takes commits, or does not exist. Next: close.
     Open,
-    /// Guarded; these reactions have not finished it. Next: check again later.
+    /// The guard event is committed, and these reactions have not reached it. Next: check again
+    /// later.
     Waiting(Vec<Behind>),
-    /// Guarded, and all reactions have finished it. Next: archive, then truncate.
+    /// The guard event is committed, and all reactions have reached it. Next: archive, then
+    /// truncate.
     Settled,
     /// Archived, and partly deleted. Next: truncate further.
     Truncating,

@@ -48,7 +48,7 @@ fn is_framed(response: &Response) -> bool {
     framed || response.version() >= Version::HTTP_2
 }
 
-/// The data of an event as JSON: as it is if it is JSON, else as a string.
+/// Returns an event's data as JSON: unchanged if it parses as JSON, otherwise as a JSON string.
 fn value(data: &str) -> Result<Box<RawValue>> {
     if let Ok(json) = serde_json::from_str(data) {
         return Ok(json);

@@ -23,9 +23,10 @@ select count(*)
          limit ?2)
 
 -- name: run_ready
--- Reads the first ready runs of one lane. The caller merges lanes in the order of their turns.
+-- Reads the first ready runs of one workflow's lane, a version, in rank order. The caller merges
+-- the lanes (`Claim::take`).
 --
--- ?1 workspace   ?2 turn   ?3 lane   ?4 limit
+-- ?1 workspace   ?2 workflow   ?3 lane   ?4 limit
 -- Locks nothing: SQLite has one writer.
 -- Index: run_ready (ws, ready, lane, order_at, order_seq, seq) where ready is not null.
 select {columns}
@@ -37,7 +38,7 @@ select {columns}
 -- name: run_ready_next
 -- Reads the first ready run of the next lane that has one.
 --
--- ?1 workspace   ?2, ?3 from this turn and lane   ?4, ?5 up to this turn and lane
+-- ?1 workspace   ?2, ?3 from this workflow and lane   ?4, ?5 up to this workflow and lane
 -- Not "after a lane": for a pair comparison with `>` SQLite starts at the pair itself, and would
 -- read through the backlog of that lane.
 -- Locks nothing: SQLite has one writer.

@@ -28,7 +28,7 @@ pub(super) struct Shared {
     pub(super) settings: Settings,
     pub(super) committers: Pool,
     pub(super) readers: Pool,
-    /// Pool for transactional steps, which take as long as their authors like.
+    /// Separate pool for transactional steps: user code may hold a connection for any time.
     pub(super) steps: Pool,
     /// Separate pool, so that a lease is renewed however busy all other connections are.
     beats: Pool,

@@ -23,7 +23,8 @@ use tidegate_testkit::{
     world::{World, event, increment, lease, payload, session as in_session, step},
 };
 
-/// Rows that are not due within this time are left alone: claims, and unused gates.
+/// Maximum distance by which the clock is advanced to the next due time. Later ones (expiry of
+/// claims and of unused gates) are ignored, so that the process comes to rest.
 const SOON_MS: u64 = 30_000;
 
 /// One action of a handler.

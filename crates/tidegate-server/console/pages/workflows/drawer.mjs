@@ -41,7 +41,7 @@ function Body({ workflow, again }) {
     <${Figures} numbers=${sum(list)} folding=${folding} controls=${controls} of=${of} />
     <dl class="pairs">
       <dt>Triggers</dt><dd><${Triggers} workflow=${workflow} /></dd>
-      <dt>Runs at</dt><dd>${workflow.url ? html`<code>${workflow.url}</code>` : html`an engine whose program registers it`}</dd>
+      <dt>Handler</dt><dd>${workflow.url ? html`<code>${workflow.url}</code>` : html`in process, on engines that register this workflow`}</dd>
       <dt>Links</dt><dd><a href=${to('runs', of)}>Runs</a> · <a href=${to('gates', of)}>Gates</a> · <a href=${to('try', flow ? { flow, action: definition.name } : { name: events(workflow)[0] })}>Try it</a>${
         flow ? html` · <a href=${to('flows', { open: flow })}>Flow ${flow}</a>` : ''}</dd>
     </dl>

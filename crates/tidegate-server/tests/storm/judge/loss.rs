@@ -50,7 +50,7 @@ fn wrong_end(evidence: &Evidence<'_>, run: &Run, cancels: bool) -> Option<String
         }
         "cancelled" => {
             let asked = cancels || evidence.acted(&run.id, &["cancel"]);
-            (!asked).then(|| format!("was cancelled by nobody: {}", run.reason))
+            (!asked).then(|| format!("was cancelled without a cancel request: {}", run.reason))
         }
         // Completed runs are checked below, live runs as stuck ones.
         _ => None,

@@ -113,7 +113,7 @@ pub(super) fn i8(look: &Look<'_>, _: &History) -> Checked {
             }
             if (Place { tier: need.tier, rank }) > first {
                 let scope = gate.key.scope();
-                return Err(format!("run {seq} passes {stayed:?} in the line of {scope:?}"));
+                return Err(format!("run {seq} overtook queued runs at {scope:?}: {stayed:?}"));
             }
         }
     }

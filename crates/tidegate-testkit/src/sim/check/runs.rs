@@ -92,7 +92,11 @@ pub(super) fn i27(look: &Look<'_>, history: &History) -> Checked {
         if let (Command::MarkDead { engine, .. }, Ok(Answer::Changed(true))) = (command, answer) {
             let (last, lease_ms) = history.beats.get(engine).copied().unwrap_or_default();
             if look.now - last < u64::from(lease_ms) * 1000 {
-                return Err(format!("{engine} is dead {} µs after its beat", look.now - last));
+                return Err(format!(
+                    "engine {engine} was marked dead {} µs after its last heartbeat, before the \
+                     end of its lease",
+                    look.now - last
+                ));
             }
         }
     }
@@ -141,7 +145,11 @@ pub(super) fn i28(look: &Look<'_>, _: &History) -> Checked {
         let at_its_bound = max > 0 && new.deaths >= max;
         let paused = new.phase == Phase::Paused && new.pause_reason.is_some();
         if at_its_bound != new.pause_reason.is_some() || (at_its_bound && !paused) {
-            return Err(format!("{} deaths of {max}, and it is {:?}", new.deaths, new.phase));
+            let (id, deaths, phase, reason) = (new.id, new.deaths, new.phase, &new.pause_reason);
+            return Err(format!(
+                "run {id} with {deaths} of at most {max} deaths has phase {phase:?} and pause \
+                 reason {reason:?}: it must be paused exactly at the maximum"
+            ));
         }
     }
     Ok(())

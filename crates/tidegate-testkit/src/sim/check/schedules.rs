@@ -68,7 +68,9 @@ impl ScheduleModel {
             };
             let planned = calendar.count(first, next);
             if planned != tally.counted {
-                return Err(format!("{planned} were planned since {first}: {tally:?}"));
+                return Err(format!(
+                    "the calendar has {planned} occurrences from {first} to {next}, counted: {tally:?}"
+                ));
             }
         }
         Ok(())

@@ -377,7 +377,10 @@ impl StreamModel {
                     Some(place) if place.blocked || place.at == log.head => {}
                     // The subscription begins with the next commit.
                     None if reaction.from_head => {}
-                    place => return Some(format!("{key:?} of {log:?} is {place:?}")),
+                    place => {
+                        let what = "subscription has not reached the head of its stream";
+                        return Some(format!("{what}: {key:?} is at {place:?}, log {log:?}"));
+                    }
                 }
             }
         }

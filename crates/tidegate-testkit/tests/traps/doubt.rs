@@ -1,6 +1,13 @@
 //! spec R10: the token row is the only proof of an outcome, and it is read under lock.
 
-use std::{process::Command, sync::Arc, time::Duration};
+use std::{
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use serde_json::json;
 use tidegate_core::{
@@ -30,7 +37,7 @@ async fn r10_a_server_process_that_is_still_committing_is_waited_for() {
     post(&store).await;
     rig.execute("alter system set synchronous_standby_names = 'absent'").await;
     rig.execute("select pg_reload_conf()").await;
-    rig.until::<i32>("select 1 where current_setting('synchronous_standby_names') <> ''").await;
+    commits_wait(&rig, cluster.url()).await;
     proxy.at_next_commit(Fault::CutAfter);
     let posted = tokio::spawn(async move { (post(&store).await, store) });
     rig.until::<i32>(&waiting("SyncRep")).await;
@@ -53,7 +60,7 @@ async fn r10_a_commit_that_no_standby_has_is_not_acknowledged() {
     post(&store).await;
     rig.execute("alter system set synchronous_standby_names = 'absent'").await;
     rig.execute("select pg_reload_conf()").await;
-    rig.until::<i32>("select 1 where current_setting('synchronous_standby_names') <> ''").await;
+    commits_wait(&rig, cluster.url()).await;
     let posted = tokio::spawn(async move { (post(&store).await, store) });
     let pid = rig.until::<i32>(&waiting("SyncRep")).await;
     rig.execute(&format!("select pg_cancel_backend({pid})")).await;
@@ -71,6 +78,22 @@ async fn r10_a_commit_that_no_standby_has_is_not_acknowledged() {
     let (asked, store) = posted.await.unwrap();
     assert_eq!(asked, 1, "it has committed, once");
     assert_eq!(events(&store).await, 2);
+}
+
+/// Waits until commits wait for the standby: the checkpointer applies the setting for all sessions,
+/// some time after they see it.
+async fn commits_wait(rig: &Rig, url: &str) {
+    let (probe, stop) = (Rig::on(url).await, Arc::new(AtomicBool::new(false)));
+    let stopped = stop.clone();
+    let probing = tokio::spawn(async move {
+        while !stopped.load(Ordering::SeqCst) {
+            probe.execute("create temp table probe (); drop table probe").await;
+        }
+    });
+    let pid = rig.until::<i32>(&waiting("SyncRep")).await;
+    stop.store(true, Ordering::SeqCst);
+    rig.execute(&format!("select pg_cancel_backend({pid})")).await;
+    probing.await.unwrap();
 }
 
 async fn finished<T>(task: &tokio::task::JoinHandle<T>) {

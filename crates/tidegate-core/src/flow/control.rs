@@ -2,8 +2,8 @@
 //!
 //! A control is one file: its settings and their checks, the gates it adds to a run's plan, its
 //! limit, its decision, and its rules beside other controls. It registers one [`Control`]. Parser,
-//! gate plan, catalog, doctor, observer, release, API, console and book read this table and name no
-//! control themselves.
+//! gate plan, catalog, doctor, observer, release, API, console and book read this table; where one
+//! of them treats a case of a primitive, it names the class of the gate.
 
 use std::collections::BTreeMap;
 

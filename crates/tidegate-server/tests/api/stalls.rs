@@ -184,6 +184,9 @@ async fn servers_start_beside_frozen_ones() {
         assert!(ready.is_ok(), "round {round}: never ready; log: {}", server.log());
         server.signal("TERM");
         assert!(server.ended().await.success(), "round {round}");
+        if full {
+            eprintln!("{} of {times} starts", round + 1);
+        }
     }
 }
 

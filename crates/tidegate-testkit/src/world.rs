@@ -118,7 +118,7 @@ impl World {
         let workflow = Definition::parse(&definition).expect("a good definition").value;
         match self.try_register(workflow).await {
             Ok(registered) => registered,
-            Err(refusal) => panic!("{definition}: {refusal}"),
+            Err(refusal) => panic!("{definition} was refused: {refusal}"),
         }
     }
 

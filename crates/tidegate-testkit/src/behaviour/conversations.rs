@@ -304,7 +304,9 @@ pub async fn a_coalesced_reply_starts_if_one_message_got_in(world: &World) {
         } else {
             assert_eq!(world.drain().await, [], "{case}");
             let ending = world.ended(reply).await.unwrap().ending;
-            let Ending::Cancelled { reason, .. } = ending else { panic!("{ending:?}; {case}") };
+            let Ending::Cancelled { reason, .. } = ending else {
+                panic!("{case}: wrong ending {ending:?}")
+            };
             let reasons = said.map(|(message, _)| format!("{message} did not complete"));
             assert!(reasons.iter().any(|it| reason.ends_with(it)), "{reason}; {case}");
         }

@@ -208,7 +208,7 @@ pub async fn why_names_the_stranded_run_that_is_in_the_way(world: &World) {
     let behind = world.start("order", json!({})).await;
     let explain = async |run| {
         let why = why(&*world.store, &world.ws, run).await.expect("the store works");
-        why.unwrap_or_else(|refusal| panic!("{refusal}"))
+        why.unwrap_or_else(|refusal| panic!("the run was not explained: {refusal}"))
     };
     world.serve().await;
     let before = explain(behind).await;

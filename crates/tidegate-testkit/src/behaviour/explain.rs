@@ -16,7 +16,7 @@ use crate::world::{World, replaced, window};
 async fn explain(world: &World, run: RunId) -> Why {
     world.serve().await;
     let why = why(&*world.store, &world.ws, run).await.expect("the store works");
-    why.unwrap_or_else(|refusal| panic!("{refusal}"))
+    why.unwrap_or_else(|refusal| panic!("the run was not explained: {refusal}"))
 }
 
 /// Returns state, sentence and earliest time of a run that no gate blocks.

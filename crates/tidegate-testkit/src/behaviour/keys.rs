@@ -102,7 +102,10 @@ pub async fn what_lacks_the_key_shares_one_bucket(world: &World) {
         if *control == "handoff" {
             for data in lacking {
                 let verdict = world.send_text(&name, data).await.verdict;
-                assert!(matches!(verdict, Verdict::Rejected { .. }), "spec B148: {verdict:?}");
+                assert!(
+                    matches!(verdict, Verdict::Rejected { .. }),
+                    "spec B148: an event without the key was accepted: {verdict:?}"
+                );
             }
             continue;
         }
@@ -267,7 +270,10 @@ pub async fn a_policy_key_says_which_requests_meet(world: &World) {
         assert!(matches!(first, Verdict::Started { .. }), "{what}: {first:?}");
         assert_eq!(met(&first, &world.dispatch(two).await.verdict), meet, "{what}");
         let there = elsewhere.dispatch(one).await.verdict;
-        assert!(!met(&first, &there), "spec B24, B27: {what}, in another workspace");
+        assert!(
+            !met(&first, &there),
+            "spec B24, B27: {what}: two workspaces are arbitrated together"
+        );
     }
 }
 

@@ -192,7 +192,9 @@ pub async fn a_stream_is_blocked_when_its_retries_are_used_up(world: &World) {
         for attempt in 1..=20 {
             let leased = world.claim_one(&name).await;
             let failed = world.fail_with(&leased, -1, retryable).await;
-            let Outcome::Done(failed) = failed else { panic!("{name}: {failed:?}") };
+            let Outcome::Done(failed) = failed else {
+                panic!("{name}: the lease was lost: {failed:?}")
+            };
             let blocked = matches!(failed, Failed::Blocked { at: -1, .. });
             assert_eq!(blocked, Some(attempt) == blocks_at, "{name}, {attempt}: {failed:?}");
             if blocked {

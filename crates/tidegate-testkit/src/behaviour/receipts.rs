@@ -50,9 +50,13 @@ pub async fn every_verdict_but_a_plain_start_is_kept(world: &World) {
         world.define(definition.clone()).await;
         let (first, answer, kept) = told_and_kept(world, &name, json!({ "k": "a" })).await;
         let plain = answer["outcome"] == json!("started");
-        assert_eq!(kept.is_none(), plain, "{definition}: {answer}");
+        assert_eq!(
+            kept.is_none(),
+            plain,
+            "{definition}: only a plain start has no receipt: {answer}"
+        );
         let (_, answer, kept) = told_and_kept(world, &name, json!({ "k": "a" })).await;
-        let kept = kept.unwrap_or_else(|| panic!("{definition}: {answer}"));
+        let kept = kept.unwrap_or_else(|| panic!("{definition}: no receipt for {answer}"));
         assert_eq!((&answer["outcome"], &answer["key"]), (&json!(outcome), &json!("a")));
         for (field, value) in kept.as_object().unwrap() {
             assert_eq!(answer.get(field), Some(value), "{definition}: `{field}`");

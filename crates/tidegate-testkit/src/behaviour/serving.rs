@@ -15,7 +15,7 @@ use crate::world::{World, lease};
 
 async fn explain(world: &World, run: RunId) -> Why {
     let why = why(&*world.store, &world.ws, run).await.expect("the store works");
-    why.unwrap_or_else(|refusal| panic!("{refusal}"))
+    why.unwrap_or_else(|refusal| panic!("the run was not explained: {refusal}"))
 }
 
 /// spec stranded: a run whose version no live engine serves is stranded, and `why` names the ways

@@ -74,7 +74,7 @@ impl World {
     /// Creates a run that retries an ended one from a step.
     pub async fn retry(&self, run: RunId, from_step: &str) -> RunId {
         let outcome = self.try_replay(run, None, Some(from_step)).await;
-        let outcome = outcome.unwrap_or_else(|refusal| panic!("{refusal}"));
+        let outcome = outcome.unwrap_or_else(|refusal| panic!("the retry was refused: {refusal}"));
         outcome.verdict.run().unwrap_or_else(|| panic!("the retry made no run: {outcome:?}"))
     }
 

@@ -70,7 +70,7 @@ impl ScheduleModel {
             let planned = calendar.count(first, next);
             if planned != tally.counted {
                 return Err(format!(
-                    "the calendar has {planned} occurrences from {first} to {next}, counted {tally:?}"
+                    "{planned} occurrences are planned from {first} to {next}, counted {tally:?}"
                 ));
             }
         }

@@ -1,4 +1,4 @@
-//! Fault injection: a store that fails once, at a transaction of the test's choice.
+//! Fault injection: a store of which one transaction fails, chosen by the test.
 
 use std::{
     collections::BTreeMap,
@@ -20,18 +20,18 @@ use tokio::sync::watch;
 /// The way in which a transaction fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The process or the connection dies before the commit: everything was decided, nothing is
+    /// The process or the connection dies before the commit: the decision was made, nothing is
     /// committed.
     BeforeCommit,
-    /// The process or the connection dies after the commit: everything is committed, and the
-    /// answer is lost.
+    /// The process or the connection dies after the commit: everything is committed, but the caller
+    /// gets no answer.
     AfterCommit,
     /// The store cannot be reached at all.
     Unavailable,
 }
 
 impl Failure {
-    /// All failures.
+    /// All ways to fail.
     pub const ALL: [Self; 3] = [Self::BeforeCommit, Self::AfterCommit, Self::Unavailable];
 }
 
@@ -44,7 +44,8 @@ pub struct FaultStore {
 }
 
 impl FaultStore {
-    /// Makes the transaction of this number, from 0, fail in this way; none with `None`.
+    /// Wraps a store. The transaction with this number, from 0, fails in this way; with `None` no
+    /// transaction fails.
     pub fn new(inner: Arc<dyn Store>, fails: Option<(usize, Failure)>) -> Self {
         Self { inner, fails, transactions: AtomicUsize::new(0) }
     }

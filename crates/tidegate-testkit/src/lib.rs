@@ -1,5 +1,5 @@
-//! Test kit: the store contract, the behaviours that users are promised, and the rigs that run both
-//! on every store. Never a dependency of shipped code.
+//! Test kit: the store contract, the behaviours that users are promised, and the code that runs
+//! both on every store. Never a dependency of shipped code.
 
 #![expect(
     clippy::wildcard_enum_match_arm,

@@ -1,12 +1,12 @@
 //! PostgreSQL for tests: the server that the environment names, or a temporary cluster.
 //!
-//! [`url`] is the entry point. If `TIDEGATE_TEST_POSTGRES` is set, [`url`] returns it; otherwise
-//! `scripts/postgres` starts a cluster once per process, owned by an unprivileged user and tied to
-//! this process by a pipe: when the pipe closes, also because the process was killed, the server is
-//! stopped and its directory deleted. (A runner that starts a process per test would start a
-//! cluster per test, so `scripts/test` starts one and sets the variable.)
+//! [`url`] is the entry point. If `TIDEGATE_TEST_POSTGRES` is set, [`url`] returns it. Otherwise
+//! `scripts/postgres` starts a cluster once per process, owned by an unprivileged user. A pipe
+//! connects it with this process: when the pipe closes, also because the process was killed, the
+//! server is stopped and its directory deleted. (A runner that starts a process per test would
+//! start a cluster per test, so `scripts/test` starts one and sets the variable.)
 //!
-//! Without PostgreSQL, a test prints that and skips; if `CI` is set, a skip is a failure.
+//! Without PostgreSQL, a test prints a message and is skipped; if `CI` is set, it fails.
 
 use std::{
     env,
@@ -19,11 +19,12 @@ use std::{
 
 use crate::server::Server;
 
-/// PostgreSQL truncates longer identifiers, which would make two schemas one.
+/// Maximum length of identifiers. PostgreSQL truncates longer ones, so that two schemas could get
+/// the same name.
 const LONGEST_IDENTIFIER: usize = 63;
 
-/// Returns the URL of the PostgreSQL of this process's tests; `None`, with a loud message, if there
-/// is none.
+/// Returns the URL of the PostgreSQL of this process's tests. If there is none, prints a message
+/// and returns `None`.
 pub fn url() -> Option<&'static str> {
     static SHARED: OnceLock<Option<Shared>> = OnceLock::new();
     match SHARED.get_or_init(Shared::find) {
@@ -35,28 +36,29 @@ pub fn url() -> Option<&'static str> {
 
 /// Returns a schema name that no other call gets, in this process or another one.
 ///
-/// The schema is neither created nor dropped: the whole cluster is deleted.
+/// The schema is neither created nor dropped here: the whole cluster is deleted later.
 pub fn fresh_schema(prefix: &str) -> String {
     static PROCESS: OnceLock<u64> = OnceLock::new();
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    // Random rather than taken from the process id, which is reused.
+    // A random number, because process ids are reused.
     let process = PROCESS.get_or_init(|| RandomState::new().hash_one(0));
     let name = format!("{prefix}_{process:016x}_{}", NEXT.fetch_add(1, Ordering::Relaxed));
     assert!(name.len() <= LONGEST_IDENTIFIER, "schema prefix `{prefix}` is too long");
     name
 }
 
-/// A temporary cluster, alive until it is dropped or its process ends.
+/// A temporary cluster, which runs until the value is dropped or its process ends.
 #[derive(Debug)]
 pub struct Cluster(Server);
 
 impl Cluster {
-    /// Starts a separate cluster; `None` if the machine has no PostgreSQL.
+    /// Starts a separate cluster. Returns `None` if the machine has no PostgreSQL.
     pub fn start() -> Option<Cluster> {
         Server::start("postgres").map(Cluster)
     }
 
-    /// Starts a cluster that needs this much memory, in MB, to be in memory.
+    /// As [`Self::start`], for a cluster that needs this much memory, in MB. Its files are in
+    /// memory only if there is enough.
     pub fn start_with_room(megabytes: u64) -> Option<Cluster> {
         let room = megabytes.to_string();
         Server::start_for("postgres", &[("TIDEGATE_TEST_POSTGRES_ROOM", &room)]).map(Cluster)
@@ -76,13 +78,13 @@ pub struct FaultyCluster {
 }
 
 impl FaultyCluster {
-    /// Starts a separate cluster; `None` if the machine has no PostgreSQL.
+    /// Starts a separate cluster. Returns `None` if the machine has no PostgreSQL.
     pub fn start() -> Option<Self> {
         let script = Server::start_with("postgres", &["--faults"])?;
         Some(Self { url: script.url().to_owned(), script })
     }
 
-    /// Returns the URL of the server; after a crash, its former URL.
+    /// Returns the URL of the server; after a crash, the URL that it had.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -97,19 +99,19 @@ impl FaultyCluster {
         self.url = self.script.command("restart");
     }
 
-    /// Adds a synchronous standby, which every commit waits for from now on; returns its address.
+    /// Adds a synchronous standby, which every commit waits for from now on; returns its URL.
     pub fn add_standby(&mut self) -> String {
         self.script.command("standby")
     }
 
-    /// Promotes the standby, in place of a server that has crashed. The next standby gets that
-    /// server's address.
+    /// Promotes the standby after a crash of the server. The next standby gets the URL of the
+    /// crashed server.
     pub fn promote(&mut self) {
         self.url = self.script.command("promote");
     }
 }
 
-/// The server that all tests of one process use.
+/// The server for all tests of one process.
 #[derive(Debug)]
 enum Shared {
     Named(String),
@@ -124,13 +126,16 @@ impl Shared {
         if let Some(cluster) = Cluster::start() {
             return Some(Shared::Own(cluster));
         }
-        assert!(env::var_os("CI").is_none(), "no PostgreSQL, and in CI a skip is a failure");
+        assert!(
+            env::var_os("CI").is_none(),
+            "PostgreSQL is missing: in CI its tests must not be skipped"
+        );
         say_skipped();
         None
     }
 }
 
-#[expect(clippy::print_stderr, reason = "a skipped test must be seen, and has no other voice")]
+#[expect(clippy::print_stderr, reason = "a skipped test must print a message")]
 fn say_skipped() {
     eprintln!("!!! NO POSTGRESQL: its tests are skipped; set TIDEGATE_TEST_POSTGRES or install it");
 }

@@ -1,8 +1,8 @@
-//! A slow, obvious reference implementation of flow control, written from `docs/spec` alone.
+//! A slow, simple reference implementation of flow control, written from `docs/spec` alone.
 //!
-//! It knows neither rows nor stores nor commits: a list of runs, a list of open folds, and loops
-//! over both. It shares no code with the core, so that the two can only agree by meaning the same.
-//! Runs are named by their ordinal: the order in which their ids were fixed.
+//! It has no rows, stores or commits: only a list of runs, a list of open folds, and loops over
+//! both. It shares no code with the core, so an error in one of them shows as a difference. Runs
+//! are named by their ordinal: the order in which their ids were fixed.
 
 mod admit;
 mod fields;
@@ -19,21 +19,21 @@ use meter::Meter;
 /// A time or a duration, in microseconds.
 pub type Time = i128;
 
-/// A run, by the order in which the ids of runs were fixed.
+/// A run, named by the order in which the ids of runs were fixed.
 pub type Ordinal = usize;
 
 /// The scope of a gate, meter or claim: one control of one owner, and one key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// The workflow, or the flow for a policy.
+    /// The workflow; for a policy, the flow.
     pub owner: String,
-    /// The control; limits are numbered.
+    /// The name of the control; several limits have names of their own.
     pub control: String,
-    /// The key; `None` is shared by all events that have none.
+    /// The key. All events without a key share `None`.
     pub key: Option<String>,
 }
 
-/// One gate of a run's plan, in the order of spec G9.
+/// The kind of a gate in a run's plan, in the order of spec G9.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stop {
     Singleton,
@@ -48,9 +48,9 @@ enum Stop {
 /// The state of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
-    /// Its fold is open: there is an id and no run.
+    /// The window or buffer is still open: the run has an id, but does not exist yet.
     Folding,
-    /// Queued at the first stop that the run has not passed.
+    /// Queued at the first gate that the run has not passed.
     Line,
     Ready,
     Driven(u128),
@@ -62,9 +62,9 @@ enum State {
 struct Run {
     workflow: String,
     version: i128,
-    /// Number of releases at its admission.
+    /// Number of releases of the workflow at the run's admission.
     release: usize,
-    /// Its events: one, or those of a batch.
+    /// The events of the run: one, or those of a batch.
     events: Vec<Value>,
     admitted: Time,
     rank: (Time, u64),
@@ -72,15 +72,16 @@ struct Run {
     way: Vec<(Stop, Place)>,
     passed: usize,
     started: bool,
-    /// The engine that has yet to confirm that it stopped driving the run.
+    /// The engine that has not confirmed yet that it stopped driving the cancelled run.
     stopping: Option<u128>,
-    /// The time at which it expires unless it has started.
+    /// The time at which the run expires if it has not started.
     expires: Option<Time>,
-    /// Another run was cancelled for it.
+    /// Whether another run was cancelled for this one.
     replaced: bool,
-    /// A restart: it is queued before the ordinary requests of the session.
+    /// Whether the run replaced another one by `restart`: it is queued before ordinary requests of
+    /// the session.
     in_place: bool,
-    /// The window that it came from, while later requests still join it.
+    /// The window that the run comes from, if later requests still join it.
     window: Option<Place>,
 }
 
@@ -99,9 +100,10 @@ struct Fold {
     place: Place,
     workflow: String,
     control: &'static str,
-    /// Its events, each with the run that will carry it.
+    /// The collected events, each with the run that will get it.
     items: Vec<Item>,
-    /// The gate that would have skipped it when it was due, and the version at that time.
+    /// The gate that would have skipped the run when the fold was due, and the version at that
+    /// time.
     blocked: Option<(Place, i128)>,
 }
 
@@ -112,12 +114,12 @@ struct Item {
     run: Ordinal,
 }
 
-/// The outcome of one event for one workflow.
+/// The verdict on one event for one workflow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// The outcome's name.
+    /// The name of the outcome.
     pub outcome: &'static str,
-    /// The run that carries the event.
+    /// The run of the event.
     pub run: Option<Ordinal>,
 }
 
@@ -126,7 +128,8 @@ pub struct Told {
 pub struct Reference {
     now: Time,
     releases: BTreeMap<String, Vec<Value>>,
-    /// Workflows in the order of their first release, and the one that had the last turn.
+    /// Workflows in the order of their first release, and the index of the one that had the last
+    /// turn.
     turns: (Vec<String>, Option<usize>),
     runs: Vec<Run>,
     folds: Vec<Fold>,
@@ -172,15 +175,16 @@ impl Reference {
             .collect()
     }
 
-    /// Leases up to `limit` ready runs, workflows in turn and each by rank (spec P2); returns them
-    /// by rank.
+    /// Leases up to `limit` ready runs, the workflows in turn and by rank in each (spec P2).
+    /// Returns them by rank.
     pub fn lease(&mut self, engine: u128, limit: usize) -> Vec<Ordinal> {
         let now = self.now;
         let mut ready = self.ready();
         ready.retain(|&run| !self.runs[run].is_expired(now));
         let (mut left, mut taken) = (ready.clone(), Vec::new());
         let (names, last) = &mut self.turns;
-        // A workflow without ready runs is passed over; after one round without any, none is left.
+        // A workflow without ready runs is skipped. After one round of skipped workflows no ready
+        // run is left.
         let mut passed = 0;
         while taken.len() < limit && passed < names.len() {
             let turn = (last.map_or(0, |last| last + 1) + passed) % names.len();
@@ -235,8 +239,8 @@ impl Reference {
         self.settle();
     }
 
-    /// Ends an engine's lease: the runs that it drove are queued again, those that it was stopping
-    /// have stopped.
+    /// Ends the lease of an engine: the runs that it drove are queued again, and the cancelled ones
+    /// count as stopped.
     pub fn lose(&mut self, engine: u128) {
         for run in 0..self.runs.len() {
             if self.runs[run].stopping == Some(engine) {
@@ -249,7 +253,7 @@ impl Reference {
         }
     }
 
-    /// Returns the next time at which something is due.
+    /// Returns the next time at which a row would be due.
     pub fn next_due(&self) -> Option<Time> {
         let asleep = self.runs.iter().filter_map(Run::wakes_at);
         let folds = self.next_flush();
@@ -270,7 +274,7 @@ impl Reference {
         self.now += time;
     }
 
-    /// Processes everything that is due, in the order in which it became due.
+    /// Processes everything that is due, in the order of due times.
     pub fn sweep(&mut self) {
         self.settle();
         loop {
@@ -306,7 +310,7 @@ impl Reference {
         self.runs.iter().map(state).collect()
     }
 
-    /// Returns the events that every run carries, or will carry.
+    /// Returns the events of every run, also of those that do not exist yet.
     pub fn carried(&self) -> Vec<Vec<Value>> {
         self.runs.iter().map(|run| run.events.clone()).collect()
     }
@@ -326,7 +330,7 @@ impl Reference {
         self.runs.iter().map(|run| run.version).collect()
     }
 
-    /// Returns the driven runs, and those that an engine has yet to stop.
+    /// Returns the driven runs, and the cancelled ones whose engine has not stopped yet.
     pub fn driven(&self) -> (Vec<Ordinal>, Vec<Ordinal>) {
         let driven = |run: &Run| matches!(run.state, State::Driven(_));
         (self.by_rank(driven), self.by_rank(|run| run.stopping.is_some()))
@@ -364,7 +368,7 @@ impl Reference {
 
     // ------------------------------------------------------------------ helpers
 
-    /// Returns the definition in effect.
+    /// Returns the released definition of a workflow.
     fn current(&self, workflow: &str) -> &Value {
         self.releases[workflow].last().expect("never empty")
     }
@@ -378,7 +382,7 @@ impl Reference {
         self.runs[run].workflow == self.runs[than].workflow && released(run) < released(than)
     }
 
-    /// Returns whether a run is only promised: its window or buffer is open.
+    /// Whether the window or buffer of a run is still open, so that the run does not exist yet.
     pub fn is_folding(&self, run: Ordinal) -> bool {
         self.runs[run].state == State::Folding
     }

@@ -1,4 +1,4 @@
-//! Sample rows: small ones to build on, and one of every kind at its extremes.
+//! Sample rows: simple ones that tests change, and one of every kind with extreme values.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -19,13 +19,13 @@ use tidegate_core::{
 
 use tidegate_core::key::{Decimal, Key, Path, Scalar};
 
-/// The length of a lease in tests that do not wait for its end, in milliseconds.
+/// Length of a lease in tests that do not wait for its end, in milliseconds.
 pub const LEASE_MS: u32 = 30_000;
 
 /// A name with characters that databases may mishandle.
 pub const NAME: &str = "żółć 🦀 'quoted' \"too\" \\ %_ \u{1}\n;--";
 
-/// Free text that one database cannot store as it is.
+/// Free text with a NUL, which PostgreSQL cannot store in text.
 pub const FREE_TEXT: &str = "before\0after \u{10ffff}";
 
 /// Payloads that must be stored byte for byte.
@@ -52,7 +52,7 @@ pub fn payload(text: &str) -> Payload {
     Payload::parse(text.as_bytes(), MAX_EVENT_BYTES).expect("a sample is valid JSON")
 }
 
-/// Builds a gate's key in workspace `ws`, distinguished by `key`.
+/// Builds the key of a gate in workspace `ws`, with the key value `key`.
 pub fn gate_key(ws: &str, key: &str) -> GateKey {
     GateKey::new(&Scope {
         ws: ws.into(),
@@ -75,7 +75,7 @@ pub fn gate(ws: &str, key: &str, id: i64) -> Gate {
     }
 }
 
-/// Builds a run that waits for nothing in particular, in lane 1.
+/// Builds a run in lane 1 with default values.
 pub fn run(seq: i64) -> Run {
     Run {
         id: run_id(seq),
@@ -361,8 +361,8 @@ pub fn event_id(seq: i64) -> EventId {
     EventId { seq: Seq(seq), salt: 8 }
 }
 
-/// Returns rows of every kind, at least one each, with every optional part present and absent and
-/// every number at an end of its range. No two have the same key.
+/// Returns rows of every kind, at least one of each. Every optional part is present in one and
+/// absent in another, and numbers are at the ends of their ranges. All keys are different.
 pub fn every_row() -> Vec<Row> {
     let mut rows = gates();
     rows.extend(chores());
@@ -461,7 +461,7 @@ fn gates() -> Vec<Row> {
     let mut gates: Vec<_> = states.into_iter().enumerate().map(gate).collect();
     let long = Key::Value(Scalar::text("é".repeat(5000)));
     let scope = gates[0].key.scope().map(|scope| Scope { key: long, ..scope });
-    let key = GateKey::new(&scope.expect("a gate's key can be taken apart"));
+    let key = GateKey::new(&scope.expect("a gate key has a scope"));
     gates.push(Gate { key, ..gates[0].clone() });
     gates.push(Gate { key: GateKey::from_bytes(&[]), ..gates[0].clone() });
     gates.into_iter().map(Row::from).collect()

@@ -1,4 +1,5 @@
-//! A temporary server for tests, owned by a script that ends when its standard input does.
+//! A temporary server for tests, started by a script that stops it when the script's standard input
+//! is closed.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -9,30 +10,31 @@ use std::{
 /// The directory of the scripts.
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts");
 
-/// A script's exit status if the machine has no such server.
+/// Exit status of a script if the machine has no such server.
 const NONE_FOUND: i32 = 3;
 
-/// A temporary server, alive until it is dropped or its process ends.
+/// A temporary server, which runs until the value is dropped or its process ends.
 #[derive(Debug)]
 pub struct Server {
     url: String,
-    /// The script ends when its standard input does, which this handle keeps open.
+    /// The running script. This handle keeps its standard input open.
     script: Child,
     output: BufReader<ChildStdout>,
 }
 
 impl Server {
-    /// Starts a separate server by `scripts/<name>`; `None` if the machine has none.
+    /// Starts a separate server by `scripts/<name>`. Returns `None` if the machine has no such
+    /// server.
     pub fn start(name: &str) -> Option<Self> {
         Self::begin(name, &[], &[])
     }
 
-    /// The same, with these variables in the script's environment.
+    /// As [`Self::start`], with these variables in the script's environment.
     pub fn start_for(name: &str, variables: &[(&str, &str)]) -> Option<Self> {
         Self::begin(name, &[], variables)
     }
 
-    /// The same, with arguments for the script.
+    /// As [`Self::start`], with these arguments for the script.
     pub fn start_with(name: &str, arguments: &[&str]) -> Option<Self> {
         Self::begin(name, arguments, &[])
     }
@@ -44,8 +46,8 @@ impl Server {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // Out of reach of the terminal's Ctrl-C and of a runner that kills the test's process
-            // group.
+            // A process group of its own: Ctrl-C in the terminal, and a runner that kills the group
+            // of the test, do not reach the script.
             .process_group(0)
             .spawn()
             .expect("the script is in the tree and executable");
@@ -58,7 +60,11 @@ impl Server {
             let mut stderr = script.stderr.take().expect("standard error is piped");
             stderr.read_to_string(&mut complaint).expect("the script writes text");
             let status = script.wait().expect("the script is a child of this process");
-            assert_eq!(status.code(), Some(NONE_FOUND), "no throw-away {name}: {complaint}");
+            assert_eq!(
+                status.code(),
+                Some(NONE_FOUND),
+                "the script could not start a temporary {name}: {complaint}"
+            );
             return None;
         }
         Some(Self { url: url.trim_end().to_owned(), script, output })
@@ -90,7 +96,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         drop(self.script.stdin.take());
-        // A failed wait leaves nothing to do: the script ends by itself.
+        // If the wait fails, there is nothing to do: the script ends by itself.
         let _ = self.script.wait();
     }
 }

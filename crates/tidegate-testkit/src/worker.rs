@@ -1,5 +1,5 @@
-//! Worker operations of a [`World`], and queries of recorded steps, for the behaviours of waits,
-//! leases and versions.
+//! Operations of workers in a [`World`], and queries of recorded steps, for the behaviours of
+//! waits, leases and versions.
 
 use serde_json::Value;
 use tidegate_core::{
@@ -23,10 +23,10 @@ impl World {
     /// Posts one event that starts or queues one run; returns its id.
     pub async fn start(&self, name: &str, data: Value) -> RunId {
         let verdict = self.send(name, data).await;
-        verdict.run().unwrap_or_else(|| panic!("`{name}` makes a run: {verdict:?}"))
+        verdict.run().unwrap_or_else(|| panic!("`{name}` made no run: {verdict:?}"))
     }
 
-    /// Posts one event whose run is ready at once, and leases it.
+    /// Posts one event whose run is ready at once, and leases that run.
     pub async fn drive(&self, name: &str, data: Value) -> Run {
         let verdict = self.send(name, data).await;
         let leased = self.lease_one().await;
@@ -41,17 +41,17 @@ impl World {
         let (ws, workflow) = (self.ws.clone(), Box::new(workflow));
         match self.run(Command::Register { ws, workflow, dev: true }).await {
             Ok(Answer::Registered(registered)) => registered,
-            other => panic!("registering answered {other:?}"),
+            other => panic!("unexpected answer to a registration: {other:?}"),
         }
     }
 
-    /// Lets a leased run wait for all of these.
+    /// Suspends a leased run in these waits.
     pub async fn suspend(&self, run: &Run, waits: Vec<NewWait>) {
         let let_go = self.report(run, Vec::new(), Then::Suspend(waits)).await;
         assert_eq!(let_go, Ok(Recorded::LetGo));
     }
 
-    /// Builds a sleep of `ms` milliseconds from now.
+    /// Builds a wait of `ms` milliseconds from now.
     pub fn nap(&self, step: &str, ms: u64) -> NewWait {
         let until = Some(self.now().plus_ms(ms).into());
         NewWait { step: step.to_owned(), on: NewWaitOn::Time, until }
@@ -70,16 +70,18 @@ impl World {
         let report = Record { sends, ..report };
         let known = Box::new(run.clone());
         let answer = self.run(Command::Record { known, report }).await?;
-        let Answer::Recorded(recorded) = answer else { panic!("it was answered {answer:?}") };
+        let Answer::Recorded(recorded) = answer else {
+            panic!("unexpected answer to a report: {answer:?}")
+        };
         Ok(recorded)
     }
 
-    /// Sends an engine's heartbeat.
+    /// Sends the heartbeat of an engine; returns whether it was accepted.
     pub async fn heartbeat(&self, engine: EngineId) -> bool {
         self.store.heartbeat(engine, LEASE_MS).await.expect("the store works")
     }
 
-    /// Sends the engine's first heartbeat, unless it has sent one before.
+    /// Sends the first heartbeat of the engine, unless it has sent one before.
     pub async fn enlist(&self) {
         if self.row(RowKey::Engine(self.engine)).await.is_none() {
             self.heartbeat(self.engine).await;
@@ -102,7 +104,8 @@ impl World {
             .collect()
     }
 
-    /// Returns the outcome of one step: its output as text, or its error; `None` before.
+    /// Returns the result of one step: its output as text, or its error; `None` if it is not
+    /// recorded.
     pub async fn came_of(&self, run: RunId, id: &str) -> Option<Result<String, RunError>> {
         match self.row(RowKey::Step(run.seq, id.to_owned())).await {
             Some(Row::Step(step)) => Some(step.result.map(|output| output.as_str().to_owned())),
@@ -114,23 +117,23 @@ impl World {
     pub async fn cancelled(&self, run: RunId) -> (String, Option<RunId>) {
         match self.ended(run).await.map(|ended| ended.ending) {
             Some(Ending::Cancelled { reason, by }) => (reason, by),
-            other => panic!("{run} was cancelled: {other:?}"),
+            other => panic!("{run} was not cancelled: {other:?}"),
         }
     }
 
-    /// Asserts that the workspace is quiet: no live run, no holder, no queue, no open fold.
+    /// Asserts that the workspace has no live run, no hold, no queue and no open window or buffer.
     pub async fn check_quiet(&self) {
         self.check_holds().await;
         for row in self.dump().await {
             if let Row::Run(run) = &row {
-                assert!(run.ws != self.ws, "it is still there: {run:?}");
+                assert!(run.ws != self.ws, "a run is still live: {run:?}");
             }
             if let Row::Wait(wait) = &row {
-                assert!(wait.ws != self.ws, "it is left behind: {wait:?}");
+                assert!(wait.ws != self.ws, "a wait was not deleted: {wait:?}");
             }
             if let Row::Chore(chore) = &row {
                 let ended = matches!(&chore.work, Work::Bulk(bulk) if bulk.ended_at.is_some());
-                assert!(ended || chore.ws != self.ws, "it is left undone: {chore:?}");
+                assert!(ended || chore.ws != self.ws, "a chore was not done: {chore:?}");
             }
             let Row::Gate(gate) = row else { continue };
             if gate.key.scope().is_none_or(|scope| scope.ws != self.ws) {
@@ -139,20 +142,20 @@ impl World {
             match &gate.state {
                 GateState::Slots(slots) => {
                     assert!(slots.holders.is_empty(), "held: {gate:?}");
-                    assert!(slots.head.is_none(), "waited for: {gate:?}");
-                    assert!(slots.folds.is_empty(), "in the way of a fold: {gate:?}");
+                    assert!(slots.head.is_none(), "the gate still has a queue: {gate:?}");
+                    assert!(slots.folds.is_empty(), "the gate still blocks a fold: {gate:?}");
                 }
                 GateState::Turns(turns) => {
                     assert!(turns.pending.is_empty() && turns.head.is_none(), "{gate:?}");
                 }
-                GateState::Fold(_) => panic!("a fold is still open: {gate:?}"),
+                GateState::Fold(_) => panic!("a window or buffer is still open: {gate:?}"),
                 GateState::Meter(_) | GateState::Claim(_) => {}
             }
         }
     }
 }
 
-/// Builds the retry of a failed step.
+/// Builds a wait for the retry of a failed step.
 pub fn again(step: &str, delay_ms: u64) -> NewWait {
     let until = Some(Until::In(delay_ms));
     NewWait { step: step.to_owned(), on: NewWaitOn::Retry, until }
@@ -189,7 +192,7 @@ pub fn for_child(step: &str, workflow: &str, data: &Value) -> NewWait {
     NewWait { step: step.to_owned(), on, until: None }
 }
 
-/// Builds a step that failed finally.
+/// Builds a step that failed without further retries.
 pub fn failed(id: &str, code: &str) -> NewStep {
     let error = RunError { code: code.to_owned(), message: code.to_owned() };
     NewStep { result: Err(error), ..step(id, &Value::Null) }

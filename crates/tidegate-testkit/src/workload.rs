@@ -1,8 +1,8 @@
-//! Seeded workload of all commands, to be played on any store.
+//! Seeded workload of all commands, which can be played on any store.
 //!
-//! A [`Move`] describes an action without naming rows: it picks one of the known runs or leases by
-//! number. A [`Player`] turns moves into commands with the answers of its own store so far, so that
-//! the same moves can be played on stores that number their rows differently.
+//! A [`Move`] describes an operation without naming rows: it selects a run or a lease by its index
+//! among the known ones. A [`Player`] turns moves into commands, with the answers that its own
+//! store gave so far. So the same moves can be played on stores that number their rows differently.
 
 mod player;
 
@@ -12,12 +12,12 @@ pub use player::Player;
 
 use serde_json::{Value, json};
 
-/// `SplitMix64`: short, and the same on every machine.
+/// `SplitMix64`, a short random generator that is the same on every machine.
 #[derive(Clone, Debug)]
 pub struct Chance(u64);
 
 impl Chance {
-    /// Creates the generator of a seed.
+    /// Creates the generator for a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -36,14 +36,14 @@ impl Chance {
         self.draw() % end
     }
 
-    /// Returns one element of a list.
+    /// Returns a random element of a list.
     pub fn one<T: Copy>(&mut self, of: &[T]) -> T {
         of[usize::try_from(self.below(of.len() as u64)).expect("less than a length")]
     }
 }
 
-/// Returns the seeds to play: those of `TIDEGATE_SEED` or `TIDEGATE_TEST_FULL`, else the first
-/// `some`.
+/// Returns the seeds to play: the one in `TIDEGATE_SEED`, the first `FULL` with
+/// `TIDEGATE_TEST_FULL`, or else the first `some`.
 pub fn seeds(some: u64) -> Range<u64> {
     if let Ok(seed) = std::env::var("TIDEGATE_SEED") {
         let seed: u64 = seed.parse().expect("TIDEGATE_SEED is a number");
@@ -55,42 +55,42 @@ pub fn seeds(some: u64) -> Range<u64> {
 /// Number of seeds in a full run.
 const FULL: u64 = 2000;
 
-/// One action. Numbers pick a run or a lease that the player knows.
+/// One operation. A number selects a run or a lease by its index among those that the player knows.
 #[derive(Clone, Debug)]
-#[expect(missing_docs, reason = "the fields are what their names say")]
+#[expect(missing_docs, reason = "the names say what the fields are")]
 pub enum Move {
-    /// Posts events in one request; the second may repeat the first's `dedupeId`.
+    /// Posts events in one request; the second event may have the `dedupeId` of the first.
     Post(Vec<Sent>),
     /// Calls an action.
     Call { action: &'static str, session: Option<&'static str>, key: u64 },
-    /// Sends a message, and calls the action that answers it.
+    /// Sends a message together with a call of the action that replies.
     Say { respond: &'static str, session: Option<&'static str>, key: u64 },
     /// Starts an occurrence of a schedule.
     Occur { workflow: &'static str },
     /// Leases ready runs.
     Lease { limit: u32 },
-    /// Reports as a worker.
+    /// Sends a report as a worker.
     Report { run: u64, then: Goes },
-    /// Reports as a worker with the fence of a lease that is over.
+    /// Sends a report as a worker, with the fence of an ended lease.
     Late { run: u64 },
-    /// Confirms as a worker that a run stopped.
+    /// Reports as a worker that a cancelled run has stopped.
     Stopped { run: u64 },
-    /// Controls a run as an operator.
+    /// Cancels, pauses, resumes or signals a run, as an operator.
     Control { run: u64, how: &'static str },
-    /// Registers a definition; a higher version is released.
+    /// Registers a definition, which is released if its version is higher than all before.
     Register { workflow: &'static str, version: u32 },
     /// Releases a version.
     Release { workflow: &'static str, version: u32 },
-    /// Acts on streams.
+    /// Performs an operation on streams.
     Stream(Streams),
     /// Advances the time and sweeps.
     Pass { ms: u64 },
-    /// Lets the engine die; its runs are reaped.
+    /// Marks the engine dead and reaps its runs.
     Lose,
 }
 
 impl Move {
-    /// Returns whether the move is one command, which may share a transaction with others.
+    /// Whether the move is a single command, which can share a transaction with others.
     pub fn is_command(&self) -> bool {
         !matches!(self, Self::Pass { .. } | Self::Lose)
     }
@@ -99,15 +99,15 @@ impl Move {
 /// An event to be posted.
 #[derive(Clone, Debug)]
 pub struct Sent {
-    /// Its name.
+    /// The name of the event.
     pub name: &'static str,
     /// The value of its key fields.
     pub key: u64,
-    /// Its `dedupeId`.
+    /// The `dedupeId` of the event.
     pub dedupe: Option<u64>,
 }
 
-/// The continuation of a leased run.
+/// What a leased run does next.
 #[derive(Clone, Copy, Debug)]
 pub enum Goes {
     /// Completes.
@@ -126,23 +126,23 @@ pub enum Goes {
     Invokes(&'static str),
     /// Retries a step later.
     Retries(u64),
-    /// Yields: its engine shuts down.
+    /// Is handed over, because its engine shuts down.
     Yields,
 }
 
-/// Actions on streams and reactions.
+/// Operations on streams and reactions.
 #[derive(Clone, Copy, Debug)]
-#[expect(missing_docs, reason = "the fields are what their names say")]
+#[expect(missing_docs, reason = "the names say what the fields are")]
 pub enum Streams {
-    /// Commits events, expecting nothing or a version.
+    /// Commits events, with an expected version or without.
     Commit { stream: &'static str, events: u64, expected: Option<i64> },
-    /// Leases streams with work.
+    /// Leases streams with new events.
     Claim,
-    /// Acknowledges the events of a lease, as far as they were seen.
+    /// Acknowledges all events of a lease.
     Ack { lease: u64 },
     /// Renews a lease.
     Renew { lease: u64 },
-    /// Fails the handler.
+    /// Reports a failure of the handler.
     Fail { lease: u64, retryable: bool },
     /// Blocks or defers the stream of a lease.
     Hold { lease: u64, block: bool },
@@ -152,7 +152,8 @@ pub enum Streams {
     End { stream: &'static str, how: u64 },
 }
 
-/// Returns the workflows and actions of every play: each control alone, and several together.
+/// Returns the workflows and actions that are defined on every store: each control alone, and
+/// several together.
 pub fn definitions(version: u32) -> Vec<Value> {
     let more = u64::from(version) - 1;
     let mut all = vec![
@@ -198,11 +199,10 @@ pub fn definitions(version: u32) -> Vec<Value> {
     all
 }
 
-/// The schedule of the scheduled workflows. Each of them has another overlap policy, and another
-/// one in each version.
+/// The schedule of the scheduled workflows. The overlap policy differs by workflow and by version.
 const SCHEDULE: &str = "@daily";
 
-/// The scheduled workflows: the first definitions.
+/// The scheduled workflows, which are the first two definitions.
 const SCHEDULED: [&str; 2] = ["plain", "limit"];
 
 const WORKFLOWS: [&str; 10] =
@@ -251,7 +251,7 @@ impl Chance {
         }
     }
 
-    /// Draws commands that share a transaction, or one move that is no command.
+    /// Draws commands that share a transaction, or one move that is not a command.
     pub fn group(&mut self) -> Vec<Move> {
         let mut moves = vec![self.next_move()];
         let most = 1 + self.below(TOGETHER);

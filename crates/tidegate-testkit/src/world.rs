@@ -1,8 +1,8 @@
-//! Behaviour test world: one store, one manual clock, and short methods for the actions of users
-//! and workers.
+//! World of the behaviour tests: one store, one manual clock, and short methods for what users and
+//! workers do.
 //!
-//! A [`World`] drives the store as an engine would, one command per transaction unless the test
-//! batches them, so that a behaviour reads as a story. It sees only what a user could see.
+//! A [`World`] drives the store as an engine would, with one command per transaction unless the
+//! test batches them, so that a behaviour reads as a story.
 
 mod again;
 mod inputs;
@@ -44,7 +44,7 @@ use tidegate_store::{Answered, ManualClock, Store, commit};
 
 use crate::sample::LEASE_MS;
 
-/// Row limit of a sweep or a lease.
+/// Maximum number of rows of a sweep or a lease.
 const MANY: u32 = 500;
 
 /// One store and the operations on it.
@@ -54,12 +54,12 @@ pub struct World {
     pub store: Arc<dyn Store>,
     /// The store's clock.
     pub clock: Arc<ManualClock>,
-    /// The workspace of the short methods.
+    /// The workspace that the short methods use.
     pub ws: Workspace,
-    /// The engine of the short methods.
+    /// The engine that the short methods use.
     pub engine: EngineId,
     salt: AtomicU64,
-    /// The workflow that had the last turn.
+    /// The workflow that had the last turn of leases.
     turn: AtomicI64,
 }
 
@@ -76,13 +76,13 @@ impl World {
         }
     }
 
-    /// Returns the same store as another engine sees it.
+    /// Returns a world on the same store, for another engine.
     #[must_use]
     pub fn engine(&self, engine: EngineId) -> Self {
         Self { engine, ..self.in_workspace(&self.ws) }
     }
 
-    /// Returns the same store as another tenant sees it.
+    /// Returns a world on the same store, for another tenant.
     #[must_use]
     pub fn in_workspace(&self, ws: &str) -> Self {
         Self {
@@ -95,7 +95,7 @@ impl World {
         }
     }
 
-    /// Gives a command its random number.
+    /// Adds to a command the random number for its ids.
     pub fn salted(&self, command: Command) -> (Command, u64) {
         (command, self.salt.fetch_add(1, Ordering::SeqCst))
     }
@@ -108,17 +108,17 @@ impl World {
 
     /// Executes one command.
     pub async fn run(&self, command: Command) -> Answered {
-        self.batch(vec![command]).await.pop().expect("one answer for one command")
+        self.batch(vec![command]).await.pop().expect("one command has one answer")
     }
 
     // ------------------------------------------------------------------ definitions
 
-    /// Registers a workflow from data; a higher version is released too.
+    /// Registers a workflow from JSON, which is released if its version is higher than all before.
     pub async fn define(&self, definition: Value) -> Registered {
         let workflow = Definition::parse(&definition).expect("a good definition").value;
         match self.try_register(workflow).await {
             Ok(registered) => registered,
-            Err(refusal) => panic!("{definition}: {refusal}"),
+            Err(refusal) => panic!("{definition} was refused: {refusal}"),
         }
     }
 
@@ -127,7 +127,7 @@ impl World {
         let (ws, workflow) = (self.ws.clone(), Box::new(workflow));
         match self.run(Command::Register { ws, workflow, dev: false }).await? {
             Answer::Registered(registered) => Ok(registered),
-            other => panic!("registering answered {other:?}"),
+            other => panic!("unexpected answer to a registration: {other:?}"),
         }
     }
 
@@ -144,7 +144,7 @@ impl World {
         let (ws, app, name) = (self.ws.clone(), "default".to_owned(), name.to_owned());
         match self.run(Command::Release { ws, app, name, version }).await {
             Ok(Answer::Released(released)) => released,
-            other => panic!("releasing answered {other:?}"),
+            other => panic!("unexpected answer to a release: {other:?}"),
         }
     }
 
@@ -157,21 +157,25 @@ impl World {
 
     /// Posts one event with all its fields.
     pub async fn post_event(&self, event: NewEvent) -> Posted {
-        self.post_all(vec![event]).await.pop().expect("one answer for one event")
+        self.post_all(vec![event]).await.pop().expect("one event has one answer")
     }
 
     /// Posts several events as one request.
     pub async fn post_all(&self, events: Vec<NewEvent>) -> Vec<Posted> {
         match self.run(Command::Post { ws: self.ws.clone(), events }).await {
             Ok(Answer::Posted(posted)) => posted,
-            other => panic!("posting answered {other:?}"),
+            other => panic!("unexpected answer to a post: {other:?}"),
         }
     }
 
     /// Posts one event that triggers exactly one workflow; returns its verdict.
     pub async fn send(&self, name: &str, data: Value) -> Verdict {
         let posted = self.post(name, data).await;
-        assert_eq!(posted.runs.len(), 1, "`{name}` triggers one workflow: {posted:?}");
+        assert_eq!(
+            posted.runs.len(),
+            1,
+            "`{name}` did not trigger exactly one workflow: {posted:?}"
+        );
         posted.runs.into_iter().next().map(|outcome| outcome.verdict).expect("one outcome")
     }
 
@@ -185,7 +189,7 @@ impl World {
     pub async fn dispatch(&self, request: Request) -> Outcome {
         match self.run(Command::Dispatch { ws: self.ws.clone(), request }).await {
             Ok(Answer::Admitted(outcome)) => outcome,
-            other => panic!("a request was answered {other:?}"),
+            other => panic!("unexpected answer to a request: {other:?}"),
         }
     }
 
@@ -194,7 +198,7 @@ impl World {
         let occurrence = self.set_schedule(workflow, schedule, self.now()).await;
         match self.run(Command::Occur { occurrence }).await {
             Ok(Answer::Admitted(outcome)) => outcome.verdict,
-            other => panic!("an occurrence was answered {other:?}"),
+            other => panic!("unexpected answer to an occurrence: {other:?}"),
         }
     }
 
@@ -208,7 +212,7 @@ impl World {
         entries.flat_map(|(_, entry)| entry.versions.values().map(|version| version.lane)).collect()
     }
 
-    /// Leases up to `limit` ready runs, workflows in turn, in the order of their ranks.
+    /// Leases up to `limit` ready runs, the workflows in turn; returns them by rank.
     pub async fn lease(&self, limit: u32) -> Vec<Run> {
         let (engine, lanes) = (self.engine, self.lanes().await);
         self.enlist().await;
@@ -221,7 +225,7 @@ impl World {
                 runs.sort_by_key(|run| run.rank);
                 runs
             }
-            other => panic!("leasing answered {other:?}"),
+            other => panic!("unexpected answer to a lease: {other:?}"),
         }
     }
 
@@ -230,14 +234,14 @@ impl World {
         self.lease(MANY).await
     }
 
-    /// Leases the one run that is ready.
+    /// Leases the only ready run.
     pub async fn lease_one(&self) -> Run {
         let mut runs = self.lease_all().await;
-        assert_eq!(runs.len(), 1, "one run is ready: {runs:?}");
+        assert_eq!(runs.len(), 1, "not exactly one run is ready: {runs:?}");
         runs.pop().expect("one run")
     }
 
-    /// Reports on a leased run.
+    /// Sends a report on a leased run.
     pub async fn report(
         &self,
         run: &Run,
@@ -249,7 +253,7 @@ impl World {
         let known = Box::new(run.clone());
         match self.run(Command::Record { known, report }).await? {
             Answer::Recorded(recorded) => Ok(recorded),
-            other => panic!("a report was answered {other:?}"),
+            other => panic!("unexpected answer to a report: {other:?}"),
         }
     }
 
@@ -259,7 +263,7 @@ impl World {
         assert_eq!(done, Ok(Recorded::LetGo));
     }
 
-    /// Fails a leased run for good.
+    /// Fails a leased run without further retries.
     pub async fn fail(&self, run: &Run) {
         let error = tidegate_core::row::RunError { code: "Boom".into(), message: "boom".into() };
         assert_eq!(self.report(run, Vec::new(), Then::Fail(error)).await, Ok(Recorded::LetGo));
@@ -287,13 +291,14 @@ impl World {
         assert_eq!(let_go, Ok(Recorded::LetGo));
     }
 
-    /// Confirms, as a worker, that a cancelled run has stopped.
+    /// Reports as a worker that a cancelled run has stopped.
     pub async fn stopped(&self, run: &Run) {
         let answer = self.run(Command::Stopped { known: Box::new(run.clone()) }).await;
         assert_eq!(answer, Ok(Answer::Done));
     }
 
-    /// Leases and completes ready runs, wave after wave, until none is left.
+    /// Leases and completes all ready runs, again and again until none is left; returns them in
+    /// order.
     pub async fn drain(&self) -> Vec<RunId> {
         let mut done = Vec::new();
         loop {
@@ -349,7 +354,7 @@ impl World {
         self.sweep().await;
     }
 
-    /// Processes all due rows, until none is left.
+    /// Processes due rows until none is left.
     pub async fn sweep(&self) {
         for round in 0..1000 {
             let kinds = [
@@ -361,7 +366,7 @@ impl World {
             let due = all.fold(ReadSet::default(), |reads, scan| reads.scan(scan, MANY));
             let snapshot = self.read(due).await;
             let now = snapshot.now;
-            // The clock may have stepped back since the last sweep; it does not in this one.
+            // The clock may have stepped back since the last sweep, but not during this one.
             let looks = kinds.iter().flat_map(|scan| snapshot.found(scan));
             let looks = looks.filter_map(|row| sweep::look(row, now, round == 0));
             let due = looks.filter(|(due, _)| *due <= now);
@@ -373,11 +378,11 @@ impl World {
                 self.run(command).await.expect("a sweep is never refused");
             }
         }
-        panic!("the sweep finds something due for ever");
+        panic!("the sweep does not end");
     }
 
-    /// Declares an engine dead: its lease has expired and other engines take its runs. Returns the
-    /// number of reaped runs.
+    /// Marks an engine dead and reaps its runs, as other engines do after the end of its lease.
+    /// Returns the number of reaped runs.
     pub async fn lose(&self, engine: EngineId) -> usize {
         let beat = if let Some(Row::Engine(row)) = self.row(RowKey::Engine(engine)).await {
             row.beat
@@ -461,7 +466,8 @@ impl World {
         rows.iter().filter(|row| of(row)).count()
     }
 
-    /// Asserts that holds and runs agree: every hold has a live run that lists it, and vice versa.
+    /// Asserts that holds and runs agree: the run of every hold is live and lists it, and every
+    /// listed hold exists.
     pub async fn check_holds(&self) {
         let rows = self.dump().await;
         let runs: Vec<&Run> = rows
@@ -486,7 +492,12 @@ impl World {
             }
             for run in runs.iter().filter(|run| run.holds(&gate.key)) {
                 let held = slots.holders.iter().any(|hold| hold.run == run.id);
-                assert!(held, "{} says that it holds {:?}", run.id, gate.key.scope());
+                assert!(
+                    held,
+                    "run {} lists a hold of {:?} that does not exist",
+                    run.id,
+                    gate.key.scope()
+                );
             }
         }
     }
@@ -528,8 +539,8 @@ pub fn payload(data: &Value) -> Payload {
     Payload::from_value(data)
 }
 
-/// Builds the command that leases ready runs of these lanes. Its claim covers the whole workspace:
-/// only an engine narrows it to the ranges of the lanes that it serves.
+/// Builds the command that leases ready runs of these lanes. It claims runs of the whole workspace;
+/// a real engine claims only the ranges of the lanes that it serves.
 pub fn lease(ws: Workspace, engine: EngineId, lanes: Vec<Seq>, limit: u32) -> Command {
     lease_by(Claim::all(ws), engine, lanes, limit)
 }

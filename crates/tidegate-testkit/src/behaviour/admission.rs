@@ -1,4 +1,4 @@
-//! Admission: one order of controls, and a refused event consumes nothing.
+//! Admission: the order in which controls act, and what a refused event leaves unchanged.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -25,9 +25,9 @@ fn said(verdict: &Verdict) -> String {
     }
 }
 
-/// Two controls that would both act, the second event, and its expected outcome.
+/// The cases: two controls that would both act, the kind of the second event, and its outcome.
 const ORDER: [(&str, &str, &str); 16] = [
-    // On arrival.
+    // Controls that act on arrival.
     ("handoff idempotency", "lacking", "rejected"),
     ("handoff rateLimit", "lacking", "rejected"),
     ("idempotency batch", "same", "deduped by idempotency"),
@@ -38,17 +38,17 @@ const ORDER: [(&str, &str, &str); 16] = [
     ("debounce batch", "another", "coalesced by debounce"),
     ("rateLimit skip", "another", "dropped by rateLimit"),
     ("rateLimit executing", "another", "dropped by rateLimit"),
-    // On creation.
+    // Controls that act on creation.
     ("skip run", "another", "skipped by singleton"),
     ("skip throttle", "another", "skipped by singleton"),
     ("cancel executing", "another", "replaced by singleton"),
-    // Towards the start.
+    // Controls that act towards the start.
     ("handoff run", "another", "queued by handoff"),
     ("run throttle", "another", "queued by concurrency"),
     ("throttle executing", "another", "queued by throttle"),
 ];
 
-/// Builds a definition with these controls, each of which admits one event.
+/// Builds a definition with these controls; each of them admits the first event.
 fn shaped(name: &str, controls: &str) -> Value {
     let mut definition = json!({ "name": name });
     for control in controls.split(' ') {
@@ -65,7 +65,7 @@ fn shaped(name: &str, controls: &str) -> Value {
             "run" => ("concurrency", json!({ "limit": 1, "span": "run" })),
             "executing" => ("concurrency", json!({ "limit": 1 })),
             "throttle" => ("throttle", json!({ "limit": 1, "perMs": 60_000 })),
-            other => panic!("no control is called `{other}` here"),
+            other => panic!("this test has no control called `{other}`"),
         };
         definition[field] = value;
     }
@@ -92,7 +92,7 @@ pub async fn controls_act_in_one_order(world: &World) {
     world.check_holds().await;
 }
 
-/// spec api: a dry run returns the verdict that an event would have, and changes nothing.
+/// spec api: a dry run returns the verdict that an event would get, and writes nothing.
 pub async fn a_dry_run_changes_nothing(world: &World) {
     for (n, (controls, second, expected)) in ORDER.into_iter().enumerate() {
         let name = format!("w{n}");
@@ -111,7 +111,8 @@ pub async fn a_dry_run_changes_nothing(world: &World) {
     }
 }
 
-/// spec A2, N28: a skipped event gives its token and its claim back, and is in no queue.
+/// spec A2, N28: an event that singleton skips spends no token of the rate limit, takes no claim,
+/// and enters no queue.
 pub async fn what_a_gate_skips_costs_nothing(world: &World) {
     let controls = json!({
         "singleton": { "mode": "skip" },
@@ -126,12 +127,16 @@ pub async fn what_a_gate_skips_costs_nothing(world: &World) {
         let verdict = world.send("sync", json!({ "id": 2 })).await;
         assert_eq!(said(&verdict), "skipped by singleton");
     }
-    assert_eq!(world.alive("sync").await, 1, "nothing of them is left");
+    assert_eq!(world.alive("sync").await, 1, "a skipped event left a run behind");
     world.complete(&run).await;
     let verdict = world.send("sync", json!({ "id": 2 })).await;
-    assert_eq!(said(&verdict), "queued by throttle", "neither deduped nor dropped");
+    assert_eq!(said(&verdict), "queued by throttle", "a skipped event took a claim or a token");
     world.tick(1000).await;
-    assert_eq!(Some(world.lease_one().await.id), verdict.run(), "and nobody is before it");
+    assert_eq!(
+        Some(world.lease_one().await.id),
+        verdict.run(),
+        "another run is ahead in the queue"
+    );
     world.check_holds().await;
 }
 
@@ -149,9 +154,9 @@ pub async fn what_a_rate_limit_drops_costs_nothing(world: &World) {
     let dropped = world.send("sync", json!({ "id": 2 })).await;
     assert_eq!(said(&dropped), "dropped by rateLimit");
     world.tick(900).await;
-    assert!(world.drain().await.is_empty(), "no window was opened");
+    assert!(world.drain().await.is_empty(), "a dropped event opened a window");
     let second = world.send("sync", json!({ "id": 2 })).await;
-    assert_eq!(said(&second), "coalesced by debounce", "and no claim was taken");
+    assert_eq!(said(&second), "coalesced by debounce", "a dropped event took a claim");
     world.tick(100).await;
     assert_eq!(world.drain().await, [second.run().unwrap()]);
 }
@@ -189,7 +194,11 @@ pub async fn a_run_cancelled_in_line_gives_everything_back(world: &World) {
     let third = world.send_for_run("sync", json!({ "k": 2 })).await;
     assert_eq!(world.inside("sync", Class::Keyed, "2").await, 1);
     world.cancel(second).await.unwrap();
-    assert_eq!(world.inside("sync", Class::RunLimit, "(whole)").await, 2, "the third moved up");
+    assert_eq!(
+        world.inside("sync", Class::RunLimit, "(whole)").await,
+        2,
+        "the third run did not get the slot"
+    );
     assert_eq!(world.inside("sync", Class::Keyed, "2").await, 1);
     world.cancel(third).await.unwrap();
     assert_eq!(world.inside("sync", Class::Keyed, "2").await, 0);
@@ -252,8 +261,8 @@ pub async fn what_one_workflow_refuses_is_still_an_event(world: &World) {
     }
 }
 
-/// spec A5: a run that a schedule or a parent starts passes gates and throttle, and neither sees
-/// nor touches idempotency, rate limit and folds.
+/// spec A5: a run that a schedule or a parent starts passes gates and throttle, and ignores
+/// idempotency, rate limit and folds.
 pub async fn schedules_and_calls_pass_gates_only(world: &World) {
     let rate = json!({ "limit": 1, "perMs": 60_000 });
     let cases = [
@@ -287,7 +296,7 @@ pub async fn schedules_and_calls_pass_gates_only(world: &World) {
         world.invoke(&leased.swap_remove(caller), "call", &name, json!({})).await;
         let alive = if again.starts_with("skipped") { 1 } else { 3 };
         assert_eq!(world.alive(&name).await, alive, "{controls}");
-        // They took nothing that an event of the same workflow needs.
+        // The runs above took no claim and no token that an event of the same workflow needs.
         let verdict = world.send(&name, json!({})).await;
         assert_eq!(said(&verdict), posted, "{controls}");
     }
@@ -310,10 +319,13 @@ pub async fn an_event_starts_each_workflow_once(world: &World) {
     assert!(posted.runs.is_empty() && posted.woke == 0 && !posted.deduped);
     let rows = world.dump().await;
     assert!(rows.iter().any(|row| matches!(row, Row::Event(event) if event.id == posted.id)));
-    assert!(world.post("late", json!({})).await.runs.is_empty(), "its triggers are others");
+    assert!(
+        world.post("late", json!({})).await.runs.is_empty(),
+        "the event started a workflow that it does not trigger"
+    );
 }
 
-/// spec B51: all controls together hold at once.
+/// spec B51: a workflow with all controls obeys all of them.
 pub async fn all_controls_hold_at_once(world: &World) {
     let controls = json!({
         "idempotency": { "key": "id", "periodMs": 60_000 },
@@ -332,16 +344,16 @@ pub async fn all_controls_hold_at_once(world: &World) {
     let repeat = world.send("sync", json!({ "id": 2, "k": "c" })).await;
     assert_eq!(said(&repeat), "deduped by idempotency");
     let run = world.lease_one().await;
-    assert_eq!(run.id, a, "one start a second");
+    assert_eq!(run.id, a, "throttle admits one run per second");
     let held = world.send_for_run("sync", json!({ "id": 1, "k": "a" })).await;
     let last = world.send("sync", json!({ "id": 5, "k": "d" })).await;
-    assert_eq!(said(&last), "dropped by rateLimit", "three windows have opened");
+    assert_eq!(said(&last), "dropped by rateLimit", "three windows have spent all three tokens");
     world.tick(1000).await;
     assert!(world.lease_all().await.is_empty(), "one at a time");
     world.complete(&run).await;
     world.sweep().await;
     let run = world.lease_one().await;
-    assert_eq!(run.id, b, "it is older than the window that the singleton kept open");
+    assert_eq!(run.id, b, "run b is older than the run of the window that the singleton held");
     world.complete(&run).await;
     assert!(world.lease_all().await.is_empty());
     world.tick(1000).await;
@@ -349,8 +361,8 @@ pub async fn all_controls_hold_at_once(world: &World) {
     world.check_holds().await;
 }
 
-/// spec M2, G4, I14: a clock that steps back blocks no key for longer than its period, and a run
-/// that arrived later is still queued behind those that arrived before.
+/// spec M2, G4, I14: when the clock steps back, no key is blocked for longer than its period, and a
+/// later run is still queued behind the earlier ones.
 pub async fn a_clock_that_steps_back_keeps_order_and_shuts_nothing(world: &World) {
     world
         .define(json!({

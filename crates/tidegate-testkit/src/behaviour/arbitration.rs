@@ -13,7 +13,7 @@ use tidegate_core::{
 
 use crate::world::{World, event, payload, request, skipped};
 
-/// Defines a flow of one action that rejects by this key.
+/// Defines a flow with one action, whose policy is `reject` with this key.
 async fn rejecting(world: &World, flow: &str, key: &Value) {
     let policy = json!({ "policy": "reject", "key": key });
     let actions = json!({ "act": { "concurrency": policy } });
@@ -33,7 +33,7 @@ fn by(flow: &str, session: &str, user: &str) -> Request {
 /// spec B22, B23, B25, B26, B28: requests are arbitrated by the key of the policy, and without the
 /// key not at all.
 pub async fn requests_meet_by_the_key_of_their_policy(world: &World) {
-    // The key, then for each of several requests: session, user, and whether it is admitted.
+    // The key, then a list of requests: session, user, and whether the request is admitted.
     let cases = [
         (
             json!("session"),
@@ -75,7 +75,8 @@ pub async fn requests_meet_by_the_key_of_their_policy(world: &World) {
     world.check_holds().await;
 }
 
-/// spec B22, keys: a key may be any value of the request; objects, arrays and null are no keys.
+/// spec B22, keys: a key may be any scalar value of the request; objects, arrays and null are not
+/// keys.
 pub async fn a_key_may_be_any_value_of_the_request(world: &World) {
     rejecting(world, "flow", &json!("input.order.id")).await;
     let call = async |id: Value| {
@@ -88,7 +89,7 @@ pub async fn a_key_may_be_any_value_of_the_request(world: &World) {
     }
     for none in [json!(null), json!({}), json!([1])] {
         assert_eq!(call(none.clone()).await, "started");
-        assert_eq!(call(none).await, "started", "no key, no arbitration");
+        assert_eq!(call(none).await, "started", "a request without a key must not be arbitrated");
     }
     rejecting(world, "hooks", &json!("metadata.webhook.id")).await;
     let delivery = payload(&json!({ "webhook": { "id": "d1" } }));
@@ -110,7 +111,8 @@ pub async fn tenants_and_flows_never_meet(world: &World) {
     }
 }
 
-/// spec policies: in one flow the kinds of keys are separate, even where their values are equal.
+/// spec policies: keys of different kinds (session, user, path, function) in one flow are separate,
+/// even if their values are equal.
 pub async fn kinds_of_keys_are_apart(world: &World) {
     let policy = |key: Value| json!({ "concurrency": { "policy": "reject", "key": key } });
     let actions = json!({
@@ -135,8 +137,8 @@ pub async fn kinds_of_keys_are_apart(world: &World) {
     world.check_holds().await;
 }
 
-/// spec B29, B30, B48: the value of a key function is the key; without a value, the request runs;
-/// if the function was not called, the request is refused.
+/// spec B29, B30, B48: the value that a key function returns is the key. Without a value, the
+/// request runs; if the function was not called, the request is refused.
 pub async fn a_key_function_gives_the_key(world: &World) {
     rejecting(world, "flow", &json!({ "function": "tenant_of" })).await;
     let call = async |key: Option<&str>| {
@@ -153,7 +155,8 @@ pub async fn a_key_function_gives_the_key(world: &World) {
     assert!(matches!(unasked, Verdict::Rejected { control: "policy", .. }), "{unasked:?}");
 }
 
-/// spec B43, B29: a window of a key function's value continues to the gate of that value.
+/// spec B43, B29: a debounce window whose key comes from a key function leads to the gate of the
+/// same key.
 pub async fn a_window_keeps_what_the_key_function_said(world: &World) {
     let key = json!({ "function": "tenant_of" });
     let actions = json!({
@@ -183,8 +186,7 @@ pub async fn a_request_cannot_choose_its_policy(world: &World) {
     assert_eq!(world.dispatch(request).await.verdict.outcome(), "skipped");
 }
 
-/// spec N31: a request that has waited for its longest time leaves the queue; those behind it move
-/// up.
+/// spec N31: a request that was queued for `maxWaitMs` leaves the queue; those behind it move up.
 pub async fn a_request_gives_up_its_place_in_time(world: &World) {
     let actions = json!({
         "respond": { "concurrency": "queue" },
@@ -205,17 +207,21 @@ pub async fn a_request_gives_up_its_place_in_time(world: &World) {
     assert!(reason.contains("maxWaitMs"), "{reason}");
     world.complete(&holder).await;
     let running = world.lease_one().await;
-    assert_eq!(running.id, patient, "who is behind moves up");
+    assert_eq!(running.id, patient, "the request behind the cancelled one did not move up");
     world.complete(&running).await;
     let running = world.lease_one().await;
     assert_eq!(running.id, later, "in time");
     world.tick(10_000).await;
     world.complete(&running).await;
-    assert_eq!(world.state(later).await, "completed", "who is inside gives up nothing");
+    assert_eq!(
+        world.state(later).await,
+        "completed",
+        "a request that was admitted was cancelled by `maxWaitMs`"
+    );
     world.check_holds().await;
 }
 
-/// spec N31: the time counts from the request, also where another gate is passed first.
+/// spec N31: the time counts from the arrival of the request, also if it passes another gate first.
 pub async fn a_request_gives_up_its_place_at_an_earlier_gate_too(world: &World) {
     let handoff = json!({ "type": "singleton", "onNewVersion": "drain" });
     let hasty = json!([{ "policy": "queue", "maxWaitMs": 1000 }]);
@@ -232,8 +238,8 @@ pub async fn a_request_gives_up_its_place_at_an_earlier_gate_too(world: &World) 
     world.check_holds().await;
 }
 
-/// spec policies: where `queue` has no longest wait, the caller's own counts; where it has one, the
-/// policy decides.
+/// spec policies: if the policy `queue` has no maximum wait, that of the caller applies; otherwise
+/// that of the policy.
 pub async fn a_caller_gives_up_where_the_policy_does_not_say(world: &World) {
     let short = json!({ "policy": "queue", "maxWaitMs": 100 });
     let actions = json!({ "act": { "concurrency": "queue" }, "short": { "concurrency": short } });
@@ -262,10 +268,14 @@ pub async fn a_caller_gives_up_where_the_policy_does_not_say(world: &World) {
             assert_eq!(world.state(*run).await, state);
         }
     }
-    assert_eq!(world.drain().await, [runs[0], runs[2]], "who has its place does not give up");
+    assert_eq!(
+        world.drain().await,
+        [runs[0], runs[2]],
+        "a request without a maximum wait left the queue"
+    );
 }
 
-/// spec policies: the input has to fit the action's schema, and one that does not leaves no trace.
+/// spec policies: an input that does not match the action's schema is refused and leaves no row.
 pub async fn an_input_that_does_not_fit_is_refused(world: &World) {
     let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } } });
     let actions = json!({ "act": { "concurrency": "reject", "schema": schema } });
@@ -280,7 +290,8 @@ pub async fn an_input_that_does_not_fit_is_refused(world: &World) {
     assert_eq!(world.dispatch(ask(json!({ "n": 1 }))).await.verdict.outcome(), "started");
 }
 
-/// spec N32: a queued request exists at once; cancelled while it is queued, it never runs.
+/// spec N32: a queued request has a run at once; if the run is cancelled in the queue, it never
+/// starts.
 pub async fn a_queued_request_can_be_cancelled(world: &World) {
     let actions = json!({ "respond": { "concurrency": "queue" } });
     world.define_flow(json!({ "name": "chat", "actions": actions })).await;
@@ -308,7 +319,8 @@ async fn invoke(world: &World, run: &Run, workflow: &str, data: &Value) -> Optio
     }
 }
 
-/// spec G8, N40: a request whose key its own ancestor holds is refused at once, under every policy.
+/// spec G8, N40: a request is refused at once if an ancestor of its run holds its key, under every
+/// policy.
 pub async fn a_key_held_by_an_ancestor_is_refused(world: &World) {
     world.define(json!({ "name": "between" })).await;
     for policy in ["queue", "reject", "restart"] {
@@ -322,7 +334,7 @@ pub async fn a_key_held_by_an_ancestor_is_refused(world: &World) {
         let between = world.lease_one().await;
         let fault = invoke(world, &between, &inner, &json!({ "session": "s" })).await;
         assert_eq!(fault.as_deref(), Some("HeldByAncestor"), "{policy}");
-        assert_eq!(world.state(outer).await, "waiting", "{policy}: it is not replaced");
+        assert_eq!(world.state(outer).await, "waiting", "{policy}: the ancestor was replaced");
         let between = world.lease_one().await;
         world.complete(&between).await;
         world.complete(&world.lease_one().await).await;
@@ -340,11 +352,19 @@ pub async fn a_schedule_skips_or_allows_overlap(world: &World) {
     let run: RunId = first.run().expect("the first runs");
     let refused = world.occur("report", "@daily").await;
     assert_eq!(skipped(&refused), (run, "onOverlap"));
-    assert_eq!(world.occur("report", "@weekly").await.outcome(), "started", "another schedule");
-    assert_eq!(world.occur("report", "@hourly").await.outcome(), "started", "may overlap");
+    assert_eq!(
+        world.occur("report", "@weekly").await.outcome(),
+        "started",
+        "the overlap rule applied across two schedules"
+    );
+    assert_eq!(
+        world.occur("report", "@hourly").await.outcome(),
+        "started",
+        "an occurrence that may overlap was skipped"
+    );
     assert_eq!(world.occur("report", "@hourly").await.outcome(), "started");
     let by_event = world.send("report", json!({})).await;
-    assert!(matches!(by_event, Verdict::Started { .. }), "an event is no occurrence");
+    assert!(matches!(by_event, Verdict::Started { .. }), "the overlap rule applied to an event");
     assert_eq!(world.lease_all().await.len(), 5, "all at once");
     assert_eq!(world.occur("report", "@daily").await.outcome(), "skipped");
     world.lose(1).await;
@@ -354,7 +374,7 @@ pub async fn a_schedule_skips_or_allows_overlap(world: &World) {
     world.check_holds().await;
 }
 
-/// spec B45, B24: the same schedule of another tenant or workflow is another schedule.
+/// spec B45, B24: schedules of the same name in another tenant or workflow are independent.
 pub async fn schedules_of_others_are_apart(world: &World) {
     let other = world.in_workspace("b");
     for tenant in [world, &other] {
@@ -366,7 +386,7 @@ pub async fn schedules_of_others_are_apart(world: &World) {
     }
 }
 
-/// spec triggers: an action is called, never triggered; an event of its name is just an event.
+/// spec triggers: an action is not triggered by an event of its name.
 pub async fn an_action_is_not_triggered_by_events(world: &World) {
     rejecting(world, "flow", &json!("session")).await;
     let posted = world.post_event(event("flow/act", &json!({ "session": "s" }))).await;

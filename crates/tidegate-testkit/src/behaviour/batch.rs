@@ -10,8 +10,8 @@ fn nth(n: usize) -> Value {
     json!({ "n": n })
 }
 
-/// Returns the data of several events, as a run with a list of events sees them.
-#[expect(clippy::unnecessary_wraps, reason = "it is compared with what a run sees")]
+/// Returns the data of several events, in the form of a run's list of events.
+#[expect(clippy::unnecessary_wraps, reason = "the type is that of `inputs_of`")]
 fn some(numbers: impl IntoIterator<Item = usize>) -> Option<Vec<Value>> {
     Some(numbers.into_iter().map(nth).collect())
 }
@@ -25,19 +25,28 @@ pub async fn a_full_buffer_flushes_at_once(world: &World) {
     assert_eq!(buffer(&world.send("index", nth(1)).await), (run, 2, flush_at));
     assert!(world.drain().await.is_empty());
     assert_eq!(world.send_for_run("index", nth(2)).await, run);
-    assert_eq!(world.drain().await, [run], "nothing had to be swept");
+    assert_eq!(world.drain().await, [run], "the full buffer flushed only at a sweep");
     assert_eq!(world.inputs_of(run).await, some(0..3));
-    assert_eq!(world.input_of(run).await, nth(0), "the single event is the first");
+    assert_eq!(
+        world.input_of(run).await,
+        nth(0),
+        "the single input of a batch must be its first event"
+    );
 }
 
-/// spec F2, B93, B94: a buffer flushes its timeout after its first event, whatever came since.
+/// spec F2, B93, B94: a buffer flushes when its timeout has passed since its first event, whatever
+/// arrived since.
 pub async fn a_buffer_flushes_a_time_after_its_first_event(world: &World) {
     let batch = json!({ "maxSize": 100, "timeoutMs": 1000 });
     world.define(json!({ "name": "index", "batch": batch })).await;
     let (run, _, flush_at) = buffer(&world.send("index", nth(0)).await);
     for n in 1..4 {
         world.tick(333).await;
-        assert_eq!(buffer(&world.send("index", nth(n)).await).2, flush_at, "it does not move");
+        assert_eq!(
+            buffer(&world.send("index", nth(n)).await).2,
+            flush_at,
+            "a later event moved the flush time"
+        );
     }
     assert!(world.drain().await.is_empty());
     world.tick(1).await;
@@ -59,7 +68,11 @@ pub async fn a_run_without_batch_has_no_list_of_events(world: &World) {
     world.tick(1000).await;
     assert_eq!(world.inputs_of(plain).await, None);
     assert_eq!(world.inputs_of(save).await, None);
-    assert_eq!(world.inputs_of(index).await, some([0]), "a batch of one is a batch");
+    assert_eq!(
+        world.inputs_of(index).await,
+        some([0]),
+        "a batch of one event must have a list of events"
+    );
 }
 
 /// spec B98: each key has its own buffer and timer.
@@ -74,7 +87,11 @@ pub async fn keys_are_collected_apart(world: &World) {
     world.tick(400).await;
     assert_eq!(world.drain().await, [a]);
     world.send("index", json!({ "shop": "b" })).await;
-    assert_eq!(world.drain().await, [b], "full, though the others are not");
+    assert_eq!(
+        world.drain().await,
+        [b],
+        "the buffer of b is full and must flush before the others"
+    );
     world.tick(600).await;
     assert_eq!(world.drain().await, [none]);
     assert_eq!(world.inputs_of(b).await.map(|events| events.len()), Some(2));
@@ -106,13 +123,17 @@ pub async fn every_event_is_in_exactly_one_run(world: &World) {
     assert_eq!(seen, (0..30).collect::<Vec<_>>());
 }
 
-/// spec F2, B92: one request fills several buffers, in order.
+/// spec F2, B92: the events of one request fill several buffers, in order.
 pub async fn one_request_fills_several_buffers(world: &World) {
     let batch = json!({ "maxSize": 3, "timeoutMs": 1000 });
     world.define(json!({ "name": "index", "batch": batch })).await;
     let events: Vec<NewEvent> = (0..10).map(|n| event("index", &nth(n))).collect();
     let posted = world.post_all(events).await;
-    assert_eq!(buffer(&posted[9].runs[0].verdict).1, 1, "the tenth waits for more");
+    assert_eq!(
+        buffer(&posted[9].runs[0].verdict).1,
+        1,
+        "the tenth event must wait in a buffer of its own"
+    );
     let mut full = Vec::new();
     for run in world.drain().await {
         full.extend(world.inputs_of(run).await);
@@ -132,12 +153,13 @@ pub async fn an_old_timer_flushes_no_new_buffer(world: &World) {
     assert_eq!(flush_at, world.now().plus_ms(1000));
     assert_eq!(world.drain().await.len(), 1);
     world.tick(999).await;
-    assert!(world.drain().await.is_empty(), "the old timer ended 499 ms ago");
+    assert!(world.drain().await.is_empty(), "the timer of the flushed buffer flushed the new one");
     world.tick(1).await;
     assert_eq!(world.drain().await, [next]);
 }
 
-/// spec F3, B101: a buffer outlives all engines; nothing is lost, and it flushes.
+/// spec F3, B101: a buffer survives the end of all engines: no event is lost, and the buffer
+/// flushes.
 pub async fn a_buffer_survives_a_restart_of_all_engines(world: &World) {
     let batch = json!({ "maxSize": 3, "timeoutMs": 1000 });
     world.define(json!({ "name": "index", "batch": batch })).await;
@@ -147,13 +169,13 @@ pub async fn a_buffer_survives_a_restart_of_all_engines(world: &World) {
     world.pass(600);
     let reborn = world.engine(2);
     reborn.sweep().await;
-    assert!(reborn.drain().await.is_empty(), "its time has not come");
+    assert!(reborn.drain().await.is_empty(), "the buffer flushed before its timeout");
     reborn.tick(400).await;
     assert_eq!(reborn.drain().await, [run]);
     assert_eq!(world.inputs_of(run).await, some(0..2));
 }
 
-/// spec F2: no sweep ran when the buffer was due; it takes no event from then on.
+/// spec F2: a buffer that is due takes no further event, even if no sweep has flushed it yet.
 pub async fn a_late_flush_takes_no_later_event(world: &World) {
     for late in [0, 1, 50_000] {
         let name = format!("index{late}");
@@ -179,12 +201,20 @@ pub async fn a_buffer_holds_no_more_bytes_than_allowed(world: &World) {
     world.define(json!({ "name": "index", "batch": batch })).await;
     let first = world.send_for_run("index", text(60)).await;
     let second = world.send_for_run("index", text(41)).await;
-    assert_ne!(first, second, "101 bytes are too many");
-    assert_eq!(world.drain().await, [first], "what has no room left flushes");
+    assert_ne!(first, second, "two events with 101 bytes are in one run");
+    assert_eq!(world.drain().await, [first], "a buffer without room for the next event must flush");
     assert_eq!(world.send_for_run("index", text(59)).await, second);
-    assert_eq!(world.drain().await, [second], "100 bytes are as many as may be: it is full");
+    assert_eq!(
+        world.drain().await,
+        [second],
+        "a buffer with exactly the maximum of 100 bytes must flush"
+    );
     let huge = world.send_for_run("index", text(1000)).await;
-    assert_eq!(world.drain().await, [huge], "one event is never refused for its size");
+    assert_eq!(
+        world.drain().await,
+        [huge],
+        "a single event over the limit must get a run of its own"
+    );
     let last = world.send_for_run("index", text(10)).await;
     world.tick(1000).await;
     assert_eq!(world.drain().await, [last]);
@@ -193,8 +223,8 @@ pub async fn a_buffer_holds_no_more_bytes_than_allowed(world: &World) {
     }
 }
 
-/// spec F4: a flush that a singleton would skip waits; then the buffer flushes in chunks, one per
-/// end of a holder.
+/// spec F4: a buffer that is due waits while a singleton would skip its run. Then it flushes in
+/// chunks: one each time a holder ends.
 pub async fn a_held_buffer_flushes_in_chunks(world: &World) {
     let batch = json!({ "maxSize": 3, "timeoutMs": 1000 });
     let singleton = json!({ "mode": "skip" });
@@ -208,29 +238,40 @@ pub async fn a_held_buffer_flushes_in_chunks(world: &World) {
         named.push(world.send_for_run("index", nth(n)).await);
         world.tick(700).await;
     }
-    assert_eq!(world.alive("index").await, 1, "the holder is in the way");
+    assert_eq!(
+        world.alive("index").await,
+        1,
+        "the buffer flushed although the singleton has a holder"
+    );
     let mut chunks = Vec::new();
     for _ in 0..3 {
         world.complete(&holder).await;
         world.sweep().await;
-        assert_eq!(world.alive("index").await, 1, "one chunk for each end");
+        assert_eq!(
+            world.alive("index").await,
+            1,
+            "more than one chunk flushed when a holder ended"
+        );
         holder = world.lease_one().await;
         chunks.extend(world.inputs_of(holder.id).await);
         for data in world.inputs_of(holder.id).await.unwrap() {
             let n = usize::try_from(data["n"].as_u64().unwrap()).unwrap();
-            assert_eq!(named[n], holder.id, "the sender of {n} was told its run");
+            assert_eq!(named[n], holder.id, "the verdict of event {n} named another run");
         }
     }
     let expected: Vec<_> = [3..6, 6..9, 9..11].into_iter().filter_map(some).collect();
-    assert_eq!(chunks, expected, "at most three in a run, in order, none lost");
+    assert_eq!(chunks, expected, "chunks must have at most three events, in order, without a loss");
     world.complete(&holder).await;
     world.tick(100_000).await;
     assert!(world.drain().await.is_empty());
-    assert!(buffer(&world.send("index", nth(11)).await).1 == 1, "and all is as at first");
+    assert!(
+        buffer(&world.send("index", nth(11)).await).1 == 1,
+        "the next event must open a new buffer"
+    );
     world.check_holds().await;
 }
 
-/// spec F2, F4: a held buffer keeps to its byte limit too.
+/// spec F2, F4: each chunk of a held buffer obeys the byte limit, too.
 pub async fn a_held_buffer_keeps_to_its_bytes(world: &World) {
     let batch = json!({ "maxSize": 10, "timeoutMs": 1000, "maxBytes": 20 });
     let singleton = json!({ "mode": "skip" });
@@ -253,25 +294,35 @@ pub async fn a_held_buffer_keeps_to_its_bytes(world: &World) {
     world.check_holds().await;
 }
 
-/// spec C1, A1: each member takes its own claim when it joins; a repeat is in no batch.
+/// spec C1, A1: each event takes its own claim when it joins the buffer; a repeated event is in no
+/// batch.
 pub async fn each_member_takes_its_own_claim(world: &World) {
     let batch = json!({ "maxSize": 3, "timeoutMs": 1000 });
     let once = json!({ "key": "n", "periodMs": 60_000 });
     world.define(json!({ "name": "index", "batch": batch, "idempotency": once })).await;
     let run = world.send_for_run("index", nth(0)).await;
-    assert_eq!(world.send("index", nth(0)).await.outcome(), "deduped", "while it is buffered");
+    assert_eq!(
+        world.send("index", nth(0)).await.outcome(),
+        "deduped",
+        "no claim on a buffered event"
+    );
     world.send("index", nth(1)).await;
     world.send("index", nth(2)).await;
     assert_eq!(world.drain().await, [run]);
     assert_eq!(world.inputs_of(run).await, some(0..3));
     for n in 0..3 {
-        assert_eq!(world.send("index", nth(n)).await.outcome(), "deduped", "after it is over");
+        assert_eq!(
+            world.send("index", nth(n)).await.outcome(),
+            "deduped",
+            "no claim after the end of its batch"
+        );
     }
     world.tick(60_000).await;
     assert_eq!(buffer(&world.send("index", nth(1)).await).1, 1);
 }
 
-/// A batch's run has the version that is current at its flush, whose limits apply at once.
+/// The run of a batch gets the version that is released at the flush. New limits apply to open
+/// buffers at once.
 pub async fn a_buffer_flushes_by_the_release_of_that_moment(world: &World) {
     let index = |version: u32, size: u32| {
         let batch = json!({ "maxSize": size, "timeoutMs": 1000 });
@@ -284,7 +335,10 @@ pub async fn a_buffer_flushes_by_the_release_of_that_moment(world: &World) {
     }
     world.define(index(2, 4)).await;
     let (next, pending, _) = buffer(&world.send("index", nth(4)).await);
-    assert!(next != run && pending == 1, "the buffer was full by the new number");
+    assert!(
+        next != run && pending == 1,
+        "the buffer was full by the new `maxSize`, and took another event"
+    );
     let flushed = world.lease_one().await;
     assert_eq!((flushed.id, flushed.version), (run, 2));
     assert_eq!(world.inputs_of(run).await, some(0..4));
@@ -321,7 +375,7 @@ pub async fn gates_of_a_batch_go_by_its_key(world: &World) {
         }
     }
     let driven = world.lease_all().await;
-    assert_eq!(driven.len(), 2, "the limit on all shops");
+    assert_eq!(driven.len(), 2, "the limit without a key must apply to all shops together");
     world.check_holds().await;
     for run in driven {
         world.complete(&run).await;
@@ -330,7 +384,7 @@ pub async fn gates_of_a_batch_go_by_its_key(world: &World) {
     world.check_holds().await;
 }
 
-/// Every event that was collected has a receipt that names the run that carries it.
+/// Every buffered event has a receipt with the id of its run.
 pub async fn each_buffered_event_has_a_receipt(world: &World) {
     let batch = json!({ "maxSize": 5, "timeoutMs": 1000, "key": "shop" });
     world.define(json!({ "name": "index", "batch": batch })).await;

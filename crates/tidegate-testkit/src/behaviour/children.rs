@@ -1,4 +1,4 @@
-//! Children: cancellation, failure and completion of a parent before its children.
+//! Children: what happens to them when their parent is cancelled, fails or completes before them.
 
 use serde_json::json;
 use tidegate_core::{
@@ -15,7 +15,7 @@ use crate::{
     world::{World, payload, replaced},
 };
 
-/// States of a child when its parent is cancelled.
+/// States in which a child can be when its parent is cancelled.
 const PLACES: [&str; 6] = ["line", "ready", "driven", "sleeping", "waiting", "paused"];
 
 /// Returns the child that a parent waits for under this step.
@@ -26,8 +26,8 @@ async fn child_of(world: &World, parent: &Run, step: &str) -> Run {
     world.live(*run).await.expect("the child lives")
 }
 
-/// Returns a parent that waits for a child in that state, the child, and the run that blocks the
-/// child.
+/// Brings a parent and its child into that state of the child. Returns both, and the run that
+/// blocks the child, if any.
 async fn family(world: &World, place: &str) -> (Run, Run, Option<Run>) {
     world.define(json!({ "name": "order" })).await;
     world.define(json!({ "name": "part", "concurrency": { "limit": 1 } })).await;
@@ -52,8 +52,8 @@ async fn family(world: &World, place: &str) -> (Run, Run, Option<Run>) {
     (parent, child, in_the_way)
 }
 
-/// spec N19: cancelling a parent cancels the child that it waits for, in whatever state, in the
-/// same transaction; both record the reason, and neither leaves anything behind.
+/// spec N19: cancelling a parent cancels the child that it waits for, in any state of the child and
+/// in the same transaction. Both runs record the reason, and no row of them remains.
 pub async fn a_cancelled_parent_takes_its_children_along(world: &World) {
     for place in PLACES {
         let world = world.in_workspace(place);
@@ -62,13 +62,20 @@ pub async fn a_cancelled_parent_takes_its_children_along(world: &World) {
         assert_eq!(world.cancelled(parent.id).await, ("by hand".to_owned(), None));
         let reason = format!("parent {} was cancelled", parent.id);
         assert_eq!(world.cancelled(child.id).await, (reason, None), "{place}");
-        assert_eq!(world.came_of(parent.id, "part").await, None, "nobody is told any more");
+        assert_eq!(
+            world.came_of(parent.id, "part").await,
+            None,
+            "the cancelled parent got an answer from its child"
+        );
         assert_eq!(world.post("payment", json!({})).await.woke, 0, "{place}");
         if place == "driven" {
             let fenced = Err(Refusal::Fenced { run: child.id.seq, fence: child.fence });
             assert_eq!(world.record(&child, "late", json!(1)).await, fenced);
             world.start("part", json!({})).await;
-            assert!(world.lease_all().await.is_empty(), "its worker has not stopped yet");
+            assert!(
+                world.lease_all().await.is_empty(),
+                "the slot was freed before the worker of the child stopped"
+            );
             world.stopped(&child).await;
             assert_eq!(world.drain().await.len(), 1, "its slot is free");
         }
@@ -81,7 +88,7 @@ pub async fn a_cancelled_parent_takes_its_children_along(world: &World) {
     }
 }
 
-/// spec N19: a parent that is replaced or superseded is cancelled too.
+/// spec N19: a parent that is replaced or superseded is cancelled, and its children with it.
 pub async fn whoever_replaces_a_parent_ends_its_children_too(world: &World) {
     world.define(json!({ "name": "part" })).await;
     let handoff = json!({ "type": "singleton", "onNewVersion": "supersede" });
@@ -100,12 +107,16 @@ pub async fn whoever_replaces_a_parent_ends_its_children_too(world: &World) {
         let reason = format!("parent {} was cancelled", parent.id);
         assert_eq!(world.cancelled(child.id).await, (reason, None), "{name}");
         world.stopped(&child).await;
-        assert_eq!(world.drain().await, [new], "it need not wait for the child");
+        assert_eq!(
+            world.drain().await,
+            [new],
+            "the new run waited for the child of the run that it replaced"
+        );
         world.check_quiet().await;
     }
 }
 
-/// spec N19: a run that timed out is failed from outside, and no parent is left for its children.
+/// spec N19: the children of a run that timed out are cancelled.
 pub async fn a_parent_that_took_too_long_takes_its_children_along(world: &World) {
     world.define(json!({ "name": "order", "timeoutMs": 1000 })).await;
     world.define(json!({ "name": "part" })).await;
@@ -119,8 +130,8 @@ pub async fn a_parent_that_took_too_long_takes_its_children_along(world: &World)
     world.check_quiet().await;
 }
 
-/// spec N19: a child continues when its parent completes, fails or has stopped waiting for it; its
-/// end has no receiver and harms nothing.
+/// spec N19: a child continues if its parent completes, fails or stops waiting for it; the end of
+/// such a child wakes no run.
 pub async fn a_child_that_nobody_waits_for_goes_on(world: &World) {
     world.define(json!({ "name": "order" })).await;
     for end in ["completed", "failed", "timed out"] {
@@ -153,8 +164,8 @@ pub async fn a_child_that_nobody_waits_for_goes_on(world: &World) {
     }
 }
 
-/// spec N19, G4: the transaction that cancels a child with its parent names the next holder of the
-/// child's slots.
+/// spec N19, G4: the transaction that cancels a child with its parent also hands on the child's
+/// slots.
 pub async fn what_a_cancelled_child_held_goes_to_the_next(world: &World) {
     world.define(json!({ "name": "order", "singleton": { "mode": "cancel" } })).await;
     world.define(json!({ "name": "part", "concurrency": { "limit": 1, "span": "run" } })).await;
@@ -173,7 +184,7 @@ pub async fn what_a_cancelled_child_held_goes_to_the_next(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec N19: the children of children are cancelled too, however deep, and however many.
+/// spec N19: descendants are cancelled at any depth and in any number.
 pub async fn a_line_of_descendants_is_cancelled_together(world: &World) {
     world.define(json!({ "name": "order", "concurrency": { "limit": 100, "key": "n" } })).await;
     let first = world.drive("order", json!({ "n": 0 })).await;

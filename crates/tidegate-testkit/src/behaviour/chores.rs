@@ -17,10 +17,10 @@ use crate::{
     world::{World, event},
 };
 
-/// More than two chunks.
+/// Number of runs that needs more than two chunks.
 const CROWD: usize = 2 * WOKEN_AT_ONCE + 40;
 
-/// Returns `count` runs of a workflow that wait for this.
+/// Returns `count` runs of a workflow that are suspended in this wait.
 async fn crowd(world: &World, workflow: &str, count: usize, wait: &NewWait) -> Vec<Run> {
     world.post_all(vec![event(workflow, &json!({})); count]).await;
     let mut runs = Vec::new();
@@ -43,7 +43,7 @@ async fn crowd(world: &World, workflow: &str, count: usize, wait: &NewWait) -> V
     runs
 }
 
-/// Returns the answers of the waits of a step, each with its count.
+/// Returns the answers that the waits of a step got, each with the number of waits.
 async fn answers(world: &World, step: &str) -> Vec<(String, usize)> {
     let mut counts = std::collections::BTreeMap::new();
     for row in world.dump().await {
@@ -67,8 +67,8 @@ async fn sweep_one(world: &World, chore: &Chore) {
     assert_eq!(world.run(Command::SweepChore { known }).await, Ok(Answer::Done));
 }
 
-/// spec N16, I33: an event wakes all runs that waited when it came, each once, however many they
-/// are; it does not wake runs that begin to wait during the waking.
+/// spec N16, I33: an event wakes all runs that waited when it was posted, each once, in any number.
+/// It does not wake runs that begin to wait while the chunks are processed.
 pub async fn an_event_wakes_a_crowd_chunk_by_chunk(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let seven = for_event_with("paid", "payment", &[("id", json!(7))]);
@@ -80,7 +80,7 @@ pub async fn an_event_wakes_a_crowd_chunk_by_chunk(world: &World) {
     assert_eq!((posted.woke as usize, posted.waking), (WOKEN_AT_ONCE, true));
     assert_eq!(posted.to_value()["waking"], true);
     let woken = world.drain().await.len();
-    // This run waits from now on, beside hundreds whose answers are still to be written.
+    // This run begins to wait while hundreds of earlier waits have no answer yet.
     let late = crowd(world, "order", 1, &seven).await;
     world.sweep().await;
     let first = r#"{"id":7,"n":1}"#.to_owned();
@@ -89,8 +89,16 @@ pub async fn an_event_wakes_a_crowd_chunk_by_chunk(world: &World) {
         assert_eq!(world.state(run.id).await, "waiting");
     }
     assert_eq!(chores(world).await, []);
-    assert_eq!(world.post("payment", json!({ "id": 7 })).await.woke, 1, "the late one");
-    assert_eq!(world.post("payment", json!({ "id": 8 })).await.woke, 1, "the other one");
+    assert_eq!(
+        world.post("payment", json!({ "id": 7 })).await.woke,
+        1,
+        "the run that began to wait late was not woken"
+    );
+    assert_eq!(
+        world.post("payment", json!({ "id": 8 })).await.woke,
+        1,
+        "the run that waits for id 8 was not woken"
+    );
     assert_eq!(woken + world.drain().await.len(), CROWD + 12);
     world.check_quiet().await;
 }
@@ -105,11 +113,17 @@ pub async fn events_of_a_name_wake_in_their_order(world: &World) {
     let woken = world.drain().await.len();
     crowd(world, "order", 3, &any).await;
     let posted = world.post("payment", json!(2)).await;
-    assert_eq!((posted.woke, posted.waking), (0, true), "it waits for its turn");
-    // Another name is not delayed.
+    assert_eq!(
+        (posted.woke, posted.waking),
+        (0, true),
+        "the second event must wait until the first has woken its runs"
+    );
+    // An event of another name wakes its runs at once.
     crowd(world, "order", 2, &for_event("told", "refund")).await;
     assert_eq!(world.post("refund", json!(0)).await.woke, 2);
-    let [first, second] = &chores(world).await[..] else { panic!("one chore for each event") };
+    let [first, second] = &chores(world).await[..] else {
+        panic!("expected one chore for each event")
+    };
     sweep_one(world, second).await;
     assert_eq!(answers(world, "paid").await, [("1".to_owned(), WOKEN_AT_ONCE)]);
     sweep_one(world, first).await;
@@ -123,7 +137,7 @@ pub async fn events_of_a_name_wake_in_their_order(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec N19: a family that is too large for one transaction is cancelled all the same.
+/// spec N19: a family of runs that is too large for one transaction is cancelled in chunks.
 pub async fn a_large_family_is_cancelled_in_chunks(world: &World) {
     world.define(json!({ "name": "order" })).await;
     world.define(json!({ "name": "part", "concurrency": { "limit": 1, "key": "n" } })).await;
@@ -153,7 +167,7 @@ async fn bulk(world: &World, what: BulkWhat, filter: Value) -> ChoreId {
     let filter: BulkFilter = serde_json::from_value(filter).expect("a filter");
     match world.run(Command::Bulk { ws: world.ws.clone(), what, filter }).await {
         Ok(Answer::Left(id)) => id,
-        other => panic!("a bulk operation was answered {other:?}"),
+        other => panic!("unexpected answer of a bulk operation: {other:?}"),
     }
 }
 
@@ -168,14 +182,14 @@ fn cancel() -> BulkWhat {
     BulkWhat::Cancel { reason: "all of it".to_owned() }
 }
 
-/// spec N13: a bulk operation reaches all runs that had been admitted, in whatever state, chunk by
-/// chunk; its progress can be read at any time, and for a day afterwards.
+/// spec N13: a bulk operation processes all runs that were admitted before it, in any state, chunk
+/// by chunk. Its progress can be read meanwhile, and for a day after its end.
 pub async fn a_bulk_operation_goes_chunk_by_chunk(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let runs = crowd(world, "order", CROWD, &for_event("paid", "payment")).await;
     let driven = world.drive("order", json!({})).await;
     let id = bulk(world, cancel(), json!({})).await;
-    assert_eq!(world.alive("order").await, CROWD + 1, "nothing is done yet");
+    assert_eq!(world.alive("order").await, CROWD + 1, "runs ended before the first chunk");
     let later = world.drive("order", json!({})).await;
     let counts = |done: usize| BulkCounts { done: u32::try_from(done).expect("few"), refused: 0 };
     let [chore] = &chores(world).await[..] else { panic!("one chore") };
@@ -188,7 +202,11 @@ pub async fn a_bulk_operation_goes_chunk_by_chunk(world: &World) {
     assert_eq!((end.counts, end.ended_at), (counts(CROWD + 1), Some(world.now())));
     assert_eq!(world.cancelled(runs[0].id).await, ("all of it".to_owned(), None));
     assert_eq!(world.cancelled(driven.id).await, ("all of it".to_owned(), None));
-    assert_eq!(world.state(later.id).await, "running", "it came after the word");
+    assert_eq!(
+        world.state(later.id).await,
+        "running",
+        "a run was cancelled that started after the bulk operation"
+    );
     world.stopped(&driven).await;
     world.complete(&later).await;
     world.check_quiet().await;
@@ -198,7 +216,7 @@ pub async fn a_bulk_operation_goes_chunk_by_chunk(world: &World) {
     assert!(progress(world, id).await.is_none());
 }
 
-/// spec N13: a filter restricts the operation, and runs that need no change are not counted.
+/// spec N13: a filter restricts a bulk operation, and runs that need no change are not counted.
 pub async fn a_bulk_operation_does_what_its_filter_says(world: &World) {
     world.define(json!({ "name": "order", "version": 1, "concurrency": { "limit": 1 } })).await;
     world.define(json!({ "name": "mail", "app": "post", "triggers": [{ "event": "m" }] })).await;
@@ -230,7 +248,11 @@ pub async fn a_bulk_operation_does_what_its_filter_says(world: &World) {
         let id = bulk(world, BulkWhat::Pause, filter.clone()).await;
         world.sweep().await;
         let again = progress(world, id).await.expect("it can be read").counts;
-        assert_eq!(again, BulkCounts::default(), "{filter}: they are paused");
+        assert_eq!(
+            again,
+            BulkCounts::default(),
+            "{filter}: runs that were paused already were counted"
+        );
         let id = bulk(world, BulkWhat::Resume, json!({})).await;
         world.sweep().await;
         let back = progress(world, id).await.expect("it can be read").counts;

@@ -1,4 +1,4 @@
-//! A clock that steps back: a deferred action is delayed by at most its own period.
+//! A clock that steps back: an action with a due time is late by at most its own period.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -10,13 +10,13 @@ use tidegate_core::{
 
 use crate::world::{World, event};
 
-/// The tested steps: shorter than the periods below, longer, and much longer.
+/// The tested clock steps: shorter than the periods below, longer, and much longer.
 const STEPS_MS: [u64; 3] = [400, 40_000, 3_600_000];
 
 /// The period of every control below.
 const PERIOD_MS: u64 = 10_000;
 
-/// Sets the clock back; the next sweep notices.
+/// Sets the clock back, and sweeps, so that due times that are too far ahead are capped.
 async fn step_back(world: &World, ms: u64) {
     world.clock.set(world.now().minus_ms(ms));
     world.sweep().await;
@@ -26,14 +26,20 @@ async fn step_back(world: &World, ms: u64) {
 /// have happened a period later.
 async fn is_put_off_by_a_period(world: &World, name: &str, step_ms: u64) {
     step_back(world, step_ms).await;
-    // Sweeps in between change nothing more: a faulty one would defer the action again, or hasten
-    // it.
+    // More sweeps than one: a faulty sweep would defer the action again, or run it early.
     for _ in 0..4 {
-        assert!(world.lease_all().await.is_empty(), "`{name}` is early after {step_ms} ms back");
+        assert!(
+            world.lease_all().await.is_empty(),
+            "`{name}` ran early after the clock stepped back by {step_ms} ms"
+        );
         world.tick(PERIOD_MS / 4).await;
     }
     let runs = world.lease_all().await;
-    assert_eq!(runs.len(), 1, "`{name}` stands still {PERIOD_MS} ms after {step_ms} ms back");
+    assert_eq!(
+        runs.len(),
+        1,
+        "`{name}` did not run {PERIOD_MS} ms after the clock stepped back by {step_ms} ms"
+    );
     world.complete(&runs[0]).await;
 }
 
@@ -48,7 +54,7 @@ pub async fn a_throttled_key_waits_for_one_period_at_most(world: &World) {
     for step_ms in STEPS_MS {
         is_put_off_by_a_period(world, "call", step_ms).await;
     }
-    // A run that joins the queue hastens nothing, and the sweep is not needed to notice.
+    // A new run in the queue does not shorten the wait, and the limit holds without a sweep, too.
     world.send("call", json!({})).await;
     world.clock.set(world.now().minus_ms(40_000));
     world.send("call", json!({})).await;
@@ -58,8 +64,8 @@ pub async fn a_throttled_key_waits_for_one_period_at_most(world: &World) {
     world.check_holds().await;
 }
 
-/// spec F1, F2: a window fires at most a period after its last event, a buffer at most a timeout
-/// after its first.
+/// spec F1, F2: a window fires at most one period after its last event, a buffer at most one
+/// timeout after its first event.
 pub async fn a_window_and_a_buffer_are_open_for_one_period_at_most(world: &World) {
     for (name, control) in [
         ("save", json!({ "debounce": { "periodMs": PERIOD_MS } })),
@@ -94,15 +100,23 @@ pub async fn a_claim_is_held_for_one_period_at_most(world: &World) {
         world.tick(PERIOD_MS - 1).await;
         assert_eq!(world.send("pay", data.clone()).await.outcome(), "deduped");
         world.tick(1).await;
-        assert_eq!(world.send("pay", data).await.outcome(), "started", "{step_ms} ms back");
+        assert_eq!(
+            world.send("pay", data).await.outcome(),
+            "started",
+            "claim not expired, clock {step_ms} ms back"
+        );
         world.tick(24 * 60 * 60 * 1000 - PERIOD_MS).await;
         let posted = world.post_all(vec![dedupe()]).await;
-        assert_eq!(posted[0].runs.len(), 1, "a day is over, {step_ms} ms back");
+        assert_eq!(
+            posted[0].runs.len(),
+            1,
+            "`dedupeId` must expire after a day, clock {step_ms} ms back"
+        );
     }
 }
 
-/// spec clock: a wait with a duration ends at most that duration later; a time that the author
-/// named stays.
+/// spec clock: a wait for a duration ends at most that duration later; a wait until a given time
+/// ends at that time.
 pub async fn a_wait_lasts_as_long_as_it_was_given_at_most(world: &World) {
     world.define(json!({ "name": "job" })).await;
     for step_ms in STEPS_MS {
@@ -123,7 +137,10 @@ pub async fn a_wait_lasts_as_long_as_it_was_given_at_most(world: &World) {
     suspend(world, &run, NewWaitOn::Time, named.into()).await;
     step_back(world, 40_000).await;
     world.tick(PERIOD_MS).await;
-    assert!(world.lease_all().await.is_empty(), "it is not that late yet");
+    assert!(
+        world.lease_all().await.is_empty(),
+        "the run woke before the time that its author named"
+    );
     world.tick(40_000).await;
     assert_eq!(world.lease_one().await.id, run.id);
 }
@@ -134,7 +151,7 @@ async fn suspend(world: &World, run: &Run, on: NewWaitOn, until: Until) {
     assert_eq!(let_go, Ok(Recorded::LetGo));
 }
 
-/// A run that takes too long times out at most its timeout after its start.
+/// A run times out at most its timeout after its start, also if the clock steps back.
 pub async fn a_time_out_comes_after_its_time_at_most(world: &World) {
     world.define(json!({ "name": "job", "timeoutMs": PERIOD_MS })).await;
     for step_ms in STEPS_MS {
@@ -150,7 +167,7 @@ pub async fn a_time_out_comes_after_its_time_at_most(world: &World) {
     }
 }
 
-/// Work that is left for the sweep continues at once.
+/// Work that one transaction left to the sweep continues at once, also if the clock steps back.
 pub async fn work_that_is_left_does_not_wait(world: &World) {
     world.define(json!({ "name": "job" })).await;
     let run = world.send_for_run("job", json!({})).await;

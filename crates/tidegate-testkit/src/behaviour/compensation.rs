@@ -1,5 +1,5 @@
-//! Compensation: a separate run undoes the registered steps of a run, however it ended except by
-//! success; and a failure is followed by its handler.
+//! Compensation: a separate run undoes the registered steps of a run that ended without success.
+//! After a failure, the failure handler runs.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -14,16 +14,16 @@ use tidegate_store::why;
 
 use crate::world::{World, event, payload, replaced};
 
-/// How long newcomers wait unless the workflow says otherwise.
+/// Default of `compensateTimeoutMs`: how long a new run waits for a compensation.
 const MINUTE_MS: u64 = 60_000;
 
 fn single() -> Value {
     json!({ "name": "order", "singleton": { "key": "id" } })
 }
 
-/// spec compensation: a failure, cancel, replacement or timeout alike is followed by a
-/// compensation, in the transaction that ends the run; success is not, nor is a run that registered
-/// nothing.
+/// spec compensation: a failure, cancel, replacement or timeout is followed by a compensation, in
+/// the transaction that ends the run. Success is not, and neither is a run without registered
+/// compensations.
 pub async fn whatever_ends_a_run_but_success_is_followed_by_its_undoing(world: &World) {
     let definition =
         json!({ "name": "order", "singleton": { "key": "id" }, "timeoutMs": 1_000_000 });
@@ -61,7 +61,7 @@ pub async fn whatever_ends_a_run_but_success_is_followed_by_its_undoing(world: &
     }
 }
 
-/// A report that is repeated registers nothing twice, and one report may register several.
+/// A repeated report registers its compensations only once, and one report may register several.
 pub async fn a_compensation_counts_once(world: &World) {
     world.define(single()).await;
     let run = world.drive_with_undo("order", json!({})).await;
@@ -70,11 +70,15 @@ pub async fn a_compensation_counts_once(world: &World) {
     assert_eq!(world.live(run.id).await.unwrap().compensations, 2);
     world.fail(&run).await;
     world.undo_of(run.id).await;
-    assert_eq!(world.steps_in_order(run.id).await, ["undo", "undo more"], "for its newest first");
+    assert_eq!(
+        world.steps_in_order(run.id).await,
+        ["undo", "undo more"],
+        "the compensation of the newest step must be first"
+    );
 }
 
-/// spec compensation, G7: where the old run is being driven, its compensation begins when its
-/// worker has stopped or is dead; until then nothing undoes steps that may still be executed.
+/// spec compensation, G7: if the old run is being driven, its compensation begins when its worker
+/// has stopped or is dead. Before that, the step to undo may still be executing.
 pub async fn the_undoing_of_a_driven_run_waits_for_its_stop(world: &World) {
     world.define(single()).await;
     for dead in [false, true] {
@@ -83,7 +87,10 @@ pub async fn the_undoing_of_a_driven_run_waits_for_its_stop(world: &World) {
         world.cancel(run.id).await.unwrap();
         let new = world.send_for_run("order", json!({ "id": 1 })).await;
         assert!(world.live_for(Purpose::Compensates(run.id)).await.is_empty());
-        assert!(world.lease_all().await.is_empty(), "its code may still be inside");
+        assert!(
+            world.lease_all().await.is_empty(),
+            "the compensation began before the worker stopped"
+        );
         if dead {
             assert_eq!(world.lose(2).await, 1);
         } else {
@@ -98,8 +105,8 @@ pub async fn the_undoing_of_a_driven_run_waits_for_its_stop(world: &World) {
     }
 }
 
-/// spec compensation: a run that replaces another waits for its compensation, and `why` says so; a
-/// later arrival takes the place of the waiting run, never that of the compensation.
+/// spec compensation: a run that replaces another one waits for the compensation of that run, and
+/// `why` says so. A later arrival replaces the waiting run, never the compensation.
 pub async fn who_replaces_a_run_waits_for_its_undoing(world: &World) {
     world.define(single()).await;
     let run = world.drive_with_undo("order", json!({})).await;
@@ -124,8 +131,8 @@ pub async fn who_replaces_a_run_waits_for_its_undoing(world: &World) {
     world.check_holds().await;
 }
 
-/// spec compensation: the same in a session under `restart`; other requests keep their positions
-/// behind.
+/// spec compensation: under `restart`, a new run in a session waits for the compensation, too;
+/// other requests keep their positions behind it.
 pub async fn a_session_waits_for_the_undoing(world: &World) {
     let actions =
         json!({ "respond": { "concurrency": "restart" }, "note": { "concurrency": "queue" } });
@@ -139,12 +146,16 @@ pub async fn a_session_waits_for_the_undoing(world: &World) {
     let undo = world.lease_one().await;
     assert_eq!(undo.purpose, Purpose::Compensates(old));
     world.complete(&undo).await;
-    assert_eq!(world.drain().await, [new, queued], "first in line, then those who queued");
+    assert_eq!(
+        world.drain().await,
+        [new, queued],
+        "the new run must be first, then the queued requests"
+    );
     world.check_holds().await;
 }
 
-/// spec compensation: a newcomer waits for at most `compensateTimeoutMs`, 60 s by default; the
-/// compensation continues without the gate, in whatever state it is by then.
+/// spec compensation: a new run waits for a compensation for at most `compensateTimeoutMs`, 60 s by
+/// default. Then the compensation, in any state, loses the gate and continues.
 pub async fn a_newcomer_waits_no_longer_than_the_time_out(world: &World) {
     let given = json!({ "name": "order", "singleton": {}, "compensateTimeoutMs": 500 });
     for (definition, ms) in [(single(), MINUTE_MS), (given, 500)] {
@@ -172,7 +183,11 @@ pub async fn a_newcomer_waits_no_longer_than_the_time_out(world: &World) {
             world.check_holds().await;
             let ready = world.lease_all().await;
             assert!(ready.iter().any(|run| run.id == new), "{name}: {ready:?}");
-            assert_eq!(world.undo_of(run.id).await.id, undo.id, "{name}: it goes on");
+            assert_eq!(
+                world.undo_of(run.id).await.id,
+                undo.id,
+                "{name}: the compensation did not continue"
+            );
             for run in ready {
                 world.complete(&run).await;
             }
@@ -190,8 +205,8 @@ pub async fn a_newcomer_waits_no_longer_than_the_time_out(world: &World) {
     }
 }
 
-/// spec G1: a hold that counts until a run is over is kept through its compensation; a hold that
-/// counts only while the run is driven is free at once.
+/// spec G1: a compensation keeps the holds of its run with the span `run`; holds with the span
+/// `executing` are freed at once.
 pub async fn the_undoing_keeps_run_gates_and_no_others(world: &World) {
     let limits = json!([{ "limit": 1 }, { "limit": 1, "span": "run", "key": "id" }]);
     world.define(json!({ "name": "order", "concurrency": limits })).await;
@@ -199,11 +214,19 @@ pub async fn the_undoing_keeps_run_gates_and_no_others(world: &World) {
     let same = world.send_for_run("order", json!({ "id": 1 })).await;
     let other = world.send_for_run("order", json!({ "id": 2 })).await;
     world.fail(&run).await;
-    assert_eq!(world.inside("order", Class::RunLimit, "1").await, 1, "never two, never none");
+    assert_eq!(
+        world.inside("order", Class::RunLimit, "1").await,
+        1,
+        "the run's hold must pass to its compensation"
+    );
     let mut leased = world.lease_all().await;
     leased.sort_by_key(|run| run.purpose == Purpose::Ordinary);
     let ids: Vec<_> = leased.iter().map(|run| run.id).collect();
-    assert_eq!(ids, [world.undo_of(run.id).await.id, other], "it needs no slot to be driven");
+    assert_eq!(
+        ids,
+        [world.undo_of(run.id).await.id, other],
+        "a compensation must need no executing slot"
+    );
     world.check_holds().await;
     world.complete(&leased[1]).await;
     assert_eq!(world.state(same).await, "queued");
@@ -211,7 +234,8 @@ pub async fn the_undoing_keeps_run_gates_and_no_others(world: &World) {
     assert_eq!(world.drain().await, [same]);
 }
 
-/// A compensation is not compensated, however it ends, and is followed by nothing.
+/// A compensation that fails, or ends in another way, is not compensated and starts no follow-up
+/// run.
 pub async fn what_undoes_is_not_undone(world: &World) {
     world.define(json!({ "name": "order", "onFailure": true })).await;
     for end in ["fail", "cancel"] {
@@ -230,8 +254,8 @@ pub async fn what_undoes_is_not_undone(world: &World) {
     }
 }
 
-/// spec compensation: during its compensation, the run's key is not busy: an arrival that would be
-/// skipped waits.
+/// spec compensation: while a key is held by a compensation only, an arrival that singleton would
+/// skip is queued instead.
 pub async fn nobody_is_skipped_for_an_undoing(world: &World) {
     let definition = json!({ "name": "order", "singleton": { "mode": "skip" } });
     world.define(definition).await;
@@ -245,8 +269,8 @@ pub async fn nobody_is_skipped_for_an_undoing(world: &World) {
     world.check_holds().await;
 }
 
-/// Sections 7, 8: a newer version waits for the compensation of the run that it supersedes, and no
-/// release makes a compensation part of a handoff.
+/// Handoff: a newer version waits for the compensation of the run that it supersedes; a release
+/// never supersedes a compensation.
 pub async fn a_superseding_version_waits_for_the_undoing(world: &World) {
     let handoff = json!({ "type": "singleton", "onNewVersion": "supersede" });
     let version =
@@ -264,13 +288,13 @@ pub async fn a_superseding_version_waits_for_the_undoing(world: &World) {
     assert_eq!(world.state(new).await, "completed");
     world.define(version(3)).await;
     let third = world.send_for_run("order", json!({})).await;
-    assert_eq!(world.state(undo.id).await, "running", "a release does not supersede it");
+    assert_eq!(world.state(undo.id).await, "running", "a release superseded the compensation");
     assert_eq!(world.lease_one().await.id, third);
     world.check_holds().await;
 }
 
-/// Exactly once: an event that a run sends may replace it; the compensations registered in the same
-/// report are executed.
+/// A run may send an event that replaces the run itself. Compensations that were registered in the
+/// same report are executed.
 pub async fn a_run_that_replaces_itself_is_undone(world: &World) {
     world.define(single()).await;
     let id = world.send_for_run("order", json!({})).await;
@@ -291,8 +315,8 @@ pub async fn a_run_that_replaces_itself_is_undone(world: &World) {
     world.check_holds().await;
 }
 
-/// spec N20: a run that failed is followed by its failure handler, once; a cancelled or completed
-/// run is not, and a handler that fails is followed by nothing.
+/// spec N20: a failed run is followed by its failure handler, once. Cancelled and completed runs
+/// are not, and a handler that fails has no follow-up run.
 pub async fn a_failure_is_handled_once(world: &World) {
     let limit = json!({ "limit": 1, "span": "run" });
     world.define(json!({ "name": "order", "onFailure": true, "concurrency": limit })).await;
@@ -312,7 +336,10 @@ pub async fn a_failure_is_handled_once(world: &World) {
         let expected = usize::from(end == "fail");
         assert_eq!(handlers.len(), expected, "{end}");
         let ready = world.lease_all().await;
-        assert!(ready.iter().any(|run| run.id == next), "{end}: the handler is in nobody's way");
+        assert!(
+            ready.iter().any(|run| run.id == next),
+            "{end}: the failure handler blocks the next run"
+        );
         for run in ready {
             assert!(
                 run.purpose == Purpose::Ordinary
@@ -324,8 +351,8 @@ pub async fn a_failure_is_handled_once(world: &World) {
     }
 }
 
-/// A failure is followed only if it has a handler: code, or a separate service. A stored definition
-/// with a URL and no service for failures is not called again.
+/// A failure has a follow-up run only if a handler exists: code, or a URL for failures. A stored
+/// definition with a URL, but without a URL for failures, has none.
 pub async fn a_failure_is_followed_where_somebody_handles_it(world: &World) {
     let url = Some("http://127.0.0.1:9/work".to_owned());
     let called = || OnFailure::Call { url: "http://127.0.0.1:9/failed".to_owned() };
@@ -349,7 +376,7 @@ pub async fn a_failure_is_followed_where_somebody_handles_it(world: &World) {
     }
 }
 
-/// spec steps: a parent gets its child's failure at once, not after the compensation.
+/// spec steps: a parent gets the failure of its child at once, not after the child's compensation.
 pub async fn a_parent_does_not_wait_for_the_undoing(world: &World) {
     world.define(json!({ "name": "parent" })).await;
     world.define(single()).await;
@@ -366,7 +393,8 @@ pub async fn a_parent_does_not_wait_for_the_undoing(world: &World) {
     assert!(ready.contains(&parent) && ready.contains(&undo.id), "{ready:?}");
 }
 
-/// spec explained: an ended run and its follow-up point at each other.
+/// spec explained: an ended compensation names the run that it compensated, and that run keeps its
+/// own error.
 pub async fn an_ended_run_says_why_there_was_one(world: &World) {
     world.define(single()).await;
     let run = world.drive_with_undo("order", json!({})).await;

@@ -15,7 +15,8 @@ use tidegate_core::{
 
 use crate::world::{World, event, payload};
 
-/// spec G1, B60, B66: a limit holds, no run is dropped, every run gets a turn.
+/// spec G1, B60, B66: the limit on driven runs is never exceeded; no run is dropped, and every run
+/// gets a turn.
 pub async fn never_more_than_the_limit_are_driven(world: &World) {
     world.define(json!({ "name": "sync", "concurrency": { "limit": 3 } })).await;
     for n in 0..10 {
@@ -25,7 +26,7 @@ pub async fn never_more_than_the_limit_are_driven(world: &World) {
     while done < 10 {
         let runs = world.lease_all().await;
         assert!(!runs.is_empty() && runs.len() <= 3, "{} at once", runs.len());
-        assert!(world.lease_all().await.is_empty(), "the slots are taken");
+        assert!(world.lease_all().await.is_empty(), "a run was leased over the limit");
         for run in runs {
             world.complete(&run).await;
             done += 1;
@@ -49,7 +50,7 @@ pub async fn several_engines_share_the_limit(world: &World) {
         assert!(driven.len() <= 4, "{} at once", driven.len());
         assert!(world.inside("sync", Class::Whole, "(whole)").await <= 4);
         if round % 2 == 1 && !driven.is_empty() {
-            // Each run ends on the engine that drives it, in no particular order.
+            // Each run ends on its own engine, in no particular order.
             let run = driven.remove(round % driven.len());
             match round % 3 {
                 0 => engines[0].fail(&run).await,
@@ -78,7 +79,7 @@ pub async fn engines_that_race_never_exceed_the_limit(world: &World) {
             most.set(most.get().max(inside.get()));
             for run in runs {
                 tokio::task::yield_now().await;
-                // The run is counted as outside before the report: the next one enters after that.
+                // The counter is lowered before the report, because the report admits the next run.
                 inside.set(inside.get() - 1);
                 engine.complete(&run).await;
                 done.set(done.get() + 1);
@@ -88,11 +89,11 @@ pub async fn engines_that_race_never_exceed_the_limit(world: &World) {
     tokio::join!(drive(11), drive(12), drive(13), drive(14));
     let rest = u32::try_from(world.drain().await.len()).unwrap();
     assert!(most.get() <= 3, "{} at once", most.get());
-    assert_eq!(done.get() + rest, 32, "each of them ran once");
+    assert_eq!(done.get() + rest, 32, "a run was driven twice or never");
     world.check_holds().await;
 }
 
-/// spec G4, B67: the order is that of arrival, and a freed slot is handed on at once.
+/// spec G4, B67: runs are served in the order of arrival, and a freed slot is handed on at once.
 pub async fn waiters_are_served_in_their_order(world: &World) {
     world.define(json!({ "name": "sync", "concurrency": { "limit": 1 } })).await;
     let mut sent = Vec::new();
@@ -133,14 +134,14 @@ pub async fn a_full_gate_delays_no_other_key(world: &World) {
     assert_eq!(first.len(), 1);
     let started = world.send("sync", json!({ "account": "b" })).await;
     assert!(matches!(started, Verdict::Started { .. }), "{started:?}");
-    // A claim for one run finds it, although 199 older ones are queued.
+    // A claim of one run succeeds although 199 older runs are queued.
     let leased = world.lease(1).await;
     assert_eq!(leased.iter().map(|run| run.id).collect::<Vec<_>>(), [started.run().unwrap()]);
     world.check_holds().await;
 }
 
-/// spec B51, G9: several limits all hold at once, and a run that is queued for its key takes no
-/// slot of the whole.
+/// spec B51, G9: all of several limits hold, and a run that is queued for its key takes no slot of
+/// the limit without a key.
 pub async fn several_limits_hold_at_once(world: &World) {
     let limits = json!([{ "limit": 3 }, { "limit": 1, "key": "account" }]);
     world.define(json!({ "name": "sync", "concurrency": limits })).await;
@@ -150,20 +151,32 @@ pub async fn several_limits_hold_at_once(world: &World) {
     }
     let ids = |runs: &[Run]| runs.iter().map(|run| run.id).collect::<Vec<_>>();
     let first = world.lease_all().await;
-    assert_eq!(ids(&first), [sent[0], sent[2], sent[3]], "the second of a takes no slot");
-    assert_eq!(world.inside("sync", Class::Keyed, "d").await, 1, "d has its key and waits");
+    assert_eq!(
+        ids(&first),
+        [sent[0], sent[2], sent[3]],
+        "the second run of account a must take no slot"
+    );
+    assert_eq!(
+        world.inside("sync", Class::Keyed, "d").await,
+        1,
+        "one run of d must have its key's slot, and wait for the other"
+    );
     world.complete(&first[1]).await;
     let second = world.lease_all().await;
     assert_eq!(ids(&second), [sent[4]]);
     world.complete(&first[0]).await;
-    assert_eq!(ids(&world.lease_all().await), [sent[1]], "older than the second of d");
+    assert_eq!(
+        ids(&world.lease_all().await),
+        [sent[1]],
+        "the second run of a is older than that of d and must be next"
+    );
     world.complete(&second[0]).await;
     assert_eq!(ids(&world.lease_all().await), [sent[5]]);
     world.check_holds().await;
 }
 
-/// spec G4, G9: a run that passes to the next gate is queued there by rank, not by its time of
-/// arrival.
+/// spec G4, G9: a run that passes one gate and is queued at the next one is ordered there by its
+/// rank, not by the time of its arrival at this gate.
 pub async fn at_the_next_gate_the_older_run_is_served_first(world: &World) {
     let limits = json!([{ "limit": 1 }, { "limit": 1, "key": "account" }]);
     world.define(json!({ "name": "sync", "concurrency": limits })).await;
@@ -172,7 +185,8 @@ pub async fn at_the_next_gate_the_older_run_is_served_first(world: &World) {
         sent.push(world.send_for_run("sync", json!({ "account": account })).await);
     }
     let first = world.lease_one().await;
-    // The third is queued for the whole already, the second only for its key.
+    // The third run is queued at the second gate already, the second run still at the gate of its
+    // key.
     world.complete(&first).await;
     let second = world.lease_one().await;
     assert_eq!(second.id, sent[1]);
@@ -181,8 +195,8 @@ pub async fn at_the_next_gate_the_older_run_is_served_first(world: &World) {
     world.check_holds().await;
 }
 
-/// spec G9: runs that need several gates in every combination neither starve nor deadlock, and no
-/// limit is ever broken.
+/// spec G9: runs that need several gates in any combination neither starve nor deadlock, and no
+/// limit is exceeded.
 pub async fn no_run_starves_and_no_two_deadlock(world: &World) {
     let limits = json!([
         { "limit": 3 },
@@ -206,7 +220,10 @@ pub async fn no_run_starves_and_no_two_deadlock(world: &World) {
         driven.extend(world.lease(1 + u32::try_from(random(3)).unwrap()).await);
         assert!(driven.len() <= 3);
         for key in ["0", "1", "2", "3"] {
-            assert!(world.inside("sync", Class::Keyed, key).await <= 3, "one by a, two by b");
+            assert!(
+                world.inside("sync", Class::Keyed, key).await <= 3,
+                "key {key} is over its limits: one by a, two by b"
+            );
             assert!(world.inside("sync", Class::RunLimit, key).await <= 2);
         }
         if !driven.is_empty() {
@@ -224,18 +241,22 @@ pub async fn no_run_starves_and_no_two_deadlock(world: &World) {
             break;
         }
     }
-    assert_eq!(done, sent.len(), "all of them come to their end");
+    assert_eq!(done, sent.len(), "some runs never ended");
     world.check_holds().await;
 }
 
-/// spec G2, G9: with the span `run` a run counts from its admission until it is over.
+/// spec G2, G9: with the span `run`, a run holds its slot from its admission until it is over.
 pub async fn with_the_span_run_a_sleeping_run_counts(world: &World) {
     let limit = json!({ "limit": 2, "span": "run" });
     world.define(json!({ "name": "sync", "concurrency": limit })).await;
     for n in 0..3 {
         world.send("sync", json!({ "n": n })).await;
     }
-    assert_eq!(world.inside("sync", Class::RunLimit, "(whole)").await, 2, "before any lease");
+    assert_eq!(
+        world.inside("sync", Class::RunLimit, "(whole)").await,
+        2,
+        "runs must be counted before they are leased"
+    );
     let runs = world.lease_all().await;
     assert_eq!(runs.len(), 2);
     world.sleep(&runs[0], "nap", 1000).await;
@@ -243,14 +264,14 @@ pub async fn with_the_span_run_a_sleeping_run_counts(world: &World) {
     assert!(world.lease_all().await.is_empty(), "both still count");
     world.tick(1000).await;
     let woken = world.lease_one().await;
-    assert_eq!(woken.id, runs[0].id, "it needs no new slot");
+    assert_eq!(woken.id, runs[0].id, "a run that wakes must keep its slot");
     world.complete(&woken).await;
     assert_eq!(world.lease_all().await.len(), 1);
     world.check_holds().await;
 }
 
-/// spec G2, G9: both spans side by side: a sleeping run keeps its run slot and frees its executing
-/// one.
+/// spec G2, G9: with both spans, a sleeping run keeps its slot of the span `run` and frees its
+/// executing slot.
 pub async fn both_spans_stand_side_by_side(world: &World) {
     let limits = json!([{ "limit": 2, "span": "run" }, { "limit": 1 }]);
     world.define(json!({ "name": "sync", "concurrency": limits })).await;
@@ -263,7 +284,10 @@ pub async fn both_spans_stand_side_by_side(world: &World) {
     let second = world.lease_one().await;
     assert_eq!((first.id, second.id), (sent[0], sent[1]));
     world.sleep(&second, "nap", 2000).await;
-    assert!(world.lease_all().await.is_empty(), "two sleep, and both count as runs");
+    assert!(
+        world.lease_all().await.is_empty(),
+        "a third run started although two sleeping runs count"
+    );
     assert_eq!(world.inside("sync", Class::Whole, "(whole)").await, 0);
     world.tick(1000).await;
     world.complete(&world.lease_one().await).await;
@@ -271,7 +295,7 @@ pub async fn both_spans_stand_side_by_side(world: &World) {
     world.check_holds().await;
 }
 
-/// spec G4: many runs that end in one transaction name as many successors in it, in their order.
+/// spec G4: when many runs end in one transaction, it admits as many queued runs, in their order.
 pub async fn many_that_end_together_name_their_successors(world: &World) {
     world.define(json!({ "name": "sync", "concurrency": { "limit": 100 } })).await;
     let events = (0..300).map(|n| event("sync", &json!({ "n": n }))).collect();
@@ -301,8 +325,8 @@ fn limited(version: u32, limit: u32) -> Value {
     json!({ "name": "sync", "version": version, "concurrency": { "limit": limit } })
 }
 
-/// spec controls: a new release's limit applies from its commit on: raised, it admits more runs;
-/// lowered, it evicts none; gone, it admits all.
+/// spec controls: the limit of a new release applies from its commit on: a higher limit admits more
+/// runs, a lower one evicts none, and without a limit all are admitted.
 pub async fn a_new_releases_limit_rules_at_once(world: &World) {
     world.define(limited(1, 1)).await;
     for n in 0..9 {
@@ -316,10 +340,17 @@ pub async fn a_new_releases_limit_rules_at_once(world: &World) {
     assert_eq!(driven.len(), 4, "raised");
     world.define(limited(3, 2)).await;
     world.sweep().await;
-    assert_eq!(world.inside("sync", Class::Whole, "(whole)").await, 4, "nobody is thrown out");
+    assert_eq!(
+        world.inside("sync", Class::Whole, "(whole)").await,
+        4,
+        "the lower limit evicted a run"
+    );
     world.complete(&driven[0]).await;
     world.complete(&driven[1]).await;
-    assert!(world.lease_all().await.is_empty(), "two are inside, and two is the limit");
+    assert!(
+        world.lease_all().await.is_empty(),
+        "a run was leased although two hold the lower limit of two"
+    );
     world.complete(&driven[2]).await;
     assert_eq!(world.lease_all().await.len(), 1, "lowered");
     world.define(json!({ "name": "sync", "version": 4 })).await;
@@ -328,18 +359,21 @@ pub async fn a_new_releases_limit_rules_at_once(world: &World) {
     world.check_holds().await;
 }
 
-/// spec controls, G4: a limit raised over a long queue is served in bounded pieces, and to the end.
+/// spec controls, G4: after a limit is raised, a long queue is admitted in bounded pieces, and
+/// completely.
 pub async fn a_limit_raised_over_a_long_line_serves_all_of_it(world: &World) {
     world.define(limited(1, 1)).await;
     world.post_all((0..600).map(|n| event("sync", &json!({ "n": n }))).collect()).await;
     world.define(limited(2, 1000)).await;
     let due = world.read(ReadSet::default().scan(Scan::DueGates(Timestamp::MIN), 1)).await;
     let mut found = due.scans.into_values().flat_map(|found| found.keys);
-    let Some(RowKey::Gate(gate)) = found.next() else { panic!("the line has a due time") };
+    let Some(RowKey::Gate(gate)) = found.next() else {
+        panic!("the gate with the queue is not due")
+    };
     let sweep = Command::SweepGate { ws: world.ws.clone(), gate };
     world.run(sweep).await.unwrap();
     let served = world.inside("sync", Class::Whole, "(whole)").await;
-    assert!((2..600).contains(&served), "{served} at one look");
+    assert!((2..600).contains(&served), "one sweep of the gate admitted {served} runs");
     world.sweep().await;
     assert_eq!(world.inside("sync", Class::Whole, "(whole)").await, 600);
     world.check_holds().await;

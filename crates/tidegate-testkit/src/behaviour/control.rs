@@ -20,7 +20,7 @@ const DONE: Answered = Ok(Answer::Done);
 /// States of a run before it has ended.
 const PLACES: [&str; 7] = ["line", "throttled", "ready", "driven", "waiting", "paused", "retrying"];
 
-/// Defines a workflow with one slot, a throttle and a singleton by key, and brings a run into that
+/// Defines a workflow with one slot, a throttle and a singleton by key, and brings a run into this
 /// state. Returns the run, and the run that blocks it, if any.
 async fn run_in(world: &World, place: &str) -> (RunId, Option<Run>) {
     let throttle = json!({ "limit": 1, "perMs": 1000 });
@@ -78,11 +78,14 @@ pub async fn cancel_works_wherever_a_run_is(world: &World) {
         let ended = Err(Refusal::Ended { run, state: "cancelled" });
         assert_eq!(world.cancel(run).await, ended, "{place}");
         assert_eq!(world.post("payment", json!({})).await.woke, 0, "{place}");
-        // Its key is free for the next run, which starts when nothing else blocks it.
+        // The key of the cancelled run is free: the next run starts when no other gate blocks it.
         let next = world.send("order", json!({ "id": "mine" })).await;
         assert!(next.run().is_some(), "{place}: {next:?}");
         if let Some(driven) = driven {
-            assert!(world.lease_all().await.is_empty(), "its worker has not stopped yet");
+            assert!(
+                world.lease_all().await.is_empty(),
+                "the slot was freed before the worker of the cancelled run stopped"
+            );
             world.stopped(&driven).await;
         }
         if let Some(other) = in_the_way {
@@ -111,7 +114,11 @@ pub async fn an_ended_run_refuses_everything(world: &World) {
         assert_eq!(world.resume(run.id).await, ended());
         assert_eq!(world.signal(run.id, "go", json!({})).await, ended());
         let fenced = Err(Refusal::Fenced { run: run.id.seq, fence: run.fence });
-        assert_eq!(world.record(&run, "late", json!({})).await, fenced, "terminal is final");
+        assert_eq!(
+            world.record(&run, "late", json!({})).await,
+            fenced,
+            "an ended run accepted a report"
+        );
         assert_eq!(world.state(run.id).await, state);
     }
 }
@@ -131,16 +138,21 @@ pub async fn a_run_of_another_workspace_is_not_found(world: &World) {
         assert_eq!(world.resume(run).await, no_run());
         assert_eq!(world.signal(run, "go", json!({})).await, no_run());
     }
-    assert_eq!(world.state(live.id).await, "running", "nothing was done to it");
+    assert_eq!(
+        world.state(live.id).await,
+        "running",
+        "a command of another workspace changed the run"
+    );
     world.record(&live, "go", json!(1)).await.expect("the lease is good");
-    // An event of another workspace does not wake it either.
+    // An event of another workspace does not wake the run either.
     world.suspend(&live, vec![for_event("paid", "payment")]).await;
     assert_eq!(stranger.post("payment", json!({})).await.woke, 0);
     assert_eq!(world.post("payment", json!({})).await.woke, 1);
 }
 
-/// spec N10, N11: pause works in every state and is idempotent; the run keeps its key, uses no slot
-/// and no throttle turn; resume continues it from where it was, and is idempotent.
+/// spec N10, N11: pause works in every state and is idempotent. A paused run keeps its key, but
+/// uses no slot and no throttle turn. Resume continues it from its state before the pause, and is
+/// idempotent.
 pub async fn pause_and_resume_work_wherever_a_run_is(world: &World) {
     for place in PLACES {
         let world = world.in_workspace(place);
@@ -150,7 +162,11 @@ pub async fn pause_and_resume_work_wherever_a_run_is(world: &World) {
             assert_eq!(world.pause(run).await, DONE, "{place}");
         }
         if let Some(driven) = driven {
-            assert_eq!(world.state(run).await, "running", "until the next boundary");
+            assert_eq!(
+                world.state(run).await,
+                "running",
+                "a driven run must go on until its next report"
+            );
             let answer = world.record(&driven, "pay", json!(1)).await;
             assert_eq!(answer, Ok(Recorded::LetGo), "the boundary");
             assert_eq!(world.pause(run).await, DONE);
@@ -160,7 +176,7 @@ pub async fn pause_and_resume_work_wherever_a_run_is(world: &World) {
             world.complete(other).await;
         }
         world.tick(10_000).await;
-        assert_eq!(world.state(run).await, "paused", "{place}: time does not wake it");
+        assert_eq!(world.state(run).await, "paused", "{place}: a due time woke the paused run");
         assert!(world.lease_all().await.is_empty(), "{place}");
         let same = world.send("order", json!({ "id": "mine" })).await;
         assert!(matches!(same, Verdict::Skipped { holder, .. } if holder == run), "{place}");
@@ -168,11 +184,18 @@ pub async fn pause_and_resume_work_wherever_a_run_is(world: &World) {
         for _ in 0..2 {
             assert_eq!(world.resume(run).await, DONE, "{place}");
         }
-        assert!(world.lease_all().await.is_empty(), "{place}: the slot is in use");
+        assert!(
+            world.lease_all().await.is_empty(),
+            "{place}: a resumed run was leased over the limit"
+        );
         world.complete(&other).await;
         world.tick(1000).await;
         if place == "waiting" {
-            assert_eq!(world.state(run).await, "waiting", "it still waits for its event");
+            assert_eq!(
+                world.state(run).await,
+                "waiting",
+                "the resumed run must still wait for its event"
+            );
             assert_eq!(world.post("payment", json!({})).await.woke, 1);
         }
         assert_eq!(world.drain().await, [run], "{place}");
@@ -181,8 +204,8 @@ pub async fn pause_and_resume_work_wherever_a_run_is(world: &World) {
     }
 }
 
-/// spec N10: events and signals during a pause are kept for the run, which takes them when it is
-/// resumed, although it waits for other things too.
+/// spec N10: events and signals that arrive during a pause are stored, and the run gets them when
+/// it is resumed, even if it also waits for something else.
 pub async fn what_comes_during_a_pause_is_kept(world: &World) {
     world.define(json!({ "name": "order" })).await;
     for asked_while in ["waiting", "driven"] {
@@ -201,12 +224,12 @@ pub async fn what_comes_during_a_pause_is_kept(world: &World) {
         assert_eq!(world.state(run.id).await, "paused");
         assert_eq!(world.resume(run.id).await, DONE);
         let run = world.lease_one().await;
-        // The others are still waited for, and time has not stood still.
+        // The two other waits of the run are still open, and the time of one of them goes on.
         world.suspend(&run, Vec::new()).await;
         assert_eq!(world.state(run.id).await, "waiting");
         assert_eq!(world.pause(run.id).await, DONE);
         world.tick(100).await;
-        assert_eq!(world.came_of(run.id, "n").await, None, "a paused run is left alone");
+        assert_eq!(world.came_of(run.id, "n").await, None, "a paused run got an answer of a timer");
         assert_eq!(world.resume(run.id).await, DONE);
         world.tick(0).await;
         assert_eq!(world.came_of(run.id, "n").await, Some(Ok("null".to_owned())));
@@ -216,8 +239,8 @@ pub async fn what_comes_during_a_pause_is_kept(world: &World) {
     }
 }
 
-/// spec N10: a run that was about to continue when it was paused continues when it is resumed,
-/// although it also waits for something else.
+/// spec N10: a run that was ready to continue when it was paused continues when it is resumed, even
+/// if it also waits for something else.
 pub async fn a_run_paused_on_its_way_goes_on(world: &World) {
     for paused_while in ["line", "ready", "driven", "yielding", "inbox", "refused", "lost"] {
         let world = world.in_workspace(paused_while);
@@ -258,7 +281,7 @@ pub async fn a_run_paused_on_its_way_goes_on(world: &World) {
     }
 }
 
-/// spec pause: pause and resume are decided in the same order as all other commands.
+/// spec pause: pause and resume take effect in the order of the commands of a transaction.
 pub async fn controls_in_one_transaction_see_each_other(world: &World) {
     use tidegate_core::command::Command;
     world.define(json!({ "name": "order" })).await;
@@ -281,15 +304,19 @@ pub async fn controls_in_one_transaction_see_each_other(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec N10, pause: a run that is paused in the queue of a singleton is still the one that the next
-/// arrival finds, and it stays paused once it is inside.
+/// spec N10, pause: a run that is paused in the queue of a singleton is still replaced by the next
+/// arrival, and stays paused when it enters the gate.
 pub async fn a_run_paused_in_line_keeps_its_place(world: &World) {
     world.define(json!({ "name": "one", "singleton": { "key": "id" } })).await;
     let first = world.drive("one", json!({ "id": 1 })).await;
     let second = world.start("one", json!({ "id": 1 })).await;
-    assert_eq!(world.pause(second).await, DONE, "it waits for the first to be stopped");
+    assert_eq!(
+        world.pause(second).await,
+        DONE,
+        "the second run must be paused while it waits for the first"
+    );
     let third = world.start("one", json!({ "id": 1 })).await;
-    assert_eq!(world.state(second).await, "cancelled", "it was found and replaced");
+    assert_eq!(world.state(second).await, "cancelled", "the paused run was not replaced");
     assert_eq!(world.pause(third).await, DONE);
     world.stopped(&first).await;
     assert_eq!(world.state(third).await, "paused");
@@ -299,8 +326,8 @@ pub async fn a_run_paused_in_line_keeps_its_place(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec cancel: a run that is still a window or a buffer is cancelled like any run. Its events have
-/// no other run, its keys are free, and later events open another.
+/// spec cancel: a run whose window or buffer is still open can be cancelled like any run. Its
+/// events get no other run, its keys are free, and later events open a new window or buffer.
 pub async fn a_run_that_still_folds_can_be_cancelled(world: &World) {
     let batch = json!({ "maxSize": 3, "timeoutMs": 1000 });
     for definition in [
@@ -318,17 +345,17 @@ pub async fn a_run_that_still_folds_can_be_cancelled(world: &World) {
         let again = Err(Refusal::Ended { run, state: "cancelled" });
         assert_eq!(world.cancel(run).await, again, "{name}");
         world.tick(5000).await;
-        assert!(world.drain().await.is_empty(), "{name}: nothing follows");
+        assert!(world.drain().await.is_empty(), "{name}: a run started after the cancel");
         let next = world.send_for_run(&name, json!({ "id": 1 })).await;
-        assert_ne!(next, run, "{name}: it is no repeat");
+        assert_ne!(next, run, "{name}: the event was taken for a repeat");
         world.tick(1000).await;
         assert_eq!(world.drain().await, [next], "{name}");
     }
 }
 
-/// spec pause: a paused window or buffer keeps folding and does not flush; resumed, it continues at
-/// once if its time has come, and else at its time. Each full part of a buffer can be cancelled by
-/// itself.
+/// spec pause: a paused window or buffer takes more events and does not flush. After resume it
+/// flushes at once if its time has come, otherwise at its time. Each full chunk of a buffer can be
+/// cancelled separately.
 pub async fn a_run_that_still_folds_can_be_paused(world: &World) {
     world.define(json!({ "name": "save", "debounce": { "periodMs": 1000 } })).await;
     let batch = json!({ "maxSize": 2, "timeoutMs": 1000 });
@@ -336,7 +363,7 @@ pub async fn a_run_that_still_folds_can_be_paused(world: &World) {
     for (name, parts) in [("save", 1), ("index", 3)] {
         let mut runs = vec![world.send_for_run(name, json!({ "n": 0 })).await];
         for _ in 0..2 {
-            assert_eq!(world.pause(runs[0]).await, DONE, "{name}: twice is once");
+            assert_eq!(world.pause(runs[0]).await, DONE, "{name}: a second pause must succeed");
         }
         let seen = why(&*world.store, &world.ws, runs[0]).await.unwrap().unwrap();
         assert_eq!((seen.state, seen.earliest), ("paused", None), "{}", seen.sentence);
@@ -346,24 +373,25 @@ pub async fn a_run_that_still_folds_can_be_paused(world: &World) {
         }
         runs.dedup();
         assert_eq!(runs.len(), parts, "{name}");
-        assert!(world.drain().await.is_empty(), "{name}: it is paused");
+        assert!(world.drain().await.is_empty(), "{name}: it flushed although it is paused");
         if parts > 1 {
             assert_eq!(world.cancel(runs.remove(1)).await, DONE, "{name}: one part");
         }
         world.tick(1500).await;
         assert_eq!(world.resume(runs[0]).await, DONE, "{name}");
-        assert_eq!(world.drain().await, runs, "{name}: its time has come meanwhile");
+        assert_eq!(world.drain().await, runs, "{name}: after resume, the due run did not start");
         let soon = world.send_for_run(name, json!({ "n": 9 })).await;
         assert_eq!(world.pause(soon).await, DONE);
         assert_eq!(world.resume(soon).await, DONE);
         world.tick(999).await;
-        assert!(world.drain().await.is_empty(), "{name}: not before its time");
+        assert!(world.drain().await.is_empty(), "{name}: a run started before its time");
         world.tick(1).await;
         assert_eq!(world.drain().await, [soon], "{name}");
     }
 }
 
-/// spec pause: the run that held a window ends while the window is paused; nothing is lost.
+/// spec pause: if the holder that blocks a window ends while the window is paused, no event is
+/// lost.
 pub async fn a_held_window_that_is_paused_goes_on_when_it_is_resumed(world: &World) {
     let debounce = json!({ "periodMs": 1000 });
     let one = json!({ "name": "one", "singleton": { "mode": "skip" }, "debounce": debounce });

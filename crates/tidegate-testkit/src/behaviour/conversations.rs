@@ -1,5 +1,5 @@
-//! Conversations: a message and its reply are admitted together, and the reply starts when the
-//! message is in.
+//! Conversations: a message and its reply are admitted together, and the reply starts when the run
+//! of the message has completed.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -28,13 +28,13 @@ fn saying(world: &World, input: &Value) -> Command {
     Command::DispatchThen { ws, first: call("append"), then: call("respond") }
 }
 
-/// Sends a message; returns the run that takes it in and the run that answers it.
+/// Sends a message; returns the run of the message and the run of its reply.
 async fn say(world: &World, n: u64) -> (RunId, RunId) {
     match world.run(saying(world, &json!({ "n": n }))).await {
         Ok(AdmittedBoth(append, Some(respond))) => {
             (append.verdict.run().unwrap(), respond.verdict.run().unwrap())
         }
-        other => panic!("a message was answered {other:?}"),
+        other => panic!("unexpected answer to a message: {other:?}"),
     }
 }
 
@@ -56,7 +56,7 @@ async fn complete(world: &World, runs: &[Run], id: RunId) {
     world.complete(runs.iter().find(|run| run.id == id).expect("it was leased")).await;
 }
 
-/// spec chat: the reply's position is its message's, in whichever order the messages are taken in.
+/// spec chat: replies start in the order of their messages, whichever message run completes first.
 pub async fn replies_start_in_the_order_of_their_messages(world: &World) {
     let (allow, queue) = (json!({ "concurrency": "allow" }), json!({ "concurrency": "queue" }));
     define(world, allow, queue).await;
@@ -71,7 +71,11 @@ pub async fn replies_start_in_the_order_of_their_messages(world: &World) {
     assert!(sentence.starts_with(&starts), "{sentence}");
     for n in [2, 1] {
         complete(world, &appends, said[n].0).await;
-        assert_eq!(world.lease_all().await, [], "the first message is not in yet");
+        assert_eq!(
+            world.lease_all().await,
+            [],
+            "the reply started before the first message completed"
+        );
     }
     complete(world, &appends, said[0].0).await;
     for (_, reply) in said {
@@ -82,7 +86,7 @@ pub async fn replies_start_in_the_order_of_their_messages(world: &World) {
     world.check_holds().await;
 }
 
-/// The reply to a message that failed or was cancelled is cancelled, and the next one starts.
+/// The reply to a message that failed or was cancelled is cancelled, and the next reply starts.
 pub async fn a_message_that_did_not_get_in_has_no_reply(world: &World) {
     let (allow, queue) = (json!({ "concurrency": "allow" }), json!({ "concurrency": "queue" }));
     define(world, allow, queue).await;
@@ -99,7 +103,7 @@ pub async fn a_message_that_did_not_get_in_has_no_reply(world: &World) {
     assert_eq!(world.lease_one().await.id, good.1);
 }
 
-/// spec chat: a refused reply is no reason to lose the message.
+/// spec chat: if the reply is refused, the message is still stored.
 pub async fn a_refused_reply_leaves_its_message(world: &World) {
     let (allow, reject) = (json!({ "concurrency": "allow" }), json!({ "concurrency": "reject" }));
     define(world, allow, reject).await;
@@ -115,7 +119,7 @@ pub async fn a_refused_reply_leaves_its_message(world: &World) {
     assert_eq!(world.drain().await, [reply]);
 }
 
-/// A message that is refused gets no reply, and leaves nothing.
+/// A refused message gets no reply and leaves no row.
 pub async fn a_refused_message_has_no_reply(world: &World) {
     let once = json!({ "concurrency": "allow", "rateLimit": { "limit": 1, "perMs": 1000 } });
     define(world, once, json!({ "concurrency": "queue" })).await;
@@ -123,10 +127,10 @@ pub async fn a_refused_message_has_no_reply(world: &World) {
     let answer = world.run(saying(world, &json!({}))).await.unwrap();
     let AdmittedBoth(refused, None) = &answer else { panic!("{answer:?}") };
     assert_eq!(refused.verdict.outcome(), "dropped");
-    assert_eq!(world.drain().await.len(), 2, "one message and its reply");
+    assert_eq!(world.drain().await.len(), 2, "expected one message and its reply");
 }
 
-/// Under an idempotency key a message that is sent again is the same message.
+/// With an idempotency key, a message that is sent again gets the same two runs.
 pub async fn a_repeated_message_is_answered_once(world: &World) {
     let (allow, queue) = (json!({ "concurrency": "allow" }), json!({ "concurrency": "queue" }));
     define(world, allow, queue).await;
@@ -140,8 +144,8 @@ pub async fn a_repeated_message_is_answered_once(world: &World) {
     assert_eq!(world.drain().await.len(), 2);
 }
 
-/// A message that the append's idempotency takes for a repetition has the reply of the first: while
-/// the first is pending, when it has been answered, and when it failed.
+/// A message that the idempotency of `append` takes for a repeat gets the reply of the first one:
+/// while the first is pending, after it was answered, and after it failed.
 pub async fn a_repetition_has_the_reply_of_the_first(world: &World) {
     let once = json!({ "concurrency": "allow", "idempotency": { "key": "input.n" } });
     define(world, once, json!({ "concurrency": "queue" })).await;
@@ -152,7 +156,7 @@ pub async fn a_repetition_has_the_reply_of_the_first(world: &World) {
             assert_eq!(respond.workflow, "chat/respond");
             (append.verdict.carrier().unwrap(), respond.verdict.carrier().unwrap())
         }
-        other => panic!("a message was answered {other:?}"),
+        other => panic!("unexpected answer to a message: {other:?}"),
     };
     let (good, failed) = (say(world, 0).await, say(world, 1).await);
     assert_eq!([again(0).await, again(1).await], [good, failed]);
@@ -162,11 +166,11 @@ pub async fn a_repetition_has_the_reply_of_the_first(world: &World) {
     assert_eq!([again(0).await, again(1).await], [good, failed]);
     assert_eq!(world.drain().await, [good.1]);
     assert_eq!([again(0).await, again(1).await], [good, failed]);
-    assert_eq!(world.drain().await, [], "each is answered once");
+    assert_eq!(world.drain().await, [], "a repeated message was answered again");
     assert_eq!(world.state(failed.1).await, "cancelled");
 }
 
-/// A repetition of a call that had no reply, and failed, has none either.
+/// The repeat of a call that had no reply and failed gets no reply either.
 pub async fn a_repetition_of_a_failed_call_has_no_reply(world: &World) {
     let once = json!({ "concurrency": "allow", "idempotency": { "key": "input.n" } });
     define(world, once, json!({ "concurrency": "queue" })).await;
@@ -178,8 +182,8 @@ pub async fn a_repetition_of_a_failed_call_has_no_reply(world: &World) {
     assert_eq!(world.drain().await, []);
 }
 
-/// An engine of a version that does not know of replies ends a message without waking its reply:
-/// the reply finds out. Until then the doctor reports it.
+/// An engine of a version without replies ends a message without waking its reply: the sweep starts
+/// the reply. Until then the doctor reports the two runs.
 pub async fn a_reply_finds_out_that_its_message_has_ended(world: &World) {
     let (allow, queue) = (json!({ "concurrency": "allow" }), json!({ "concurrency": "queue" }));
     define(world, allow, queue).await;
@@ -197,20 +201,21 @@ pub async fn a_reply_finds_out_that_its_message_has_ended(world: &World) {
     let mut checkup = Checkup::without_limits();
     world.dump().await.iter().for_each(|row| checkup.see(row));
     let findings = checkup.conclude().findings;
-    assert_eq!(findings.len(), 2, "two runs wait for one that has ended: {findings:?}");
+    assert_eq!(findings.len(), 2, "expected two runs that wait for an ended run: {findings:?}");
     assert_eq!(world.lease_all().await, []);
     world.tick(60_000).await;
     assert_eq!(world.drain().await, [said[0].1]);
     world.sweep().await;
     assert_eq!(world.state(said[1].1).await, "cancelled");
-    assert_eq!(world.state(said[2].1).await, "waiting", "its message goes on");
+    assert_eq!(world.state(said[2].1).await, "waiting", "a reply started before its message ended");
     complete(world, &appends, said[2].0).await;
     world.tick(60_000).await;
     assert_eq!(world.drain().await, [said[2].1]);
     world.check_holds().await;
 }
 
-/// Two actions of one session that call each other in both orders wait for older runs only.
+/// Two actions of one session that call each other, in both orders: each run waits for older runs
+/// only, so all of them end.
 pub async fn calls_in_both_orders_come_to_their_end(world: &World) {
     let queue = json!({ "concurrency": "queue" });
     define(world, queue.clone(), queue).await;
@@ -234,7 +239,8 @@ pub async fn calls_in_both_orders_come_to_their_end(world: &World) {
     world.check_holds().await;
 }
 
-/// spec G2: until its message is in, a reply holds its session but no slot and no turn.
+/// spec G2: until its message has completed, a reply holds its session, but no slot and no throttle
+/// turn.
 pub async fn a_reply_holds_no_slot_before_its_message_is_in(world: &World) {
     let limits = json!({
         "concurrency": ["queue", { "limit": 1 }], "throttle": { "limit": 1, "perMs": 1000 },
@@ -243,7 +249,11 @@ pub async fn a_reply_holds_no_slot_before_its_message_is_in(world: &World) {
     let (first, reply) = say(world, 0).await;
     let other = world.call("chat", "respond", "other", json!({})).await.run().unwrap();
     let leased = world.lease_all().await;
-    assert_eq!(ids(&leased), [first, other], "another session takes slot and turn");
+    assert_eq!(
+        ids(&leased),
+        [first, other],
+        "another session must get the slot and the throttle turn"
+    );
     complete(world, &leased, first).await;
     complete(world, &leased, other).await;
     world.tick(1000).await;
@@ -264,7 +274,7 @@ pub async fn a_coalesced_reply_waits_for_all_messages(world: &World) {
     complete(world, &appends, said[1].0).await;
     world.tick(1000).await;
     for n in [2, 0] {
-        assert_eq!(world.lease_all().await, [], "message {n} is not in yet");
+        assert_eq!(world.lease_all().await, [], "the reply started before message {n} completed");
         assert_eq!(world.state(reply).await, "waiting");
         complete(world, &appends, said[n].0).await;
     }
@@ -272,12 +282,13 @@ pub async fn a_coalesced_reply_waits_for_all_messages(world: &World) {
     assert_eq!(world.input_of(reply).await["input"], json!({ "n": 2 }));
 }
 
-/// A coalesced reply starts if one of its messages got in, and is cancelled if none did, whether
-/// they fail before the window fires or after.
+/// A coalesced reply starts if at least one of its messages completed, and is cancelled if none
+/// did. It makes no difference whether they fail before or after the window fires.
 pub async fn a_coalesced_reply_starts_if_one_message_got_in(world: &World) {
     define(world, json!({ "concurrency": "allow" }), quiet()).await;
     for (good, early) in [(0, 2), (0, 1), (0, 0), (1, 2), (1, 1), (1, 0), (2, 2), (2, 1), (2, 0)] {
-        // Two messages: `good` is the one that gets in, if any; `early` of them end first.
+        // Two messages. `good` is the number of the one that completes, if any; `early` is the
+        // number of messages that end before the window fires.
         let said = [say(world, 0).await, say(world, 1).await];
         let appends = world.lease_all().await;
         for (n, run) in appends.iter().enumerate() {
@@ -287,13 +298,15 @@ pub async fn a_coalesced_reply_starts_if_one_message_got_in(world: &World) {
             if n == good { world.complete(run).await } else { world.fail(run).await }
         }
         world.tick(1000).await;
-        let (case, reply) = (format!("{good} gets in, {early} early"), said[0].1);
+        let (case, reply) = (format!("message {good} completes, {early} end early"), said[0].1);
         if good < 2 {
             assert_eq!(world.drain().await, [reply], "{case}");
         } else {
             assert_eq!(world.drain().await, [], "{case}");
             let ending = world.ended(reply).await.unwrap().ending;
-            let Ending::Cancelled { reason, .. } = ending else { panic!("{ending:?}; {case}") };
+            let Ending::Cancelled { reason, .. } = ending else {
+                panic!("{case}: wrong ending {ending:?}")
+            };
             let reasons = said.map(|(message, _)| format!("{message} did not complete"));
             assert!(reasons.iter().any(|it| reason.ends_with(it)), "{reason}; {case}");
         }
@@ -301,8 +314,8 @@ pub async fn a_coalesced_reply_starts_if_one_message_got_in(world: &World) {
     }
 }
 
-/// However many messages a window takes, the list of pending ones that its run waits for is
-/// bounded.
+/// The list of pending messages that a reply waits for is bounded, however many messages the window
+/// takes.
 pub async fn a_window_remembers_only_messages_under_way(world: &World) {
     define(world, json!({ "concurrency": "allow" }), quiet()).await;
     for n in 0..40 {
@@ -321,7 +334,8 @@ pub async fn a_window_remembers_only_messages_under_way(world: &World) {
     assert_eq!(world.drain().await, [last.0, last.1]);
 }
 
-/// A message that joins a reply which is ready to start takes its slot back until it is in.
+/// A reply that is ready loses its slot when a message joins it, and waits until that message has
+/// completed.
 pub async fn a_reply_that_is_ready_waits_for_a_message_that_joins(world: &World) {
     let mut quiet = quiet();
     quiet["concurrency"] = json!([quiet["concurrency"], { "limit": 1 }]);
@@ -351,7 +365,8 @@ pub async fn a_cancelled_reply_leaves_its_message(world: &World) {
     assert_eq!(world.drain().await, [first, second, next]);
 }
 
-/// A reply that was paused before its message was in starts when both are over.
+/// A reply that was paused before its message completed starts after both the resume and the
+/// completion.
 pub async fn a_paused_reply_waits_for_its_message(world: &World) {
     let (allow, queue) = (json!({ "concurrency": "allow" }), json!({ "concurrency": "queue" }));
     define(world, allow, queue).await;

@@ -1,4 +1,4 @@
-//! Debounce: one run when a burst is over, with the last event.
+//! Debounce: one run after a burst of events, with the last event.
 
 use serde_json::json;
 use tidegate_core::{
@@ -8,17 +8,18 @@ use tidegate_core::{
 
 use crate::world::{World, event, payload, window};
 
-/// spec F1, B85, B86, B87: each event moves the deadline, and one run follows with the last event.
+/// spec F1, B85, B86, B87: each event moves the deadline; after the burst there is one run with the
+/// last event.
 pub async fn a_burst_gives_one_run_with_the_last_event(world: &World) {
     world.define(json!({ "name": "save", "debounce": { "periodMs": 1000 } })).await;
     let (run, _) = window(&world.send("save", json!({ "n": 0 })).await);
     for n in 1..4 {
         world.tick(999).await;
         let joined = window(&world.send("save", json!({ "n": n })).await);
-        assert_eq!(joined, (run, world.now().plus_ms(1000)), "the deadline moves");
+        assert_eq!(joined, (run, world.now().plus_ms(1000)), "the event did not move the deadline");
     }
     world.tick(999).await;
-    assert_eq!(world.state(run).await, "none", "not before it is quiet");
+    assert_eq!(world.state(run).await, "none", "the window fired before its deadline");
     world.tick(1).await;
     assert_eq!(world.drain().await, [run]);
     assert_eq!(world.input_of(run).await, json!({ "n": 3 }));
@@ -26,7 +27,7 @@ pub async fn a_burst_gives_one_run_with_the_last_event(world: &World) {
     assert!(world.drain().await.is_empty(), "it fires once");
 }
 
-/// spec B88, B53: each key has its own window, and so have the events that lack it.
+/// spec B88, B53: each key has its own window; all events without the key share another one.
 pub async fn keys_debounce_apart(world: &World) {
     world.define(json!({ "name": "save", "debounce": { "periodMs": 1000, "key": "doc" } })).await;
     let a = world.send_for_run("save", json!({ "doc": "a" })).await;
@@ -35,7 +36,7 @@ pub async fn keys_debounce_apart(world: &World) {
     let b = world.send_for_run("save", json!({ "doc": "b" })).await;
     assert_eq!(world.send_for_run("save", json!({ "n": 2 })).await, none);
     world.tick(400).await;
-    assert_eq!(world.drain().await, [a], "neither b nor the keyless hold it back");
+    assert_eq!(world.drain().await, [a], "the window of a must fire independently of the others");
     world.tick(600).await;
     let mut fired = world.drain().await;
     fired.sort_by_key(|run| run.seq);
@@ -43,7 +44,7 @@ pub async fn keys_debounce_apart(world: &World) {
     assert_eq!(world.input_of(none).await, json!({ "n": 2 }));
 }
 
-/// spec B89: an event after the fire opens a new window, and a second run follows.
+/// spec B89: an event after the window fired opens a new window, and so makes a second run.
 pub async fn an_event_after_the_fire_opens_a_new_window(world: &World) {
     world.define(json!({ "name": "save", "debounce": { "periodMs": 1000 } })).await;
     let first = world.send_for_run("save", json!({ "n": 1 })).await;
@@ -51,14 +52,14 @@ pub async fn an_event_after_the_fire_opens_a_new_window(world: &World) {
     let second = world.send_for_run("save", json!({ "n": 2 })).await;
     assert_ne!(first, second);
     world.tick(999).await;
-    assert_eq!(world.drain().await, [first], "the old run is not touched");
+    assert_eq!(world.drain().await, [first], "the second event changed the first run");
     world.tick(1).await;
     assert_eq!(world.drain().await, [second]);
     assert_eq!(world.input_of(first).await, json!({ "n": 1 }));
 }
 
-/// spec F1: no sweep ran when the window was due; an event from then on opens a new one all the
-/// same.
+/// spec F1: a window that is due takes no further event, even if no sweep has fired it yet: the
+/// event opens a new window.
 pub async fn a_late_fire_takes_no_later_event(world: &World) {
     for late in [0, 1, 50_000] {
         let name = format!("save{late}");
@@ -68,14 +69,18 @@ pub async fn a_late_fire_takes_no_later_event(world: &World) {
         let (second, fire_at) = window(&world.send(&name, json!({ "n": 2 })).await);
         assert_ne!(first, second, "{late} ms late");
         assert_eq!(fire_at, world.now().plus_ms(1000), "a whole window");
-        assert_eq!(world.drain().await, [first], "what was due is made up for");
+        assert_eq!(
+            world.drain().await,
+            [first],
+            "the overdue window did not fire at the next sweep"
+        );
         assert_eq!(world.input_of(first).await, json!({ "n": 1 }));
         world.tick(1000).await;
         assert_eq!(world.drain().await, [second]);
     }
 }
 
-/// spec F1, N29: a stream that never stops still fires, no later than the longest wait.
+/// spec F1, N29: a window fires at `maxWaitMs` at the latest, even if events never stop.
 pub async fn a_steady_stream_fires_at_its_longest_wait(world: &World) {
     let debounce = json!({ "periodMs": 1000, "maxWaitMs": 2500 });
     world.define(json!({ "name": "save", "debounce": debounce })).await;
@@ -95,7 +100,7 @@ pub async fn a_steady_stream_fires_at_its_longest_wait(world: &World) {
     assert_ne!(world.send_for_run("save", json!({ "n": 5 })).await, run);
 }
 
-/// spec F3, B90: a window outlives all engines; its run fires once, late rather than never.
+/// spec F3, B90: a window survives the end of all engines, and fires once, even if late.
 pub async fn a_window_survives_a_restart_of_all_engines(world: &World) {
     world.define(json!({ "name": "save", "debounce": { "periodMs": 1000 } })).await;
     world.send("save", json!({ "n": 1 })).await;
@@ -110,7 +115,7 @@ pub async fn a_window_survives_a_restart_of_all_engines(world: &World) {
     assert!(reborn.drain().await.is_empty());
 }
 
-/// spec B91: several engines see the deadline together, and one run starts.
+/// spec B91: one run starts if several engines see the deadline at the same time.
 pub async fn one_run_however_many_engines_see_the_deadline(world: &World) {
     world.define(json!({ "name": "save", "debounce": { "periodMs": 1000 } })).await;
     let run = world.send_for_run("save", json!({ "n": 1 })).await;
@@ -122,8 +127,8 @@ pub async fn one_run_however_many_engines_see_the_deadline(world: &World) {
     assert_eq!([one, two, three].concat(), [run]);
 }
 
-/// spec F4: a flush that a singleton would skip waits, keeps folding, and happens when the holder
-/// ends.
+/// spec F4: a window that is due waits while a singleton would skip its run. It takes more events,
+/// and fires when the holder ends.
 pub async fn a_held_window_keeps_folding_until_the_holder_ends(world: &World) {
     let singleton = json!({ "mode": "skip" });
     let debounce = json!({ "periodMs": 1000 });
@@ -133,21 +138,30 @@ pub async fn a_held_window_keeps_folding_until_the_holder_ends(world: &World) {
     let holder = world.lease_one().await;
     let run = world.send_for_run("save", json!({ "n": 2 })).await;
     world.tick(5000).await;
-    assert_eq!(world.state(run).await, "none", "the holder is in its way");
+    assert_eq!(
+        world.state(run).await,
+        "none",
+        "the window fired although the singleton has a holder"
+    );
     world.pass(5000);
-    assert_eq!(world.send_for_run("save", json!({ "n": 3 })).await, run, "it is still open");
+    assert_eq!(
+        world.send_for_run("save", json!({ "n": 3 })).await,
+        run,
+        "the held window took no more events"
+    );
     world.tick(5000).await;
     assert_eq!(world.send_for_run("save", json!({ "n": 4 })).await, run);
     world.complete(&holder).await;
     world.sweep().await;
-    assert_eq!(world.drain().await, [run], "at once, without another quiet period");
+    assert_eq!(world.drain().await, [run], "the held window must fire as soon as the holder ends");
     assert_eq!(world.input_of(run).await, json!({ "n": 4 }));
     world.tick(100_000).await;
     assert!(world.drain().await.is_empty(), "and once");
     world.check_holds().await;
 }
 
-/// spec F4: many held windows of one gate flush one after another, the longest held first.
+/// spec F4: if several windows wait for the holder of one gate, they fire one after another, the
+/// longest waiting first.
 pub async fn held_windows_flush_one_by_one_in_order(world: &World) {
     let debounce = json!({ "periodMs": 1000, "key": "doc" });
     let singleton = json!({ "mode": "skip" });
@@ -173,7 +187,7 @@ pub async fn held_windows_flush_one_by_one_in_order(world: &World) {
     world.check_holds().await;
 }
 
-/// spec F4: the windows behind one that makes no run are not forgotten.
+/// spec F4: a held window that makes no run does not block the windows behind it.
 pub async fn a_held_window_that_comes_to_nothing_does_not_stop_the_others(world: &World) {
     let debounce = json!({ "periodMs": 1000, "key": "doc" });
     let (singleton, once) = (json!({ "mode": "skip" }), json!({ "key": "once" }));
@@ -194,12 +208,16 @@ pub async fn a_held_window_that_comes_to_nothing_does_not_stop_the_others(world:
     assert_eq!(world.input_of(first.id).await["once"], "same");
     world.complete(&first).await;
     world.sweep().await;
-    assert_eq!(world.drain().await, [last], "nineteen are repeats of the first");
+    assert_eq!(
+        world.drain().await,
+        [last],
+        "nineteen of the windows must be repeats of the first one"
+    );
     world.check_holds().await;
 }
 
-/// spec F1, G9: a run with the maximum number of gates in its plan still fires, is passed a hold,
-/// and wakes.
+/// spec F1, G9: a run with the maximum number of gates can start from a window, be admitted when a
+/// hold is handed on, and wake from a wait.
 pub async fn a_window_fires_through_as_many_gates_as_there_can_be(world: &World) {
     let limits: Vec<_> = (0..16).map(|n| json!({ "limit": 1, "key": format!("k{n:x}") })).collect();
     let definition = json!({
@@ -210,7 +228,7 @@ pub async fn a_window_fires_through_as_many_gates_as_there_can_be(world: &World)
     world.define(definition).await;
     let mut runs = Vec::new();
     for doc in 0..3 {
-        // All runs share the first gate, and each has the others to itself.
+        // All runs share the first gate; each run has its own keys at the other gates.
         let keys = (1..16).map(|n| (format!("k{n:x}"), json!(doc)));
         let shared = [("k0".to_owned(), json!(0)), ("doc".to_owned(), json!(doc))];
         runs.push(world.send_for_run("save", keys.chain(shared).collect()).await);
@@ -221,7 +239,7 @@ pub async fn a_window_fires_through_as_many_gates_as_there_can_be(world: &World)
     let second = world.lease_one().await;
     world.tick(1000).await;
     assert_eq!((first.id, second.id), (runs[0], runs[1]));
-    // Two holds are passed on in one transaction.
+    // Two holds are handed on in one transaction.
     let done = Record::new(
         second.id.seq,
         world.engine,
@@ -235,7 +253,7 @@ pub async fn a_window_fires_through_as_many_gates_as_there_can_be(world: &World)
     world.check_holds().await;
 }
 
-/// Every event that was folded has a receipt that names the run that carries it.
+/// Every coalesced event has a receipt with the id of its run.
 pub async fn each_coalesced_event_has_a_receipt(world: &World) {
     world.define(json!({ "name": "save", "debounce": { "periodMs": 1000, "key": "doc" } })).await;
     for n in 0..3 {
@@ -250,7 +268,7 @@ pub async fn each_coalesced_event_has_a_receipt(world: &World) {
     }
 }
 
-/// spec F4: with both controls, batch collects the runs that debounce fires.
+/// spec F4: with both controls, batch collects the events with which debounce fires.
 pub async fn what_debounce_fires_is_what_batch_collects(world: &World) {
     let debounce = json!({ "periodMs": 1000, "key": "doc" });
     let batch = json!({ "maxSize": 2, "timeoutMs": 5000 });
@@ -259,13 +277,20 @@ pub async fn what_debounce_fires_is_what_batch_collects(world: &World) {
         world.send("index", json!({ "doc": "a", "n": n })).await;
     }
     world.tick(1000).await;
-    assert!(world.drain().await.is_empty(), "the fire is in the buffer");
+    assert!(
+        world.drain().await.is_empty(),
+        "the fired window made a run instead of joining the buffer"
+    );
     world.send("index", json!({ "doc": "b", "n": 3 })).await;
     let last = world.post("index", json!({ "doc": "c", "n": 4 })).await;
     world.tick(1000).await;
     let full = world.lease_one().await;
     let both = vec![json!({ "doc": "a", "n": 2 }), json!({ "doc": "b", "n": 3 })];
-    assert_eq!(world.inputs_of(full.id).await, Some(both), "the last of each burst");
+    assert_eq!(
+        world.inputs_of(full.id).await,
+        Some(both),
+        "the batch must have the last event of each burst"
+    );
     world.complete(&full).await;
     let receipts = world.receipts_of(last.id).await;
     assert_eq!(receipts.len(), 2, "{receipts:?}");
@@ -274,11 +299,16 @@ pub async fn what_debounce_fires_is_what_batch_collects(world: &World) {
     assert!(world.drain().await.is_empty());
     world.tick(1).await;
     let rest = world.lease_one().await;
-    assert_eq!(json!(rest.id), receipts[1]["runId"], "the receipt names the run that carries it");
+    assert_eq!(
+        json!(rest.id),
+        receipts[1]["runId"],
+        "the receipt names another run than that of its event"
+    );
     assert_eq!(world.inputs_of(rest.id).await, Some(vec![json!({ "doc": "c", "n": 4 })]));
 }
 
-/// A window's run has the version that is current when it fires, and its limits apply at once.
+/// The run of a window gets the version that is released when the window fires, with the limits of
+/// that version.
 pub async fn a_window_fires_by_the_release_of_that_moment(world: &World) {
     let debounce = json!({ "periodMs": 100_000 });
     world.define(json!({ "name": "save", "version": 1, "debounce": debounce })).await;
@@ -291,7 +321,7 @@ pub async fn a_window_fires_by_the_release_of_that_moment(world: &World) {
     assert_eq!((fired.id, fired.version), (run, 2));
 }
 
-/// spec B132, B53: another tenant's burst, and another workflow's, have their own windows.
+/// spec B132, B53: events of other tenants and of other workflows have their own windows.
 pub async fn workspaces_and_workflows_debounce_apart(world: &World) {
     let other = world.in_workspace("b");
     for tenant in [world, &other] {
@@ -310,7 +340,7 @@ pub async fn workspaces_and_workflows_debounce_apart(world: &World) {
     assert_eq!((world.drain().await.len(), other.drain().await.len()), (0, 2));
 }
 
-/// spec B85, F1: several events of one request fold like any others.
+/// spec B85, F1: several events of one request coalesce like events of separate requests.
 pub async fn a_burst_in_one_request_is_one_run(world: &World) {
     world.define(json!({ "name": "save", "debounce": { "periodMs": 1000 } })).await;
     let events = (0..5).map(|n| event("save", &json!({ "n": n }))).collect();
@@ -322,7 +352,7 @@ pub async fn a_burst_in_one_request_is_one_run(world: &World) {
     assert_eq!(world.input_of(runs[0]).await, json!({ "n": 4 }));
 }
 
-/// spec F4: a held buffer behind a window loses nothing either.
+/// spec F4: a window that fires into a held buffer loses no event.
 pub async fn a_window_fires_into_a_held_buffer(world: &World) {
     let debounce = json!({ "periodMs": 1000, "key": "doc" });
     let batch = json!({ "maxSize": 2, "timeoutMs": 1000 });
@@ -342,7 +372,11 @@ pub async fn a_window_fires_into_a_held_buffer(world: &World) {
     assert_eq!(world.alive("index").await, 1);
     let late = world.post("index", json!({ "doc": 3 })).await;
     world.tick(1000).await;
-    assert_eq!(buffer_of(world, &late).await, 2, "the second of the second chunk");
+    assert_eq!(
+        buffer_of(world, &late).await,
+        2,
+        "the event must be the second one of the second chunk"
+    );
     world.complete(&holder).await;
     let mut seen = Vec::new();
     for _ in 0..2 {
@@ -360,5 +394,5 @@ pub async fn a_window_fires_into_a_held_buffer(world: &World) {
 async fn buffer_of(world: &World, posted: &tidegate_core::event::Posted) -> u64 {
     let receipts = world.receipts_of(posted.id).await;
     let pending = receipts.last().and_then(|receipt| receipt["pending"].as_u64());
-    pending.unwrap_or_else(|| panic!("never buffered: {receipts:?}"))
+    pending.unwrap_or_else(|| panic!("the event was never buffered: {receipts:?}"))
 }

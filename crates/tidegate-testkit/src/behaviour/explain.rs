@@ -1,5 +1,5 @@
-//! Explanation of waiting runs: the sentence and the fields, from the very rows that the gates
-//! read.
+//! Explanation of waiting runs (`why`): the sentence and the fields, from the same rows that the
+//! gates read.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -12,14 +12,14 @@ use tidegate_store::why;
 
 use crate::world::{World, replaced, window};
 
-/// Explains a run of the workspace.
+/// Returns the explanation of a run of this workspace.
 async fn explain(world: &World, run: RunId) -> Why {
     world.serve().await;
     let why = why(&*world.store, &world.ws, run).await.expect("the store works");
-    why.unwrap_or_else(|refusal| panic!("{refusal}"))
+    why.unwrap_or_else(|refusal| panic!("the run was not explained: {refusal}"))
 }
 
-/// Explains a run that no gate blocks: its state, the sentence and when it continues.
+/// Returns state, sentence and earliest time of a run that no gate blocks.
 async fn ungated(world: &World, run: RunId) -> (&'static str, String, Option<Timestamp>) {
     let why = explain(world, run).await;
     assert_eq!((why.run, why.gates), (run, Vec::new()), "{}", why.sentence);
@@ -50,7 +50,8 @@ fn in_line(limit: u32, holders: &[RunId], place: usize, frees: &str) -> Binding 
     }
 }
 
-/// spec explained: a queued run names the gate, its holders, its position, and what frees it.
+/// spec explained: the explanation of a queued run names the gate, its holders, the run's position,
+/// and what frees a slot.
 pub async fn a_run_in_line_names_holders_and_place(world: &World) {
     limited(world, 1).await;
     let (first, second, third) = (job(world).await, job(world).await, job(world).await);
@@ -66,11 +67,16 @@ pub async fn a_run_in_line_names_holders_and_place(world: &World) {
         assert_eq!(why.sentence, sentence);
     }
     world.complete(&world.lease_one().await).await;
-    assert_eq!(explain(world, third).await.gates[0].place, Some(1), "what it said came true");
+    assert_eq!(
+        explain(world, third).await.gates[0].place,
+        Some(1),
+        "the third run did not move to position 1"
+    );
     world.check_holds().await;
 }
 
-/// spec explained: of several holders the end of any one makes room.
+/// spec explained: if a gate has several holders, the explanation says that the end of any of them
+/// frees a slot.
 pub async fn of_several_holders_any_one_makes_room(world: &World) {
     limited(world, 2).await;
     let (first, second, third) = (job(world).await, job(world).await, job(world).await);
@@ -81,8 +87,8 @@ pub async fn of_several_holders_any_one_makes_room(world: &World) {
     world.check_holds().await;
 }
 
-/// spec explained, G7: behind a run that was cancelled and not yet stopped, the explanation names
-/// its stop.
+/// spec explained, G7: if the holder was cancelled and its worker has not stopped yet, the
+/// explanation names that stop.
 pub async fn behind_a_draining_holder_its_stop_is_awaited(world: &World) {
     limited(world, 1).await;
     let first = job(world).await;
@@ -102,8 +108,8 @@ pub async fn behind_a_draining_holder_its_stop_is_awaited(world: &World) {
     world.check_holds().await;
 }
 
-/// spec explained, M1: at a throttle the time is exact for every position in the queue: a
-/// microsecond before it the run has not started, at it it has.
+/// spec explained, M1: the explained start time at a throttle is exact for every position in the
+/// queue: a run starts at that time, and not a microsecond earlier.
 pub async fn a_throttles_turn_is_exact(world: &World) {
     for (name, limit, burst) in [("one", 1, 1), ("three", 3, 1), ("seven", 7, 2)] {
         let throttle = json!({ "limit": limit, "perMs": 1000, "burst": burst });
@@ -119,7 +125,7 @@ pub async fn a_throttles_turn_is_exact(world: &World) {
         let mut planned = Vec::new();
         for (n, run) in waiting.iter().enumerate() {
             let why = explain(world, *run).await;
-            let at = why.earliest.expect("time alone decides");
+            let at = why.earliest.expect("the explanation has no earliest time");
             let gate = &why.gates[0];
             assert_eq!((gate.control, gate.place, gate.at), ("throttle", Some(n + 1), Some(at)));
             assert_eq!(gate.limit, format!("{limit} in 1000 ms, {burst} at once"));
@@ -141,7 +147,8 @@ pub async fn a_throttles_turn_is_exact(world: &World) {
     }
 }
 
-/// spec explained: behind a run that was admitted and has not started, time alone does not decide.
+/// spec explained: behind a run that was admitted and has not started, the explanation has no exact
+/// time.
 pub async fn a_turn_behind_one_not_started_has_no_moment(world: &World) {
     let throttle = json!({ "limit": 1, "perMs": 1000, "burst": 1 });
     world.define(json!({ "name": "call", "throttle": throttle })).await;
@@ -155,7 +162,8 @@ pub async fn a_turn_behind_one_not_started_has_no_moment(world: &World) {
     assert_eq!(explain(world, second).await.earliest, Some(at));
 }
 
-/// spec explained: a run that no gate blocks names its action and what it waits for.
+/// spec explained: the explanation of a run that no gate blocks says what the run does or waits
+/// for.
 pub async fn whatever_else_a_run_does_is_said(world: &World) {
     for name in ["job", "child"] {
         world.define(json!({ "name": name })).await;
@@ -194,8 +202,8 @@ pub async fn whatever_else_a_run_does_is_said(world: &World) {
     assert_eq!(ungated(world, run).await, ("failed", "it failed: boom (Boom)".to_owned(), None));
 }
 
-/// spec explained: a cancelled run names the run that replaced it, also while its worker has still
-/// to stop.
+/// spec explained: the explanation of a cancelled run names the run that replaced it, also before
+/// its worker has stopped.
 pub async fn a_replaced_run_names_who_took_its_place(world: &World) {
     world.define(json!({ "name": "job", "singleton": { "mode": "cancel" } })).await;
     let send = async || world.send("job", json!({})).await;
@@ -216,8 +224,8 @@ pub async fn a_replaced_run_names_who_took_its_place(world: &World) {
     world.check_holds().await;
 }
 
-/// spec explained, F4: a run that a window will become has its deadline; where the window is held,
-/// it waits for the end of the holder.
+/// spec explained, F4: the explanation of a run whose window is still open names the deadline; if
+/// the window is held, the end of the holder.
 pub async fn a_run_that_is_still_folding_is_known(world: &World) {
     let options = json!({ "name": "save", "debounce": { "periodMs": 1000 },
         "singleton": { "mode": "skip" } });
@@ -233,7 +241,7 @@ pub async fn a_run_that_is_still_folding_is_known(world: &World) {
     assert!(said.starts_with("debounce of ") && said.ends_with(&waits), "{said}");
     world.clock.set(Timestamp::from_micros(at.micros() - 1));
     world.sweep().await;
-    assert_eq!(world.state(run).await, "none", "not before its deadline");
+    assert_eq!(world.state(run).await, "none", "the window fired before its deadline");
     world.clock.set(at);
     world.sweep().await;
     let holder = world.lease_one().await;
@@ -249,7 +257,7 @@ pub async fn a_run_that_is_still_folding_is_known(world: &World) {
     world.check_holds().await;
 }
 
-/// spec explained: an unknown run, or another tenant's, is not explained.
+/// spec explained: unknown runs and runs of other tenants are not explained.
 pub async fn only_the_workspaces_own_runs_are_explained(world: &World) {
     let tenant = world.in_workspace("b");
     let fold = json!({ "name": "fold", "debounce": { "periodMs": 1000 } });
@@ -267,5 +275,9 @@ pub async fn only_the_workspaces_own_runs_are_explained(world: &World) {
     }
     let unknown = RunId { salt: live.salt ^ 1, ..live };
     let refused = why(&*world.store, &world.ws, unknown).await.unwrap();
-    assert_eq!(refused, Err(Refusal::NoRun(unknown)), "the number alone is not the id");
+    assert_eq!(
+        refused,
+        Err(Refusal::NoRun(unknown)),
+        "a run was found by its number with a wrong salt"
+    );
 }

@@ -1,4 +1,4 @@
-//! Holds: the holders of a gate after sleep, wait, end, cancel, or loss of a worker.
+//! Holds: who holds a gate after a run sleeps, waits, ends, is cancelled, or loses its worker.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -13,12 +13,13 @@ use crate::{
     world::{World, payload},
 };
 
-/// Builds a workflow of which one run at a time is driven.
+/// Builds a workflow with at most one driven run.
 fn one_at_a_time() -> Value {
     json!({ "name": "sync", "concurrency": { "limit": 1 } })
 }
 
-/// spec G2, G3, B61, B64: sleeping frees the slot; waking queues for it again, at the old rank.
+/// spec G2, G3, B61, B64: a sleeping run frees its slot; when it wakes, it is queued for the slot
+/// again, with its old rank.
 pub async fn a_sleeping_run_holds_no_slot_and_queues_again(world: &World) {
     world.define(one_at_a_time()).await;
     world.send("sync", json!({ "n": 1 })).await;
@@ -29,15 +30,19 @@ pub async fn a_sleeping_run_holds_no_slot_and_queues_again(world: &World) {
     let second = world.lease_one().await;
     assert_ne!(second.id, first.id);
     world.tick(1000).await;
-    assert_eq!(world.state(first.id).await, "queued", "it waits for its slot");
+    assert_eq!(world.state(first.id).await, "queued", "the woken run must be queued for its slot");
     assert!(world.lease_all().await.is_empty());
     world.complete(&second).await;
-    assert_eq!(world.lease_one().await.id, first.id, "it is older than the third");
+    assert_eq!(
+        world.lease_one().await.id,
+        first.id,
+        "the first run is older than the third and must be next"
+    );
     world.check_holds().await;
 }
 
-/// spec G2, G3, G4, B61–B64: whatever a run waits for, its slot is handed on in the same commit,
-/// and when it wakes it queues at its old rank.
+/// spec G2, G3, G4, B61–B64: when a run waits, for whatever, its slot is handed on in the same
+/// commit; when it wakes, it is queued with its old rank.
 pub async fn whatever_a_run_waits_for_it_holds_no_slot(world: &World) {
     world.define(one_at_a_time()).await;
     world.define(json!({ "name": "child" })).await;
@@ -71,18 +76,25 @@ pub async fn whatever_a_run_waits_for_it_holds_no_slot(world: &World) {
             "signal" => drop(world.signal(first, "go", json!({})).await.unwrap()),
             _ => drop(world.resume(first).await.unwrap()),
         }
-        assert_eq!(world.state(first).await, "queued", "{what}: it waits for its slot");
-        assert!(world.lease_all().await.is_empty(), "{what}: the slot is taken");
+        assert_eq!(
+            world.state(first).await,
+            "queued",
+            "{what}: the woken run must be queued for its slot"
+        );
+        assert!(world.lease_all().await.is_empty(), "{what}: a run was leased over the limit");
         world.complete(&next).await;
         let woken = world.lease_one().await;
-        assert_eq!(woken.id, first, "{what}: it is older than the third");
+        assert_eq!(
+            woken.id, first,
+            "{what}: the woken run is older than the third and must be next"
+        );
         world.complete(&woken).await;
         assert_eq!(world.drain().await, [third], "{what}");
         world.check_holds().await;
     }
 }
 
-/// spec G7, B69: however a run ends, the next holder is named in the same commit.
+/// spec G7, B69: however a run ends, its slot is handed on in the same commit.
 pub async fn however_a_run_ends_its_slot_is_free_at_once(world: &World) {
     world.define(one_at_a_time()).await;
     for end in ["complete", "fail", "cancel while ready", "cancel while asleep"] {
@@ -106,8 +118,8 @@ pub async fn however_a_run_ends_its_slot_is_free_at_once(world: &World) {
     }
 }
 
-/// spec G7, B69: a run cancelled while driven is cancelled at once and can write nothing more; its
-/// slot is free when its worker has stopped.
+/// spec G7, B69: a driven run that is cancelled ends at once and can write nothing more; its slot
+/// is freed when its worker has stopped.
 pub async fn a_run_cancelled_while_driven_keeps_its_slot_until_it_has_stopped(world: &World) {
     world.define(one_at_a_time()).await;
     world.send("sync", json!({})).await;
@@ -118,9 +130,9 @@ pub async fn a_run_cancelled_while_driven_keeps_its_slot_until_it_has_stopped(wo
     let late = world.report(&run, Vec::new(), Then::Complete(payload(&Value::Null))).await;
     assert!(matches!(late, Err(Refusal::Fenced { .. })), "{late:?}");
     world.tick(3_600_000).await;
-    assert!(world.lease_all().await.is_empty(), "its code may still be inside");
+    assert!(world.lease_all().await.is_empty(), "the slot was freed before the worker stopped");
     assert_eq!(world.inside("sync", Class::Whole, "(whole)").await, 1);
-    // Only the worker that drives it can report that it has stopped.
+    // Only the worker with the current fence can report the stop.
     world.stopped(&Run { fence: run.fence - 1, ..run.clone() }).await;
     world.stopped(&Run { owner: Some(99), ..run.clone() }).await;
     assert!(world.lease_all().await.is_empty(), "a stranger's word");
@@ -130,7 +142,8 @@ pub async fn a_run_cancelled_while_driven_keeps_its_slot_until_it_has_stopped(wo
     world.check_holds().await;
 }
 
-/// spec G7: its slot is also free when its worker's lease has ended.
+/// spec G7: the slot of a run that was cancelled while driven is also freed when the lease of its
+/// worker ends.
 pub async fn a_run_cancelled_while_driven_frees_its_slot_with_its_worker(world: &World) {
     world.define(one_at_a_time()).await;
     world.send("sync", json!({})).await;
@@ -142,11 +155,15 @@ pub async fn a_run_cancelled_while_driven_frees_its_slot_with_its_worker(world: 
     assert_eq!(world.lose(2).await, 1);
     assert_eq!(world.lease_one().await.id, next);
     assert_eq!(world.state(run.id).await, "cancelled");
-    assert!(world.row(RowKey::Run(run.id.seq)).await.is_none(), "nothing of it is left");
+    assert!(
+        world.row(RowKey::Run(run.id.seq)).await.is_none(),
+        "the row of the cancelled run was not deleted"
+    );
     world.check_holds().await;
 }
 
-/// spec G7, replace: a run that replaces a driven one starts when that one has stopped.
+/// spec G7, replace: a run that replaces a driven run starts when the worker of that run has
+/// stopped.
 pub async fn who_replaces_a_driven_run_waits_for_its_stop(world: &World) {
     world.define(json!({ "name": "sync", "singleton": {} })).await;
     world.send("sync", json!({ "n": 1 })).await;
@@ -160,8 +177,8 @@ pub async fn who_replaces_a_driven_run_waits_for_its_stop(world: &World) {
     world.check_holds().await;
 }
 
-/// spec G6, B68: a dead engine's holds are freed when it is declared dead, no sooner, and all of
-/// them.
+/// spec G6, B68: all holds of a dead engine are freed when the engine is marked dead, and not
+/// before.
 pub async fn a_dead_engines_slots_come_back_when_it_is_found_dead(world: &World) {
     world.define(json!({ "name": "sync", "concurrency": { "limit": 2 } })).await;
     let mut sent = Vec::new();
@@ -181,10 +198,17 @@ pub async fn a_dead_engines_slots_come_back_when_it_is_found_dead(world: &World)
     assert_eq!(world.run(reap(&runs[0])).await, Ok(Answer::Changed(false)), "it is not dead");
     assert!(world.store.heartbeat(2, LEASE_MS).await.unwrap());
     let early = world.run(Command::MarkDead { engine: 2, beat: 1 }).await;
-    assert_eq!(early, Ok(Answer::Changed(false)), "its beat has changed");
+    assert_eq!(
+        early,
+        Ok(Answer::Changed(false)),
+        "the engine was marked dead although it sent a heartbeat"
+    );
     assert!(world.lease_all().await.is_empty(), "no sooner");
     assert_eq!(world.lose(2).await, 2);
-    assert!(!world.store.heartbeat(2, LEASE_MS).await.unwrap(), "it is told to stop");
+    assert!(
+        !world.store.heartbeat(2, LEASE_MS).await.unwrap(),
+        "the heartbeat of a dead engine must be refused"
+    );
     let late = lost.report(&runs[0], Vec::new(), Then::Continue).await;
     assert!(matches!(late, Err(Refusal::Fenced { .. })), "{late:?}");
     let mut again = world.lease_all().await;
@@ -210,7 +234,7 @@ pub async fn a_run_that_lost_its_worker_queues_by_its_rank(world: &World) {
 }
 
 /// spec G8, N40: a run whose gate is held by one of its ancestors is refused at once, whatever the
-/// gate is; nothing waits and nothing is replaced.
+/// control. No run is queued and none is replaced.
 pub async fn a_gate_that_an_ancestor_keeps_refuses_at_once(world: &World) {
     let gates = [
         json!({ "concurrency": { "limit": 1, "span": "run" } }),
@@ -227,7 +251,7 @@ pub async fn a_gate_that_an_ancestor_keeps_refuses_at_once(world: &World) {
         let run = world.lease_one().await;
         world.invoke(&run, "self", &name, json!({})).await;
         let run = world.lease_one().await;
-        assert_eq!(run.id, top, "{gate}: it goes on at once");
+        assert_eq!(run.id, top, "{gate}: the calling run did not continue at once");
         let fault = world.step_of(top, "self").await.unwrap().result.unwrap_err();
         assert_eq!(fault.code, "HeldByAncestor", "{gate}");
         world.invoke(&run, "deep", "between", json!({})).await;
@@ -235,8 +259,8 @@ pub async fn a_gate_that_an_ancestor_keeps_refuses_at_once(world: &World) {
         world.invoke(&between, "up", &name, json!({})).await;
         let between = world.lease_one().await;
         let fault = world.step_of(between.id, "up").await.unwrap().result.unwrap_err();
-        assert_eq!(fault.code, "HeldByAncestor", "{gate}: through two calls");
-        assert_eq!(world.state(top).await, "waiting", "{gate}: not replaced");
+        assert_eq!(fault.code, "HeldByAncestor", "{gate}: wrong error through two calls");
+        assert_eq!(world.state(top).await, "waiting", "{gate}: the ancestor was replaced");
         world.complete(&between).await;
         world.complete(&world.lease_one().await).await;
         assert_eq!(world.alive(&name).await, 0);
@@ -244,7 +268,8 @@ pub async fn a_gate_that_an_ancestor_keeps_refuses_at_once(world: &World) {
     }
 }
 
-/// spec G2, G8: a caller that waits releases an executing gate, so that its child can have it.
+/// spec G2, G8: a caller that waits for its child frees its executing slot, so that the child can
+/// use it.
 pub async fn a_caller_that_waits_leaves_its_slot_to_its_child(world: &World) {
     world.define(one_at_a_time()).await;
     let top = world.send_for_run("sync", json!({})).await;
@@ -258,8 +283,8 @@ pub async fn a_caller_that_waits_leaves_its_slot_to_its_child(world: &World) {
     world.check_holds().await;
 }
 
-/// spec G8, A5: a gate held by another run does not count as an ancestor's: the child waits, or is
-/// refused with the control and the holder.
+/// spec G8, A5: if the gate is held by a run that is no ancestor, the child is queued, or refused
+/// with the control and the holder.
 pub async fn a_gate_that_a_stranger_keeps_is_waited_for_or_refused(world: &World) {
     world.define(json!({ "name": "caller" })).await;
     world.define(json!({ "name": "waits", "concurrency": { "limit": 1, "span": "run" } })).await;

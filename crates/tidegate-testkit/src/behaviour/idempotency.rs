@@ -11,7 +11,7 @@ use crate::world::{World, event, replaced, window};
 /// A day, in milliseconds.
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// An event that carries a `dedupeId`.
+/// Builds an event with a `dedupeId`.
 fn marked(name: &str, id: &str, data: &Value) -> NewEvent {
     NewEvent { dedupe_id: Some(id.to_owned()), ..event(name, data) }
 }
@@ -22,8 +22,8 @@ async fn recorded(world: &World) -> usize {
     rows.iter().filter(|row| matches!(row, tidegate_core::row::Row::Event(_))).count()
 }
 
-/// spec C1, B116, B117: the first event runs; the same key again makes no run, and the answer says
-/// so.
+/// spec C1, B116, B117: the first event with a key starts a run; a later one with the same key does
+/// not, and its verdict says so.
 pub async fn the_first_event_of_a_key_runs_and_the_others_do_not(world: &World) {
     let once = json!({ "key": "order.id", "periodMs": 1000 });
     world.define(json!({ "name": "bill", "idempotency": once })).await;
@@ -56,16 +56,17 @@ pub async fn a_repeat_is_still_an_event(world: &World) {
     world.wait_for(&waiter, "paid", "bill", &[("id", json!(1))]).await;
     let repeat = world.post("bill", json!({ "id": 1 })).await;
     assert_eq!(world.data_of(repeat.id).await, json!({ "id": 1 }));
-    assert_eq!((repeat.deduped, repeat.woke), (false, 1), "the event itself is no repeat");
+    assert_eq!((repeat.deduped, repeat.woke), (false, 1), "the event itself must not be deduped");
     let outcomes: Vec<_> = repeat.runs.iter().map(|outcome| outcome.verdict.outcome()).collect();
     assert_eq!(outcomes, ["started", "deduped"]);
     let receipts = world.receipts_of(repeat.id).await;
     assert_eq!(receipts.len(), 1);
     assert_eq!((&receipts[0]["outcome"], &receipts[0]["key"]), (&json!("deduped"), &json!("1")));
-    assert_eq!(world.drain().await.len(), 2, "the waiter and the audit");
+    assert_eq!(world.drain().await.len(), 2, "expected the run that waited and the run of `audit`");
 }
 
-/// spec C1, B121, B122: repeats do not extend the window, and from its end on the key runs again.
+/// spec C1, B121, B122: repeats do not extend the period, and after its end an event with the key
+/// starts a run again.
 pub async fn repeats_do_not_extend_the_window(world: &World) {
     let once = json!({ "key": "id", "periodMs": 1000 });
     world.define(json!({ "name": "bill", "idempotency": once })).await;
@@ -85,7 +86,7 @@ pub async fn repeats_do_not_extend_the_window(world: &World) {
     assert_eq!(world.drain().await.len(), 3);
 }
 
-/// spec C1, B123: the window outlives the run, however it ended.
+/// spec C1, B123: the period goes on after the end of the run, however it ended.
 pub async fn the_window_outlives_the_run(world: &World) {
     let once = json!({ "key": "id", "periodMs": 1000 });
     world.define(json!({ "name": "bill", "idempotency": once })).await;
@@ -109,7 +110,8 @@ pub async fn the_window_outlives_the_run(world: &World) {
     }
 }
 
-/// spec B124, B125: without a key there is one run for the workflow, without a period for a day.
+/// spec B124, B125: without a key, the workflow has one run per period; without a period, one per
+/// day.
 pub async fn by_default_one_run_of_the_workflow_a_day(world: &World) {
     world.define(json!({ "name": "bill", "idempotency": {} })).await;
     assert_eq!(world.send("bill", json!({ "id": 1 })).await.outcome(), "started");
@@ -119,7 +121,8 @@ pub async fn by_default_one_run_of_the_workflow_a_day(world: &World) {
     assert_eq!(world.send("bill", json!({ "id": 3 })).await.outcome(), "started");
 }
 
-/// spec B53, B56, B132: events without the key share one claim; tenants and workflows share none.
+/// spec B53, B56, B132: all events without the key share one claim; other tenants and workflows
+/// have their own claims.
 pub async fn claims_are_apart(world: &World) {
     let other = world.in_workspace("b");
     for tenant in [world, &other] {
@@ -132,7 +135,8 @@ pub async fn claims_are_apart(world: &World) {
     }
 }
 
-/// spec C1, B126: of concurrent repeats on several engines exactly one runs.
+/// spec C1, B126: of repeated events that are posted concurrently on several engines, exactly one
+/// starts a run.
 pub async fn of_repeats_at_once_exactly_one_runs(world: &World) {
     world.define(json!({ "name": "bill", "idempotency": { "key": "id" } })).await;
     let (b, c) = (world.engine(2), world.engine(3));
@@ -152,8 +156,8 @@ pub async fn of_repeats_at_once_exactly_one_runs(world: &World) {
     }
 }
 
-/// spec C1: a run that is replaced before its first step gives its claim back; a later one does
-/// not.
+/// spec C1: a run that is replaced before its first step frees its claim; a run that is replaced
+/// later does not.
 pub async fn a_run_replaced_before_its_first_step_gives_its_claim_back(world: &World) {
     let once = json!({ "key": "id" });
     world.define(json!({ "name": "bill", "idempotency": once, "singleton": {} })).await;
@@ -161,18 +165,22 @@ pub async fn a_run_replaced_before_its_first_step_gives_its_claim_back(world: &W
     let (second, _) = replaced(&world.send("bill", json!({ "id": 2 })).await);
     assert_eq!(world.send("bill", json!({ "id": 2 })).await.outcome(), "deduped");
     let (third, gone) = replaced(&world.send("bill", json!({ "id": 1 })).await);
-    assert_eq!(gone, second, "the first never ran, so that its key may");
+    assert_eq!(gone, second, "the first run never started, so its key must be free again");
     let started = world.lease_one().await;
     assert_eq!(started.id, third);
     let (fourth, _) = replaced(&world.send("bill", json!({ "id": 2 })).await);
-    assert_eq!(world.send("bill", json!({ "id": 1 })).await.outcome(), "deduped", "it had begun");
+    assert_eq!(
+        world.send("bill", json!({ "id": 1 })).await.outcome(),
+        "deduped",
+        "a started run lost its claim"
+    );
     world.stopped(&started).await;
     assert_eq!(world.drain().await, [fourth]);
     world.check_holds().await;
 }
 
-/// spec C1: an expired claim that was taken by another run belongs to that run: a run that is
-/// replaced before its first step does not give it back.
+/// spec C1: a run that is replaced before its first step does not free a claim that expired and was
+/// then taken by another run.
 pub async fn a_replaced_run_gives_back_no_claim_of_another(world: &World) {
     for swept in [true, false] {
         let world = world.in_workspace(if swept { "swept" } else { "not swept" });
@@ -190,16 +198,21 @@ pub async fn a_replaced_run_gives_back_no_claim_of_another(world: &World) {
         }
         let second = send("b", 1).await.run().unwrap();
         let (third, gone) = replaced(&send("a", 2).await);
-        assert_eq!(gone, first, "it has not started");
+        assert_eq!(gone, first, "the first run was not replaced");
         let verdict = send("c", 1).await;
         let Verdict::Deduped { run, .. } = verdict else { panic!("{verdict:?}") };
-        assert_eq!(run, Some(second), "the claim is the second one's");
-        assert_eq!(world.drain().await, [third, second], "it has the place of the first");
+        assert_eq!(run, Some(second), "the claim must belong to the second run");
+        assert_eq!(
+            world.drain().await,
+            [third, second],
+            "the third run must have the position of the first"
+        );
         world.check_holds().await;
     }
 }
 
-/// spec C1: the same for the run of a window that has fired and takes a newer event with it.
+/// spec C1: a run of a fired window that takes a newer event does not free a claim of the earlier
+/// event that expired and was then taken by another run.
 pub async fn a_window_that_goes_on_gives_back_no_claim_of_another(world: &World) {
     let quiet = json!({ "policy": "debounce", "periodMs": 100 });
     let once = json!({ "key": "input.id", "periodMs": 1000 });
@@ -213,21 +226,26 @@ pub async fn a_window_that_goes_on_gives_back_no_claim_of_another(world: &World)
     let running = world.lease_one().await;
     let (waits, _) = window(&call("s", 1).await);
     world.tick(100).await;
-    assert_eq!(world.state(waits).await, "queued", "its window has fired");
+    assert_eq!(world.state(waits).await, "queued", "the run of the fired window must be queued");
     world.tick(1000).await;
     let (other, _) = window(&call("t", 1).await);
     world.tick(100).await;
     let driven = world.lease_one().await;
-    assert_eq!(driven.id, other, "the claim had run out");
-    assert_eq!(window(&call("s", 2).await).0, waits, "it takes the newer one with it");
-    assert_eq!(call("u", 1).await.outcome(), "deduped", "the claim is the other one's");
+    assert_eq!(driven.id, other, "the claim of the first period has not expired");
+    assert_eq!(
+        window(&call("s", 2).await).0,
+        waits,
+        "a queued run of a window must take a newer event"
+    );
+    assert_eq!(call("u", 1).await.outcome(), "deduped", "the claim of the other run was freed");
     world.complete(&driven).await;
     world.complete(&running).await;
     assert_eq!(world.drain().await, [waits]);
     assert_eq!(world.input_of(waits).await["input"], json!({ "id": 2 }));
 }
 
-/// spec C1: the same for a buffer whose run is refused when it is flushed.
+/// spec C1: a buffer whose run is refused when it is flushed does not free a claim that expired and
+/// was then taken by another run.
 pub async fn a_refused_buffer_gives_back_no_claim_of_another(world: &World) {
     let once = json!({ "key": "id", "periodMs": 1500 });
     let batch = json!({ "maxSize": 9, "timeoutMs": 2000, "key": "group" });
@@ -238,16 +256,20 @@ pub async fn a_refused_buffer_gives_back_no_claim_of_another(world: &World) {
     world.tick(1500).await;
     assert_eq!(send(json!({ "id": 2 })).await.run(), Some(first));
     let second = send(json!({ "id": 1, "group": "b" })).await.run().unwrap();
-    assert_ne!(second, first, "a buffer of its own");
+    assert_ne!(second, first, "the second group must have a buffer of its own");
     let handoff = json!({ "type": "keyed", "keyField": "group", "onNewVersion": "drain" });
     let mut newer = index;
     (newer["version"], newer["handoff"]) = (json!(2), handoff);
     world.define(newer).await;
     world.tick(500).await;
-    assert_eq!(world.state(first).await, "cancelled", "the release requires a group");
+    assert_eq!(
+        world.state(first).await,
+        "cancelled",
+        "the release requires a group, and the buffer has none"
+    );
     let again = async |id: u32| send(json!({ "id": id, "group": "c" })).await.outcome();
-    assert_eq!(again(1).await, "deduped", "the claim is the second one's");
-    assert_eq!(again(2).await, "buffered", "this one was given back");
+    assert_eq!(again(1).await, "deduped", "the claim of the second run was freed");
+    assert_eq!(again(2).await, "buffered", "the claim of the refused buffer was not freed");
 }
 
 /// spec A1: a window takes the claim of its last event when it fires, and none before.
@@ -262,16 +284,19 @@ pub async fn a_window_claims_its_last_event_when_it_fires(world: &World) {
     world.tick(500).await;
     assert_eq!(world.drain().await, [a]);
     let verdict = world.send("save", json!({ "doc": "c", "id": 2 })).await;
-    assert_eq!(verdict.outcome(), "deduped", "claimed by the fire");
+    assert_eq!(verdict.outcome(), "deduped", "the fired window took no claim");
     let (c, _) = window(&world.send("save", json!({ "doc": "c", "id": 1 })).await);
     world.tick(1000).await;
-    assert_eq!(world.drain().await, [c], "key 1 was never claimed, key 2 runs once");
+    assert_eq!(world.drain().await, [c], "id 1 must be free, and id 2 must have one run");
     let receipts = world.receipts_of(late.id).await;
     assert_eq!(receipts.len(), 2, "{receipts:?}");
-    assert_eq!(receipts[1]["outcome"], "deduped", "and the loser's receipt says why");
+    assert_eq!(
+        receipts[1]["outcome"], "deduped",
+        "the receipt of the second event with id 2 must say so"
+    );
 }
 
-/// spec C2, B127, B128: a repeated `dedupeId` is dropped before anything.
+/// spec C2, B127, B128: a repeated `dedupeId` is dropped before any control acts.
 pub async fn a_repeated_dedupe_id_is_dropped_before_anything(world: &World) {
     world.define(json!({ "name": "bill" })).await;
     world.define(json!({ "name": "audit", "triggers": ["bill", "other"] })).await;
@@ -292,15 +317,19 @@ pub async fn a_repeated_dedupe_id_is_dropped_before_anything(world: &World) {
             };
             runs.iter().map(of).collect::<Vec<_>>()
         };
-        assert_eq!(answer(&repeat), answer(&first), "it is told what became of the first");
+        assert_eq!(
+            answer(&repeat),
+            answer(&first),
+            "a repeat must get the answer of the first event"
+        );
     }
     assert_eq!(recorded(world).await, before, "no record");
-    assert!(world.drain().await.is_empty(), "no run, and nobody woken");
+    assert!(world.drain().await.is_empty(), "a repeated event started or woke a run");
     assert_eq!(world.post_event(marked("bill", "y", &json!({}))).await.woke, 1);
 }
 
-/// spec C2, B129: from 24 hours after the first event on, it is a new event; repeats extend
-/// nothing.
+/// spec C2, B129: from 24 hours after the first event on, its `dedupeId` counts as new; repeats do
+/// not extend this time.
 pub async fn a_dedupe_id_is_remembered_for_a_day(world: &World) {
     world.define(json!({ "name": "bill" })).await;
     let first = world.post_event(marked("bill", "x", &json!({}))).await;
@@ -312,7 +341,8 @@ pub async fn a_dedupe_id_is_remembered_for_a_day(world: &World) {
     assert_eq!(world.drain().await.len(), 2);
 }
 
-/// spec C2: a repeat inside one request counts too; other tenants' ids do not.
+/// spec C2: a `dedupeId` may also be repeated inside one request; the same id of another tenant is
+/// independent.
 pub async fn a_dedupe_id_is_one_per_workspace(world: &World) {
     let other = world.in_workspace("b");
     for tenant in [world, &other] {
@@ -327,7 +357,8 @@ pub async fn a_dedupe_id_is_one_per_workspace(world: &World) {
     }
 }
 
-/// spec C2, B130: a request whose answer was lost can be sent again, to any engine, with its ids.
+/// spec C2, B130: if the answer to a request was lost, the request can be sent again with its ids,
+/// to any engine.
 pub async fn a_lost_answer_can_be_asked_for_again(world: &World) {
     world.define(json!({ "name": "bill" })).await;
     let request = || vec![marked("bill", "x", &json!(1)), marked("bill", "y", &json!(2))];
@@ -337,7 +368,7 @@ pub async fn a_lost_answer_can_be_asked_for_again(world: &World) {
     let ids = |posted: &[Posted]| posted.iter().map(|posted| posted.id).collect::<Vec<_>>();
     assert_eq!(ids(&one), ids(&two));
     assert_eq!(ids(&one), ids(&third));
-    assert_ne!(one[0].deduped, two[0].deduped, "one of them was first");
+    assert_ne!(one[0].deduped, two[0].deduped, "exactly one of the two posts must be the first");
     assert_eq!(world.drain().await.len(), 2);
 }
 
@@ -362,11 +393,19 @@ pub async fn a_repeated_event_is_told_what_it_came_to_by_now(world: &World) {
     assert_eq!(answer(&first), [started.clone(), coalesced.clone()]);
     let again = post().await;
     assert_eq!((again.deduped, again.id), (true, first.id));
-    assert_eq!(answer(&again), [started.clone(), coalesced], "nothing has changed");
+    assert_eq!(
+        answer(&again),
+        [started.clone(), coalesced],
+        "no run has started yet, so the answer must be the same"
+    );
     world.tick(1000).await;
     let later = post().await;
     assert_eq!((later.deduped, later.id), (true, first.id));
-    assert_eq!(answer(&later), [started, json!(["save", "queued"])], "its window has fired");
+    assert_eq!(
+        answer(&later),
+        [started, json!(["save", "queued"])],
+        "the window has fired, so the answer must be `queued`"
+    );
     for run in driven {
         world.complete(&run).await;
     }

@@ -10,7 +10,7 @@ use tidegate_core::{
 
 use crate::world::{World, event, payload, request};
 
-/// Every keyed control, and its JSON; the key's path replaces `KEY`.
+/// All keyed controls with their JSON. The key's path replaces `KEY`.
 const CONTROLS: [(&str, &str); 10] = [
     ("concurrency", r#"{"concurrency": {"limit": 1 KEY}}"#),
     ("concurrency", r#"{"concurrency": {"limit": 1, "span": "run" KEY}}"#),
@@ -24,7 +24,7 @@ const CONTROLS: [(&str, &str); 10] = [
     ("handoff", r#"{"handoff": {"onNewVersion": "drain", "type": "keyed", "keyField": "k"}}"#),
 ];
 
-/// A workflow with one of the controls.
+/// Builds a workflow with one of the controls.
 fn shaped(name: &str, control: &str, key: Option<&str>) -> Value {
     let key = key.map(|path| format!(r#", "key": "{path}""#)).unwrap_or_default();
     let mut definition: Value = serde_json::from_str(&control.replace("KEY", &key)).unwrap();
@@ -32,7 +32,7 @@ fn shaped(name: &str, control: &str, key: Option<&str>) -> Value {
     definition
 }
 
-/// Returns whether the first event affected the second.
+/// Whether the first event affected the verdict on the second.
 fn met(first: &Verdict, second: &Verdict) -> bool {
     match second {
         Verdict::Started { .. } | Verdict::WaitsForWorker { .. } => false,
@@ -43,7 +43,7 @@ fn met(first: &Verdict, second: &Verdict) -> bool {
         | Verdict::Deduped { .. }
         | Verdict::Replaced { .. } => true,
         Verdict::Rejected { .. } | Verdict::HeldByAncestor { .. } | _ => {
-            panic!("{second:?} is about no other event")
+            panic!("unexpected verdict, it does not depend on another event: {second:?}")
         }
     }
 }
@@ -59,18 +59,24 @@ pub async fn every_value_workflow_and_workspace_is_counted_apart(world: &World) 
         world.define(shaped(&other, control, Some("k"))).await;
         elsewhere.define(shaped(&name, control, Some("k"))).await;
         let first = world.send(&name, json!({ "k": "ab" })).await;
-        assert!(met(&first, &world.send(&name, json!({ "k": "ab" })).await), "{control}: same key");
-        assert!(!met(&first, &world.send(&name, json!({ "k": "b" })).await), "{control}: another");
+        assert!(
+            met(&first, &world.send(&name, json!({ "k": "ab" })).await),
+            "{control}: the same key must be counted together"
+        );
+        assert!(
+            !met(&first, &world.send(&name, json!({ "k": "b" })).await),
+            "{control}: keys are counted together"
+        );
         let first = world.send(&other, json!({ "k": "b" })).await;
         assert!(!met(&first, &world.send(&other, json!({ "k": "ab" })).await), "{control}: other");
         let there = elsewhere.send(&name, json!({ "k": "ab" })).await;
-        assert!(!met(&first, &there), "{control}: another workspace");
+        assert!(!met(&first, &there), "{control}: two workspaces are counted together");
         assert!(met(&there, &elsewhere.send(&name, json!({ "k": "ab" })).await), "{control}");
     }
     world.check_holds().await;
 }
 
-/// spec B55: without a key a control covers the whole workflow.
+/// spec B55: a control without a key counts all events of the workflow.
 pub async fn without_a_key_the_whole_workflow_is_counted(world: &World) {
     for (n, (control, spelled)) in CONTROLS.iter().enumerate() {
         if *control == "handoff" {
@@ -82,12 +88,12 @@ pub async fn without_a_key_the_whole_workflow_is_counted(world: &World) {
         assert!(met(&first, &world.send(&name, json!({ "k": 2 })).await), "{spelled}");
         let third = world.send_text(&name, "{}").await;
         assert!(met(&first, &third.verdict), "{spelled}");
-        assert!(third.key_missing.is_empty(), "{spelled}: no key is asked for");
+        assert!(third.key_missing.is_empty(), "{spelled}: the verdict names a missing key");
     }
 }
 
-/// spec keys, B56, B57: events without a usable key share one gate with each other and with no
-/// event that has one, and the verdict says so.
+/// spec keys, B56, B57: events without a usable key share one gate, which no event with a key uses,
+/// and the verdict names the missing key.
 pub async fn what_lacks_the_key_shares_one_bucket(world: &World) {
     let lacking = ["{}", r#"{"k": null}"#, r#"{"k": {"a": 1}}"#, r#"{"k": [1]}"#, "7"];
     for (n, (control, spelled)) in CONTROLS.iter().enumerate() {
@@ -96,7 +102,10 @@ pub async fn what_lacks_the_key_shares_one_bucket(world: &World) {
         if *control == "handoff" {
             for data in lacking {
                 let verdict = world.send_text(&name, data).await.verdict;
-                assert!(matches!(verdict, Verdict::Rejected { .. }), "spec B148: {verdict:?}");
+                assert!(
+                    matches!(verdict, Verdict::Rejected { .. }),
+                    "spec B148: an event without the key was accepted: {verdict:?}"
+                );
             }
             continue;
         }
@@ -115,12 +124,16 @@ pub async fn what_lacks_the_key_shares_one_bucket(world: &World) {
             }
         }
         let again = world.send_text(&name, r#"{"k": "(missing)"}"#).await.verdict;
-        assert!(met(&keyed.verdict, &again), "{spelled}: the keyed one is where it was");
+        assert!(
+            met(&keyed.verdict, &again),
+            "{spelled}: the key `(missing)` must not mean a missing key"
+        );
     }
     world.check_holds().await;
 }
 
-/// spec keys, B52, B54: a key is a plain path: nested, into arrays, or names that hold dots.
+/// spec keys, B52, B54: a key is a plain path: nested, into arrays, or with names that contain
+/// dots.
 pub async fn a_key_is_a_plain_path(world: &World) {
     let cases = [
         (json!("user.id"), r#"{"user": {"id": 1}}"#, r#"{"user": {"id": 2}, "user.id": 1}"#),
@@ -134,13 +147,14 @@ pub async fn a_key_is_a_plain_path(world: &World) {
         let singleton = json!({ "mode": "skip", "key": path });
         world.define(json!({ "name": name, "singleton": singleton })).await;
         let first = world.send_text(&name, one).await;
-        assert!(first.key_missing.is_empty(), "{path} is found in {one}");
+        assert!(first.key_missing.is_empty(), "{path} was not found in {one}");
         assert!(met(&first.verdict, &world.send_text(&name, one).await.verdict), "{path}");
         assert!(!met(&first.verdict, &world.send_text(&name, two).await.verdict), "{path}");
     }
 }
 
-/// spec keys: types stay separate, and numbers compare by exact decimal value.
+/// spec keys: values of different types are different keys, and numbers compare by exact decimal
+/// value.
 pub async fn types_stay_apart_and_numbers_compare_by_value(world: &World) {
     let same = [
         ("1", "1.0"),
@@ -183,7 +197,7 @@ pub async fn payloads_are_kept_byte_for_byte(world: &World) {
     assert_eq!(kept.as_deref(), Some(text));
 }
 
-/// spec keys: keys over 1 KiB are distinguished to the last byte and shown by their beginning.
+/// spec keys: keys over 1 KiB are compared completely, and shown by their beginning.
 pub async fn long_keys_are_told_apart_and_shown_by_their_beginning(world: &World) {
     world.define(shaped("sync", CONTROLS[2].1, Some("k"))).await;
     let long = "x".repeat(5000);
@@ -195,7 +209,8 @@ pub async fn long_keys_are_told_apart_and_shown_by_their_beginning(world: &World
     assert!(by.key.starts_with("xxxx") && by.key.len() < 100, "{}", by.key);
 }
 
-/// spec keys, A3: a value that cannot be a key is refused with the reason; the event is kept.
+/// spec keys, A3: a value that cannot be a key is refused with the reason; the event is still
+/// recorded.
 pub async fn a_value_that_cannot_be_a_key_is_said_so(world: &World) {
     world.define(shaped("sync", CONTROLS[0].1, Some("k"))).await;
     let rejected = world.send_text("sync", r#"{"k": "\ud800"}"#).await.verdict;
@@ -207,7 +222,7 @@ pub async fn a_value_that_cannot_be_a_key_is_said_so(world: &World) {
     assert_eq!(world.alive("sync").await, 0);
 }
 
-/// Builds a request, with the value of the program's key function for it.
+/// Builds a request; `function` is the value that the program's key function returned.
 fn call(session: Option<&str>, user: Option<&str>, function: Option<&str>) -> Request {
     let key = function.map_or(Key::Missing, |text| Key::Value(Scalar::text(text.to_owned())));
     Request { function_key: Some(key), ..request("chat", "respond", session, user, &json!({})) }
@@ -255,12 +270,15 @@ pub async fn a_policy_key_says_which_requests_meet(world: &World) {
         assert!(matches!(first, Verdict::Started { .. }), "{what}: {first:?}");
         assert_eq!(met(&first, &world.dispatch(two).await.verdict), meet, "{what}");
         let there = elsewhere.dispatch(one).await.verdict;
-        assert!(!met(&first, &there), "spec B24, B27: {what}, in another workspace");
+        assert!(
+            !met(&first, &there),
+            "spec B24, B27: {what}: two workspaces are arbitrated together"
+        );
     }
 }
 
-/// spec B31, keys: the paths of an action start at the request, so that input and metadata are
-/// keys.
+/// spec B31, keys: the paths of an action start at the request, so that keys can be taken from
+/// input and metadata.
 pub async fn an_actions_paths_start_at_the_request(world: &World) {
     let actions = json!({
         "hook": { "concurrency": { "policy": "reject", "key": "metadata.webhook.delivery" } },
@@ -298,7 +316,7 @@ pub async fn the_kinds_of_policy_keys_are_apart(world: &World) {
     }
 }
 
-/// spec B49: a workflow without controls runs unlimited, in any number.
+/// spec B49: a workflow without controls runs any number of runs.
 pub async fn a_workflow_without_controls_runs_unshaped(world: &World) {
     world.define(json!({ "name": "plain" })).await;
     let events = (0..50).map(|_| event("plain", &json!({ "k": 1 }))).collect();
@@ -307,5 +325,5 @@ pub async fn a_workflow_without_controls_runs_unshaped(world: &World) {
     }
     assert_eq!(world.lease_all().await.len(), 50);
     let gates = world.dump().await.into_iter().filter(|row| matches!(row, Row::Gate(_)));
-    assert_eq!(gates.count(), 0, "nothing is remembered");
+    assert_eq!(gates.count(), 0, "a workflow without controls has gate rows");
 }

@@ -1,5 +1,5 @@
-//! `latest`, as a mode of `singleton` and as a policy: the newest takes the place of a run that has
-//! not started.
+//! `latest`, as a mode of `singleton` and as a policy: the newest run displaces one that has not
+//! started.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -28,7 +28,7 @@ fn displaced(by: RunId) -> (String, Option<RunId>) {
     ("displaced".to_owned(), Some(by))
 }
 
-/// A chat with one action of each kind.
+/// Defines a chat with one action of each kind.
 async fn chat(world: &World) {
     let actions = json!({
         "draft": { "concurrency": "latest" },
@@ -44,7 +44,7 @@ async fn call(world: &World, action: &str) -> Verdict {
     world.call("chat", action, "s", json!({})).await
 }
 
-/// spec L21: one run executes and one waits, the newest; the executing one is never touched.
+/// spec L21: one run executes and the newest one waits; the executing run is never displaced.
 pub async fn the_newest_waits_and_the_started_one_goes_on(world: &World) {
     singleton(world).await;
     let first = world.drive("build", json!({ "doc": "a", "n": 1 })).await;
@@ -55,19 +55,22 @@ pub async fn the_newest_waits_and_the_started_one_goes_on(world: &World) {
     assert_eq!(gone, second);
     assert_eq!(world.cancelled(second).await, displaced(third));
     assert_eq!(world.state(first.id).await, "running");
-    // Also in its sleep the first one is under way.
+    // A sleeping run has started and is not displaced either.
     world.sleep(&first, "nap", 100).await;
     let (fourth, gone) = replaced(&build(world, 4).await);
     assert_eq!(gone, third);
-    assert!(world.lease_all().await.is_empty(), "it waits for the first one's end");
+    assert!(
+        world.lease_all().await.is_empty(),
+        "the newest run started before the end of the first"
+    );
     world.tick(100).await;
     assert_eq!(world.drain().await, [first.id, fourth]);
     assert_eq!(world.input_of(fourth).await["n"], 4);
     world.check_holds().await;
 }
 
-/// spec L21: a holder that has not started is displaced as well, wherever it waits, and the newcomer
-/// has its rank.
+/// spec L21: a holder that has not started is displaced, too, in any state, and the new run gets
+/// its rank.
 pub async fn an_unstarted_holder_is_displaced(world: &World) {
     for place in ["worker", "slot", "turn", "paused"] {
         let world = world.in_workspace(place);
@@ -93,7 +96,11 @@ pub async fn an_unstarted_holder_is_displaced(world: &World) {
         world.pass(5);
         let (new, gone) = replaced(&send("a").await);
         assert_eq!((gone, world.cancelled(old).await), (old, displaced(new)), "{place}");
-        assert_eq!(world.live(new).await.unwrap().rank, rank, "{place}: it inherits the rank");
+        assert_eq!(
+            world.live(new).await.unwrap().rank,
+            rank,
+            "{place}: the new run must have the rank of the displaced one"
+        );
         world.complete(&running).await;
         let mut done = Vec::new();
         for _ in 0..2 {
@@ -105,7 +112,7 @@ pub async fn an_unstarted_holder_is_displaced(world: &World) {
     }
 }
 
-/// spec L21: keys, and runs without the key, are apart.
+/// spec L21: only runs with the same key are displaced; runs without the key count as one more key.
 pub async fn only_runs_on_the_same_key_are_displaced(world: &World) {
     singleton(world).await;
     let mut runs = Vec::new();
@@ -119,7 +126,7 @@ pub async fn only_runs_on_the_same_key_are_displaced(world: &World) {
     assert_eq!(world.drain().await, [runs[0], runs[1], new]);
 }
 
-/// spec L21, C1: a displaced run gives its claim back, and its event gets a receipt.
+/// spec L21, C1: a displaced run frees its claim, and its event gets a receipt.
 pub async fn a_displaced_run_gives_its_claim_back(world: &World) {
     let singleton = json!({ "mode": "latest" });
     let once = json!({ "key": "id" });
@@ -133,11 +140,11 @@ pub async fn a_displaced_run_gives_its_claim_back(world: &World) {
         "key": "(whole)" });
     assert_eq!(receipts, [expected]);
     let (third, gone) = replaced(&world.send("build", json!({ "id": 1 })).await);
-    assert_eq!(gone, second, "the key was free again");
+    assert_eq!(gone, second, "the displaced run did not free its claim");
     assert_eq!(world.drain().await, [third]);
 }
 
-/// spec L21: a repeat of the first event is told what became of it.
+/// spec L21: a repeat of the first event gets the answer that its run was displaced.
 pub async fn a_repeat_is_told_of_the_displacement(world: &World) {
     singleton(world).await;
     let mut first = event("build", &json!({ "doc": "a" }));
@@ -151,8 +158,8 @@ pub async fn a_repeat_is_told_of_the_displacement(world: &World) {
     );
 }
 
-/// spec L21: as a policy it displaces requests of its own action only; others of the session keep
-/// their positions.
+/// spec L21: as a policy, `latest` displaces requests of its own action only; other requests of the
+/// session keep their positions.
 pub async fn a_policy_displaces_only_its_own_action(world: &World) {
     chat(world).await;
     let running = call(world, "say").await.run().unwrap();
@@ -165,12 +172,16 @@ pub async fn a_policy_displaces_only_its_own_action(world: &World) {
     assert_eq!(gone, draft);
     assert_eq!(skipped(&call(world, "ask").await).0, running.0);
     world.complete(&running.1).await;
-    assert_eq!(world.drain().await, [newer, queued, sketch], "it has the first one's position");
+    assert_eq!(
+        world.drain().await,
+        [newer, queued, sketch],
+        "the newer request must have the position of the displaced one"
+    );
     world.check_holds().await;
 }
 
-/// spec L21: a request that displaces the unstarted holder of a session gets the slot, although
-/// others wait; one that has started is waited for.
+/// spec L21: a request that displaces the unstarted holder of a session gets its slot, although
+/// others are queued. If the holder has started, the request is queued.
 pub async fn a_policy_takes_the_slot_of_an_unstarted_holder(world: &World) {
     chat(world).await;
     let first = call(world, "draft").await.run().unwrap();
@@ -182,13 +193,17 @@ pub async fn a_policy_takes_the_slot_of_an_unstarted_holder(world: &World) {
     let driven = world.lease_one().await;
     assert_eq!(driven.id, second);
     let third = call(world, "draft").await;
-    assert_eq!(third.outcome(), "queued", "the second has started");
+    assert_eq!(
+        third.outcome(),
+        "queued",
+        "the second request has started, so the third must be queued"
+    );
     world.complete(&driven).await;
     assert_eq!(world.drain().await, [queued, third.run().unwrap()]);
 }
 
-/// spec L21: the newcomer gets the slot of an unstarted holder although a run with a better rank
-/// waits: the holder had passed it by a restart.
+/// spec L21: the new run gets the slot of an unstarted holder although a run with a better rank is
+/// queued. Here the holder had overtaken that run by the policy `restart`.
 pub async fn the_slot_of_a_holder_that_passed_others_is_taken(world: &World) {
     let action = |name: &str, version: u32, policy: &str| {
         json!({ "flow": "chat", "name": name,
@@ -210,8 +225,8 @@ pub async fn the_slot_of_a_holder_that_passed_others_is_taken(world: &World) {
     world.check_holds().await;
 }
 
-/// spec L21, replace: a `restart` of another action replaces the started holder and leaves the queue
-/// as it is.
+/// spec L21, replace: a `restart` of another action replaces the started holder and leaves the
+/// queue unchanged.
 pub async fn a_restart_leaves_the_newest_in_the_queue(world: &World) {
     chat(world).await;
     call(world, "draft").await;
@@ -226,7 +241,7 @@ pub async fn a_restart_leaves_the_newest_in_the_queue(world: &World) {
     world.check_holds().await;
 }
 
-/// spec L21: a reply that waits for its message is displaced by the reply to the next one.
+/// spec L21: a reply that waits for its message is displaced by the reply to the next message.
 pub async fn a_reply_that_waits_for_its_message_is_displaced(world: &World) {
     let actions = json!({ "append": {}, "respond": { "concurrency": "latest" } });
     world.define_flow(json!({ "name": "chat", "actions": actions })).await;
@@ -244,8 +259,8 @@ pub async fn a_reply_that_waits_for_its_message_is_displaced(world: &World) {
     assert_eq!(gone, respond.run().unwrap());
     let appends = [append.run().unwrap(), again.run().unwrap()];
     let mut done = world.drain().await;
-    assert_eq!(done.split_off(2), [newer], "after its own message");
-    assert_eq!(done, appends, "both messages are in");
+    assert_eq!(done.split_off(2), [newer], "the newer reply must run after its own message");
+    assert_eq!(done, appends, "both messages must have completed");
 }
 
 /// spec L21: a step that invoked a displaced run fails with `Displaced`.
@@ -261,7 +276,8 @@ pub async fn a_parent_is_told_that_its_child_was_displaced(world: &World) {
     assert!(ready.contains(&new) && ready.contains(&parent.id), "{ready:?}");
 }
 
-/// spec L21, G8: a child does not wait for its own ancestor, and does not displace it.
+/// spec L21, G8: a child is refused if its own ancestor holds the gate: it is not queued, and does
+/// not displace the ancestor.
 pub async fn a_child_is_refused_by_its_ancestor(world: &World) {
     singleton(world).await;
     let parent = world.drive("build", json!({ "doc": "a" })).await;
@@ -271,8 +287,7 @@ pub async fn a_child_is_refused_by_its_ancestor(world: &World) {
     assert_eq!(world.lease_one().await.id, parent.id);
 }
 
-/// spec L21, replace: a compensation is no run of the workflow that could be displaced: the newcomer
-/// waits for it.
+/// spec L21, replace: a compensation is never displaced: the new run waits for it.
 pub async fn a_compensation_is_not_displaced(world: &World) {
     singleton(world).await;
     let first = world.drive_with_undo("build", json!({ "doc": "a" })).await;
@@ -286,7 +301,7 @@ pub async fn a_compensation_is_not_displaced(world: &World) {
     assert_eq!(world.drain().await, [second.run().unwrap()]);
 }
 
-/// spec L21: runs that an earlier release let wait are displaced all together.
+/// spec L21: all runs that were queued under an earlier release are displaced together.
 pub async fn all_unstarted_runs_of_an_earlier_release_are_displaced(world: &World) {
     let flow = |version: u32, policy: &str| json!({ "flow": "chat", "name": "draft", "version": version, "concurrency": policy });
     world.define(flow(1, "queue")).await;
@@ -298,7 +313,7 @@ pub async fn all_unstarted_runs_of_an_earlier_release_are_displaced(world: &Worl
     }
     world.define(flow(2, "latest")).await;
     let (new, gone) = replaced(&call(world, "draft").await);
-    assert_eq!(gone, waiting[0], "it has the first one's position");
+    assert_eq!(gone, waiting[0], "the new run must have the position of the oldest queued run");
     for old in waiting {
         assert_eq!(world.cancelled(old).await, displaced(new));
     }
@@ -309,7 +324,7 @@ pub async fn all_unstarted_runs_of_an_earlier_release_are_displaced(world: &Worl
 }
 
 /// spec L21, F1: the run of a window displaces the run of an earlier window that has not started;
-/// every merged event is told.
+/// the receipts of its events say so.
 pub async fn a_window_displaces_the_run_of_an_earlier_one(world: &World) {
     let debounce = json!({ "periodMs": 100 });
     let singleton = json!({ "mode": "latest" });
@@ -332,7 +347,7 @@ pub async fn a_window_displaces_the_run_of_an_earlier_one(world: &World) {
     assert_eq!(world.drain().await, [new]);
 }
 
-/// spec explained: a displaced run names the newer one.
+/// spec explained: `why` of a displaced run names the newer run.
 pub async fn why_names_the_newer_run(world: &World) {
     singleton(world).await;
     let old = build(world, 1).await.run().unwrap();

@@ -1,4 +1,4 @@
-//! Leases: drivers of runs, and reports of a worker that lost its lease.
+//! Leases: which engine drives a run, and reports of a worker that lost its lease.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use crate::{
     world::{World, lease, payload, step},
 };
 
-/// Returns every continuation of a worker's report.
+/// Returns a report of each kind (`Then`).
 fn every_then(world: &World) -> [Then; 6] {
     [
         Then::Continue,
@@ -31,7 +31,7 @@ fn every_then(world: &World) -> [Then; 6] {
     ]
 }
 
-/// Asserts that no report of this lease's holder changes anything.
+/// Asserts that no report of this lease's holder is written.
 async fn can_write_nothing(world: &World, lost: &Run) {
     let before = world.dump().await;
     let fenced = Refusal::Fenced { run: lost.id.seq, fence: lost.fence };
@@ -39,10 +39,11 @@ async fn can_write_nothing(world: &World, lost: &Run) {
         let report = world.report(lost, vec![step("late", &json!(1))], then.clone()).await;
         assert_eq!(report, Err(fenced.clone()), "{then:?}");
     }
-    assert_eq!(world.dump().await, before, "nothing of it was written");
+    assert_eq!(world.dump().await, before, "a report without a valid lease was written");
 }
 
-/// spec leases, B174, B177: a lost lease writes nothing, whichever worker has the run now.
+/// spec leases, B174, B177: a worker that lost its lease can write nothing, whether or not another
+/// worker has the run.
 pub async fn an_old_fence_writes_nothing_after_a_reap(world: &World) {
     world.define(json!({ "name": "order", "concurrency": { "limit": 1 } })).await;
     let lost = world.drive("order", json!({})).await;
@@ -50,11 +51,15 @@ pub async fn an_old_fence_writes_nothing_after_a_reap(world: &World) {
     can_write_nothing(world, &lost).await;
     let other = world.engine(2);
     let taken = other.lease_one().await;
-    assert_eq!((taken.id, taken.fence), (lost.id, lost.fence + 1), "a fence only grows");
+    assert_eq!(
+        (taken.id, taken.fence),
+        (lost.id, lost.fence + 1),
+        "each new lease must raise the fence by one"
+    );
     can_write_nothing(world, &lost).await;
     world.stopped(&lost).await;
-    assert_eq!(other.state(lost.id).await, "running", "a stop by another has no effect");
-    // The new lease is valid, but not in the name of the old engine, nor with another number.
+    assert_eq!(other.state(lost.id).await, "running", "a stop with an old fence took effect");
+    // The new lease is refused with the old engine as its owner, and with another fence.
     let imposter = Run { owner: Some(world.engine), ..taken.clone() };
     can_write_nothing(world, &imposter).await;
     can_write_nothing(world, &Run { fence: taken.fence + 1, ..taken.clone() }).await;
@@ -63,7 +68,7 @@ pub async fn an_old_fence_writes_nothing_after_a_reap(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec G7, replace: nor does a run that was cancelled or replaced while it was driven.
+/// spec G7, replace: a worker can write nothing after its run was cancelled or replaced.
 pub async fn an_old_fence_writes_nothing_after_a_cancel(world: &World) {
     world.define(json!({ "name": "order", "singleton": { "mode": "cancel" } })).await;
     let cancelled = world.drive("order", json!({})).await;
@@ -74,14 +79,18 @@ pub async fn an_old_fence_writes_nothing_after_a_cancel(world: &World) {
     let old = world.drive("order", json!({})).await;
     let new = world.start("order", json!({})).await;
     can_write_nothing(world, &old).await;
-    assert!(world.lease_all().await.is_empty(), "the old one may still be inside an effect");
+    assert!(
+        world.lease_all().await.is_empty(),
+        "the new run started before the worker of the old one stopped"
+    );
     world.stopped(&old).await;
     can_write_nothing(world, &old).await;
     assert_eq!(world.drain().await, [new]);
     world.check_quiet().await;
 }
 
-/// spec G6, G7, B68: a worker that dies while it is stopping frees its holds with its lease.
+/// spec G6, G7, B68: if a worker dies while it stops a cancelled run, the holds are freed at the
+/// end of its lease.
 pub async fn a_dead_worker_has_stopped(world: &World) {
     world.define(json!({ "name": "order", "singleton": { "mode": "cancel" } })).await;
     let old = world.drive("order", json!({})).await;
@@ -97,7 +106,7 @@ pub async fn a_dead_worker_has_stopped(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec B170, B175, B176, B182: of concurrent leases, each run goes to exactly one.
+/// spec B170, B175, B176, B182: of concurrent leases, exactly one gets each run.
 pub async fn leases_of_several_engines_are_disjoint(world: &World) {
     world.define(json!({ "name": "order" })).await;
     for n in 0..30 {
@@ -118,7 +127,7 @@ pub async fn leases_of_several_engines_are_disjoint(world: &World) {
     assert!(world.lease(100).await.is_empty());
 }
 
-/// spec B65, G1: leases of two engines in one transaction are disjoint too.
+/// spec B65, G1: leases of two engines in one transaction are disjoint, too.
 pub async fn leases_in_one_transaction_are_disjoint(world: &World) {
     world.define(json!({ "name": "order", "concurrency": { "limit": 3 } })).await;
     for n in 0..5 {
@@ -134,7 +143,9 @@ pub async fn leases_in_one_transaction_are_disjoint(world: &World) {
         world.engine(engine).enlist().await;
     }
     for answer in world.batch(vec![lease(2), lease(3), lease(4)]).await {
-        let Ok(Answer::Leased(runs)) = answer else { panic!("leasing is answered: {answer:?}") };
+        let Ok(Answer::Leased(runs)) = answer else {
+            panic!("unexpected answer to a lease: {answer:?}")
+        };
         leased.push(runs);
     }
     let sizes: Vec<_> = leased.iter().map(Vec::len).collect();
@@ -144,8 +155,8 @@ pub async fn leases_in_one_transaction_are_disjoint(world: &World) {
     world.check_holds().await;
 }
 
-/// spec G6, B68, B173: runs are taken only from an engine that is marked dead, and it is marked
-/// only if it has sent no heartbeat since its last one was read.
+/// spec G6, B68, B173: runs are taken only from an engine that is marked dead. An engine is marked
+/// dead only if it sent no heartbeat since the one that the caller read.
 pub async fn only_the_dead_are_reaped(world: &World) {
     world.define(json!({ "name": "order", "concurrency": { "limit": 1 } })).await;
     assert!(world.heartbeat(world.engine).await, "the first beat");
@@ -158,24 +169,28 @@ pub async fn only_the_dead_are_reaped(world: &World) {
         engine: world.engine,
         max_deaths: MAX_DEATHS,
     };
-    assert_eq!(world.run(mark(seen)).await, Ok(Answer::Changed(false)), "it has beaten since");
+    assert_eq!(
+        world.run(mark(seen)).await,
+        Ok(Answer::Changed(false)),
+        "an engine was marked dead after a newer heartbeat"
+    );
     assert_eq!(world.run(reap()).await, Ok(Answer::Changed(false)), "it lives");
     world.record(&run, "pay", json!(1)).await.expect("the lease is good");
     let engine = world.row(RowKey::Engine(world.engine)).await;
     assert!(matches!(engine, Some(Row::Engine(row)) if !row.dead));
     assert_eq!(world.run(mark(seen + 1)).await, Ok(Answer::Changed(true)));
     assert_eq!(world.run(mark(seen + 1)).await, Ok(Answer::Changed(false)), "once");
-    assert!(!world.heartbeat(world.engine).await, "it is told to stop");
+    assert!(!world.heartbeat(world.engine).await, "the heartbeat of a dead engine must be refused");
     assert_eq!(world.run(reap()).await, Ok(Answer::Changed(true)));
-    assert_eq!(world.run(reap()).await, Ok(Answer::Changed(false)), "it has nothing any more");
+    assert_eq!(world.run(reap()).await, Ok(Answer::Changed(false)), "a run was reaped twice");
     let taken = world.engine(2).lease_one().await;
     assert_eq!(world.run(reap()).await, Ok(Answer::Changed(false)), "it is another's");
     world.complete(&taken).await;
     world.check_quiet().await;
 }
 
-/// spec heartbeats: an engine that was marked dead gets no more leases: no other engine would reap
-/// them. A restarted process has a new id, and gets leases.
+/// spec heartbeats: an engine that was marked dead gets no more leases, because no other engine
+/// would reap them. A restarted process has a new id, and gets leases.
 pub async fn a_dead_engine_leases_nothing(world: &World) {
     world.define(json!({ "name": "order" })).await;
     world.start("order", json!({})).await;
@@ -192,7 +207,7 @@ pub async fn a_step_is_recorded_once(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let run = world.drive("order", json!({})).await;
     assert_eq!(world.record(&run, "pay", json!("first")).await, Ok(Recorded::GoOn));
-    // The answer was lost, and the worker repeats the report with another step added.
+    // The worker got no answer, and repeats the report with one more step.
     let again = vec![step("pay", &json!("second")), step("mail", &json!(2)), failed("log", "Full")];
     assert_eq!(world.report(&run, again, Then::Continue).await, Ok(Recorded::GoOn));
     assert_eq!(world.lose(world.engine).await, 1);
@@ -203,13 +218,17 @@ pub async fn a_step_is_recorded_once(world: &World) {
     assert_eq!(reply, [("log", 1), ("mail", 1), ("pay", 1)]);
     assert_eq!(world.record(&run, "pay", json!("third")).await, Ok(Recorded::GoOn));
     let first = Some(Ok(r#""first""#.to_owned()));
-    assert_eq!(world.came_of(run.id, "pay").await, first, "the first record stays");
+    assert_eq!(
+        world.came_of(run.id, "pay").await,
+        first,
+        "a repeated report changed a recorded step"
+    );
     world.complete(&run).await;
     world.check_quiet().await;
 }
 
-/// Leases the run on the next engine, lets its handler begin if `begins`, and lets the engine die.
-/// Returns the run as it was leased.
+/// Leases the run on the next engine, reports the begin of its handler if `begins`, and lets the
+/// engine die. Returns the run as it was leased.
 async fn die(world: &World, engine: &mut EngineId, begins: bool) -> Run {
     *engine += 1;
     let world = world.engine(*engine);
@@ -222,8 +241,9 @@ async fn die(world: &World, engine: &mut EngineId, begins: bool) -> Run {
     leased
 }
 
-/// A run whose handler had begun at [`MAX_DEATHS`] deaths in a row is paused with the reason; it
-/// keeps the gates of its whole run and frees the others. Progress and `resume` reset the count.
+/// A run whose handler had begun at [`MAX_DEATHS`] deaths of engines in a row is paused with the
+/// reason. It keeps its holds of the span `run` and frees the others. Progress and `resume` reset
+/// the count.
 pub async fn deaths_under_way_pause_a_run(world: &World) {
     let singleton = json!({ "key": "id", "mode": "skip" });
     let definition =
@@ -232,7 +252,7 @@ pub async fn deaths_under_way_pause_a_run(world: &World) {
     let run = world.start("order", json!({ "id": 1 })).await;
     let mut engine = 10;
     for progress in ["step", "suspend", "retry", "resume", "none"] {
-        // The first death says nothing about the run; from then on engines report its begin.
+        // The first death is not counted: engines report the begin of the handler only after it.
         assert_eq!(die(world, &mut engine, false).await.begun, Begun::Untracked, "{progress}");
         for deaths in 0..MAX_DEATHS - 1 {
             let leased = die(world, &mut engine, true).await;
@@ -268,10 +288,10 @@ pub async fn deaths_under_way_pause_a_run(world: &World) {
     assert!(why.sentence.starts_with(reason), "{}", why.sentence);
     world.check_holds().await;
     let skipped = world.send("order", json!({ "id": 1 })).await;
-    assert_eq!(skipped.outcome(), "skipped", "it keeps the gate of its whole run");
+    assert_eq!(skipped.outcome(), "skipped", "a paused run must keep its hold of the span `run`");
     let other = world.start("order", json!({ "id": 2 })).await;
     let world = world.engine(engine + 1);
-    assert_eq!(world.drain().await, [other], "its place among those that execute is free");
+    assert_eq!(world.drain().await, [other], "a paused run must free its executing slot");
     world.resume(run).await.expect("it is paused");
     let leased = world.lease_one().await;
     assert_eq!((leased.id, leased.deaths, leased.begun), (run, 0, Begun::Untracked));
@@ -280,7 +300,7 @@ pub async fn deaths_under_way_pause_a_run(world: &World) {
     world.check_quiet().await;
 }
 
-/// A run that engines had leased when they died, and had not begun, had no part in their deaths.
+/// The death of an engine is not counted for a run whose handler had not begun.
 pub async fn a_death_before_the_handler_is_not_counted(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let run = world.start("order", json!({})).await;
@@ -289,7 +309,8 @@ pub async fn a_death_before_the_handler_is_not_counted(world: &World) {
         let leased = die(world, &mut engine, false).await;
         assert_eq!((leased.deaths, leased.takeovers), (0, n));
     }
-    // A run that was handed over after it had begun does not count either.
+    // The death is not counted either if an earlier engine began the handler and then handed the
+    // run over.
     engine += 1;
     let first = world.engine(engine);
     let leased = first.lease_one().await;
@@ -303,7 +324,8 @@ pub async fn a_death_before_the_handler_is_not_counted(world: &World) {
     world.check_quiet().await;
 }
 
-/// The code of a run that is called by URL is not in the engine: it cannot be the cause of a death.
+/// The code of a workflow that is called by URL does not run in the engine and cannot cause its
+/// death.
 pub async fn a_run_called_by_url_survives_any_number_of_deaths(world: &World) {
     world.define(json!({ "name": "order", "url": "https://example.com/order" })).await;
     let run = world.start("order", json!({})).await;
@@ -317,8 +339,8 @@ pub async fn a_run_called_by_url_survives_any_number_of_deaths(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec leases: an engine that shuts down hands its runs over; no run counts as lost, and each
-/// keeps its slot.
+/// spec leases: an engine that shuts down hands over its runs; this does not count as the loss of a
+/// worker, and each run keeps its slot.
 pub async fn a_handover_is_no_loss(world: &World) {
     world.define(json!({ "name": "order", "concurrency": { "limit": 1 } })).await;
     world.start("order", json!({ "n": 1 })).await;
@@ -333,13 +355,13 @@ pub async fn a_handover_is_no_loss(world: &World) {
         engine = world.engine(3 + u128::from(n));
     }
     let run = engine.lease_one().await;
-    assert_ne!(run.id, behind, "it did not lose its slot");
+    assert_ne!(run.id, behind, "a run lost its slot in the handover");
     engine.complete(&run).await;
     assert_eq!(engine.drain().await, [behind]);
     world.check_quiet().await;
 }
 
-/// spec B167: runs do not block each other: any number is driven side by side.
+/// spec B167: any number of runs is driven at the same time.
 pub async fn different_runs_are_driven_side_by_side(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let a = world.drive("order", json!({})).await;
@@ -352,7 +374,8 @@ pub async fn different_runs_are_driven_side_by_side(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec B180: the effect key is the run's id and the step's, the same for every worker and attempt.
+/// spec B180: the effect key consists of the ids of the run and the step, and is the same for every
+/// worker and attempt.
 pub async fn a_run_keeps_its_id_over_workers_and_attempts(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let id = world.start("order", json!({})).await;

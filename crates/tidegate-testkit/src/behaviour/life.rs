@@ -1,4 +1,4 @@
-//! Timeline of a run: without gaps, from its admission to its end.
+//! Timeline of a run: all spans from its admission to its end, without gaps.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -9,7 +9,7 @@ use tidegate_store::look;
 
 use crate::{worker::for_child, world::World};
 
-/// Formats each span: its kind, its gate, and its start and end in milliseconds.
+/// Returns each span as text: its kind, its gate, and its start and end in milliseconds.
 async fn life(world: &World, run: RunId, began: i64) -> Vec<String> {
     let answer =
         look(&*world.store, &world.ws, |draft| timeline::timeline::<()>(draft, &world.ws, run));
@@ -33,8 +33,8 @@ async fn life(world: &World, run: RunId, began: i64) -> Vec<String> {
     lines
 }
 
-/// spec timeline: the waiting of a run is broken down by gate and sums to the whole; spans of zero
-/// length are left out; the timeline is the same after the end.
+/// spec timeline: the waiting time of a run is divided by gate, and the parts add up to the whole.
+/// Spans of zero length are left out; the timeline is the same after the end of the run.
 pub async fn where_a_run_has_been_is_told_without_gaps(world: &World) {
     let concurrency = json!([{ "limit": 1, "key": "tenant" }]);
     let throttle = json!({ "limit": 1, "perMs": 10_000 });
@@ -48,7 +48,7 @@ pub async fn where_a_run_has_been_is_told_without_gaps(world: &World) {
     assert_eq!(life(world, first, began).await, ["running 0-…", "waited "]);
     world.tick(10_000).await;
     world.tick(2000).await;
-    // Its throttle turn has come, and its tenant's slot is taken.
+    // At 10 s the throttle admits the second run; then it waits for the slot of its tenant.
     let line = |to: &str| format!("queued concurrency acme 10000-{to}");
     let at_first = "queued throttle (whole) 0-10000".to_owned();
     let waited = "waited throttle (whole) 10000, concurrency acme 2000".to_owned();
@@ -78,7 +78,7 @@ pub async fn where_a_run_has_been_is_told_without_gaps(world: &World) {
     assert_eq!(answer[answer.len() - 2], "running 19750-20000");
 }
 
-/// spec timeline: a run's page shows its input, and the runs that belong to it.
+/// spec timeline: the page of a run shows its input, and its parent, children and events.
 pub async fn a_run_knows_where_it_came_from(world: &World) {
     world.define(json!({ "name": "one" })).await;
     world.define(json!({ "name": "many", "batch": { "maxSize": 2, "timeoutMs": 1000 } })).await;
@@ -123,9 +123,13 @@ pub async fn a_run_knows_where_it_came_from(world: &World) {
     }
     let parent = world.lease_one().await;
     world.complete(&parent).await;
-    assert_eq!(family(parent.id).await.1, children, "also when all have ended");
+    assert_eq!(
+        family(parent.id).await.1,
+        children,
+        "the children must be listed after their end, too"
+    );
     let other = world.in_workspace("other");
     let elsewhere =
         look(&*other.store, &other.ws, |draft| origin::origin::<()>(draft, &other.ws, one));
-    assert_eq!(elsewhere.await.unwrap(), None, "another workspace's run");
+    assert_eq!(elsewhere.await.unwrap(), None, "a run of another workspace was found");
 }

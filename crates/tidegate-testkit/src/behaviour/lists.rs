@@ -9,7 +9,7 @@ use tidegate_core::{
 
 use crate::world::World;
 
-/// Returns all runs of a list, page by page.
+/// Returns the numbers of all runs of a list, read page by page.
 async fn listed(world: &World, which: &RunFilter, limit: u32) -> Vec<Seq> {
     let (mut all, mut below) = (Vec::new(), None);
     loop {
@@ -17,7 +17,7 @@ async fn listed(world: &World, which: &RunFilter, limit: u32) -> Vec<Seq> {
         assert!(page.runs.len() <= limit as usize);
         all.extend(page.runs.iter().map(|row| match row.key() {
             RowKey::Run(seq) | RowKey::Ended(seq) => seq,
-            other => panic!("a list of runs shows {other:?}"),
+            other => panic!("unexpected item in a list of runs: {other:?}"),
         }));
         below = page.next;
         if below.is_none() {
@@ -58,11 +58,15 @@ pub async fn a_list_is_complete_whatever_its_pages(world: &World) {
     for (state, shown) in [(RunStatus::Running, &[][..]), (RunStatus::Cancelled, &[driven.id])] {
         let which = RunFilter { state: Some(state), ..RunFilter::default() };
         let runs = listed(world, &which, 2).await;
-        assert_eq!(runs, newest_first(shown), "a run that is being stopped has ended");
+        assert_eq!(
+            runs,
+            newest_first(shown),
+            "a cancelled run whose worker has not stopped must be listed as ended"
+        );
     }
 }
 
-/// spec N15: pages are stable while runs are added and end.
+/// spec N15: pages are stable while runs are created and end.
 pub async fn a_list_is_stable_while_runs_come_and_end(world: &World) {
     world.define(json!({ "name": "a" })).await;
     let mut sent = Vec::new();
@@ -77,7 +81,7 @@ pub async fn a_list_is_stable_while_runs_come_and_end(world: &World) {
     assert_eq!(keys, [RowKey::Ended(sent[1].seq), RowKey::Ended(sent[0].seq)]);
 }
 
-/// spec lists: filters by app, workflow, version and status.
+/// spec lists: lists can be filtered by app, workflow, version and status.
 pub async fn a_list_shows_what_was_asked_for(world: &World) {
     world.define(json!({ "name": "a", "version": 1, "concurrency": { "limit": 1 } })).await;
     world.define(json!({ "name": "b", "app": "shop", "triggers": ["b"] })).await;
@@ -87,7 +91,7 @@ pub async fn a_list_shows_what_was_asked_for(world: &World) {
         sent.push(run);
         by_state.push((state, run));
         if state == RunStatus::Queued {
-            // No engine leases it: it is paused while the others are driven.
+            // This run is not leased: it is paused while the other runs are driven.
             world.pause(run).await.unwrap();
             continue;
         }

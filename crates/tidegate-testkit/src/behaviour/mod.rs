@@ -1,6 +1,6 @@
 //! Behaviours that users are promised, each a story that runs on every store.
 //!
-//! A case is one function of a [`World`](crate::world::World) and one line in the list below;
+//! A case is one function of a [`World`](crate::world::World) and one line in `list.rs`;
 //! [`behaviours!`](crate::behaviours) makes a `#[test]` of each for one store. The doc comment of a
 //! case cites the rules that it tests (spec B60, G4, …).
 

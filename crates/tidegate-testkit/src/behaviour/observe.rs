@@ -1,4 +1,4 @@
-//! Console queries: read from the rows that decisions are made on, and consistent with them.
+//! Console queries: they read the same rows as the decisions, and agree with them.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -61,7 +61,7 @@ pub async fn runs_are_counted_where_they_are(world: &World) {
     let driven = world.lease_all().await;
     let nap = driven.iter().find(|run| run.workflow == "b").unwrap();
     world.sleep(nap, "nap", 1000).await;
-    // No engine here has registered the versions that it serves.
+    // All runs are stranded: no engine of this test has registered the versions that it serves.
     let expected = json!({
         "inFlight": 4, "queued": 4, "waiting": 1, "paused": 1, "stranded": 10,
         "byWorkflow": [
@@ -72,7 +72,7 @@ pub async fn runs_are_counted_where_they_are(world: &World) {
         ],
     });
     assert_eq!(stats_of(world).await, expected);
-    // The run was cancelled, and keeps its slot until its worker has stopped.
+    // The cancelled run keeps its slot until its worker has stopped.
     let a = driven.iter().find(|run| run.workflow == "a").unwrap();
     world.cancel(a.id).await.unwrap();
     assert_eq!(stats_of(world).await, expected);
@@ -86,8 +86,8 @@ pub async fn runs_are_counted_where_they_are(world: &World) {
     assert_eq!((&now["waiting"], &now["paused"]), (&json!(0), &json!(0)));
 }
 
-/// spec B134, B135, B140: pending events are counted by workflow, and gone when they have become
-/// runs.
+/// spec B134, B135, B140: pending events are counted by workflow, and no longer counted when they
+/// have become runs.
 pub async fn what_is_pending_goes_down_with_the_flush(world: &World) {
     world.define(json!({ "name": "save", "debounce": { "periodMs": 1000, "key": "doc" } })).await;
     let batch = json!({ "maxSize": 3, "timeoutMs": 5000 });
@@ -126,12 +126,12 @@ pub async fn what_is_pending_goes_down_with_the_flush(world: &World) {
     };
     assert_eq!(pending().await, (3, 2, 0));
     world.send("index", json!(2)).await;
-    assert_eq!(pending().await, (3, 0, 1), "the third filled it");
+    assert_eq!(pending().await, (3, 0, 1), "the third event must fill the buffer");
     world.tick(1000).await;
-    assert_eq!(pending().await, (0, 0, 3), "one run for each key");
+    assert_eq!(pending().await, (0, 0, 3), "there must be one run for each key");
 }
 
-/// spec stats: gates with their holders and queues, filtered and page by page.
+/// spec stats: gates are listed with their holders and queues, filtered and page by page.
 pub async fn gates_say_who_is_inside_and_who_waits(world: &World) {
     let concurrency = json!({ "limit": 2, "key": "k" });
     world.define(json!({ "name": "a", "concurrency": concurrency })).await;
@@ -182,7 +182,8 @@ pub async fn gates_say_who_is_inside_and_who_waits(world: &World) {
     assert_eq!(gates_of(&world.in_workspace("other"), &none, 9).await, []);
 }
 
-/// spec events, N15: events and receipts newest first, complete and stable, and filtered.
+/// spec events, N15: events and receipts are listed newest first, completely, with stable pages and
+/// filters.
 pub async fn events_and_receipts_are_listed_newest_first(world: &World) {
     world.define(json!({ "name": "a", "singleton": { "mode": "skip", "key": "k" } })).await;
     world.define(json!({ "name": "b", "triggers": ["a", "b.*"] })).await;
@@ -235,12 +236,12 @@ pub async fn events_and_receipts_are_listed_newest_first(world: &World) {
         let part = Part { below: None, limit: 9 };
         receipts::list(draft, &other.ws, &which(None, None, Some(skipped)), part)
     });
-    assert_eq!(theirs.await.items, [], "a receipt of another workspace");
+    assert_eq!(theirs.await.items, [], "a receipt of another workspace was listed");
     assert_eq!(seen(&other, |draft| events::show(draft, &other.ws, skipped)).await, None);
 }
 
-/// spec events: an event with its verdicts and its runs, whether they have ended, are to come or
-/// carry it in a batch.
+/// spec events: an event is shown with its verdicts and its runs: ended ones, future ones, and
+/// those of a batch.
 pub async fn an_event_is_shown_with_all_that_came_of_it(world: &World) {
     world.define(json!({ "name": "a" })).await;
     let batch = json!({ "maxSize": 2, "timeoutMs": 5000 });
@@ -251,7 +252,11 @@ pub async fn an_event_is_shown_with_all_that_came_of_it(world: &World) {
     let keys = |rows: &[Row]| rows.iter().map(Row::key).collect::<Vec<_>>();
     let answer = shown(first.id).await;
     assert_eq!(keys(&answer.runs), [RowKey::Run(plain.seq)]);
-    assert_eq!(answer.receipts[0].receipt.verdict["runId"], json!(batch), "its run is to come");
+    assert_eq!(
+        answer.receipts[0].receipt.verdict["runId"],
+        json!(batch),
+        "the receipt must name the future run of the batch"
+    );
     let second = world.post_event(event("a", &json!(2))).await;
     world.drain().await;
     let carried = RowKey::Ended(batch.unwrap().seq);
@@ -268,7 +273,7 @@ pub async fn an_event_is_shown_with_all_that_came_of_it(world: &World) {
     }
 }
 
-/// spec stats: runs by a part of their workflow's name, by key and by time.
+/// spec stats: runs can be filtered by a part of the workflow's name, by key and by time.
 pub async fn runs_are_listed_by_name_key_and_time(world: &World) {
     let concurrency = json!({ "limit": 1, "key": "k" });
     world.define(json!({ "name": "sync.account", "concurrency": concurrency })).await;
@@ -296,7 +301,7 @@ pub async fn runs_are_listed_by_name_key_and_time(world: &World) {
     }
 }
 
-/// spec stats: the longest queues are found without counting every queue.
+/// spec stats: gates with the longest queues are listed first, without counting every queue.
 pub async fn the_longest_lines_come_first(world: &World) {
     world.define(json!({ "name": "w", "concurrency": { "limit": 1, "key": "k" } })).await;
     for (key, runs) in [("few", 2), ("many", 6), ("none", 1), ("some", 4)] {

@@ -1,4 +1,4 @@
-//! Streamed output: chunks of a run are kept once, in order, and bounded.
+//! Streamed output: the chunks of a run are stored once and in order, up to a limit.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -25,7 +25,7 @@ fn report(run: &Run, then: Then) -> Record {
 async fn say(world: &World, run: &Run, report: Record) -> Result<Recorded, Refusal> {
     match world.run(Command::Record { known: Box::new(run.clone()), report }).await? {
         Answer::Recorded(recorded) => Ok(recorded),
-        other => panic!("a report was answered {other:?}"),
+        other => panic!("unexpected answer to a report: {other:?}"),
     }
 }
 
@@ -44,20 +44,21 @@ fn texts(chunks: &[Chunk]) -> Vec<&str> {
     chunks.iter().map(|chunk| chunk.data.as_str()).collect()
 }
 
-/// spec transports, steps: chunks are in the order in which they were emitted, each once, however
-/// often they are repeated; they outlive the run.
+/// spec transports, steps: chunks are stored in the order in which they were emitted, each once,
+/// even if reports are repeated. They remain after the end of the run.
 pub async fn what_a_run_emits_is_kept_once_and_in_order(world: &World) {
     world.define(json!({ "name": "chat" })).await;
     let run = world.drive("chat", json!({})).await;
     let first = vec![chunk("", 0, 0, &json!("a")), chunk("reply", 1, 0, &json!("b"))];
     assert_eq!(emit(world, &run, first.clone()).await, Ok(Recorded::GoOn));
-    // The answer was lost: the same chunks again, with one more.
+    // The worker got no answer, and repeats the chunks with one more.
     let again = [first, vec![chunk("reply", 1, 1, &json!("c"))]].concat();
     assert_eq!(emit(world, &run, again).await, Ok(Recorded::GoOn));
     let chunks = emitted(world, run.id, 0).await;
     assert_eq!(texts(&chunks), [r#""a""#, r#""b""#, r#""c""#]);
     assert_eq!(chunks.iter().map(|chunk| chunk.seq).collect::<Vec<_>>(), [1, 2, 3]);
-    // Its worker is lost, and another emits the same chunks again: different content is ignored.
+    // The worker dies, and another emits the same chunk numbers with other content, which is
+    // ignored.
     world.lose(world.engine).await;
     let other = world.engine(2);
     let taken = other.lease_one().await;
@@ -76,11 +77,11 @@ pub async fn what_a_run_emits_is_kept_once_and_in_order(world: &World) {
     };
     assert_eq!(say(&other, &taken, last).await, Ok(Recorded::LetGo));
     let rest = emitted(world, run.id, 3).await;
-    assert_eq!(texts(&rest), [r#""d""#, r#""e""#], "a follower goes on where it was");
+    assert_eq!(texts(&rest), [r#""d""#, r#""e""#], "a reader must continue after its last chunk");
     assert_eq!(emitted(world, run.id, 0).await.len(), 5);
 }
 
-/// Output over a bound is refused with the bound's name, and leaves nothing behind.
+/// Output over a limit is refused with the name of the limit, and nothing of it is stored.
 pub async fn output_has_bounds(world: &World) {
     world.define(json!({ "name": "chat" })).await;
     let run = world.drive("chat", json!({})).await;
@@ -98,12 +99,12 @@ pub async fn output_has_bounds(world: &World) {
     let refused = emit(world, &run, many(MAX_CHUNKS, MAX_CHUNKS + 1)).await;
     assert_eq!(refused, Err(Refusal::TooManyChunks(run.id)));
     let repeated = emit(world, &run, many(0, 3)).await;
-    assert_eq!(repeated, Ok(Recorded::GoOn), "what is there already is not counted again");
+    assert_eq!(repeated, Ok(Recorded::GoOn), "a chunk that is stored already was counted again");
     assert_eq!(emitted(world, run.id, 0).await.len(), MAX_CHUNKS as usize);
     world.complete(&run).await;
 }
 
-/// Progress is a field of its run: the last value stays, and sleep does not clear it.
+/// Progress is a field of the run: the last value stays, also while the run sleeps.
 pub async fn the_last_progress_stays(world: &World) {
     world.define(json!({ "name": "import" })).await;
     let run = world.drive("import", json!({})).await;

@@ -1,4 +1,4 @@
-//! Overlap: occurrences of a schedule while its last run is not over.
+//! Overlap: occurrences of a schedule while its last run has not ended.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -16,25 +16,26 @@ use crate::world::{World, increment, replaced, skipped, step};
 
 const DAILY: &str = "@daily";
 
-/// Defines a workflow with a schedule of this overlap, and room for two runs at once.
+/// Defines a workflow with a schedule with this `onOverlap`, and a limit of two driven runs.
 async fn scheduled(world: &World, name: &str, overlap: Value) {
     let triggers = json!([name, { "cron": DAILY, "onOverlap": overlap }]);
     let limit = json!({ "limit": 1 });
     world.define(json!({ "name": name, "triggers": triggers, "concurrency": limit })).await;
 }
 
-/// Every state in which a run is not over.
+/// All states of a run that has not ended.
 const STATES: [&str; 7] =
     ["behind a gate", "ready", "driven", "sleeping", "waiting", "backing off", "paused"];
 
-/// Brings an occurrence into a state; returns its run, and the leased run if a worker has it.
+/// Brings the run of an occurrence into a state. Returns its id, and the leased run if it is
+/// driven.
 async fn occurring(world: &World, name: &str, state: &str) -> (RunId, Option<Run>) {
     if state == "behind a gate" {
         let before = world.send_for_run(name, json!({})).await;
         let run = world.occur(name, DAILY).await.run().expect("it is admitted");
         assert_eq!(world.state(run).await, "queued");
         let other = world.lease_one().await;
-        assert_eq!(other.id, before, "the gate is held by an event's run");
+        assert_eq!(other.id, before, "the slot must be held by the run of an event");
         return (run, Some(other));
     }
     let run = world.occur(name, DAILY).await.run().expect("it is admitted");
@@ -57,7 +58,8 @@ async fn occurring(world: &World, name: &str, state: &str) -> (RunId, Option<Run
     (run, None)
 }
 
-/// spec B45, schedules: the last run counts until it is over, in whatever state.
+/// spec B45, schedules: an occurrence is skipped until the last run has ended, in any state of that
+/// run.
 pub async fn an_occurrence_is_skipped_in_every_state_of_the_last(world: &World) {
     for state in STATES {
         scheduled(world, state, json!("skip")).await;
@@ -65,15 +67,19 @@ pub async fn an_occurrence_is_skipped_in_every_state_of_the_last(world: &World) 
         for _ in 0..2 {
             let verdict = world.occur(state, DAILY).await;
             assert_eq!(skipped(&verdict), (holder, "onOverlap"), "{state}");
-            assert_eq!(verdict.to_value()["key"], DAILY, "the gate is the schedule's");
+            assert_eq!(
+                verdict.to_value()["key"],
+                DAILY,
+                "the key of the verdict must be the schedule"
+            );
         }
         world.cancel(holder).await.unwrap();
         world.drain().await;
     }
 }
 
-/// spec schedules: queued occurrences run one after another in their order, whatever the state of
-/// the last one and however it ends.
+/// spec schedules: queued occurrences run one after another in their order, in any state of the
+/// last run and however it ends.
 pub async fn occurrences_that_queue_run_in_order(world: &World) {
     for state in STATES {
         scheduled(world, state, json!("queue")).await;
@@ -92,7 +98,10 @@ pub async fn occurrences_that_queue_run_in_order(world: &World) {
         world.cancel(holder).await.unwrap();
         if let Some(worker) = worker {
             if worker.id == holder {
-                assert!(world.lease_all().await.is_empty(), "its worker has not stopped yet");
+                assert!(
+                    world.lease_all().await.is_empty(),
+                    "the next occurrence started before the worker stopped"
+                );
                 world.stopped(&worker).await;
             } else {
                 world.complete(&worker).await;
@@ -103,7 +112,7 @@ pub async fn occurrences_that_queue_run_in_order(world: &World) {
     }
 }
 
-/// spec G4: a queue of occurrences is ordered by arrival, also where a later release has more
+/// spec G4: a queue of occurrences is ordered by arrival, even if a later release has a higher
 /// priority.
 pub async fn occurrences_queue_by_arrival_whatever_the_priority(world: &World) {
     let define = |version: u32, shift_ms: u64| {
@@ -120,7 +129,7 @@ pub async fn occurrences_queue_by_arrival_whatever_the_priority(world: &World) {
     assert_eq!(world.drain().await, [first, second, third]);
 }
 
-/// spec schedules: an occurrence leaves the queue after `maxWaitMs`, but not once it holds the
+/// spec schedules: an occurrence leaves the queue after `maxWaitMs`, but not if it holds the
 /// schedule.
 pub async fn an_occurrence_that_waited_too_long_gives_up(world: &World) {
     scheduled(world, "w", json!({ "policy": "queue", "maxWaitMs": 300 })).await;
@@ -137,7 +146,7 @@ pub async fn an_occurrence_that_waited_too_long_gives_up(world: &World) {
     assert_eq!(reason, "it waited longer than maxWaitMs");
     assert_eq!(world.state(holder).await, "running");
     world.complete(&run).await;
-    // At the limit it is queued while it holds the schedule.
+    // This occurrence holds the schedule and is queued for a slot: `maxWaitMs` does not apply.
     world.send_for_run("w", json!({})).await;
     let other = world.lease_one().await;
     let holder = world.occur("w", DAILY).await.run().unwrap();
@@ -147,8 +156,8 @@ pub async fn an_occurrence_that_waited_too_long_gives_up(world: &World) {
     assert_eq!(world.drain().await, [holder]);
 }
 
-/// spec replace, B44: an occurrence replaces the last one in one transaction, whatever its state;
-/// the session operations of the last one leave nothing.
+/// spec replace, B44: an occurrence replaces the last run in one transaction, in any state of it;
+/// staged session operations of the replaced run are dropped.
 pub async fn an_occurrence_takes_the_place_of_the_last(world: &World) {
     for state in STATES {
         scheduled(world, state, json!("restart")).await;
@@ -164,7 +173,10 @@ pub async fn an_occurrence_takes_the_place_of_the_last(world: &World) {
         assert_eq!(ending, by, "{state}");
         if let Some(worker) = worker {
             if worker.id == holder {
-                assert!(world.lease_all().await.is_empty(), "its worker has not stopped yet");
+                assert!(
+                    world.lease_all().await.is_empty(),
+                    "the new run started before the worker of the old one stopped"
+                );
                 let late = world.report(&worker, Vec::new(), Then::Continue).await;
                 assert!(matches!(late, Err(Refusal::Fenced { .. })), "{late:?}");
                 world.stopped(&worker).await;
@@ -178,8 +190,8 @@ pub async fn an_occurrence_takes_the_place_of_the_last(world: &World) {
     }
 }
 
-/// spec R18: the current release decides, and runs queued under another policy keep their
-/// positions.
+/// spec R18: the policy of the current release applies; runs that were queued under another policy
+/// keep their positions.
 pub async fn the_current_release_says_what_overlaps(world: &World) {
     let define = |version: u32, word: &str| {
         let triggers = json!([{ "cron": DAILY, "onOverlap": word }]);
@@ -200,7 +212,7 @@ pub async fn the_current_release_says_what_overlaps(world: &World) {
     assert_eq!(done.pop(), Some(second), "after the third");
     done.sort();
     assert_eq!(done, [third, fourth.run().unwrap()]);
-    // Also behind a run that is being stopped: a run that only queues is not replaced.
+    // While the holder is being stopped, `restart` does not replace a run that is only queued.
     world.define(define(5, "queue")).await;
     let stopping = world.occur("w", DAILY).await.run().unwrap();
     let worker = world.lease_one().await;
@@ -213,7 +225,8 @@ pub async fn the_current_release_says_what_overlaps(world: &World) {
     assert_eq!(world.drain().await, [newest.run().unwrap(), queued]);
 }
 
-/// spec versions: the name of a schedule does not affect runs, so another name is no new version.
+/// spec versions: the name of a schedule does not affect runs, so a changed name makes no new
+/// version.
 pub async fn another_name_of_a_schedule_is_no_new_version(world: &World) {
     let named = |name: Option<&str>| {
         let mut trigger = json!({ "cron": DAILY });
@@ -230,8 +243,9 @@ pub async fn another_name_of_a_schedule_is_no_new_version(world: &World) {
     }
 }
 
-/// spec replace, steps: the staged operations of an occurrence under `restart` were dropped with
-/// it, so that its retry executes them again; operations of the retry are executed once.
+/// spec replace, steps: the staged operations of a failed occurrence under `restart` were dropped,
+/// so that its retry executes them again. Operations that the retry has applied are not executed by
+/// a second retry.
 pub async fn a_retry_of_an_occurrence_does_what_was_staged_once(world: &World) {
     let triggers = json!([{ "cron": DAILY, "onOverlap": "restart" }]);
     world.define(json!({ "name": "w", "triggers": triggers })).await;
@@ -249,11 +263,18 @@ pub async fn a_retry_of_an_occurrence_does_what_was_staged_once(world: &World) {
         count(&run).await;
         assert_eq!(world.document(&session).await, Value::Null, "{name}");
         let first = world.retry(run.id, "last").await;
-        assert!(world.steps_in_order(first).await.is_empty(), "{name}: it is taken again");
+        assert!(
+            world.steps_in_order(first).await.is_empty(),
+            "{name}: the dropped step must be executed again"
+        );
         count(&world.lease_one().await).await;
         assert_eq!(world.document(&session).await, json!({ "n": 1 }), "{name}");
         let second = world.retry(first, "last").await;
-        assert_eq!(world.steps_in_order(second).await, ["count"], "{name}: it is done");
+        assert_eq!(
+            world.steps_in_order(second).await,
+            ["count"],
+            "{name}: the applied step must not be executed again"
+        );
         world.cancel(second).await.unwrap();
     }
 }
@@ -266,8 +287,8 @@ async fn shown(world: &World, id: &str) -> ScheduleView {
     all.into_iter().find(|it| it.schedule == id).expect("it is listed")
 }
 
-/// Pausing: nothing is planned, started or caught up with until a resume, over all engines,
-/// restarts and releases that still have the schedule.
+/// While a schedule is paused, no occurrence is planned, started or caught up, on any engine, after
+/// restarts, and after releases that still have the schedule.
 pub async fn a_paused_schedule_plans_nothing(world: &World) {
     let define = |version: u32, cron: &str| {
         let triggers = json!([{ "cron": cron, "onOverlap": "queue" }, { "cron": "@hourly" }]);
@@ -285,24 +306,35 @@ pub async fn a_paused_schedule_plans_nothing(world: &World) {
     assert!(world.engine(2).hold("w", DAILY, Hold::Pause).await);
     let since = world.now();
     world.pass(50);
-    assert!(!world.hold("w", DAILY, Hold::Pause).await, "it is paused already");
+    assert!(!world.hold("w", DAILY, Hold::Pause).await, "a second pause must have no effect");
     let late = world.occurrence("w", DAILY, next.unwrap(), Some(world.now()));
     let occur = Command::Occur { occurrence: late };
     assert_eq!(world.run(occur).await, Ok(Answer::Changed(false)));
-    assert!(!world.plan("w", DAILY, world.now()).await, "nor planned anew");
+    assert!(!world.plan("w", DAILY, world.now()).await, "a paused schedule was planned");
     world.define(define(2, DAILY)).await;
     let seen = shown(world, DAILY).await;
     assert_eq!((seen.paused, seen.paused_at, seen.next), (true, Some(since), vec![]));
     assert!(!shown(world, "@hourly").await.paused, "only that one");
     let listed: Vec<_> = world.schedules().await.into_iter().map(|row| row.id).collect();
-    assert_eq!(listed, ["@hourly"], "nobody has to look at it");
-    assert_eq!(world.drain().await, [began, waits], "what has begun goes on");
+    assert_eq!(listed, ["@hourly"], "a paused schedule was listed for planning");
+    assert_eq!(
+        world.drain().await,
+        [began, waits],
+        "runs that had started before the pause must continue"
+    );
     let then = world.now().plus_ms(7);
     assert!(world.hold("w", DAILY, Hold::Resume(Some(then))).await);
-    assert!(!world.hold("w", DAILY, Hold::Resume(Some(world.now()))).await, "it goes on already");
-    assert_eq!(world.planned("w", DAILY).await, Some(Some(then)), "with the next one");
+    assert!(
+        !world.hold("w", DAILY, Hold::Resume(Some(world.now()))).await,
+        "a second resume must have no effect"
+    );
+    assert_eq!(
+        world.planned("w", DAILY).await,
+        Some(Some(then)),
+        "the first resume must plan the next occurrence"
+    );
     assert!(!shown(world, DAILY).await.paused);
-    // A pause belongs to the schedule, and ends with it.
+    // A pause ends when a release removes the schedule.
     assert!(world.hold("w", DAILY, Hold::Pause).await);
     world.define(define(3, "@weekly")).await;
     let gone = Command::HoldSchedule {
@@ -313,11 +345,14 @@ pub async fn a_paused_schedule_plans_nothing(world: &World) {
         hold: Hold::Resume(None),
     };
     assert_eq!(world.run(gone).await, Err(Refusal::NoSchedule(DAILY.to_owned())));
-    assert!(world.hold("w", "@weekly", Hold::Pause).await, "also before it was ever planned");
+    assert!(
+        world.hold("w", "@weekly", Hold::Pause).await,
+        "a schedule must be pausable before it was planned"
+    );
     assert!(!world.plan("w", "@weekly", world.now()).await);
 }
 
-/// The list shows all schedules, page by page, and the outcome of the last occurrence.
+/// The list shows all schedules, page by page, with the outcome of the last occurrence.
 pub async fn schedules_are_listed_with_their_last_occurrence(world: &World) {
     let other = world.in_workspace("b");
     other.define(json!({ "name": "w0", "triggers": [{ "cron": DAILY }] })).await;

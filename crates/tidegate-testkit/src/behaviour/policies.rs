@@ -1,4 +1,4 @@
-//! Policies of actions for a busy session.
+//! Policies of actions: what happens to a request while its session is busy.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -10,7 +10,7 @@ use tidegate_core::{
 
 use crate::world::{World, replaced, skipped, step, window};
 
-/// Defines a flow with an action for each policy, all on the session.
+/// Defines a flow with one action for each policy, all with the session as key.
 async fn chat(world: &World) {
     let quiet = json!({ "concurrency": { "policy": "debounce", "periodMs": 1000 } });
     let actions = json!({
@@ -29,19 +29,19 @@ async fn outcome(world: &World, action: &str, session: &str) -> &'static str {
     world.call("chat", action, session, Value::Null).await.outcome()
 }
 
-/// spec B1, B2, B7: without a policy nothing waits, nothing is refused, and no key is held.
+/// spec B1, B2, B7: without a policy no request waits or is refused, and no key is held.
 pub async fn without_a_policy_everything_runs(world: &World) {
     world.define_flow(json!({ "name": "chat", "actions": { "plain": {} } })).await;
     for _ in 0..5 {
         assert_eq!(outcome(world, "plain", "s").await, "started");
     }
-    assert_eq!(world.lease_all().await.len(), 5, "all at the same time");
+    assert_eq!(world.lease_all().await.len(), 5, "all runs must be driven at the same time");
     let gates = world.dump().await.into_iter().filter(|row| matches!(row, Row::Gate(_)));
     assert_eq!(gates.count(), 0);
 }
 
-/// spec B5, B6, B8: the action's policy, else the flow's; the action's replaces it whole, key
-/// included.
+/// spec B5, B6, B8: the policy of the action applies, otherwise that of the flow; the action's
+/// policy replaces that of the flow completely, including the key.
 pub async fn the_action_decides_else_the_flow(world: &World) {
     let default = json!({ "policy": "reject", "key": "user" });
     let actions = json!({
@@ -57,8 +57,8 @@ pub async fn the_action_decides_else_the_flow(world: &World) {
         world.dispatch(request).await.verdict.outcome()
     };
     assert_eq!(call("by_default").await, "started");
-    assert_eq!(call("by_default").await, "skipped", "the flow rejects, by user");
-    assert_eq!(call("own").await, "started", "the session is another key than the user");
+    assert_eq!(call("by_default").await, "skipped", "the policy of the flow is `reject` by user");
+    assert_eq!(call("own").await, "started", "the action's key is the session, not the user");
     assert_eq!(call("own").await, "queued");
     assert_eq!(call("own_with_key").await, "queued", "behind the first");
     assert_eq!(call("free").await, "started");
@@ -78,7 +78,7 @@ pub async fn a_queue_is_served_in_order_over_all_actions(world: &World) {
     let mut served = Vec::new();
     while let [run] = world.lease_all().await.as_slice() {
         assert!(world.lease_all().await.is_empty());
-        // A wait does not admit the next run: the hold is kept until the end.
+        // A waiting run does not admit the next one: it keeps its hold until its end.
         world.sleep(run, "think", 10).await;
         assert!(world.lease_all().await.is_empty());
         world.tick(10).await;
@@ -90,7 +90,7 @@ pub async fn a_queue_is_served_in_order_over_all_actions(world: &World) {
     world.check_holds().await;
 }
 
-/// spec B10: priority changes no order inside of a session: it is that of arrival.
+/// spec B10: priority does not change the order inside a session, which is by arrival.
 pub async fn a_queue_goes_by_arrival_whatever_the_priority(world: &World) {
     let actions = json!({
         "respond": { "concurrency": "queue" },
@@ -104,7 +104,7 @@ pub async fn a_queue_goes_by_arrival_whatever_the_priority(world: &World) {
     assert_eq!(world.drain().await, sent);
 }
 
-/// spec B12: however the running request ends, the next one starts.
+/// spec B12: the next request starts, however the running one ends.
 pub async fn a_queue_goes_on_however_the_running_one_ends(world: &World) {
     chat(world).await;
     for end in ["completed", "failed", "cancelled", "lost"] {
@@ -118,12 +118,19 @@ pub async fn a_queue_goes_on_however_the_running_one_ends(world: &World) {
             "failed" => world.fail(&run).await,
             "cancelled" => {
                 world.cancel(first).await.unwrap();
-                assert!(world.lease_all().await.is_empty(), "until its worker has stopped");
+                assert!(
+                    world.lease_all().await.is_empty(),
+                    "the next run started before the worker stopped"
+                );
                 world.stopped(&run).await;
             }
             _ => {
                 assert_eq!(world.lose(9).await, 1);
-                assert_eq!(world.drain().await, [first, second], "it is taken up, then the next");
+                assert_eq!(
+                    world.drain().await,
+                    [first, second],
+                    "the lost run must be driven again, then the next one"
+                );
                 continue;
             }
         }
@@ -132,15 +139,15 @@ pub async fn a_queue_goes_on_however_the_running_one_ends(world: &World) {
     world.check_holds().await;
 }
 
-/// spec B14, B15, B16, B17, B19, B40: a busy session refuses and names its holder; a free one does
-/// not.
+/// spec B14, B15, B16, B17, B19, B40: `reject` refuses requests to a busy session and names the
+/// holder; to a free session it admits them.
 pub async fn reject_names_the_holder_and_forgets_the_refused(world: &World) {
     chat(world).await;
     for end in ["completed", "failed", "cancelled"] {
         let holder = world.call_for_run("chat", "summarise", "s").await;
         let refused = world.call("chat", "summarise", "s", json!({})).await;
         assert_eq!(skipped(&refused), (holder, "policy"));
-        assert_eq!(world.alive("chat/summarise").await, 1, "what was refused left no run");
+        assert_eq!(world.alive("chat/summarise").await, 1, "a refused request left a run behind");
         let run = world.lease_one().await;
         world.sleep(&run, "think", 10).await;
         assert_eq!(skipped(&world.call("chat", "summarise", "s", json!({})).await).0, holder);
@@ -154,13 +161,17 @@ pub async fn reject_names_the_holder_and_forgets_the_refused(world: &World) {
                 world.stopped(&run).await;
             }
         }
-        assert!(world.drain().await.is_empty(), "what was refused is not started later");
+        assert!(world.drain().await.is_empty(), "a refused request was started later");
     }
-    assert_eq!(outcome(world, "summarise", "s").await, "started", "the same request again");
+    assert_eq!(
+        outcome(world, "summarise", "s").await,
+        "started",
+        "the refused request must be admitted when it is sent again"
+    );
     world.check_holds().await;
 }
 
-/// spec B18: of requests in the same instant, on several engines, exactly one is admitted.
+/// spec B18: of concurrent requests on several engines, exactly one is admitted.
 pub async fn of_rejecting_requests_at_once_one_is_admitted(world: &World) {
     chat(world).await;
     let (b, c) = (world.engine(2), world.engine(3));
@@ -177,7 +188,7 @@ pub async fn of_rejecting_requests_at_once_one_is_admitted(world: &World) {
     assert_eq!(world.drain().await, [winner]);
 }
 
-/// spec N33: a session is busy while any run holds it or is queued for it.
+/// spec N33: a session is busy while a run holds it or is queued for it.
 pub async fn reject_sees_who_waits(world: &World) {
     chat(world).await;
     let holder = world.call_for_run("chat", "respond", "s").await;
@@ -193,7 +204,8 @@ pub async fn reject_sees_who_waits(world: &World) {
     world.check_holds().await;
 }
 
-/// spec B2, B34: `allow` neither takes nor sees the gate: appends land while a respond runs.
+/// spec B2, B34: a run under `allow` does not take the gate and is not blocked by it: appends run
+/// while a respond runs.
 pub async fn allow_neither_takes_nor_sees_the_gate(world: &World) {
     chat(world).await;
     let respond = world.call_for_run("chat", "respond", "s").await;
@@ -202,16 +214,21 @@ pub async fn allow_neither_takes_nor_sees_the_gate(world: &World) {
     for _ in 0..10 {
         assert_eq!(outcome(world, "append", "s").await, "started");
     }
-    assert_eq!(world.drain().await.len(), 10, "every append, while the respond runs");
+    assert_eq!(world.drain().await.len(), 10, "every append must run while the respond runs");
     assert_eq!(running.id, respond);
     world.complete(&running).await;
     assert_eq!(world.drain().await, [queued]);
     assert_eq!(outcome(world, "append", "s").await, "started");
-    assert_eq!(outcome(world, "summarise", "s").await, "started", "an append is not in its way");
+    assert_eq!(
+        outcome(world, "summarise", "s").await,
+        "started",
+        "a run under `allow` blocked the session"
+    );
     world.check_holds().await;
 }
 
-/// spec B41, B42: reject and idempotency are separate: one checks live runs, the other past ones.
+/// spec B41, B42: reject and idempotency are independent: one checks live runs, the other past
+/// ones.
 pub async fn idempotency_and_arbitration_are_apart(world: &World) {
     let once = json!({ "key": "input.id" });
     let actions = json!({
@@ -227,9 +244,9 @@ pub async fn idempotency_and_arbitration_are_apart(world: &World) {
     assert_eq!(call("both", 2).await, "skipped");
     assert_eq!(world.drain().await.len(), 1);
     assert_eq!(call("both", 1).await, "deduped", "after the first");
-    assert_eq!(call("both", 2).await, "started", "the refused one has claimed nothing");
+    assert_eq!(call("both", 2).await, "started", "the refused request took a claim");
     assert_eq!(call("only", 3).await, "started");
-    assert_eq!(call("only", 4).await, "started", "idempotency alone arbitrates nothing");
+    assert_eq!(call("only", 4).await, "started", "idempotency alone must not arbitrate");
     assert_eq!(call("only", 3).await, "deduped");
 }
 
@@ -257,9 +274,15 @@ pub async fn restart_replaces_the_holder_and_keeps_the_queue(world: &World) {
         let (edit, gone) = replaced(&world.call(phase, "edit", "s", json!({})).await);
         assert_eq!((gone, world.state(holder).await), (holder, "cancelled"), "{phase}");
         if let (Some(run), "driven") = (&driven, phase) {
-            assert!(world.lease_all().await.is_empty(), "the holder has not stopped yet");
+            assert!(
+                world.lease_all().await.is_empty(),
+                "the new run started before the worker of the holder stopped"
+            );
             let late = world.report(run, vec![step("late", &json!(1))], Then::Continue).await;
-            assert!(matches!(late, Err(Refusal::Fenced { .. })), "it writes nothing any more");
+            assert!(
+                matches!(late, Err(Refusal::Fenced { .. })),
+                "the replaced run accepted a report"
+            );
             world.stopped(run).await;
         }
         assert_eq!(world.drain().await, [edit, first, second], "{phase}");
@@ -267,7 +290,7 @@ pub async fn restart_replaces_the_holder_and_keeps_the_queue(world: &World) {
     }
 }
 
-/// spec B44: restarts while the holder is being stopped replace each other, and no queued run.
+/// spec B44: restarts while the holder is being stopped replace each other, but no queued run.
 pub async fn restarts_replace_each_other(world: &World) {
     chat(world).await;
     let holder = world.call_for_run("chat", "edit", "s").await;
@@ -284,7 +307,8 @@ pub async fn restarts_replace_each_other(world: &World) {
     world.check_holds().await;
 }
 
-/// spec B44: after a holder was cancelled by hand, restarts still leave one of them.
+/// spec B44: if the holder was cancelled by hand, restarts still replace each other, so that one of
+/// them remains.
 pub async fn restarts_after_a_cancel_by_hand_replace_each_other(world: &World) {
     chat(world).await;
     let holder = world.call_for_run("chat", "respond", "s").await;
@@ -292,7 +316,7 @@ pub async fn restarts_after_a_cancel_by_hand_replace_each_other(world: &World) {
     let before = world.call_for_run("chat", "respond", "s").await;
     world.cancel(holder).await.unwrap();
     let first = world.call("chat", "edit", "s", json!({})).await;
-    assert_eq!(first.outcome(), "queued", "who only queues is not replaced");
+    assert_eq!(first.outcome(), "queued", "a run that is only queued was replaced");
     let after = world.call_for_run("chat", "respond", "s").await;
     let (second, gone) = replaced(&world.call("chat", "edit", "s", json!({})).await);
     assert_eq!(Some(gone), first.run());
@@ -301,7 +325,7 @@ pub async fn restarts_after_a_cancel_by_hand_replace_each_other(world: &World) {
     world.check_holds().await;
 }
 
-/// spec B43: a burst gives one run, with the last input, and cancels none.
+/// spec B43: a burst of requests makes one run with the last input, and cancels no run.
 pub async fn debounce_coalesces_and_never_cancels(world: &World) {
     chat(world).await;
     let holder = world.call_for_run("chat", "respond", "s").await;
@@ -311,18 +335,18 @@ pub async fn debounce_coalesces_and_never_cancels(world: &World) {
     world.tick(999).await;
     assert_eq!(call(1).await, run);
     world.tick(1000).await;
-    assert_eq!(world.state(run).await, "queued", "it waits for the running one");
+    assert_eq!(world.state(run).await, "queued", "the run must wait for the end of the holder");
     assert_eq!(world.state(holder).await, "running");
     for n in 2..4 {
         world.tick(5000).await;
-        assert_eq!(call(n).await, run, "until it starts it takes newer ones with it");
+        assert_eq!(call(n).await, run, "a queued run of a window must take newer inputs");
     }
     world.complete(&running).await;
     let started = world.lease_one().await;
     assert_eq!(started.id, run, "at once");
     assert_eq!(world.input_of(run).await["input"], json!({ "n": 3 }));
     let next = call(4).await;
-    assert_ne!(next, run, "what comes after its start is a new window");
+    assert_ne!(next, run, "a request after the start must open a new window");
     world.tick(1000).await;
     assert_eq!(world.state(run).await, "running");
     assert_eq!(world.state(next).await, "queued");
@@ -333,8 +357,8 @@ pub async fn debounce_coalesces_and_never_cancels(world: &World) {
     world.check_holds().await;
 }
 
-/// spec B43: each session has its own window, and a window whose run was cancelled takes no more
-/// inputs.
+/// spec B43: each session has its own window; if the run of a window was cancelled, the window
+/// takes no more inputs.
 pub async fn a_cancelled_window_takes_no_more(world: &World) {
     chat(world).await;
     world.call_for_run("chat", "respond", "s").await;
@@ -352,7 +376,8 @@ pub async fn a_cancelled_window_takes_no_more(world: &World) {
     world.check_holds().await;
 }
 
-/// spec A1, B43: the claim of a window that waits for the gate is that of its last input.
+/// spec A1, B43: the run of a fired window that is queued at the gate has the claim of its last
+/// input.
 pub async fn a_waiting_window_claims_its_last_input(world: &World) {
     let policy = json!({ "policy": "debounce", "periodMs": 1000 });
     let actions = json!({

@@ -1,4 +1,4 @@
-//! Priority and rank: the order of ready runs.
+//! Priority and rank: the order in which ready runs are leased.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -9,7 +9,7 @@ use tidegate_core::{
 
 use crate::world::{World, lease, payload};
 
-/// Builds a workflow whose runs count as queued `shift_ms` earlier.
+/// Builds a workflow whose runs are ranked as if they had arrived `shift_ms` earlier.
 fn shifted(name: &str, shift_ms: u64) -> Value {
     json!({ "name": name, "priority": { "shiftMs": shift_ms } })
 }
@@ -26,7 +26,7 @@ async fn order(world: &World) -> Vec<RunId> {
     }
 }
 
-/// spec L2, P2: the workflows of a workspace are served in turn, and inside a workflow rank
+/// spec L2, P2: the workflows of a workspace are served in turn. Inside a workflow the rank
 /// decides, however a run became ready.
 pub async fn ready_runs_are_leased_in_turns(world: &World) {
     for name in ["a", "b", "c"] {
@@ -42,11 +42,15 @@ pub async fn ready_runs_are_leased_in_turns(world: &World) {
     world.tick(100).await;
     let [c1, limited1, limited2, b, a, c2, c3] = sent[..] else { panic!("seven were sent") };
     let expected = [c1, limited1, a, sleeper, c2, limited2, b, c3];
-    assert_eq!(order(world).await, expected, "after `b`; the sleeper has kept its rank in `b`");
+    assert_eq!(
+        order(world).await,
+        expected,
+        "turns must continue after `b`, where the sleeper kept its rank"
+    );
 }
 
-/// spec L2: the next run of a workflow waits for one lease of each other workflow that has ready
-/// runs, however many they have, also where its versions are served side by side.
+/// spec L2: the next run of a workflow waits for at most one lease of each other workflow with
+/// ready runs, however many runs they have, also if versions of it are served side by side.
 pub async fn a_flood_delays_others_by_one_lease_each(world: &World) {
     let names = ["a", "b", "c", "d"];
     for name in names {
@@ -75,11 +79,11 @@ pub async fn a_flood_delays_others_by_one_lease_each(world: &World) {
             }
             others += 1;
         }
-        assert!(others < names.len(), "round {round}: {others} others were leased before");
+        assert!(others < names.len(), "round {round}: {others} other runs were leased before");
     }
 }
 
-/// spec P2: a run that becomes ready in the very transaction of a lease is leased in its turn too.
+/// spec P2: a run that becomes ready in the transaction of a lease is leased in its turn, too.
 pub async fn what_becomes_ready_with_a_lease_is_leased_in_its_turn(world: &World) {
     world.define(json!({ "name": "limited", "concurrency": { "limit": 1 } })).await;
     world.define(json!({ "name": "plain" })).await;
@@ -103,14 +107,14 @@ pub async fn what_becomes_ready_with_a_lease_is_leased_in_its_turn(world: &World
             Some(runs.iter().map(|run| run.id).collect::<Vec<_>>())
         })
         .collect();
-    assert_eq!(leased[0], [waiting], "its workflow comes before the one that was ready before");
+    assert_eq!(leased[0], [waiting], "the turn of `limited` comes before that of `plain`");
     let rest = world.lease_all().await.into_iter().map(|run| run.id);
     assert_eq!(leased[1].iter().copied().chain(rest).collect::<Vec<_>>(), [young]);
     world.check_holds().await;
 }
 
-/// spec P2: an engine takes only the versions that it serves, and runs of other versions do not
-/// delay it.
+/// spec P2: an engine leases only versions that it serves, and runs of other versions do not delay
+/// it.
 pub async fn an_engine_takes_only_what_it_serves(world: &World) {
     let a = world.define(json!({ "name": "a" })).await;
     let b = world.define(json!({ "name": "b" })).await;
@@ -141,7 +145,7 @@ pub async fn workspaces_are_leased_apart(world: &World) {
     assert!(leased.iter().all(|run| run.ws == world.ws));
 }
 
-/// spec P1, B102, B103: a shift moves a run before those that were queued earlier by at most the
+/// spec P1, B102, B103: priority moves a run ahead of runs that arrived earlier by at most the
 /// shift.
 pub async fn a_shift_moves_a_run_ahead_by_at_most_itself(world: &World) {
     world.define(json!({ "name": "job", "version": 1 })).await;
@@ -162,7 +166,7 @@ pub async fn a_shift_moves_a_run_ahead_by_at_most_itself(world: &World) {
     }
 }
 
-/// spec P1, B105: the order within one workflow is unchanged.
+/// spec P1, B105: priority does not change the order within one workflow.
 pub async fn the_own_order_is_unchanged(world: &World) {
     let mut definition = shifted("urgent", 60_000);
     definition["concurrency"] = json!({ "limit": 2 });
@@ -175,7 +179,7 @@ pub async fn the_own_order_is_unchanged(world: &World) {
     assert_eq!(order(world).await, sent);
 }
 
-/// spec P1, B104: priority overtakes in a full queue and never exceeds the limit.
+/// spec P1, B104: a run with priority overtakes others in a full queue, and the limit still holds.
 pub async fn priority_does_not_break_a_limit(world: &World) {
     let version = |number: u32, shift_ms: Option<u64>| {
         let mut definition =
@@ -196,7 +200,7 @@ pub async fn priority_does_not_break_a_limit(world: &World) {
     let urgent = world.send_for_run("sync", json!({})).await;
     assert!(world.lease_all().await.is_empty(), "the limit holds");
     world.complete(&driven).await;
-    // `urgent` was sent 200 ms after the second and 100 ms after the third.
+    // `urgent` was sent 200 ms after the second plain run and 100 ms after the third.
     assert_eq!(order(world).await, [plain[1], urgent, plain[2]]);
     world.check_holds().await;
 }

@@ -1,4 +1,4 @@
-//! Promises: every id in an answer can be found until retention deletes it.
+//! Promises: every id that an answer contains can be looked up until retention deletes it.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ fn cancelled(reason: &str, by: Option<RunId>) -> Ending {
     Ending::Cancelled { reason: reason.to_owned(), by }
 }
 
-/// Returns the ending of a run, and its explanation by `why`.
+/// Returns the ending of a run, and the sentence of its `why`.
 async fn end_of(world: &World, run: RunId) -> (Ending, String) {
     let ended = world.ended(run).await.unwrap_or_else(|| panic!("{run} is gone"));
     let why = why(&*world.store, &world.ws, run).await.unwrap().unwrap();
@@ -28,7 +28,8 @@ async fn end_of(world: &World, run: RunId) -> (Ending, String) {
     (ended.ending, why.sentence)
 }
 
-/// Returns the receipts of an event: the outcome, and how the run that it names was cancelled.
+/// Returns the receipts of an event: the outcome, and how the run that the receipt names was
+/// cancelled.
 async fn receipts_of(
     world: &World,
     event: EventId,
@@ -46,8 +47,8 @@ async fn receipts_of(
     items.map(|listed| (outcome(&listed.receipt), listed.cancelled)).collect()
 }
 
-/// spec A1: two windows end on one idempotency key. The second ends as `deduped` and names the
-/// survivor, and so does the receipt of each event that it had merged.
+/// spec A1: two windows fire with the same idempotency key. The second one ends as `deduped` and
+/// names the run of the first, and so do the receipts of all events that it merged.
 pub async fn a_window_that_lost_its_key_ends_as_deduped(world: &World) {
     let (debounce, once) = (json!({ "periodMs": 1000, "key": "doc" }), json!({ "key": "id" }));
     world.define(json!({ "name": "save", "debounce": debounce, "idempotency": once })).await;
@@ -57,7 +58,7 @@ pub async fn a_window_that_lost_its_key_ends_as_deduped(world: &World) {
     let taken = world.post("save", json!({ "doc": "b", "id": 1 })).await;
     let (second, _) = window(&taken.runs[0].verdict);
     world.tick(1000).await;
-    assert_eq!(world.drain().await, [first], "one run for the key");
+    assert_eq!(world.drain().await, [first], "there must be one run for the key");
     let (ending, sentence) = end_of(world, second).await;
     assert_eq!(ending, cancelled("deduped", Some(first)));
     assert_eq!(ending.deduped_by(), Some(first));
@@ -68,10 +69,15 @@ pub async fn a_window_that_lost_its_key_ends_as_deduped(world: &World) {
     let again = world.send("save", json!({ "doc": "c", "id": 2 })).await;
     let (third, _) = window(&again);
     world.tick(1000).await;
-    assert_eq!(world.drain().await, [third], "the free key was not taken");
+    assert_eq!(
+        world.drain().await,
+        [third],
+        "the deduped window took the claim of an earlier event"
+    );
 }
 
-/// The same for requests under the policy `debounce`: their callers follow the run by its id.
+/// Under the policy `debounce`, a request whose idempotency key was taken by another run ends as
+/// `deduped` and names that run, too: its caller polls the run by its id.
 pub async fn a_request_that_lost_its_key_ends_as_deduped(world: &World) {
     let policy = json!({ "policy": "debounce", "periodMs": 1000 });
     let action = json!({ "concurrency": policy, "idempotency": { "key": "input.id" } });
@@ -88,8 +94,8 @@ pub async fn a_request_that_lost_its_key_ends_as_deduped(world: &World) {
     assert_eq!(late.outcome(), "deduped", "{late:?}");
 }
 
-/// spec F4: the window that opens a buffer keeps its run; one that joins it names the run that
-/// carries its event.
+/// spec F4: a window that opens a buffer keeps the id of its run; a window that joins a buffer
+/// names the run with its event.
 pub async fn a_window_that_fires_into_a_buffer_names_its_run(world: &World) {
     let debounce = json!({ "periodMs": 1000, "key": "doc" });
     let batch = json!({ "maxSize": 9, "timeoutMs": 5000 });
@@ -109,7 +115,8 @@ pub async fn a_window_that_fires_into_a_buffer_names_its_run(world: &World) {
     assert_eq!(world.inputs_of(opens).await, Some(both));
 }
 
-/// A release that requires a key refuses events merged before it; their run says so.
+/// If a release requires a key, windows without it that were opened before are refused when they
+/// fire, and their runs say so.
 pub async fn a_window_that_a_release_refuses_ends(world: &World) {
     let debounce = json!({ "periodMs": 1000 });
     world.define(json!({ "name": "save", "version": 1, "debounce": debounce })).await;
@@ -126,10 +133,10 @@ pub async fn a_window_that_a_release_refuses_ends(world: &World) {
     assert!(sentence.contains("rejected by handoff: the required key `tenant`"), "{sentence}");
 }
 
-/// However many windows are open, each is found by the id of its run.
+/// An open window is found by the id of its run, however many windows are open.
 pub async fn an_open_window_is_found_among_many(world: &World) {
     world.define(json!({ "name": "save", "debounce": { "periodMs": 1000, "key": "doc" } })).await;
-    // The keys sort as their numbers do, so that the last windows are found last.
+    // The keys sort like their numbers, so that the last windows come last in a scan.
     let event = |n: usize| event("save", &json!({ "doc": format!("{n:04}") }));
     let mut last = None;
     for from in [0, 501] {
@@ -138,15 +145,14 @@ pub async fn an_open_window_is_found_among_many(world: &World) {
     }
     let last = last.unwrap();
     assert_eq!(rows_read(world, last).await, (true, 1), "the window");
-    // Ids that were never given out may come from anywhere: they must not cost a scan of all
-    // windows.
+    // A client may send any id. The lookup of an unknown one must not scan all windows.
     let unknown = RunId { seq: Seq(last.seq.0 + 1_000_000), ..last };
     assert_eq!(rows_read(world, unknown).await, (false, 0));
     let forged = RunId { salt: last.salt ^ 1, ..last };
-    assert_eq!(rows_read(world, forged).await, (false, 1), "the window of another run");
+    assert_eq!(rows_read(world, forged).await, (false, 1), "the window of another run was found");
 }
 
-/// The same for buffers, whose earlier parts have their own runs.
+/// An open buffer is found by the ids of all its runs: each full chunk has a run of its own.
 pub async fn an_open_buffer_is_found_by_all_its_runs(world: &World) {
     let batch = json!({ "maxSize": 2, "timeoutMs": 1000 });
     let single = json!({ "mode": "skip" });
@@ -158,7 +164,7 @@ pub async fn an_open_buffer_is_found_by_all_its_runs(world: &World) {
     for n in 3..8 {
         runs.extend(world.send("index", json!(n)).await.run());
     }
-    assert_eq!(runs.len(), 3, "the buffer is held, in parts: {runs:?}");
+    assert_eq!(runs.len(), 3, "the held buffer must have three chunks: {runs:?}");
     for run in &runs {
         assert!(rows_read(world, *run).await.0, "{run}");
     }
@@ -168,8 +174,7 @@ pub async fn an_open_buffer_is_found_by_all_its_runs(world: &World) {
     assert!(!rows_read(world, forged).await.0);
 }
 
-/// Returns whether `why` knows a run, and the number of rows besides runs that it has read for
-/// that.
+/// Returns whether `why` finds a run, and the number of rows that it read, without runs.
 async fn rows_read(world: &World, run: RunId) -> (bool, usize) {
     let mut reads = ReadSet::default().catalog(&world.ws);
     loop {
@@ -183,7 +188,7 @@ async fn rows_read(world: &World, run: RunId) -> (bool, usize) {
     }
 }
 
-/// A release refuses a whole buffer: the idempotency keys of its events are free again.
+/// If a release refuses a whole buffer, the idempotency keys of its events are free again.
 pub async fn a_buffer_that_a_release_refuses_gives_its_keys_back(world: &World) {
     let batch = json!({ "maxSize": 9, "timeoutMs": 1000, "key": "tenant" });
     let once = json!({ "key": "id", "periodMs": 86_400_000 });
@@ -205,6 +210,10 @@ pub async fn a_buffer_that_a_release_refuses_gives_its_keys_back(world: &World) 
     assert_eq!(ending.state(), "cancelled", "{sentence}");
     for id in [1, 2] {
         let again = world.send("index", json!({ "id": id, "tenant": "a" })).await;
-        assert_eq!(again.outcome(), "buffered", "its key is free: {again:?}");
+        assert_eq!(
+            again.outcome(),
+            "buffered",
+            "the key of the refused buffer must be free: {again:?}"
+        );
     }
 }

@@ -1,11 +1,11 @@
-//! Rate limit: excess events are dropped.
+//! Rate limit: events over the limit are dropped.
 
 use serde_json::{Value, json};
 use tidegate_core::{flow::Verdict, row::Row};
 
 use crate::world::{World, event};
 
-/// Builds a workflow with this limit, and a burst if it differs from the limit.
+/// Builds a workflow with this limit. `burst` is given if it differs from the limit.
 fn limited(limit: u32, per_ms: u64, burst: Option<u32>) -> Value {
     let mut limit = json!({ "limit": limit, "perMs": per_ms });
     if let Some(burst) = burst {
@@ -22,8 +22,8 @@ async fn admitted(world: &World, count: usize) -> usize {
     outcomes.filter(|verdict| matches!(verdict, Verdict::Started { .. })).count()
 }
 
-/// spec M2, B77, B78: up to the limit are admitted; the others make no run, and their verdict has
-/// the retry time, to the microsecond.
+/// spec M2, B77, B78: events up to the limit are admitted; the others make no run, and their
+/// verdict has the exact time for a retry, in microseconds.
 pub async fn the_overflow_is_dropped_and_told_when_to_come_again(world: &World) {
     world.define(limited(3, 1000, None)).await;
     assert_eq!(admitted(world, 3).await, 3);
@@ -37,12 +37,12 @@ pub async fn the_overflow_is_dropped_and_told_when_to_come_again(world: &World) 
     let wait = retry_at.micros() - world.now().micros();
     assert_eq!(wait, 333_334);
     world.clock.set(tidegate_core::time::Timestamp::from_micros(retry_at.micros() - 1));
-    assert_eq!(admitted(world, 1).await, 0, "a microsecond before");
+    assert_eq!(admitted(world, 1).await, 0, "an event was admitted a microsecond too early");
     world.clock.set(*retry_at);
     assert_eq!(admitted(world, 1).await, 1, "exactly then");
 }
 
-/// spec M2, B81: capacity refills at `limit` per `perMs`, and no further than the burst.
+/// spec M2, B81: tokens refill at `limit` per `perMs`, up to the burst.
 pub async fn capacity_comes_back_evenly(world: &World) {
     world.define(limited(4, 1000, None)).await;
     assert_eq!(admitted(world, 9).await, 4);
@@ -53,16 +53,17 @@ pub async fn capacity_comes_back_evenly(world: &World) {
     world.tick(500).await;
     assert_eq!(admitted(world, 9).await, 2);
     world.tick(60_000).await;
-    assert_eq!(admitted(world, 9).await, 4, "what is not used is not saved up");
+    assert_eq!(admitted(world, 9).await, 4, "unused tokens were saved beyond the burst");
 }
 
-/// spec M2: a lone event is always admitted; the burst is the number of events at once.
+/// spec M2: the burst is the number of events that are admitted at once; a single event is always
+/// admitted.
 pub async fn the_burst_says_how_many_come_at_once(world: &World) {
     world.define(limited(10, 1000, Some(1))).await;
     assert_eq!(admitted(world, 5).await, 1);
     for _ in 0..20 {
         world.tick(100).await;
-        assert_eq!(admitted(world, 1).await, 1, "a lone event is always admitted");
+        assert_eq!(admitted(world, 1).await, 1, "a single event must be admitted");
     }
 }
 
@@ -90,7 +91,7 @@ pub async fn no_interval_admits_more_than_promised(world: &World) {
     }
 }
 
-/// spec M2, B84, B131: engines that post at the same moment are counted together.
+/// spec M2, B84, B131: events that several engines post at the same time count against one limit.
 pub async fn engines_that_race_are_counted_together(world: &World) {
     world.define(limited(10, 60_000, None)).await;
     let engines = [world.engine(11), world.engine(12), world.engine(13)];
@@ -99,7 +100,7 @@ pub async fn engines_that_race_are_counted_together(world: &World) {
     assert_eq!(a + b + c, 10);
 }
 
-/// spec B82: one hot key does not affect another.
+/// spec B82: many events with one key do not affect another key.
 pub async fn a_hot_key_does_not_affect_another(world: &World) {
     let limit = json!({ "limit": 2, "perMs": 1000, "key": "ip" });
     world.define(json!({ "name": "audit", "rateLimit": limit })).await;
@@ -134,7 +135,7 @@ pub async fn a_dropped_event_still_does_all_else(world: &World) {
     assert_eq!(receipts[0].verdict["outcome"], json!("dropped"));
 }
 
-/// spec M2, B83: given the same burst, both meters refuse the same arrivals.
+/// spec M2, B83: with the same burst, throttle delays exactly the events that a rate limit drops.
 pub async fn throttle_and_rate_limit_agree_on_the_overflow(world: &World) {
     for burst in [1_u32, 2, 5] {
         let world = world.in_workspace(&format!("w{burst}"));
@@ -149,18 +150,26 @@ pub async fn throttle_and_rate_limit_agree_on_the_overflow(world: &World) {
             let delayed = world.send("delay", json!({})).await;
             let dropped = matches!(dropped, Verdict::Dropped { .. });
             if let Verdict::Queued { run, .. } = delayed {
-                // A dropped event leaves no trace; neither does a run that never starts.
+                // Like the dropped event, the delayed run must not count: it is cancelled before
+                // its start.
                 world.cancel(run).await.unwrap();
-                assert!(dropped, "arrival {n} with burst {burst} is only delayed");
+                assert!(
+                    dropped,
+                    "event {n} with burst {burst} was delayed by throttle, but not dropped"
+                );
             } else {
-                assert!(!dropped, "arrival {n} with burst {burst} is only dropped");
+                assert!(
+                    !dropped,
+                    "event {n} with burst {burst} was dropped, but not delayed by throttle"
+                );
             }
             world.lease_all().await;
         }
     }
 }
 
-/// spec M2, controls: earlier admissions count against the new numbers too, one by one.
+/// spec M2, controls: after a change of the limit, earlier admissions still count, each as one
+/// token of the new limit.
 pub async fn a_new_rate_remembers_what_was_admitted(world: &World) {
     let version = |number: u32, limit: u32, per_ms: u64| {
         let mut definition = limited(limit, per_ms, None);
@@ -170,15 +179,27 @@ pub async fn a_new_rate_remembers_what_was_admitted(world: &World) {
     world.define(version(1, 10, 1000)).await;
     assert_eq!(admitted(world, 10).await, 10);
     world.define(version(2, 100, 1000)).await;
-    assert_eq!(admitted(world, 200).await, 90, "raised: 10 of 100 are spent");
+    assert_eq!(
+        admitted(world, 200).await,
+        90,
+        "10 of 100 tokens must be spent after the limit was raised"
+    );
     world.define(version(3, 100, 100_000)).await;
-    assert_eq!(admitted(world, 200).await, 0, "slower: all are spent");
+    assert_eq!(
+        admitted(world, 200).await,
+        0,
+        "all tokens must be spent after the rate was lowered"
+    );
     world.tick(999).await;
     assert_eq!(admitted(world, 1).await, 0);
     world.tick(1).await;
     assert_eq!(admitted(world, 9).await, 1, "one a second");
     world.define(version(4, 5, 1000)).await;
-    assert_eq!(admitted(world, 9).await, 0, "lowered: more than 5 are spent");
+    assert_eq!(
+        admitted(world, 9).await,
+        0,
+        "more than 5 tokens must be spent after the limit was lowered"
+    );
     world.tick(200).await;
     assert_eq!(admitted(world, 9).await, 1);
 }

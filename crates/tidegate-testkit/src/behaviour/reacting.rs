@@ -1,5 +1,5 @@
-//! Effects of reaction handlers with their ack, start positions of reactions, and deferral and
-//! prioritization by operators.
+//! Effects of reaction handlers, which are committed with the ack; start positions of reactions;
+//! and streams that operators defer or prioritize.
 
 use serde_json::json;
 use tidegate_core::{
@@ -25,12 +25,12 @@ fn done(leased: &Leased, upto: i64, effects: Vec<Effect>) -> React {
 async fn react(world: &World, react: React) -> Result<Reacted, Refusal> {
     match world.stream(StreamCommand::React(react)).await? {
         StreamAnswer::Reacted(reacted) => Ok(reacted),
-        other => panic!("what was handled was answered {other:?}"),
+        other => panic!("unexpected answer to a reaction report: {other:?}"),
     }
 }
 
-/// spec B192, B224: commits, events and calls of a handler are committed with its ack, in order;
-/// commits go to the end of their stream, whatever its current head.
+/// spec B192, B224: commits, events and calls of a handler are written with its ack, in order.
+/// Commits are appended to their stream, whatever its head is.
 pub async fn effects_are_kept_with_the_ack(world: &World) {
     mail(world).await;
     world.define(json!({ "name": "pack" })).await;
@@ -63,8 +63,7 @@ pub async fn effects_are_kept_with_the_ack(world: &World) {
     assert_eq!((sub.at, sub.owner, sub.until), (1, None, None));
 }
 
-/// spec B214: under a lost lease no effect is committed, whatever it is, and the worker learns
-/// that.
+/// spec B214: if the lease is lost, no effect is written, and the worker gets an error.
 pub async fn a_lost_lease_keeps_no_effect(world: &World) {
     mail(world).await;
     world.append("orders-1", &["made"]).await;
@@ -76,13 +75,17 @@ pub async fn a_lost_lease_keeps_no_effect(world: &World) {
     let leased = two.claim_one("mail").await;
     world.close("shut", None).await.unwrap();
     let answer = react(world, done(&late, 0, vec![append("shut", "a")])).await.unwrap_err();
-    assert_eq!(answer.code(), "reaction_lease_lost", "even if the effect could not be");
+    assert_eq!(
+        answer.code(),
+        "reaction_lease_lost",
+        "a lost lease must be reported before a refused effect"
+    );
     assert_eq!(world.head("letters").await, None);
     react(&two, done(&leased, 0, vec![append("letters", "b")])).await.unwrap();
     assert_eq!(world.names("letters").await, ["b"]);
 }
 
-/// One refused effect refuses all of them, and the ack too; the lease is still held.
+/// If one effect is refused, all effects and the ack are refused; the worker keeps the lease.
 pub async fn a_refused_effect_refuses_the_whole(world: &World) {
     mail(world).await;
     world.append("orders-1", &["made"]).await;
@@ -105,8 +108,8 @@ pub async fn a_refused_effect_refuses_the_whole(world: &World) {
     react(world, done(&leased, 0, vec![append("letters", "a")])).await.unwrap();
 }
 
-/// spec B181: a worker that did not get the answer repeats its report, and nothing happens twice; a
-/// lease that is kept is renewed by each report.
+/// spec B181: a worker that got no answer repeats its report, and no effect is applied twice. A
+/// report that keeps the lease also renews it.
 pub async fn a_repeated_report_changes_nothing(world: &World) {
     mail(world).await;
     world.append("orders-1", &["a", "b", "c"]).await;
@@ -121,15 +124,23 @@ pub async fn a_repeated_report_changes_nothing(world: &World) {
     world.pass(600);
     let skipped = React { from: 1, ..done(&leased, 2, vec![append("letters", "x")]) };
     let answer = react(world, skipped).await.unwrap_err();
-    assert_eq!(answer.code(), "reaction_lease_lost", "it does not begin where the place is");
+    assert_eq!(
+        answer.code(),
+        "reaction_lease_lost",
+        "a report that starts after an unhandled event was accepted"
+    );
     let last = React { from: 0, ..done(&leased, 2, Vec::new()) };
     assert_eq!(react(world, last).await.unwrap().at, 2);
     let rest = world.claim_one("mail").await;
-    assert_eq!(world.delivered(&rest).await, ["of a"], "what it did to its own stream is news");
+    assert_eq!(
+        world.delivered(&rest).await,
+        ["of a"],
+        "an effect on the own stream must be delivered as a new event"
+    );
 }
 
-/// A reaction from the head on begins in each stream with the events committed after its
-/// definition: none from before, and all new ones.
+/// With `fromHead`, a reaction gets all events that are committed after its definition, and no
+/// earlier ones.
 pub async fn from_the_head_on_the_past_is_no_news(world: &World) {
     world.append("old", &["1", "2"]).await;
     world.append("shut", &["1"]).await;
@@ -147,10 +158,14 @@ pub async fn from_the_head_on_the_past_is_no_news(world: &World) {
         assert_eq!(world.delivered(&leased).await, expected, "{}", leased.lease.stream);
     }
     let done = world.truncate("shut", 10).await.unwrap();
-    assert_eq!(done, tidegate_core::stream::Truncated::Done(1), "it has nothing to wait for");
+    assert_eq!(
+        done,
+        tidegate_core::stream::Truncated::Done(1),
+        "a reaction with `fromHead` must not block truncation"
+    );
 }
 
-/// Only a workflow with a trigger for it gets a stream's event: by its name, or by a prefix.
+/// An event of a stream starts only workflows with a trigger for streams, by name or by prefix.
 pub async fn a_stream_trigger_is_asked_for_by_name(world: &World) {
     mail(world).await;
     world.define(json!({ "name": "exact", "triggers": [{ "stream": "paid" }] })).await;
@@ -167,12 +182,16 @@ pub async fn a_stream_trigger_is_asked_for_by_name(world: &World) {
         Effected::Skipped => 0,
     });
     assert_eq!(runs.collect::<Vec<_>>(), [2, 1, 0]);
-    assert_eq!(reacted.effects[2], Effected::Skipped, "nobody asks for it: it is not even kept");
+    assert_eq!(
+        reacted.effects[2],
+        Effected::Skipped,
+        "an event that triggers no workflow was recorded"
+    );
     assert_eq!((world.alive("begins").await, world.alive("other").await), (2, 0));
 }
 
-/// spec N67: streams that an operator defers are not claimed before their time; a leased one is
-/// left to its holder.
+/// spec N67: streams that an operator defers are not claimed before their time; a leased stream is
+/// not deferred.
 pub async fn an_operator_puts_streams_off(world: &World) {
     mail(world).await;
     for stream in ["orders-1", "orders-2", "orders-3"] {
@@ -183,7 +202,7 @@ pub async fn an_operator_puts_streams_off(world: &World) {
     let until = world.now().plus_ms(500);
     let both = StreamSelection::Names(vec!["orders-1".to_owned(), "orders-2".to_owned()]);
     let put_off = world.mend("mail", Remedy::Defer(until), both).await.unwrap();
-    assert_eq!(put_off, ["orders-2"], "nobody takes a stream out of a worker's hands");
+    assert_eq!(put_off, ["orders-2"], "a leased stream was deferred");
     assert_eq!(streams_of(&world.claim("mail", 10).await), ["orders-3"]);
     let sub = world.sub("mail", "orders-2").await;
     assert_eq!((sub.failures, sub.claims, sub.error), (0, 0, None), "not a failure");
@@ -193,8 +212,8 @@ pub async fn an_operator_puts_streams_off(world: &World) {
     assert_eq!(streams_of(&world.claim("mail", 10).await), ["orders-2"]);
 }
 
-/// spec N62: a stream that an operator prioritizes is claimed next, once; then it waits like
-/// others.
+/// spec N62: a stream that an operator prioritizes is claimed next, once; then it is claimed in
+/// turn like the others.
 pub async fn an_operator_puts_streams_first(world: &World) {
     mail(world).await;
     for stream in ["orders-1", "orders-2", "orders-3"] {

@@ -1,4 +1,4 @@
-//! Reactions: leases of streams, handling, blocks and repairs.
+//! Reactions: leases of streams, delivery of events, blocked streams and their repair.
 
 use serde_json::json;
 use tidegate_core::{
@@ -9,7 +9,7 @@ use tidegate_core::{
 
 use crate::world::{World, streams_of};
 
-/// Defines a reaction to all streams, with leases of a second.
+/// Defines a reaction to all streams, with leases of one second.
 async fn mail(world: &World) {
     world.react(json!({ "name": "mail", "source": "*", "leaseMs": 1000 })).await;
 }
@@ -21,30 +21,38 @@ async fn three(world: &World) {
     }
 }
 
-/// spec B194, B195, B197: streams with new events are leased to the caller for the lease's time,
-/// and no others; where all are leased or finished, the answer is empty and no error.
+/// spec B194, B195, B197: a claim leases streams with new events, and no others, until the end of
+/// the lease. If all streams are leased or done, the answer is an empty list.
 pub async fn a_claim_leases_what_has_work(world: &World) {
     mail(world).await;
     assert_eq!(world.claim("mail", 10).await, []);
     three(world).await;
     let leased = world.claim("mail", 2).await;
-    assert_eq!(streams_of(&leased), ["a", "b"], "longest waiting first, and no more than asked");
+    assert_eq!(
+        streams_of(&leased),
+        ["a", "b"],
+        "expected the two streams that have waited longest"
+    );
     for lease in &leased {
         assert_eq!((lease.at, lease.want), (-1, 0));
         assert_eq!(lease.until, world.now().plus_ms(1000));
         assert_eq!(world.delivered(lease).await, ["made"]);
     }
     world.ack(&[(&leased[0], 0)]).await;
-    assert_eq!(streams_of(&world.claim("mail", 10).await), ["c"], "neither leased nor done");
-    assert_eq!(world.engine(2).claim("mail", 10).await, [], "all is leased elsewhere");
+    assert_eq!(
+        streams_of(&world.claim("mail", 10).await),
+        ["c"],
+        "expected the one stream that is neither leased nor done"
+    );
+    assert_eq!(world.engine(2).claim("mail", 10).await, [], "a leased stream was claimed again");
     let unknown = world.stream(world.claiming("nobody", 1)).await.unwrap_err();
     assert_eq!(unknown.code(), "no_reaction");
     let tenant = world.in_workspace("b");
     mail(&tenant).await;
-    assert_eq!(tenant.claim("mail", 10).await, [], "another tenant's streams are no news");
+    assert_eq!(tenant.claim("mail", 10).await, [], "a stream of another tenant was claimed");
 }
 
-/// spec B196: concurrent claims of engines are disjoint, in one transaction and in several.
+/// spec B196: concurrent claims of several engines are disjoint, in one transaction and in several.
 pub async fn claims_of_several_engines_are_disjoint(world: &World) {
     mail(world).await;
     let two = world.engine(2);
@@ -65,16 +73,16 @@ pub async fn claims_of_several_engines_are_disjoint(world: &World) {
         all.extend(claimed.leased);
     }
     let (one, other) = tokio::join!(world.claim("mail", 3), two.claim("mail", 3));
-    assert_eq!((one.len(), other.len()), (3, 3), "nobody goes away empty");
+    assert_eq!((one.len(), other.len()), (3, 3), "each of the two claims must get streams");
     all.extend(one);
     all.extend(other);
     let mut streams = streams_of(&all);
     streams.dedup();
-    assert_eq!(streams.len(), 12, "each stream once: {streams:?}");
+    assert_eq!(streams.len(), 12, "a stream was claimed twice: {streams:?}");
 }
 
-/// spec B198, B199: a lease delays no commit, and a commit no claim; the new events are there
-/// afterwards.
+/// spec B198, B199: a lease does not delay commits, and a commit does not delay claims; the new
+/// events are delivered afterwards.
 pub async fn leases_and_commits_do_not_meet(world: &World) {
     mail(world).await;
     three(world).await;
@@ -84,14 +92,14 @@ pub async fn leases_and_commits_do_not_meet(world: &World) {
     let two = world.engine(2);
     let (claimed, committed) = tokio::join!(two.claim("mail", 1), world.append("c", &["more"]));
     assert_eq!((claimed.len(), committed.last), (1, 1));
-    assert_eq!(world.ack(&[(&leased, 0)]).await, [Outcome::Done(0)], "the lease is untouched");
+    assert_eq!(world.ack(&[(&leased, 0)]).await, [Outcome::Done(0)], "the commit ended the lease");
     let rest = world.claim("mail", 10).await;
     let again = rest.iter().find(|leased| leased.lease.stream == "a").unwrap();
     assert_eq!(world.delivered(again).await, ["more"]);
 }
 
 /// spec B200, B215: an ack moves the subscription to the last handled event, frees the lease and
-/// resets the counters; events come in their order, and those not acknowledged come again.
+/// resets the counters. Events are delivered in order, and unacknowledged ones again.
 pub async fn an_ack_moves_the_place_and_frees_the_lease(world: &World) {
     mail(world).await;
     world.append("a", &["1", "2", "3"]).await;
@@ -108,12 +116,16 @@ pub async fn an_ack_moves_the_place_and_frees_the_lease(world: &World) {
     let rest = world.claim_one("mail").await;
     let beyond = world.try_ack(&[(&rest, 3)]).await.unwrap_err();
     assert_eq!(beyond.code(), "ack_beyond_stream");
-    assert_eq!(world.ack(&[(&rest, 2)]).await, [Outcome::Done(2)], "it was not freed by that");
+    assert_eq!(
+        world.ack(&[(&rest, 2)]).await,
+        [Outcome::Done(2)],
+        "the refused ack freed the lease"
+    );
     assert_eq!(world.claim("mail", 10).await, []);
 }
 
-/// spec N64: an ack of several leases is all or nothing; the answer names the lost leases, and the
-/// others are not harmed.
+/// spec N64: an ack of several leases is refused as a whole if one position is invalid. Lost leases
+/// are reported in the answer, and the other leases are acknowledged.
 pub async fn an_ack_of_several_is_all_or_nothing(world: &World) {
     mail(world).await;
     three(world).await;
@@ -127,13 +139,17 @@ pub async fn an_ack_of_several_is_all_or_nothing(world: &World) {
     let other = world.engine(2).claim_one("mail").await;
     let acks = [(&leased[0], 0), (&leased[1], 0), (&leased[2], 0)];
     let done = [Outcome::Done(0), Outcome::Lost, Outcome::Done(0)];
-    assert_eq!(world.ack(&acks).await, done, "the second is another's now");
+    assert_eq!(
+        world.ack(&acks).await,
+        done,
+        "only the second ack must be refused: its lease is lost"
+    );
     assert_eq!(world.sub("mail", "b").await.at, -1);
     assert_eq!(world.ack(&[(&other, 0)]).await, [Outcome::Done(0)]);
 }
 
-/// spec B201: a failure keeps the progress before it, counts once, frees the lease and delivers the
-/// rest again to a fresh lease.
+/// spec B201: a failure keeps the progress before it, is counted once, and frees the lease; the
+/// other events are delivered again under a new lease.
 pub async fn a_failure_keeps_what_was_handled(world: &World) {
     mail(world).await;
     world.append("a", &["1", "2", "3"]).await;
@@ -151,12 +167,16 @@ pub async fn a_failure_keeps_what_was_handled(world: &World) {
     let third = world.claim_one("mail").await;
     let failed = world.fail_after(&third, 1).await;
     assert_eq!(failed, Outcome::Done(Failed::Retry { at: 1, failures: 1, due: None }), "progress");
-    assert_eq!(world.fail_after(&third, 2).await, Outcome::Lost, "a lease fails once");
+    assert_eq!(
+        world.fail_after(&third, 2).await,
+        Outcome::Lost,
+        "a second failure under the same lease was accepted"
+    );
     assert_eq!(world.sub("mail", "a").await.at, 1);
 }
 
-/// spec B202–B204: n retries are n + 1 attempts, then the stream is blocked; at once where the
-/// error is not retryable; never without `blockOnError`.
+/// spec B202–B204: with n retries there are n + 1 attempts, then the stream is blocked. It is
+/// blocked at once if the error is not retryable, and never without `blockOnError`.
 pub async fn a_stream_is_blocked_when_its_retries_are_used_up(world: &World) {
     // (blockOnError, retryable, the attempt that blocks it)
     for (n, (block, retryable, blocks_at)) in
@@ -172,7 +192,9 @@ pub async fn a_stream_is_blocked_when_its_retries_are_used_up(world: &World) {
         for attempt in 1..=20 {
             let leased = world.claim_one(&name).await;
             let failed = world.fail_with(&leased, -1, retryable).await;
-            let Outcome::Done(failed) = failed else { panic!("{name}: {failed:?}") };
+            let Outcome::Done(failed) = failed else {
+                panic!("{name}: the lease was lost: {failed:?}")
+            };
             let blocked = matches!(failed, Failed::Blocked { at: -1, .. });
             assert_eq!(blocked, Some(attempt) == blocks_at, "{name}, {attempt}: {failed:?}");
             if blocked {
@@ -189,15 +211,20 @@ pub async fn a_stream_is_blocked_when_its_retries_are_used_up(world: &World) {
     assert_eq!(answer, "failed with an error that is not retryable: boom");
 }
 
-/// spec B205, N65, N66: a holder blocks its stream after the events that it has handled, once; no
-/// other worker can, and no claim returns it, however long it is and whatever is committed.
+/// spec B205, N65, N66: the holder of a lease can block its stream after the events that it has
+/// handled; other workers cannot. A blocked stream is never claimed, however much time passes and
+/// whatever is committed.
 pub async fn a_blocked_stream_is_never_claimed(world: &World) {
     mail(world).await;
     world.append("a", &["1", "2"]).await;
     let leased = world.claim_one("mail").await;
     let mut stranger = leased.clone();
     stranger.lease.engine = 9;
-    assert_eq!(world.block(&stranger, 0, "no").await, Outcome::Lost, "not the holder");
+    assert_eq!(
+        world.block(&stranger, 0, "no").await,
+        Outcome::Lost,
+        "a worker without the lease blocked the stream"
+    );
     assert_eq!(world.sub("mail", "a").await.blocked, None);
     assert_eq!(world.block(&leased, 0, "poison").await, Outcome::Done(0));
     assert_eq!(world.block(&leased, 1, "again").await, Outcome::Lost);
@@ -209,11 +236,16 @@ pub async fn a_blocked_stream_is_never_claimed(world: &World) {
         world.append("a", &["more"]).await;
         assert_eq!(world.claim("mail", 10).await, []);
     }
-    assert_eq!(world.sub("mail", "a").await.want, 6, "it knows what it misses");
+    assert_eq!(
+        world.sub("mail", "a").await.want,
+        6,
+        "the subscription must count the new events of a blocked stream"
+    );
 }
 
-/// spec B212–B214: a lease ends with its time and any engine may claim the stream; that is no
-/// failure, and reports of the old holder have no effect, also if no other has claimed it.
+/// spec B212–B214: a lease ends at its time, and then any engine may claim the stream. This does
+/// not count as a failure. Reports of the old holder have no effect, even if no other engine has
+/// claimed the stream.
 pub async fn what_comes_after_the_lease_has_no_effect(world: &World) {
     mail(world).await;
     world.append("a", &["1", "2"]).await;
@@ -231,11 +263,15 @@ pub async fn what_comes_after_the_lease_has_no_effect(world: &World) {
     assert_eq!(world.fail_after(&old, 0).await, Outcome::Lost);
     assert_eq!(world.block(&old, 0, "late").await, Outcome::Lost);
     assert_eq!(world.defer(&old, 0, 1000).await, Outcome::Lost);
-    assert_eq!(world.sub("mail", "a").await, sub, "nothing has changed");
+    assert_eq!(
+        world.sub("mail", "a").await,
+        sub,
+        "a report after the end of the lease changed the subscription"
+    );
     assert_eq!(world.ack(&[(&new, 1)]).await, [Outcome::Done(1)]);
     assert_eq!(world.ack(&[(&old, 0)]).await, [Outcome::Lost]);
     assert_eq!(world.sub("mail", "a").await.at, 1, "never back");
-    // An earlier lease of the same engine is not its current lease either.
+    // Reports under an earlier lease of the same engine have no effect either.
     world.append("a", &["3"]).await;
     let first = world.claim_one("mail").await;
     world.pass(1000);

@@ -1,29 +1,31 @@
-//! Receipts: every verdict but a plain start is kept, and points to the survivor.
+//! Receipts: every verdict other than a plain start is stored, with the run that took the event's
+//! place.
 
 use serde_json::{Value, json};
 use tidegate_core::{event::Posted, flow::Verdict, row::Row};
 
 use crate::world::{World, event};
 
-/// Posts an event for one workflow; returns the answer, the verdict, and the receipt if there is
+/// Posts an event for one workflow; returns the answer, the verdict, and its receipt, if it has
 /// one.
 async fn told_and_kept(world: &World, name: &str, data: Value) -> (Posted, Value, Option<Value>) {
     let posted = world.post(name, data).await;
     let mut receipts = world.receipts(posted.id).await;
-    assert!(receipts.len() <= 1, "one workflow, one receipt: {receipts:?}");
+    assert!(receipts.len() <= 1, "a workflow has more than one receipt for an event: {receipts:?}");
     let answer = posted.runs[0].to_value();
     let kept = receipts.pop().map(|receipt| {
         assert_eq!((receipt.workflow.as_str(), receipt.at), (name, world.now()));
         assert_eq!((&receipt.ws, receipt.event), (&world.ws, posted.id.seq));
         if let Some(key) = answer.get("key") {
-            assert_eq!(*key, json!(receipt.key), "it is found by its key");
+            assert_eq!(*key, json!(receipt.key), "the receipt was not found by its key");
         }
         receipt.verdict
     });
     (posted, answer, kept)
 }
 
-/// spec receipts: each kind of verdict, and the field of its receipt that points to the survivor.
+/// spec receipts: each kind of verdict has a receipt, of which one field names the run that took
+/// the event's place.
 pub async fn every_verdict_but_a_plain_start_is_kept(world: &World) {
     let rate = json!({ "limit": 1, "perMs": 60_000, "key": "k" });
     let handoff = json!({ "type": "keyed", "keyField": "k", "onNewVersion": "drain" });
@@ -48,9 +50,13 @@ pub async fn every_verdict_but_a_plain_start_is_kept(world: &World) {
         world.define(definition.clone()).await;
         let (first, answer, kept) = told_and_kept(world, &name, json!({ "k": "a" })).await;
         let plain = answer["outcome"] == json!("started");
-        assert_eq!(kept.is_none(), plain, "{definition}: {answer}");
+        assert_eq!(
+            kept.is_none(),
+            plain,
+            "{definition}: only a plain start has no receipt: {answer}"
+        );
         let (_, answer, kept) = told_and_kept(world, &name, json!({ "k": "a" })).await;
-        let kept = kept.unwrap_or_else(|| panic!("{definition}: {answer}"));
+        let kept = kept.unwrap_or_else(|| panic!("{definition}: no receipt for {answer}"));
         assert_eq!((&answer["outcome"], &answer["key"]), (&json!(outcome), &json!("a")));
         for (field, value) in kept.as_object().unwrap() {
             assert_eq!(answer.get(field), Some(value), "{definition}: `{field}`");
@@ -67,8 +73,8 @@ pub async fn every_verdict_but_a_plain_start_is_kept(world: &World) {
     }
 }
 
-/// spec keys, receipts: a rejection names the missing key; a missing key that is shared is named
-/// too.
+/// spec keys, receipts: the receipt of a rejection names the missing key, and so does that of an
+/// event that shares the gate for missing keys.
 pub async fn a_receipt_says_what_is_missing(world: &World) {
     let handoff = json!({ "type": "keyed", "keyField": "k.id", "onNewVersion": "drain" });
     world.define(json!({ "name": "strict", "handoff": handoff })).await;
@@ -84,7 +90,7 @@ pub async fn a_receipt_says_what_is_missing(world: &World) {
     assert_eq!(kept.unwrap()["keyMissing"], answer["keyMissing"]);
 }
 
-/// spec receipts: one event has a receipt for each workflow that did not plainly start.
+/// spec receipts: an event has one receipt for each workflow whose verdict is not a plain start.
 pub async fn each_workflow_writes_its_own_receipt(world: &World) {
     let on = json!([{ "event": "go" }]);
     world.define(json!({ "name": "a", "triggers": on, "singleton": { "mode": "skip" } })).await;
@@ -102,7 +108,7 @@ pub async fn each_workflow_writes_its_own_receipt(world: &World) {
     }
 }
 
-/// spec A5, receipts: refusals of schedules and calls are kept as well.
+/// spec A5, receipts: refusals of schedules and calls have receipts, too.
 pub async fn refused_schedules_and_calls_are_kept(world: &World) {
     let triggers = json!(["sync", { "cron": "@daily" }]);
     let singleton = json!({ "mode": "skip" });

@@ -1,4 +1,4 @@
-//! Releases: the version of new runs, and the effect of a new definition on live runs.
+//! Releases: the version of new runs, and the effect of a release on live runs.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -20,7 +20,7 @@ async fn current(world: &World, name: &str) -> Option<u32> {
     Some(catalog.entry("default", name)?.current.as_ref()?.version.number)
 }
 
-/// spec release: a version is released by itself only if its number is higher than any before.
+/// spec release: registering a version releases it only if its number is higher than all before.
 pub async fn only_a_higher_number_releases_itself(world: &World) {
     for (version, now) in [(3, 3), (1, 3), (2, 3), (5, 5), (4, 5)] {
         let registered = world.define(json!({ "name": "order", "version": version })).await;
@@ -35,7 +35,8 @@ pub async fn only_a_higher_number_releases_itself(world: &World) {
     assert_eq!(world.run(unknown).await, refused);
 }
 
-/// spec release: a number that is taken keeps its definition, except in development.
+/// spec release: the definition of a registered version number cannot be changed, except in
+/// development mode.
 pub async fn a_number_with_another_definition_is_refused(world: &World) {
     let slots =
         |limit: u32| json!({ "name": "order", "version": 1, "concurrency": { "limit": limit } });
@@ -49,17 +50,18 @@ pub async fn a_number_with_another_definition_is_refused(world: &World) {
     for n in 0..3 {
         world.start("order", json!({ "n": n })).await;
     }
-    assert_eq!(world.lease_all().await.len(), 1, "nothing has changed");
+    assert_eq!(world.lease_all().await.len(), 1, "a refused definition changed the limit");
     let changed = world.define_dev(slots(3)).await;
     assert_eq!((changed.lane, changed.version, changed.unchanged), (first.lane, 1, false));
     world.sweep().await;
-    assert_eq!(world.lease_all().await.len(), 2, "the line is served by the new number");
+    assert_eq!(world.lease_all().await.len(), 2, "the queue must be admitted up to the new limit");
     world.define(json!({ "name": "order", "version": 2 })).await;
     world.define_dev(slots(4)).await;
-    assert_eq!(current(world, "order").await, Some(2), "an old version does not come back by it");
+    assert_eq!(current(world, "order").await, Some(2), "a changed old version was released again");
 }
 
-/// spec release: the server's numbers count up, and a known definition makes no new one.
+/// spec release: numbers that the server assigns count up, and a registered definition gets no new
+/// one.
 pub async fn assigned_versions_count_up(world: &World) {
     let slots = |limit: u32| json!({ "name": "order", "concurrency": { "limit": limit } });
     for (limit, version, unchanged) in
@@ -69,15 +71,16 @@ pub async fn assigned_versions_count_up(world: &World) {
         assert_eq!((registered.version, registered.unchanged), (version, unchanged));
         assert_eq!(current(world, "order").await, Some(version));
     }
-    // After a rollback, the newest definition is still known, and does not release itself again.
+    // After a rollback, the newest definition is still registered, and registering it again does
+    // not release it.
     world.release("order", 2).await;
     let registered = world.define(slots(3)).await;
     assert_eq!((registered.version, registered.released), (3, None));
     assert_eq!(current(world, "order").await, Some(2));
 }
 
-/// spec release: descriptions and schemas do not affect runs: new ones apply at once, under the old
-/// number.
+/// spec release: descriptions and schemas do not affect runs: changes apply at once, in the same
+/// version.
 pub async fn what_a_definition_says_of_itself_makes_no_version(world: &World) {
     let order = |text: &str| json!({ "name": "order", "description": text, "schema": {} });
     for given in [false, true] {
@@ -99,8 +102,8 @@ pub async fn what_a_definition_says_of_itself_makes_no_version(world: &World) {
     assert_eq!(world.drive("order", json!({})).await.version, 1);
 }
 
-/// spec N47: a rollback is a release: the older number is the newer version now, and its own policy
-/// applies.
+/// spec N47: a rollback is a release: the lower number is the newer version now, and its handoff
+/// policy applies.
 pub async fn rolling_back_is_a_release(world: &World) {
     for policy in ["supersede", "drain"] {
         let world = world.in_workspace(policy);
@@ -123,19 +126,21 @@ pub async fn rolling_back_is_a_release(world: &World) {
         }
         let run = world.lease_one().await;
         assert_eq!((Some(run.id), run.version), (new.run(), 1));
-        // Released again, version 2 treats the runs of version 1 as older ones.
+        // After its second release, version 2 treats the runs of version 1 as runs of an older
+        // version.
         world.release("order", 2).await;
         world.send("order", json!({})).await;
         let expected = if policy == "supersede" { "cancelled" } else { "running" };
         assert_eq!(world.state(run.id).await, expected);
-        // A run of the first time that version 1 was current is no older than it is now.
+        // A run from the first time that version 1 was released does not count as older than
+        // version 1.
         world.release("order", 1).await;
         assert_eq!(world.state(run.id).await, expected);
     }
 }
 
-/// spec release: a release that adds a handoff finds a hold for each live older run, from its
-/// stored input, and lists those that lack the key.
+/// spec release: a release that adds a handoff makes a hold for each live older run, with the key
+/// from its stored input, and lists the runs without the key.
 pub async fn a_new_handoff_adopts_live_runs(world: &World) {
     for policy in ["drain", "supersede"] {
         let world = world.in_workspace(policy);
@@ -156,21 +161,24 @@ pub async fn a_new_handoff_adopts_live_runs(world: &World) {
         let second = world.send("order", json!({ "id": 2 })).await;
         assert!(matches!(second, Verdict::Queued { .. }), "{second:?}");
         let third = world.send("order", json!({ "id": 3 })).await;
-        assert!(matches!(third, Verdict::Started { .. }), "nobody is there: {third:?}");
+        assert!(
+            matches!(third, Verdict::Started { .. }),
+            "key 3 has no live run, so the new one must start: {third:?}"
+        );
         if policy == "supersede" {
             for run in [driven.id, asleep.id] {
                 assert_eq!(world.cancelled(run).await.1, first.run());
             }
             world.stopped(&driven).await;
             let moved = world.live(ready).await.expect("it goes on");
-            assert_eq!(moved.version, 2, "it has not started, and comes along");
+            assert_eq!(moved.version, 2, "a run that has not started must get the new version");
         } else {
             world.sleep(&driven, "nap", 10).await;
             let started = world.lease_all().await;
             let ids: Vec<_> = started.iter().map(|run| (Some(run.id), run.version)).collect();
             assert_eq!(ids, [(Some(ready), 1), (third.run(), 2)]);
             world.cancel(asleep.id).await.expect("it lives");
-            assert!(world.lease_all().await.is_empty(), "the other one sleeps and keeps its hold");
+            assert!(world.lease_all().await.is_empty(), "the sleeping run must keep its hold");
             world.check_holds().await;
             world.tick(10).await;
             let driven = world.lease_one().await;
@@ -184,8 +192,8 @@ pub async fn a_new_handoff_adopts_live_runs(world: &World) {
     }
 }
 
-/// spec release: coexist makes no holds for older runs; a later drain does, also for the coexisting
-/// version's runs.
+/// spec release: a release with `coexist` makes no holds for older runs. A later one with `drain`
+/// does, also for runs of the coexisting version.
 pub async fn a_coexisting_version_is_adopted_by_the_next(world: &World) {
     let define = async |version: u32, policy: &str| {
         let handoff = handoff(policy);
@@ -206,7 +214,7 @@ pub async fn a_coexisting_version_is_adopted_by_the_next(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec release, B106: beside a handoff, a singleton is one within its version.
+/// spec release, B106: with a handoff, a singleton applies within one version.
 pub async fn a_singleton_beside_a_handoff_is_within_its_version(world: &World) {
     for mode in ["skip", "cancel"] {
         let world = world.in_workspace(mode);
@@ -222,7 +230,10 @@ pub async fn a_singleton_beside_a_handoff_is_within_its_version(world: &World) {
         let old = world.drive("order", json!({})).await;
         define(2).await;
         let first = world.send("order", json!({})).await;
-        assert!(matches!(first, Verdict::Queued { .. }), "it drains: {first:?}");
+        assert!(
+            matches!(first, Verdict::Queued { .. }),
+            "the new run must wait for the old version: {first:?}"
+        );
         let second = world.send("order", json!({})).await;
         let first = first.run().expect("a run");
         let survivor = if mode == "skip" {
@@ -232,14 +243,19 @@ pub async fn a_singleton_beside_a_handoff_is_within_its_version(world: &World) {
             assert!(matches!(second, Verdict::Replaced { replaced, .. } if replaced == first));
             second.run().expect("a run")
         };
-        assert_eq!(world.state(old.id).await, "running", "between versions the handoff rules");
+        assert_eq!(
+            world.state(old.id).await,
+            "running",
+            "the singleton replaced a run of another version"
+        );
         world.complete(&old).await;
         assert_eq!(world.drain().await, [survivor]);
         world.check_quiet().await;
     }
 }
 
-/// spec controls: the run of a fold takes the version that is current at its flush, and its rules.
+/// spec controls: the run of a window or buffer gets the version that is released at its flush,
+/// with the controls of that version.
 pub async fn a_fold_takes_the_version_at_its_flush(world: &World) {
     let folds = [
         json!({ "debounce": { "periodMs": 100 } }),
@@ -257,11 +273,15 @@ pub async fn a_fold_takes_the_version_at_its_flush(world: &World) {
         let first = world.send("order", json!({ "n": 1 })).await;
         define(2, &fold).await;
         let joined = world.send("order", json!({ "n": 2 })).await;
-        assert_eq!(joined.run(), first.run(), "the window belongs to the workflow");
+        assert_eq!(
+            joined.run(),
+            first.run(),
+            "an open window must also take events after a release"
+        );
         world.tick(100).await;
         let run = world.lease_one().await;
         assert_eq!((Some(run.id), run.version), (first.run(), 2));
-        // The same if the newer version folds no more.
+        // An open window or buffer is also flushed if the newer version has no such control.
         let open = world.send("order", json!({ "n": 3 })).await;
         define(3, &json!({})).await;
         assert!(matches!(world.send("order", json!({})).await, Verdict::Started { .. }));
@@ -271,7 +291,7 @@ pub async fn a_fold_takes_the_version_at_its_flush(world: &World) {
     }
 }
 
-/// spec controls: a raised limit serves the queue, a removed one admits all, a lowered one evicts
+/// spec controls: a raised limit admits queued runs, a removed one admits all, a lowered one evicts
 /// none.
 pub async fn a_new_limit_rules_from_its_release_on(world: &World) {
     let limits = |version: u32, controls: Value| {
@@ -315,13 +335,17 @@ pub async fn a_new_limit_rules_from_its_release_on(world: &World) {
     assert_eq!(world.lease_all().await.len(), 1);
     world.define(limits(2, rate(1000))).await;
     world.tick(1000).await;
-    assert_eq!(world.lease_all().await.len(), 1, "the gap is today's");
+    assert_eq!(world.lease_all().await.len(), 1, "the spacing of the new throttle must apply");
     world.define(limits(3, json!({}))).await;
     world.sweep().await;
-    assert_eq!(world.lease_all().await.len(), 1, "nothing is throttled any more");
+    assert_eq!(
+        world.lease_all().await.len(),
+        1,
+        "without a throttle the last run must be admitted"
+    );
 }
 
-/// spec release: commands after a release in one transaction are decided by it.
+/// spec release: a release also applies to the commands behind it in the same transaction.
 pub async fn a_release_rules_the_next_command(world: &World) {
     world.define(json!({ "name": "order", "version": 1 })).await;
     let workflow = Definition::parse(&json!({ "name": "order", "version": 2 }));
@@ -349,14 +373,16 @@ pub async fn an_engine_leases_what_it_serves(world: &World) {
     for (lane, expected) in [(second.lane, two), (first.lane, one)] {
         let (ws, engine, lanes) = (world.ws.clone(), world.engine, vec![lane]);
         let leased = world.run(lease(ws, engine, lanes, 9)).await;
-        let Ok(Answer::Leased(runs)) = leased else { panic!("leasing is answered: {leased:?}") };
+        let Ok(Answer::Leased(runs)) = leased else {
+            panic!("unexpected answer to a lease: {leased:?}")
+        };
         let ids: Vec<_> = runs.iter().map(|run| run.id).collect();
         assert_eq!(ids, [expected]);
     }
 }
 
-/// spec release: however many runs are live, each gets its hold, and each key's are superseded
-/// together.
+/// spec release: however many runs are live, each gets its hold from the release, and all holders
+/// of a key are superseded together.
 pub async fn a_new_handoff_adopts_a_crowd(world: &World) {
     world.define(json!({ "name": "order", "version": 1 })).await;
     for n in 0..60 {
@@ -381,7 +407,7 @@ pub async fn a_new_handoff_adopts_a_crowd(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec controls: a raised limit serves a long queue at once, through all later gates.
+/// spec controls: a raised limit admits a long queue at once, through all later gates.
 pub async fn a_raised_limit_serves_a_long_line(world: &World) {
     let slots = |limit: u32| json!([{ "limit": limit, "span": "run" }, { "limit": 1, "key": "n" }]);
     world.define(json!({ "name": "order", "concurrency": slots(1) })).await;
@@ -395,8 +421,8 @@ pub async fn a_raised_limit_serves_a_long_line(world: &World) {
     world.check_holds().await;
 }
 
-/// spec G9: versions that hand over by different keys and are released in turn never hold what the
-/// other waits for; the run of the version that is the older one now goes first.
+/// spec G9: if versions with different handoff keys are released in turn, no run holds what a run
+/// of the other version waits for. The run of the currently older version is first.
 pub async fn releases_in_turn_make_no_deadlock(world: &World) {
     let handoff = |version: u32, scope: Value| {
         let mut handoff = json!({ "onNewVersion": "drain" });
@@ -414,8 +440,8 @@ pub async fn releases_in_turn_make_no_deadlock(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec G9: the same where one of them has a gate to pass before its handoff, and is queued there
-/// when the other version is released again.
+/// spec G9: versions with different handoff keys make no deadlock either if one run has a gate
+/// before its handoff and is queued there when the other version is released again.
 pub async fn a_release_gives_no_hold_to_those_who_are_yet_to_wait(world: &World) {
     let handoff = |key: &str| json!({ "type": "keyed", "keyField": key, "onNewVersion": "drain" });
     let singleton = json!({ "mode": "cancel" });

@@ -1,4 +1,5 @@
-//! Failing reactions: lost leases, backoff, turns, and repairs of blocked streams by operators.
+//! Failing reactions: lost leases, backoff, the order of claims, and repairs of blocked streams by
+//! operators.
 
 use serde_json::json;
 use tidegate_core::{
@@ -12,7 +13,8 @@ async fn mail(world: &World) {
     world.react(json!({ "name": "mail", "source": "*", "leaseMs": 1000 })).await;
 }
 
-/// Commits two events to each stream, claims all, handles the first event, and blocks them there.
+/// Commits two events to each stream, claims the streams, handles the first event, and blocks them
+/// after it.
 async fn blocked(world: &World, streams: &[&str]) {
     for stream in streams {
         world.append(stream, &["1", "2"]).await;
@@ -30,8 +32,8 @@ fn matching(stream: &str) -> Filter {
     Filter { stream: Some(Pattern::parse(stream).unwrap()), ..Filter::default() }
 }
 
-/// spec B213, N68: claims without progress are counted apart from failures, and too many in a row
-/// block the stream, even without `blockOnError`, with the reason.
+/// spec B213, N68: claims without progress are counted separately from failures. Too many in a row
+/// block the stream with that reason, even without `blockOnError`.
 pub async fn leases_lost_too_often_block_the_stream(world: &World) {
     let options = json!({ "name": "slow", "source": "*", "leaseMs": 1000, "maxLostLeases": 3,
         "blockOnError": false, "maxRetries": 0 });
@@ -45,11 +47,15 @@ pub async fn leases_lost_too_often_block_the_stream(world: &World) {
     };
     lose(2).await;
     world.ack(&[(&world.claim_one("slow").await, 0)]).await;
-    assert_eq!(world.sub("slow", "a").await.claims, 0, "progress ends the row");
+    assert_eq!(world.sub("slow", "a").await.claims, 0, "progress must reset the count of claims");
     lose(2).await;
     world.fail_after(&world.claim_one("slow").await, 0).await;
     let sub = world.sub("slow", "a").await;
-    assert_eq!((sub.claims, sub.failures), (0, 1), "a reported failure ends it too");
+    assert_eq!(
+        (sub.claims, sub.failures),
+        (0, 1),
+        "a reported failure must reset the count of claims"
+    );
     lose(3).await;
     let claimed = world.claim_or_block("slow", 10).await;
     assert_eq!(claimed.leased, []);
@@ -63,7 +69,7 @@ pub async fn leases_lost_too_often_block_the_stream(world: &World) {
     assert_eq!((again.leased, again.blocked), (vec![], vec![]), "it is said once");
 }
 
-/// spec B216: the next attempt waits for the backoff, on every engine.
+/// spec B216: no engine claims the stream again before the end of the backoff.
 pub async fn a_backoff_is_waited_for(world: &World) {
     for (kind, waits) in [
         ("fixed", [100, 100, 100, 100]),
@@ -86,8 +92,8 @@ pub async fn a_backoff_is_waited_for(world: &World) {
     }
 }
 
-/// spec N67: a deferred stream is not claimed before its time; a deferral is no failure and no lost
-/// lease.
+/// spec N67: a deferred stream is not claimed before its time; a deferral counts neither as a
+/// failure nor as a lost lease.
 pub async fn what_is_put_off_is_invisible_until_due(world: &World) {
     mail(world).await;
     world.append("a", &["1", "2"]).await;
@@ -107,8 +113,8 @@ pub async fn what_is_put_off_is_invisible_until_due(world: &World) {
     assert_eq!(world.claim_one("mail").await.at, 0);
 }
 
-/// spec B217, N62: a stream that has work waits at most ⌈n / limit⌉ claims, however busy others
-/// are.
+/// spec B217, N62: a stream with new events is claimed within ⌈n / limit⌉ claims, however many
+/// events the others have.
 pub async fn no_stream_with_work_starves(world: &World) {
     mail(world).await;
     let busy = ["a", "b", "c", "d"];
@@ -118,7 +124,7 @@ pub async fn no_stream_with_work_starves(world: &World) {
     world.pass(1);
     world.append("z", &["e"]).await;
     for round in 1.. {
-        assert!(round <= 3, "five streams, two at a time: `z` comes within three claims");
+        assert!(round <= 3, "`z`, one of five streams, was not in the first three claims of two");
         let leased = world.claim("mail", 2).await;
         if streams_of(&leased).contains(&"z") {
             break;
@@ -130,7 +136,7 @@ pub async fn no_stream_with_work_starves(world: &World) {
             world.append(stream, &["more", "and more"]).await;
         }
     }
-    // A subscription that is released without progress does not delay the others either.
+    // A subscription that is deferred without progress does not delay the others either.
     world.pass(1000);
     let mut turns = std::collections::BTreeMap::new();
     for _ in 0..10 {
@@ -143,8 +149,8 @@ pub async fn no_stream_with_work_starves(world: &World) {
     assert_eq!(turns.into_iter().collect::<Vec<_>>(), twice);
 }
 
-/// spec B217: a stream that had a turn goes to the back, whether its lease was lost or ended with
-/// work left.
+/// spec B217: after its turn, a stream is behind all others, whether its lease was lost or ended
+/// with events left.
 pub async fn who_had_a_turn_goes_to_the_back(world: &World) {
     mail(world).await;
     world.append("a", &["1", "2"]).await;
@@ -154,18 +160,18 @@ pub async fn who_had_a_turn_goes_to_the_back(world: &World) {
     assert_eq!(streams_of(&world.claim("mail", 1).await), ["a"]);
     world.pass(1000);
     let b = world.claim("mail", 1).await.remove(0);
-    assert_eq!(b.lease.stream, "b", "`a` lost its lease and is behind it now");
+    assert_eq!(b.lease.stream, "b", "`a` lost its lease and must be behind `b`");
     let a = world.claim_one("mail").await;
     world.pass(1);
     world.append("c", &["1"]).await;
     world.pass(1);
     assert_eq!(world.ack(&[(&a, 0)]).await, [Outcome::Done(0)]);
-    assert_eq!(streams_of(&world.claim("mail", 1).await), ["c"], "`c` waits longer than `a`");
+    assert_eq!(streams_of(&world.claim("mail", 1).await), ["c"], "`c` has waited longer than `a`");
     assert_eq!(streams_of(&world.claim("mail", 1).await), ["a"]);
 }
 
-/// spec B206–B208, N71: unblock continues after the last acknowledged event, reset begins with the
-/// first, each with exactly the named streams; an empty list is none.
+/// spec B206–B208, N71: unblock continues after the last acknowledged event, and reset delivers all
+/// events again. Both act on the named streams only; an empty list names none.
 pub async fn unblock_goes_on_and_reset_replays(world: &World) {
     mail(world).await;
     blocked(world, &["a", "b", "c"]).await;
@@ -181,7 +187,8 @@ pub async fn unblock_goes_on_and_reset_replays(world: &World) {
     assert_eq!(world.delivered(&b).await, ["1", "2"]);
     let sub = world.sub("mail", "b").await;
     assert_eq!((sub.failures, sub.error, sub.blocked), (0, None, None));
-    // Under a lease: its holder moves nothing any more, and the replay begins when it ends.
+    // A reset under a lease: acks of its holder are refused, and the events are delivered again
+    // after the end of the lease.
     assert_eq!(world.mend("mail", Remedy::Unblock, names(&["a"])).await.unwrap(), [""; 0]);
     assert_eq!(world.mend("mail", Remedy::Reset, names(&["a"])).await.unwrap(), ["a"]);
     assert_eq!(world.ack(&[(&a, 1)]).await, [Outcome::Lost]);
@@ -191,8 +198,8 @@ pub async fn unblock_goes_on_and_reset_replays(world: &World) {
     assert_eq!(world.delivered(a).await, ["1", "2"]);
 }
 
-/// spec B209–B211, N70–N72: filters restrict the selection, page by page; all of them means all; a
-/// reset of everything has to be explicit.
+/// spec B209–B211, N70–N72: filters restrict the selection, page by page, and an empty filter
+/// selects all streams. A reset of all streams has to be requested explicitly.
 pub async fn filters_restrict_as_they_say(world: &World) {
     mail(world).await;
     let long = format!("order-{}", "x".repeat(150));
@@ -217,7 +224,7 @@ pub async fn filters_restrict_as_they_say(world: &World) {
             world.mend("mail", Remedy::Unblock, StreamSelection::Where(filter.clone())).await;
         assert_eq!(done.unwrap(), meant, "{filter:?}");
         let leased = world.claim("mail", 100).await;
-        assert_eq!(streams_of(&leased), meant, "{filter:?}: and no others");
+        assert_eq!(streams_of(&leased), meant, "{filter:?}: other streams were unblocked");
         for leased in leased {
             world.block(&leased, leased.at, "stuck").await;
         }
@@ -233,7 +240,7 @@ pub async fn filters_restrict_as_they_say(world: &World) {
     }
 }
 
-/// spec N69: each reaction has its own subscription; an event is passed when all have passed it.
+/// spec N69: each reaction has its own subscription, and so its own position and blocks.
 pub async fn reactions_do_not_share_a_place(world: &World) {
     mail(world).await;
     world.react(json!({ "name": "bill", "source": "order-*" })).await;
@@ -242,21 +249,28 @@ pub async fn reactions_do_not_share_a_place(world: &World) {
     let mailed = world.claim("mail", 10).await;
     assert_eq!(streams_of(&mailed), ["note-1", "order-1"]);
     let billed = world.claim_one("bill").await;
-    assert_eq!(billed.lease.stream, "order-1", "its source is a family");
+    assert_eq!(
+        billed.lease.stream, "order-1",
+        "the reaction must get only streams that match its source"
+    );
     world.block(&billed, -1, "stuck").await;
     world.ack(&[(&mailed[0], 0), (&mailed[1], 0)]).await;
     assert_eq!(world.sub("mail", "order-1").await.at, 0);
     assert_eq!(world.sub("bill", "order-1").await.at, -1);
     let mended = world.mend("mail", Remedy::Unblock, StreamSelection::All).await.unwrap();
-    assert_eq!(mended, [""; 0], "another reaction's trouble is not its own");
+    assert_eq!(mended, [""; 0], "the block of another reaction was removed");
     world.react(json!({ "name": "late", "source": "note-1" })).await;
-    assert_eq!(world.claim("late", 10).await, [], "it was not told yet");
+    assert_eq!(
+        world.claim("late", 10).await,
+        [],
+        "a new reaction got a stream before it follows it"
+    );
     world.follow("late", "note-1").await;
     assert_eq!(world.delivered(&world.claim_one("late").await).await, ["1"]);
 }
 
 /// spec B222: a blocked stream can be inspected without a lease: position, failures, the reason of
-/// the block, the holder and its lease's end.
+/// the block, the holder and the end of its lease.
 pub async fn a_stuck_stream_can_be_looked_at(world: &World) {
     mail(world).await;
     world.append("a", &["1", "2"]).await;
@@ -268,6 +282,6 @@ pub async fn a_stuck_stream_can_be_looked_at(world: &World) {
     assert_eq!((sub.holder(world.now()), sub.until), (Some(7), Some(leased.until)));
     assert_eq!((sub.error.as_deref(), sub.blocked), (Some("boom"), None));
     let listed = before.iter().filter(|row| matches!(row, Row::Subscription(_))).count();
-    assert_eq!((listed, world.dump().await), (1, before), "looking changes nothing");
+    assert_eq!((listed, world.dump().await), (1, before), "the inspection changed a row");
     assert_eq!(world.ack(&[(&leased, 1)]).await, [Outcome::Done(1)]);
 }

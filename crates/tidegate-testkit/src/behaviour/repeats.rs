@@ -1,4 +1,4 @@
-//! Requests under an idempotency key: the first is executed, and all get its answer.
+//! Requests with an idempotency key: the first is executed, and all repeats get its answer.
 
 use serde_json::json;
 use tidegate_core::{
@@ -27,11 +27,12 @@ fn posting(world: &World, name: &str) -> Command {
 async fn again(world: &World, command: Command) -> Answer {
     match world.run(command).await {
         Ok(Answer::Again(answer)) => *answer,
-        other => panic!("a repeat was answered {other:?}"),
+        other => panic!("unexpected answer to a repeat: {other:?}"),
     }
 }
 
-/// spec B225, B227: a repeat gets the first answer, for 24 hours; another request is refused.
+/// spec B225, B227: a repeat gets the first answer, for 24 hours; a different request with the same
+/// key is refused.
 pub async fn a_repeated_request_takes_place_once(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let ask = |world: &World, hash: &str| once(asked(world, "k", hash), posting(world, "order"));
@@ -41,21 +42,33 @@ pub async fn a_repeated_request_takes_place_once(world: &World) {
     assert_eq!(world.run(ask(world, "other")).await, Err(Refusal::KeyReused));
     let both = world.batch(vec![ask(world, "h"), ask(world, "h")]).await;
     let answer = Ok(Answer::Again(Box::new(first.clone())));
-    assert_eq!(both, [answer.clone(), answer], "also in one transaction");
+    assert_eq!(
+        both,
+        [answer.clone(), answer],
+        "a repeat in one transaction must get the same answer"
+    );
     assert_eq!(world.alive("order").await, 1);
     let elsewhere = world.in_workspace("elsewhere");
     elsewhere.define(json!({ "name": "order" })).await;
     let answer = elsewhere.run(ask(&elsewhere, "h")).await.unwrap();
-    assert!(matches!(answer, Answer::Posted(_)), "a workspace's keys are its own: {answer:?}");
+    assert!(
+        matches!(answer, Answer::Posted(_)),
+        "keys of two workspaces are not independent: {answer:?}"
+    );
     world.pass(KEPT_MS - 1);
     assert_eq!(again(world, ask(world, "h")).await, first);
     world.pass(1);
     let late = world.run(ask(world, "other")).await.unwrap();
-    assert!(matches!(late, Answer::Posted(_)), "the key is free: {late:?}");
-    assert_eq!(world.alive("order").await, 3, "one of them elsewhere");
+    assert!(matches!(late, Answer::Posted(_)), "the key must be free after 24 hours: {late:?}");
+    assert_eq!(
+        world.alive("order").await,
+        3,
+        "expected three runs, one of them in the other workspace"
+    );
 }
 
-/// spec B226, B228: of two concurrent requests one is executed, whichever engines they reach.
+/// spec B226, B228: of two concurrent requests with the same key, one is executed, on whichever
+/// engines they arrive.
 pub async fn of_requests_at_once_one_takes_place(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let other = world.engine(0xb);
@@ -68,7 +81,7 @@ pub async fn of_requests_at_once_one_takes_place(world: &World) {
         };
         let ((late, one), (early, two)) = (reply(one.unwrap()), reply(two.unwrap()));
         assert_eq!(one, two);
-        assert!(late ^ early, "one of them was first");
+        assert!(late ^ early, "exactly one request must be executed");
     }
     assert_eq!(world.alive("order").await, 10);
 }
@@ -92,7 +105,11 @@ pub async fn every_answer_comes_back_as_it_was(world: &World) {
     for n in 0..2 {
         let ask = || once(asked(world, &format!("all{n}"), "h"), posting(world, "all"));
         let first = world.run(ask()).await.unwrap();
-        assert_eq!(again(world, ask()).await, first, "verdicts, keys and moments");
+        assert_eq!(
+            again(world, ask()).await,
+            first,
+            "the repeat must get all verdicts, keys and times of the first answer"
+        );
     }
     let run = world.drain().await[0];
     let ws = || world.ws.clone();
@@ -107,8 +124,8 @@ pub async fn every_answer_comes_back_as_it_was(world: &World) {
     }
 }
 
-/// spec N81: a refused request has no effect, and its key is free until a caller stores the
-/// refusal.
+/// spec N81: a refused request has no effect, and its key stays free until a caller stores the
+/// refusal as the answer.
 pub async fn a_refused_request_leaves_its_key_free(world: &World) {
     let flow = json!({ "name": "shop", "actions": { "buy": { "concurrency": "reject" } } });
     world.define_flow(flow).await;
@@ -124,10 +141,11 @@ pub async fn a_refused_request_leaves_its_key_free(world: &World) {
     world.complete(&run).await;
     let late = world.run(ask("b")).await.unwrap();
     assert!(matches!(&late, Answer::Admitted(it) if it.verdict.run().is_some()), "{late:?}");
-    assert_eq!(again(world, ask("a")).await, first, "it is not asked for again");
+    assert_eq!(again(world, ask("a")).await, first, "the repeat must get the stored answer");
 }
 
-/// spec B226: the first answer that a sender gets counts, and never hides an effect.
+/// spec B226: the first stored answer counts, but an answer without effect never replaces the one
+/// of an executed request.
 pub async fn the_first_word_is_kept(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let keep = |id: &str, said: &str, done| Command::Keep {
@@ -139,16 +157,25 @@ pub async fn the_first_word_is_kept(world: &World) {
     assert_eq!(world.run(keep("a", "no", false)).await, kept("no"));
     assert_eq!(world.run(keep("a", "yes", false)).await, kept("no"));
     let ask = |id: &str| once(asked(world, id, "h"), posting(world, "order"));
-    assert_eq!(world.run(ask("a")).await, Err(Refusal::InProgress), "the answer is no");
+    assert_eq!(
+        world.run(ask("a")).await,
+        Err(Refusal::InProgress),
+        "a request with a stored refusal was executed"
+    );
     let first = world.run(ask("b")).await.unwrap();
-    assert_eq!(world.run(keep("b", "no", false)).await, kept("no"), "to its own sender alone");
+    assert_eq!(
+        world.run(keep("b", "no", false)).await,
+        kept("no"),
+        "the refusal must be returned, but not stored"
+    );
     assert_eq!(world.run(keep("b", "yes", true)).await, kept("yes"));
     assert_eq!(world.run(keep("b", "later", true)).await, kept("yes"));
     assert_eq!(again(world, ask("b")).await, first);
     assert_eq!(world.alive("order").await, 1);
 }
 
-/// spec B227: answers past their time are deleted, unless the key has been used anew.
+/// spec B227: answers are deleted 24 hours after the request, unless the key was used again
+/// meanwhile.
 pub async fn old_answers_go(world: &World) {
     world.define(json!({ "name": "order" })).await;
     for id in ["a", "b", "c"] {

@@ -1,4 +1,4 @@
-//! Replays: a new run from one that has ended, from its start or from one of its steps.
+//! Replays: a new run from an ended run, from its start or from one of its steps.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -11,7 +11,7 @@ use tidegate_core::{
 
 use crate::world::{World, payload, skipped, step};
 
-/// Drives the ready run through steps with these ids; the run continues.
+/// Leases the ready run and records steps with these ids; the run continues.
 async fn with_steps(world: &World, ids: &[&str]) -> Run {
     let run = world.lease_one().await;
     for id in ids {
@@ -29,8 +29,8 @@ async fn failed_after(world: &World, ids: &[&str]) -> RunId {
     run.id
 }
 
-/// spec N12, replay: a new run with the same input and its own effect keys; the old run does not
-/// change.
+/// spec N12, replay: a replay is a new run with the same input and its own effect keys; the old run
+/// does not change.
 pub async fn a_replay_is_a_new_run_of_the_same_input(world: &World) {
     world.define(json!({ "name": "order" })).await;
     for end in ["completed", "failed", "cancelled"] {
@@ -65,13 +65,13 @@ pub async fn a_replay_is_of_the_current_version(world: &World) {
     assert_eq!(world.lease_one().await.version, 2);
 }
 
-/// spec N12: a replay may have another input; an action's replay is in the same session.
+/// spec N12: a replay may have another input; the replay of an action is in the same session.
 pub async fn a_replay_may_have_another_input(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let old = failed_after(world, &[]).await;
     let outcome = world.try_replay(old, Some(json!({ "id": 8 })), None).await.unwrap();
     assert_eq!(world.input_of(outcome.verdict.run().unwrap()).await, json!({ "id": 8 }));
-    assert_eq!(world.input_of(old).await, json!({ "id": 7 }), "events do not change");
+    assert_eq!(world.input_of(old).await, json!({ "id": 7 }), "the input of the old run changed");
     world.drain().await;
     let actions = json!({ "respond": { "concurrency": "queue" } });
     world.define_flow(json!({ "name": "chat", "actions": actions })).await;
@@ -86,7 +86,7 @@ pub async fn a_replay_may_have_another_input(world: &World) {
     assert_eq!(world.drain().await, [holder, new]);
 }
 
-/// spec N12: a batch is replayed with all its events; with another input there is one.
+/// spec N12: the replay of a batch has all its events; if another input is given, it has one.
 pub async fn a_batch_is_replayed_whole(world: &World) {
     let batch = json!({ "maxSize": 3, "timeoutMs": 1000 });
     world.define(json!({ "name": "order", "batch": batch })).await;
@@ -111,7 +111,7 @@ pub async fn a_batch_is_replayed_whole(world: &World) {
     assert_eq!(world.inputs_of(new).await, None);
 }
 
-/// spec A5: a replay passes gates and the throttle, and neither idempotency, rate limit nor folds.
+/// spec A5: a replay passes gates and throttle, and ignores idempotency, rate limit and folds.
 pub async fn a_replay_passes_gates_and_throttle_only(world: &World) {
     let definition = json!({
         "name": "order",
@@ -129,7 +129,7 @@ pub async fn a_replay_passes_gates_and_throttle_only(world: &World) {
     let first = world.replay(run.id).await;
     let second = world.replay(run.id).await;
     assert_eq!(world.state(first).await, "queued", "no window opens");
-    assert!(world.lease_all().await.is_empty(), "its turn has not come");
+    assert!(world.lease_all().await.is_empty(), "the replay started before its throttle turn");
     world.tick(1000).await;
     let run = world.lease_one().await;
     assert_eq!(run.id, first);
@@ -140,7 +140,7 @@ pub async fn a_replay_passes_gates_and_throttle_only(world: &World) {
     world.check_holds().await;
 }
 
-/// spec A5, A2: a gate that refuses refuses a replay too; it leaves nothing but its receipt.
+/// spec A5, A2: a gate that refuses runs also refuses a replay, which then leaves only a receipt.
 pub async fn a_replay_may_be_refused_by_a_gate(world: &World) {
     world.define(json!({ "name": "order", "singleton": { "mode": "skip" } })).await;
     let old = failed_after(world, &["a", "b"]).await;
@@ -155,8 +155,8 @@ pub async fn a_replay_may_be_refused_by_a_gate(world: &World) {
     assert_eq!(world.lease_one().await.id, new);
 }
 
-/// spec N12, replay: a retry from a step keeps the records before it, in order, and its effect keys
-/// are those of the first run, however often it is retried.
+/// spec N12, replay: a retry from a step keeps the recorded steps before it, in order. Its effect
+/// keys are those of the first run, however often it is retried.
 pub async fn a_retry_goes_on_from_a_step(world: &World) {
     world.define(json!({ "name": "order" })).await;
     world.send("order", json!({ "id": 7 })).await;
@@ -165,7 +165,11 @@ pub async fn a_retry_goes_on_from_a_step(world: &World) {
     world.report(&run, steps.to_vec(), Then::Continue).await.unwrap();
     world.fail(&run).await;
     let second = world.retry(run.id, "pay").await;
-    assert_eq!(world.steps_in_order(second).await, ["z", "y"], "as one report said them");
+    assert_eq!(
+        world.steps_in_order(second).await,
+        ["z", "y"],
+        "steps of one report must keep their order"
+    );
     let kept = world.step_of(second, "z").await.unwrap();
     assert_eq!(kept.result, Ok(payload(&json!("z"))));
     let again = with_steps(world, &["pay", "w"]).await;
@@ -177,11 +181,11 @@ pub async fn a_retry_goes_on_from_a_step(world: &World) {
     assert_eq!((again.replay_of, again.effects()), (Some(second), run.id), "the first of all");
     world.complete(&again).await;
     let fourth = world.replay(third).await;
-    assert_eq!(world.lease_one().await.effects(), fourth, "a replay has its own");
+    assert_eq!(world.lease_one().await.effects(), fourth, "a replay must have its own effect keys");
 }
 
-/// Sections 8, 9: step ids belong to code: a retry stays in the version that recorded them, also
-/// where a newer version moves other runs.
+/// A retry uses the version that recorded the steps, because their ids belong to its code. It does
+/// so even if a newer version supersedes other runs.
 pub async fn a_retry_stays_in_its_version(world: &World) {
     let handoff = json!({ "type": "singleton", "onNewVersion": "supersede" });
     let version = |n: u32| json!({ "name": "order", "version": n, "handoff": handoff });
@@ -192,7 +196,11 @@ pub async fn a_retry_stays_in_its_version(world: &World) {
     let outcome = world.try_replay(old, None, Some("b")).await.unwrap();
     assert_eq!(outcome.version, 1);
     let retry = outcome.verdict.run().unwrap();
-    assert_eq!(world.state(retry).await, "queued", "it takes nobody's place");
+    assert_eq!(
+        world.state(retry).await,
+        "queued",
+        "a retry of an older version replaced the holder"
+    );
     let newer = world.send_for_run("order", json!({})).await;
     let run = world.lease_one().await;
     assert_eq!(run.id, holder);
@@ -205,7 +213,7 @@ pub async fn a_retry_stays_in_its_version(world: &World) {
     world.check_holds().await;
 }
 
-/// spec versions: runs that a newer version moved stay with it when a retry of an older one comes.
+/// spec versions: runs that got a newer version keep it when an older run is retried.
 pub async fn a_retry_takes_nobody_back_to_its_version(world: &World) {
     let handoff = json!({ "type": "singleton", "onNewVersion": "supersede" });
     let version = |n: u32| json!({ "name": "order", "version": n, "handoff": handoff });
@@ -224,8 +232,8 @@ pub async fn a_retry_takes_nobody_back_to_its_version(world: &World) {
     }
 }
 
-/// spec N12: an unknown or live run, or a step that was never recorded, is refused, with a valid
-/// alternative.
+/// spec N12: a replay of an unknown or live run, or from a step that was never recorded, is
+/// refused, with a suggestion.
 pub async fn what_cannot_be_replayed_is_said_so(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let old = failed_after(world, &["reserve", "charge"]).await;
@@ -256,8 +264,8 @@ pub async fn what_cannot_be_replayed_is_said_so(world: &World) {
     assert_eq!(none, Err(Refusal::NoStep { run: live, step: "a".into(), hint }));
 }
 
-/// Sections 7, 9: a retry does not keep compensated steps; a completed run was not compensated, and
-/// its compensations move to the new run.
+/// A retry does not keep compensated steps. A completed run was not compensated: its registered
+/// compensations are passed to the new run.
 pub async fn what_was_undone_is_not_kept(world: &World) {
     world.define(json!({ "name": "order" })).await;
     for fails in [true, false] {
@@ -285,7 +293,8 @@ pub async fn what_was_undone_is_not_kept(world: &World) {
     }
 }
 
-/// spec replace: a failed compensation can be retried, for the same run and past no gates.
+/// spec replace: a failed compensation can be retried. The retry compensates the same run and
+/// passes no gates.
 pub async fn an_undoing_can_be_tried_again(world: &World) {
     world.define(json!({ "name": "order", "singleton": { "mode": "skip" } })).await;
     let run = world.drive_with_undo("order", json!({})).await;
@@ -305,7 +314,8 @@ pub async fn an_undoing_can_be_tried_again(world: &World) {
     assert_eq!(world.inside("order", Class::Singleton, "(whole)").await, 1);
 }
 
-/// A run that was cancelled while driven has ended: its replay waits for its stop.
+/// A run that was cancelled while driven has ended, but its replay starts only after its worker has
+/// stopped.
 pub async fn a_replay_of_a_stopping_run_waits_for_its_stop(world: &World) {
     world.define(json!({ "name": "order", "concurrency": { "limit": 1 } })).await;
     let old = world.send_for_run("order", Value::Null).await;

@@ -1,4 +1,4 @@
-//! Retention: old ended rows are deleted, in parts; rows that others refer to stay.
+//! Retention: old rows of ended runs are deleted in chunks; rows that others refer to stay.
 
 use serde_json::json;
 use tidegate_core::{
@@ -18,15 +18,15 @@ use crate::world::{World, payload, step};
 
 const DAY_MS: u64 = 86_400_000;
 
-/// Runs one part of a pass.
+/// Deletes one chunk of old rows.
 async fn part(world: &World, past: Past, before: Timestamp, after: Seq, most: u32) -> Forgotten {
     match world.run(Command::Forget { past, before, after, most }).await {
         Ok(Answer::Forgotten(forgotten)) => forgotten,
-        other => panic!("forgetting was answered {other:?}"),
+        other => panic!("unexpected answer to a deletion: {other:?}"),
     }
 }
 
-/// Passes over all kinds of rows, as an engine does; returns the number of deleted rows.
+/// Deletes all old rows of all kinds, as an engine does; returns their number.
 async fn forget(world: &World, before: Timestamp) -> u32 {
     let mut rows = 0;
     for past in [Past::Events, Past::Runs, Past::Receipts] {
@@ -35,18 +35,19 @@ async fn forget(world: &World, before: Timestamp) -> u32 {
         while let Some(from) = after {
             let done = part(world, past, before, from, 3).await;
             (rows, after, parts) = (rows + done.rows, done.next, parts + 1);
-            assert!(parts < 1000, "the pass comes to an end");
+            assert!(parts < 1000, "the deletion does not end");
         }
     }
     rows
 }
 
-/// Repeats passes until nothing is left to delete: an event is deleted after the run that kept it.
+/// Repeats the deletion until nothing is deleted: an event is deleted only after the run that
+/// refers to it.
 async fn forget_all(world: &World, before: Timestamp) {
     while forget(world, before).await > 0 {}
 }
 
-/// Returns the remaining rows of the workspace's past, by kind.
+/// Returns the kinds of the rows of ended runs, events and receipts that are left.
 async fn left(world: &World) -> Vec<&'static str> {
     let kind = |row: &Row| match row {
         Row::Event(_) => Some("event"),
@@ -65,8 +66,8 @@ async fn is_kept(world: &World, run: RunId) -> bool {
     world.row(RowKey::Ended(run.seq)).await.is_some()
 }
 
-/// spec retention: a finished run is deleted with its steps, chunks, signals and its event, however
-/// many.
+/// spec retention: an ended run is deleted with its steps, chunks and signals, however many, and
+/// its event.
 pub async fn old_runs_go_with_all_that_is_theirs(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let run = world.drive("order", json!({})).await;
@@ -83,7 +84,7 @@ pub async fn old_runs_go_with_all_that_is_theirs(world: &World) {
     world.complete(&run).await;
     let ended = world.now();
     forget_all(world, ended).await;
-    assert!(is_kept(world, run.id).await, "it has just ended, however old it is");
+    assert!(is_kept(world, run.id).await, "a run that just ended was deleted");
     assert_eq!(left(world).await.len(), 1 + 150 + 70 + 1 + 1);
     let young = world.drive("order", json!({})).await;
     world.pass(1);
@@ -111,17 +112,22 @@ pub async fn what_is_relied_on_stays(world: &World) {
         assert!(kept(id).await.is_some(), "{id} is relied on");
     }
     for id in [before, nobody] {
-        assert!(kept(id).await.is_none(), "{id} is relied on by nothing");
+        assert!(kept(id).await.is_none(), "event {id} is unreferenced and was not deleted");
     }
-    assert!(!left(world).await.contains(&"receipt"), "receipts go by their age");
-    // They become runs with their data, and once those are old, all of it is deleted.
+    assert!(!left(world).await.contains(&"receipt"), "receipts must be deleted by their age");
+    // The window and the buffer become runs with their events; when those runs are old, all rows
+    // are deleted.
     world.tick(20 * DAY_MS).await;
     let mut runs = world.lease_all().await;
     assert_eq!(runs.len(), 3);
     world.pass(35 * DAY_MS);
     forget_all(world, world.now().minus_ms(30 * DAY_MS)).await;
     for run in &runs {
-        assert!(kept(run.source.first()).await.is_some(), "{} is being driven", run.workflow);
+        assert!(
+            kept(run.source.first()).await.is_some(),
+            "the event of {} was deleted, but its run is driven",
+            run.workflow
+        );
     }
     while let Some(run) = runs.pop() {
         world.complete(&run).await;
@@ -131,7 +137,7 @@ pub async fn what_is_relied_on_stays(world: &World) {
     assert_eq!(left(world).await, Vec::<&str>::new());
 }
 
-/// spec retention: an ended run stays while its replay is live, and it can be replayed until it is
+/// spec retention: an ended run is kept while its replay is live, and can be replayed until it is
 /// deleted.
 pub async fn the_source_of_a_replay_stays(world: &World) {
     world.define(json!({ "name": "order" })).await;
@@ -148,8 +154,8 @@ pub async fn the_source_of_a_replay_stays(world: &World) {
     assert!(is_kept(world, first.id).await);
     world.complete(&second).await;
     forget_all(world, before()).await;
-    assert!(!is_kept(world, first.id).await, "it is old, and nobody relies on it");
-    assert_eq!(left(world).await, ["event", "ended"], "the second has its input still");
+    assert!(!is_kept(world, first.id).await, "an old run without a live replay was not deleted");
+    assert_eq!(left(world).await, ["event", "ended"], "the second run must still have its input");
     let refused = world.run(replay).await.expect_err("it is gone");
     assert_eq!(refused.code(), "no_run");
     world.pass(35 * DAY_MS);
@@ -157,8 +163,8 @@ pub async fn the_source_of_a_replay_stays(world: &World) {
     assert_eq!(left(world).await, Vec::<&str>::new());
 }
 
-/// A pass continues where it was and stops at the first young row; a run that is still stopping
-/// stays.
+/// Deletion continues after the last chunk and stops at the first young row. A cancelled run whose
+/// worker has not stopped is kept.
 pub async fn a_pass_goes_part_by_part(world: &World) {
     world.define(json!({ "name": "order" })).await;
     for _ in 0..7 {
@@ -175,15 +181,19 @@ pub async fn a_pass_goes_part_by_part(world: &World) {
     assert_eq!(second.rows, 3);
     let third = part(world, Past::Runs, now, second.next.expect("it was full"), 4).await;
     assert_eq!(third, Forgotten { rows: 0, next: None });
-    assert!(is_kept(world, driven.id).await, "its worker has not stopped");
+    assert!(is_kept(world, driven.id).await, "a run was deleted before its worker stopped");
     world.stopped(&driven).await;
     assert_eq!(part(world, Past::Runs, now, Seq(i64::MIN), 4).await.rows, 1);
     let early = part(world, Past::Events, now.minus_ms(2 * DAY_MS), Seq(i64::MIN), 3).await;
-    assert_eq!(early, Forgotten { rows: 0, next: None }, "nothing is old: it looks no further");
+    assert_eq!(
+        early,
+        Forgotten { rows: 0, next: None },
+        "the scan must stop at the first young row"
+    );
 }
 
-/// spec I48 holds for any retention: the store records what was deleted, so that receipts which
-/// outlive their runs are no findings, and the check needs to know no setting.
+/// spec I48: a receipt may be kept longer than its run. The store records up to where runs were
+/// deleted, so the check reports no missing run, whatever the retention settings.
 pub async fn a_receipt_may_outlive_its_run(world: &World) {
     world.define(json!({ "name": "order", "concurrency": { "limit": 1 } })).await;
     world.send("order", json!(1)).await;
@@ -192,7 +202,10 @@ pub async fn a_receipt_may_outlive_its_run(world: &World) {
     world.pass(1);
     let gone = part(world, Past::Runs, world.now(), Seq(i64::MIN), 9).await;
     assert!(gone.rows >= 2, "{gone:?}");
-    assert!(left(world).await.contains(&"receipt"), "the second was queued");
+    assert!(
+        left(world).await.contains(&"receipt"),
+        "the second run was queued and must have a receipt"
+    );
     let all = |visit| world.store.walk(visit);
     let report = check_up(None, Timestamp::default(), all).await.unwrap();
     assert_eq!(report.findings, []);

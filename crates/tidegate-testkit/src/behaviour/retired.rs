@@ -1,4 +1,5 @@
-//! Retired workflows: nothing starts them, their accepted work continues, and they can come back.
+//! Retired workflows: they start no new runs, their accepted runs continue, and they can be defined
+//! again.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -12,7 +13,7 @@ async fn retire(world: &World, name: &str) -> Result<u32, Refusal> {
     let (ws, app, name) = (world.ws.clone(), "default".to_owned(), name.to_owned());
     match world.run(Command::Retire { ws, app, name }).await? {
         Answer::Retired(retired) => Ok(retired.live),
-        other => panic!("retiring was answered {other:?}"),
+        other => panic!("unexpected answer to retiring a workflow: {other:?}"),
     }
 }
 
@@ -20,7 +21,7 @@ fn gone(name: &str) -> Refusal {
     Refusal::NoWorkflow { app: "default".to_owned(), name: name.to_owned() }
 }
 
-/// Returns whether an event of this name starts nothing.
+/// Whether an event of this name starts no run.
 async fn is_ignored(world: &World, name: &str) -> bool {
     world.post(name, json!({})).await.runs.is_empty()
 }
@@ -44,11 +45,16 @@ pub async fn nothing_starts_a_retired_workflow(world: &World) {
     assert!(world.schedules().await.is_empty() && !world.plan("order", "@daily", at).await);
     assert_eq!(world.try_replay(run.id, None, None).await, Err(gone("order")));
     assert_eq!(world.state(run.id).await, "completed", "its history stays");
-    assert_eq!(retire(world, "order").await, Err(gone("order")), "it is gone already");
+    assert_eq!(
+        retire(world, "order").await,
+        Err(gone("order")),
+        "a retired workflow must not be found"
+    );
     assert_eq!(retire(world, "nobody").await, Err(gone("nobody")));
 }
 
-/// Accepted work continues: under the same limits, and open folds are still flushed.
+/// Runs of a retired workflow continue under the same limits, and its open windows and buffers are
+/// flushed.
 pub async fn what_a_retired_workflow_has_accepted_goes_on(world: &World) {
     world.define(json!({ "name": "sync", "concurrency": { "limit": 1 } })).await;
     let batch = json!({ "maxSize": 9, "timeoutMs": 1000 });
@@ -59,7 +65,7 @@ pub async fn what_a_retired_workflow_has_accepted_goes_on(world: &World) {
     let buffered = world.send("index", json!(1)).await;
     assert_eq!(retire(world, "sync").await, Ok(3));
     assert_eq!(retire(world, "index").await, Ok(0));
-    assert!(world.lease_all().await.is_empty(), "the limit still holds");
+    assert!(world.lease_all().await.is_empty(), "the limit must still hold");
     world.complete(&first).await;
     let next = world.lease_one().await;
     assert_eq!(next.id, second);
@@ -72,8 +78,9 @@ pub async fn what_a_retired_workflow_has_accepted_goes_on(world: &World) {
     world.check_holds().await;
 }
 
-/// Defined again the workflow comes back, and its numbers count on; an author's number says only
-/// what an engine can serve, so that such a workflow comes back by a higher one or by a release.
+/// A retired workflow that is defined again starts runs again, and assigned numbers count on. If
+/// the author gives the numbers, the same number does not bring it back: that takes a higher number
+/// or a release.
 pub async fn a_retired_workflow_comes_back(world: &World) {
     let slots = |limit: u32| json!({ "name": "order", "concurrency": { "limit": limit } });
     let numbered = |version: u32| json!({ "name": "own", "version": version });
@@ -94,7 +101,7 @@ pub async fn a_retired_workflow_comes_back(world: &World) {
     defined(numbered(1)).await;
     retire(world, "own").await.expect("it is there");
     assert_eq!(defined(numbered(1)).await, (1, true, false));
-    assert!(is_ignored(world, "own").await, "a restarted program does not bring it back");
+    assert!(is_ignored(world, "own").await, "a restarted program brought a retired workflow back");
     world.release("own", 1).await;
     assert!(!is_ignored(world, "own").await);
     retire(world, "own").await.expect("it is there");

@@ -1,4 +1,4 @@
-//! Schedules: each planned occurrence gives one run over all engines, or is recorded as missed.
+//! Schedules: each planned occurrence starts one run over all engines, or is recorded as missed.
 
 use serde_json::json;
 use tidegate_core::{
@@ -16,7 +16,8 @@ use crate::world::World;
 const DAILY: &str = "@daily";
 const DAY_MS: u64 = 86_400_000;
 
-/// Defines a workflow with this schedule, whose first occurrence is planned for now.
+/// Defines a workflow with the schedule `DAILY` and plans its first occurrence for now; returns
+/// that time.
 async fn planned_now(world: &World) -> Timestamp {
     let cron = json!({ "cron": DAILY, "onOverlap": "allow" });
     world.define(json!({ "name": "report", "triggers": [cron] })).await;
@@ -25,13 +26,13 @@ async fn planned_now(world: &World) -> Timestamp {
     now
 }
 
-/// Starts an occurrence; `None` if another engine has started it.
+/// Starts an occurrence; returns `None` if another engine has started it.
 async fn occur(world: &World, occurrence: &Occurrence) -> Option<Verdict> {
     let occurrence = occurrence.clone();
     match world.run(Command::Occur { occurrence }).await {
         Ok(Answer::Admitted(outcome)) => Some(outcome.verdict),
         Ok(Answer::Changed(false)) => None,
-        other => panic!("an occurrence was answered {other:?}"),
+        other => panic!("unexpected answer to an occurrence: {other:?}"),
     }
 }
 
@@ -40,8 +41,8 @@ async fn runs(world: &World) -> Vec<RunId> {
     rows.filter_map(|row| row.as_run().map(|run| run.id)).collect()
 }
 
-/// spec I34, N41: of many engines that start one occurrence, one does, and the next is planned with
-/// it.
+/// spec I34, N41: if many engines start the same occurrence, one run is made, and the next
+/// occurrence is planned in the same transaction.
 pub async fn an_occurrence_gives_one_run_over_all_engines(world: &World) {
     let at = planned_now(world).await;
     let tomorrow = at.plus_ms(DAY_MS);
@@ -58,7 +59,7 @@ pub async fn an_occurrence_gives_one_run_over_all_engines(world: &World) {
     world.pass(DAY_MS);
     assert!(occur(world, &next).await.is_some());
     assert_eq!(runs(world).await.len(), 2);
-    // The same holds in one transaction.
+    // The same occurrence twice in one transaction.
     world.pass(DAY_MS);
     let at = world.now();
     let occurrence = world.occurrence("report", DAILY, at, Some(at.plus_ms(DAY_MS)));
@@ -68,7 +69,8 @@ pub async fn an_occurrence_gives_one_run_over_all_engines(world: &World) {
     assert_eq!(answers[1], Ok(Answer::Changed(false)));
 }
 
-/// spec N6, A5: an occurrence is data for its run; it is no event that others see.
+/// spec N6, A5: the input of an occurrence belongs to its run; it is no event that triggers or
+/// wakes other runs.
 pub async fn an_occurrence_is_no_event(world: &World) {
     let at = planned_now(world).await;
     world.define(json!({ "name": "all", "triggers": ["*"] })).await;
@@ -77,20 +79,36 @@ pub async fn an_occurrence_is_no_event(world: &World) {
     let run = world.lease_one().await;
     assert_eq!(verdict, Verdict::Started { run: run.id });
     let source = world.row(RowKey::Event(run.source.first().seq)).await;
-    let Some(Row::Event(input)) = source else { panic!("its input is kept: {source:?}") };
+    let Some(Row::Event(input)) = source else {
+        panic!("the input of the occurrence is not stored: {source:?}")
+    };
     let data = json!({ "schedule": DAILY, "plannedAt": at.rfc3339() });
     assert_eq!((input.kind, input.data.as_str()), (Kind::Cron, &*data.to_string()));
-    assert_eq!(world.planned("report", DAILY).await, Some(None), "it was the last");
-    assert!(world.schedules().await.is_empty(), "nobody looks at it again");
+    assert_eq!(
+        world.planned("report", DAILY).await,
+        Some(None),
+        "the last occurrence must leave nothing planned"
+    );
+    assert!(
+        world.schedules().await.is_empty(),
+        "a schedule without further occurrences was listed for planning"
+    );
 }
 
-/// Static schedules are rows: planned once, by the first engine, and kept over restarts.
+/// The schedules of definitions are rows: the first engine plans the next occurrence, and the plan
+/// survives restarts.
 pub async fn a_schedule_is_planned_once(world: &World) {
     let at = planned_now(world).await;
     let later = at.plus_ms(5);
-    assert!(!world.engine(2).plan("report", DAILY, later).await, "what it plans must not be lost");
+    assert!(
+        !world.engine(2).plan("report", DAILY, later).await,
+        "a second engine changed the planned time"
+    );
     assert_eq!(world.planned("report", DAILY).await, Some(Some(at)));
-    assert!(!world.plan("report", "@hourly", later).await, "the release has no such schedule");
+    assert!(
+        !world.plan("report", "@hourly", later).await,
+        "a schedule that is not in the release was planned"
+    );
     assert!(!world.plan("nobody", DAILY, later).await);
     let engines = [world.engine(2), world.engine(3)];
     let cron = json!({ "cron": "0 3 * * *", "timeZone": "Europe/Berlin" });
@@ -98,12 +116,17 @@ pub async fn a_schedule_is_planned_once(world: &World) {
     let id = "0 3 * * * Europe/Berlin";
     let (first, second) =
         tokio::join!(engines[0].plan("clean", id, later), engines[1].plan("clean", id, later));
-    assert!(first != second, "one of them: {first} {second}");
+    assert!(first != second, "exactly one engine must plan the schedule: {first} {second}");
     let planned: Vec<_> = world.schedules().await.into_iter().map(|it| it.workflow).collect();
-    assert_eq!(planned, ["report", "clean"], "the earliest first, due or not");
+    assert_eq!(
+        planned,
+        ["report", "clean"],
+        "schedules must be listed by their next time, due or not"
+    );
 }
 
-/// spec versions: a release deletes the schedules that it no longer has, and plans no others anew.
+/// spec versions: a release deletes the schedules that it no longer has, and keeps the planned
+/// times of the others.
 pub async fn a_release_ends_the_schedules_that_it_lacks(world: &World) {
     let defined = |version: u32, crons: &[&str]| {
         let triggers: Vec<_> = crons.iter().map(|cron| json!({ "cron": cron })).collect();
@@ -118,13 +141,20 @@ pub async fn a_release_ends_the_schedules_that_it_lacks(world: &World) {
     assert!(other.plan("report", "@daily", at).await);
     world.define(defined(2, &["@hourly", "@weekly"])).await;
     assert_eq!(world.planned("report", "@daily").await, None);
-    assert_eq!(world.planned("report", "@hourly").await, Some(Some(at)), "it goes on");
-    assert_eq!(other.planned("report", "@daily").await, Some(Some(at)), "another tenant's");
+    assert_eq!(
+        world.planned("report", "@hourly").await,
+        Some(Some(at)),
+        "the release changed the plan of a schedule that it has"
+    );
+    assert_eq!(
+        other.planned("report", "@daily").await,
+        Some(Some(at)),
+        "the release changed a schedule of another tenant"
+    );
     let gone = world.occurrence("report", "@daily", at, Some(at.plus_ms(DAY_MS)));
     assert_eq!(occur(world, &gone).await, None);
     assert!(runs(world).await.is_empty());
-    // The old version's engine plans the schedules that it knows: this one is not in the current
-    // release.
+    // An engine of the old version tries to plan a schedule that is not in the current release.
     assert!(!world.plan("report", "@daily", at).await);
     world.release("report", 1).await;
     assert!(world.plan("report", "@daily", at).await, "rolled back");
@@ -133,7 +163,7 @@ pub async fn a_release_ends_the_schedules_that_it_lacks(world: &World) {
     assert!(left == std::slice::from_ref(&other.ws), "{left:?}");
 }
 
-/// spec N41: late occurrences are passed over once, with a receipt that names them.
+/// spec N41: occurrences that are too late are skipped once, and a receipt names them.
 pub async fn a_missed_occurrence_is_recorded(world: &World) {
     let at = planned_now(world).await;
     world.pass(3 * DAY_MS);
@@ -148,12 +178,12 @@ pub async fn a_missed_occurrence_is_recorded(world: &World) {
     assert_eq!(world.planned("report", DAILY).await, Some(Some(next)));
     let rows = world.dump().await;
     let inputs: Vec<_> = rows.iter().filter(|row| matches!(row, Row::Event(_))).collect();
-    let [Row::Event(input)] = inputs[..] else { panic!("one input: {inputs:?}") };
+    let [Row::Event(input)] = inputs[..] else { panic!("expected one input: {inputs:?}") };
     assert_eq!(input.kind, Kind::Cron);
     let scan = Scan::Receipts(input.id.seq);
     let snapshot = world.read(ReadSet::default().scan(scan.clone(), 9)).await;
     let found = snapshot.found(&scan);
-    let [Row::Receipt(receipt)] = found[..] else { panic!("one receipt: {found:?}") };
+    let [Row::Receipt(receipt)] = found[..] else { panic!("expected one receipt: {found:?}") };
     assert_eq!((&*receipt.workflow, &*receipt.key), ("report", DAILY));
     assert_eq!(receipt.verdict["outcome"], "skipped");
     assert_eq!(receipt.verdict["control"], "catchUp");

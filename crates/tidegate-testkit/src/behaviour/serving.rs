@@ -1,5 +1,5 @@
-//! Served versions: engines register them, runs without a serving engine are named, dead engines
-//! are deleted.
+//! Served versions: engines register them, runs that no engine serves are reported as stranded, and
+//! dead engines are deleted.
 
 use serde_json::json;
 use tidegate_core::{
@@ -15,7 +15,7 @@ use crate::world::{World, lease};
 
 async fn explain(world: &World, run: RunId) -> Why {
     let why = why(&*world.store, &world.ws, run).await.expect("the store works");
-    why.unwrap_or_else(|refusal| panic!("{refusal}"))
+    why.unwrap_or_else(|refusal| panic!("the run was not explained: {refusal}"))
 }
 
 /// spec stranded: a run whose version no live engine serves is stranded, and `why` names the ways
@@ -34,21 +34,31 @@ pub async fn a_run_that_nobody_serves_is_stranded(world: &World) {
     }
     world.serve().await;
     assert!(!explain(world, ready).await.stranded && !explain(world, waiting).await.stranded);
-    // Another version does not help.
+    // An engine that serves another version only does not help.
     let second = world.define(json!({ "name": "order", "version": 2 })).await;
     let serve = Command::Serve { engine: world.engine, lanes: vec![second.lane] };
-    assert_eq!(world.run(serve).await, Ok(Answer::Done), "instead of what it said before");
+    assert_eq!(
+        world.run(serve).await,
+        Ok(Answer::Done),
+        "the served versions must replace the earlier ones"
+    );
     assert!(explain(world, ready).await.stranded);
     let driven = world.engine(2).lease(1).await.remove(0);
     assert_eq!(driven.id, ready);
-    assert!(!explain(world, ready).await.stranded, "it is being driven");
+    assert!(!explain(world, ready).await.stranded, "a driven run was reported as stranded");
     world.sleep(&driven, "nap", 10).await;
     let why = explain(world, ready).await;
     assert!(why.stranded && !why.sentence.contains("supersede"), "{}", why.sentence);
     world.engine(2).serve().await;
-    assert!(!explain(world, ready).await.stranded, "another engine serves it");
+    assert!(
+        !explain(world, ready).await.stranded,
+        "a run that another engine serves was reported as stranded"
+    );
     world.lose(2).await;
-    assert!(explain(world, ready).await.stranded, "the dead serve nothing");
+    assert!(
+        explain(world, ready).await.stranded,
+        "a run that only a dead engine serves must be stranded"
+    );
     world.cancel(ready).await.unwrap();
     assert!(!explain(world, ready).await.stranded, "it has ended");
 }
@@ -63,17 +73,22 @@ pub async fn a_release_says_how_many_runs_it_strands(world: &World) {
         world.start("order", json!({})).await;
     }
     let released = world.define(order(2)).await.released.expect("the highest is released");
-    assert_eq!((released.older, released.stranded), (3, 0), "the engine of the first lives");
+    assert_eq!(
+        (released.older, released.stranded),
+        (3, 0),
+        "the engine that serves version 1 lives"
+    );
     world.start("order", json!({})).await;
     world.lose(world.engine).await;
     let released = world.define(order(3)).await.released.expect("the highest is released");
     assert_eq!((released.older, released.stranded), (4, 4));
-    // An engine that serves older versions too registers that first.
+    // Engine 2 also serves the older versions, and registers that before the release.
     world.engine(2).serve().await;
     assert_eq!(world.release("order", 2).await.stranded, 0);
 }
 
-/// spec heartbeats: no engine watches one that has never sent a heartbeat, so that it gets no work.
+/// spec heartbeats: an engine that never sent a heartbeat gets no runs, because no other engine
+/// would notice its death.
 pub async fn an_engine_beats_before_it_asks(world: &World) {
     let defined = world.define(json!({ "name": "order" })).await;
     let run = world.start("order", json!({})).await;
@@ -91,8 +106,8 @@ pub async fn an_engine_beats_before_it_asks(world: &World) {
     assert_eq!(world.run(serve).await, Err(Refusal::EngineDead(engine)));
 }
 
-/// spec heartbeats: a dead engine's row is deleted when it owns nothing any more, and the engine
-/// does not come back.
+/// spec heartbeats: the row of a dead engine is deleted when it owns no run any more, and the
+/// engine cannot return.
 pub async fn the_dead_are_buried_when_they_own_nothing(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let run = world.drive("order", json!({})).await;
@@ -102,7 +117,7 @@ pub async fn the_dead_are_buried_when_they_own_nothing(world: &World) {
     assert_eq!(world.run(Command::MarkDead { engine, beat: 1 }).await, Ok(Answer::Changed(true)));
     assert_eq!(bury().await, Ok(Answer::Changed(false)), "it owns a run");
     assert_eq!(buriable(world).await, Vec::<u128>::new());
-    // Reaped and deleted at once, even in one transaction.
+    // The last run can be reaped and the row deleted in one transaction.
     let reap = Command::Reap {
         known: Box::new(run.clone()),
         engine,
@@ -112,7 +127,7 @@ pub async fn the_dead_are_buried_when_they_own_nothing(world: &World) {
     assert_eq!(answers, [Ok(Answer::Changed(true)), Ok(Answer::Changed(true))]);
     assert_eq!(world.row(RowKey::Engine(engine)).await, None);
     assert_eq!(bury().await, Ok(Answer::Changed(false)), "once");
-    assert!(!world.heartbeat(engine).await, "it is told to stop, as before");
+    assert!(!world.heartbeat(engine).await, "the heartbeat of a deleted engine must be refused");
     let (ws, lanes) = (world.ws.clone(), world.lanes().await);
     let lease = world.run(lease(ws, engine, lanes, 9)).await;
     assert_eq!(lease, Err(Refusal::NoEngine(engine)));

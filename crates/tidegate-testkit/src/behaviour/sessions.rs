@@ -1,4 +1,4 @@
-//! Session state: operations, exactly once, without lost updates.
+//! Session state: operations are applied exactly once, and no update is lost.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -11,7 +11,7 @@ use tidegate_core::{
 
 use crate::world::{World, append, get, increment, merge, payload, session, set};
 
-/// `append` and `plain` allow, `respond` queues.
+/// Defines a flow: `append` and `plain` have the policy `allow`, `respond` has `queue`.
 pub(super) async fn chat(world: &World) {
     let actions = json!({
         "append": { "concurrency": "allow" },
@@ -30,8 +30,8 @@ async fn called(world: &World, action: &str, id: &str) -> tidegate_core::row::Ru
     leased
 }
 
-/// spec sessions: a write commits with its step's record, once; the step gets the value and the
-/// version.
+/// spec sessions: a write is committed with the record of its step, once; the step gets the value
+/// and the version.
 pub async fn an_operation_is_a_step_and_happens_once(world: &World) {
     chat(world).await;
     let run = called(world, "plain", "s").await;
@@ -63,10 +63,11 @@ pub async fn an_operation_is_a_step_and_happens_once(world: &World) {
         "title": "a", "messages": [{ "text": "hi" }, "ho"], "count": -1, "user": { "name": "x" },
     });
     assert_eq!(world.document("s").await, expected);
-    assert_eq!(world.staged().await, 0, "only `restart` stages");
+    assert_eq!(world.staged().await, 0, "only runs under `restart` may stage operations");
 }
 
-/// Several operations of one report see each other, in order, and are repeated as a whole.
+/// The operations of one report are applied in order, each on the result of the one before. A
+/// repeated report is ignored as a whole.
 pub async fn the_operations_of_a_report_follow_each_other(world: &World) {
     chat(world).await;
     for action in ["plain", "edit"] {
@@ -81,7 +82,7 @@ pub async fn the_operations_of_a_report_follow_each_other(world: &World) {
         let asked: Vec<_> = ops.into_iter().enumerate().map(asked).collect();
         let report = world.reporting(&run, asked, Then::Continue);
         for _ in 0..2 {
-            // In one transaction with others, as engines commit.
+            // The report is repeated in one transaction with itself, as in a group commit.
             let answers = world.batch(vec![report.clone(), report.clone()]).await;
             assert_eq!(answers, vec![Ok(Answer::Recorded(Recorded::GoOn)); 2]);
         }
@@ -94,8 +95,8 @@ pub async fn the_operations_of_a_report_follow_each_other(world: &World) {
     assert_eq!(world.staged().await, 0);
 }
 
-/// spec B3, B4, B47: concurrent writes of runs to one session lose nothing, with a policy or
-/// without.
+/// spec B3, B4, B47: concurrent writes of several runs to one session lose no update, with or
+/// without a policy.
 pub async fn runs_that_race_lose_no_update(world: &World) {
     chat(world).await;
     let drive = async |id: u128| {
@@ -126,11 +127,11 @@ pub async fn runs_that_race_lose_no_update(world: &World) {
     assert_eq!(document["by"], json!({ "11": 5, "12": 5, "13": 5 }));
     assert_eq!(document["runs"].as_object().unwrap().len(), 18);
     let (version, _) = world.document_text("s").await.unwrap();
-    assert_eq!(version, 4 * 18, "each of them is a change");
+    assert_eq!(version, 4 * 18, "each write must make one version");
 }
 
-/// spec B34, B35, B36: appends are written at once while a respond runs; responds follow each
-/// other, and each sees all appends from before it started.
+/// spec B34, B35, B36: appends are written at once while a respond runs. Responds run one after
+/// another, and each sees all appends from before its start.
 pub async fn every_respond_sees_what_was_appended_before_it(world: &World) {
     chat(world).await;
     let mut responds = Vec::new();
@@ -159,11 +160,11 @@ pub async fn every_respond_sees_what_was_appended_before_it(world: &World) {
         world.told(&run, "reply", "s", append("messages", json!("reply"))).await;
         world.complete(&run).await;
     }
-    assert_eq!(seen, [3, 4, 5], "the first was driven when all three had been appended");
+    assert_eq!(seen, [3, 4, 5], "the first respond started after all three appends");
     assert_eq!(world.document("s").await["messages"].as_array().unwrap().len(), 6);
 }
 
-/// An operation that does not fit fails its step, and nothing else.
+/// An operation that does not fit the document fails its step and changes nothing.
 pub async fn what_does_not_fit_fails_its_step_and_changes_nothing(world: &World) {
     chat(world).await;
     for action in ["plain", "edit"] {
@@ -194,7 +195,7 @@ pub async fn what_does_not_fit_fails_its_step_and_changes_nothing(world: &World)
     assert_eq!(world.staged().await, 0);
 }
 
-/// spec replace, steps: a worker that has lost its lease writes nothing, nor does a cancelled run.
+/// spec replace, steps: a worker that lost its lease, or whose run was cancelled, writes nothing.
 pub async fn a_worker_without_its_lease_writes_nothing(world: &World) {
     chat(world).await;
     for (action, id) in [("plain", 10), ("edit", 20)] {
@@ -210,7 +211,8 @@ pub async fn a_worker_without_its_lease_writes_nothing(world: &World) {
         let again = successor.lease_one().await;
         assert_eq!(again.id, run.id);
         fenced(&dead, &run).await;
-        // Earlier operations are in effect, and staged ones are still staged.
+        // Operations from before the loss are kept: applied ones in the document, staged ones
+        // staged.
         let read = successor.told(&again, "second", action, increment("n", 1)).await;
         assert_eq!(read, json!(2), "{action}");
         successor.complete(&again).await;
@@ -226,14 +228,14 @@ pub async fn a_worker_without_its_lease_writes_nothing(world: &World) {
     world.check_quiet().await;
 }
 
-/// A session is changed from outside as from inside; a caller that expects another version gets an
-/// error with both.
+/// A session can be changed from outside of runs, too. A caller that expects another version gets
+/// an error with both versions.
 pub async fn from_outside_a_version_can_be_insisted_on(world: &World) {
     let outcome = |version, value: Value| Ok(Outcome { version, value: payload(&value) });
     let changed =
         |expected, actual| Err(Refusal::Session(SessionError::Changed { expected, actual }));
     assert_eq!(world.patch("s", get(""), None).await, outcome(0, json!(null)));
-    assert_eq!(world.document_text("s").await, None, "a read writes nothing");
+    assert_eq!(world.document_text("s").await, None, "a read wrote the document");
     assert_eq!(world.patch("s", set("a", json!(1)), Some(0)).await, outcome(1, json!(1)));
     assert_eq!(world.patch("s", set("a", json!(2)), Some(0)).await, changed(0, 1));
     assert_eq!(world.patch("s", append("l", json!(1)), None).await, outcome(2, json!(1)));
@@ -242,13 +244,13 @@ pub async fn from_outside_a_version_can_be_insisted_on(world: &World) {
     let refused = world.patch("s", append("a", json!(1)), None).await.unwrap_err();
     assert_eq!(refused.code(), "session_type_mismatch");
     assert_eq!(world.document_text("s").await, Some((3, r#"{"a":2,"l":[1]}"#.to_owned())));
-    // Of two callers with one expectation one succeeds.
+    // Of two callers that expect the same version, one succeeds.
     let race = async |by| world.patch("s", increment("a", by), Some(3)).await.is_ok();
     let (one, two) = tokio::join!(race(10), race(100));
     assert!(one != two, "{one} {two}");
 }
 
-/// A run may expect a version too: its step gets the conflict, and can decide anew.
+/// A step may expect a version, too: it gets the conflict as an error and can handle it.
 pub async fn a_step_can_insist_on_a_version(world: &World) {
     chat(world).await;
     for action in ["plain", "edit"] {
@@ -290,7 +292,7 @@ pub async fn sessions_are_apart(world: &World) {
     assert_eq!(documents, ["0", "1", "100", "101", "102", "103", "2", "3"]);
 }
 
-/// Numbers, escapes, space and duplicate names stay as they were written.
+/// Numbers, escapes, white space and duplicate names of a document stay byte for byte.
 pub async fn the_rest_of_a_document_is_kept_byte_for_byte(world: &World) {
     let odd = r#" { "n" : 1.0 , "big":123456789012345678901234567890.10, "far":1e400, "a":1, "a":2,
         "half":"\ud800", "nul":"\u0000" , "neg":-0 } "#;
@@ -302,7 +304,7 @@ pub async fn the_rest_of_a_document_is_kept_byte_for_byte(world: &World) {
     let (_, text) = world.document_text("s").await.unwrap();
     let expected = odd.trim().replace("1.0 ,", "2 ,").replace(" }", r#","list":[1]}"#);
     assert_eq!(text, expected);
-    // A merge writes the members that it changes, and only drops the space between them.
+    // A merge writes only the members that it changes, and removes the white space between members.
     world.patch("s", merge("", json!({ "n": null, "neg": 7 })), None).await.unwrap();
     let (_, text) = world.document_text("s").await.unwrap();
     for kept in ["123456789012345678901234567890.10", "1e400", r#""\ud800""#, r#""\u0000""#] {

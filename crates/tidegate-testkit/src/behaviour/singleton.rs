@@ -1,4 +1,4 @@
-//! Singleton: at most one run per key, from its admission until it is over.
+//! Singleton: at most one run per key, from its admission until its end.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -11,12 +11,12 @@ use tidegate_core::{
 
 use crate::world::{World, replaced, skipped, step};
 
-/// States of a live run when the next trigger comes.
+/// States in which a live run can be when the next event arrives.
 const PHASES: [&str; 7] = ["line", "ready", "driven", "sleeping", "waiting", "retrying", "paused"];
 
-/// Defines a singleton of one slot and brings its run with key `a` into a state.
+/// Defines a workflow with a singleton and one slot, and brings its run with key `a` into a state.
 ///
-/// Returns that run, and the run that holds the slot while it is queued.
+/// Returns that run and, if it is queued, the run that holds the slot.
 async fn bring(world: &World, name: &str, mode: &str, phase: &str) -> (RunId, Option<Run>) {
     let singleton = json!({ "key": "k", "mode": mode });
     world
@@ -42,12 +42,12 @@ async fn bring(world: &World, name: &str, mode: &str, phase: &str) -> (RunId, Op
             assert!(world.report(&run, vec![step("one", &json!(1))], Then::Continue).await.is_ok());
             assert_eq!(world.state(id).await, "paused");
         }
-        other => panic!("no such phase: {other}"),
+        other => panic!("unknown phase: {other}"),
     }
     (id, None)
 }
 
-/// Returns the run that replaced another.
+/// Returns the run that replaced this one.
 async fn ended_by(world: &World, run: RunId) -> Option<RunId> {
     match world.ended(run).await?.ending {
         Ending::Cancelled { by, .. } => by,
@@ -55,8 +55,8 @@ async fn ended_by(world: &World, run: RunId) -> Option<RunId> {
     }
 }
 
-/// spec B106, B107, B108, N11, N30: in every state of the live run, a new trigger is skipped, with
-/// the reason.
+/// spec B106, B107, B108, N11, N30: an event is skipped while a run is live, in any state of that
+/// run, and the verdict names the reason.
 pub async fn skip_keeps_the_live_run_wherever_it_is(world: &World) {
     for (phase, engine) in PHASES.into_iter().zip(1..) {
         let world = &world.engine(engine);
@@ -66,7 +66,11 @@ pub async fn skip_keeps_the_live_run_wherever_it_is(world: &World) {
         assert_eq!(skipped(&verdict), (live, "singleton"), "{phase}");
         assert_eq!(verdict.to_value()["skipped"], true);
         assert_eq!(verdict.run(), None);
-        assert_eq!(world.live(live).await, before, "{phase}: the live run is not touched");
+        assert_eq!(
+            world.live(live).await,
+            before,
+            "{phase}: the skipped event changed the live run"
+        );
         if let Some(front) = front {
             world.complete(&front).await;
         }
@@ -76,8 +80,8 @@ pub async fn skip_keeps_the_live_run_wherever_it_is(world: &World) {
     }
 }
 
-/// spec B107, B109, B115, G7: in every state of the live run, a new trigger replaces it; while the
-/// old one is driven, not before its worker has stopped.
+/// spec B107, B109, B115, G7: a new event replaces the live run in any state. If the live run is
+/// driven, the new one starts when its worker has stopped.
 pub async fn cancel_replaces_the_live_run_wherever_it_is(world: &World) {
     for phase in PHASES {
         let (old, front) = bring(world, phase, "cancel", phase).await;
@@ -90,22 +94,25 @@ pub async fn cancel_replaces_the_live_run_wherever_it_is(world: &World) {
         assert_eq!(world.live(new).await.unwrap().replaced, Some(old));
         assert_eq!(world.alive(phase).await, 1 + usize::from(front.is_some()));
         if phase == "driven" {
-            assert!(world.lease_all().await.is_empty(), "the old one may still be at work");
+            assert!(
+                world.lease_all().await.is_empty(),
+                "the new run started before the worker of the old one stopped"
+            );
             world.stopped(&driven.unwrap()).await;
         }
         if let Some(front) = front {
-            assert!(world.lease_all().await.is_empty(), "the slot is another's");
+            assert!(world.lease_all().await.is_empty(), "a run was leased over the limit");
             world.complete(&front).await;
         }
         assert_eq!(world.drain().await, [new], "{phase}");
         assert_eq!(world.input_of(new).await["n"], 2);
         world.tick(7_200_000).await;
-        assert!(world.drain().await.is_empty(), "{phase}: the old one never comes back");
+        assert!(world.drain().await.is_empty(), "{phase}: the replaced run was driven again");
         world.check_holds().await;
     }
 }
 
-/// spec B115, G7: a replaced run can write nothing, and a lost worker frees its hold too.
+/// spec B115, G7: a replaced run can write nothing; its hold is also freed when its worker is lost.
 pub async fn a_replaced_run_writes_nothing_more(world: &World) {
     world.define(json!({ "name": "sync", "singleton": {} })).await;
     let doomed = world.engine(7);
@@ -117,15 +124,16 @@ pub async fn a_replaced_run_writes_nothing_more(world: &World) {
     assert_eq!(late, fenced);
     let done = Then::Complete(crate::world::payload(&json!("late")));
     assert_eq!(doomed.report(&old, Vec::new(), done).await, fenced);
-    assert_eq!(ended_by(world, old.id).await, Some(new), "cancelled stays cancelled");
+    assert_eq!(ended_by(world, old.id).await, Some(new), "the reason of the cancel changed");
     world.tick(60_000).await;
-    assert!(world.lease_all().await.is_empty(), "its worker has not confirmed the stop");
+    assert!(world.lease_all().await.is_empty(), "the slot was freed before the worker stopped");
     assert_eq!(doomed.lose(7).await, 1);
     assert_eq!(world.drain().await, [new]);
     world.check_holds().await;
 }
 
-/// spec B106, B109: a chain of replacements while the first is still being stopped leaves the last.
+/// spec B106, B109: if runs replace each other while the first is still being stopped, only the
+/// last one starts.
 pub async fn a_chain_of_replacements_leaves_the_last(world: &World) {
     world.define(json!({ "name": "sync", "singleton": {} })).await;
     world.send("sync", json!({ "n": 0 })).await;
@@ -143,8 +151,8 @@ pub async fn a_chain_of_replacements_leaves_the_last(world: &World) {
     world.check_holds().await;
 }
 
-/// spec B106: a run cancelled by hand keeps its hold until it stops, and one run waits for it, no
-/// more.
+/// spec B106: a run that was cancelled by hand keeps its hold until its worker stops, and at most
+/// one run waits for it.
 pub async fn one_run_waits_for_a_run_cancelled_by_hand(world: &World) {
     for mode in ["skip", "cancel"] {
         world.define(json!({ "name": mode, "singleton": { "mode": mode } })).await;
@@ -166,7 +174,8 @@ pub async fn one_run_waits_for_a_run_cancelled_by_hand(world: &World) {
     }
 }
 
-/// spec B106: a run queued by one version's mode is replaced by the next version's.
+/// spec B106: a run that was queued under the mode of an earlier version is replaced under that of
+/// the new one.
 pub async fn a_new_mode_rules_from_its_release_on(world: &World) {
     let sync = |version: u32, mode: &str| json!({ "name": "sync", "version": version, "singleton": { "mode": mode } });
     world.define(sync(1, "skip")).await;
@@ -184,7 +193,7 @@ pub async fn a_new_mode_rules_from_its_release_on(world: &World) {
     world.check_holds().await;
 }
 
-/// spec B110, B111: the default mode is cancel; without a key there is one run for the whole
+/// spec B110, B111: the default mode is `cancel`; without a key the singleton applies to the whole
 /// workflow.
 pub async fn by_default_it_cancels_and_covers_the_workflow(world: &World) {
     world.define(json!({ "name": "sync", "singleton": {} })).await;
@@ -194,7 +203,8 @@ pub async fn by_default_it_cancels_and_covers_the_workflow(world: &World) {
     assert_eq!(world.drain().await, [second]);
 }
 
-/// spec B53, B56, B106, B132: keys, missing keys, workflows and tenants are all separate.
+/// spec B53, B56, B106, B132: each key, the events without a key, each workflow and each tenant
+/// have separate singletons.
 pub async fn keys_workflows_and_workspaces_are_apart(world: &World) {
     let other = world.in_workspace("b");
     let mut runs = 0;
@@ -215,7 +225,7 @@ pub async fn keys_workflows_and_workspaces_are_apart(world: &World) {
     world.check_holds().await;
 }
 
-/// spec B112: however the live run ends, the next trigger starts as if there had been none.
+/// spec B112: after the end of the live run, however it ended, the next event starts a run.
 pub async fn after_any_end_the_next_trigger_starts(world: &World) {
     for mode in ["skip", "cancel"] {
         world.define(json!({ "name": mode, "singleton": { "mode": mode } })).await;
@@ -237,7 +247,7 @@ pub async fn after_any_end_the_next_trigger_starts(world: &World) {
     }
 }
 
-/// spec B113: concurrent triggers on several engines leave one live run per key, in both modes.
+/// spec B113: concurrent events on several engines leave one live run per key, in both modes.
 pub async fn triggers_at_once_leave_one_run_per_key(world: &World) {
     let (b, c) = (world.engine(2), world.engine(3));
     for mode in ["skip", "cancel"] {
@@ -277,18 +287,22 @@ pub async fn a_skipped_event_is_recorded_and_wakes_waiters(world: &World) {
     assert_eq!(posted.woke, 1);
     assert_eq!(world.data_of(posted.id).await, json!({ "n": 2 }));
     let outcomes: Vec<_> = posted.runs.iter().map(|outcome| outcome.verdict.outcome()).collect();
-    assert_eq!(outcomes, ["started", "skipped"], "other workflows are not concerned");
+    assert_eq!(outcomes, ["started", "skipped"], "the other workflow must start its run");
     let receipts = world.receipts_of(posted.id).await;
     assert_eq!(receipts.len(), 1);
     assert_eq!(
         (&receipts[0]["outcome"], &receipts[0]["control"]),
         (&json!("skipped"), &json!("singleton"))
     );
-    assert_eq!(world.drain().await.len(), 2, "the waiter and the other");
+    assert_eq!(
+        world.drain().await.len(),
+        2,
+        "expected the run that waited and the run of the other workflow"
+    );
 }
 
-/// spec G4: a run that replaces one that had not started inherits its rank: in the queue, and with
-/// its slot.
+/// spec G4: a run that replaces an unstarted run inherits its rank, both in the queue and with its
+/// slot.
 pub async fn a_newcomer_inherits_the_rank_of_a_run_not_yet_started(world: &World) {
     let singleton = json!({ "key": "k" });
     world
@@ -304,7 +318,7 @@ pub async fn a_newcomer_inherits_the_rank_of_a_run_not_yet_started(world: &World
     world.check_holds().await;
 }
 
-/// spec G4: a run that replaces a started one is queued as a newcomer.
+/// spec G4: a run that replaces a started run gets a new rank.
 pub async fn a_newcomer_for_a_started_run_queues_anew(world: &World) {
     let singleton = json!({ "key": "k" });
     world
@@ -322,7 +336,7 @@ pub async fn a_newcomer_for_a_started_run_queues_anew(world: &World) {
     world.check_holds().await;
 }
 
-/// spec N11, B107: a paused run keeps its key and uses no slot; resumed, it continues.
+/// spec N11, B107: a paused run keeps its key and uses no slot; after resume it continues.
 pub async fn a_paused_run_keeps_its_key_and_no_slot(world: &World) {
     let (paused, _) = bring(world, "sync", "skip", "paused").await;
     let other = world.send_for_run("sync", json!({ "k": "b" })).await;
@@ -334,7 +348,7 @@ pub async fn a_paused_run_keeps_its_key_and_no_slot(world: &World) {
     world.check_holds().await;
 }
 
-/// spec A2: an event that a singleton skips consumes neither a claim nor a token.
+/// spec A2: an event that a singleton skips takes no claim and spends no token.
 pub async fn a_skipped_event_consumes_nothing(world: &World) {
     let definition = json!({
         "name": "sync", "singleton": { "mode": "skip" }, "idempotency": { "key": "n" },

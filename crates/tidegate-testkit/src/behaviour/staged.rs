@@ -1,4 +1,5 @@
-//! Replace without tearing: session operations of a run under `restart` are staged.
+//! Replacing a run without partial writes: session operations of a run under `restart` are staged
+//! until it completes.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -13,7 +14,7 @@ use tidegate_core::{
 use super::sessions::chat;
 use crate::world::{World, append, get, increment, merge, replaced, request, set, step};
 
-/// Calls `edit`, which restarts, and leases its run.
+/// Calls `edit`, whose policy is `restart`, and leases its run.
 async fn edit(world: &World, id: &str) -> Run {
     let run = world.call_for_run("chat", "edit", id).await;
     let leased = world.lease_one().await;
@@ -25,12 +26,12 @@ async fn edit(world: &World, id: &str) -> Run {
 async fn failure(world: &World, run: &Run) -> RunError {
     match world.ended(run.id).await.map(|ended| ended.ending) {
         Some(Ending::Failed { error }) => error,
-        other => panic!("it did not fail: {other:?}"),
+        other => panic!("the run did not fail: {other:?}"),
     }
 }
 
-/// spec staging: the run reads its own writes on top of the current document; no other reader sees
-/// them until it completes.
+/// spec staging: a run reads its own writes on top of the current document; other readers see them
+/// only after it completes.
 pub async fn a_run_sees_its_own_writes_before_anybody_else(world: &World) {
     chat(world).await;
     world.patch("s", set("", json!({ "n": 1, "list": [1] })), None).await.unwrap();
@@ -38,7 +39,7 @@ pub async fn a_run_sees_its_own_writes_before_anybody_else(world: &World) {
     assert_eq!(world.told(&run, "a", "s", increment("n", 10)).await, json!(11));
     assert_eq!(world.told(&run, "b", "s", append("list", json!("mine"))).await, json!(2));
     assert_eq!(world.document("s").await, json!({ "n": 1, "list": [1] }), "not yet");
-    // Concurrent changes of others are below its own.
+    // Changes that others make meanwhile are below those of the run.
     world.patch("s", increment("n", 100), None).await.unwrap();
     world.patch("s", append("list", json!("theirs")), None).await.unwrap();
     let read = world.told(&run, "c", "s", get("")).await;
@@ -50,11 +51,16 @@ pub async fn a_run_sees_its_own_writes_before_anybody_else(world: &World) {
     let (after, _) = world.document_text("s").await.unwrap();
     assert_eq!(after, before + 1, "all at once");
     assert_eq!(world.document("s").await, read);
-    assert_eq!(world.document("other").await, json!({ "x": 1 }), "every session it wrote");
+    assert_eq!(
+        world.document("other").await,
+        json!({ "x": 1 }),
+        "all sessions that the run wrote must be changed"
+    );
     assert_eq!(world.staged().await, 0);
 }
 
-/// The operations of one whole run: `a` and `b` are equal, and the list has `count` entries.
+/// Returns the operations of one run. After all of them, `a` equals `b`, and the list has `count`
+/// entries; after a part of them it does not.
 fn whole(n: i64) -> [SessionOp; 5] {
     [
         set("a", json!(n)),
@@ -74,8 +80,7 @@ fn check_whole(document: &Value, at: &str) {
     assert_eq!(i64::try_from(list).unwrap(), count, "{at}: {document}");
 }
 
-/// spec B44, N44: in whatever state the old run is replaced, the document has the writes of whole
-/// runs only.
+/// spec B44, N44: in whatever state a run is replaced, none of its writes is in the document.
 pub async fn a_replaced_run_leaves_nothing_wherever_it_stood(world: &World) {
     chat(world).await;
     let mut completed = 0;
@@ -104,7 +109,11 @@ pub async fn a_replaced_run_leaves_nothing_wherever_it_stood(world: &World) {
             }
             let (new, gone) = replaced(&world.call("chat", "edit", "s", json!({})).await);
             assert_eq!(gone, old.id, "{at}");
-            assert_eq!(world.staged().await, 0, "{at}: nothing is left of it");
+            assert_eq!(
+                world.staged().await,
+                0,
+                "{at}: staged operations of the replaced run are left"
+            );
             let late = engine.operate(&old, "late", "s", set("a", json!("torn"))).await;
             assert!(late.is_err(), "{at}: {late:?}");
             if place == "driven" {
@@ -130,7 +139,7 @@ pub async fn a_replaced_run_leaves_nothing_wherever_it_stood(world: &World) {
     world.check_quiet().await;
 }
 
-/// However a run ends without completing, none of its writes is left.
+/// If a run ends without completing, in whatever way, its writes are dropped.
 pub async fn every_end_but_completion_drops_what_was_staged(world: &World) {
     chat(world).await;
     for end in ["failed", "cancelled", "cancelled asleep", "paused, then cancelled"] {
@@ -143,7 +152,11 @@ pub async fn every_end_but_completion_drops_what_was_staged(world: &World) {
             "failed" => engine.fail(&run).await,
             "cancelled" => {
                 engine.cancel(run.id).await.unwrap();
-                assert_eq!(world.staged().await, 0, "at once, not only when it has stopped");
+                assert_eq!(
+                    world.staged().await,
+                    0,
+                    "staged operations were not dropped at the end of the run"
+                );
                 engine.stopped(&run).await;
             }
             "cancelled asleep" => {
@@ -171,28 +184,28 @@ pub async fn every_end_but_completion_drops_what_was_staged(world: &World) {
     world.check_quiet().await;
 }
 
-/// A run's operations, another writer's operation before it completes, and the conflict if there is
-/// one.
+/// The operations of a run, an operation of another writer before the run completes, and the text
+/// of the conflict, if there is one.
 type Case = (Vec<SessionOp>, SessionOp, Option<&'static str>);
 
-/// spec staging: a `set`, or a `merge` of the same leaf, on a value that changed since the run read
-/// it fails the run; every other operation is applied to the document as it is then.
+/// spec staging: a run fails if it does a `set`, or a `merge` of the same leaf, on a value that
+/// changed since the run read it. All other operations are applied to the document of that moment.
 fn cases() -> Vec<Case> {
     let read_set = |read: &str, at: &str| vec![get(read), set(at, json!("mine"))];
     let conflict = |path| Some(path);
     vec![
-        // Read and set at one path, above and below it.
+        // The run reads and sets the same path, a path above it, or a path below it.
         (read_set("a.b", "a.b"), set("a.b", json!(2)), conflict("`a.b`")),
         (read_set("", "a.b"), set("a.b", json!(2)), conflict("`a.b`")),
         (read_set("a.b", "a"), set("a.b", json!(2)), conflict("`a.b`")),
         (read_set("a", "a.b"), merge("", json!({ "a": { "b": 2 } })), conflict("`a.b`")),
         (read_set("", ""), append("list", json!(2)), conflict("the document")),
         (read_set("new", "new"), set("new", json!(1)), conflict("`new`")),
-        // Others changed something else, or restored the value.
+        // The other writer changes another path, or restores the value.
         (read_set("", "a.b"), set("a.c", json!(2)), None),
         (read_set("a.c", "a.b"), set("a.c", json!(2)), None),
         (read_set("a.b", "a.b"), set("a.b", json!(1)), None),
-        // A value that was never read was never relied on.
+        // A value that the run never read cannot conflict.
         (vec![set("a.b", json!("mine"))], set("a.b", json!(2)), None),
         (vec![set("a.b", json!("mine")), get("a.b")], set("a.b", json!(2)), None),
         // Merges conflict leaf by leaf.
@@ -209,17 +222,18 @@ fn cases() -> Vec<Case> {
             set("a.b", json!(2)),
             conflict("`a.b`"),
         ),
-        // Appends and increments never conflict, nor do the reads of runs that only add.
+        // Appends, increments and reads alone never conflict.
         (vec![get(""), append("list", json!(9))], append("list", json!(2)), None),
         (vec![get(""), increment("n", 1)], increment("n", 5), None),
         (vec![get("n"), get("list")], set("", json!({})), None),
-        // Unless the path has no list or number any more.
+        // They fail only if the path no longer has a list or a number.
         (vec![append("list", json!(9))], set("list", json!("text")), conflict("cannot append")),
         (vec![increment("n", 1)], set("n", json!("text")), conflict("cannot increment")),
     ]
 }
 
-/// spec staging, N44: a conflict has the path and both values; no operation of the run is applied.
+/// spec staging, N44: the error of a conflict has the path and both values; no operation of the run
+/// is applied.
 pub async fn a_set_on_what_changed_since_it_was_read_fails_the_run(world: &World) {
     chat(world).await;
     for (n, (ops, theirs, conflict)) in cases().into_iter().enumerate() {
@@ -242,7 +256,11 @@ pub async fn a_set_on_what_changed_since_it_was_read_fails_the_run(world: &World
             assert_eq!(fault.code, code, "{case}: {}", fault.message);
             assert!(fault.message.starts_with(said), "{case}: {}", fault.message);
             assert_eq!(world.document(&id).await, before, "{case}");
-            assert_eq!(world.document("both").await, done, "{case}: no session at all");
+            assert_eq!(
+                world.document("both").await,
+                done,
+                "{case}: an operation of the failed run was applied"
+            );
         } else {
             assert_eq!(world.state(run.id).await, "completed", "{case}");
             assert_ne!(world.document("both").await, done, "{case}");
@@ -251,7 +269,7 @@ pub async fn a_set_on_what_changed_since_it_was_read_fails_the_run(world: &World
     }
 }
 
-/// The last read of a path counts: a run that has read again knows the change.
+/// The last read of a path counts: a run that read the new value has no conflict.
 pub async fn a_run_that_reads_again_knows_what_changed(world: &World) {
     chat(world).await;
     world.patch("s", set("", json!({ "a": 1, "b": 1 })), None).await.unwrap();
@@ -276,7 +294,7 @@ pub async fn a_run_that_reads_again_knows_what_changed(world: &World) {
     }
 }
 
-/// A read after a `set` does not change what the `set` was based on.
+/// A read after a `set` does not hide a conflict of that `set`.
 pub async fn a_later_read_excuses_no_set(world: &World) {
     chat(world).await;
     world.patch("s", set("a", json!("before")), None).await.unwrap();
@@ -289,13 +307,17 @@ pub async fn a_later_read_excuses_no_set(world: &World) {
     world.complete(&run).await;
     let shown = "é".repeat(63);
     let said = format!(r#"`a` was "before" when the run read it, and is "{shown}… now"#);
-    assert_eq!(failure(world, &run).await.message, said, "both are told, shortened");
+    assert_eq!(
+        failure(world, &run).await.message,
+        said,
+        "the message must have both values, shortened"
+    );
     assert_eq!(world.document("s").await, json!({ "a": long }));
 }
 
-/// spec replay: a retry keeps the steps before the one that it begins with. The staged operations
-/// of an unfinished run are dropped, so those steps are executed again; settled ones are not
-/// applied twice.
+/// spec replay: a retry keeps the recorded steps before the one it starts from. The staged
+/// operations of a run that did not complete were dropped, so their steps are executed again.
+/// Applied operations are not executed again.
 pub async fn a_retry_stages_again_what_was_dropped(world: &World) {
     chat(world).await;
     for (fails, kept) in [(true, vec!["work"]), (false, vec!["count", "work"])] {
@@ -314,15 +336,19 @@ pub async fn a_retry_stages_again_what_was_dropped(world: &World) {
         let steps = world.steps(retry).await;
         let steps: Vec<_> = steps.iter().map(|step| step.id.as_str()).collect();
         assert_eq!(steps, kept);
-        // The worker executes the steps that are not recorded, and only those.
+        // In the second case `count` is recorded, so the operation is not executed again.
         let run = world.lease_one().await;
         world.told(&run, "count", "s", increment("n", 1)).await;
         world.complete(&run).await;
     }
-    assert_eq!(world.document("s").await, json!({ "n": 2 }), "once for each pair");
+    assert_eq!(
+        world.document("s").await,
+        json!({ "n": 2 }),
+        "each of the two cases must count once"
+    );
 }
 
-/// A run stages no more than its bounds, and its step gets the error.
+/// Staged operations have a size limit; a step over it gets an error.
 pub async fn what_a_run_stages_has_bounds(world: &World) {
     chat(world).await;
     let run = edit(world, "s").await;
@@ -333,7 +359,7 @@ pub async fn what_a_run_stages_has_bounds(world: &World) {
     }
     let fault = world.state_step(&run, "one more", "more", set("", big)).await.unwrap_err();
     assert_eq!(fault.code, "SessionTooMuchStaged");
-    // Reading the same path again costs nothing.
+    // A repeated read of the same path does not count towards the limit.
     world.complete(&run).await;
     let run = edit(world, "s").await;
     for n in 0..2 * fits {
@@ -343,7 +369,8 @@ pub async fn what_a_run_stages_has_bounds(world: &World) {
     assert_eq!(world.staged().await, 0);
 }
 
-/// The maximum number of staged operations fits into one report, and into the run's end.
+/// The maximum number of staged operations fits into one report, and into the transaction that ends
+/// the run.
 pub async fn as_many_operations_as_allowed_are_settled(world: &World) {
     chat(world).await;
     let run = edit(world, "s").await;
@@ -364,8 +391,7 @@ pub async fn as_many_operations_as_allowed_are_settled(world: &World) {
     assert_eq!(world.staged().await, 0);
 }
 
-/// The definition decides: a version whose policy is not `restart` stages nothing, and a run keeps
-/// to its own version.
+/// Whether a run stages depends on the policy `restart` in the version of the run.
 pub async fn whether_a_run_stages_is_said_by_its_own_version(world: &World) {
     let flow = |version, policy: &str| json!({ "name": "chat", "actions": { "edit": { "version": version, "concurrency": policy } } });
     world.define_flow(flow(1, "restart")).await;
@@ -380,7 +406,8 @@ pub async fn whether_a_run_stages_is_said_by_its_own_version(world: &World) {
     assert_eq!(world.document("s").await, json!({ "b": 1, "a": 1 }));
 }
 
-/// spec B44: the new run knows the run that it replaced, and can read all its recorded steps.
+/// spec B44: a run that replaces another one has the id of that run, and can read all its recorded
+/// steps.
 pub async fn a_newcomer_sees_what_the_replaced_run_did(world: &World) {
     chat(world).await;
     world.define(json!({ "name": "single", "singleton": { "mode": "cancel" } })).await;
@@ -398,7 +425,7 @@ pub async fn a_newcomer_sees_what_the_replaced_run_did(world: &World) {
         if way == "supersede" {
             world.define(json!({ "name": "order", "version": 2, "handoff": handoff })).await;
         }
-        // Twice: the second new run replaces one that never started.
+        // Two times: the second run replaces one that never started.
         for _ in 0..2 {
             let verdict = match way {
                 "restart" => world.call("chat", "edit", "s", json!({})).await,
@@ -413,7 +440,7 @@ pub async fn a_newcomer_sees_what_the_replaced_run_did(world: &World) {
         assert_eq!(world.state(old.id).await, "cancelled", "{way}");
         world.stopped(&old).await;
         let new = world.lease_one().await;
-        assert_eq!(new.replaced, Some(old.id), "{way}: whose work it takes up");
+        assert_eq!(new.replaced, Some(old.id), "{way}: the id of the replaced run is wrong");
         let steps: Vec<_> = world.steps(old.id).await.into_iter().map(|step| step.id).collect();
         assert_eq!(steps, ["sent a mail", "wrote"], "{way}");
         world.complete(&new).await;
@@ -421,9 +448,8 @@ pub async fn a_newcomer_sees_what_the_replaced_run_did(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec staging, G7: where runs replace each other before they start, the last one names the run
-/// that executed steps only if it has that run's place, and then it waits until that run has
-/// stopped. A run that shares no gate with it neither names it nor waits for it.
+/// spec staging, G7: if unstarted runs replace each other, the last one names the run that executed
+/// steps only if both share a gate; then it also waits until that run has stopped.
 pub async fn a_newcomer_names_only_whose_place_it_has(world: &World) {
     let edit = json!({ "concurrency": "restart", "singleton": { "key": "input.page" } });
     world.define_flow(json!({ "name": "wiki", "actions": { "edit": edit } })).await;
@@ -432,8 +458,8 @@ pub async fn a_newcomer_names_only_whose_place_it_has(world: &World) {
         world.dispatch(request("wiki", "edit", session, None, &input)).await.verdict
     };
     for stopped in [false, true] {
-        // The second waits for the first, of its session; the third has no session, and replaced it
-        // by its page.
+        // The second run replaces the first by their session; the third replaces the second by
+        // their page, and shares no gate with the first.
         edit(Some("ann"), 1).await;
         let first = world.lease_one().await;
         let (second, gone) = replaced(&edit(Some("ann"), 2).await);
@@ -450,12 +476,16 @@ pub async fn a_newcomer_names_only_whose_place_it_has(world: &World) {
         }
         world.complete(&started).await;
     }
-    // On one page the third has the first one's place, though not the second one's session.
+    // All three runs have the same page, so the third also replaces the first, although only the
+    // second has a session.
     edit(None, 1).await;
     let first = world.lease_one().await;
     edit(Some("ann"), 1).await;
     let (third, _) = replaced(&edit(None, 1).await);
-    assert!(world.lease_all().await.is_empty(), "the first may still be at work");
+    assert!(
+        world.lease_all().await.is_empty(),
+        "the new run started before the worker of the first stopped"
+    );
     world.stopped(&first).await;
     let started = world.lease_one().await;
     assert_eq!((started.id, started.replaced), (third, Some(first.id)));

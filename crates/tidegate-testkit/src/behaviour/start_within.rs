@@ -1,4 +1,4 @@
-//! `startWithinMs`: a run that no worker has leased in time is cancelled as expired.
+//! `startWithinMs`: a run that no worker has leased within this time is cancelled as expired.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -17,11 +17,11 @@ use crate::{
 /// The `startWithinMs` of every definition below.
 const MS: u64 = 1000;
 
-/// The states in which an unstarted run can wait.
+/// The states in which a run can wait for its first start.
 const PLACES: [&str; 7] =
     ["slot", "run slot", "turn", "worker", "paused", "paused turn", "handoff"];
 
-/// Returns a definition in which a second run waits in that state.
+/// Returns a definition with which a second run waits in this state.
 fn definition(place: &str) -> Value {
     let control = match place {
         "slot" => json!({ "concurrency": { "limit": 1 } }),
@@ -45,8 +45,8 @@ async fn outcomes(world: &World, event: EventId) -> Vec<Value> {
     receipts.map(|receipt| receipt["outcome"].clone()).collect()
 }
 
-/// spec L20: wherever a run waits for its first start, it is cancelled when its time is over, not
-/// before, and leaves nothing behind.
+/// spec L20: a run that waits for its first start, in any state, is cancelled exactly when its time
+/// is over, and leaves no hold.
 pub async fn wherever_a_run_waits_it_expires(world: &World) {
     for place in PLACES {
         let world = world.in_workspace(place);
@@ -57,11 +57,14 @@ pub async fn wherever_a_run_waits_it_expires(world: &World) {
             assert_eq!(world.pause(second).await, Ok(Answer::Done));
         }
         world.tick(MS - 1).await;
-        assert!(world.live(second).await.is_some(), "{place}: it has a millisecond left");
+        assert!(
+            world.live(second).await.is_some(),
+            "{place}: the run expired a millisecond too early"
+        );
         world.tick(1).await;
         assert_eq!(world.cancelled(second).await, expired(), "{place}");
-        assert_eq!(world.state(first.id).await, "running", "{place}: it has started");
-        // The slot, the turn and the position are free.
+        assert_eq!(world.state(first.id).await, "running", "{place}: a started run expired");
+        // The slot, the throttle turn and the position in the queue of the expired run are free.
         world.complete(&first).await;
         world.tick(60_000).await;
         let third = world.send_for_run("order", json!({})).await;
@@ -70,8 +73,8 @@ pub async fn wherever_a_run_waits_it_expires(world: &World) {
     }
 }
 
-/// spec L20: a run that was leased once does not expire: not in a sleep, a retry, a queue, a pause,
-/// and not after the death of its engine.
+/// spec L20: a run that was leased once does not expire: neither in a sleep, a retry, a queue or a
+/// pause, nor after the death of its engine.
 pub async fn a_run_that_was_leased_never_expires(world: &World) {
     for place in ["sleeping", "retrying", "queued", "paused", "reaped"] {
         let world = world.in_workspace(place);
@@ -113,14 +116,14 @@ pub async fn a_late_sweep_lets_no_expired_run_start(world: &World) {
     world.pass(MS - 1);
     let in_time = world.send_for_run("order", json!({})).await;
     world.pass(1);
-    assert_eq!(world.lease_one().await.id, in_time, "the other one has expired");
-    assert_eq!(world.state(late).await, "queued", "no sweep has come yet");
+    assert_eq!(world.lease_one().await.id, in_time, "an expired run was leased");
+    assert_eq!(world.state(late).await, "queued", "no sweep has cancelled the expired run yet");
     world.sweep().await;
     assert_eq!(world.cancelled(late).await, expired());
 }
 
-/// spec L20, F4: the time counts from when the run is queued. A window or a buffer that collects, or
-/// that a gate keeps open, is not queued.
+/// spec L20, F4: the time counts from the moment when the run is queued, not while its window or
+/// buffer is open or held.
 pub async fn the_time_counts_from_the_flush(world: &World) {
     let folds = [
         json!({ "debounce": { "periodMs": 5 * MS } }),
@@ -142,7 +145,7 @@ pub async fn the_time_counts_from_the_flush(world: &World) {
         let run = world.send_for_run(&name, json!({ "n": 1 })).await;
         world.tick(5 * MS).await;
         if let Some(blocker) = &blocker {
-            assert_eq!(world.state(run).await, "none", "{definition}: its window is held");
+            assert_eq!(world.state(run).await, "none", "{definition}: the held window was flushed");
             world.complete(blocker).await;
             world.sweep().await;
         }
@@ -154,7 +157,7 @@ pub async fn the_time_counts_from_the_flush(world: &World) {
     }
 }
 
-/// spec L20, C1: an expired run gives its idempotency claim back; each event of a batch is told.
+/// spec L20, C1: an expired run frees its idempotency claim; each event of a batch gets a receipt.
 pub async fn an_expired_run_gives_its_claims_back(world: &World) {
     let once = json!({ "key": "id", "periodMs": 600_000 });
     let mut single = definition("worker");
@@ -186,7 +189,7 @@ pub async fn an_expired_run_gives_its_claims_back(world: &World) {
     }
 }
 
-/// spec L20: a batch with more claims than fit into one transaction gives all of them back.
+/// spec L20: an expired batch frees all its claims, even if they do not fit into one transaction.
 pub async fn a_large_batch_gives_all_its_claims_back(world: &World) {
     let size = 1100;
     let definition = json!({ "name": "index", "startWithinMs": MS,
@@ -206,14 +209,19 @@ pub async fn a_large_batch_gives_all_its_claims_back(world: &World) {
     assert_eq!(claims.count(), 0);
 }
 
-/// spec L20, A2: the tokens of a rate limit stay spent, a throttle's turn is given back.
+/// spec L20, A2: an expired run does not return its token of the rate limit, but frees its throttle
+/// turn.
 pub async fn an_expired_run_gives_back_its_turn_and_not_its_token(world: &World) {
     let mut rated = definition("worker");
     rated["rateLimit"] = json!({ "limit": 1, "perMs": 60_000 });
     world.define(rated).await;
     world.send_for_run("order", json!({})).await;
     world.tick(MS).await;
-    assert_eq!(world.send("order", json!({})).await.outcome(), "dropped", "the token is spent");
+    assert_eq!(
+        world.send("order", json!({})).await.outcome(),
+        "dropped",
+        "the token must stay spent"
+    );
 
     let throttle = json!({ "limit": 1, "perMs": 60_000 });
     world.define(json!({ "name": "mail", "startWithinMs": MS, "throttle": throttle })).await;
@@ -223,10 +231,15 @@ pub async fn an_expired_run_gives_back_its_turn_and_not_its_token(world: &World)
     let second = world.send_for_run("mail", json!({})).await;
     world.tick(1).await;
     assert_eq!(world.cancelled(first).await, expired());
-    assert_eq!(world.lease_one().await.id, second, "it gets the turn at once");
+    assert_eq!(
+        world.lease_one().await.id,
+        second,
+        "the second run must get the throttle turn at once"
+    );
 }
 
-/// spec L20: a step that waits for the run fails with `Expired`, and goes on if it handles that.
+/// spec L20: a step that waits for an expired run fails with `Expired`, and continues if it handles
+/// this error.
 pub async fn a_parent_is_told_that_its_child_expired(world: &World) {
     world.define(json!({ "name": "parent" })).await;
     world.define(definition("slot")).await;
@@ -241,7 +254,7 @@ pub async fn a_parent_is_told_that_its_child_expired(world: &World) {
     world.check_holds().await;
 }
 
-/// spec L20: a replay is queued anew, and has its own time.
+/// spec L20: the time of a replay counts from the replay.
 pub async fn a_replay_has_its_own_time(world: &World) {
     world.define(definition("worker")).await;
     let first = world.send_for_run("order", json!({})).await;
@@ -253,7 +266,7 @@ pub async fn a_replay_has_its_own_time(world: &World) {
     assert_eq!(world.cancelled(again).await, expired());
 }
 
-/// spec L20: a reply that waits for its message expires as well, and the message goes on.
+/// spec L20: a reply that waits for its message expires, too; the message continues.
 pub async fn a_run_behind_another_expires(world: &World) {
     let respond = json!({ "startWithinMs": MS });
     let actions = json!({ "append": {}, "respond": respond });
@@ -269,8 +282,8 @@ pub async fn a_run_behind_another_expires(world: &World) {
     assert_eq!(world.drain().await, [append.verdict.run().unwrap()]);
 }
 
-/// spec L20: a request that arrives when the run of its window has expired opens a new window, even
-/// if the sweep is late.
+/// spec L20: a request that arrives after the run of its window has expired opens a new window,
+/// even if the sweep is late.
 pub async fn no_request_joins_a_run_that_has_expired(world: &World) {
     let policy = json!({ "policy": "debounce", "periodMs": 10 });
     let action = json!({ "startWithinMs": MS, "concurrency": policy });
@@ -292,8 +305,8 @@ pub async fn no_request_joins_a_run_that_has_expired(world: &World) {
     assert_eq!(world.lease_one().await.id, third);
 }
 
-/// spec L20: a release changes the time of the runs that are queued from then on. A run that moves
-/// to a newer version keeps its time.
+/// spec L20: a release changes `startWithinMs` only for runs that are queued later. A run that gets
+/// a newer version keeps its time.
 pub async fn a_run_keeps_the_time_of_its_admission(world: &World) {
     let handoff = json!({ "type": "singleton", "onNewVersion": "supersede" });
     let version = |version: u32, ms: u64| {
@@ -312,7 +325,7 @@ pub async fn a_run_keeps_the_time_of_its_admission(world: &World) {
     assert_eq!(world.lease_one().await.id, third);
 }
 
-/// spec explained: `why` says when the run expires, and that it did.
+/// spec explained: `why` says when a run will expire, and later that it expired.
 pub async fn why_says_when_a_run_expires(world: &World) {
     world.define(definition("slot")).await;
     let first = world.drive("order", json!({})).await;
@@ -333,8 +346,8 @@ async fn why_of(world: &World, run: RunId) -> tidegate_core::explain::Why {
     why(&*world.store, &world.ws, run).await.unwrap().unwrap()
 }
 
-/// spec L20: the time is in the run's row, where any process finds it; the clock's step back delays
-/// it by at most `startWithinMs`.
+/// spec L20: the time is stored in the run's row, where any engine finds it; a step back of the
+/// clock delays it by at most `startWithinMs`.
 pub async fn the_time_is_a_row_that_any_process_finds(world: &World) {
     world.define(definition("slot")).await;
     let blocker = world.drive("order", json!({})).await;
@@ -351,8 +364,8 @@ pub async fn the_time_is_a_row_that_any_process_finds(world: &World) {
     world.complete(&blocker).await;
 }
 
-/// spec L20, policies: of `maxWaitMs` and `startWithinMs` the earlier one ends the wait, each with
-/// its own reason.
+/// spec L20, policies: the earlier of `maxWaitMs` and `startWithinMs` ends the wait, each with its
+/// own reason.
 pub async fn the_earlier_of_two_bounds_ends_the_wait(world: &World) {
     for (max_wait, reason) in
         [(MS - 1, sweep::WAITED_TOO_LONG), (MS, Ending::EXPIRED), (MS + 1, Ending::EXPIRED)]

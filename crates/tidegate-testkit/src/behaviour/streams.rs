@@ -1,4 +1,4 @@
-//! Streams: ordered, versioned lists of events, and their closing.
+//! Streams: ordered, versioned lists of events, which can be closed and truncated.
 
 use serde_json::json;
 use tidegate_core::{
@@ -21,7 +21,7 @@ async fn together(world: &World, commits: Vec<Commit>) -> Vec<Result<Committed, 
     let committed = |answer| match answer {
         Ok(Answer::Stream(StreamAnswer::Committed(committed))) => Ok(committed),
         Err(refusal) => Err(refusal),
-        other => panic!("a commit was answered {other:?}"),
+        other => panic!("unexpected answer to a commit: {other:?}"),
     };
     answers.into_iter().map(committed).collect()
 }
@@ -30,8 +30,8 @@ fn conflict(expected: Expected, actual: i64) -> StreamRefusal {
     StreamRefusal::Conflict { stream: "order".to_owned(), expected, actual }
 }
 
-/// spec B183, B184, B189: versions begin at 0 and have no gap; an expectation that holds and no
-/// expectation at all both append to the end, and the answer has the versions of the events.
+/// spec B183, B184, B189: versions begin at 0 and have no gap. A commit with the right expected
+/// version, or with none, appends to the end; the answer has the versions of its events.
 pub async fn versions_begin_at_0_and_have_no_gap(world: &World) {
     let first = world.commit("order", &["placed", "paid"], Some(Expected::NoStream));
     let first = world.try_append(first).await.unwrap();
@@ -46,18 +46,22 @@ pub async fn versions_begin_at_0_and_have_no_gap(world: &World) {
     assert_eq!(world.names("order").await, ["placed", "paid", "packed", "sent", "received"]);
     let ids = [first.ids, second.ids, third.ids].concat();
     assert_eq!(log.iter().map(|event| event.id).collect::<Vec<_>>(), ids);
-    assert_eq!(world.append("other", &["placed"]).await.first, 0, "each stream for itself");
+    assert_eq!(
+        world.append("other", &["placed"]).await.first,
+        0,
+        "versions of two streams must be independent"
+    );
     assert_eq!(world.in_workspace("b").append("order", &["placed"]).await.first, 0);
 }
 
-/// spec B185, B190: an expectation that does not hold returns the actual version, and writes
+/// spec B185, B190: a commit with a wrong expected version gets the actual version, and writes
 /// nothing.
 pub async fn a_wrong_expectation_writes_nothing(world: &World) {
     let wrong = async |expected, actual| {
         let before = world.dump().await;
         let refused = world.try_append(world.commit("order", &["a", "b"], Some(expected))).await;
         assert_eq!(refused, Err(conflict(expected, actual)));
-        assert_eq!(world.dump().await, before, "not a row has changed");
+        assert_eq!(world.dump().await, before, "the refused commit changed a row");
     };
     wrong(Expected::Version(0), -1).await;
     world.append("order", &["placed", "paid"]).await;
@@ -68,8 +72,9 @@ pub async fn a_wrong_expectation_writes_nothing(world: &World) {
     assert_eq!(answer, "stream `order`: expected version 0, got version 1");
 }
 
-/// spec B186–B188: exactly one of two commits with one expectation succeeds, together in a
-/// transaction and in two concurrent ones; the loser reads again, retries, and nothing is lost.
+/// spec B186–B188: exactly one of two commits with the same expected version succeeds, in one
+/// transaction and in two concurrent ones. The other one reads again and retries, and no event is
+/// lost.
 pub async fn of_two_with_one_expectation_one_succeeds(world: &World) {
     let at_start = |name| world.commit("order", &[name], Some(Expected::NoStream));
     let answers = together(world, vec![at_start("a"), at_start("b")]).await;
@@ -85,7 +90,7 @@ pub async fn of_two_with_one_expectation_one_succeeds(world: &World) {
             other.try_append(other.commit("order", &["two"], next)),
         );
         let lost = [&one, &two].into_iter().find_map(|answer| answer.as_ref().err());
-        assert!(one.is_ok() != two.is_ok(), "one of them: {one:?}, {two:?}");
+        assert!(one.is_ok() != two.is_ok(), "exactly one must succeed: {one:?}, {two:?}");
         assert_eq!(lost, Some(&conflict(Expected::Version(n), n + 1)));
     }
     let head = world.head("order").await.unwrap().head;
@@ -94,14 +99,15 @@ pub async fn of_two_with_one_expectation_one_succeeds(world: &World) {
     assert_eq!(world.log("order").await.len(), 10);
 }
 
-/// spec B187: also at the very first commit, where the stream's own row is the point of conflict.
+/// spec B187: exactly one of two first commits of a stream succeeds: they conflict on the row of
+/// the stream.
 pub async fn two_first_commits_collide_as_any_others(world: &World) {
     for n in 0..8 {
         let (stream, other) = (format!("order-{n}"), world.engine(2));
         let first = |world: &World| world.commit(&stream, &["placed"], Some(Expected::NoStream));
         let (one, two) =
             tokio::join!(world.try_append(first(world)), other.try_append(first(&other)));
-        assert!(one.is_ok() != two.is_ok(), "one of them: {one:?}, {two:?}");
+        assert!(one.is_ok() != two.is_ok(), "exactly one must succeed: {one:?}, {two:?}");
         let (expected, actual) = (Expected::NoStream, 0);
         let lost = one.err().or(two.err()).unwrap();
         assert_eq!(lost, StreamRefusal::Conflict { stream: stream.clone(), expected, actual });
@@ -109,8 +115,8 @@ pub async fn two_first_commits_collide_as_any_others(world: &World) {
     }
 }
 
-/// spec B190: if one event is invalid, none of its commit is visible, and other commits in the
-/// transaction are not harmed.
+/// spec B190: if one event is invalid, its whole commit is refused; other commits in the
+/// transaction are not affected.
 pub async fn a_commit_is_written_whole_or_not_at_all(world: &World) {
     let mut large = world.commit("order", &["fine"], None);
     large.events.push(logged("large", &json!("x".repeat(1024 * 1024))));
@@ -134,7 +140,7 @@ pub async fn a_commit_is_written_whole_or_not_at_all(world: &World) {
         assert_eq!(world.head("order").await, None, "{code}");
     }
     let positions: Vec<i64> = world.feed(0).await.iter().map(|event| event.pos).collect();
-    assert_eq!(positions, (1..=16).collect::<Vec<_>>(), "a refused commit takes no position");
+    assert_eq!(positions, (1..=16).collect::<Vec<_>>(), "a refused commit took a position");
 }
 
 /// spec B193: a committed event never changes, byte for byte.
@@ -159,7 +165,7 @@ pub async fn what_is_committed_never_changes(world: &World) {
     assert_eq!(world.log("order").await[..1], first);
 }
 
-/// spec B223: the log does not deduplicate; an event that is committed twice is there twice.
+/// spec B223: streams do not deduplicate: an event that is committed twice is stored twice.
 pub async fn the_log_deduplicates_nothing(world: &World) {
     let mut commit = world.commit("order", &["paid"], None);
     commit.events[0].meta = Payload::from_value(&json!({ "correlation": "c-1" }));
@@ -172,7 +178,7 @@ pub async fn the_log_deduplicates_nothing(world: &World) {
 }
 
 /// spec N73: positions are assigned in the order in which they become visible, over all streams of
-/// a workspace, so a reader that continues after the last position it saw misses nothing.
+/// a workspace. A reader that continues after its last position misses no event.
 pub async fn no_reader_of_the_feed_skips_a_late_commit(world: &World) {
     let (two, three) = (world.engine(2), world.engine(3));
     let mut seen: Vec<i64> = Vec::new();
@@ -189,20 +195,28 @@ pub async fn no_reader_of_the_feed_skips_a_late_commit(world: &World) {
     }
     let rest = world.feed(seen.last().copied().unwrap_or(0)).await;
     seen.extend(rest.iter().map(|event| event.pos));
-    assert_eq!(seen, (1..=60).collect::<Vec<_>>(), "each once, in order");
+    assert_eq!(seen, (1..=60).collect::<Vec<_>>(), "each event must be read once, in order");
     let last = world.append("one-0", &["x", "y"]).await;
-    assert_eq!(last.positions, 61..=62, "together inside a commit");
+    assert_eq!(last.positions, 61..=62, "events of one commit must have adjacent positions");
     let tenant = world.in_workspace("b");
-    assert_eq!(tenant.append("one-0", &["x"]).await.positions, 1..=1, "a feed of its own");
+    assert_eq!(
+        tenant.append("one-0", &["x"]).await.positions,
+        1..=1,
+        "each workspace must have its own positions"
+    );
     assert_eq!(tenant.feed(0).await.len(), 1);
 }
 
-/// spec B218, B219, N74: the guard is written first, at the version that its author expects;
-/// nothing is committed after it, and closing again changes nothing.
+/// spec B218, B219, N74: closing a stream writes a guard event at the expected version. No event is
+/// committed after it, and closing again has no effect.
 pub async fn behind_the_guard_nothing_is_committed(world: &World) {
     world.append("order", &["placed"]).await;
     let early = world.close("order", Some(Expected::NoStream)).await;
-    assert_eq!(early, Err(conflict(Expected::NoStream, 0).into()), "a write came in between");
+    assert_eq!(
+        early,
+        Err(conflict(Expected::NoStream, 0).into()),
+        "the close ignored a commit in between"
+    );
     assert_eq!(world.close_phase("order").await, ClosePhase::Open);
     let closed = world.close("order", Some(Expected::Version(0))).await;
     assert_eq!(closed, Ok(Closed { guard: 1, already: false }));
@@ -220,7 +234,7 @@ pub async fn behind_the_guard_nothing_is_committed(world: &World) {
     let other = world.engine(2);
     let (wrote, closed) =
         tokio::join!(world.try_append(commit), other.close("race", Some(Expected::NoStream)));
-    assert!(wrote.is_ok() != closed.is_ok(), "one of them: {wrote:?}, {closed:?}");
+    assert!(wrote.is_ok() != closed.is_ok(), "exactly one must succeed: {wrote:?}, {closed:?}");
 }
 
 /// spec B218, N74: the events of a closed stream are deleted only when every reaction has passed
@@ -236,7 +250,7 @@ pub async fn a_truncation_waits_for_reactions_and_leases(world: &World) {
     world.close("order", None).await.unwrap();
     let waits = async || match world.truncate("order", 10).await {
         Ok(Truncated::Waits(behind)) => behind,
-        other => panic!("it does not wait: {other:?}"),
+        other => panic!("the truncation does not wait: {other:?}"),
     };
     let lease = Some((world.engine, mail.until));
     let bill = Behind { reaction: "bill".into(), at: -1, blocked: None, lease: None };
@@ -244,7 +258,11 @@ pub async fn a_truncation_waits_for_reactions_and_leases(world: &World) {
     assert_eq!(waits().await, [bill.clone(), by_mail]);
     let acked = world.ack(&[(&mail, 1)]).await;
     assert_eq!(acked, [Outcome::Done(1)]);
-    assert_eq!(waits().await.len(), 2, "the guard is not passed yet");
+    assert_eq!(
+        waits().await.len(),
+        2,
+        "a reaction that has not passed the guard must be waited for"
+    );
     world.ack(&[(&world.claim_one("mail").await, 2)]).await;
     assert_eq!(waits().await, [bill]);
     let bill = world.claim_one("bill").await;
@@ -255,12 +273,12 @@ pub async fn a_truncation_waits_for_reactions_and_leases(world: &World) {
     let bill = world.claim_one("bill").await;
     world.ack(&[(&bill, 2)]).await;
     assert_eq!(world.close_phase("order").await, ClosePhase::Settled);
-    assert_eq!(world.names("order").await.len(), 3, "nothing was deleted meanwhile");
+    assert_eq!(world.names("order").await.len(), 3, "an event was deleted too early");
     assert_eq!(world.truncate("order", 10).await, Ok(Truncated::Done(2)));
 }
 
-/// spec B218, N74: the deletion is in chunks, oldest first, and can be resumed after each; a
-/// reaction that is defined or reset in between is waited for. The guard stays.
+/// spec B218, N74: deletion is in chunks, oldest first, and can be resumed after each. It waits for
+/// reactions that are defined or reset meanwhile. The guard is kept.
 pub async fn a_truncation_goes_in_chunks_and_can_be_taken_up_again(world: &World) {
     world.append("order", &["a", "b", "c", "d", "e"]).await;
     world.close("order", None).await.unwrap();
@@ -276,14 +294,18 @@ pub async fn a_truncation_goes_in_chunks_and_can_be_taken_up_again(world: &World
     assert_eq!(world.truncate("order", 2).await, Ok(Truncated::Partly(2)));
     assert_eq!(world.truncate("order", 2).await, Ok(Truncated::Done(1)));
     assert_eq!(world.close_phase("order").await, ClosePhase::Truncated);
-    assert_eq!(world.truncate("order", 2).await, Ok(Truncated::Done(0)), "again is no harm");
+    assert_eq!(
+        world.truncate("order", 2).await,
+        Ok(Truncated::Done(0)),
+        "a repeated truncation must have no effect"
+    );
     assert_eq!(world.names("order").await, ["$closed"]);
     let refused = world.try_append(world.commit("order", &["late"], None)).await;
     assert_eq!(refused.unwrap_err().code(), "stream_closed");
 }
 
-/// spec N74: a truncated stream begins again at version 0, with a snapshot that is not delivered to
-/// reactions which have seen the events that it sums up.
+/// spec N74: a truncated stream starts again at version 0, with a snapshot. Reactions that have
+/// seen the events before do not get the snapshot.
 pub async fn a_restarted_stream_begins_at_0_with_a_snapshot(world: &World) {
     world.react(json!({ "name": "mail", "source": "order" })).await;
     world.append("order", &["a", "b"]).await;
@@ -298,7 +320,11 @@ pub async fn a_restarted_stream_begins_at_0_with_a_snapshot(world: &World) {
     assert_eq!((restarted.first, restarted.last), (0, 0));
     assert_eq!(world.names("order").await, ["$snapshot"]);
     assert_eq!(world.log("order").await[0].data.as_str(), r#"{"sum":2}"#);
-    assert_eq!(world.claim("mail", 10).await, [], "it has seen all that the snapshot sums up");
+    assert_eq!(
+        world.claim("mail", 10).await,
+        [],
+        "the snapshot was delivered to a reaction that has seen its events"
+    );
     let next = world.commit("order", &["c"], Some(Expected::Version(0)));
     assert_eq!(world.try_append(next).await.unwrap().last, 1);
     let leased = world.claim_one("mail").await;

@@ -1,4 +1,4 @@
-//! Throttle: starts are spread over time, and none is lost.
+//! Throttle: starts are spread over time, and no run is lost.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -25,7 +25,8 @@ async fn flood(world: &World, count: u32) -> Vec<RunId> {
     posted.iter().map(|posted| posted.runs[0].verdict.run().expect("none is lost")).collect()
 }
 
-/// Leases all ready runs at every step of the clock; returns the first starts, in order.
+/// Advances the clock in steps and leases all ready runs at each; returns the time and run of each
+/// first start.
 async fn starts(world: &World, step_ms: u64, steps: u64) -> Vec<(u64, RunId)> {
     let mut started = Vec::new();
     for n in 0..steps {
@@ -46,7 +47,7 @@ fn ids(started: &[(u64, RunId)]) -> Vec<RunId> {
     started.iter().map(|(_, id)| *id).collect()
 }
 
-/// spec M1, B71–B73: a burst is spread evenly, in its order, and all of it starts.
+/// spec M1, B71–B73: a burst of events is spread evenly, in order, and all its runs start.
 pub async fn a_burst_is_spread_over_the_window(world: &World) {
     world.define(throttled(4, 1000, 1)).await;
     let sent = flood(world, 6).await;
@@ -55,7 +56,8 @@ pub async fn a_burst_is_spread_over_the_window(world: &World) {
     assert_eq!(ids(&started), sent);
 }
 
-/// spec M1: the caller's verdict says that the run waits for a turn, and about when.
+/// spec M1: the verdict says that the run waits for a throttle turn, and when it will probably
+/// start.
 pub async fn the_caller_is_told_when_its_turn_is_about_due(world: &World) {
     world.define(throttled(1, 1000, 1)).await;
     let first = world.send("call", json!({})).await;
@@ -66,8 +68,9 @@ pub async fn the_caller_is_told_when_its_turn_is_about_due(world: &World) {
     assert_eq!((by.control, *start_at), ("throttle", Some(world.now().plus_ms(1000))));
 }
 
-/// spec M1: the time in the caller's verdict is that of its own turn, as in `why`: for every length
-/// of the queue, alone or with others in one request, and after some have had their turns.
+/// spec M1: the start time in the verdict is that of the run's own turn, as in `why`: for every
+/// length of the queue, for single events and several in one request, and after some runs have
+/// started.
 pub async fn the_caller_is_told_its_own_turn(world: &World) {
     for (limit, burst) in [(1, 1), (3, 1), (2, 4)] {
         world.define(throttled(limit, 1000, burst)).await;
@@ -93,7 +96,8 @@ pub async fn the_caller_is_told_its_own_turn(world: &World) {
     }
 }
 
-/// spec M1, B75: after a quiet time a burst may start at once, and then the spacing holds again.
+/// spec M1, B75: after a quiet time as many runs as the burst may start at once; then the spacing
+/// applies again.
 pub async fn as_many_as_the_burst_start_at_once(world: &World) {
     world.define(throttled(1, 100, 3)).await;
     let sent = flood(world, 6).await;
@@ -105,7 +109,8 @@ pub async fn as_many_as_the_burst_start_at_once(world: &World) {
     assert_eq!(times(&starts(world, 50, 6).await), [0, 0, 0, 100, 200]);
 }
 
-/// spec M1: a rate that does not divide its period never starts one too early, and does not drift.
+/// spec M1: if the limit does not divide the period evenly, no run starts too early, and rounding
+/// errors do not add up.
 pub async fn an_uneven_rate_neither_hurries_nor_drifts(world: &World) {
     world.define(throttled(3, 1000, 1)).await;
     flood(world, 40).await;
@@ -118,16 +123,16 @@ pub async fn an_uneven_rate_neither_hurries_nor_drifts(world: &World) {
             let Row::Gate(gate) = row else { return None };
             gate.due
         });
-        world.clock.set(due.min().expect("the next turn is due some time"));
+        world.clock.set(due.min().expect("no turn is due"));
         world.sweep().await;
     }
 }
 
-/// spec M1: the turn counts from when the run is first leased, so that starts never cluster.
+/// spec M1: a turn is spent at the first lease of the run, so that starts never cluster.
 pub async fn a_turn_counts_from_the_first_lease(world: &World) {
     world.define(throttled(1, 1000, 1)).await;
     let sent = flood(world, 3).await;
-    // No engine leases for a while: the first has its turn, and no other gets one.
+    // No engine leases for 5 s: only the first run has a turn meanwhile.
     world.tick(5000).await;
     let first = world.lease_one().await;
     assert_eq!(first.id, sent[0]);
@@ -137,7 +142,7 @@ pub async fn a_turn_counts_from_the_first_lease(world: &World) {
     assert_eq!(world.lease_one().await.id, sent[1]);
 }
 
-/// spec M1, B75: after an outage the missed turns are not made up for.
+/// spec M1, B75: after an outage, missed turns are not added to the later ones.
 pub async fn after_an_outage_the_spacing_holds(world: &World) {
     world.define(throttled(1, 1000, 2)).await;
     let sent = flood(world, 7).await;
@@ -145,25 +150,34 @@ pub async fn after_an_outage_the_spacing_holds(world: &World) {
     world.pass(60_000);
     world.sweep().await;
     let started = starts(world, 100, 40).await;
-    assert_eq!(times(&started), [0, 0, 1000, 2000, 3000], "a burst, then one a second");
+    assert_eq!(
+        times(&started),
+        [0, 0, 1000, 2000, 3000],
+        "expected the burst, then one start per second"
+    );
     assert_eq!(ids(&started), sent[2..]);
 }
 
-/// spec M1, G9, B75: a run that has its turn and waits at a full gate spends it when it starts.
+/// spec M1, G9, B75: a run that has its turn and waits at a full gate spends the turn when it
+/// starts.
 pub async fn behind_a_full_gate_the_spacing_holds(world: &World) {
     let mut definition = throttled(1, 1000, 1);
     definition["concurrency"] = json!({ "limit": 1 });
     world.define(definition).await;
     let sent = flood(world, 4).await;
     let first = world.lease_one().await;
-    // The second gets its turn and is queued for the slot; the others must not pile up behind it.
+    // The second run has its turn and is queued for the slot. The others must not get turns
+    // meanwhile.
     world.tick(10_000).await;
     assert!(world.lease_all().await.is_empty());
     world.complete(&first).await;
     let second = world.lease_one().await;
     assert_eq!(second.id, sent[1]);
     world.complete(&second).await;
-    assert!(world.lease_all().await.is_empty(), "its turn counts from now");
+    assert!(
+        world.lease_all().await.is_empty(),
+        "the turn must count from the start of the second run"
+    );
     world.tick(999).await;
     assert!(world.lease_all().await.is_empty());
     world.tick(1).await;
@@ -173,7 +187,7 @@ pub async fn behind_a_full_gate_the_spacing_holds(world: &World) {
     world.check_holds().await;
 }
 
-/// spec M1: only first starts count: wakes, retries and lost workers need no turn.
+/// spec M1: only first starts need a turn; wakes, retries and takeovers from lost workers do not.
 pub async fn wakes_and_retries_need_no_turn(world: &World) {
     world.define(throttled(1, 1000, 1)).await;
     let sent = flood(world, 2).await;
@@ -189,12 +203,16 @@ pub async fn wakes_and_retries_need_no_turn(world: &World) {
     let run = world.lease_one().await;
     assert_eq!((run.id, run.fence), (sent[0], 4));
     world.tick(979).await;
-    assert!(world.lease_all().await.is_empty(), "the second still waits for its turn");
+    assert!(world.lease_all().await.is_empty(), "the second run started before its turn");
     world.tick(1).await;
-    assert_eq!(world.lease_one().await.id, sent[1], "and it has lost nothing by them");
+    assert_eq!(
+        world.lease_one().await.id,
+        sent[1],
+        "the second run must start exactly at its turn"
+    );
 }
 
-/// spec M1, B74: every key has its own rate.
+/// spec M1, B74: every key has its own throttle.
 pub async fn every_key_has_its_own_rate(world: &World) {
     let throttle = json!({ "limit": 1, "perMs": 1000, "key": "to" });
     world.define(json!({ "name": "call", "throttle": throttle })).await;
@@ -203,13 +221,14 @@ pub async fn every_key_has_its_own_rate(world: &World) {
     assert_eq!(times(&starts(world, 500, 5).await), [0, 0, 1000, 2000]);
 }
 
-/// spec B76, A2: a run cancelled before its start never starts and gives its turn to the next.
+/// spec B76, A2: a run that is cancelled before its start never starts, and its turn goes to the
+/// next run.
 pub async fn a_run_cancelled_before_its_start_gives_its_turn_back(world: &World) {
     world.define(throttled(1, 1000, 1)).await;
     let sent = flood(world, 4).await;
     world.cancel(sent[0]).await.unwrap();
     let second = world.lease_one().await;
-    assert_eq!(second.id, sent[1], "the turn was not spent");
+    assert_eq!(second.id, sent[1], "the cancelled run spent its turn");
     world.cancel(sent[2]).await.unwrap();
     let started = starts(world, 100, 30).await;
     assert_eq!(started, [(1000, sent[3])]);
@@ -217,7 +236,7 @@ pub async fn a_run_cancelled_before_its_start_gives_its_turn_back(world: &World)
     assert_eq!(world.state(sent[2]).await, "cancelled");
 }
 
-/// spec M1, N10: a run paused before its start gives its turn back and gets another.
+/// spec M1, N10: a run that is paused before its start returns its turn and gets another one later.
 pub async fn a_run_paused_before_its_start_gives_its_turn_back(world: &World) {
     world.define(throttled(1, 1000, 1)).await;
     let sent = flood(world, 2).await;
@@ -242,7 +261,8 @@ pub async fn turns_go_by_rank(world: &World) {
     assert_eq!(times(&started), [0, 1000, 2000, 3000, 4000]);
 }
 
-/// spec M1, controls: a new release's rate applies from its commit on, counted from the last start.
+/// spec M1, controls: the rate of a new release applies from its commit on, counted from the last
+/// start.
 pub async fn a_new_rate_counts_from_the_last_start(world: &World) {
     let version = |number: u32, limit: u32, burst: u32| {
         let mut definition = throttled(limit, 1000, burst);
@@ -257,13 +277,17 @@ pub async fn a_new_rate_counts_from_the_last_start(world: &World) {
     assert_eq!(times(&starts(world, 50, 5).await), [0, 100, 200], "faster, at once");
     world.define(version(3, 2, 1)).await;
     world.sweep().await;
-    assert_eq!(times(&starts(world, 50, 20).await), [450, 950], "500 after the one at -50");
+    assert_eq!(
+        times(&starts(world, 50, 20).await),
+        [450, 950],
+        "the first start must be 500 ms after the last one, at -50 ms"
+    );
     world.define(json!({ "name": "call", "version": 4 })).await;
     world.sweep().await;
-    assert_eq!(world.lease_all().await.len(), 14, "gone, it delays nobody");
+    assert_eq!(world.lease_all().await.len(), 14, "a removed throttle must admit all runs");
 }
 
-/// spec M1: earlier starts count against the new burst too, however fast they were allowed to be,
+/// spec M1: earlier starts count towards the new burst, too, however fast they were allowed to be,
 /// and whether or not a run was queued at the release.
 pub async fn a_slower_rate_remembers_the_burst_before_it(world: &World) {
     for waiting in [7, 0] {
@@ -280,12 +304,16 @@ pub async fn a_slower_rate_remembers_the_burst_before_it(world: &World) {
         world.tick(400).await;
         flood(&world, 7).await;
         let started = times(&starts(&world, 100, 22).await);
-        assert_eq!(started, [600, 1600], "the burst is spent, with {waiting} in line");
+        assert_eq!(
+            started,
+            [600, 1600],
+            "the earlier starts must spend the burst, with {waiting} queued"
+        );
     }
 }
 
-/// spec M1, B75, B84, B131: whichever engine posts, sweeps and leases, no window has too many
-/// starts.
+/// spec M1, B75, B84, B131: whichever engines post, sweep and lease, no interval has more starts
+/// than allowed.
 pub async fn several_engines_share_the_rate(world: &World) {
     world.define(throttled(5, 1000, 2)).await;
     let engines = [world.engine(11), world.engine(12), world.engine(13)];
@@ -313,12 +341,15 @@ pub async fn several_engines_share_the_rate(world: &World) {
         for (m, to) in started.iter().enumerate().skip(n) {
             let window = to.micros() - from.micros();
             let allowed = 2 + window * 5 / 1_000_000;
-            assert!(i64::try_from(m - n + 1).unwrap() <= allowed, "{n}..{m} in {window} µs");
+            assert!(
+                i64::try_from(m - n + 1).unwrap() <= allowed,
+                "too many starts: {n} to {m} within {window} µs"
+            );
         }
     }
 }
 
-/// spec M1, why: `why` names the turn of each run behind a burst, as the meter will give it.
+/// spec M1, why: `why` predicts the turn of each run behind a burst exactly.
 pub async fn why_tells_the_turns_behind_a_burst(world: &World) {
     world.define(throttled(1, 1000, 3)).await;
     let sent = flood(world, 6).await;
@@ -334,16 +365,15 @@ pub async fn why_tells_the_turns_behind_a_burst(world: &World) {
     }
     for run in &sent[3..] {
         world.tick(999).await;
-        assert!(world.lease_all().await.is_empty(), "not before its turn");
+        assert!(world.lease_all().await.is_empty(), "a run started before its turn");
         world.tick(1).await;
         let started: Vec<_> = world.lease_all().await.iter().map(|run| run.id).collect();
         assert_eq!(started, [*run], "and then");
     }
 }
 
-/// spec M1, why: runs that were admitted and have not started use a turn of the burst each: `why`
-/// of those behind them counts these turns, for every number of them, and the predicted times are
-/// met.
+/// spec M1, why: a run that was admitted and has not started uses a turn of the burst. `why` of the
+/// runs behind it counts these turns, and the predicted times are correct.
 pub async fn why_counts_those_let_through_and_not_started(world: &World) {
     const BURST: u32 = 4;
     for (limit, let_through) in [(1, 1), (1, 2), (1, 3), (3, 1), (3, 2), (3, 3)] {
@@ -361,17 +391,20 @@ pub async fn why_counts_those_let_through_and_not_started(world: &World) {
             let expected = (Some(turn), Some(turn), Some(n + 1));
             assert_eq!(at, expected, "{limit}, {let_through}: {}", why.sentence);
         }
-        // They start late, and no run behind them starts later for it.
+        // The admitted runs start late, which does not delay the runs behind them.
         world.pass(gap / 2);
         assert_eq!(world.lease_all().await.len(), let_through as usize);
         for (run, turn) in sent[BURST as usize..].iter().zip(turns) {
             world.clock.set(Timestamp::from_micros(turn.micros() - 1));
             world.sweep().await;
-            assert!(world.lease_all().await.is_empty(), "{limit}, {let_through}: not before");
+            assert!(
+                world.lease_all().await.is_empty(),
+                "{limit}, {let_through}: a run started early"
+            );
             world.clock.set(turn);
             world.sweep().await;
             let leased: Vec<_> = world.lease_all().await.iter().map(|run| run.id).collect();
-            assert_eq!(leased, [*run], "{limit}, {let_through}: and then");
+            assert_eq!(leased, [*run], "{limit}, {let_through}: wrong run at its turn");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Timeouts: a limit on the total time of a run, in whatever state it is then.
+//! Timeouts: a limit on the total time of a run, in whatever state it is at its end.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -18,12 +18,12 @@ fn timed(ms: u64) -> Value {
 async fn fault(world: &World, run: RunId) -> String {
     match world.ended(run).await.map(|ended| ended.ending) {
         Some(Ending::Failed { error }) => error.code,
-        other => panic!("{run} has not failed: {other:?}"),
+        other => panic!("{run} did not fail: {other:?}"),
     }
 }
 
-/// spec N20, timeouts: from its first start a run has `timeoutMs`, whatever its state. The next run
-/// in the queue gets its slot.
+/// spec N20, timeouts: from its first start on a run has `timeoutMs`, whatever its state. Then it
+/// fails, and the next run in the queue gets its slot.
 pub async fn wherever_a_run_is_its_time_is_over(world: &World) {
     world.define(timed(1000)).await;
     for place in ["sleeping", "waiting", "in line", "ready", "paused"] {
@@ -60,8 +60,8 @@ pub async fn wherever_a_run_is_its_time_is_over(world: &World) {
     }
 }
 
-/// spec timeouts, G7: a run that is driven for too long has failed at once and can write nothing
-/// any more; its slot is free when its worker has stopped.
+/// spec timeouts, G7: a driven run that times out fails at once and can write nothing more; its
+/// slot is freed when its worker has stopped.
 pub async fn a_driven_run_is_stopped_when_its_time_is_over(world: &World) {
     let mut definition = timed(1000);
     definition["onFailure"] = json!(true);
@@ -78,7 +78,7 @@ pub async fn a_driven_run_is_stopped_when_its_time_is_over(world: &World) {
     assert!(matches!(late, Err(Refusal::Fenced { .. })), "{late:?}");
     let ended = Err(Refusal::Ended { run: id, state: "failed" });
     assert_eq!(world.cancel(id).await, ended);
-    assert!(world.lease_all().await.is_empty(), "its code may still be inside");
+    assert!(world.lease_all().await.is_empty(), "the slot was freed before the worker stopped");
     world.tick(100_000).await;
     world.stopped(&run).await;
     world.undo_of(id).await;
@@ -89,8 +89,8 @@ pub async fn a_driven_run_is_stopped_when_its_time_is_over(world: &World) {
     world.check_holds().await;
 }
 
-/// spec timeouts: waiting for a first start does not count, sleeping does; a wait ending before the
-/// timeout happens before it.
+/// spec timeouts: the wait for the first start does not count, but sleeping does. A wait that ends
+/// before the timeout wakes the run.
 pub async fn the_time_counts_from_the_first_start(world: &World) {
     world.define(timed(1000)).await;
     let first = world.drive("order", json!({})).await;
@@ -106,7 +106,11 @@ pub async fn the_time_counts_from_the_first_start(world: &World) {
     assert_eq!(world.live(second).await.unwrap().due(), Some(world.now().plus_ms(400)));
     world.tick(400).await;
     let run = world.lease_one().await;
-    assert_eq!((run.fence, run.deadline), (2, Some(deadline)), "a wake does not begin anew");
+    assert_eq!(
+        (run.fence, run.deadline),
+        (2, Some(deadline)),
+        "waking must not restart the timeout"
+    );
     world.sleep(&run, "again", 5000).await;
     assert_eq!(world.live(second).await.unwrap().due(), Some(deadline));
     world.tick(599).await;
@@ -115,7 +119,7 @@ pub async fn the_time_counts_from_the_first_start(world: &World) {
     assert_eq!(fault(world, second).await, "TimedOut");
 }
 
-/// spec versions: the timeout is that of the run's own version, fixed when it starts; a later
+/// spec versions: the timeout is that of the run's version and is fixed at its start; a later
 /// release does not change it.
 pub async fn a_run_has_the_time_of_its_version(world: &World) {
     let version = |n: u32, ms: Option<u64>| match ms {
@@ -134,7 +138,7 @@ pub async fn a_run_has_the_time_of_its_version(world: &World) {
     assert_eq!(world.state(two).await, "waiting");
 }
 
-/// spec timeouts: a parent that waits for a child gets its timeout as an error.
+/// spec timeouts: a parent that waits for a child gets the timeout of the child as an error.
 pub async fn a_parent_is_told_of_a_time_out(world: &World) {
     world.define(json!({ "name": "parent" })).await;
     world.define(timed(1000)).await;
@@ -148,7 +152,7 @@ pub async fn a_parent_is_told_of_a_time_out(world: &World) {
     assert_eq!(world.lease_one().await.id, parent);
 }
 
-/// Sections 7, 9: follow-up runs have no timeout.
+/// Compensations and failure handlers have no timeout.
 pub async fn what_follows_a_run_is_not_timed(world: &World) {
     let mut definition = timed(1000);
     definition["onFailure"] = json!(true);
@@ -165,7 +169,7 @@ pub async fn what_follows_a_run_is_not_timed(world: &World) {
     assert_eq!(world.drain().await.len(), 2);
 }
 
-/// Sections 6, 9: `maxWaitMs` and `timeoutMs` do not interfere with each other.
+/// `maxWaitMs` and `timeoutMs` do not affect each other.
 pub async fn a_queued_request_gives_up_at_its_own_time(world: &World) {
     let respond =
         json!({ "concurrency": { "policy": "queue", "maxWaitMs": 300 }, "timeoutMs": 1000 });
@@ -177,15 +181,19 @@ pub async fn a_queued_request_gives_up_at_its_own_time(world: &World) {
     assert_eq!(world.state(second).await, "cancelled");
     world.sleep(&run, "nap", 5000).await;
     world.tick(699).await;
-    assert_eq!(world.live(first).await.unwrap().phase, Phase::Waiting, "it has its session");
+    assert_eq!(
+        world.live(first).await.unwrap().phase,
+        Phase::Waiting,
+        "`maxWaitMs` ended a run that holds its session"
+    );
     world.tick(1).await;
     assert_eq!(fault(world, first).await, "TimedOut");
     assert!(matches!(world.resume(first).await, Err(Refusal::Ended { .. })));
     assert_ne!(world.pause(first).await, Ok(Answer::Done));
 }
 
-/// spec policies: `maxWaitMs` applies to the session: a run that holds it and is queued for a slot
-/// does not give up.
+/// spec policies: `maxWaitMs` is the time in the queue of the session: it does not end a run that
+/// holds the session and is queued for a slot.
 pub async fn who_has_its_session_does_not_give_up(world: &World) {
     let limits = json!([{ "policy": "queue", "maxWaitMs": 300 }, { "limit": 1 }]);
     let actions = json!({ "respond": { "concurrency": limits } });

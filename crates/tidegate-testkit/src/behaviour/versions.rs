@@ -1,4 +1,4 @@
-//! Versions: the effect of a release on new runs, and of a newer version's first run on older ones.
+//! Versions: the effect of a release on new runs, and of a newer version's first run on older runs.
 
 use serde_json::{Value, json};
 use tidegate_core::{definition::Definition, flow::Verdict, version::Registered};
@@ -60,11 +60,15 @@ pub async fn an_incomplete_handoff_is_refused(world: &World) {
     let good = json!({ "type": "keyed", "keyField": "user.id", "onNewVersion": "drain" });
     let first = world.define(json!({ "name": "order", "handoff": good })).await;
     let second = world.define(json!({ "name": "order", "concurrency": good })).await;
-    assert_eq!((first.version, second.unchanged), (1, true), "two spellings of one thing");
+    assert_eq!(
+        (first.version, second.unchanged),
+        (1, true),
+        "`concurrency` and `handoff` with the same value must be equal"
+    );
 }
 
-/// spec B145, B149, B159, N45: within one version a second run waits, says so, and starts by
-/// itself; the first one's own steps are not limited.
+/// spec B145, B149, B159, N45: within one version a second run is queued, its verdict says so, and
+/// it starts when the first ends. The steps of the first run are not limited.
 pub async fn within_one_version_a_second_run_waits(world: &World) {
     for (policy, n) in [("supersede", 1), ("drain", 2), ("coexist", 3)] {
         let world = world.in_workspace(policy);
@@ -76,7 +80,7 @@ pub async fn within_one_version_a_second_run_waits(world: &World) {
         for step in ["one", "two", "three"] {
             world.record(&first, step, json!(1)).await.expect("the lease is good");
         }
-        // While it sleeps, it is still the one active run (spec N48).
+        // While the first run sleeps, it is still the one active run (spec N48).
         world.suspend(&first, vec![world.nap("nap", 10), for_event("paid", "payment")]).await;
         assert!(world.lease_all().await.is_empty());
         world.tick(10).await;
@@ -87,7 +91,7 @@ pub async fn within_one_version_a_second_run_waits(world: &World) {
     }
 }
 
-/// spec B146: a handoff does not affect other workflows and other workspaces.
+/// spec B146: a handoff applies to one workflow of one workspace.
 pub async fn a_handoff_is_of_one_workflow_and_workspace(world: &World) {
     let other = world.in_workspace("b");
     for world in [world, &other] {
@@ -106,7 +110,7 @@ pub async fn a_handoff_is_of_one_workflow_and_workspace(world: &World) {
     assert!(is_queued_at_handoff(&other.send("order", json!({})).await));
 }
 
-/// spec B144, B147, N46: with `keyed` each value of the path has its own active run.
+/// spec B144, B147, N46: with `keyed`, each value of the path has its own active run.
 pub async fn keyed_runs_are_one_per_value(world: &World) {
     order(world, 1, keyed("drain")).await;
     let first = world.send("order", user(1)).await;
@@ -114,11 +118,15 @@ pub async fn keyed_runs_are_one_per_value(world: &World) {
     let third = world.send("order", user(1)).await;
     assert!(matches!((&first, &second), (Verdict::Started { .. }, Verdict::Started { .. })));
     assert!(is_queued_at_handoff(&third), "{third:?}");
-    assert_eq!(world.lease_all().await.len(), 2, "different values run side by side");
+    assert_eq!(
+        world.lease_all().await.len(),
+        2,
+        "runs with different values must run at the same time"
+    );
 }
 
-/// spec B148, B161: an input without the key is refused with the reason, by whichever ingress it
-/// came; nothing is left of it but the event.
+/// spec B148, B161: an input without the key is refused with the reason, however it arrives; only
+/// its event is stored.
 pub async fn an_input_without_the_key_is_refused(world: &World) {
     order(world, 1, keyed("drain")).await;
     for data in [json!({}), json!({ "user": { "id": null } }), json!({ "user": { "id": [] } })] {
@@ -134,8 +142,8 @@ pub async fn an_input_without_the_key_is_refused(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec B150, B151, G7: the newer version's first run cancels older ones, with the reason, and
-/// starts at once; where the old one is being driven, when its worker has stopped.
+/// spec B150, B151, G7: the first run of a newer version cancels older runs, with the reason, and
+/// starts at once. If the older run is driven, it starts when that worker has stopped.
 pub async fn supersede_cancels_older_runs(world: &World) {
     for (n, place) in ["driven", "asleep", "paused", "event"].into_iter().enumerate() {
         let version = 2 * u32::try_from(n).expect("a small number") + 1;
@@ -152,7 +160,7 @@ pub async fn supersede_cancels_older_runs(world: &World) {
         }
         let released = order(world, version + 1, singleton("supersede")).await.released;
         assert_eq!(released.map(|released| released.older), Some(1));
-        assert_ne!(world.state(old.id).await, "cancelled", "a release by itself changes nothing");
+        assert_ne!(world.state(old.id).await, "cancelled", "a release alone changed a run");
         let new = world.send("order", json!({})).await;
         let run = new.run().expect("a run");
         let expected = matches!(&new, Verdict::Replaced { replaced, by, .. }
@@ -161,13 +169,20 @@ pub async fn supersede_cancels_older_runs(world: &World) {
         let reason = format!("superseded by version {}", version + 1);
         assert_eq!(world.cancelled(old.id).await, (reason, Some(run)));
         if place == "driven" {
-            assert!(world.lease_all().await.is_empty(), "its worker may be inside an effect");
+            assert!(
+                world.lease_all().await.is_empty(),
+                "the new run started before the worker of the old one stopped"
+            );
             world.stopped(&old).await;
         }
         let started = world.lease_one().await;
         assert_eq!((started.id, started.version), (run, version + 1), "{place}");
-        assert_eq!(started.replaced, Some(old.id), "it can see what the old one did");
-        // spec B152: runs of its own version wait, and are not cancelled.
+        assert_eq!(
+            started.replaced,
+            Some(old.id),
+            "the new run must have the id of the run that it superseded"
+        );
+        // spec B152: runs of the same version are queued, not cancelled.
         let second = world.send("order", json!({})).await;
         assert!(is_queued_at_handoff(&second), "{second:?}");
         assert_eq!(world.state(run).await, "running");
@@ -177,8 +192,9 @@ pub async fn supersede_cancels_older_runs(world: &World) {
     }
 }
 
-/// spec versions: `supersede` moves older runs that have not started, in their places: the holder
-/// of the gate, and all that are queued, also where the older version would have drained.
+/// spec versions: `supersede` gives older runs that have not started the new version, and they keep
+/// their positions: the holder of the gate and all queued runs, even if the older version had the
+/// policy `drain`.
 pub async fn supersede_moves_unstarted_runs_in_their_places(world: &World) {
     for older in ["supersede", "drain"] {
         for first_is_driven in [true, false] {
@@ -205,8 +221,8 @@ pub async fn supersede_moves_unstarted_runs_in_their_places(world: &World) {
     }
 }
 
-/// spec versions: a paused run that has not started is moved too, and so is one that is paused in
-/// the queue.
+/// spec versions: `supersede` gives a paused run that has not started the new version, too, whether
+/// it holds the gate or is queued.
 pub async fn supersede_moves_a_paused_run_that_has_not_started(world: &World) {
     order(world, 1, singleton("supersede")).await;
     let holding = world.start("order", json!({})).await;
@@ -220,7 +236,7 @@ pub async fn supersede_moves_a_paused_run_that_has_not_started(world: &World) {
     assert_eq!(world.lease_one().await.version, 2);
     world.cancel(holding).await.expect("it lives");
     world.stopped(&world.live(holding).await.expect("stopping")).await;
-    assert_eq!(world.drain().await, [], "the paused one has its place before it");
+    assert_eq!(world.drain().await, [], "the paused run must be served before the new one");
     world.resume(in_line).await.expect("it lives");
     let moved = world.lease_one().await;
     assert_eq!((moved.id, moved.version), (in_line, 2));
@@ -228,8 +244,8 @@ pub async fn supersede_moves_a_paused_run_that_has_not_started(world: &World) {
     assert_eq!(world.drain().await, [new]);
 }
 
-/// spec B153, B154, N48: with `drain` older runs finish first, whatever they do, and the waiting
-/// one starts by itself.
+/// spec B153, B154, N48: with `drain` older runs end first, whatever they wait for; then the queued
+/// run starts.
 pub async fn drain_lets_older_runs_finish(world: &World) {
     order(world, 1, singleton("drain")).await;
     let old = world.drive("order", json!({})).await;
@@ -238,16 +254,20 @@ pub async fn drain_lets_older_runs_finish(world: &World) {
     assert!(is_queued_at_handoff(&new), "{new:?}");
     world.suspend(&old, vec![for_event("paid", "payment")]).await;
     world.tick(100_000).await;
-    assert!(world.lease_all().await.is_empty(), "waiting, the old one is still active");
+    assert!(world.lease_all().await.is_empty(), "the new run started while an older one waits");
     world.cancel(old.id).await.expect("it lives");
     let run = world.lease_one().await;
-    assert_eq!((Some(run.id), run.version), (new.run(), 2), "cancelling it unblocks the line");
+    assert_eq!(
+        (Some(run.id), run.version),
+        (new.run(), 2),
+        "the new run must start when the older one is cancelled"
+    );
     world.complete(&run).await;
     world.check_quiet().await;
 }
 
-/// spec B153, P1: older queued runs go first too, whatever the priority of the newer version, and
-/// keep their own version.
+/// spec B153, P1: with `drain`, older queued runs start first and keep their version, whatever the
+/// priority of the newer version.
 pub async fn drain_keeps_the_order_of_versions(world: &World) {
     order(world, 1, singleton("drain")).await;
     let mut sent = Vec::new();
@@ -270,7 +290,8 @@ pub async fn drain_keeps_the_order_of_versions(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec B155: keyed, the handoff is per key: a key without an old run starts at once.
+/// spec B155: with `keyed`, the handoff is per key: a run whose key has no older run starts at
+/// once.
 pub async fn a_handover_is_per_key(world: &World) {
     for policy in ["drain", "supersede"] {
         let world = world.in_workspace(policy);
@@ -279,7 +300,7 @@ pub async fn a_handover_is_per_key(world: &World) {
         let apart = world.drive("order", user(2)).await;
         order(&world, 2, keyed(policy)).await;
         let free = world.drive("order", user(3)).await;
-        assert_eq!(free.version, 2, "nothing old is in its way");
+        assert_eq!(free.version, 2, "a run was delayed by an older run of another key");
         let same = world.send("order", user(1)).await;
         assert!(world.lease_all().await.is_empty());
         if policy == "drain" {
@@ -289,11 +310,12 @@ pub async fn a_handover_is_per_key(world: &World) {
             world.stopped(&old).await;
         }
         assert_eq!(world.lease_one().await.id, same.run().expect("a run"));
-        assert_eq!(world.state(apart.id).await, "running", "another key is left alone");
+        assert_eq!(world.state(apart.id).await, "running", "the run of another key was changed");
     }
 }
 
-/// spec B156, B160: with `coexist` versions are counted apart, and each run shows its own.
+/// spec B156, B160: with `coexist` each version has its own active run, and each run shows its
+/// version.
 pub async fn coexisting_versions_are_counted_apart(world: &World) {
     order(world, 1, singleton("coexist")).await;
     let old = world.drive("order", json!({})).await;
@@ -303,14 +325,17 @@ pub async fn coexisting_versions_are_counted_apart(world: &World) {
     let second = world.send("order", json!({})).await;
     assert!(is_queued_at_handoff(&second), "{second:?}");
     world.complete(&old).await;
-    assert!(world.lease_all().await.is_empty(), "it waits for its own version");
+    assert!(
+        world.lease_all().await.is_empty(),
+        "the run must wait for the active run of its own version"
+    );
     world.complete(&new).await;
     assert_eq!(world.drain().await, Vec::from_iter(second.run()));
     world.check_quiet().await;
 }
 
-/// spec B157, B158: a release by itself does nothing to runs, and a started run keeps its version
-/// to its end.
+/// spec B157, B158: a release alone does not change runs, and a started run keeps its version until
+/// its end.
 pub async fn a_release_by_itself_changes_nothing(world: &World) {
     for policy in ["supersede", "drain", "coexist"] {
         let world = world.in_workspace(policy);
@@ -323,17 +348,20 @@ pub async fn a_release_by_itself_changes_nothing(world: &World) {
         world.sleep(&run, "nap", 5).await;
         world.tick(5).await;
         let run = world.lease_one().await;
-        assert_eq!(run.version, 1, "it keeps its version");
+        assert_eq!(run.version, 1, "the started run changed its version");
         world.complete(&run).await;
         let waits = (world.lease_one().await, waits);
-        assert_eq!((waits.0.id, waits.0.version), (waits.1, 1), "no run of version 2 has come");
+        assert_eq!(
+            (waits.0.id, waits.0.version),
+            (waits.1, 1),
+            "the queued run changed its version without a run of version 2"
+        );
         world.complete(&waits.0).await;
         world.check_quiet().await;
     }
 }
 
-/// spec B161: a posted event, an occurrence of a schedule, a parent's call and a request are all
-/// subject to the same handoff rule.
+/// spec B161: events, schedules, calls of parents and requests all obey the handoff.
 pub async fn every_way_in_meets_the_handoff(world: &World) {
     order(world, 1, singleton("drain")).await;
     world.define(json!({ "name": "parent" })).await;
@@ -352,7 +380,7 @@ pub async fn every_way_in_meets_the_handoff(world: &World) {
     assert_eq!(world.alive("order").await, 4);
     world.complete(&old).await;
     let done = world.drain().await;
-    assert_eq!(done.len(), 4, "each in its turn, then the parent");
+    assert_eq!(done.len(), 4, "expected three runs one after another, then the parent");
     assert_eq!((done.first().copied(), done.last()), (posted.run(), Some(&parent.id)));
 
     let action = |version: u32| {

@@ -1,4 +1,4 @@
-//! Waits: sleeps, events, signals and children.
+//! Waits: for a time, an event, a signal or a child.
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -19,14 +19,14 @@ async fn waiting(world: &World, n: u32, wait: NewWait) -> Run {
     run
 }
 
-/// spec waits: a sleep ends at its time, not before, and is recorded as a step.
+/// spec waits: a sleep ends exactly at its time and is recorded as a step.
 pub async fn a_sleep_ends_at_its_moment(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let run = world.drive("order", json!({})).await;
     world.sleep(&run, "nap", 1000).await;
     assert_eq!(world.state(run.id).await, "waiting");
     world.tick(999).await;
-    assert_eq!(world.state(run.id).await, "waiting", "a millisecond is missing");
+    assert_eq!(world.state(run.id).await, "waiting", "the run woke a millisecond too early");
     assert_eq!(world.came_of(run.id, "nap").await, None);
     world.tick(1).await;
     assert_eq!(world.came_of(run.id, "nap").await, Some(Ok("null".to_owned())));
@@ -36,8 +36,8 @@ pub async fn a_sleep_ends_at_its_moment(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec N16: an event wakes every run whose wait it matches, and the answer has their number; the
-/// event is the answer of the waits.
+/// spec N16: an event wakes every run with a matching wait, and the answer to the post has their
+/// number. The payload of the event is the result of the wait.
 pub async fn one_event_wakes_all_who_match(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let any = waiting(world, 1, for_event("paid", "payment")).await;
@@ -50,16 +50,28 @@ pub async fn one_event_wakes_all_who_match(world: &World) {
     let text = text.await;
     let refund = waiting(world, 6, for_event("paid", "refund")).await;
     let posted = world.post("payment", json!({ "order": { "id": 7.0 }, "by": "card" })).await;
-    assert_eq!((posted.woke, posted.runs.len()), (3, 0), "it triggers nothing, and is recorded");
+    assert_eq!(
+        (posted.woke, posted.runs.len()),
+        (3, 0),
+        "the event must wake three runs and start none"
+    );
     let answer = Some(Ok(r#"{"by":"card","order":{"id":7.0}}"#.to_owned()));
     for run in [&any, &seven, &also_seven] {
-        assert_eq!(world.came_of(run.id, "paid").await, answer, "the payload is the answer");
+        assert_eq!(
+            world.came_of(run.id, "paid").await,
+            answer,
+            "the result must be the payload of the event"
+        );
         assert_eq!(world.state(run.id).await, "queued");
     }
     for run in [&other, &text, &refund] {
         assert_eq!(world.state(run.id).await, "waiting");
     }
-    assert_eq!(world.post("payment", json!({ "order": { "id": 7 } })).await.woke, 0, "just once");
+    assert_eq!(
+        world.post("payment", json!({ "order": { "id": 7 } })).await.woke,
+        0,
+        "a wait was answered twice"
+    );
 }
 
 /// spec waits: if a match has several fields, all of them must match.
@@ -80,12 +92,16 @@ pub async fn all_fields_of_a_match_must_match(world: &World) {
     assert_eq!(world.state(run.id).await, "queued");
 }
 
-/// spec N17: only events after the wait began count, also within one transaction.
+/// spec N17: only events after the begin of the wait count, also within one transaction.
 pub async fn an_event_from_before_the_wait_does_not_end_it(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let early = world.drive("order", json!({ "n": 1 })).await;
     let late = world.drive("order", json!({ "n": 2 })).await;
-    assert_eq!(world.post("payment", json!({ "n": 0 })).await.woke, 0, "nobody waits yet");
+    assert_eq!(
+        world.post("payment", json!({ "n": 0 })).await.woke,
+        0,
+        "an event woke a run that does not wait yet"
+    );
     let wait = |run: &Run| Command::Record {
         known: Box::new(run.clone()),
         report: Record::new(
@@ -98,15 +114,17 @@ pub async fn an_event_from_before_the_wait_does_not_end_it(world: &World) {
     let post =
         Command::Post { ws: world.ws.clone(), events: vec![event("payment", &json!({ "n": 1 }))] };
     let mut answers = world.batch(vec![wait(&early), post, wait(&late)]).await;
-    let Ok(Answer::Posted(posted)) = answers.remove(1) else { panic!("posting is answered") };
+    let Ok(Answer::Posted(posted)) = answers.remove(1) else {
+        panic!("unexpected answer to the post")
+    };
     assert_eq!(posted.first().map(|posted: &Posted| posted.woke), Some(1));
     assert_eq!(world.came_of(early.id, "paid").await, Some(Ok(r#"{"n":1}"#.to_owned())));
-    assert_eq!(world.state(late.id).await, "waiting", "the event was there before its wait");
+    assert_eq!(world.state(late.id).await, "waiting", "an event from before the wait woke the run");
     assert_eq!(world.post("payment", json!({ "n": 2 })).await.woke, 1);
     assert_eq!(world.came_of(late.id, "paid").await, Some(Ok(r#"{"n":2}"#.to_owned())));
 }
 
-/// spec N16: a wait that times out is answered with null; later events wake no run.
+/// spec N16: a wait that times out gets the result null; later events do not wake the run.
 pub async fn a_wait_that_runs_out_gives_null(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let until = Some(Until::In(500));
@@ -124,8 +142,8 @@ pub async fn a_wait_that_runs_out_gives_null(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec waits: of two waits one is answered while the run is driven for the other; nothing is
-/// missed.
+/// spec waits: a run has two waits, and the second is answered while the run is driven because of
+/// the first: no answer is lost.
 pub async fn a_wait_is_answered_while_its_run_is_driven_for_another(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let both = || vec![for_event("paid", "payment"), for_signal("go", "go")];
@@ -134,14 +152,18 @@ pub async fn a_wait_is_answered_while_its_run_is_driven_for_another(world: &Worl
     world.post("payment", json!(1)).await;
     let driven = world.lease_one().await;
     assert_eq!(world.signal(run.id, "go", json!(2)).await, Ok(Answer::Done));
-    assert_eq!(world.came_of(run.id, "go").await, Some(Ok("2".to_owned())), "while it is driven");
-    // Its worker has not seen that, and waits for the rest as far as it knows.
+    assert_eq!(
+        world.came_of(run.id, "go").await,
+        Some(Ok("2".to_owned())),
+        "the signal must be stored while the run is driven"
+    );
+    // The worker has not seen the signal, and reports that it waits for it.
     world.suspend(&driven, vec![for_signal("go", "go")]).await;
     let driven = world.lease_one().await;
     assert_eq!(world.steps(run.id).await.len(), 2);
     world.complete(&driven).await;
 
-    // The other way round: a report in between, then nothing new to wait for.
+    // The other way round: first the signal, and a report that adds no wait.
     let run = world.drive("order", json!({})).await;
     world.suspend(&run, both()).await;
     assert_eq!(world.signal(run.id, "go", json!(3)).await, Ok(Answer::Done));
@@ -155,7 +177,7 @@ pub async fn a_wait_is_answered_while_its_run_is_driven_for_another(world: &Worl
     world.check_quiet().await;
 }
 
-/// spec N51, B165: signals are kept, in order, until the run waits for their name.
+/// spec N51, B165: signals are stored in order until the run waits for their name.
 pub async fn signals_are_kept_in_the_inbox(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let run = world.start("order", json!({})).await;
@@ -170,7 +192,7 @@ pub async fn signals_are_kept_in_the_inbox(world: &World) {
     }
     world.suspend(&driven, vec![for_signal("other", "else")]).await;
     assert_eq!(world.signal(run, "go", json!(5)).await, Ok(Answer::Done));
-    assert_eq!(world.state(run).await, "waiting", "a signal of another name changes nothing");
+    assert_eq!(world.state(run).await, "waiting", "a signal of another name woke the run");
     assert_eq!(world.signal(run, "else", Value::Null).await, Ok(Answer::Done));
     let driven = world.lease_one().await;
     let two = vec![for_signal("third", "go"), for_signal("fourth", "go")];
@@ -181,8 +203,8 @@ pub async fn signals_are_kept_in_the_inbox(world: &World) {
     world.complete(&driven).await;
 }
 
-/// spec N52: a signal to a driven run is there when it waits for it, also after its worker was
-/// lost.
+/// spec N52: a signal to a driven run is delivered when the run waits for it, also after the loss
+/// of its worker.
 pub async fn a_signal_to_a_driven_run_is_not_lost(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let run = world.drive("order", json!({})).await;
@@ -191,7 +213,11 @@ pub async fn a_signal_to_a_driven_run_is_not_lost(world: &World) {
     let world = world.engine(2);
     let driven = world.lease_one().await;
     world.suspend(&driven, vec![for_signal("go", "go")]).await;
-    assert_eq!(world.state(run.id).await, "queued", "it is answered at once");
+    assert_eq!(
+        world.state(run.id).await,
+        "queued",
+        "the wait must be answered at once by the stored signal"
+    );
     assert_eq!(world.came_of(run.id, "go").await, Some(Ok(r#""now""#.to_owned())));
     world.drain().await;
     assert_eq!(
@@ -200,8 +226,8 @@ pub async fn a_signal_to_a_driven_run_is_not_lost(world: &World) {
     );
 }
 
-/// spec N19, G2: a child's output, failure and cancellation reach its parent, which holds no slot
-/// while it waits: a parent and a child of one workflow share the only one.
+/// spec N19, G2: the output, failure or cancellation of a child is the result of its parent's wait.
+/// The waiting parent holds no slot, so both can use the only slot of their workflow.
 pub async fn what_became_of_a_child_reaches_its_parent(world: &World) {
     world.define(json!({ "name": "order", "concurrency": { "limit": 1 } })).await;
     let expected = [Ok(r#""done""#), Err("Boom"), Err("Cancelled"), Err("Cancelled")];
@@ -220,7 +246,10 @@ pub async fn what_became_of_a_child_reaches_its_parent(world: &World) {
         if n == 2 {
             world.stopped(&child).await;
         } else if n == 3 {
-            assert!(world.lease_all().await.is_empty(), "the child still has the slot");
+            assert!(
+                world.lease_all().await.is_empty(),
+                "the parent woke although the child holds the slot"
+            );
             world.stopped(&child).await;
         }
         let parent = world.lease_one().await;
@@ -229,7 +258,7 @@ pub async fn what_became_of_a_child_reaches_its_parent(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec A5, G8, N40: a child that a gate refuses fails the parent's step at once, with the reason.
+/// spec A5, G8, N40: if a gate refuses a child, the parent's step fails at once, with the reason.
 pub async fn a_refused_child_fails_the_step(world: &World) {
     world.define(json!({ "name": "order", "singleton": { "mode": "cancel" } })).await;
     world.define(json!({ "name": "single", "singleton": { "mode": "skip" } })).await;
@@ -245,7 +274,7 @@ pub async fn a_refused_child_fails_the_step(world: &World) {
     ];
     world.suspend(&parent, waits).await;
     let driven = world.lease_one().await;
-    assert_eq!(driven.id, parent.id, "its own child did not replace it");
+    assert_eq!(driven.id, parent.id, "the child replaced its own parent");
     let id = |run: &Run| run.id.to_string();
     let expected = [
         ("own", "HeldByAncestor", id(&parent)),
@@ -259,21 +288,25 @@ pub async fn a_refused_child_fails_the_step(world: &World) {
         assert!(fault.message.contains(&named), "{} names {named}", fault.message);
     }
     let busy = world.came_of(parent.id, "busy").await.expect("answered").expect_err("refused");
-    assert!(busy.message.contains("singleton"), "it names the control: {}", busy.message);
+    assert!(
+        busy.message.contains("singleton"),
+        "the error does not name the control: {}",
+        busy.message
+    );
     world.complete(&driven).await;
     world.complete(&holder).await;
     world.check_quiet().await;
 }
 
-/// spec G8: a grandchild is refused at the gate of its grandparent; a slot that is only held while
-/// driven does not block a child.
+/// spec G8: a grandchild is refused at a gate that its grandparent holds. An executing slot of a
+/// waiting parent does not block its child.
 pub async fn an_ancestor_is_known_over_generations(world: &World) {
     world.define(json!({ "name": "order", "singleton": { "mode": "skip" } })).await;
     world.define(json!({ "name": "between", "concurrency": { "limit": 1 } })).await;
     let parent = world.drive("order", json!({})).await;
     world.suspend(&parent, vec![for_child("child", "between", &json!({}))]).await;
     let child = world.lease_one().await;
-    // The child continues at once for its signal, and calls a run of `order` besides.
+    // The signal wakes the child at once; the child also starts a run of `order`.
     world.signal(child.id, "go", json!({})).await.expect("it lives");
     let waits = vec![
         for_signal("go", "go"),
@@ -285,15 +318,19 @@ pub async fn an_ancestor_is_known_over_generations(world: &World) {
     let fault = fault.expect_err("refused");
     assert_eq!(fault.code, "HeldByAncestor");
     assert!(fault.message.contains(&parent.id.to_string()), "{}", fault.message);
-    assert_eq!(world.came_of(child.id, "alike").await, None, "it waits for its slot, no more");
+    assert_eq!(
+        world.came_of(child.id, "alike").await,
+        None,
+        "the child of the same workflow must wait for the slot"
+    );
     assert_eq!(world.alive("between").await, 2);
     let driven = world.lease_one().await;
     world.suspend(&driven, vec![for_child("alike", "between", &json!({}))]).await;
-    assert_eq!(world.drain().await.len(), 3, "the one alike, the child and the parent");
+    assert_eq!(world.drain().await.len(), 3, "expected the grandchild, the child and the parent");
     world.check_quiet().await;
 }
 
-/// spec waits: a child that takes too long fails the step; the child continues by itself.
+/// spec waits: a step that waits too long for a child fails; the child continues.
 pub async fn a_child_that_takes_too_long_fails_the_step(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let parent = world.drive("order", json!({})).await;
@@ -310,7 +347,7 @@ pub async fn a_child_that_takes_too_long_fails_the_step(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec B63, N20: between two attempts a run waits without a slot, for its backoff.
+/// spec B63, N20: between two attempts a run waits for the backoff without a slot.
 pub async fn a_retry_waits_its_time_without_a_slot(world: &World) {
     world.define(json!({ "name": "order", "concurrency": { "limit": 1 } })).await;
     let run = world.drive("order", json!({ "n": 1 })).await;
@@ -324,15 +361,15 @@ pub async fn a_retry_waits_its_time_without_a_slot(world: &World) {
     world.tick(1).await;
     let again = world.lease_one().await;
     assert_eq!((again.id, again.failures["pay"]), (run.id, 1));
-    assert!(world.steps(run.id).await.is_empty(), "a failed attempt is not a step's record");
+    assert!(world.steps(run.id).await.is_empty(), "a failed attempt was recorded as a step");
     world.record(&again, "pay", json!("ok")).await.expect("the lease is good");
     assert_eq!(world.live(run.id).await.expect("it lives").failures.len(), 0);
     world.complete(&again).await;
     world.check_quiet().await;
 }
 
-/// spec waits, B164, B165: a sweep that happens twice, or together with the answer, wakes a run
-/// once.
+/// spec waits, B164, B165: a run is woken once, even if it is swept twice, or swept and answered at
+/// the same time.
 pub async fn a_run_is_woken_once(world: &World) {
     world.define(json!({ "name": "order" })).await;
     let run = world.drive("order", json!({})).await;
@@ -352,8 +389,8 @@ pub async fn a_run_is_woken_once(world: &World) {
     assert_eq!(world.came_of(run.id, "again").await, Some(Ok("1".to_owned())), "and it is kept");
 }
 
-/// spec N18, replace: an event that a step sends is posted with its record, once, and never by an
-/// old fence.
+/// spec N18, replace: an event that a step sends is posted in the transaction that records the
+/// step, once, and never with an old fence.
 pub async fn a_step_sends_its_event_once(world: &World) {
     world.define(json!({ "name": "order" })).await;
     world.define(json!({ "name": "told" })).await;
@@ -362,7 +399,7 @@ pub async fn a_step_sends_its_event_once(world: &World) {
     world.tick(1).await;
     let first = world.lease_one().await;
     let reply = || event("told", &json!({ "by": "order" }));
-    // Twice, since the answer was lost; and again by the next worker.
+    // The worker reports two times, because the answer was lost; the next worker reports again.
     for _ in 0..2 {
         assert_eq!(world.tell(&first, "tell", reply()).await, Ok(Recorded::GoOn));
     }
@@ -371,21 +408,29 @@ pub async fn a_step_sends_its_event_once(world: &World) {
     assert_eq!(world.tell(&first, "again", reply()).await, fenced);
     let world = world.engine(2);
     let leased = world.lease_all().await;
-    let [again, other] = leased.as_slice() else { panic!("both are there: {leased:?}") };
-    assert_eq!((again.id, other.workflow.as_str()), (run.id, "told"), "it has started one run");
+    let [again, other] = leased.as_slice() else { panic!("expected two leased runs: {leased:?}") };
+    assert_eq!(
+        (again.id, other.workflow.as_str()),
+        (run.id, "told"),
+        "the event must start one run of `told`"
+    );
     assert_eq!(world.tell(again, "tell", reply()).await, Ok(Recorded::GoOn));
     assert!(world.lease_all().await.is_empty());
     let output = world.came_of(run.id, "tell").await.expect("recorded").expect("an output");
-    assert!(output.contains("\"woke\":1"), "the output is what a sender is told: {output}");
+    assert!(output.contains("\"woke\":1"), "the output must be the answer to the post: {output}");
     let heard = world.came_of(run.id, "heard").await;
-    assert_eq!(heard, Some(Ok(r#"{"by":"order"}"#.to_owned())), "it has answered its own wait");
+    assert_eq!(
+        heard,
+        Some(Ok(r#"{"by":"order"}"#.to_owned())),
+        "the event must answer a wait of its own sender"
+    );
     world.complete(again).await;
     world.complete(other).await;
     world.check_quiet().await;
 }
 
-/// spec replace: a run whose own event replaces it gets the order to stop; the event and the step
-/// are recorded.
+/// spec replace: a run that sends an event which replaces the run itself is told to stop; the event
+/// and the step are recorded.
 pub async fn a_run_can_replace_itself_by_what_it_sends(world: &World) {
     world.define(json!({ "name": "order", "singleton": { "mode": "cancel" } })).await;
     let old = world.drive("order", json!({})).await;
@@ -393,7 +438,10 @@ pub async fn a_run_can_replace_itself_by_what_it_sends(world: &World) {
     assert_eq!(answer, Ok(Recorded::Stop));
     assert_eq!(world.state(old.id).await, "cancelled");
     assert!(world.came_of(old.id, "again").await.is_some());
-    assert!(world.lease_all().await.is_empty(), "it has not stopped yet");
+    assert!(
+        world.lease_all().await.is_empty(),
+        "the new run started before the worker of the old one stopped"
+    );
     world.stopped(&old).await;
     let new = world.lease_one().await;
     assert_eq!(new.replaced, Some(old.id));
@@ -401,8 +449,7 @@ pub async fn a_run_can_replace_itself_by_what_it_sends(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec N16: all matching runs are woken, however many they are and whatever gates they have to
-/// pass.
+/// spec N16: all matching runs are woken, in any number and whatever gates they have to pass.
 pub async fn one_event_wakes_a_crowd(world: &World) {
     let slots = json!([{ "limit": 1, "key": "n" }, { "limit": 1000 }]);
     world.define(json!({ "name": "order", "concurrency": slots })).await;
@@ -417,8 +464,8 @@ pub async fn one_event_wakes_a_crowd(world: &World) {
     world.check_quiet().await;
 }
 
-/// spec waits: a step is recorded once. A wait for a recorded step is answered by the record, and
-/// takes nothing: no signal, no child, no event.
+/// spec waits: a step is recorded once. A wait for a recorded step gets the record as its result,
+/// and uses no signal, child or event.
 pub async fn a_recorded_step_is_not_waited_for_again(world: &World) {
     world.define(json!({ "name": "order" })).await;
     world.define(json!({ "name": "child" })).await;
@@ -429,7 +476,7 @@ pub async fn a_recorded_step_is_not_waited_for_again(world: &World) {
         for_child("it", "child", &json!({})),
     ];
     for wait in waits {
-        // The record is written before the wait, or during it.
+        // The step is recorded before the wait begins, or while it lasts.
         for before in [true, false] {
             let mut run = world.drive("order", json!({})).await;
             if !before {
@@ -463,7 +510,7 @@ pub async fn a_recorded_step_is_not_waited_for_again(world: &World) {
     }
 }
 
-/// spec waits: of several waits of one step in one report the first counts.
+/// spec waits: of several waits of one step in one report, only the first counts.
 pub async fn one_step_waits_for_one_thing(world: &World) {
     world.define(json!({ "name": "order" })).await;
     world.define(json!({ "name": "child" })).await;

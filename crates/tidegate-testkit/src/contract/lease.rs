@@ -13,9 +13,9 @@ use tidegate_store::{
 };
 use tokio::{runtime::Handle, task::spawn_blocking};
 
-/// A location for a lease store. Its resources are cleaned up when the fixture is dropped.
+/// A location for a lease store. Its resources are released when the value is dropped.
 pub trait Place: Sync {
-    /// Opens the lease store: empty at first, later with the leases of the previous opening.
+    /// Opens the lease store. The first time it is empty; later it has the leases from before.
     fn open(&self) -> impl Future<Output = Arc<dyn Leases>> + Send;
 
     /// Advances the clock of the leases.
@@ -24,7 +24,8 @@ pub trait Place: Sync {
 
 /// Generates the tests that all lease stores must pass.
 ///
-/// Takes the name of an `async fn() -> Option<impl Place>`; `None` skips, loudly.
+/// Takes the name of an `async fn() -> Option<impl Place>`. With `None` the test is skipped, with a
+/// printed message.
 #[macro_export]
 macro_rules! lease_contract {
     ($place:ident) => {
@@ -51,21 +52,21 @@ macro_rules! lease_contract {
     };
 }
 
-/// Lease time, longer than any test, for stores whose clock is a server's own.
+/// Lease time, longer than any test, because the clock of a server cannot be stopped.
 pub(super) const TTL: Duration = Duration::from_mins(1);
 
 /// Acquires a free lease.
 pub(super) async fn acquired(leases: &Arc<dyn Leases>, name: &str, holder: &str) -> Lease {
     match leases.acquire(name, holder, TTL).await.unwrap() {
         Acquire::Acquired(lease) => lease,
-        Acquire::Held { by, .. } => panic!("{name} should be free for {holder}, {by} has it"),
+        Acquire::Held { by, .. } => panic!("{name} should be free for {holder}, but {by} holds it"),
     }
 }
 
 /// Tries to acquire a lease that another holder has; returns that holder.
 pub(super) async fn held_by(leases: &Arc<dyn Leases>, name: &str, holder: &str) -> String {
     match leases.acquire(name, holder, TTL).await.unwrap() {
-        Acquire::Acquired(lease) => panic!("should be held: {lease:?}"),
+        Acquire::Acquired(lease) => panic!("the lease should be held by another holder: {lease:?}"),
         Acquire::Held { by, .. } => by,
     }
 }
@@ -73,7 +74,7 @@ pub(super) async fn held_by(leases: &Arc<dyn Leases>, name: &str, holder: &str) 
 async fn renewed(leases: &Arc<dyn Leases>, lease: &Lease) -> Lease {
     match leases.renew(lease, TTL).await.unwrap() {
         Renew::Renewed(lease) => lease,
-        Renew::Lost => panic!("should be good: {lease:?}"),
+        Renew::Lost => panic!("the lease should be valid: {lease:?}"),
     }
 }
 
@@ -83,18 +84,22 @@ async fn is_lost(leases: &Arc<dyn Leases>, lease: &Lease) {
     assert!(!leases.release(lease).await.unwrap(), "{lease:?}");
 }
 
-/// A lease carries its name, its holder and a positive fence.
+/// A lease has its name, its holder and a positive fence.
 pub async fn a_lease_says_what_was_acquired(place: &impl Place) {
     let leases = place.open().await;
     let lease = acquired(&leases, "report/2026 März", "worker:1").await;
     assert_eq!((lease.name.as_str(), lease.holder.as_str()), ("report/2026 März", "worker:1"));
     assert!(lease.fence > 0, "{lease:?}");
     let again = renewed(&leases, &lease).await;
-    assert!(again.until >= lease.until, "{again:?} after {lease:?}");
+    assert!(
+        again.until >= lease.until,
+        "the renewal shortened the lease: {again:?} after {lease:?}"
+    );
     assert_eq!(again, Lease { until: again.until, ..lease });
 }
 
-/// spec B170: the second caller gets enough to decide whether to wait.
+/// spec B170: a refused caller gets the holder and the remaining time, so that it can decide
+/// whether to wait.
 pub async fn whoever_comes_second_is_told_who_has_it_and_for_how_long(place: &impl Place) {
     let leases = place.open().await;
     acquired(&leases, "a", "one").await;
@@ -104,17 +109,17 @@ pub async fn whoever_comes_second_is_told_who_has_it_and_for_how_long(place: &im
             assert_eq!(by, "one");
             assert!(left <= TTL / 2 && left > TTL / 4, "{left:?}");
         }
-        Acquire::Acquired(lease) => panic!("should be held: {lease:?}"),
+        Acquire::Acquired(lease) => panic!("the lease should be held by another holder: {lease:?}"),
     }
 }
 
-/// spec B175, B176: each acquirer is on its own thread, and all start together.
+/// spec B175, B176: of many threads that acquire a lease at the same time, exactly one gets it.
 pub async fn of_many_acquirers_exactly_one_wins(place: &impl Place) {
     let leases = place.open().await;
     race(&vec![leases; 16]).await;
 }
 
-/// Acquires one name from all stores at once, for several rounds.
+/// Acquires the same name on all stores at once, for several rounds.
 pub(super) async fn race(everyone: &[Arc<dyn Leases>]) {
     let mut last = 0;
     for round in 0..8 {
@@ -134,8 +139,11 @@ pub(super) async fn race(everyone: &[Arc<dyn Leases>]) {
                 Acquire::Held { by, .. } => reply.push(by),
             }
         }
-        assert_eq!(won.len(), 1, "round {round}: {won:?}");
-        assert!(reply.iter().all(|by| *by == won[0].holder), "{reply:?}, but {won:?}");
+        assert_eq!(won.len(), 1, "round {round}: not exactly one store got the lease: {won:?}");
+        assert!(
+            reply.iter().all(|by| *by == won[0].holder),
+            "the others got the wrong holder: {reply:?}, but {won:?}"
+        );
         assert!(won[0].fence > last, "{} after {last}", won[0].fence);
         last = won[0].fence;
         assert!(everyone[0].release(&won[0]).await.unwrap());
@@ -157,7 +165,7 @@ pub async fn names_do_not_stand_in_each_others_way(place: &impl Place) {
     }
 }
 
-/// spec B173, N59: the lease is free at its expiry, not before.
+/// spec B173, N59: the lease is free exactly at its expiry.
 pub async fn an_expired_lease_can_be_taken(place: &impl Place) {
     let leases = place.open().await;
     acquired(&leases, "a", "one").await;
@@ -168,7 +176,7 @@ pub async fn an_expired_lease_can_be_taken(place: &impl Place) {
     assert_eq!(held_by(&leases, "a", "one").await, "two");
 }
 
-/// A lease lasts as long as it is renewed in time.
+/// A renewed lease lasts for its whole time from the renewal on.
 pub async fn a_renewed_lease_lasts_from_its_renewal(place: &impl Place) {
     let leases = place.open().await;
     let mut lease = acquired(&leases, "a", "one").await;
@@ -182,7 +190,7 @@ pub async fn a_renewed_lease_lasts_from_its_renewal(place: &impl Place) {
     acquired(&leases, "a", "two").await;
 }
 
-/// A holder that is about to finish may shorten its lease.
+/// A holder may shorten its lease by a renewal.
 pub async fn a_renewal_may_ask_for_less(place: &impl Place) {
     let leases = place.open().await;
     let lease = acquired(&leases, "a", "one").await;
@@ -201,7 +209,7 @@ pub async fn a_released_lease_can_be_taken_at_once(place: &impl Place) {
     acquired(&leases, "a", "two").await;
 }
 
-/// The next lease of a name has a greater fence, however the previous one ended.
+/// The next lease of a name has a greater fence, in whatever way the previous one ended.
 pub async fn fences_grow_over_release_expiry_and_acquiring_anew(place: &impl Place) {
     let leases = place.open().await;
     let mut last = 0;
@@ -212,22 +220,32 @@ pub async fn fences_grow_over_release_expiry_and_acquiring_anew(place: &impl Pla
         match n % 4 {
             0 => assert!(leases.release(&lease).await.unwrap()),
             3 => place.pass(TTL).await,
-            _ => assert_eq!(renewed(&leases, &lease).await.fence, last, "a renewal keeps it"),
+            _ => assert_eq!(
+                renewed(&leases, &lease).await.fence,
+                last,
+                "the renewal changed the fence"
+            ),
         }
     }
 }
 
-/// spec N59: the holder's answer may have been lost, or its program restarted.
+/// spec N59: the holder may acquire its lease again, because it may not have got the answer, or
+/// have been restarted.
 pub async fn whoever_has_it_may_acquire_it_anew(place: &impl Place) {
     let leases = place.open().await;
     acquired(&leases, "a", "one").await;
     place.pass(TTL / 2).await;
     acquired(&leases, "a", "one").await;
     place.pass(TTL / 2).await;
-    assert_eq!(held_by(&leases, "a", "two").await, "one", "it has its whole time again");
+    assert_eq!(
+        held_by(&leases, "a", "two").await,
+        "one",
+        "the holder must have its whole time again"
+    );
 }
 
-/// A program before its restart must not undo the lease that it holds after the restart.
+/// After a restart of its holder, a lease from before the restart is invalid, so that a late call
+/// cannot release the new one.
 pub async fn an_older_lease_of_the_same_holder_is_lost(place: &impl Place) {
     let leases = place.open().await;
     let older = acquired(&leases, "a", "one").await;
@@ -237,7 +255,8 @@ pub async fn an_older_lease_of_the_same_holder_is_lost(place: &impl Place) {
     assert!(leases.release(&newer).await.unwrap());
 }
 
-/// spec B174, B177: no call of the late holder takes the lease from the new holder.
+/// spec B174, B177: a holder whose lease expired cannot renew or release the lease of the next
+/// holder.
 pub async fn a_late_holder_can_neither_renew_nor_release(place: &impl Place) {
     let leases = place.open().await;
     let late = acquired(&leases, "a", "one").await;
@@ -249,7 +268,7 @@ pub async fn a_late_holder_can_neither_renew_nor_release(place: &impl Place) {
     assert!(leases.release(&taken).await.unwrap());
 }
 
-/// A lease that could be revived after its expiry would have two ends.
+/// An expired lease cannot be renewed, even if no other holder has taken it.
 pub async fn an_expired_lease_is_lost_though_nobody_took_it(place: &impl Place) {
     let leases = place.open().await;
     let late = acquired(&leases, "a", "one").await;
@@ -258,7 +277,8 @@ pub async fn an_expired_lease_is_lost_though_nobody_took_it(place: &impl Place) 
     acquired(&leases, "a", "two").await;
 }
 
-/// spec B177: another holder, another fence, another name.
+/// spec B177: a lease with another holder, another fence or another name cannot be renewed or
+/// released.
 pub async fn a_stranger_can_neither_renew_nor_release(place: &impl Place) {
     let leases = place.open().await;
     let lease = acquired(&leases, "a", "one").await;
@@ -288,14 +308,14 @@ impl Ledger {
     }
 }
 
-/// spec B174: the purpose of the fence. The late holder does not know that it is late, and has no
-/// clock to find out; the ledger refuses it.
+/// spec B174: a holder that does not notice the end of its lease has a smaller fence than the next
+/// one, so the resource can refuse its writes.
 pub async fn a_resource_that_checks_the_fence_refuses_a_late_holder(place: &impl Place) {
     let leases = place.open().await;
     let mut ledger = Ledger::default();
     let first = acquired(&leases, "ledger", "one").await;
     ledger.write(&first, "one begins").unwrap();
-    // The first holder stops here, in the middle of its work, for longer than its lease lasts.
+    // The first holder is stopped in the middle of its work, for longer than its lease.
     place.pass(TTL).await;
     let second = acquired(&leases, "ledger", "two").await;
     ledger.write(&second, "two begins").unwrap();
@@ -304,7 +324,7 @@ pub async fn a_resource_that_checks_the_fence_refuses_a_late_holder(place: &impl
     assert_eq!(ledger.lines, ["one begins", "two begins", "two ends"]);
 }
 
-/// spec N58: the error names the rule and the value.
+/// spec N58: a lease time out of range is refused; the error names the rule and the value.
 pub async fn a_time_that_makes_no_sense_is_refused(place: &impl Place) {
     let leases = place.open().await;
     let lease = acquired(&leases, "a", "one").await;
@@ -332,7 +352,7 @@ fn drop_acquire(_: Acquire) {}
 
 fn drop_renew(_: Renew) {}
 
-/// All lease stores accept the same names, so that one can replace another.
+/// All lease stores accept and refuse the same names, so that one store can replace another.
 pub async fn a_name_that_makes_no_sense_is_refused(place: &impl Place) {
     let leases = place.open().await;
     let long = "a".repeat(LONGEST_NAME + 1);
@@ -354,7 +374,7 @@ pub async fn a_name_that_makes_no_sense_is_refused(place: &impl Place) {
     acquired(&leases, longest, longest).await;
 }
 
-/// Compares a long random history of all operations with a model of a few lines.
+/// A long random history of all operations has the same outcomes as a small model.
 pub async fn any_history_goes_as_the_model_says(place: &impl Place) {
     let leases = place.open().await;
     for seed in 1..=4 {
@@ -362,8 +382,8 @@ pub async fn any_history_goes_as_the_model_says(place: &impl Place) {
     }
 }
 
-/// Plays one random history. No lease expires at the very moment of a call: a server's own clock
-/// advances while the test runs.
+/// Plays one random history. No lease expires exactly at the time of a call, because the clock of a
+/// server goes on during the test.
 async fn history(place: &impl Place, leases: &Arc<dyn Leases>, seed: u64) {
     let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut draw = |below: u64| {
@@ -374,7 +394,7 @@ async fn history(place: &impl Place, leases: &Arc<dyn Leases>, seed: u64) {
     };
     let unit = Duration::from_secs(100);
     let mut now = Duration::ZERO;
-    // By name: the lease (holder and fence) and its expiry.
+    // The current lease of each name, and its expiry.
     let mut model: BTreeMap<String, (Lease, Duration)> = BTreeMap::new();
     let mut all: Vec<Lease> = Vec::new();
     for step in 0..120 {
@@ -416,11 +436,14 @@ async fn history(place: &impl Place, leases: &Arc<dyn Leases>, seed: u64) {
                         if held.is_none_or(|(held, _)| held.holder == holder) =>
                     {
                         let before = all.iter().filter(|it| it.name == name).map(|it| it.fence);
-                        assert!(before.max() < Some(lease.fence), "{reply}: {lease:?}");
+                        assert!(
+                            before.max() < Some(lease.fence),
+                            "{reply}: the fence is not greater than before: {lease:?}"
+                        );
                         all.push(lease.clone());
                         model.insert(name, (lease, now + ttl));
                     }
-                    (answer, held) => panic!("{reply}: {answer:?}, but {held:?}"),
+                    (answer, held) => panic!("{reply}: got {answer:?}, but the model has {held:?}"),
                 }
             }
         }

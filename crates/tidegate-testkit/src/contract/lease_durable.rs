@@ -1,10 +1,10 @@
-//! Contract of leases that outlive the program that holds them.
+//! Contract of leases that survive the end of the program that holds them.
 
 use tidegate_store::lease::Renew;
 
 use super::lease::{Place, TTL, acquired, held_by};
 
-/// Generates the tests of leases that outlive their process.
+/// Generates the tests of leases that survive the end of their process.
 #[macro_export]
 macro_rules! durable_lease_contract {
     ($place:ident) => {
@@ -15,7 +15,8 @@ macro_rules! durable_lease_contract {
     };
 }
 
-/// A restarted program keeps other holders out, and acquires its lease again.
+/// After a restart of its holder, a lease still excludes other holders, and its holder can acquire
+/// it again.
 pub async fn a_lease_is_held_after_reopening(place: &impl Place) {
     let leases = place.open().await;
     let before = acquired(&leases, "a", "one").await;
@@ -26,7 +27,7 @@ pub async fn a_lease_is_held_after_reopening(place: &impl Place) {
     assert!(acquired(&leases, "a", "one").await.fence > before.fence);
 }
 
-/// Fences grow even where the name had no holder in between.
+/// Fences also grow over a reopening of the store, even if the lease was free at that time.
 pub async fn fences_grow_over_reopening(place: &impl Place) {
     let mut last = 0;
     for _ in 0..3 {

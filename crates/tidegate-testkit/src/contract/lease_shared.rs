@@ -1,4 +1,4 @@
-//! Contract of leases on a server shared by many processes, timed by the server's clock.
+//! Contract of leases on a server that many processes share, and whose clock decides.
 
 use std::{
     sync::Arc,
@@ -21,7 +21,8 @@ macro_rules! shared_lease_contract {
     };
 }
 
-/// spec B176: the connections share nothing but the server, as those of many processes do.
+/// spec B176: of many connections that acquire a lease at the same time, exactly one gets it. Like
+/// separate processes, the connections share only the server.
 pub async fn of_many_connections_exactly_one_acquires(place: &impl Place) {
     let mut everyone: Vec<Arc<dyn Leases>> = Vec::new();
     for _ in 0..8 {
@@ -39,8 +40,8 @@ pub async fn what_one_connection_holds_all_others_see(place: &impl Place) {
     assert!(!here.release(&lease).await.unwrap());
 }
 
-/// Uses real time, because the clock is the server's: polls until the lease has ended, with a
-/// deadline that only a lease which never ends can reach.
+/// Uses real time, because the clock of the server decides: polls until the lease has ended. The
+/// deadline is so late that only a lease which never ends reaches it.
 pub async fn a_lease_ends_by_the_servers_clock(place: &impl Place) {
     let leases = place.open().await;
     let first = leases.acquire("a", "one", Duration::from_millis(20)).await.unwrap();
@@ -54,7 +55,7 @@ pub async fn a_lease_ends_by_the_servers_clock(place: &impl Place) {
             }
             Acquire::Held { by, .. } => assert_eq!(by, "one"),
         }
-        assert!(Instant::now() < deadline, "a lease of 20 ms is still held");
+        assert!(Instant::now() < deadline, "a lease of 20 ms has not ended");
         tokio::task::yield_now().await;
     }
 }

@@ -1,8 +1,9 @@
 //! Store contract: the test cases that every store must pass.
 //!
-//! A case is one function and one line in a list below. A store's test file names its fixture and
-//! gets one test for each case: [`store_contract!`](crate::store_contract) for all stores,
-//! [`durable_contract!`](crate::durable_contract) for those that outlive their process.
+//! A case is one function and one line in a list below. The test file of a store passes a function
+//! that opens it and gets one test for each case: [`store_contract!`](crate::store_contract) for
+//! all stores, [`durable_contract!`](crate::durable_contract) for those that survive the end of
+//! their process.
 
 #![expect(clippy::unwrap_used, reason = "a case fails by a panic")]
 
@@ -26,15 +27,16 @@ use tidegate_core::{
 };
 use tidegate_store::{Decide, Decision, Store, StoreError};
 
-/// A location for a store. Its resources are cleaned up when the fixture is dropped.
+/// A location for a store. Its resources are released when the value is dropped.
 pub trait Open: Sync {
-    /// Opens the store: empty at first, later with the rows of the previous opening.
+    /// Opens the store. The first time it is empty; later it has the rows from before.
     fn open(&self) -> impl Future<Output = Result<Arc<dyn Store>, StoreError>> + Send;
 }
 
 /// Generates the tests that every store must pass.
 ///
-/// Takes the name of an `async fn() -> Option<impl Open>`; `None` skips, loudly.
+/// Takes the name of an `async fn() -> Option<impl Open>`. With `None` the test is skipped, with a
+/// printed message.
 #[macro_export]
 macro_rules! store_contract {
     ($fixture:ident) => {
@@ -118,7 +120,7 @@ macro_rules! store_contract {
     };
 }
 
-/// Generates the tests of a store that outlives its process.
+/// Generates the tests of a store that survives the end of its process.
 #[macro_export]
 macro_rules! durable_contract {
     ($fixture:ident) => {
@@ -148,8 +150,8 @@ macro_rules! contract_cases {
     };
 }
 
-/// Runs a case. A case gets the store; a durability case gets the location, to open it more than
-/// once.
+/// Runs a case. A case gets an open store; a durability case gets the location, so that it can open
+/// the store several times.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! contract_run {
@@ -162,7 +164,7 @@ macro_rules! contract_run {
     };
 }
 
-/// Applies changes in one transaction that has read, and so locked, the rows concerned.
+/// Applies changes in one transaction, which first reads and so locks the changed rows.
 pub async fn change(store: &Arc<dyn Store>, changes: Vec<Change>) -> Result<(), StoreError> {
     let rows = changes.iter().map(Change::key).collect();
     let reads = ReadSet { rows, ..ReadSet::default() };
@@ -175,7 +177,7 @@ pub async fn insert<R: Into<Row>>(store: &Arc<dyn Store>, rows: impl IntoIterato
     change(store, changes).await.expect("new rows are inserted");
 }
 
-/// Returns the snapshot of a transaction that changes nothing.
+/// Returns the snapshot that a transaction without changes gets.
 pub async fn seen(store: &Arc<dyn Store>, reads: ReadSet) -> Snapshot {
     let seen = Arc::new(Mutex::new(None));
     let slot = seen.clone();
@@ -185,11 +187,11 @@ pub async fn seen(store: &Arc<dyn Store>, reads: ReadSet) -> Snapshot {
     });
     store.transact(reads, decide).await.expect("a transaction that only reads succeeds");
     let snapshot = seen.lock().unwrap().take();
-    snapshot.expect("a decision is asked")
+    snapshot.expect("the decision was called")
 }
 
 /// Returns one row, as a transaction sees it.
 pub async fn row(store: &Arc<dyn Store>, key: RowKey) -> Option<Row> {
     let mut snapshot = seen(store, ReadSet::default().row(key.clone())).await;
-    snapshot.rows.remove(&key).expect("a row that was asked for is in the snapshot")
+    snapshot.rows.remove(&key).expect("a requested row is in the snapshot")
 }

@@ -1,4 +1,4 @@
-//! Contract of the console queries: listings newest first, lookups by event and key, counts.
+//! Contract of the console queries: lists with the newest first, lookups by event and key, counts.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn rows<R: Into<Row>>(rows: impl IntoIterator<Item = R>) -> Vec<Row> {
     rows.into_iter().map(Into::into).collect()
 }
 
-/// Only events of this workspace; no requests, occurrences or calls.
+/// The list has only posted events of this workspace: no requests, occurrences or calls.
 pub async fn posted_events_are_listed_newest_first(store: &Arc<dyn Store>) {
     let events = [40, 9, 5].map(|seq| sample::event(seq, "1"));
     let others = [
@@ -33,7 +33,7 @@ pub async fn posted_events_are_listed_newest_first(store: &Arc<dyn Store>) {
     check(store, scan(5), Vec::new()).await;
 }
 
-/// Only receipts of this workspace.
+/// The list has only receipts of this workspace.
 pub async fn receipts_are_listed_newest_first(store: &Arc<dyn Store>) {
     let receipt = |seq: i64, ws: &str| Receipt {
         seq: Seq(seq),
@@ -66,7 +66,8 @@ pub async fn gates_are_read_from_a_key_to_another(store: &Arc<dyn Store>) {
     check(store, scan(&gates[1], &gates[1]), Vec::new()).await;
 }
 
-/// The runs' numbers are near the event's or far from it, and many events are read at once.
+/// Runs are found by their event, whether or not their numbers are near its number, and for many
+/// events at once.
 pub async fn runs_are_found_by_their_event(store: &Arc<dyn Store>) {
     let id = |seq| EventId { seq: Seq(seq), salt: 1 };
     let run = |seq, event| Run { source: Source::Event(id(event)), ..sample::run(seq) };

@@ -1,4 +1,5 @@
-//! Contract of rows: rows are stored unchanged, and changes check their premises.
+//! Contract of rows: rows are stored unchanged, and a change fails if its row is missing or exists
+//! already.
 
 use std::sync::Arc;
 
@@ -13,7 +14,8 @@ use tidegate_store::{Store, StoreError};
 use super::{change, insert, row, seen};
 use crate::sample;
 
-/// Every kind of row, at its extremes, through a transaction, a plain read and a dump.
+/// Every kind of row, with extreme values, is read unchanged by a transaction, a plain read and a
+/// dump.
 pub async fn every_row_comes_back_as_it_was(store: &Arc<dyn Store>) {
     let mut rows = sample::every_row();
     insert(store, rows.clone()).await;
@@ -33,7 +35,7 @@ pub async fn payloads_come_back_byte_for_byte(store: &Arc<dyn Store>) {
     for (seq, text) in (1..).zip(sample::PAYLOADS) {
         insert(store, [sample::event(seq, text)]).await;
         let Some(Row::Event(event)) = row(store, RowKey::Event(Seq(seq))).await else {
-            panic!("the event of {text} is gone");
+            panic!("the event with {text} was not found");
         };
         assert_eq!(event.data.as_str(), *text);
     }
@@ -57,14 +59,14 @@ pub async fn every_row_can_be_updated_and_deleted(store: &Arc<dyn Store>) {
     assert_eq!(store.dump().await.unwrap(), []);
 }
 
-/// The answer for a missing row says that it is missing.
+/// The answer for a missing row is `None`.
 pub async fn a_row_that_is_not_there_is_told_so(store: &Arc<dyn Store>) {
     for sample in sample::every_row() {
         assert_eq!(row(store, sample.key()).await, None);
     }
 }
 
-/// The first insert stays.
+/// A second insert of a row fails, and the first row stays.
 pub async fn a_row_that_is_there_is_not_inserted_again(store: &Arc<dyn Store>) {
     for before in sample::every_row() {
         insert(store, [before.clone()]).await;
@@ -75,7 +77,7 @@ pub async fn a_row_that_is_there_is_not_inserted_again(store: &Arc<dyn Store>) {
     }
 }
 
-/// An update is no insert.
+/// An update of a missing row fails.
 pub async fn a_row_that_is_not_there_is_not_updated(store: &Arc<dyn Store>) {
     for row in sample::every_row() {
         refused(change(store, vec![Change::Update(row)]).await);
@@ -83,7 +85,7 @@ pub async fn a_row_that_is_not_there_is_not_updated(store: &Arc<dyn Store>) {
     assert_eq!(store.dump().await.unwrap(), []);
 }
 
-/// A delete checks its premise too.
+/// A delete of a missing row fails.
 pub async fn a_row_that_is_not_there_is_not_deleted(store: &Arc<dyn Store>) {
     for row in sample::every_row() {
         refused(change(store, vec![Change::Delete(row.key())]).await);
@@ -104,7 +106,8 @@ pub async fn a_refused_change_takes_the_others_with_it(store: &Arc<dyn Store>) {
     assert_eq!(store.dump().await.unwrap(), before);
 }
 
-/// An update of many rows by one statement would silently keep one of them.
+/// Two changes of one row in a transaction are refused: a statement that updates many rows would
+/// ignore one of them.
 pub async fn two_changes_of_one_row_are_refused(store: &Arc<dyn Store>) {
     insert(store, [sample::run(1)]).await;
     let update = |fence| Change::Update(Run { fence, ..sample::run(1) }.into());
@@ -112,26 +115,26 @@ pub async fn two_changes_of_one_row_are_refused(store: &Arc<dyn Store>) {
     assert_eq!(row(store, RowKey::Run(Seq(1))).await, Some(sample::run(1).into()));
 }
 
-/// One of the databases cannot store NUL in text, so all stores refuse it alike.
+/// PostgreSQL cannot store NUL in text, so all stores refuse it in names.
 pub async fn a_name_with_nul_is_refused(store: &Arc<dyn Store>) {
     refused(change(store, vec![Change::Insert(sample::step(1, "a\0b").into())]).await);
     assert_eq!(store.dump().await.unwrap(), []);
 }
 
-/// Two rows for one version would be two lanes.
+/// A second definition row for the same version is refused, because a version has one lane.
 pub async fn a_definition_has_one_row_for_a_version(store: &Arc<dyn Store>) {
     insert(store, [sample::def(1, "order", 1), sample::def(2, "order", 2)]).await;
     refused(change(store, vec![Change::Insert(sample::def(3, "order", 2).into())]).await);
 }
 
-/// Two events at one position would hide each other from a feed.
+/// Two stream events with the same position are refused, because a reader would miss one of them.
 pub async fn a_global_position_is_used_once(store: &Arc<dyn Store>) {
     insert(store, [sample::logged(1, 0, 7)]).await;
     refused(change(store, vec![Change::Insert(sample::logged(2, 0, 7).into())]).await);
     insert(store, [StreamEventRow { ws: "other".into(), ..sample::logged(2, 0, 7) }]).await;
 }
 
-/// The order is by bytes, whatever the database's locale.
+/// Rows are ordered by the bytes of their keys, whatever the locale of the database.
 pub async fn rows_of_one_kind_are_dumped_in_key_order(store: &Arc<dyn Store>) {
     let ids = ["b", "B", "a", "é", "Z", "_", "", "aa", "a-", "ä", "🦀", "\u{ffff}"];
     let mut rows: Vec<Row> = ids.iter().map(|id| sample::step(1, id).into()).collect();
@@ -142,7 +145,7 @@ pub async fn rows_of_one_kind_are_dumped_in_key_order(store: &Arc<dyn Store>) {
     assert_eq!(store.dump().await.unwrap(), rows);
 }
 
-/// Asserts the error of a change that breaks its premise.
+/// Asserts that a change was refused because its row is missing or exists already.
 #[track_caller]
 fn refused(outcome: Result<(), StoreError>) {
     assert!(matches!(outcome, Err(StoreError::Data(_))), "expected a refusal, got {outcome:?}");
@@ -175,7 +178,7 @@ fn touch(row: &mut Row) {
         Row::ApiKey(row) => row.revoked_at = Some(later),
         Row::Staged(row) => row.version = 42,
         Row::StreamSnapshot(row) => row.version = 42,
-        // These rows have only key columns.
+        // These rows have only key columns, so there is nothing to change.
         Row::Wait(_) | Row::WaitPath(_) => {}
     }
 }

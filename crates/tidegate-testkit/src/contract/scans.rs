@@ -1,4 +1,4 @@
-//! Contract of scans: the right rows, in the documented order, up to the limit.
+//! Contract of scans: they find the right rows, in the documented order, up to the limit.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::sample;
 /// A limit greater than the number of rows in any test.
 const ALL: u32 = 1000;
 
-/// Scans with no limit in effect and with every smaller limit, in a transaction and without one;
+/// Runs a scan with a large limit and with every smaller one, in a transaction and without one.
 /// `expected` is the complete result, in order.
 pub(super) async fn check(store: &Arc<dyn Store>, scan: Scan, expected: Vec<Row>) {
     let keys: Vec<RowKey> = expected.iter().map(Row::key).collect();
@@ -33,7 +33,8 @@ pub(super) async fn check(store: &Arc<dyn Store>, scan: Scan, expected: Vec<Row>
             assert_eq!(snapshot.scans[&scan], Found { limit, keys: first }, "{scan:?}");
             let found: Vec<&Row> = expected.iter().take(limit as usize).collect();
             assert_eq!(snapshot.found(&scan), found, "{scan:?}");
-            // A row that was not locked must not appear among the locked ones.
+            // Rows of a scan without locks are hints and must not be among the locked rows of the
+            // snapshot.
             let passes = expected.iter().any(|row| snapshot.rows.contains_key(&row.key()));
             let hinted = expected.iter().any(|row| row.key().is_locked()) && !scan.is_locked();
             assert!(!(passes && hinted), "{scan:?}");
@@ -54,7 +55,7 @@ fn rank(at: i64, seq: i64) -> Rank {
     Rank { at: Timestamp::from_ms(at), seq: Seq(seq) }
 }
 
-/// The order is by tier, then rank, then the run's number.
+/// A queue is ordered by tier, then rank, then the run's number.
 pub async fn a_line_is_read_by_place(store: &Arc<dyn Store>) {
     let gates = [sample::gate("main", "a", 70), sample::gate("main", "b", 71)];
     let standing = |seq: i64, gate: i64, tier: i64, rank: Rank| Run {
@@ -86,8 +87,8 @@ pub async fn a_line_without_a_gate_is_empty(store: &Arc<dyn Store>) {
     check(store, Scan::Queue(sample::gate_key("main", "gone")), Vec::new()).await;
 }
 
-/// Workflows take turns, beginning with the first range; the versions of one workflow share its
-/// turn and are merged by rank. Runs outside of the ranges and of other workspaces are not found.
+/// Workflows take turns, beginning with that of the first range. The versions of one workflow share
+/// a turn, and their runs are ordered by rank. Runs of other ranges and workspaces are not found.
 pub async fn ready_runs_come_in_turns(store: &Arc<dyn Store>) {
     let ready = |seq: i64, (workflow, lane): (i64, i64), rank: Rank| Run {
         lane: Seq(lane),
@@ -115,7 +116,7 @@ pub async fn ready_runs_come_in_turns(store: &Arc<dyn Store>) {
     let ranges = [(b, b), ((4, i64::MIN), (i64::MAX, i64::MAX)), (a, (1, 5)), (newer_a, newer_a)];
     let turns = ranges.map(|(from, to)| (turn(from), turn(to))).to_vec();
     let scan = Scan::Ready(Claim { ws: "main".into(), turns });
-    // The limit is shared out over the workflows: one each, two each, or all runs.
+    // The limit is divided among the workflows: one run each, two each, or all.
     for (limit, count) in [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (6, 5), (7, 7), (ALL, 7)] {
         let asked = ReadSet::default().scan(scan.clone(), limit);
         for found in [seen(store, asked.clone()).await, store.read(asked).await.unwrap()] {
@@ -127,7 +128,8 @@ pub async fn ready_runs_come_in_turns(store: &Arc<dyn Store>) {
     check(store, Scan::Ready(Claim::only("main".into(), [])), Vec::new()).await;
 }
 
-/// Gates that are due later are found last, so that a reader learns when to look again.
+/// Due gates are first, longest due first. Gates that are due later follow, so that the reader
+/// learns when to scan again.
 pub async fn due_gates_come_longest_due_first(store: &Arc<dyn Store>) {
     let now = now(store).await;
     let due = |key: &str, due: Timestamp| Gate { due: Some(due), ..sample::gate("main", key, 1) };
@@ -140,7 +142,8 @@ pub async fn due_gates_come_longest_due_first(store: &Arc<dyn Store>) {
     check(store, Scan::DueGates(past), rows(gates[1..].to_vec())).await;
 }
 
-/// Runs that are due later are found last, so that a reader learns when to look again.
+/// Due runs are first, longest due first. Runs that are due later follow, so that the reader learns
+/// when to scan again.
 pub async fn due_runs_come_longest_due_first(store: &Arc<dyn Store>) {
     let now = now(store).await;
     let due = |seq: i64, due: Timestamp| Run { deadline: Some(due), ..sample::run(seq) };
@@ -153,7 +156,7 @@ pub async fn due_runs_come_longest_due_first(store: &Arc<dyn Store>) {
     check(store, Scan::DueRuns(past), rows(runs[1..].to_vec())).await;
 }
 
-/// A row whose time is exactly now is due. For stores whose clock stands still.
+/// A row whose due time is exactly now is due. Only for stores whose clock the test controls.
 pub async fn what_is_due_at_this_moment_is_due(store: &Arc<dyn Store>) {
     let now = now(store).await;
     let next = Some(Timestamp::from_micros(now.micros() + 1));
@@ -176,7 +179,7 @@ pub async fn runs_are_found_by_their_owner(store: &Arc<dyn Store>) {
     check(store, Scan::Owned(u128::MAX), rows(mine)).await;
 }
 
-/// The cursor is the last number seen.
+/// The scan continues after the last number of the page before.
 pub async fn runs_of_a_lane_are_paged_by_number(store: &Arc<dyn Store>) {
     let runs = [3, 5, 40].map(sample::run);
     let other = Run { lane: Seq(2), ..sample::run(6) };
@@ -186,7 +189,8 @@ pub async fn runs_of_a_lane_are_paged_by_number(store: &Arc<dyn Store>) {
     check(store, Scan::Lane(Seq(1), Seq(40)), Vec::new()).await;
 }
 
-/// One descending order over all requested lanes, and no other lanes.
+/// Live runs of all requested lanes are in one list, by descending number; other lanes are left
+/// out.
 pub async fn live_runs_are_listed_newest_first(store: &Arc<dyn Store>) {
     let run = |seq, lane| Run { lane: Seq(lane), ..sample::run(seq) };
     let runs = [run(40, 1), run(9, 2), run(5, 1), run(3, 2)];
@@ -198,7 +202,7 @@ pub async fn live_runs_are_listed_newest_first(store: &Arc<dyn Store>) {
     check(store, Scan::Live(Vec::new(), Seq(i64::MAX)), Vec::new()).await;
 }
 
-/// The same for ended runs, with a filter on their status.
+/// Ended runs are listed like live ones, with a filter on their status.
 pub async fn ended_runs_are_listed_newest_first(store: &Arc<dyn Store>) {
     let completed = || Ending::Completed { output: sample::payload("1") };
     let cancelled = || Ending::Cancelled { reason: "by hand".to_owned(), by: None };
@@ -221,8 +225,8 @@ pub async fn ended_runs_are_listed_newest_first(store: &Arc<dyn Store>) {
     check(store, scan(&[], i64::MAX), Vec::new()).await;
 }
 
-/// spec R5: the engine that declared another one dead may be gone before it has reaped all its
-/// runs.
+/// spec R5: dead engines that still own runs are found, because the engine that marked them dead
+/// may die before it has reaped all runs.
 pub async fn dead_engines_are_found_while_they_own_runs(store: &Arc<dyn Store>) {
     let engine = |id, dead| Engine { dead, ..Engine::new(id, sample::LEASE_MS) };
     insert(store, [engine(u128::MAX, false), engine(3, true), engine(2, true), engine(1, false)])
@@ -233,14 +237,14 @@ pub async fn dead_engines_are_found_while_they_own_runs(store: &Arc<dyn Store>) 
     check(store, Scan::Buriable, rows([engine(3, true)])).await;
 }
 
-/// The order is by bytes.
+/// Steps are ordered by the bytes of their ids.
 pub async fn steps_are_found_by_id(store: &Arc<dyn Store>) {
     let steps = ["", "Z", "a", "a:1", "b", "é"].map(|id| sample::step(1, id));
     insert(store, steps.iter().rev().cloned().chain([sample::step(2, "a")])).await;
     check(store, Scan::Steps(Seq(1)), rows(steps)).await;
 }
 
-/// The order is numeric, not by digits as text.
+/// Items are ordered by number, not by digits as text.
 pub async fn items_are_found_by_place(store: &Arc<dyn Store>) {
     let item = |run, n| Item { run: Seq(run), n, event: sample::event_id(n.into()) };
     let items = [0, 2, 10].map(|n| item(1, n));
@@ -291,7 +295,7 @@ pub async fn waits_are_found_by_name_path_and_value(store: &Arc<dyn Store>) {
     check(store, Scan::WaitPaths(ws, "e".to_owned()), rows(paths)).await;
 }
 
-/// Chores are found by due time, or as those left by one name's events; both oldest first.
+/// Chores are found by due time, or by the name of the event that made them; both oldest first.
 pub async fn chores_are_found_by_time_and_by_topic(store: &Arc<dyn Store>) {
     let chore = |seq: i64, topic: Option<&str>, due: Option<i64>| Chore {
         topic: topic.map(str::to_owned),
@@ -314,7 +318,7 @@ pub async fn chores_are_found_by_time_and_by_topic(store: &Arc<dyn Store>) {
     check(store, Scan::Chores("main".into(), "g".to_owned()), Vec::new()).await;
 }
 
-/// Only signals with one name of one run.
+/// The scan finds only signals of this run with this name.
 pub async fn an_inbox_is_read_oldest_first(store: &Arc<dyn Store>) {
     let signal = |run, name: &str, seq| Signal {
         run: Seq(run),
@@ -328,7 +332,7 @@ pub async fn an_inbox_is_read_oldest_first(store: &Arc<dyn Store>) {
     check(store, Scan::Inbox(Seq(1), "go".to_owned()), rows(signals)).await;
 }
 
-/// The order is by number.
+/// Receipts of an event are ordered by number.
 pub async fn receipts_are_found_by_event(store: &Arc<dyn Store>) {
     let receipt = |seq, event| Receipt {
         seq: Seq(seq),
@@ -345,7 +349,7 @@ pub async fn receipts_are_found_by_event(store: &Arc<dyn Store>) {
     check(store, Scan::Receipts(Seq(1)), rows(receipts)).await;
 }
 
-/// A fold is found by the number of the run that it collects for; no other kind of gate is.
+/// A window or buffer is found by the number of its run; other kinds of gates are not found.
 pub async fn a_window_is_found_by_its_run(store: &Arc<dyn Store>) {
     let window = |key: &str, id| Gate {
         key: sample::gate_key("main", key),
@@ -358,11 +362,11 @@ pub async fn a_window_is_found_by_its_run(store: &Arc<dyn Store>) {
     check(store, Scan::Window(Seq(4)), Vec::new()).await;
 }
 
-/// All gates of one workspace, or all gates.
+/// Gates are found for one workspace, or for all.
 pub async fn gates_are_found_by_the_beginning_of_their_key(store: &Arc<dyn Store>) {
     let mut gates: Vec<_> = ["", "B", "a", "é"].map(|key| sample::gate("main", key, 1)).into();
     gates.extend([sample::gate("mai", "a", 2), sample::gate("main2", "a", 3)]);
-    // The first key that does not begin with the prefix below.
+    // The first key after all keys that begin with the prefix below.
     let beyond = GateKey::from_bytes(b"\0\x04maio");
     gates.push(Gate { key: beyond, ..sample::gate("main", "a", 4) });
     insert(store, gates.clone()).await;
@@ -377,7 +381,7 @@ pub async fn gates_are_found_by_the_beginning_of_their_key(store: &Arc<dyn Store
     check(store, Scan::Gates(vec![255]), Vec::new()).await;
 }
 
-/// The range includes its first version.
+/// The range includes the version where it starts.
 pub async fn a_stream_is_read_from_a_version_on(store: &Arc<dyn Store>) {
     let log: Vec<_> = (0..12).map(|version| sample::logged(5, version, version + 1)).collect();
     insert(store, log.iter().rev().cloned().chain([sample::logged(6, 0, 99)])).await;
@@ -386,7 +390,7 @@ pub async fn a_stream_is_read_from_a_version_on(store: &Arc<dyn Store>) {
     check(store, Scan::Log(Seq(5), 12), Vec::new()).await;
 }
 
-/// The cursor is the last position seen, which is excluded.
+/// The feed is read after the last position of the page before, which is excluded.
 pub async fn a_feed_is_read_after_a_position(store: &Arc<dyn Store>) {
     let feed = [sample::logged(6, 0, 2), sample::logged(5, 1, 9), sample::logged(5, 0, 10)];
     let other = StreamEventRow { ws: "other".into(), ..sample::logged(7, 0, 3) };
@@ -396,7 +400,7 @@ pub async fn a_feed_is_read_after_a_position(store: &Arc<dyn Store>) {
     check(store, Scan::Feed("main".into(), 10), Vec::new()).await;
 }
 
-/// The cursor is the last position seen, in descending order.
+/// The feed is read backwards, from before the last position of the page before.
 pub async fn a_feed_is_read_backwards_before_a_position(store: &Arc<dyn Store>) {
     let feed = [sample::logged(5, 0, 10), sample::logged(5, 1, 9), sample::logged(6, 0, 2)];
     let other = StreamEventRow { ws: "other".into(), ..sample::logged(7, 0, 3) };
@@ -406,7 +410,7 @@ pub async fn a_feed_is_read_backwards_before_a_position(store: &Arc<dyn Store>) 
     check(store, Scan::FeedBack("main".into(), 2), Vec::new()).await;
 }
 
-/// An event refers to its stream only by number.
+/// A stream is found by its number, which is all that an event has of it.
 pub async fn a_stream_is_found_by_its_number(store: &Arc<dyn Store>) {
     let stream = |name: &str, id| Stream {
         ws: "main".into(),
@@ -427,7 +431,7 @@ pub async fn snapshots_are_found_by_their_stream(store: &Arc<dyn Store>) {
     check(store, Scan::Snapshots(Seq(1)), rows(of_one)).await;
 }
 
-/// The order is by the time since which there is work, then by stream.
+/// Subscriptions with new events are ordered by the time since when they wait, then by stream.
 pub async fn work_is_found_longest_waiting_first(store: &Arc<dyn Store>) {
     let waiting = |stream: &str, since| Subscription {
         since: Timestamp::from_micros(since),
@@ -442,7 +446,8 @@ pub async fn work_is_found_longest_waiting_first(store: &Arc<dyn Store>) {
     check(store, Scan::Work("main".into(), "mail".to_owned()), rows(work)).await;
 }
 
-/// An expired lease is no lease, and a deferral whose time has come does not defer.
+/// A subscription whose lease has expired, or whose deferral has ended, is found; leased, blocked
+/// and deferred ones are not.
 pub async fn leased_blocked_and_deferred_work_is_not_found(store: &Arc<dyn Store>) {
     let now = now(store).await;
     let (past, future) = (now.minus_ms(1), now.plus_ms(3_600_000));
@@ -451,7 +456,7 @@ pub async fn leased_blocked_and_deferred_work_is_not_found(store: &Arc<dyn Store
         Subscription { due: Some(past), ..sub("deferred until now") },
         Subscription { until: Some(future), ..sub("given back") },
         Subscription { owner: Some(1), until: Some(past), ..sub("run out") },
-        // Written before the clock stepped back: a claim caps their times.
+        // These times were written before the clock stepped back; a claim caps them.
         Subscription {
             owner: Some(1),
             until: Some(future),
@@ -476,7 +481,7 @@ pub async fn leased_blocked_and_deferred_work_is_not_found(store: &Arc<dyn Store
     check(store, Scan::Work("main".into(), "mail".to_owned()), rows(free)).await;
 }
 
-/// The order is by reaction, then by stream, in whatever state the subscriptions are.
+/// Subscriptions in any state are ordered by reaction, then by stream.
 pub async fn places_are_found_by_workspace(store: &Arc<dyn Store>) {
     let blocked = Subscription { blocked: Some("poison".to_owned()), ..sample::sub("b", "B") };
     let subs = [sample::sub("a", "z"), blocked, sample::sub("b", "a")];
@@ -491,7 +496,7 @@ pub async fn places_are_found_by_workspace(store: &Arc<dyn Store>) {
     check(store, all("b", "a"), Vec::new()).await;
 }
 
-/// The order is by name, after a cursor.
+/// Streams are ordered by name and read after a cursor.
 pub async fn streams_are_found_by_workspace(store: &Arc<dyn Store>) {
     let stream = |ws: &str, name: &str, id| Stream {
         ws: ws.into(),
@@ -508,7 +513,8 @@ pub async fn streams_are_found_by_workspace(store: &Arc<dyn Store>) {
     check(store, after("a-1"), Vec::new()).await;
 }
 
-/// The order is by the planned time; a schedule that plans nothing is not found.
+/// Schedules are ordered by their planned time; a schedule without a planned occurrence is not
+/// found.
 pub async fn schedules_come_in_the_order_of_their_next_occurrence(store: &Arc<dyn Store>) {
     let planned = |id: &str, at| Schedule { next: Some(at), ..sample::schedule(id) };
     let later = now(store).await.plus_ms(3_600_000);
@@ -529,7 +535,7 @@ pub async fn schedules_come_in_the_order_of_their_next_occurrence(store: &Arc<dy
     check(store, of, rows([b, a, c, done, z])).await;
 }
 
-/// The order is that of emission, over all emitters.
+/// Chunks are in the order in which they were emitted, over all steps.
 pub async fn chunks_are_read_after_a_place(store: &Arc<dyn Store>) {
     let chunks = [
         sample::chunk(1, "z", 0, 1),
@@ -543,7 +549,7 @@ pub async fn chunks_are_read_after_a_place(store: &Arc<dyn Store>) {
     check(store, Scan::Chunks(Seq(1), 10), Vec::new()).await;
 }
 
-/// An event is found once nothing refers to it, whether the numbers are near or far.
+/// An event is found if no row refers to it, whether or not the numbers are near each other.
 pub async fn events_are_loose_when_nothing_relies_on_them(store: &Arc<dyn Store>) {
     let event = |seq| sample::event(seq, "1");
     let events = [3, 10, 11, 12, 13, 14, 15, 20_000].map(event);
@@ -567,7 +573,7 @@ pub async fn events_are_loose_when_nothing_relies_on_them(store: &Arc<dyn Store>
     check(store, Scan::LooseEvents(Seq(3), Seq(19_999)), Vec::new()).await;
 }
 
-/// An ended run is found once it has stopped and no other run refers to it.
+/// An ended run is found if its worker has stopped and no other run refers to it.
 pub async fn ended_runs_are_loose_when_no_run_relies_on_them(store: &Arc<dyn Store>) {
     let ended = [2, 3, 4, 5, 6, 9].map(sample::ended_run);
     insert(store, ended.iter().rev().cloned()).await;
@@ -591,7 +597,7 @@ pub async fn ended_runs_are_loose_when_no_run_relies_on_them(store: &Arc<dyn Sto
     check(store, Scan::LooseEnded(Seq(2), Seq(8)), Vec::new()).await;
 }
 
-/// Receipts are found by number; signals of a run are found under all names.
+/// Receipts are found by number, and signals of a run under all names.
 pub async fn receipts_and_signals_are_found_to_be_forgotten(store: &Arc<dyn Store>) {
     let receipts = [3, 5, 40].map(sample::receipt);
     insert(store, receipts.iter().rev().cloned()).await;
@@ -608,7 +614,7 @@ pub async fn receipts_and_signals_are_found_to_be_forgotten(store: &Arc<dyn Stor
     check(store, Scan::Signals(Seq(1)), rows(signals)).await;
 }
 
-/// Replies are found by number, whatever their keys; API keys are found in all workspaces.
+/// Stored replies are found by number, whatever their keys, and API keys in all workspaces.
 pub async fn replies_and_api_keys_are_found(store: &Arc<dyn Store>) {
     let replies = [("z", 3), ("b", 5), ("a", 40)].map(|(id, seq)| sample::reply(id, seq));
     insert(store, replies.iter().rev().cloned()).await;
@@ -620,14 +626,14 @@ pub async fn replies_and_api_keys_are_found(store: &Arc<dyn Store>) {
     check(store, Scan::ApiKeys, rows(keys)).await;
 }
 
-/// An empty result is a result.
+/// A scan without matching rows returns an empty result.
 pub async fn a_scan_that_finds_nothing_says_so(store: &Arc<dyn Store>) {
     for scan in every_scan() {
         check(store, scan, Vec::new()).await;
     }
 }
 
-/// A limit of 0 reads no rows, and the result says that it is not complete.
+/// A limit of 0 reads no rows, and the result says that it is incomplete.
 pub async fn a_limit_of_nothing_finds_nothing(store: &Arc<dyn Store>) {
     insert(store, [sample::run(1)]).await;
     let scan = Scan::Lane(Seq(1), Seq(0));

@@ -30,12 +30,13 @@ pub async fn what_one_transaction_writes_the_next_one_reads(store: &Arc<dyn Stor
     }
 }
 
-/// Rows that were read before stay in the snapshot; the new rows are added.
+/// If a decision requests more rows, they are added to the snapshot; the rows read before stay in
+/// it.
 pub async fn a_decision_may_ask_for_more(store: &Arc<dyn Store>) {
     insert(store, [sample::run(1), sample::run(2), sample::run(3)]).await;
     insert(store, [sample::gate("main", "early", 9)]).await;
     let gate = RowKey::Gate(sample::gate_key("main", "early"));
-    // The last key sorts before the others: some stores have to restart the transaction for it.
+    // The last key sorts before the others, so that some stores have to restart the transaction.
     let wanted = [RowKey::Run(Seq(2)), RowKey::Run(Seq(3)), gate];
     let (chain, log) = (wanted.clone(), Arc::new(Mutex::new(Vec::new())));
     let seen = log.clone();
@@ -49,7 +50,7 @@ pub async fn a_decision_may_ask_for_more(store: &Arc<dyn Store>) {
         Decision::Apply(vec![Change::Update(run.into())])
     });
     store.transact(ReadSet::default().row(RowKey::Run(Seq(1))), decide).await.unwrap();
-    let snapshot = log.lock().unwrap().pop().expect("the decision is asked");
+    let snapshot = log.lock().unwrap().pop().expect("the decision was called");
     for key in wanted.iter().chain([&RowKey::Run(Seq(1))]) {
         assert!(snapshot.rows[key].is_some(), "{key:?}");
     }
@@ -59,7 +60,7 @@ pub async fn a_decision_may_ask_for_more(store: &Arc<dyn Store>) {
     );
 }
 
-/// A scan requested again with a greater limit is read again.
+/// If a decision requests a scan again with a greater limit, the scan is read again.
 pub async fn a_wider_scan_replaces_a_narrow_one(store: &Arc<dyn Store>) {
     insert(store, (1..=9).map(|n| sample::step(1, &n.to_string()))).await;
     let scan = Scan::Steps(Seq(1));
@@ -78,7 +79,7 @@ pub async fn a_wider_scan_replaces_a_narrow_one(store: &Arc<dyn Store>) {
     assert_eq!(*log.lock().unwrap(), [(2, 2), (8, 8), (32, 9)]);
 }
 
-/// The rounds are bounded, so that a wrong decision does not hold its locks for ever.
+/// The number of rounds is limited, so that a wrong decision does not hold its locks for ever.
 pub async fn a_decision_that_never_has_enough_is_given_up(store: &Arc<dyn Store>) {
     let asked = Arc::new(Mutex::new(0i64));
     let count = asked.clone();
@@ -90,26 +91,29 @@ pub async fn a_decision_that_never_has_enough_is_given_up(store: &Arc<dyn Store>
     let outcome = store.transact(ReadSet::default(), decide).await;
     assert!(matches!(outcome, Err(StoreError::TooManyRounds)), "{outcome:?}");
     let asked = usize::try_from(*asked.lock().unwrap()).unwrap();
-    assert!(asked <= MAX_ROUNDS + 1, "asked {asked} times");
+    assert!(
+        asked <= MAX_ROUNDS + 1,
+        "the decision was called {asked} times, over the limit of rounds"
+    );
     insert(store, [sample::run(1)]).await;
 }
 
-/// A broken invariant stops its command, and the store continues.
+/// If a decision panics, its transaction changes nothing, and the store continues to work.
 pub async fn a_decision_that_panics_changes_nothing(store: &Arc<dyn Store>) {
     insert(store, [sample::run(1)]).await;
     let (shared, key) = (store.clone(), RowKey::Run(Seq(1)));
     let reads = ReadSet::default().row(key.clone());
-    let fails: Decide = Box::new(|_| panic!("an invariant is broken, as this case wants it"));
+    let fails: Decide = Box::new(|_| panic!("expected panic of this test"));
     let panics = tokio::spawn(async move {
         let shared = AssertUnwindSafe(shared);
         shared.transact(reads, fails).await
     });
-    assert!(panics.await.is_err(), "the panic reaches the caller");
+    assert!(panics.await.is_err(), "the panic did not reach the caller");
     change(store, vec![Change::Delete(key)]).await.unwrap();
     assert_eq!(store.dump().await.unwrap(), []);
 }
 
-/// Blocks do not overlap even when transactions are concurrent, are empty or fail.
+/// Blocks of numbers do not overlap, even if transactions are concurrent, empty or failing.
 pub async fn blocks_of_numbers_never_overlap(store: &Arc<dyn Store>) {
     let mut blocks = Vec::new();
     for _ in 0..10 {
@@ -118,7 +122,7 @@ pub async fn blocks_of_numbers_never_overlap(store: &Arc<dyn Store>) {
         assert!(wrong.is_err());
     }
     assert!(blocks.is_sorted_by(|a, b| a + BLOCK <= *b), "{blocks:?}");
-    assert!(blocks[0] > 0, "numbers begin after 0: {blocks:?}");
+    assert!(blocks[0] > 0, "numbers must begin after 0: {blocks:?}");
 
     let together = (0..20).map(|_| {
         let store = store.clone();
@@ -137,7 +141,7 @@ pub async fn time_does_not_move_back(store: &Arc<dyn Store>) {
     let mut last = store.read(ReadSet::default()).await.unwrap().now;
     for _ in 0..20 {
         let now = seen(store, ReadSet::default().row(RowKey::Run(Seq(1)))).await.now;
-        assert!(now >= last, "{now} after {last}");
+        assert!(now >= last, "the time went back: {now} after {last}");
         last = now;
     }
 }
@@ -162,7 +166,7 @@ pub async fn a_catalog_holds_the_definitions_of_its_workspace(store: &Arc<dyn St
     assert_eq!(store.catalogs()["main"].epoch, 7);
 }
 
-/// Definitions are rows, read in the transaction; memory is a cache.
+/// A changed definition is read in the next transaction; the catalog in memory is only a cache.
 pub async fn a_catalog_is_read_anew_when_the_epoch_changes(store: &Arc<dyn Store>) {
     let main: Workspace = "main".into();
     let reads = || ReadSet::default().catalog(&main);
@@ -177,7 +181,7 @@ pub async fn a_catalog_is_read_anew_when_the_epoch_changes(store: &Arc<dyn Store
     assert_eq!(store.catalogs()[&main].epoch, 2);
 }
 
-/// A million transactions a day must not each rebuild an unchanged catalog.
+/// An unchanged catalog is not built again, because it would cost every transaction.
 pub async fn an_unchanged_catalog_is_not_built_again(store: &Arc<dyn Store>) {
     let main: Workspace = "main".into();
     insert(store, [Row::from(Epoch { ws: main.clone(), n: 1 }), sample::def(1, "a", 1).into()])
@@ -188,7 +192,8 @@ pub async fn an_unchanged_catalog_is_not_built_again(store: &Arc<dyn Store>) {
     assert!(Arc::ptr_eq(&first, &second));
 }
 
-/// Many definitions are registered one after another: a process does not read its own writes again.
+/// A store updates its cached catalog with the definitions that it writes, so that it does not read
+/// them again.
 pub async fn a_store_follows_the_definitions_that_it_writes(store: &Arc<dyn Store>) {
     let main: Workspace = "main".into();
     let epoch = |n| Row::from(Epoch { ws: main.clone(), n });
@@ -202,26 +207,30 @@ pub async fn a_store_follows_the_definitions_that_it_writes(store: &Arc<dyn Stor
     assert!(Arc::ptr_eq(&followed, &read));
 }
 
-/// A heartbeat is a counter that changes.
+/// Each heartbeat raises a counter in the row of the engine.
 pub async fn a_first_beat_makes_an_engine_and_later_ones_renew_it(store: &Arc<dyn Store>) {
     let mut last = 0;
     for _ in 0..3 {
         assert!(store.heartbeat(u128::MAX - 5, sample::LEASE_MS).await.unwrap());
         let Some(Row::Engine(engine)) = row(store, RowKey::Engine(u128::MAX - 5)).await else {
-            panic!("the engine has a row");
+            panic!("the engine must have a row");
         };
         assert!(!engine.dead);
         assert!(engine.beat > last, "{} after {last}", engine.beat);
-        assert_eq!(engine.lease_ms, Some(sample::LEASE_MS), "others judge it by that");
+        assert_eq!(
+            engine.lease_ms,
+            Some(sample::LEASE_MS),
+            "other engines need the lease time of this one"
+        );
         last = engine.beat;
     }
 }
 
-/// An engine that was declared dead learns it from its next heartbeat, and stays dead.
+/// The heartbeat of an engine that was marked dead is refused, and the engine stays dead.
 pub async fn a_dead_engine_does_not_beat_again(store: &Arc<dyn Store>) {
     assert!(store.heartbeat(5, sample::LEASE_MS).await.unwrap());
     let Some(Row::Engine(engine)) = row(store, RowKey::Engine(5)).await else {
-        panic!("the engine has a row");
+        panic!("the engine must have a row");
     };
     let dead = Row::from(Engine { dead: true, ..engine });
     change(store, vec![Change::Update(dead.clone())]).await.unwrap();
@@ -230,7 +239,7 @@ pub async fn a_dead_engine_does_not_beat_again(store: &Arc<dyn Store>) {
     assert!(store.heartbeat(6, sample::LEASE_MS).await.unwrap(), "others go on");
 }
 
-/// An engine whose row was deleted since gets the same answer: its id is spent.
+/// The heartbeat of an engine whose row was deleted is refused: its id is not used again.
 pub async fn an_engine_that_was_cleared_away_does_not_come_back(store: &Arc<dyn Store>) {
     assert!(store.heartbeat(5, sample::LEASE_MS).await.unwrap());
     change(store, vec![Change::Delete(RowKey::Engine(5))]).await.unwrap();
@@ -238,15 +247,15 @@ pub async fn an_engine_that_was_cleared_away_does_not_come_back(store: &Arc<dyn 
     assert_eq!(row(store, RowKey::Engine(5)).await, None);
 }
 
-/// A wake is a hint, and the hint arrives.
+/// A wake is only a hint, but it arrives at listeners.
 pub async fn a_wake_reaches_whoever_listens(store: &Arc<dyn Store>) {
     let mut wakes = store.wakes();
     wakes.mark_unchanged();
     store.wake();
-    wakes.changed().await.expect("the store is there");
+    wakes.changed().await.expect("wakes end only with the store");
 }
 
-/// Decisions on one row are serialized, each seeing the writes of the one before.
+/// Decisions on one row happen one after another, and each sees the writes of the one before.
 pub async fn transactions_that_happen_together_lose_no_update(store: &Arc<dyn Store>) {
     insert(store, [sample::run(1)]).await;
     let together = (0..20).map(|_| {

@@ -1,4 +1,5 @@
-//! Arrival and creation, in the order of spec A1, and the folds between the two.
+//! Arrival and creation of runs, in the order of spec A1, and the windows and buffers between the
+//! two.
 
 use serde_json::Value;
 
@@ -42,10 +43,10 @@ impl Reference {
         told
     }
 
-    /// Joins the open fold of the key, if there is one that still accepts events.
+    /// Adds an event to the open fold of its key, if there is one that still accepts events.
     fn join(&mut self, def: &Value, control: &str, place: &Place, data: &Value) -> Option<Told> {
         if let Some(run) = self.quiet_and_waiting(place) {
-            // The claim is the last event's.
+            // The run gets the claim of its last event.
             self.claims.retain(|_, (_, of)| *of != run);
             self.take(claim_of(&self.runs[run].workflow, def, data), def, run);
             self.runs[run].events = vec![data.clone()];
@@ -53,7 +54,7 @@ impl Reference {
         }
         let at = self.folds.iter().position(|fold| fold.place == *place)?;
         let overdue = self.deadline(&self.folds[at]) <= self.now;
-        // By a new size it may be full already.
+        // After a release with a smaller size, the buffer may be full already.
         let most = count(&def["batch"], "maxSize").filter(|_| control == "batch");
         let full = most.is_some_and(|most| self.folds[at].items.len() >= most);
         if (overdue || full) && self.folds[at].blocked.is_none() && self.flush(at) {
@@ -81,8 +82,8 @@ impl Reference {
         self.add(self.folds.len() - 1, def, data, run)
     }
 
-    /// Adds one event to a fold, which opens for `run` if one is given; a full batch is flushed at
-    /// once.
+    /// Adds one event to a fold. The fold opens for `run` if one is given; a full batch is flushed
+    /// at once.
     fn add(&mut self, at: usize, def: &Value, data: &Value, run: Option<Ordinal>) -> Told {
         let Fold { workflow: name, control, items, .. } = self.folds[at].clone();
         let batch = control == "batch";
@@ -110,8 +111,8 @@ impl Reference {
         told("buffered", Some(run))
     }
 
-    /// Returns the debounced request that is queued at the gate: it keeps coalescing until it
-    /// starts.
+    /// Returns the run of a fired window that is queued at its gate: it takes newer requests until
+    /// it starts.
     fn quiet_and_waiting(&self, window: &Place) -> Option<Ordinal> {
         let waits = |&run: &Ordinal| {
             let it = &self.runs[run];
@@ -144,7 +145,7 @@ impl Reference {
 
     // ------------------------------------------------------------------ folds
 
-    /// Returns the time at which a fold is to be flushed, by the current numbers.
+    /// Returns the time at which a fold is flushed, by the current definition.
     pub(super) fn deadline(&self, fold: &Fold) -> Time {
         let def = self.current(&fold.workflow);
         let (first, last) = (fold.items[0].at, fold.items.last().expect("never empty").at);
@@ -157,8 +158,8 @@ impl Reference {
         ms(control, "maxWaitMs").map_or(quiet, |most| quiet.min(first + most))
     }
 
-    /// Flushes a fold, or the part of it that no gate skips (spec F4); returns `false` if it did
-    /// not change.
+    /// Flushes a fold, or as many chunks of it as no gate skips (spec F4). Returns `false` if
+    /// nothing was flushed.
     pub(super) fn flush(&mut self, at: usize) -> bool {
         let mut fold = self.folds[at].clone();
         let def = self.current(&fold.workflow).clone();
@@ -169,7 +170,8 @@ impl Reference {
             let place = scoped(&name, "batch", &def, &last);
             let deduped = claim_of(&name, &def, &last).is_some_and(|claim| self.claimed(&claim));
             if deduped || self.join(&def, "batch", &place, &last).is_some() {
-                // Another run carries the event, and this id was answered to callers.
+                // Another run gets the event. This run was named in answers, so it ends as
+                // cancelled.
                 self.runs[run].state = State::Ended("cancelled");
             } else {
                 self.runs[run].events.clear();
@@ -182,7 +184,7 @@ impl Reference {
         let claim = claim_of(&name, &def, &data).filter(|_| fold.control != "batch");
         let deduped = claim.is_some_and(|claim| self.claimed(&claim));
         if let Some(place) = self.skipped_at(&name, &def, &data).filter(|_| !deduped) {
-            // Behind the folds that have been held for longer.
+            // The fold goes behind those that have been held for longer.
             self.folds.remove(at);
             fold.blocked = Some((place, version(&def)));
             self.folds.push(fold);
@@ -217,7 +219,7 @@ impl Reference {
 
     fn create(&mut self, name: &str, data: &Value, id: Option<Ordinal>) -> Told {
         let def = self.current(name).clone();
-        // The members of a batch took their claims when they joined it.
+        // The events of a batch took their claims when they joined it.
         let claim = claim_of(name, &def, data).filter(|_| def.get("batch").is_none());
         if claim.as_ref().is_some_and(|claim| self.claimed(claim)) {
             if let Some(run) = id {
@@ -261,7 +263,8 @@ impl Reference {
         told(if self.runs[run].replaced { "replaced" } else { "started" }, Some(run))
     }
 
-    /// Lets a newer version cancel the older runs on its handoff gate and move the unstarted ones.
+    /// Lets a run of a newer version cancel the started older runs on its handoff gate; the others
+    /// get the newer version.
     fn supersede(&mut self, run: Ordinal, def: &Value) -> bool {
         if def.get("handoff").is_none_or(|handoff| handoff["onNewVersion"] != "supersede") {
             return false;
@@ -280,7 +283,7 @@ impl Reference {
         replaced
     }
 
-    /// Returns the runs at a place that a newcomer replaces.
+    /// Returns the runs at a gate that a new run replaces.
     fn replaced_at(&self, place: &Place, run: Ordinal, def: &Value) -> Vec<Ordinal> {
         let mode = match place.control.as_str() {
             "singleton" => def["singleton"]["mode"].as_str().unwrap_or("cancel"),
@@ -292,13 +295,13 @@ impl Reference {
         let here = self.by_rank(|_| true).into_iter().filter(here);
         match mode {
             "cancel" | "restart" => {
-                // Runs in a session's queue lose nothing by a restart of another.
+                // `restart` replaces the holder of a session, not the queued runs.
                 let in_the_way = here.filter(|&other| {
                     mode == "cancel" || self.holds(other, place) || self.runs[other].in_place
                 });
                 in_the_way.min_by_key(|&other| !self.holds(other, place)).into_iter().collect()
             }
-            // All that have not started (spec L21).
+            // `latest` replaces all runs that have not started (spec L21).
             "latest" => {
                 let own = |other: &Run| other.workflow == it.workflow && !other.started;
                 here.filter(|&other| own(&self.runs[other])).collect()
@@ -307,7 +310,8 @@ impl Reference {
         }
     }
 
-    /// Cancels a run for a newcomer; returns the rank to inherit if it had not started (spec G4).
+    /// Cancels a run that a new one replaces. Returns its rank for the new run if it had not
+    /// started (spec G4).
     fn replace(&mut self, old: Ordinal) -> Option<(Time, u64)> {
         self.cut(old);
         if self.runs[old].started {
@@ -317,8 +321,8 @@ impl Reference {
         Some(self.runs[old].rank)
     }
 
-    /// Returns the refusing gate that has a holder or a queue. A policy is decided after the
-    /// singleton, which may have replaced that very run.
+    /// Returns the gate that refuses a new run, because it has a holder or a queue. The policy does
+    /// not count runs that the singleton, which is decided first, will replace.
     pub(super) fn skipped_at(&self, name: &str, def: &Value, data: &Value) -> Option<Place> {
         let single = def.get("singleton").map(|_| scoped(name, "singleton", def, data));
         let skips = def["singleton"]["mode"] == "skip";
@@ -337,23 +341,23 @@ impl Reference {
         })
     }
 
-    /// Returns whether a live run is at a place.
+    /// Whether a live run holds a gate or is queued at it.
     pub(super) fn busy(&self, place: &Place, version: i128) -> bool {
         (0..self.runs.len()).any(|other| self.contends(other, place, version))
     }
 
-    /// Returns whether a live run is at a place, as seen by a run of version `of`: with a handoff,
-    /// a singleton covers one version.
+    /// Whether a live run holds a gate or is queued at it, as seen by a run of version `of`: with a
+    /// handoff, a singleton applies within one version.
     fn contends(&self, run: Ordinal, place: &Place, of: i128) -> bool {
         let it = &self.runs[run];
         let within = place.control == "singleton" && self.handoff_of(run).is_some();
-        // A run that is still queued at an earlier stop is not seen here yet.
+        // A run that is still queued at an earlier gate does not count here yet.
         let at = it.way.iter().take(it.passed + 1).any(|(_, stop)| stop == place);
         self.alive(run) && at && (!within || it.version == of)
     }
 }
 
-/// Returns the stops of a run, in the order of spec G9.
+/// Returns the gates of a run, in the order of spec G9.
 fn way(name: &str, def: &Value, data: &Value) -> Vec<(Stop, Place)> {
     let mut way = Vec::new();
     if def.get("singleton").is_some() {
@@ -382,7 +386,7 @@ fn way(name: &str, def: &Value, data: &Value) -> Vec<(Stop, Place)> {
     way
 }
 
-/// Returns the fold that an event reaches first.
+/// Returns the window or buffer that an event enters first.
 fn fold_of(name: &str, def: &Value, data: &Value) -> Option<(&'static str, Place)> {
     if policy_name(def) == Some("debounce")
         && let Some(place) = policy_place(def, data)

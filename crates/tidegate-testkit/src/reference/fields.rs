@@ -1,4 +1,4 @@
-//! Fields of definitions and events, read anew at each use.
+//! Fields of definitions and events, parsed at each use.
 
 use serde_json::Value;
 
@@ -29,8 +29,8 @@ pub(super) fn version(def: &Value) -> i128 {
     number(def, "version").unwrap_or(1)
 }
 
-/// Returns the scalar at a dotted path, written so that types stay separate; `None` is missing
-/// (spec keys).
+/// Returns the scalar at a dotted path, as text that differs for different types; `None` if it is
+/// missing (spec keys).
 pub(super) fn key_of(data: &Value, path: &str) -> Option<String> {
     let found = path.split('.').try_fold(data, |at, name| {
         let list = at.as_array();
@@ -38,24 +38,24 @@ pub(super) fn key_of(data: &Value, path: &str) -> Option<String> {
     })?;
     match found {
         Value::Null | Value::Array(_) | Value::Object(_) => None,
-        // The tests write their numbers as integers or as integers with a point.
+        // The numbers of the tests are integers, some of them written with a decimal point.
         Value::Number(number) => Some(number.as_f64()?.to_string()),
         Value::Bool(_) | Value::String(_) => Some(found.to_string()),
     }
 }
 
-/// Builds the place of an owner's control and a key.
+/// Builds the scope of a control of an owner, with a key.
 pub(super) fn place(owner: &str, control: &str, key: Option<String>) -> Place {
     Place { owner: owner.to_owned(), control: control.to_owned(), key }
 }
 
-/// Builds the place of a control that may have a `key`.
+/// Builds the scope of a control with an optional `key`.
 pub(super) fn scoped(name: &str, control: &str, def: &Value, data: &Value) -> Place {
     let path = text(&def[control], "key");
     place(name, control, path.and_then(|path| key_of(data, &path)))
 }
 
-/// Returns the entries of `concurrency`, one or a list.
+/// Returns the entries of `concurrency`, which is one entry or a list.
 fn entries(def: &Value) -> Vec<&Value> {
     match def.get("concurrency") {
         None => Vec::new(),
@@ -64,7 +64,7 @@ fn entries(def: &Value) -> Vec<&Value> {
     }
 }
 
-/// Returns the limits among the entries.
+/// Returns the entries of `concurrency` that are limits.
 pub(super) fn limits(def: &Value) -> Vec<&Value> {
     entries(def).into_iter().filter(|entry| entry.get("limit").is_some()).collect()
 }
@@ -75,7 +75,7 @@ pub(super) fn limit_name(limit: &Value) -> String {
     format!("{span} {}", text(limit, "key").unwrap_or_default())
 }
 
-/// Returns the policy among the entries.
+/// Returns the entry of `concurrency` that is a policy.
 pub(super) fn policy(def: &Value) -> Option<&Value> {
     entries(def).into_iter().find(|entry| entry.is_string() || entry.get("policy").is_some())
 }
@@ -86,8 +86,8 @@ pub(super) fn policy_name(def: &Value) -> Option<&str> {
     policy.as_str().or_else(|| policy["policy"].as_str())
 }
 
-/// Returns the gate of the policy, shared by the flow's actions; a missing key bypasses it
-/// (spec policies).
+/// Returns the gate of the policy, which the actions of a flow share. Without its key a request
+/// does not take the gate (spec policies).
 pub(super) fn policy_place(def: &Value, data: &Value) -> Option<Place> {
     if policy_name(def)? == "allow" {
         return None;

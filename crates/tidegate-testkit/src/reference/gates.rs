@@ -1,4 +1,4 @@
-//! Gate plan of a run: gates, queues and turns, in the order of spec G9.
+//! The gates of a run's plan, in the order of spec G9: holders, queues and throttle turns.
 
 use super::{
     Ordinal, Place, Reference, State, Stop, Time,
@@ -9,8 +9,8 @@ impl Reference {
     // ------------------------------------------------------------------ towards the start
     // (spec G9)
 
-    /// Admits every run that may pass, in the order of the stops, the best rank first; then flushes
-    /// the folds that are no longer held (spec F4).
+    /// Admits every run that can pass its gate, in the order of the gates, the best rank first.
+    /// Then flushes the folds that are no longer held (spec F4).
     pub(super) fn settle(&mut self) {
         while self.let_one_pass() || self.flush_one() {}
         for run in &mut self.runs {
@@ -20,7 +20,7 @@ impl Reference {
         }
     }
 
-    /// Admits the next run, as far as it gets before any other is checked.
+    /// Admits the next run, through as many gates as it can pass.
     fn let_one_pass(&mut self) -> bool {
         let waiting = self.by_rank(|run| run.state == State::Line && run.passed < run.way.len());
         let may = waiting.into_iter().filter(|&run| self.may_pass(run));
@@ -47,7 +47,7 @@ impl Reference {
         })
     }
 
-    /// Returns whether a queued run is at the head of its queue, and there is room.
+    /// Whether a queued run is the first in its queue, and the gate has room.
     fn may_pass(&self, run: Ordinal) -> bool {
         let it = &self.runs[run];
         let (_, place) = &it.way[it.passed];
@@ -71,8 +71,8 @@ impl Reference {
         }
     }
 
-    /// Returns the order in a queue: a run that replaces another, then rank; at a handoff the runs
-    /// of an older release keep their positions before the newer.
+    /// Returns the sort key of a run in a queue: first a run that replaces another, then by rank.
+    /// At a handoff, runs of an older release come first.
     pub(super) fn order(&self, run: Ordinal, place: &Place) -> (usize, (Time, u64)) {
         let it = &self.runs[run];
         let tier = match place.control.as_str() {
@@ -80,12 +80,12 @@ impl Reference {
             "policy" => usize::from(!it.in_place),
             _ => 0,
         };
-        // A session's queue is ordered by arrival alone (spec policies).
+        // The queue of a session is ordered by arrival alone (spec policies).
         let (at, arrival) = it.rank;
         (tier, (if place.control == "policy" { 0 } else { at }, arrival))
     }
 
-    /// Returns whether a run may take its handoff gate, by the current release's policy.
+    /// Whether a run may take its handoff gate, by the policy of the current release.
     fn hands_over(&self, run: Ordinal, place: &Place) -> bool {
         let policy = text(&self.current(&self.runs[run].workflow)["handoff"], "onNewVersion");
         let coexist = policy.as_deref() == Some("coexist");
@@ -104,14 +104,14 @@ impl Reference {
         at < it.passed && (self.alive(run) || it.stopping.is_some())
     }
 
-    /// Queues a run again at its executing gates (spec G3).
+    /// Puts a run back into the queues of its executing gates (spec G3).
     pub(super) fn requeue(&mut self, run: Ordinal) {
         let it = &mut self.runs[run];
         it.passed = it.way.iter().filter(|(stop, _)| *stop <= Stop::Turn).count();
         it.state = State::Line;
     }
 
-    /// Cancels a run; its engine has yet to stop driving it (spec G7).
+    /// Cancels a run; its engine has not stopped driving it yet (spec G7).
     pub(super) fn cut(&mut self, run: Ordinal) {
         if let State::Driven(engine) = self.runs[run].state {
             self.runs[run].stopping = Some(engine);
@@ -119,7 +119,7 @@ impl Reference {
         self.runs[run].state = State::Ended("cancelled");
     }
 
-    /// Returns the throttle of a run.
+    /// Returns the gate of the run's throttle.
     pub(super) fn turn_of(&self, run: Ordinal) -> Option<Place> {
         let way = self.runs[run].way.iter();
         way.clone().find(|(stop, _)| *stop == Stop::Turn).map(|(_, place)| place.clone())
@@ -135,7 +135,7 @@ impl Reference {
         (0..self.runs.len()).filter(|&run| let_through(run)).map(|_| 1).sum()
     }
 
-    /// Returns the due time of the head of a throttle's queue.
+    /// Returns the time at which a throttle admits this run, if it is the first in the queue.
     pub(super) fn turn_due(&self, run: Ordinal) -> Option<Time> {
         let it = &self.runs[run];
         let (stop, place) = it.way.get(it.passed)?;
@@ -146,7 +146,7 @@ impl Reference {
         self.fits_at(place, &it.workflow, self.let_through(place))
     }
 
-    /// Returns the time at which a run gives up, unless it has got its session by then.
+    /// Returns the time at which a run leaves the queue of its session by `maxWaitMs`.
     fn gives_up_at(&self, run: Ordinal) -> Option<Time> {
         let it = &self.runs[run];
         let mut missing = it.way.iter().skip(it.passed);
@@ -156,8 +156,8 @@ impl Reference {
         Some(it.admitted + ms(policy(def).filter(|_| waits)?, "maxWaitMs")?)
     }
 
-    /// Returns the time at which a run that has not started is cancelled, and whether it expires
-    /// then (spec L20).
+    /// Returns the time at which a run that has not started is cancelled, and whether that is by
+    /// `startWithinMs` (spec L20).
     pub(super) fn leaves_at(&self, run: Ordinal) -> Option<(Time, bool)> {
         let it = &self.runs[run];
         let expires = it.expires.filter(|_| self.alive(run) && !it.started).map(|at| (at, true));
@@ -165,7 +165,7 @@ impl Reference {
         expires.into_iter().chain(gives_up).min_by_key(|(at, expires)| (*at, !expires))
     }
 
-    /// Cancels a run whose time is over; one that expires gives its claim back.
+    /// Cancels a run whose time in the queue is over; an expired run frees its claim.
     pub(super) fn leave(&mut self, run: Ordinal) {
         if self.leaves_at(run).is_some_and(|(_, expires)| expires) {
             self.claims.retain(|_, (_, of)| *of != run);

@@ -1,10 +1,10 @@
-//! Meters in exact fractions: used turns, and the time of the next one.
+//! Meters in exact fractions: used tokens, and the time of the next one.
 
 use std::cmp::Ordering;
 
 use super::{Place, Reference, Time, fields};
 
-/// `debt` turns are used at the time `at`; they refill at the meter's rate.
+/// State of a meter: `debt` tokens are used at the time `at`; they refill at the meter's rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Meter {
     at: Time,
@@ -30,7 +30,7 @@ impl Ratio {
     }
 }
 
-/// The numbers of a meter, by the current release.
+/// Limit, period and burst of a meter, by the current release.
 struct Rate {
     limit: i128,
     per: i128,
@@ -46,28 +46,28 @@ impl Reference {
         Some(Rate { limit, per, burst: fields::number(def, "burst").unwrap_or(default) })
     }
 
-    /// Returns the turns that are used now.
+    /// Returns the number of tokens that are used now.
     fn used(&self, place: &Place, rate: &Rate) -> Ratio {
         let Some(meter) = self.meters.get(place) else { return Ratio(0, 1) };
         let left = meter.debt.plus(Ratio(-(self.now - meter.at) * rate.limit, rate.per));
         if left.0 < 0 { Ratio(0, 1) } else { left }
     }
 
-    /// Returns whether one more turn fits now, after `ahead` others.
+    /// Whether one more token is free now, after `ahead` others.
     pub(super) fn conforms(&self, place: &Place, control: &str, name: &str, ahead: i128) -> bool {
         let Some(rate) = self.rate(control, name) else { return true };
         self.used(place, &rate).cmp(Ratio(rate.burst - 1 - ahead, 1)).is_le()
     }
 
-    /// Uses one turn.
+    /// Uses one token.
     pub(super) fn spend(&mut self, place: &Place, control: &str, name: &str) {
         let Some(rate) = self.rate(control, name) else { return };
         let debt = self.used(place, &rate).plus(Ratio(1, 1));
         self.meters.insert(place.clone(), Meter { at: self.now, debt });
     }
 
-    /// Returns the first microsecond at which one more fits after `ahead` others, if only time is
-    /// lacking.
+    /// Returns the first microsecond at which one more token is free after `ahead` others; `None`
+    /// if it does not depend on time alone.
     pub(super) fn fits_at(&self, place: &Place, name: &str, ahead: i128) -> Option<Time> {
         let rate = self.rate("throttle", name)?;
         if ahead >= rate.burst {

@@ -1,5 +1,5 @@
-//! Invariant checker (the judge): the invariants of every commit, one function for each number of
-//! `docs/spec/invariants.md`, and the conditions of a finished simulation.
+//! Invariant checker (the judge): checks the invariants of `docs/spec/invariants.md` after every
+//! commit, with one function for each number, and the final state of a simulation.
 
 mod arrivals;
 mod effects;
@@ -49,7 +49,7 @@ type Checked = Result<(), String>;
 /// A check and its invariant's number.
 type Check = (&'static str, fn(&Look<'_>, &History) -> Checked);
 
-/// The checks of every commit, besides those of [`doctor`].
+/// The checks of every commit, in addition to those of [`doctor`].
 const CHECKS: &[Check] = &[
     ("I1", arrivals::i1),
     ("I2", gates::i2),
@@ -81,7 +81,7 @@ const CHECKS: &[Check] = &[
     ("I54", gates::i54),
 ];
 
-/// One commit, as the checks see it.
+/// One commit, with the data that the checks need.
 #[derive(Debug)]
 pub struct Look<'a> {
     plan: &'a Plan,
@@ -90,13 +90,13 @@ pub struct Look<'a> {
     deltas: &'a [Delta],
     commands: &'a [SeededCommand],
     answers: &'a [Answered],
-    /// Only the rows are known, not the commands and their answers.
+    /// Whether only the rows of the commit are given, not its commands and their answers.
     rows_only: bool,
     /// The store's time of the commit.
     at: Timestamp,
-    /// The time that processes measure.
+    /// The time that processes measure, in microseconds.
     now: u64,
-    /// Queued runs, by the gate's number.
+    /// The queued runs of each gate, by the gate's number.
     lines: BTreeMap<Seq, Vec<&'a Run>>,
 }
 
@@ -112,7 +112,7 @@ impl<'a> Look<'a> {
         })
     }
 
-    /// Returns a run as of before the commit.
+    /// Returns a run before the commit.
     fn before(&self, seq: Seq) -> Option<&'a Run> {
         let delta = self.deltas.iter().find(|delta| delta.key == RowKey::Run(seq));
         match delta {
@@ -121,23 +121,23 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Returns whether the commit changed definitions.
+    /// Whether the commit changed definitions.
     fn redefines(&self) -> bool {
         self.deltas.iter().any(|delta| matches!(delta.key, RowKey::Def(_)))
     }
 
-    /// Returns the controls in effect at a gate.
+    /// Returns the controls of the released version of a workflow.
     fn controls(&self, ws: &str, name: &str) -> Option<&'a Controls> {
         let def = self.state.current(&ws.into(), name)?;
         Some(&self.plan.spec(name)?.version(def.version).0)
     }
 
-    /// Returns the limit of a gate by the definition in effect; `None` if it has no limit.
+    /// Returns the limit of a gate by the released definition; `None` if it has no limit.
     fn limit(&self, gate: &GateKey) -> Option<u64> {
         let scope = gate.scope().expect("a gate's key");
         match self.controls(&scope.ws, &scope.name) {
             Some(controls) => controls.limit(scope.class, &scope.slot),
-            // A session's gate has the flow's name.
+            // The gate of a session has the name of the flow, not of a workflow; its limit is 1.
             None => Some(1),
         }
     }
@@ -148,22 +148,22 @@ impl<'a> Look<'a> {
     }
 }
 
-/// Returns whether a run compensates another: it was not admitted, and has taken over that run's
-/// holds.
+/// Whether a run is a compensation: it was not admitted, but has the holds of the run that it
+/// compensates.
 fn undoes(run: &Run) -> bool {
     matches!(run.purpose, Purpose::Compensates(_))
 }
 
-/// Checks that need only the rows; the same checks run on live stores.
+/// Runs the checks that need only rows, which `doctor` also runs on live stores.
 fn doctor(state: &State) -> Option<Violation> {
-    // The plan knows the limits without reading definitions.
+    // Limits are checked by `i2`, with the numbers of the plan.
     let mut checkup = Checkup::without_limits();
     state.rows().for_each(|row| checkup.see(row));
     let first = checkup.conclude().findings.into_iter().next()?;
     Some(Violation { number: first.rule.number(), text: first.text })
 }
 
-/// Checks every commit.
+/// Checks every commit of a simulation.
 #[derive(Debug)]
 pub struct Judge {
     /// All rows as of the last commit.
@@ -177,7 +177,7 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// Creates a judge that has seen no commit.
+    /// Creates a judge before the first commit.
     pub fn new(plan: Arc<Plan>) -> Self {
         let (state, history) = (State::default(), History::default());
         Self { state, ended: 0, violation: None, plan, history }
@@ -248,8 +248,8 @@ impl Judge {
         }
     }
 
-    /// Records a verdict that a caller got: the run that it names has to end, and every id in it
-    /// has to be found from now on.
+    /// Records a verdict that a caller got. The run that it names must end, and every id in it must
+    /// be found from now on.
     pub fn promised(&mut self, verdict: &Verdict) {
         self.history.promised.extend(verdict.run().map(|run| run.seq));
         self.history.answered.extend(history::named(verdict));
@@ -263,11 +263,14 @@ impl Judge {
         }
         let dead = self.state.engine(engine).is_none_or(|row| row.dead);
         if dead == alive {
-            self.report("I27", format!("engine {engine} was told {alive}, and dead is {dead}"));
+            self.report(
+                "I27",
+                format!("heartbeat of {engine}: accepted {alive}, but marked dead {dead}"),
+            );
         }
     }
 
-    /// Records a step of the store's clock: measurements from before are not valid after it.
+    /// Records a step of the store's clock: times that were measured before are not valid any more.
     pub fn clock_stepped(&mut self) {
         self.history.clock_stepped();
     }
@@ -287,7 +290,7 @@ impl Judge {
         self.history.end(effect);
     }
 
-    /// Records that a reaction's handler has finished an event.
+    /// Records that the handler of a reaction has finished an event.
     pub fn handled(&mut self, leased: &Leased, version: i64) {
         if let Err((number, text)) = self.history.streams.handled(leased, version) {
             self.report(number, text);
@@ -299,28 +302,30 @@ impl Judge {
         self.history.streams.blocked()
     }
 
-    /// Returns whether no run and no reaction has work left.
+    /// Whether all runs have ended and all reactions have handled all events.
     pub fn is_at_rest(&self) -> bool {
         self.state.is_at_rest() && self.history.streams.unfinished().is_none()
     }
 
-    /// Reports work that does not finish although the faults are over.
+    /// Reports runs and reactions that do not finish after the faults have stopped.
     pub fn report_unsettled(&mut self) {
         if let Some(text) = self.history.streams.unfinished().filter(|_| self.state.is_at_rest()) {
-            return self.report("I50", format!("after all faults this does not finish: {text}"));
+            return self
+                .report("I50", format!("a reaction does not finish after the faults: {text}"));
         }
         if self.state.is_at_rest() {
             let rows: Vec<_> = self.state.schedules().take(3).collect();
-            return self.report("I52", format!("after all faults this is not started: {rows:?}"));
+            return self
+                .report("I52", format!("an occurrence is not started after the faults: {rows:?}"));
         }
         let runs: Vec<_> = self.state.runs().take(3).collect();
         let folds = self.state.gates().filter(|gate| folds::of(gate).is_some());
         let folds: Vec<_> = folds.take(3).collect();
-        let text = format!("after all faults this does not finish: {runs:?} {folds:?}");
+        let text = format!("runs do not end after the faults: {runs:?}, folds: {folds:?}");
         self.report("I5", text);
     }
 
-    /// Checks a finished simulation: nothing may be left behind.
+    /// Checks the final state of a simulation: no hold or promise may be left.
     pub fn settled(&mut self) {
         for check in [gates::settled, arrivals::settled, runs::settled] {
             if let Err((number, text)) = check(&self.state, &self.history) {

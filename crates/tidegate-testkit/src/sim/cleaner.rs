@@ -1,4 +1,5 @@
-//! Retention process: deletes old ended rows, part by part, while all other actors continue.
+//! Retention process of the simulator: deletes old rows, chunk by chunk, while all other actors
+//! continue.
 
 use tidegate_core::{
     command::{Answer, Command},
@@ -13,13 +14,13 @@ use crate::workload::Chance;
 /// Retention settings of a world.
 #[derive(Clone, Debug)]
 pub struct RetentionPlan {
-    /// How long ended rows are kept.
+    /// How long rows are kept after their end, in milliseconds.
     pub kept_ms: u64,
-    /// Maximum number of rows of one kind in a transaction.
+    /// Maximum number of rows of one kind per transaction.
     pub part: u32,
-    /// The longest pause between two passes, in microseconds.
+    /// The longest pause between two deletions, in microseconds.
     pub pause: u64,
-    /// Steps back of the store's clock before a pass, per thousand passes.
+    /// How often the store's clock steps back before a deletion, per thousand.
     pub steps: u64,
 }
 
@@ -35,7 +36,7 @@ impl RetentionPlan {
     }
 }
 
-/// A pass over one kind of rows.
+/// A deletion of all old rows of one kind.
 #[derive(Clone, Copy, Debug)]
 struct Pass {
     past: Past,
@@ -43,7 +44,7 @@ struct Pass {
     after: Seq,
 }
 
-/// The process.
+/// The retention process.
 #[derive(Debug, Default)]
 pub struct Cleaner {
     pass: Option<Pass>,
@@ -51,7 +52,7 @@ pub struct Cleaner {
 
 impl Actor for Cleaner {
     fn turn(&mut self, world: &mut World, chance: &mut Chance) -> u64 {
-        let plan = world.plan.retention.clone().expect("a world with retention");
+        let plan = world.plan.retention.clone().expect("the world has retention");
         let Some(pass) = self.pass else {
             if world.strikes(plan.steps) {
                 let ms = i64::from(world.faults.one(&[1, 15, 40]));
@@ -69,8 +70,11 @@ impl Actor for Cleaner {
             Ok(Some(Ok(Answer::Forgotten(forgotten)))) => {
                 self.pass = forgotten.next.map(|after| Pass { after, ..pass });
             }
-            Ok(other) => world.judge.report("I51", format!("retention was answered {other:?}")),
-            // The pass ends, or the same part is retried: rows that are deleted stay deleted.
+            Ok(other) => {
+                world.judge.report("I51", format!("unexpected answer to a deletion: {other:?}"))
+            }
+            // After an error the deletion is given up or the same chunk is retried; deleted rows
+            // stay deleted.
             Err(_) if chance.percent(30) => self.pass = None,
             Err(_) => {}
         }

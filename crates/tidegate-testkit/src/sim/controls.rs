@@ -1,84 +1,84 @@
-//! The controls of one definition, as the simulator draws and records them: its own reading of the
-//! JSON that the core gets.
+//! The controls of one definition in the simulator: how they are drawn, and their fields. The
+//! simulator does not use the parser of the core.
 
 use serde_json::{Map, Value, json};
 use tidegate_core::{definition::Definition, row::Class};
 
 use crate::workload::Chance;
 
-/// A path of a key; `None` is the whole workflow.
+/// The path of a key; `None` means the whole workflow.
 pub type KeyPath = Option<&'static str>;
 
-/// A limit on holds.
+/// A limit of the control `concurrency`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bound {
     /// Maximum number of holds.
     pub limit: u64,
     /// Path of the key.
     pub key: KeyPath,
-    /// The hold lasts until the run ends, not only while it is driven.
+    /// Whether the hold lasts until the run ends, or only while it is driven.
     pub run: bool,
 }
 
-/// A meter.
+/// The rate of a throttle or a rate limit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pace {
-    /// Number of runs in a period.
+    /// Number of runs per period.
     pub limit: u64,
-    /// The period.
+    /// The period, in milliseconds.
     pub per_ms: u64,
-    /// Number of runs at once.
+    /// Number of runs that may start at once.
     pub burst: u64,
     /// Path of the key.
     pub key: KeyPath,
 }
 
-/// Policy of an action for a busy session.
+/// Policy of an action: what happens to a request while its session is busy.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Policy {
-    /// Runs side by side.
+    /// All requests run at the same time.
     Allow,
-    /// One run after another.
+    /// Requests run one after another; the maximum wait in milliseconds, if any.
     Queue(Option<u64>),
-    /// Refuses the new run.
+    /// The new request is refused.
     Reject,
-    /// Replaces the old run.
+    /// The new request replaces the running one.
     Restart,
-    /// Coalesces runs.
+    /// Requests coalesce; the period in milliseconds.
     Debounce(u64),
-    /// Replaces unstarted runs, and waits for others.
+    /// The new request replaces unstarted ones and waits for a started one.
     Latest,
 }
 
 /// All controls of one definition.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Controls {
-    /// Concurrency.
+    /// Limits of `concurrency`.
     pub limits: Vec<Bound>,
-    /// Throttle.
+    /// Rate of `throttle`.
     pub throttle: Option<Pace>,
-    /// Rate limit.
+    /// Rate of `rateLimit`.
     pub rate: Option<Pace>,
-    /// Debounce: period, longest wait, key.
+    /// Debounce: period, longest wait and key.
     pub debounce: Option<(u64, Option<u64>, KeyPath)>,
-    /// Batch: size, timeout, key.
+    /// Batch: size, timeout and key.
     pub batch: Option<(u64, u64, KeyPath)>,
-    /// Priority: the range of the shift.
+    /// Priority: the shift in milliseconds.
     pub shift_ms: Option<u64>,
-    /// The time within which a run has to start.
+    /// `startWithinMs`: the time within which a run must start.
     pub start_within_ms: Option<u64>,
     /// Singleton: key and mode.
     pub singleton: Option<(KeyPath, &'static str)>,
     /// Idempotency: key and period.
     pub idempotency: Option<(KeyPath, u64)>,
-    /// Handoff: key, and the treatment of older runs.
+    /// Handoff: key, and policy for older runs.
     pub handoff: Option<(KeyPath, &'static str)>,
-    /// An action's policy.
+    /// Policy of an action.
     pub policy: Option<Policy>,
 }
 
 impl Controls {
-    /// Draws a few controls with tight numbers, which the core accepts together.
+    /// Draws a few controls with small limits that the core accepts in one definition.
     pub fn draw(action: bool, chance: &mut Chance) -> Self {
         loop {
             let drawn = Self::draw_any(action, chance);
@@ -88,7 +88,7 @@ impl Controls {
         }
     }
 
-    /// Draws the next version: other numbers, or other controls.
+    /// Draws the next version: the same controls with other values, or other controls.
     #[must_use]
     pub fn changed(&self, action: bool, chance: &mut Chance) -> Self {
         let mut next = self.clone();
@@ -115,7 +115,7 @@ impl Controls {
     }
 
     fn draw_any(action: bool, chance: &mut Chance) -> Self {
-        // Most worlds have one key, so that controls share it.
+        // Most paths are equal, so that several controls share a key.
         let path = chance.one(&["k", "k", "j"]);
         let path = if action { "input.k" } else { path };
         let on = chance.one(&[10, 25, 40]);
@@ -156,7 +156,7 @@ impl Controls {
         controls
     }
 
-    /// Returns the definition's fields.
+    /// Returns the controls as fields of a definition.
     pub fn to_value(&self) -> Value {
         let mut out = Map::new();
         let mut limits: Vec<Value> = self.limits.iter().map(Bound::to_value).collect();
@@ -205,7 +205,7 @@ impl Controls {
         Value::Object(out)
     }
 
-    /// Returns whether a newcomer at a gate of this class displaces unstarted runs.
+    /// Whether a new run at a gate of this class displaces unstarted runs.
     pub fn displaces(&self, class: Class) -> bool {
         match class {
             Class::Singleton => self.singleton.is_some_and(|(_, mode)| mode == "latest"),
@@ -222,7 +222,7 @@ impl Controls {
             Class::RunLimit | Class::Keyed | Class::Whole => {
                 self.limits.iter().filter(alike).map(|bound| bound.limit).min()
             }
-            // Runs queued under another key are admitted at the current rate too.
+            // Runs that were queued under another key are admitted at the current rate, too.
             Class::Throttle => self.throttle.as_ref().map(|pace| pace.burst),
             _ => Some(1),
         }
@@ -264,7 +264,7 @@ impl Policy {
     }
 }
 
-/// Adds the fields that are present.
+/// Adds the fields that are not null.
 fn with(mut value: Value, fields: &[(&str, Value)]) -> Value {
     for (name, field) in fields.iter().filter(|(_, field)| !field.is_null()) {
         value[*name] = field.clone();

@@ -1,5 +1,5 @@
-//! An engine as a small state machine: it does what an engine does, one action per turn, through
-//! the same commands. Anything may happen to it between two turns.
+//! A simulated engine, as a state machine: it sends the same commands as a real engine, one action
+//! per turn. Between two turns it may crash, freeze or lose its lease.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -27,7 +27,7 @@ const POLL: u64 = 25_000;
 /// Row limit of one scan.
 const SEEN_AT_ONCE: u32 = 8;
 
-/// The versions that an engine can drive.
+/// The versions that an engine serves.
 #[derive(Clone, Copy, Debug)]
 pub enum Serves {
     /// Every version.
@@ -38,7 +38,7 @@ pub enum Serves {
     Later,
 }
 
-/// A command to be committed, and the lease that it belongs to.
+/// A command that the engine will send, and the lease that it belongs to.
 #[derive(Clone, Debug)]
 struct Order {
     command: SeededCommand,
@@ -57,7 +57,7 @@ enum Job {
     Reconcile,
 }
 
-/// Next time of each of an engine's chores.
+/// Next time of each recurring task of an engine.
 #[derive(Clone, Copy, Debug, Default)]
 struct Agenda {
     beat: u64,
@@ -68,24 +68,25 @@ struct Agenda {
     reconcile: u64,
 }
 
-/// One process. A crash or a lost lease makes it a new one, with a new id and no memory.
+/// One process. After a crash or a lost lease it starts as a new process, with a new id and without
+/// memory.
 #[derive(Debug)]
 pub struct CommandEngine {
     number: u32,
     lives: u32,
     id: EngineId,
     serves: Serves,
-    /// Send time of the last renewal that is known to have worked.
+    /// The time at which the last successful heartbeat was sent.
     renewed: u64,
     up: bool,
-    /// The time of this process's death, in a crash loop.
+    /// The time at which this process crashes, in a crash loop.
     dies_at: u64,
     agenda: Agenda,
     tasks: BTreeMap<Seq, Drive>,
     outbox: VecDeque<Order>,
-    /// The heartbeats of other engines, and since when they have not changed.
+    /// The heartbeat of each other engine, and since when it has not changed.
     seen: BTreeMap<EngineId, (i64, u64)>,
-    /// The other engines as of the last read.
+    /// The other engines, as read last.
     sighted: Option<Vec<Engine>>,
     /// The store's clock at the last sweep.
     swept: Option<Timestamp>,
@@ -122,12 +123,16 @@ impl CommandEngine {
         u64::from(self.lease_ms(world)) * 1000
     }
 
-    /// Starts a new process: other engines know it before it takes any work.
+    /// Starts a new process. Its first heartbeat is sent before it takes runs.
     fn boot(&mut self, world: &mut World) {
         self.lives += 1;
         self.id = EngineId::from(self.number * 1000 + self.lives);
         let alive = world.heartbeat(self.id, self.lease_ms(world));
-        world.trace.note(world.now, || format!("engine {} boots: {alive:?}", self.id), self.id);
+        world.trace.note(
+            world.now,
+            || format!("engine {} starts, accepted by the store: {alive:?}", self.id),
+            self.id,
+        );
         (self.up, self.renewed) = (alive == Some(true), world.now);
         let now = world.now;
         let ttl = self.ttl(world);
@@ -136,7 +141,7 @@ impl CommandEngine {
         self.agenda = Agenda { beat: now + self.ttl(world) / 3, ..Agenda::default() };
     }
 
-    /// Drops all memory.
+    /// Drops all state in memory.
     fn forget(&mut self, world: &mut World) {
         for (_, task) in std::mem::take(&mut self.tasks) {
             task.drop_effect(world);
@@ -196,8 +201,8 @@ impl CommandEngine {
                 }
             }
             Err(Trouble::Crash) => self.forget(world),
-            // The same command is sent with the same ids: if it was committed, the store finds it
-            // done.
+            // The command is sent again with the same ids: if it was committed, the store finds
+            // that.
             Err(Trouble::Unavailable | Trouble::Unknown) => {
                 orders.into_iter().rev().for_each(|order| self.outbox.push_front(order));
                 self.agenda.flush = world.now + chance.between(100, 4000);
@@ -219,7 +224,7 @@ impl CommandEngine {
             }
             (Ok(Answer::Recorded(Recorded::LetGo)), Some(lease)) => self.let_go(world, lease),
             (Ok(Answer::Recorded(Recorded::Stop)) | Err(Refusal::Fenced { .. }), Some(lease)) => {
-                // Dropped first, confirmed then.
+                // The run is dropped from memory before the stop is reported.
                 self.let_go(world, lease);
                 if let Command::Record { known, .. } = &order.command.0 {
                     self.order(world, Command::Stopped { known: known.clone() });
@@ -228,7 +233,7 @@ impl CommandEngine {
             (Err(Refusal::EngineDead(_) | Refusal::NoEngine(_)), _) => self.forget(world),
             (Ok(_), _) => {}
             (Err(refusal), _) => {
-                let text = format!("{:?} was refused: {refusal}", order.command.0);
+                let text = format!("the store refused {:?}: {refusal}", order.command.0);
                 world.judge.report("I5", text);
             }
         }
@@ -246,7 +251,7 @@ impl CommandEngine {
         }
     }
 
-    /// Starts to drive a run that this engine has leased.
+    /// Starts to drive a leased run.
     fn take(&mut self, world: &mut World, run: Run) {
         if let Some(old) = self.tasks.insert(run.id.seq, Drive::new(run, world.now)) {
             old.drop_effect(world);
@@ -271,10 +276,10 @@ impl CommandEngine {
         self.order(world, lease(ws, self.id, lanes, limit));
     }
 
-    /// Processes due rows, and finds the time of the next one.
+    /// Processes due rows, and reads when the next row is due.
     fn due(&mut self, world: &mut World) {
         self.agenda.due = world.now + POLL;
-        // Rows found by the last read come first.
+        // Due rows of the last read are processed first.
         let is_sweep = |order: &Order| {
             matches!(
                 order.command.0,
@@ -307,7 +312,7 @@ impl CommandEngine {
         }
     }
 
-    /// Reads the other engines. The result may be stale by the time it is judged.
+    /// Reads the other engines. The result may be outdated when it is used.
     fn watch(&mut self, world: &mut World) {
         if let Some(sighted) = self.sighted.take() {
             self.agenda.watch = world.now + self.ttl(world) / 4;
@@ -333,7 +338,7 @@ impl CommandEngine {
         );
     }
 
-    /// Marks silent engines dead, and reaps those that are dead or should be.
+    /// Marks engines without heartbeats dead, and reaps the runs of dead engines.
     fn judge(&mut self, world: &mut World, sighted: Vec<Engine>) {
         for other in sighted {
             if other.id == self.id {
@@ -366,8 +371,8 @@ impl CommandEngine {
         }
     }
 
-    /// Compares the runs that the engine drives with those it owns: an answer may have been lost,
-    /// or a run cancelled.
+    /// Compares the runs that the engine drives with those that it owns in the store. They differ
+    /// if an answer was lost or a run was cancelled.
     fn reconcile(&mut self, world: &mut World) {
         self.agenda.reconcile = world.now + self.ttl(world) / 2;
         let owned = Scan::Owned(self.id);
@@ -409,18 +414,23 @@ impl Actor for CommandEngine {
             return chance.between(100, 5000);
         }
         if world.now >= self.renewed + self.ttl(world) {
-            // A zombie: commands that it was about to send when it was frozen are sent first. None
-            // of them may be committed.
+            // The engine was frozen for longer than its lease. The commands that it was about to
+            // send are still sent; none of them may be committed.
             if !self.outbox.is_empty() && chance.percent(60) {
                 self.flush(world, chance);
                 return chance.between(0, 200);
             }
-            // Its renewal is sent too; the engine may continue if no other has declared it dead.
+            // The heartbeat is also sent late; the engine continues if no other engine has marked
+            // it dead.
             if chance.percent(50) {
                 self.renew(world);
                 return chance.between(0, 200);
             }
-            world.trace.note(world.now, || format!("engine {} fences itself", self.id), self.id);
+            world.trace.note(
+                world.now,
+                || format!("engine {} lost its lease and stops", self.id),
+                self.id,
+            );
             self.forget(world);
             return chance.between(100, 5000);
         }

@@ -1,4 +1,4 @@
-//! Store wrapper that fails on purpose and records committed changes.
+//! Wrapper of a store that fails on purpose and records committed changes.
 
 use std::{
     collections::BTreeMap,
@@ -21,16 +21,16 @@ use tokio::sync::watch;
 use super::workload::Mix;
 use crate::workload::Chance;
 
-/// The fate of one commit.
+/// The outcome of one commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// Committed, and the sender gets the answer.
+    /// The commit succeeds, and the sender gets the answer.
     Told,
     /// The store cannot be reached.
     Unavailable,
-    /// Decided, not committed, and the answer is lost.
+    /// The commit is decided, but not made, and the sender gets no answer.
     LostBefore,
-    /// Committed, and the answer is lost.
+    /// The commit is made, but the sender gets no answer.
     LostAfter,
     /// The sender's process dies before the commit.
     CrashBefore,
@@ -39,7 +39,7 @@ pub enum Fate {
 }
 
 impl Fate {
-    /// Draws a fate.
+    /// Draws an outcome.
     pub fn draw(mix: &Mix, chance: &mut Chance) -> Self {
         let rates = [
             (mix.unavailable, Self::Unavailable),
@@ -58,27 +58,27 @@ impl Fate {
         Self::Told
     }
 
-    /// Returns whether the store commits.
+    /// Whether the store commits.
     pub fn is_kept(self) -> bool {
         matches!(self, Self::Told | Self::LostAfter | Self::CrashAfter)
     }
 }
 
-/// The fate of a commit as its sender sees it.
+/// The error of a commit, as its sender sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// Not committed.
+    /// The commit was not made.
     Unavailable,
-    /// Committed or not.
+    /// The sender does not know whether the commit was made.
     Unknown,
-    /// The sender is dead and sees nothing.
+    /// The sender has crashed and gets no answer.
     Crash,
 }
 
-/// The changes of one transaction, and the store's time of its decision.
+/// The changes of one transaction, and the store's time at its decision.
 pub type Kept = (Timestamp, Vec<Change>);
 
-/// A store that can discard a commit, and that returns its committed changes.
+/// A store that can discard commits, and that records the changes of the others.
 #[derive(Debug)]
 pub struct SimStore {
     inner: Arc<dyn Store>,
@@ -92,12 +92,13 @@ impl SimStore {
         Self { inner, discards: AtomicBool::new(false), kept: Arc::default() }
     }
 
-    /// Discards commits from now on after deciding them, or commits them again.
+    /// From now on, discards commits after their decision (`true`), or commits as usual again
+    /// (`false`).
     pub fn discard(&self, discards: bool) {
         self.discards.store(discards, Ordering::SeqCst);
     }
 
-    /// Takes the changes committed since the last call.
+    /// Returns the changes that were committed since the last call.
     pub fn take(&self) -> Vec<Kept> {
         std::mem::take(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner))
     }

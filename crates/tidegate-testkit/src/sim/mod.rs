@@ -42,36 +42,37 @@ use self::{
 };
 use crate::workload::Chance;
 
-/// A participant that acts in turns.
+/// An actor of the simulation, which acts in turns.
 pub trait Actor: fmt::Debug {
-    /// Does one thing; returns the delay until the next turn in microseconds, `u64::MAX` for never.
+    /// Performs one action; returns the delay until the next turn in microseconds, or `u64::MAX`
+    /// for never.
     fn turn(&mut self, world: &mut World, chance: &mut Chance) -> u64;
 
-    /// Notifies the actor of possible work; returns whether it wants a turn now.
+    /// Notifies the actor of possible work; returns whether it needs a turn now.
     fn poke(&mut self, _world: &World) -> bool {
         false
     }
 
-    /// Returns whether the actor is a process that can be paused.
+    /// Whether the actor is a process, which can be paused.
     fn is_process(&self) -> bool {
         false
     }
 
-    /// Returns whether the actor has nothing more to send.
+    /// Whether the actor has sent all its planned traffic.
     fn is_done(&self) -> bool {
         true
     }
 
-    /// Tells the actor that the faults are over: everything has to finish now.
+    /// Tells the actor that the faults are over, so that everything must finish now.
     fn settle(&mut self) {}
 
-    /// Returns whether the actor has finished, once the faults are over.
+    /// Whether the actor has finished after the end of the faults.
     fn is_settled(&self, _world: &World) -> bool {
         true
     }
 }
 
-/// The store of a simulation.
+/// The store that a simulation uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
     /// In memory.
@@ -80,7 +81,7 @@ pub enum Backend {
     Sqlite,
 }
 
-/// The result of a seed.
+/// The result of a simulation.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Hash of the trace.
@@ -95,7 +96,7 @@ pub struct Outcome {
     pub trace: Vec<String>,
 }
 
-/// Plays one seed.
+/// Runs the simulation of one seed.
 pub fn simulate(seed: u64, backend: Backend, text: bool) -> Outcome {
     let clock = Arc::new(ManualClock::default());
     let store: Arc<dyn Store> = match backend {

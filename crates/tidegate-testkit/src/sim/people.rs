@@ -1,5 +1,5 @@
-//! Actors outside of the engines: clients who send the planned traffic, and operators who interfere
-//! with runs.
+//! Actors outside of the engines: clients that send the planned traffic, and operators that cancel,
+//! pause, resume and release.
 
 use std::collections::VecDeque;
 
@@ -26,7 +26,7 @@ use crate::{
     world::{event, payload, request},
 };
 
-/// Sends the traffic. A delivery whose answer is lost is sent again where that is safe.
+/// Sends the planned traffic. A request without an answer is sent again if repeating it is safe.
 #[derive(Debug)]
 pub struct Client {
     left: VecDeque<(u64, usize, Delivery)>,
@@ -115,18 +115,18 @@ fn occur(world: &World, ws: Workspace, workflow: String) -> Command {
     }
 }
 
-/// Cancels, pauses, resumes, signals and releases at random; at the end sends the events and
-/// signals that runs wait for.
+/// An operator: cancels, pauses, resumes, signals and releases at random. At the end it sends the
+/// events and signals that runs wait for.
 #[derive(Debug, Default)]
 pub struct Meddler {
-    /// From now on only sends events and signals that runs wait for.
+    /// Whether the operator only sends events and signals that runs wait for.
     pub helps: bool,
 }
 
 impl Meddler {
     fn act(world: &mut World, command: Command) {
         let salt = world.salt();
-        // The answer is ignored: operators read the state again.
+        // The answer is ignored: operators read the state of the run again.
         let _ = world.submit("people", &[(command, salt)]);
     }
 
@@ -176,7 +176,7 @@ impl Meddler {
 /// Maximum number of commands that [`missing`] returns.
 const HELP: usize = 8;
 
-/// Returns commands that let live runs continue that wait for something outside.
+/// Returns commands with the events and signals that live runs wait for.
 pub fn missing(state: &State) -> Vec<Command> {
     let mut commands = Vec::new();
     for run in state.runs() {
@@ -203,7 +203,7 @@ pub fn missing(state: &State) -> Vec<Command> {
     commands
 }
 
-/// Decodes the value of `k` that a wait matches.
+/// Decodes the value of `k` that a wait requires.
 fn value_of(encoded: &[u8]) -> serde_json::Value {
     let data = (0..8).map(|k| json!({ "k": k, "d": 9 }));
     let fits = |data: &serde_json::Value| {
@@ -219,7 +219,7 @@ fn signal(run: &Run) -> Command {
 
 /// Builds the command that registers a definition.
 pub fn register(ws: Workspace, definition: serde_json::Value) -> Command {
-    let workflow = Definition::parse(&definition).expect("a plan has good definitions").value;
+    let workflow = Definition::parse(&definition).expect("the plan has valid definitions").value;
     Command::Register { ws, workflow: Box::new(workflow), dev: false }
 }
 

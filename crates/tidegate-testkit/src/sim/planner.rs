@@ -1,5 +1,5 @@
-//! Schedule process: starts planned occurrences, catches up with those missed in a downtime, and
-//! counts those that are too late; and operators who pause and resume schedules.
+//! Schedule process of the simulator: starts planned occurrences, also late ones after a downtime,
+//! and counts those that are too late as missed. Operators pause and resume the schedules.
 
 use std::collections::VecDeque;
 
@@ -14,25 +14,25 @@ use tidegate_core::{
 use super::{Actor, faults::Trouble, workload::SCHEDULE, world::World};
 use crate::workload::Chance;
 
-/// Times of the schedules of a world, and how late they may be started.
+/// Times of the schedules of a simulated world, and how late occurrences may start.
 #[derive(Clone, Debug)]
 pub struct Calendar {
-    /// The time between two occurrences.
+    /// The time between two occurrences, in milliseconds.
     pub period_ms: u64,
-    /// Maximum lateness of an occurrence.
+    /// How late an occurrence may start, in milliseconds.
     pub catch_up_ms: u64,
-    /// Maximum number of occurrences that are caught up with.
+    /// Maximum number of late occurrences that are started.
     pub most: u64,
     /// Number of processes that start occurrences.
     pub planners: u32,
-    /// The start and end of the downtime of all of them, in microseconds.
+    /// Start and end of a downtime of all these processes, in microseconds.
     pub downtime: (u64, u64),
-    /// Pauses and resumes by operators, per thousand turns.
+    /// How often operators pause or resume a schedule, per thousand turns.
     pub holds: u64,
 }
 
 impl Calendar {
-    /// Draws a calendar.
+    /// Draws the times of schedules.
     pub fn draw(chance: &mut Chance) -> Self {
         let from = chance.between(10_000, 150_000);
         Self {
@@ -51,12 +51,12 @@ impl Calendar {
         Timestamp::from_micros((after.micros().div_euclid(period) + 1) * period)
     }
 
-    /// Counts the occurrences from one time to before another.
+    /// Returns the number of occurrences from one time, included, to another, excluded.
     pub fn count(&self, from: Timestamp, before: Timestamp) -> u64 {
         u64::try_from(before.micros() - from.micros()).unwrap_or(0) / (self.period_ms * 1000)
     }
 
-    /// Builds the command for a due occurrence: its start, or the count of those that are too late.
+    /// Builds the command for a due occurrence: its start, or the count of missed ones.
     fn due(&self, row: &Schedule, planned_at: Timestamp, now: Timestamp) -> Command {
         let occurrence = |next| Occurrence {
             ws: row.ws.clone(),
@@ -79,21 +79,20 @@ impl Calendar {
     }
 }
 
-/// One process that serves all schedules.
+/// One process that starts the occurrences of all schedules.
 #[derive(Debug, Default)]
 pub struct Planner {
-    /// Commands from the last read.
+    /// Commands for the rows of the last read.
     orders: VecDeque<Command>,
     /// Whether the faults are over.
     settling: bool,
-    /// End of the starts of occurrences, once the faults are over: by the store's clock, which does
-    /// not step any more.
+    /// The time of the store from which on no occurrence is started, once the faults are over.
     until: Option<Timestamp>,
 }
 
 impl Planner {
     fn look(&mut self, world: &mut World) {
-        let calendar = world.plan.calendar.clone().expect("a world with schedules");
+        let calendar = world.plan.calendar.clone().expect("the world has schedules");
         let reads = ReadSet::default().scan(Scan::Schedules, 100);
         let Some(snapshot) = world.read(reads) else { return };
         let until = self.until.unwrap_or(snapshot.now);
@@ -117,11 +116,11 @@ impl Planner {
 
     /// Pauses or resumes a schedule.
     fn hold(world: &mut World, chance: &mut Chance) {
-        let calendar = world.plan.calendar.clone().expect("a world with schedules");
+        let calendar = world.plan.calendar.clone().expect("the world has schedules");
         let plan = world.plan.clone();
         let spec = &plan.specs[chance.index(plan.specs.len())];
         let pause = chance.percent(40);
-        // Some operators decide on a stale read, from before the last occurrence.
+        // Some operators decide on an old read, from before the last occurrence.
         let looked = world.store_time().minus_ms(chance.one(&[0, 0, 10, 100]));
         let next = calendar.next(looked);
         let hold = if pause { Hold::Pause } else { Hold::Resume(Some(next)) };
@@ -145,7 +144,7 @@ fn missing(world: &World, ws: &str, workflow: &str, next: Timestamp) -> Option<C
 
 impl Actor for Planner {
     fn turn(&mut self, world: &mut World, chance: &mut Chance) -> u64 {
-        let calendar = world.plan.calendar.as_ref().expect("a world with schedules");
+        let calendar = world.plan.calendar.as_ref().expect("the world has schedules");
         let ((from, to), holds) = (calendar.downtime, calendar.holds);
         if self.settling {
             self.until.get_or_insert(world.store_time());
@@ -163,7 +162,7 @@ impl Actor for Planner {
         };
         let salted = (command, world.salt());
         match world.submit("planner", &[salted]) {
-            // The rows that were read may be stale by now: nothing is known before the next read.
+            // The rows of the last read may be outdated now, so they are read again.
             Err(Trouble::Crash | Trouble::Unknown) => self.orders.clear(),
             Ok(_) | Err(Trouble::Unavailable) => {}
         }

@@ -1,4 +1,5 @@
-//! Turn by turn execution: the next actor, pauses of actors, and the end of the simulation.
+//! Execution of a simulation turn by turn: the choice of the next actor, pauses of actors, and the
+//! end.
 
 use tidegate_core::row::Workspace;
 
@@ -16,36 +17,37 @@ use super::{
 };
 use crate::workload::Chance;
 
-/// Minimum duration of the faults, in microseconds.
+/// Minimum duration of the phase with faults, in microseconds.
 const STORM: u64 = 300_000;
 
-/// Maximum number of turns without a run that ends, once the faults have stopped.
+/// Maximum number of turns without an ended run, after the faults have stopped.
 const PATIENCE: u64 = 10_000;
 
-/// Maximum time for the same, in microseconds: the clock may have stepped back.
+/// Maximum time without an ended run, in microseconds. It is long, because the clock may have
+/// stepped back.
 const LONGEST: u64 = 60_000_000;
 
-/// The actors of streams, schedules and retention: they have their own random streams, so that the
-/// other actors behave in a world with them as they would without.
+/// The actors of streams, schedules and retention. They have their own random numbers, so that a
+/// world with them and the same world without them draw the same numbers for all other actors.
 #[derive(Debug)]
 pub(super) struct Side {
-    /// Decides the order of their turns, the delays, and their actions.
+    /// Random numbers for the order of their turns, the delays, and their actions.
     chance: Chance,
-    /// Decides their faults.
+    /// Random numbers for their faults.
     faults: Chance,
-    /// The index of the first of them.
+    /// The index of their first actor.
     from: usize,
 }
 
 impl Side {
-    /// Creates the random streams, without actors.
+    /// Creates the random numbers, without actors.
     pub(super) fn new(mut chance: Chance) -> Self {
         let (chance, faults) = (Chance::new(chance.draw()), Chance::new(chance.draw()));
         Self { chance, faults, from: 0 }
     }
 }
 
-/// Creates the actors of streams, schedules and retention, as far as a world has them.
+/// Creates the actors of streams, schedules and retention that the world has.
 fn side_actors(plan: &Plan) -> Vec<Box<dyn Actor>> {
     let mut actors: Vec<Box<dyn Actor>> = Vec::new();
     if let Some(streams) = &plan.streams {
@@ -72,9 +74,9 @@ pub(super) struct Sim {
     chance: Chance,
     side: Side,
     actors: Vec<Box<dyn Actor>>,
-    /// Next turn of each actor.
+    /// The time of the next turn of each actor.
     next: Vec<u64>,
-    /// End of the pause of each actor.
+    /// The end of the current pause of each actor.
     still: Vec<u64>,
     queue: Turns,
     pub(super) turns: u64,
@@ -87,14 +89,16 @@ impl Sim {
             for spec in &plan.specs {
                 let command = register(Workspace::from(*ws), spec.definition(1));
                 let salt = world.salt();
-                world.submit("people", &[(command, salt)]).expect("nothing fails before the start");
+                world
+                    .submit("people", &[(command, salt)])
+                    .expect("no fault happens before the start");
             }
         }
         world.calm = false;
         let mut actors: Vec<Box<dyn Actor>> =
             vec![Box::new(Client::new(&plan)), Box::new(Meddler::default())];
         for number in 0..u32::try_from(plan.engines).expect("a few") {
-            // The first engine serves all versions, so that no run is stranded for good.
+            // The first engine serves all versions, so that no run stays stranded.
             let serves = match number % 4 {
                 2 => Serves::First,
                 3 => Serves::Later,
@@ -122,7 +126,7 @@ impl Sim {
         }
     }
 
-    /// Plays the faults, then the calm phase in which everything must finish.
+    /// Runs the phase with faults, then the calm phase, in which everything must finish.
     pub(super) fn run(&mut self) {
         while self.world.now < STORM || !self.actors.iter().all(|actor| actor.is_done()) {
             if !self.turn() {
@@ -152,7 +156,7 @@ impl Sim {
             && self.actors.iter().all(|actor| actor.is_settled(&self.world))
     }
 
-    /// Plays one turn of one actor; returns `false` after a violation.
+    /// Runs one turn of one actor; returns `false` after a violation.
     fn turn(&mut self) -> bool {
         let Some((at, actor)) = self.queue.pop() else { return false };
         if self.next[actor] != at {
@@ -178,12 +182,12 @@ impl Sim {
         self.world.violation().is_none()
     }
 
-    /// Lets an actor act in its turn unless it is paused; returns the delay until its next turn.
+    /// Runs an actor's turn unless it is paused; returns the delay until its next turn.
     fn act(&mut self, actor: usize, now: u64) -> u64 {
         if self.actors[actor].is_process() && self.world.strikes(self.world.plan.mix.pause) {
             let ttl = self.world.plan.ttl_ms * 1000;
             let pause = self.world.faults.between(ttl / 4, ttl * 3);
-            self.world.trace.note(now, || format!("actor {actor} stands still"), pause);
+            self.world.trace.note(now, || format!("actor {actor} is paused"), pause);
             self.still[actor] = now + pause;
             return pause;
         }
@@ -195,7 +199,7 @@ impl Sim {
     fn poke(&mut self) {
         let now = self.world.now;
         for actor in 0..self.actors.len() {
-            // A paused actor notices nothing.
+            // A paused actor is not notified.
             let awake = self.still[actor] <= now && self.next[actor] > now;
             if awake && self.actors[actor].poke(&self.world) {
                 let at = now + self.chance.between(50, 600);

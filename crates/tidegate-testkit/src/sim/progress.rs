@@ -1,11 +1,11 @@
-//! Progress of long runs over many seeds.
+//! Progress messages of simulations of many seeds.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Seeds between two lines of progress.
+/// Number of seeds between two messages.
 const EVERY: u64 = 5000;
 
-/// A count of the seeds that have passed, printed to standard error in long runs.
+/// Counts the simulated seeds, and prints the count to standard error if there are many.
 #[derive(Debug)]
 pub struct Progress {
     total: u64,
@@ -13,13 +13,13 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A count of `total` seeds, none of which has been played.
+    /// Creates a counter for `total` seeds.
     pub fn new(total: u64) -> Self {
         Self { total, passed: AtomicU64::new(0) }
     }
 
-    /// Counts a seed that has passed.
-    #[expect(clippy::print_stderr, reason = "a person waits for this line")]
+    /// Counts a seed that was simulated without a violation.
+    #[expect(clippy::print_stderr, reason = "the message is for the person who waits")]
     pub fn count(&self) {
         let passed = self.passed.fetch_add(1, Ordering::Relaxed) + 1;
         if passed.is_multiple_of(EVERY) {

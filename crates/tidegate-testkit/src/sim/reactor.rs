@@ -1,5 +1,5 @@
-//! Reaction worker process: claims subscriptions, hands their events to a handler, and ends each
-//! lease by an ack, a failure, a block or a deferral. Or not at all.
+//! Reaction worker process of the simulator: claims subscriptions, passes their events to a
+//! handler, and ends each lease by an ack, a failure, a block or a deferral, or lets it expire.
 
 use serde_json::json;
 use tidegate_core::{
@@ -21,20 +21,20 @@ use super::{
 };
 use crate::{workload::Chance, world::logged};
 
-/// Poll interval of a worker without work, in microseconds.
+/// Poll interval of a worker without subscriptions, in microseconds.
 const POLL: u64 = 25_000;
 
-/// A subscription that this process believes to have leased.
+/// A subscription that this process has leased; it may have lost the lease without knowing.
 #[derive(Debug)]
 struct Task {
     leased: Leased,
     /// The last event that the handler has finished.
     done: i64,
-    /// The loaded events, by version, with their names; `None` before they are read.
+    /// Version and name of the loaded events; `None` before they are read.
     events: Option<Vec<(i64, String)>>,
-    /// Whether any of the handled events makes the handler commit.
+    /// Whether the handler commits because of one of the handled events.
     commits: bool,
-    /// A command whose outcome is not known.
+    /// A command that was sent and whose outcome is unknown.
     doubtful: Option<SeededCommand>,
 }
 
@@ -48,7 +48,7 @@ impl Task {
     }
 }
 
-/// One process. A crash makes it a new one, with a new id and no memory.
+/// One process. After a crash it starts as a new process, with a new id and without memory.
 #[derive(Debug)]
 pub struct ReactionWorker {
     number: u32,
@@ -59,7 +59,7 @@ pub struct ReactionWorker {
 }
 
 impl ReactionWorker {
-    /// Creates a process that has claimed nothing.
+    /// Creates a process without leases.
     pub fn new(number: u32) -> Self {
         Self { number, id: Self::id(number, 0), lives: 0, tasks: Vec::new(), calm: false }
     }
@@ -68,17 +68,17 @@ impl ReactionWorker {
         EngineId::from(900_000 + number * 1000 + lives)
     }
 
-    /// Drops all memory; the leases are not released.
+    /// Drops all state in memory; the leases are not released.
     fn crash(&mut self) {
         self.lives += 1;
         self.id = Self::id(self.number, self.lives);
         self.tasks.clear();
     }
 
-    /// Claims subscriptions of one reaction, if there seems to be work; returns whether it sent a
+    /// Claims subscriptions of one reaction, if there may be new events; returns whether it sent a
     /// claim.
     fn claim(&mut self, world: &mut World, chance: &mut Chance) -> bool {
-        let plan = world.plan.streams.clone().expect("a world with streams");
+        let plan = world.plan.streams.clone().expect("the world has streams");
         let ws = Workspace::from(chance.one(&world.plan.workspaces));
         let (_, reaction) = &plan.reactions[chance.index(plan.reactions.len())];
         let reaction = reaction.name.clone();
@@ -95,17 +95,19 @@ impl ReactionWorker {
             Ok(Some(Ok(Answer::Stream(StreamAnswer::Claimed(claimed))))) => {
                 self.tasks.extend(claimed.leased.into_iter().map(Task::new));
             }
-            // The reaction is defined later. Or the claim was committed, and its leases are claimed
-            // again when they expire.
+            // Either the reaction is not defined yet, or the claim was committed without an answer;
+            // then its leases expire and are claimed again.
             Ok(Some(Err(Refusal::NoReaction(_))))
             | Err(Trouble::Unavailable | Trouble::Unknown) => {}
-            Ok(other) => world.judge.report("I39", format!("a claim was answered {other:?}")),
+            Ok(other) => {
+                world.judge.report("I39", format!("unexpected answer to a claim: {other:?}"))
+            }
             Err(Trouble::Crash) => self.crash(),
         }
         true
     }
 
-    /// Does the next action on one subscription.
+    /// Performs the next action on one subscription.
     fn work(&mut self, world: &mut World, chance: &mut Chance) {
         let at = chance.index(self.tasks.len());
         let mut task = self.tasks.swap_remove(at);
@@ -118,7 +120,7 @@ impl ReactionWorker {
             }
             return;
         };
-        let plan = world.plan.streams.as_ref().expect("a world with streams");
+        let plan = world.plan.streams.as_ref().expect("the world has streams");
         let failures = if self.calm { 0 } else { plan.failures };
         let command = if chance.permille(failures) {
             fail(&task, chance)
@@ -137,11 +139,11 @@ impl ReactionWorker {
         self.send(world, task, salted);
     }
 
-    /// Builds the end of a batch: an ack, or the handler's commit together with it.
+    /// Builds the command at the end of a batch: an ack, or a commit of the handler with its ack.
     fn end(&self, task: &Task, chance: &mut Chance) -> StreamCommand {
         let (lease, upto) = (task.lease(), task.done);
         if !self.calm && chance.permille(10) {
-            // An ack of events that were never committed.
+            // A wrong ack, of events that do not exist.
             return StreamCommand::Ack(vec![Ack { lease, upto: upto + 100 }]);
         }
         if upto == task.leased.at || chance.percent(50) {
@@ -158,7 +160,7 @@ impl ReactionWorker {
     fn send(&mut self, world: &mut World, mut task: Task, salted: SeededCommand) {
         match world.submit("worker", std::slice::from_ref(&salted)) {
             Ok(answers) => {
-                let answer = answers.into_iter().next().expect("an answer for each command");
+                let answer = answers.into_iter().next().expect("each command has an answer");
                 if let Some(task) = go_on(world, task, answer) {
                     self.tasks.push(task);
                 }
@@ -172,9 +174,9 @@ impl ReactionWorker {
     }
 }
 
-/// Reads the next events of a subscription; returns `false` if its lease has none left.
+/// Reads the next events of a subscription; returns `false` if there are none left for its lease.
 fn load(world: &mut World, task: &mut Task) -> bool {
-    let plan = world.plan.streams.clone().expect("a world with streams");
+    let plan = world.plan.streams.clone().expect("the world has streams");
     let batch = plan.reaction(&task.leased.lease.reaction).map_or(1, |reaction| reaction.batch);
     let scan = Scan::Log(task.leased.log, task.done + 1);
     let Some(snapshot) = world.read(ReadSet::default().scan(scan.clone(), batch)) else {
@@ -190,7 +192,7 @@ fn load(world: &mut World, task: &mut Task) -> bool {
     there
 }
 
-/// Builds a handler failure, after the events that it has finished.
+/// Builds a failure of the handler, after the events that it has finished.
 fn fail(task: &Task, chance: &mut Chance) -> StreamCommand {
     let failure = Failure {
         done_upto: task.done,
@@ -202,7 +204,7 @@ fn fail(task: &Task, chance: &mut Chance) -> StreamCommand {
     StreamCommand::Fail { lease: task.lease(), failure }
 }
 
-/// Builds a renewal, a block or a deferral in the middle of a batch.
+/// Builds a renewal, a block or a deferral, before the end of the batch.
 fn aside(world: &World, task: &Task, chance: &mut Chance) -> StreamCommand {
     let (lease, done_upto) = (task.lease(), task.done);
     match chance.below(4) {
@@ -215,7 +217,7 @@ fn aside(world: &World, task: &Task, chance: &mut Chance) -> StreamCommand {
     }
 }
 
-/// Returns the task after an answer; `None` if its lease is over.
+/// Updates the task by an answer; returns `None` if its lease has ended.
 fn go_on(world: &mut World, task: Task, answer: Answered) -> Option<Task> {
     let (commits, events) = (false, None);
     match answer {
@@ -232,10 +234,10 @@ fn go_on(world: &mut World, task: Task, answer: Answered) -> Option<Task> {
         | Err(Refusal::Reaction(ReactionRefusal::Lost { .. } | ReactionRefusal::Beyond { .. })) => {
             None
         }
-        // The stream accepts no commits any more: the task continues without.
+        // The stream is closed: the task continues without commits to it.
         Err(Refusal::Stream(StreamRefusal::StreamClosed { .. })) => Some(Task { commits, ..task }),
         other => {
-            world.judge.report("I38", format!("a worker was answered {other:?}"));
+            world.judge.report("I38", format!("unexpected answer to a worker: {other:?}"));
             None
         }
     }
@@ -243,7 +245,7 @@ fn go_on(world: &mut World, task: Task, answer: Answered) -> Option<Task> {
 
 impl Actor for ReactionWorker {
     fn turn(&mut self, world: &mut World, chance: &mut Chance) -> u64 {
-        // Once the faults are over the worker is quick enough for its lease.
+        // After the faults the worker is fast enough to finish within its lease.
         let (busy, pause) = if self.calm { (100, 100) } else { (80, 2500) };
         if !self.tasks.is_empty() && chance.percent(busy) {
             self.work(world, chance);

@@ -1,11 +1,11 @@
-//! The scheduler: one queue of turns in virtual time, and one random stream for each concern.
+//! The scheduler: one queue of turns in virtual time, and separate random numbers for each concern.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 use crate::workload::Chance;
 
-/// The concern of a random stream. Each has its own, so that one more fault does not shift the
-/// rest.
+/// The concern of a stream of random numbers. The streams are separate, so that a change in one
+/// concern does not change the numbers of the others.
 #[derive(Clone, Copy, Debug)]
 pub enum Concern {
     /// Definitions, handlers and traffic.
@@ -18,40 +18,40 @@ pub enum Concern {
     Faults,
     /// The settings of each engine.
     Settings,
-    /// The calls that are doubled, one after the other.
+    /// The calls that become a message and its reply.
     Pairs,
-    /// Streams, schedules and retention, and all actions of their actors.
+    /// Streams, schedules and retention, with all actions of their actors.
     Side,
 }
 
 impl Chance {
-    /// Returns the random stream of one concern of a seed.
+    /// Returns the random numbers for one concern of a seed.
     pub fn stream(seed: u64, concern: Concern) -> Self {
         Self::new(Self::new(seed.wrapping_mul(8).wrapping_add(concern as u64)).draw())
     }
 
-    /// Returns `true` `times` times in a thousand.
+    /// Returns `true` with a probability of `times` per thousand.
     pub fn permille(&mut self, times: u64) -> bool {
         times > 0 && self.below(1000) < times
     }
 
-    /// Returns `true` `times` times in a hundred.
+    /// Returns `true` with a probability of `times` percent.
     pub fn percent(&mut self, times: u64) -> bool {
         self.permille(times * 10)
     }
 
-    /// Returns a number from `least` to `most`.
+    /// Returns a random number from `least` to `most`.
     pub fn between(&mut self, least: u64, most: u64) -> u64 {
         least + self.below(most - least + 1)
     }
 
-    /// Returns an index into a list of this length.
+    /// Returns a random index into a list of this length.
     pub fn index(&mut self, length: usize) -> usize {
         usize::try_from(self.below(length as u64)).expect("less than a length")
     }
 }
 
-/// The turns to come, by time; those of one moment in random order.
+/// The turns to come, by time; turns at the same time are in random order.
 #[derive(Debug, Default)]
 pub struct Turns(BinaryHeap<Reverse<(u64, u64, usize)>>);
 

@@ -1,35 +1,35 @@
-//! Handlers as data: the steps of a run, drawn from the seed.
+//! Simulated handlers: the steps of a run, as data that is drawn from the seed.
 
 use crate::workload::Chance;
 
-/// One operation of a handler. Its index in the script is its step's id.
+/// One operation of a handler. Its index in the script is the id of its step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
-    /// Runs a closure; the first attempts fail.
+    /// Runs a closure, whose first attempts may fail.
     Step {
         /// Duration in milliseconds.
         ms: u64,
         /// Number of attempts that fail.
         fails: u32,
     },
-    /// Sleeps.
+    /// Sleeps for this time, in milliseconds.
     Sleep(u64),
     /// Waits for an event.
     Event {
-        /// Its name.
+        /// The name of the event.
         name: &'static str,
-        /// Whether its `k` must equal the run's own.
+        /// Whether the field `k` of the event must equal that of the run's input.
         own: bool,
         /// Timeout of the wait.
         timeout: Option<u64>,
     },
-    /// Waits for a signal.
+    /// Waits for a signal, with this timeout in milliseconds.
     Signal(Option<u64>),
-    /// Calls another workflow.
+    /// Calls the workflow with this name.
     Invoke(String),
-    /// Sends an event.
+    /// Sends the event with this name.
     Send(String),
-    /// Sleeps and waits for a signal at the same time.
+    /// Waits for a time and a signal together.
     Both(u64),
 }
 
@@ -47,12 +47,12 @@ pub struct Script {
     pub fails: bool,
     /// Maximum number of attempts of a step.
     pub attempts: u32,
-    /// Backoff before a retry.
+    /// Backoff before a retry, in milliseconds.
     pub backoff_ms: u64,
 }
 
 impl Script {
-    /// Draws the handler of workflow `n` out of `of`.
+    /// Draws the handler of workflow number `n` of `of`.
     pub fn draw(n: usize, of: usize, chance: &mut Chance) -> Self {
         let length = chance.one(&[0, 1, 1, 2, 3, 4]);
         let ops = (0..length).map(|_| op(n, of, chance)).collect();
@@ -74,8 +74,8 @@ fn op(n: usize, of: usize, chance: &mut Chance) -> Op {
             timeout: chance.percent(50).then(|| chance.one(&[1, 50])),
         },
         13..15 => Op::Signal(chance.percent(40).then(|| chance.one(&[1, 50]))),
-        // Only later workflows or itself: two that call each other's kind could wait for each
-        // other.
+        // A workflow calls only itself and later ones: two that call each other could wait for each
+        // other for ever.
         15..17 => Op::Invoke(format!("w{}", n + chance.index(of - n))),
         17..19 => Op::Send(if chance.percent(50) {
             chance.one(&Op::TOPICS).to_owned()

@@ -1,4 +1,4 @@
-//! Expected content of the store: every committed change applied to the simulator's own map.
+//! Expected content of the store: the simulator applies every committed change to a map of rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,14 +8,14 @@ use tidegate_core::{
     row::{Def, Ended, Engine, EngineId, Gate, GateKey, GateState, Row, RowKey, Run, Workspace},
 };
 
-/// A row's change: before and after.
+/// The change of one row.
 #[derive(Clone, Debug)]
 pub struct Delta {
-    /// The row.
+    /// The key of the row.
     pub key: RowKey,
-    /// Before.
+    /// The row before the commit.
     pub before: Option<Row>,
-    /// After.
+    /// The row after the commit.
     pub after: Option<Row>,
 }
 
@@ -44,9 +44,9 @@ impl State {
         deltas
     }
 
-    /// Records an engine's heartbeat, which is no transaction.
+    /// Applies the heartbeat of an engine, which is not a transaction.
     pub fn heartbeat(&mut self, id: EngineId, lease_ms: u32) {
-        // An engine whose row was deleted stays deleted.
+        // A heartbeat does not create the row of an engine that was deleted.
         if self.known.insert(id) {
             self.rows.insert(RowKey::Engine(id), Engine::new(id, lease_ms).into());
         } else if let Some(Row::Engine(engine)) = self.rows.get_mut(&RowKey::Engine(id)) {
@@ -112,13 +112,13 @@ impl State {
         )
     }
 
-    /// Returns the definition in effect: the one released last.
+    /// Returns the released definition of a workflow.
     pub fn current(&self, ws: &Workspace, name: &str) -> Option<&Def> {
         let released = self.defs().filter(|def| def.released.is_some());
         released.filter(|def| def.ws == *ws && def.name == name).max_by_key(|def| def.released)
     }
 
-    /// Returns the release of a lane; 0 before its first.
+    /// Returns the number of the last release of a lane; 0 before the first.
     pub fn release_of(&self, lane: Seq) -> i64 {
         match self.row(&RowKey::Def(lane)) {
             Some(Row::Def(def)) => def.released.unwrap_or(0),
@@ -126,9 +126,9 @@ impl State {
         }
     }
 
-    /// Returns whether no run and no fold is open any more.
+    /// Whether no run is live and no window or buffer is open.
     pub fn is_at_rest(&self) -> bool {
-        // A fold that has fired is deleted by a later sweep.
+        // A fold that has fired is deleted by a later sweep, so it does not count.
         let open = |gate: &Gate| matches!(&gate.state, GateState::Fold(it) if !it.fired);
         self.runs().next().is_none() && !self.gates().any(open)
     }

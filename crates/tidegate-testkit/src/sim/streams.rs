@@ -1,4 +1,4 @@
-//! The streams and reactions of a world: their writers, and their operators.
+//! The streams and reactions of a simulated world: their writers and operators.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -18,31 +18,31 @@ use tidegate_store::SeededCommand;
 use super::{Actor, faults::Trouble, world::World};
 use crate::{workload::Chance, world::logged};
 
-/// The stream that handlers of reactions commit to.
+/// The stream to which the handlers of reactions commit.
 pub const OUT: &str = "out";
 
-/// The event that makes a handler commit to [`OUT`]; events in [`OUT`] have another name, so that
+/// The event for which a handler commits to [`OUT`]. Events in [`OUT`] have another name, so that
 /// no reaction triggers itself for ever.
 pub const ROOT: &str = "root";
 
-/// The streams and reactions of a seed.
+/// The streams and reactions of a simulation.
 #[derive(Clone, Debug)]
 pub struct StreamPlan {
     /// The streams that writers commit to.
     pub streams: Vec<&'static str>,
-    /// The reactions, and the definition time of each, in microseconds.
+    /// The reactions, and the time at which each is defined, in microseconds.
     pub reactions: Vec<(u64, Reaction)>,
     /// Number of reaction worker processes.
     pub workers: u32,
     /// Number of commits of each writer process.
     pub writers: Vec<u64>,
-    /// Handler failures, per thousand events.
+    /// How often a handler fails, per thousand events.
     pub failures: u64,
-    /// Repairs, per thousand turns of an operator.
+    /// How often an operator repairs subscriptions, per thousand turns.
     pub repairs: u64,
-    /// Closes, truncations and restarts of streams, per thousand turns of an operator.
+    /// How often an operator closes, truncates or restarts streams, per thousand turns.
     pub closes: u64,
-    /// Whether operators unblock all streams in the end.
+    /// Whether operators unblock all streams at the end.
     pub unblocks: bool,
 }
 
@@ -96,13 +96,13 @@ fn reaction(n: u64, chance: &mut Chance) -> Reaction {
     }
 }
 
-/// A process that commits to streams, at the expected head or at any.
+/// A process that commits to streams, with an expected version or without.
 #[derive(Debug)]
 pub struct Writer {
     left: u64,
-    /// The last version of each stream, as this writer knows it, with the stream's number.
+    /// The number and head of each stream, as this writer knows them.
     heads: BTreeMap<(Workspace, &'static str), (Option<Seq>, i64)>,
-    /// A commit whose outcome is not known, and which may be sent again.
+    /// A commit that was sent, whose outcome is unknown and which may be sent again.
     doubtful: Option<SeededCommand>,
 }
 
@@ -113,7 +113,7 @@ impl Writer {
     }
 
     fn commit(&self, world: &World, chance: &mut Chance) -> Command {
-        let plan = world.plan.streams.as_ref().expect("a world with streams");
+        let plan = world.plan.streams.as_ref().expect("the world has streams");
         let stream = plan.streams[chance.index(plan.streams.len())];
         let ws = Workspace::from(chance.one(&world.plan.workspaces));
         let (log, head) = self.heads.get(&(ws.clone(), stream)).copied().unwrap_or((None, -1));
@@ -149,7 +149,9 @@ impl Writer {
                     self.heads.insert(key, (None, actual));
                 }
                 Some(Err(Refusal::Stream(StreamRefusal::StreamClosed { .. }))) => {}
-                other => world.judge.report("I36", format!("a commit was answered {other:?}")),
+                other => {
+                    world.judge.report("I36", format!("unexpected answer to a commit: {other:?}"))
+                }
             },
             Err(Trouble::Unavailable) => self.doubtful = Some(salted),
             Err(Trouble::Unknown) if safe => self.doubtful = Some(salted),
@@ -183,13 +185,13 @@ impl Actor for Writer {
 /// An operator: defines reactions, repairs their subscriptions, and closes streams.
 #[derive(Debug)]
 pub struct Operator {
-    /// Commands and their earliest times; each is retried until it is known to be done.
+    /// Commands and their earliest times; each is retried until it is known to be committed.
     orders: VecDeque<(u64, Command)>,
     calm: bool,
 }
 
 impl Operator {
-    /// Creates the operator of a plan.
+    /// Creates the operator for a plan.
     pub fn new(plan: &StreamPlan, workspaces: &[&'static str]) -> Self {
         let mut orders = VecDeque::new();
         for (at, reaction) in &plan.reactions {
@@ -198,7 +200,8 @@ impl Operator {
                     orders.push_back((*at, Command::Stream { ws: (*ws).into(), command }));
                 };
                 add(StreamCommand::Define(reaction.clone()));
-                // Commits from before the definition have not notified the reaction.
+                // A new reaction does not know the streams that were committed to before its
+                // definition.
                 for stream in plan.streams.iter().copied().chain([OUT]) {
                     if reaction.source.covers(stream) {
                         let (reaction, stream) = (reaction.name.clone(), stream.to_owned());
@@ -286,7 +289,7 @@ impl Actor for Operator {
             Self::unblock(world);
             return 20_000;
         }
-        let plan = world.plan.streams.as_ref().expect("a world with streams");
+        let plan = world.plan.streams.as_ref().expect("the world has streams");
         let (repairs, closes) = (plan.repairs, plan.closes);
         if chance.permille(repairs) {
             let _ = Self::repair(world, chance).map(|command| Self::act(world, command));

@@ -1,4 +1,4 @@
-//! One run in the process that drives it: its script, its recorded steps, and its current action.
+//! One driven run in its simulated engine: its script, its recorded steps, and its current action.
 
 use std::collections::BTreeSet;
 
@@ -37,13 +37,13 @@ enum Doing {
     Reported,
 }
 
-/// The request of a task to its engine.
+/// What a task needs from its engine next.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "nearly all of them are reports")]
+#[expect(clippy::large_enum_variant, reason = "nearly all values are reports")]
 pub enum Wish {
     /// Another turn at this time.
     Later(u64),
-    /// A report to be committed.
+    /// The commit of a report.
     Report(Box<Run>, Record),
 }
 
@@ -52,7 +52,7 @@ pub enum Wish {
 pub struct Drive {
     /// The run as it was leased.
     pub run: Box<Run>,
-    /// The time of its next action.
+    /// The time of the next action.
     pub at: u64,
     data: Value,
     recorded: BTreeSet<String>,
@@ -61,7 +61,7 @@ pub struct Drive {
 }
 
 impl Drive {
-    /// Creates the drive of a run that was just leased.
+    /// Creates the task for a run that was just leased.
     pub fn new(run: Run, at: u64) -> Self {
         let (data, recorded, reported) = (Value::Null, BTreeSet::new(), Vec::new());
         Self { run: Box::new(run), at, data, recorded, reported, doing: Doing::Load }
@@ -73,14 +73,14 @@ impl Drive {
         (self.doing, self.at) = (Doing::Next, 0);
     }
 
-    /// Ends a running closure: the run is not driven any more.
+    /// Ends the running step closure, because the engine does not drive the run any more.
     pub fn drop_effect(&self, world: &mut World) {
         if let Doing::Busy(effect, _) = &self.doing {
             world.end(effect);
         }
     }
 
-    /// Does the next action.
+    /// Performs the next action.
     pub fn drive(&mut self, world: &mut World, chance: &mut Chance, engine: EngineId) -> Wish {
         match self.doing.clone() {
             Doing::Load => {
@@ -117,14 +117,16 @@ impl Drive {
     }
 
     fn script<'a>(&self, world: &'a World) -> &'a Script {
-        let spec = world.plan.spec(&self.run.workflow).expect("a run of a known workflow");
+        let spec =
+            world.plan.spec(&self.run.workflow).expect("the run is of a workflow of the plan");
         &spec.version(self.run.version).1
     }
 
     /// Replays the script up to the first operation that is not recorded.
     fn next(&mut self, world: &mut World, engine: EngineId) -> Wish {
         if self.run.begun == Begun::No {
-            // An engine has died while driving it: the call of the handler is recorded first.
+            // An engine has died while it drove the run, so the begin of the handler is recorded
+            // first.
             self.run.begun = Begun::Yes;
             return self.report(Vec::new(), Vec::new(), Then::Continue);
         }
@@ -138,7 +140,8 @@ impl Drive {
             let waits = match op {
                 _ if self.recorded.contains(&id) => continue,
                 Op::Invoke(_) | Op::Send(_) if deep => continue,
-                // The versions of a workflow may block each other, which no caller can know.
+                // This call is left out: two versions of one workflow may block each other, and the
+                // caller could wait for ever.
                 Op::Invoke(name) if *name == self.run.workflow && world.plan.releases > 0 => {
                     continue;
                 }
@@ -192,10 +195,10 @@ impl Drive {
         Wish::Later(until)
     }
 
-    /// Handles the return of a step's closure.
+    /// Handles the end of a step closure.
     fn finish(&mut self, world: &World, chance: &mut Chance, id: String) -> Wish {
         let script = self.script(world);
-        let n: usize = id[1..].parse().expect("a step's id is its place");
+        let n: usize = id[1..].parse().expect("the id of a step is its index in the script");
         let fails = match script.ops.get(n) {
             Some(Op::Step { fails, .. }) => *fails,
             _ => 0,
@@ -213,7 +216,7 @@ impl Drive {
         self.reported = vec![id.clone()];
         let result = Ok(payload(&json!({ "by": self.run.fence })));
         let step = NewStep { id, kind: StepKind::Run, result };
-        // The last step's record and the end may share one report.
+        // The record of the last step and the end of the run may be in one report.
         let last = n + 1 == script.ops.len() && !script.fails && chance.percent(50);
         let then = if last { Then::Complete(Payload::null()) } else { Then::Continue };
         self.report(vec![step], Vec::new(), then)

@@ -1,4 +1,4 @@
-//! The trace: the last events as text for people, all events as one hash.
+//! The trace of a simulation: the last events as text, and a hash of all events.
 
 use std::{
     collections::VecDeque,
@@ -11,19 +11,19 @@ use tidegate_core::{
     row::{Begun, EngineId, Phase, Row, RowKey},
 };
 
-/// Number of last events that a failure shows.
+/// Number of events that are shown after a failure.
 const SHOWN: usize = 60;
 
-/// The start or end of a step's closure in a process.
+/// A step closure that a process executes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Effect {
-    /// The process.
+    /// The process that executes it.
     pub engine: EngineId,
-    /// The run.
+    /// The run of the step.
     pub run: RunId,
     /// The fence of the lease under which the run is driven.
     pub fence: i64,
-    /// The step.
+    /// The id of the step.
     pub step: String,
 }
 
@@ -32,7 +32,7 @@ pub struct Effect {
 pub struct Trace {
     hash: Fnv,
     last: VecDeque<String>,
-    /// Whether to keep the whole text, not only its end.
+    /// Whether the whole text is kept, not only the end.
     pub all: bool,
 }
 
@@ -40,7 +40,7 @@ impl Trace {
     /// Records an event that is not a commit.
     pub fn note(&mut self, now: u64, what: impl FnOnce() -> String, mark: impl Hash) {
         (now, mark).hash(&mut self.hash);
-        // Text costs more than everything else; it is built only if it is shown.
+        // Building text is slow, so it is built only if it is shown.
         if self.all {
             self.last.push_back(format!("{now:>9} {}", what()));
         }
@@ -88,19 +88,19 @@ impl Trace {
         self.hash.finish()
     }
 
-    /// Returns the last events.
+    /// Returns the last events, as text.
     pub fn tail(&self) -> Vec<String> {
         let skip = self.last.len().saturating_sub(SHOWN);
         self.last.iter().skip(skip).cloned().collect()
     }
 
-    /// Returns the text that was kept.
+    /// Returns all text that was kept.
     pub fn lines(&self) -> impl Iterator<Item = &String> {
         self.last.iter()
     }
 }
 
-/// Formats a row for people: the relevant fields of a run and of a gate, all fields of other rows.
+/// Formats a row: the relevant fields of a run or a gate, all fields of other rows.
 fn short(row: &Row) -> String {
     match row {
         Row::Run(run) => {
@@ -153,7 +153,7 @@ fn phase(phase: Phase) -> String {
     }
 }
 
-/// FNV-1a: the same on every machine and in every build.
+/// FNV-1a, a hash that is the same on every machine and in every build.
 #[derive(Clone, Debug)]
 struct Fnv(u64);
 

@@ -1,7 +1,7 @@
-//! The workload of a seed: controls, their limits and definitions, and the traffic.
+//! The workload of a seed: definitions with their controls, and the traffic.
 //!
-//! Swarm testing: each seed draws a few controls with extreme numbers rather than all with likely
-//! ones.
+//! Each seed draws a few controls with extreme values, not all controls with usual ones (swarm
+//! testing).
 
 use serde_json::{Value, json};
 
@@ -18,33 +18,33 @@ use crate::workload::Chance;
 /// Maximum number of versions of a workflow.
 pub const VERSIONS: u32 = 3;
 
-/// The action that takes in messages, in worlds that have it. It has no control.
+/// The action that stores messages, in plans that have it. It has no controls.
 pub const MESSAGE: &str = "say";
 
 /// The schedule of every workflow that can have one.
 pub const SCHEDULE: &str = "@daily";
 
-/// Overlap policies of schedules: another one in each version.
+/// Overlap policies of schedules; each version of a workflow has another one.
 const OVERLAPS: [&str; 4] = ["skip", "queue", "restart", "allow"];
 
-/// Leases of the engines of one store, as multiples of the shortest.
+/// Lease times of the engines of one store, as multiples of the shortest.
 const LEASES: [&[u64]; 4] = [&[1], &[1, 10], &[1, 3, 20], &[5, 1]];
 
 /// A workflow or an action, with all the versions that may be released.
 #[derive(Clone, Debug)]
 pub struct Spec {
-    /// The workflow's name, or the action's.
+    /// The name of the workflow or action.
     pub name: String,
-    /// The flow of an action.
+    /// The flow of an action; `None` for a workflow.
     pub flow: Option<&'static str>,
     /// Controls and script of every version, from 1.
     pub versions: Vec<(Controls, Script)>,
-    /// Whether the event `all` triggers it too.
+    /// Whether the event `all` triggers the workflow, too.
     pub on_all: bool,
 }
 
 impl Spec {
-    /// Returns the name that its runs carry.
+    /// Returns the name of the workflow in the rows of runs.
     pub fn full_name(&self) -> String {
         self.flow.map_or(self.name.clone(), |flow| format!("{flow}/{}", self.name))
     }
@@ -54,7 +54,7 @@ impl Spec {
         &self.versions[version as usize - 1]
     }
 
-    /// Returns the definition of a version as its author writes it.
+    /// Returns the definition of a version as JSON.
     pub fn definition(&self, version: u32) -> Value {
         let mut value = self.version(version).0.to_value();
         value["name"] = json!(self.name);
@@ -75,20 +75,20 @@ impl Spec {
         value
     }
 
-    /// Returns whether a version has a schedule: a keyed handoff finds no key in a schedule's
-    /// payload.
+    /// Whether a version has a schedule. A version with a keyed handoff has none, because the
+    /// payload of an occurrence has no key.
     pub fn is_scheduled(&self, version: u32) -> bool {
         let keyed = matches!(self.version(version).0.handoff, Some((Some(_), _)));
         self.flow.is_none() && !keyed
     }
 
-    /// Returns whether an event of this name triggers it.
+    /// Whether an event of this name triggers the workflow.
     pub fn triggered(&self, event: &str) -> bool {
         self.flow.is_none() && (event == self.name || (self.on_all && event == "all"))
     }
 }
 
-/// A request to the store from outside.
+/// A request of a client to the store.
 #[derive(Clone, Debug)]
 pub enum Delivery {
     /// Events in one request: name, data, `dedupeId`.
@@ -102,32 +102,32 @@ pub enum Delivery {
         /// The input.
         input: Value,
     },
-    /// A call of [`MESSAGE`], and then of an action with the same session and input.
+    /// A call of [`MESSAGE`] together with an action that replies, with the same session and input.
     Say {
-        /// The second action.
+        /// The action that replies.
         then: String,
         /// The session.
         session: Option<String>,
         /// The input.
         input: Value,
     },
-    /// A schedule's occurrence.
+    /// An occurrence of a schedule.
     Occur {
         /// The workflow.
         workflow: String,
     },
 }
 
-/// Frequencies of the faults, per thousand.
+/// How often each fault happens, per thousand.
 #[derive(Clone, Debug, Default)]
 pub struct Mix {
     /// A transaction or a read cannot reach the store.
     pub unavailable: u64,
-    /// A commit's answer is lost, and it was not committed.
+    /// A commit is not made, and its sender gets no answer.
     pub lost_before: u64,
-    /// A commit's answer is lost, and it was committed.
+    /// A commit is made, but its sender gets no answer.
     pub lost_after: u64,
-    /// The process dies at a commit, before or after it.
+    /// The process dies before or after a commit.
     pub crash: u64,
     /// A process dies soon after its start.
     pub crash_loop: u64,
@@ -141,12 +141,12 @@ pub struct Mix {
     pub lost_wake: u64,
 }
 
-/// All decisions of a seed before the first turn.
+/// Everything that a seed decides before the first turn.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The tenants: each has the same names and keys.
+    /// The workspaces. All of them have the same definitions and keys.
     pub workspaces: Vec<&'static str>,
-    /// The definitions in each of them.
+    /// The definitions of each workspace.
     pub specs: Vec<Spec>,
     /// Number of engine processes.
     pub engines: usize,
@@ -156,24 +156,25 @@ pub struct Plan {
     pub together: usize,
     /// The shortest lease of an engine, in milliseconds.
     pub ttl_ms: u64,
-    /// The leases of engines as multiples of the shortest, one process after another: engines of
-    /// one store do not share their settings, and a restart may change them.
+    /// Lease times of the engine processes in the order of their start, as multiples of the
+    /// shortest. Engines of one store may have different lease times, and a restart may change
+    /// them.
     pub leases: Vec<u64>,
-    /// Consecutive engine deaths that pause a begun run; 0 for no such pause.
+    /// Number of consecutive deaths of engines after which a run is paused; 0 for never.
     pub max_deaths: u32,
-    /// The traffic: time in milliseconds, index of the workspace, delivery.
+    /// The traffic: time in milliseconds, index of the workspace, request.
     pub traffic: Vec<(u64, usize, Delivery)>,
-    /// Actions of operators, per thousand turns.
+    /// How often operators act on runs, per thousand turns.
     pub meddling: u64,
-    /// Releases, per thousand turns of an operator.
+    /// How often an operator releases a version, per thousand turns.
     pub releases: u64,
-    /// Frequencies of the faults.
+    /// How often each fault happens.
     pub mix: Mix,
-    /// Streams and reactions, in worlds that have them.
+    /// Streams and reactions; `None` in plans without them.
     pub streams: Option<StreamPlan>,
-    /// Times of schedules, in worlds that have a process to start them.
+    /// Times of schedules; `None` in plans without a process that starts them.
     pub calendar: Option<Calendar>,
-    /// Retention, in worlds that have it.
+    /// Retention; `None` in plans without it.
     pub retention: Option<RetentionPlan>,
 }
 
@@ -217,13 +218,14 @@ impl Plan {
         u32::try_from(self.ttl_ms * times).expect("a few seconds")
     }
 
-    /// Returns a definition by the name that its runs carry.
+    /// Returns a definition by its name in the rows of runs.
     pub fn spec(&self, full_name: &str) -> Option<&Spec> {
         self.specs.iter().find(|spec| spec.full_name() == full_name)
     }
 }
 
-/// Draws the faults. Each fault is on in some seeds only: a rare one is not buried under others.
+/// Draws the faults. Each seed has only some kinds of faults, so that frequent kinds do not hide
+/// rare ones.
 fn mix(chance: &mut Chance) -> Mix {
     let mut rate = |on: u64, rates: &[u64]| if chance.percent(on) { chance.one(rates) } else { 0 };
     Mix {
@@ -253,7 +255,7 @@ fn spec(n: usize, count: usize, chance: &mut Chance) -> Spec {
     Spec { name: format!("w{n}"), flow: action.then_some("f"), versions, on_all }
 }
 
-/// Draws arrivals: bursts on few keys, some repeated, delayed and out of order.
+/// Draws the requests: bursts on few keys; some are repeated, delayed and out of order.
 fn traffic(
     specs: &[Spec],
     workspaces: &[&str],
@@ -278,7 +280,7 @@ fn traffic(
     all
 }
 
-/// Turns some calls into messages, in some worlds that have actions.
+/// Turns some calls into messages with replies, in some of the plans with actions.
 fn pair(specs: &mut Vec<Spec>, traffic: &mut [(u64, usize, Delivery)], chance: &mut Chance) {
     let calls = |it: &(u64, usize, Delivery)| matches!(it.2, Delivery::Call { .. });
     if !traffic.iter().any(calls) || !chance.percent(60) {
@@ -317,7 +319,8 @@ fn delivery(n: u64, spec: &Spec, keys: u64, chance: &mut Chance) -> Delivery {
     Delivery::Post(events.collect())
 }
 
-/// Draws the data of an event: a key that may be missing, another one, its number and its depth.
+/// Draws the data of an event: a key that may be missing, a second key, the number of the event,
+/// and its depth of calls.
 fn data(n: u64, keys: u64, chance: &mut Chance) -> Value {
     let mut data = json!({ "n": n, "d": 0, "j": chance.below(2) });
     if !chance.percent(8) {

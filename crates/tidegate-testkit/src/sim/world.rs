@@ -1,4 +1,4 @@
-//! State shared by all actors: the store, the time, the faults, and the judge.
+//! State that all actors share: the store, the time, the faults, and the judge.
 
 use std::{
     future::Future,
@@ -28,22 +28,23 @@ use crate::workload::Chance;
 /// Start time of a simulation.
 const EPOCH_MS: i64 = 1_800_000_000_000;
 
-/// State shared by all actors.
+/// State that all actors share.
 #[derive(Debug)]
 pub struct World {
     /// The plan of the seed.
     pub plan: Arc<Plan>,
-    /// Microseconds since the start. Every process measures with it; only the store's clock steps.
+    /// Microseconds since the start, as all processes measure them. Only the store's clock may
+    /// step.
     pub now: u64,
     /// The trace.
     pub trace: Trace,
     /// The invariant checker.
     pub judge: Judge,
-    /// The random stream of faults.
+    /// Random numbers for faults.
     pub faults: Chance,
     /// Whether faults are off.
     pub calm: bool,
-    /// Whether a commit has made work since the last check.
+    /// Whether a commit made a run ready since the last check.
     pub woken: bool,
     /// Number of commits.
     pub commits: u64,
@@ -86,21 +87,22 @@ impl World {
         Timestamp::from_micros(self.offset + i64::try_from(self.now).unwrap_or(i64::MAX))
     }
 
-    /// Steps the store's clock, back or forth.
+    /// Moves the store's clock forward or back.
     pub fn step_clock(&mut self, micros: i64) {
         self.offset += micros;
         self.clock.set(self.store_time());
         self.judge.clock_stepped();
-        self.trace.note(self.now, || format!("the store's clock steps by {micros}"), micros);
+        self.trace.note(self.now, || format!("the store's clock steps by {micros} µs"), micros);
     }
 
-    /// Returns a random number for a command's ids; a repeat of the command keeps it.
+    /// Returns a random number for the ids that a command makes; a repeated command keeps its
+    /// number.
     pub fn salt(&mut self) -> u64 {
         self.salts += 1;
         self.salts
     }
 
-    /// Returns whether a fault of this frequency happens.
+    /// Whether a fault of this frequency happens now.
     pub fn strikes(&mut self, permille: u64) -> bool {
         !self.calm && self.faults.permille(permille)
     }
@@ -136,7 +138,7 @@ impl World {
         }
     }
 
-    /// Passes the committed changes to the judge.
+    /// Passes the changes of commits to the judge.
     fn see(&mut self, commands: &[SeededCommand], answers: &[Answered]) {
         for (at, changes) in self.store.take() {
             self.commits += 1;
@@ -160,13 +162,14 @@ impl World {
         block_on(self.store.read(reads)).ok()
     }
 
-    /// Renews an engine's lease; `None` when the request or the answer was lost.
+    /// Sends a heartbeat; returns `None` if the request or its answer was lost.
     pub fn heartbeat(&mut self, engine: EngineId, lease_ms: u32) -> Option<bool> {
         let lost = self.strikes(self.plan.mix.lost_beat);
         if lost && self.faults.percent(50) {
             return None;
         }
-        let alive = block_on(self.store.heartbeat(engine, lease_ms)).expect("a beat needs no row");
+        let alive = block_on(self.store.heartbeat(engine, lease_ms))
+            .expect("a heartbeat is never refused with an error");
         self.judge.heartbeat(self.now, (engine, lease_ms), alive);
         (!lost).then_some(alive)
     }
@@ -177,13 +180,13 @@ impl World {
         self.judge.start(effect);
     }
 
-    /// Records the end of a step's closure, or of its process.
+    /// Records the end of a step closure, or of its process.
     pub fn end(&mut self, effect: &Effect) {
         self.trace.note(self.now, || format!("ends {effect:?}"), effect);
         self.judge.end(effect);
     }
 
-    /// Returns the lanes of the versions that `serves` accepts, by the current definitions.
+    /// Returns the lanes of the registered versions that `serves` accepts.
     pub fn lanes(&self, ws: &Workspace, serves: impl Fn(u32) -> bool) -> Vec<Seq> {
         let defs = self.judge.state.defs();
         defs.filter(|def| def.ws == *ws && serves(def.version)).map(|def| def.lane).collect()
@@ -200,18 +203,21 @@ impl World {
         let same = rows.iter().eq(self.judge.state.rows());
         if !same {
             let differs = rows.iter().zip(self.judge.state.rows()).find(|(a, b)| a != b);
-            self.judge.report("I42", format!("the store holds other rows: {differs:?}"));
+            self.judge.report(
+                "I42",
+                format!("rows of the store differ from the committed changes: {differs:?}"),
+            );
         }
     }
 }
 
-/// Returns whether a change leaves a run that an engine can lease.
+/// Whether a change makes a run ready.
 fn makes_work(change: &Change) -> bool {
     let (Change::Insert(row) | Change::Update(row)) = change else { return false };
     row.as_run().is_some_and(|run| run.phase == Phase::Ready)
 }
 
-/// Returns the names of commands.
+/// Returns short descriptions of commands, for the trace.
 fn names(commands: &[SeededCommand]) -> Vec<String> {
     commands
         .iter()
@@ -230,7 +236,8 @@ fn names(commands: &[SeededCommand]) -> Vec<String> {
         .collect()
 }
 
-/// Waits for a future on this thread: the memory store is ready at once, SQLite's thread answers.
+/// Waits for a future on this thread. The memory store is ready at once, and SQLite answers from
+/// its own thread.
 pub fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(Thread);
     impl Wake for Unpark {

@@ -1,21 +1,21 @@
-//! Checks of the journals, without a query to the engine.
+//! Checks of the journals that do not query the engine.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{LIMIT, TTL, journal::Note};
 
-/// One process's journal, and the end of the process.
+/// The journal of one process, and how the process ended.
 #[derive(Clone, Debug, Default)]
 pub struct Story {
-    /// The process's engine id, as it is written in rows.
+    /// The engine id of the process, as it is written in rows.
     pub engine: String,
-    /// Its journal.
+    /// The lines of the journal, each with its time.
     pub notes: Vec<(i64, Note)>,
-    /// The time just before the process was killed, if it was.
+    /// The time just before the process was killed; `None` if it was not killed.
     pub killed: Option<i64>,
 }
 
-/// A period in which a run was surely being driven.
+/// A period in which a worker certainly drove a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Drive {
     /// The run.
@@ -28,7 +28,8 @@ pub struct Drive {
     pub from: i64,
     /// End of the period.
     pub to: i64,
-    /// Its process continued after the end of its lease: it got no processor time to notice.
+    /// Whether the process continued after the end of its lease, because it got no processor time
+    /// to notice it.
     pub late: bool,
 }
 
@@ -78,8 +79,8 @@ fn drives_of(story: &Story) -> Vec<Drive> {
     done.into_iter().map(|drive| within_lease(drive, &leases)).collect()
 }
 
-/// Cuts a drive at the end of its process's lease: a process without processor time cannot notice
-/// the end, and may still be inside an effect. It can record nothing (spec exact).
+/// Shortens a drive to the lease of its process. A process without processor time cannot notice the
+/// end of its lease and may still execute a step, but it can record nothing (spec exact).
 fn within_lease(drive: Drive, leases: &[i64]) -> Drive {
     let ttl = i64::try_from(TTL.as_micros()).expect("a short time");
     let mut good = drive.from;
@@ -92,27 +93,27 @@ fn within_lease(drive: Drive, leases: &[i64]) -> Drive {
     Drive { to: drive.to.min(good).max(drive.from), late, ..drive }
 }
 
-/// Result of the sweep over all drives.
+/// Result of the check of all drives.
 #[derive(Clone, Debug, Default)]
 pub struct Crowd {
     /// The maximum number of runs of one key that were driven at the same time.
     pub most: usize,
-    /// The times at which a limit was exceeded, each with the runs inside.
+    /// The times at which a limit was exceeded, each with the driven runs.
     pub too_many: Vec<String>,
-    /// The times at which a run was driven twice at once.
+    /// The times at which a run was driven by two workers.
     pub twice: Vec<String>,
 }
 
-/// Sweeps over all drives in order of time (spec I2): never more than the limit, and no run driven
-/// twice at once.
+/// Checks all drives in order of time (spec I2): never more driven runs than the limit, and no run
+/// driven by two workers at the same time.
 pub fn crowd(drives: &[Drive]) -> Crowd {
     let mut moments: Vec<(i64, bool, usize)> = Vec::new();
     for (at, drive) in drives.iter().enumerate() {
         moments.push((drive.from, true, at));
         moments.push((drive.to, false, at));
     }
-    // An end and a beginning in the same microsecond do not overlap; a drive of zero length does
-    // not count.
+    // An end and a start in the same microsecond do not overlap. A drive of zero length does not
+    // count.
     moments.sort_unstable();
     let mut inside: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
     let mut found = Crowd::default();
@@ -124,7 +125,7 @@ pub fn crowd(drives: &[Drive]) -> Crowd {
             continue;
         }
         if others.iter().any(|other| drives[*other].run == drive.run) {
-            found.twice.push(format!("{moment}: {} is driven twice", drive.run));
+            found.twice.push(format!("{moment}: run {} is driven by two workers", drive.run));
         }
         others.insert(at);
         found.most = found.most.max(others.len());
@@ -140,16 +141,17 @@ pub fn crowd(drives: &[Drive]) -> Crowd {
     found
 }
 
-/// Checks that every lease has its own fence, and later leases have higher ones (spec I11).
+/// Checks that every lease of a run has its own fence, and that later leases have higher fences
+/// (spec I25).
 pub fn fences(drives: &[Drive]) -> Vec<String> {
     let mut of_run: BTreeMap<&str, Vec<(i64, i64)>> = BTreeMap::new();
     let mut known = BTreeSet::new();
     let mut wrong = Vec::new();
     for drive in drives {
         if !known.insert((&drive.run, drive.fence)) {
-            wrong.push(format!("{} was leased twice with fence {}", drive.run, drive.fence));
+            wrong.push(format!("run {} was leased twice with fence {}", drive.run, drive.fence));
         }
-        // A process that was paused may have journaled a lease long after it got it.
+        // A process that was paused may write a lease into its journal long after it got it.
         if !drive.late {
             of_run.entry(&drive.run).or_default().push((drive.from, drive.fence));
         }
@@ -157,13 +159,13 @@ pub fn fences(drives: &[Drive]) -> Vec<String> {
     for (run, mut leases) in of_run {
         leases.sort_unstable();
         if !leases.is_sorted_by_key(|lease| lease.1) {
-            wrong.push(format!("{run} had fences that do not grow: {leases:?}"));
+            wrong.push(format!("the fences of run {run} do not grow: {leases:?}"));
         }
     }
     wrong
 }
 
-/// Returns the events that were sent: by id, the key and whether the post was answered.
+/// Returns the posted events by id: the key, and whether the post was answered.
 pub fn posts(stories: &[Story]) -> BTreeMap<String, (String, bool)> {
     let mut posts: BTreeMap<String, (String, bool)> = BTreeMap::new();
     let notes = stories.iter().flat_map(|story| &story.notes).map(|(_, note)| note);
@@ -180,7 +182,7 @@ pub fn posts(stories: &[Story]) -> BTreeMap<String, (String, bool)> {
     posts
 }
 
-/// Returns the endings that the store has confirmed: the run and its status.
+/// Returns the ends that the store confirmed: the run and its status.
 pub fn endings(stories: &[Story]) -> Vec<(&str, &str)> {
     let notes = stories.iter().flat_map(|story| &story.notes).map(|(_, note)| note);
     let mut endings = Vec::new();
@@ -192,7 +194,8 @@ pub fn endings(stories: &[Story]) -> Vec<(&str, &str)> {
     endings
 }
 
-/// Returns the effects that took place: by run and step, the fences of their leases.
+/// Returns the executed steps, by run and step id: the fences of the leases under which they were
+/// executed.
 pub fn effects(stories: &[Story]) -> BTreeMap<(String, String), BTreeSet<i64>> {
     let mut effects: BTreeMap<(String, String), BTreeSet<i64>> = BTreeMap::new();
     for (_, note) in stories.iter().flat_map(|story| &story.notes) {
@@ -249,7 +252,7 @@ mod tests {
         };
         assert_eq!(open(9).too_many.len(), 1);
         assert_eq!(open(9).most, 4);
-        assert!(open(10).too_many.is_empty(), "an end makes room in the same microsecond");
+        assert!(open(10).too_many.is_empty(), "an end must free its slot in the same microsecond");
     }
 
     #[test]

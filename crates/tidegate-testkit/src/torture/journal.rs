@@ -1,8 +1,8 @@
-//! Worker journals: written with one `write` per line, and read back.
+//! Worker journals: how they are written, with one `write` per line, and how they are read.
 //!
-//! A line is written before the state that it describes begins to end: a drive is open in the
-//! journal only while its run is surely held. So two drives that overlap in the journals overlapped
-//! in fact.
+//! The end of a drive is written before it is reported: while a drive is open in the journal, the
+//! worker certainly holds the run. So if two drives overlap in the journals, they really
+//! overlapped.
 
 use std::{
     fs::{File, OpenOptions},
@@ -16,16 +16,16 @@ use super::micros;
 /// One line of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// The lease is known, and the drive begins.
+    /// The worker has got the lease, and the drive begins.
     Start {
         /// The run.
         run: String,
-        /// The key of the gate that it holds.
+        /// The key of the gate that the run holds.
         key: String,
         /// The lease's fence.
         fence: i64,
     },
-    /// A step's effect takes place.
+    /// A step is executed.
     Step {
         /// The run.
         run: String,
@@ -34,14 +34,14 @@ pub enum Note {
         /// The lease's fence.
         fence: i64,
     },
-    /// The drive is over; the worker reports it only after this line.
+    /// The drive has ended; the worker reports it only after this line.
     End {
         /// The run.
         run: String,
         /// The lease's fence.
         fence: i64,
     },
-    /// The store has confirmed that the run has ended: durable, and final.
+    /// The store has confirmed the end of the run, which is durable and final.
     Ended {
         /// The run.
         run: String,
@@ -50,22 +50,22 @@ pub enum Note {
     },
     /// An event is about to be posted.
     Post {
-        /// Its `dedupeId`.
+        /// The `dedupeId` of the event.
         id: String,
-        /// Its key.
+        /// The key of the event.
         key: String,
     },
     /// The post was answered: the event is durable.
     Posted {
-        /// Its `dedupeId`.
+        /// The `dedupeId` of the event.
         id: String,
     },
-    /// A renewal has succeeded.
+    /// A heartbeat has succeeded.
     Beat {
-        /// The time at which it was sent.
+        /// The time at which the heartbeat was sent.
         sent: i64,
     },
-    /// The worker stops by itself, because it could not renew or the store failed it.
+    /// The worker stops by itself, because its heartbeats failed or the store returned an error.
     Stop {
         /// The reason.
         reason: String,
@@ -110,20 +110,20 @@ impl Note {
 pub struct Journal(Mutex<File>);
 
 impl Journal {
-    /// Opens a journal; lines are appended.
+    /// Opens a journal for appending.
     pub fn open(path: &Path) -> std::io::Result<Self> {
         Ok(Self(Mutex::new(OpenOptions::new().append(true).create(true).open(path)?)))
     }
 
     /// Writes one line, with the current time.
     pub fn note(&self, note: &Note) {
-        let mut file = self.0.lock().expect("nothing panics under this lock");
+        let mut file = self.0.lock().expect("no code panics while it holds this lock");
         let line = format!("{} {}\n", micros(), note.write());
-        file.write_all(line.as_bytes()).expect("there is room for a journal");
+        file.write_all(line.as_bytes()).expect("the journal can be written");
     }
 }
 
-/// Reads a journal. A line that a killed process had not finished is left out.
+/// Reads a journal. An incomplete last line of a killed process is left out.
 pub fn read(text: &str) -> Vec<(i64, Note)> {
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     let line = |line: &str| {

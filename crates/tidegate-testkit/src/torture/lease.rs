@@ -1,4 +1,4 @@
-//! The worker's own lease, and its detection of dead engines (spec R8).
+//! The lease of a worker, and its detection of dead engines (spec R8).
 
 use std::{
     collections::BTreeMap,
@@ -25,7 +25,7 @@ use super::{
 /// Row limit of one read of the engines.
 const MANY: u32 = 200;
 
-/// Maximum number of runs reaped from one dead engine at once: fewer than it may own.
+/// Maximum number of runs that are reaped from one dead engine at once; an engine may own more.
 const AT_ONCE: u32 = 4;
 
 /// The worker's own lease.
@@ -36,7 +36,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Takes the lease and keeps renewing it, in a separate task.
+    /// Sends the first heartbeat and starts a task that renews the lease.
     pub async fn take(
         store: Arc<dyn Store>,
         engine: EngineId,
@@ -49,14 +49,16 @@ impl Lease {
         tokio::spawn(async move {
             while !renewing.lost.load(Ordering::SeqCst) {
                 pause(TTL / 3).await;
-                // A failed renewal is retried at the next interval; the clock decides.
+                // A failed renewal is retried at the next interval. Without success, the lease ends
+                // by the clock.
                 let _ = renewing.renew(&*store, engine, &journal).await;
             }
         });
         Ok(lease)
     }
 
-    /// Counts from the time before the renewal is sent: other engines count from when they see it.
+    /// Renews the lease. It lasts from the time before the heartbeat was sent, because other
+    /// engines count from a later time, when they see it.
     async fn renew(
         &self,
         store: &dyn Store,
@@ -65,7 +67,7 @@ impl Lease {
     ) -> Result<(), StoreError> {
         let (before, sent) = (Instant::now(), micros());
         if store.heartbeat(engine, LEASE_MS).await? {
-            *self.until.lock().expect("nothing panics under this lock") = before + TTL;
+            *self.until.lock().expect("no code panics while it holds this lock") = before + TTL;
             journal.note(&Note::Beat { sent });
         } else {
             self.lost.store(true, Ordering::SeqCst);
@@ -73,21 +75,20 @@ impl Lease {
         Ok(())
     }
 
-    /// Returns whether the engine may continue: it has not been declared dead, and cannot be yet.
+    /// Whether the engine may continue: it was not marked dead, and its lease has not nearly ended.
     pub fn is_good(&self) -> bool {
-        let until = *self.until.lock().expect("nothing panics under this lock");
+        let until = *self.until.lock().expect("no code panics while it holds this lock");
         !self.lost.load(Ordering::SeqCst) && Instant::now() + MARGIN < until
     }
 }
 
-/// Other engines as a worker has seen them: the last heartbeat, and when it changed, by its own
-/// clock.
+/// The last heartbeat of each other engine, and when the worker saw it change, by its own clock.
 #[derive(Debug, Default)]
 pub struct Watch(BTreeMap<EngineId, (i64, Instant)>);
 
 impl Watch {
-    /// Reads all engines: those whose heartbeat has stopped, to be declared dead, and those that
-    /// are dead and still own runs.
+    /// Reads all engines. Finds those whose heartbeats have stopped, which have to be marked dead,
+    /// and those that are dead.
     pub async fn look(&mut self, store: &dyn Store, me: EngineId) -> Result<Found, StoreError> {
         let snapshot = store.read(ReadSet::default().scan(Scan::Engines, MANY)).await?;
         let mut found = Found::default();
@@ -111,9 +112,9 @@ impl Watch {
 /// Result of a read of the engines.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// Commands that declare engines dead, if their heartbeats have not changed since.
+    /// Commands that mark engines dead, unless a newer heartbeat arrives first.
     pub stopped: Vec<Command>,
-    /// Engines that are dead, or about to be.
+    /// Engines that are dead, or that the commands will mark dead.
     pub dead: Vec<EngineId>,
 }
 

@@ -1,9 +1,9 @@
-//! Real processes on one PostgreSQL, killed at random, and checks from outside.
+//! Real processes on one PostgreSQL that are killed at random, and checks from outside.
 //!
 //! A [`worker`] admits, leases, drives and sweeps as an engine does, and records its actions in its
 //! own [`journal`]. The [`rig`] starts workers, kills them and replaces them. Two checks are
 //! independent of the engine: [`drives`] reads the journals, [`rows`] reads the tables with plain
-//! SQL. Neither calls the engine, so that neither shares its mistakes.
+//! SQL. Neither calls the engine, so that an error of the engine cannot hide itself.
 //!
 //! Times in journals are the machine's clock in microseconds: all processes run on one machine.
 
@@ -21,10 +21,10 @@ use serde::{Deserialize, Serialize};
 use tidegate_core::row::EngineId;
 use tidegate_store::{Clock, PostgresOptions, SystemClock};
 
-/// The one workspace.
+/// The only workspace.
 pub const WORKSPACE: &str = "default";
 
-/// The one workflow, and the name of the event that starts it.
+/// The only workflow, and the name of the event that starts it.
 pub const WORKFLOW: &str = "torture";
 
 /// Number of keys that the runs compete for.
@@ -36,10 +36,10 @@ pub const LIMIT: usize = 3;
 /// Length of a lease without renewal.
 pub const TTL: Duration = Duration::from_millis(LEASE_MS as u64);
 
-/// The same in milliseconds.
+/// Length of a lease in milliseconds.
 pub const LEASE_MS: u32 = 1200;
 
-/// An engine that could not renew stops this long before its lease ends.
+/// How long before the end of its lease an engine stops if it could not renew it.
 pub const MARGIN: Duration = Duration::from_millis(200);
 
 /// Configuration of a worker. It is passed as JSON in the environment.
@@ -49,24 +49,24 @@ pub struct Orders {
     pub url: String,
     /// The schema that all workers share.
     pub schema: String,
-    /// The worker's engine, in hexadecimal: fresh for every process.
+    /// The engine id of the worker, in hexadecimal; new for every process.
     pub engine: String,
-    /// Path of its journal.
+    /// Path of the worker's journal.
     pub journal: String,
-    /// Seed of its random numbers.
+    /// Seed of the worker's random numbers.
     pub seed: u64,
-    /// Posts of a predecessor without an answer: id and key, to be posted again.
+    /// Posts of killed workers that got no answer, to be posted again: id and key.
     pub unanswered: Vec<(String, String)>,
 }
 
 impl Orders {
-    /// The environment variable of the configuration.
+    /// Name of the environment variable with the configuration.
     pub const VARIABLE: &str = "TIDEGATE_TORTURE_ORDERS";
 
     /// Returns the configuration of this process, if it is a worker.
     pub fn of_this_process() -> Option<Self> {
         let text = std::env::var(Self::VARIABLE).ok()?;
-        Some(serde_json::from_str(&text).expect("the rig writes them"))
+        Some(serde_json::from_str(&text).expect("the rig writes valid JSON"))
     }
 
     /// Returns the engine's id.
@@ -92,13 +92,13 @@ pub fn micros() -> i64 {
     SystemClock.now().micros()
 }
 
-/// Waits in real time: the test waits for real processes.
-#[expect(clippy::disallowed_methods, reason = "a process does not live on the engine's clock")]
+/// Waits in real time, because the workers are real processes.
+#[expect(clippy::disallowed_methods, reason = "real processes do not use the engine's clock")]
 pub async fn pause(time: Duration) {
     tokio::time::sleep(time).await;
 }
 
-/// Random numbers that a seed repeats.
+/// Random numbers from a seed.
 #[derive(Debug)]
 pub struct Dice(u64);
 
@@ -121,12 +121,12 @@ impl Dice {
         self.roll() % limit
     }
 
-    /// Returns `true` once in `n` times.
+    /// Returns `true` with a probability of one in `n`.
     pub fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 
-    /// Returns a duration of up to `ms` milliseconds.
+    /// Returns a random duration of up to `ms` milliseconds.
     pub fn up_to_ms(&mut self, ms: u64) -> Duration {
         Duration::from_micros(self.below(ms * 1000 + 1))
     }

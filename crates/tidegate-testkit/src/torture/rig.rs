@@ -1,4 +1,4 @@
-//! Starts workers, kills them, and replaces them.
+//! Rig: starts workers, kills them, and replaces them.
 
 use std::{
     collections::BTreeMap,
@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Interval at which the tables are sampled.
 const SAMPLE: Duration = Duration::from_millis(50);
 
-/// Time without progress after which the test counts as stuck. Generous: the machine may be busy.
+/// Time without progress after which the test fails. It is long, because the machine may be busy.
 const STUCK: Duration = Duration::from_secs(40);
 
 /// Detection of missing progress.
@@ -46,7 +46,7 @@ impl Progress {
         Self { count: 0, since: Instant::now() }
     }
 
-    /// Takes a count that changes with all progress; returns whether it has not changed for too
+    /// Takes a count that changes with every progress; returns whether it has not changed for too
     /// long.
     fn is_stuck(&mut self, count: i64) -> bool {
         if self.count != count {
@@ -56,22 +56,22 @@ impl Progress {
     }
 }
 
-/// A worker that is alive, as far as is known.
+/// A worker process that is running, as far as the rig knows.
 #[derive(Debug)]
 struct Living {
     child: Child,
     orders: Orders,
     file: Option<File>,
-    /// The journal so far.
+    /// The journal that was read so far.
     text: String,
     /// Number of claims in the journal.
     claims: usize,
-    /// End of its pause, if it is paused.
+    /// The end of the worker's pause; `None` if it is not paused.
     still_until: Option<Instant>,
 }
 
 impl Living {
-    /// Reads further in the journal.
+    /// Reads new lines of the journal.
     fn read(&mut self) {
         if self.file.is_none() {
             self.file = File::open(&self.orders.journal).ok();
@@ -83,7 +83,7 @@ impl Living {
         }
     }
 
-    /// Sends a signal that the standard library does not know.
+    /// Sends a signal by name, because the standard library can only kill.
     fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         Command::new("kill").args([name, &pid]).status().expect("there is a `kill`");
@@ -108,7 +108,7 @@ impl Living {
     }
 }
 
-/// Results of the samples so far.
+/// Results of all samples of the tables.
 #[derive(Debug, Default)]
 pub struct Seen {
     /// Number of samples.
@@ -117,27 +117,27 @@ pub struct Seen {
     pub most: usize,
     /// The violations.
     pub wrong: Vec<String>,
-    /// By engine: the time of the last sample in which it owned a run.
+    /// For each engine, the time of the last sample in which it owned a run.
     pub last_owned: BTreeMap<String, i64>,
 }
 
-/// The living processes, and the records of the ended ones.
+/// The running workers, and the journals of the ended ones.
 #[derive(Debug)]
 pub struct Rig {
     url: String,
     schema: String,
     directory: PathBuf,
-    /// The name of the test that is a worker.
+    /// The name of the test function that runs a worker.
     entry: &'static str,
     dice: Dice,
     living: Vec<Living>,
     /// The journals of the ended processes.
     pub stories: Vec<Story>,
-    /// Number of pauses.
+    /// Number of times that a worker was paused.
     pub halts: usize,
-    /// Number of workers that killed themselves while they reaped.
+    /// Number of workers that killed themselves while they reaped runs.
     pub falls: usize,
-    /// Number of claims of the ended processes.
+    /// Number of runs that the ended processes claimed.
     claimed: usize,
     started: usize,
     draining: bool,
@@ -146,10 +146,10 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// Starts the workers: `entry` is the test of this program that is a worker.
+    /// Starts the workers. `entry` is the test function of this program that runs a worker.
     pub fn start(url: &str, schema: &str, entry: &'static str, dice: Dice) -> Self {
         let directory = std::env::temp_dir().join(format!("tidegate-{schema}"));
-        fs::create_dir_all(&directory).expect("the directory for temporary files can be written");
+        fs::create_dir_all(&directory).expect("the directory for temporary files is writable");
         let seen = Arc::new(Mutex::new(Seen::default()));
         let sampling = tokio::spawn(look_on(url.to_owned(), schema.to_owned(), seen.clone()));
         let mut rig = Self {
@@ -185,13 +185,13 @@ impl Rig {
             seed: self.dice.roll(),
             unanswered,
         };
-        let mut child = Command::new(std::env::current_exe().expect("a test is a program"))
+        let mut child = Command::new(std::env::current_exe().expect("the path of this program"))
             .args(["--exact", self.entry, "--ignored", "--nocapture"])
             .env(Orders::VARIABLE, serde_json::to_string(&orders).expect("plain data"))
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .spawn()
-            .expect("the test can start itself");
+            .expect("the program can start itself");
         if self.draining {
             tell_to_drain(&mut child);
         }
@@ -199,18 +199,18 @@ impl Rig {
         self.living.push(Living { child, orders, file, text, claims: 0, still_until: None });
     }
 
-    /// Kills workers at random times until `claims` runs were claimed. An error means that no run
-    /// is claimed any more.
+    /// Kills workers at random times until `claims` runs were claimed. Returns an error if no more
+    /// runs are claimed.
     pub async fn kill_until(&mut self, claims: usize) -> Result<(), String> {
         let mut progress = Progress::new();
         let mut next = Instant::now() + TTL;
         while self.claims() < claims {
             if progress.is_stuck(i64::try_from(self.claims()).unwrap_or(i64::MAX)) {
-                return Err(format!("nothing is claimed any more after {}", self.claims()));
+                return Err(format!("no more runs are claimed after {}", self.claims()));
             }
             if Instant::now() >= next {
                 self.strike();
-                // Sometimes the next kill follows at once.
+                // One kill in five follows the last one at once.
                 let wait = if self.dice.one_in(5) { 0 } else { 300 + self.dice.below(1400) };
                 next = Instant::now() + Duration::from_millis(wait);
             }
@@ -220,8 +220,8 @@ impl Rig {
         Ok(())
     }
 
-    /// Kills a random worker, or pauses it for about as long as a lease: after the pause it
-    /// believes that nothing has happened.
+    /// Kills a random worker, or pauses it for about the length of a lease. A paused worker does
+    /// not know that time has passed.
     fn strike(&mut self) {
         let count = u64::try_from(self.living.len()).expect("few");
         let at = usize::try_from(self.dice.below(count)).expect("few");
@@ -239,7 +239,8 @@ impl Rig {
         self.bury(victim, Some(before));
     }
 
-    /// Keeps the journal and starts another worker, which repeats most of the unanswered posts.
+    /// Stores the journal of an ended worker, and starts another one, which repeats most of the
+    /// unanswered posts.
     fn bury(&mut self, mut gone: Living, killed: Option<i64>) {
         gone.read();
         self.claimed += gone.claims;
@@ -274,8 +275,8 @@ impl Rig {
         self.claimed + self.living.iter().map(|worker| worker.claims).sum::<usize>()
     }
 
-    /// Stops the faults and waits until every run has ended, then stops all workers. An error means
-    /// that some runs never end.
+    /// Stops the faults, waits until all runs have ended, and stops all workers. Returns an error
+    /// if some runs do not end.
     pub async fn drain(&mut self) -> Result<(), String> {
         self.draining = true;
         for worker in &mut self.living {
@@ -283,25 +284,25 @@ impl Rig {
         }
         let client = rows::connect(&self.url).await;
         let mut progress = Progress::new();
-        // The count must be 0 twice: a worker may have been about to post.
+        // The count must be 0 two times, because a worker may have been about to post.
         let (mut quiet, mut left) = (0, 0);
         while quiet < 2 && !progress.is_stuck(left) {
-            left = rows::unended(&client, &self.schema).await.expect("the table is there");
+            left = rows::unended(&client, &self.schema).await.expect("the run table can be read");
             quiet = if left == 0 { quiet + 1 } else { 0 };
             self.look();
             pause(TTL / 4).await;
         }
         for mut worker in std::mem::take(&mut self.living) {
             drop(worker.child.stdin.take());
-            // The others may have ended all runs before the end of this worker's pause: it would
-            // never see that the work is over.
+            // The other workers may end all runs before the end of this worker's pause, so it is
+            // resumed here to see that the work is done.
             worker.go_on();
             let status = worker.child.wait().expect("it is a child of this process");
             assert!(status.success(), "a worker failed: {status}");
             worker.read();
             self.stories.push(worker.story(None));
         }
-        if left == 0 { Ok(()) } else { Err(format!("{left} runs never end")) }
+        if left == 0 { Ok(()) } else { Err(format!("{left} runs did not end")) }
     }
 
     /// Stops sampling; returns the results.
@@ -310,9 +311,9 @@ impl Rig {
         std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Deletes the journals, which are not needed any more.
+    /// Deletes the journals.
     pub fn clear(&self) {
-        fs::remove_dir_all(&self.directory).expect("the rig has made it");
+        fs::remove_dir_all(&self.directory).expect("the rig created the directory");
     }
 
     /// Returns the directory of the journals.
@@ -325,7 +326,8 @@ impl Drop for Rig {
     fn drop(&mut self) {
         self.sampling.abort();
         for worker in &mut self.living {
-            // The test has failed; nothing more can be done about a child that cannot be killed.
+            // If a worker cannot be killed, there is nothing more to do: the test has failed
+            // already.
             let _ = worker.child.kill();
             let _ = worker.child.wait();
         }
@@ -333,7 +335,7 @@ impl Drop for Rig {
 }
 
 fn tell_to_drain(child: &mut Child) {
-    // A worker that has just stopped does not read its input any more.
+    // The write fails if the worker has just stopped, which is fine.
     let _ = child.stdin.as_mut().map(|stdin| stdin.write_all(b"drain\n"));
 }
 
@@ -342,7 +344,7 @@ async fn look_on(url: String, schema: String, seen: Arc<Mutex<Seen>>) {
     let mut client = rows::connect(&url).await;
     loop {
         let at = micros();
-        // Before the first worker has made the tables there is nothing to sample.
+        // Until the first worker has created the tables, the sample fails.
         if let Ok(sample) = rows::sample(&mut client, &schema).await {
             let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
             seen.count += 1;
@@ -354,8 +356,7 @@ async fn look_on(url: String, schema: String, seen: Arc<Mutex<Seen>>) {
     }
 }
 
-/// Returns, for each killed process, the time from its end to the last sample in which it owned a
-/// run.
+/// Returns for each killed process how long after the kill it still owned runs, by the samples.
 pub fn returns(stories: &[Story], seen: &Seen) -> Vec<Duration> {
     let killed = stories.iter().filter_map(|story| Some((story.killed?, &story.engine)));
     let last = killed.filter_map(|(at, engine)| Some(seen.last_owned.get(engine)? - at));

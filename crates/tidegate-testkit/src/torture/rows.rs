@@ -22,7 +22,7 @@ pub async fn connect(url: &str) -> Client {
     client
 }
 
-/// Gates and runs at one moment.
+/// One sample of the gates and runs, and its violations.
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
     /// The violations.
@@ -62,7 +62,8 @@ pub async fn sample(client: &mut Client, schema: &str) -> Result<Sample, Error> 
     Ok(judge(&gates, &runs))
 }
 
-/// Checks that gates and runs agree on the holders, and that no gate has more than its limit.
+/// Checks that gates and runs agree on the holders, and that no gate has more holders than its
+/// limit.
 fn judge(gates: &[Row], runs: &[Row]) -> Sample {
     let mut sample = Sample::default();
     let mut held: BTreeSet<(String, String)> = BTreeSet::new();
@@ -70,11 +71,14 @@ fn judge(gates: &[Row], runs: &[Row]) -> Sample {
         let (key, holders): (String, Vec<String>) = (gate.get(0), gate.get(1));
         sample.most = sample.most.max(holders.len());
         if holders.len() > LIMIT {
-            sample.wrong.push(format!("gate {key} has {} holders: {holders:?}", holders.len()));
+            sample.wrong.push(format!(
+                "gate {key} has {} holders, over the limit: {holders:?}",
+                holders.len()
+            ));
         }
         for run in holders {
             if !held.insert((key.clone(), run.clone())) {
-                sample.wrong.push(format!("gate {key} holds {run} twice"));
+                sample.wrong.push(format!("gate {key} lists the holder {run} twice"));
             }
         }
     }
@@ -85,15 +89,19 @@ fn judge(gates: &[Row], runs: &[Row]) -> Sample {
         if has > 0 {
             said.insert((key, id));
         } else {
-            sample.wrong.push(format!("{id} is owned and holds nothing"));
+            sample.wrong.push(format!("run {id} has an owner, but no hold"));
         }
     }
     let gone = held.difference(&said);
     sample.wrong.extend(gone.map(|(key, run)| {
-        format!("gate {key} is held by {run}, which does not say so or is gone")
+        format!("gate {key} lists the holder {run}, but that run has no such hold")
     }));
     let unheld = said.difference(&held);
-    sample.wrong.extend(unheld.map(|(key, run)| format!("{run} says that it holds gate {key}")));
+    sample.wrong.extend(
+        unheld.map(|(key, run)| {
+            format!("run {run} has a hold of gate {key}, which does not list it")
+        }),
+    );
     sample
 }
 
@@ -106,24 +114,24 @@ pub async fn unended(client: &Client, schema: &str) -> Result<i64, Error> {
 /// Returns the number of deadlocks that the server has counted in this database.
 pub async fn deadlocks(client: &Client) -> i64 {
     let sql = "select deadlocks from pg_stat_database where datname = current_database()";
-    client.query_one(sql, &[]).await.expect("the statistics are there").get(0)
+    client.query_one(sql, &[]).await.expect("the server has statistics").get(0)
 }
 
-/// All rows left after the end of the work.
+/// All rows that are left after all runs have ended.
 #[derive(Debug)]
 pub struct Left {
-    /// By event: its `dedupeId` and its key.
+    /// For each event, its `dedupeId` and its key.
     events: BTreeMap<i64, (String, String)>,
-    /// By event: its runs, with their endings.
+    /// For each event, its runs with their final status.
     ended: BTreeMap<i64, Vec<(RunId, String)>>,
-    /// By run: its recorded steps, with their fences.
+    /// For each run, its recorded steps with their fences.
     steps: BTreeMap<i64, BTreeMap<String, i64>>,
-    /// Rows that should not exist.
+    /// Rows that must not exist.
     wrong: Vec<String>,
 }
 
 impl Left {
-    /// Reads the rows.
+    /// Reads all rows.
     pub async fn read(client: &Client, schema: &str) -> Result<Self, Error> {
         client.execute("select set_config('search_path', $1, false)", &[&schema]).await?;
         let mut left = Self {
@@ -164,7 +172,7 @@ impl Left {
         states
     }
 
-    /// Returns all violations, given the journals of the processes.
+    /// Returns all violations, found with the journals of the processes.
     pub fn judge(&self, stories: &[Story], drives: &[Drive]) -> Vec<String> {
         let mut wrong = self.wrong.clone();
         wrong.extend(self.judge_events(stories));
@@ -174,7 +182,7 @@ impl Left {
         wrong
     }
 
-    /// Checks that a confirmed ending is final (spec I6).
+    /// Checks that a confirmed end is final (spec I6).
     fn judge_endings(&self, stories: &[Story]) -> Vec<String> {
         let all = self.ended.values().flatten();
         let ended: BTreeMap<String, &str> =
@@ -183,13 +191,13 @@ impl Left {
             .into_iter()
             .filter(|(run, state)| ended.get(*run) != Some(state));
         let told = |(run, state): (&str, &str)| {
-            format!("{run} was confirmed as {state} and is {:?}", ended.get(run))
+            format!("run {run} was confirmed as {state}, but its row says {:?}", ended.get(run))
         };
         differ.map(told).collect()
     }
 
-    /// Checks that every answered event exists once and has one run; an unanswered one may be
-    /// missing.
+    /// Checks that every answered event exists once and has one run. An event without an answer may
+    /// be missing.
     fn judge_events(&self, stories: &[Story]) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut found: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -197,25 +205,27 @@ impl Left {
             found.entry(id).or_default().push(key);
             let runs = self.ended.get(seq).map_or(0, Vec::len);
             if runs != 1 {
-                wrong.push(format!("event {id} came to {runs} runs"));
+                wrong.push(format!("event {id} has {runs} runs"));
             }
         }
         for (id, (key, answered)) in drives::posts(stories) {
             let there = found.remove(id.as_str()).unwrap_or_default();
             let good = there == [key.as_str()] || (there.is_empty() && !answered);
             if !good {
-                wrong.push(format!("event {id} (answered: {answered}) is there as {there:?}"));
+                wrong.push(format!(
+                    "event {id} (answered: {answered}) has wrong rows, with keys {there:?}"
+                ));
             }
         }
-        wrong.extend(found.into_keys().map(|id| format!("nobody has posted event {id}")));
+        wrong.extend(found.into_keys().map(|id| format!("event {id} was never posted")));
         for seq in self.ended.keys().filter(|seq| !self.events.contains_key(seq)) {
-            wrong.push(format!("a run was started by event {seq}, which is not there"));
+            wrong.push(format!("a run was started by event {seq}, which does not exist"));
         }
         wrong
     }
 
-    /// Checks that every run ended as its script says, with each step recorded once, under the
-    /// fence of the last process that executed it: no record was lost or made again.
+    /// Checks that every run ended as its script says, and that each step was recorded once, with
+    /// the fence of the last process that executed it.
     fn judge_runs(&self, stories: &[Story]) -> Vec<String> {
         let mut wrong = Vec::new();
         let effects = drives::effects(stories);
@@ -227,19 +237,23 @@ impl Left {
             let cancelled =
                 state == "cancelled" && ids.iter().all(|id| script.steps().contains(id));
             if !cancelled && (state != script.state() || ids != script.steps()) {
-                wrong.push(format!("{run} ({script:?}) ended {state} with steps {ids:?}"));
+                wrong.push(format!(
+                    "run {run} ({script:?}) ended as {state} with the wrong steps {ids:?}"
+                ));
             }
             for (id, fence) in steps.iter().filter(|(id, _)| *id != "nap") {
                 let last = effects.get(&(run.to_string(), id.clone())).and_then(|it| it.last());
                 if last != Some(fence) {
-                    wrong.push(format!("step {id} of {run}: recorded {fence}, done {last:?}"));
+                    wrong.push(format!(
+                        "step {id} of {run}: recorded with fence {fence}, executed {last:?}"
+                    ));
                 }
             }
         }
         wrong
     }
 
-    /// Checks that every run held the gate of its own event's key.
+    /// Checks that every run held the gate with the key of its event.
     fn judge_keys(&self, drives: &[Drive]) -> Vec<String> {
         let mut keys: BTreeMap<String, &str> = BTreeMap::new();
         for (event, runs) in &self.ended {
@@ -247,7 +261,9 @@ impl Left {
             keys.extend(runs.iter().map(|(run, _)| (run.to_string(), key)));
         }
         let strayed = drives.iter().filter(|drive| keys.get(&drive.run) != Some(&&*drive.key));
-        strayed.map(|it| format!("{} was driven under key {}", it.run, it.key)).collect()
+        strayed
+            .map(|it| format!("run {} was driven under the wrong key {}", it.run, it.key))
+            .collect()
     }
 }
 

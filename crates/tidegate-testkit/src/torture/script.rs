@@ -1,5 +1,5 @@
-//! Scripts of runs: drawn from the run's id, so that the next worker to drive the run continues in
-//! the same way.
+//! Scripts of runs. A script is drawn from the id of its run, so that every worker that drives the
+//! run uses the same one.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::{
 /// The longest sleep and the longest backoff.
 const LONGEST_WAIT_MS: u64 = 40;
 
-/// The course of a run.
+/// The script of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Script {
     /// One step.
@@ -28,25 +28,25 @@ pub enum Script {
     Two,
     /// A step, a sleep, a step.
     Nap,
-    /// A step that fails at first.
+    /// A step of which the first attempt fails.
     Shaky,
-    /// Yielded by its first engine, then one step.
+    /// The first engine hands the run over; the next one executes one step.
     Yield,
-    /// A step, then a final error.
+    /// A step, then the run fails.
     Doomed,
 }
 
 /// The next action of a run.
 #[derive(Clone, Debug)]
 pub struct Act {
-    /// The step whose effect takes place, if any.
+    /// The step that is executed, if any.
     pub step: Option<&'static str>,
-    /// The continuation of the run.
+    /// What the report says about the run.
     pub then: Then,
 }
 
 impl Act {
-    /// Returns the steps of the report.
+    /// Returns the steps for the report.
     pub fn steps(&self) -> Vec<NewStep> {
         self.step.iter().map(|id| step(id, &serde_json::json!(id))).collect()
     }
@@ -65,7 +65,7 @@ impl Script {
         }
     }
 
-    /// Returns the steps that are recorded once the run has ended by itself.
+    /// Returns the steps that are recorded when the run has ended without a cancel.
     pub fn steps(self) -> &'static [&'static str] {
         match self {
             Self::Plain | Self::Shaky | Self::Yield | Self::Doomed => &["a"],
@@ -74,7 +74,7 @@ impl Script {
         }
     }
 
-    /// Returns the final status of the run, unless it is cancelled.
+    /// Returns the final status of the run, if it is not cancelled.
     pub fn state(self) -> &'static str {
         if self == Self::Doomed { "failed" } else { "completed" }
     }
@@ -106,7 +106,7 @@ impl Script {
         Act { step, then }
     }
 
-    /// Returns the duration of a step's effect.
+    /// Returns a random duration for a step.
     pub fn effort(dice: &mut Dice) -> Duration {
         dice.up_to_ms(10)
     }

@@ -1,8 +1,8 @@
 //! Worker process: admits, leases, drives, reports, cancels, sweeps and reaps, until it is killed.
 //!
-//! All pending commands go into one batch, as a committer would send them. The worker gives up at
-//! the first error of the store that the store could not recover from: the next worker finds
-//! everything in the rows.
+//! All pending commands go into one batch, as a committer would send them. The worker stops at the
+//! first error of the store that the store could not recover from; the next worker finds all state
+//! in the rows.
 
 use std::{
     collections::BTreeSet,
@@ -39,11 +39,11 @@ use super::{
 };
 use crate::world::payload;
 
-/// Maximum number of runs that a worker drives at once: all workers together want more than there
-/// are slots.
+/// Maximum number of runs that a worker drives at once. All workers together need more slots than
+/// there are.
 const HANDS: usize = 9;
 
-/// Target number of live runs: enough to fill every queue.
+/// Number of live runs that the workers maintain, enough to fill every queue.
 const BACKLOG: i64 = 150;
 
 /// Maximum number of events that a worker posts at once.
@@ -55,36 +55,36 @@ const SWEEP: Duration = Duration::from_millis(20);
 /// Maximum number of due rows in one sweep.
 const DUE: u32 = 50;
 
-/// Pause when there is no work.
+/// Pause of a worker without work.
 const REST: Duration = Duration::from_millis(10);
 
 /// A run that is being driven.
 #[derive(Debug)]
 struct Flight {
     run: Run,
-    /// The recorded steps.
+    /// The ids of the recorded steps.
     done: BTreeSet<String>,
     act: Act,
-    /// End of the effect.
+    /// The time at which the step has been executed.
     over: Instant,
 }
 
-/// The origin of a command in a batch.
+/// The origin of a command, which decides what happens with its answer.
 enum Asked {
     Report(Box<Flight>),
     Post(String),
     Cancel(RunId),
     Lease,
-    /// Its answer is ignored.
+    /// The answer is ignored.
     Other,
 }
 
-/// Instructions of the parent, through standard input.
+/// Instructions of the parent process, read from standard input.
 #[derive(Clone, Debug, Default)]
 struct Told {
-    /// Stop posting and cancelling.
+    /// The worker has to stop posting and cancelling.
     drain: Arc<AtomicBool>,
-    /// The work is over, or the parent is gone.
+    /// The worker has to end, because all work is done or the parent has ended.
     over: Arc<AtomicBool>,
 }
 
@@ -104,7 +104,7 @@ impl Told {
     }
 }
 
-/// The process.
+/// The state of a worker process.
 #[derive(Debug)]
 pub struct Worker {
     store: Arc<dyn Store>,
@@ -117,26 +117,27 @@ pub struct Worker {
     told: Told,
     dice: Dice,
     flights: Vec<Flight>,
-    /// Runs that are not driven any more, because they were cancelled or taken away: to be
-    /// confirmed.
+    /// Runs that were cancelled or taken away, so that the worker has stopped driving them; it
+    /// still has to report that.
     stopped: Vec<Run>,
     /// Events to be posted: id and key.
     posts: Vec<(String, String)>,
-    /// Runs that may be cancelled.
+    /// Runs that the worker may cancel.
     victims: Vec<RunId>,
-    /// Connection to the tables, past the engine.
+    /// A separate connection to the tables, which does not use the store.
     outside: Client,
-    /// Number of runs that may still be added.
+    /// Number of events that may still be posted.
     room: i64,
     numbered: u64,
     next_sweep: Instant,
     next_look: Instant,
 }
 
-/// Works until the parent stops it; journals the reason if it stops by itself.
+/// Works until the parent stops it. If the worker stops by itself, it writes the reason into the
+/// journal.
 pub async fn work(orders: Orders) {
     let path = Path::new(&orders.journal);
-    let journal = Arc::new(Journal::open(path).expect("the rig has made the directory"));
+    let journal = Arc::new(Journal::open(path).expect("the rig created the directory"));
     let worked = match Worker::start(&orders, journal.clone()).await {
         Ok(mut worker) => worker.until_over().await,
         Err(error) => Err(error.to_string()),
@@ -176,7 +177,7 @@ impl Worker {
         Ok(worker)
     }
 
-    /// Every worker registers the same definition; the first one creates it.
+    /// Registers the definition. All workers register the same one, and the first one creates it.
     async fn register(&mut self) -> Result<Seq, StoreError> {
         let definition = json!({ "name": WORKFLOW, "concurrency": { "limit": LIMIT, "key": "k" } });
         let workflow = Definition::parse(&definition).expect("a good definition").value;
@@ -184,7 +185,7 @@ impl Worker {
         let register = Command::Register { ws, workflow, dev: false };
         match self.ask(vec![register]).await?.pop() {
             Some(Ok(Answer::Registered(registered))) => Ok(registered.lane),
-            other => panic!("registering answered {other:?}"),
+            other => panic!("unexpected answer to a registration: {other:?}"),
         }
     }
 
@@ -205,7 +206,8 @@ impl Worker {
 
     async fn turn(&mut self) -> Result<(), StoreError> {
         self.call_off().await?;
-        // Reported together: a transaction costs more than a report.
+        // All running steps are awaited and reported together, because a transaction costs more
+        // than a report.
         if let Some(over) = self.flights.iter().map(|flight| flight.over).max() {
             pause(over.saturating_duration_since(Instant::now())).await;
         }
@@ -233,7 +235,8 @@ impl Worker {
         for command in self.due().await? {
             ask(command, Asked::Other);
         }
-        // Runs that only reported a step come back: a few more than [`HANDS`] for a moment.
+        // Runs that reported a step stay with the worker, so it may have a few more than [`HANDS`]
+        // for a short time.
         let hands = HANDS.saturating_sub(self.flights.len());
         if hands > 0 {
             let (engine, lane) = (self.engine, self.lane);
@@ -267,9 +270,10 @@ impl Worker {
     fn leased(&self, answer: Answered) -> Vec<Run> {
         let runs = match answer {
             Ok(Answer::Leased(runs)) => runs,
-            // The worker was paused for too long, and will notice before it continues.
+            // The worker was paused for too long and marked dead; it notices that before it
+            // continues.
             Err(Refusal::EngineDead(_) | Refusal::NoEngine(_)) => Vec::new(),
-            other => panic!("leasing answered {other:?}"),
+            other => panic!("unexpected answer to a lease: {other:?}"),
         };
         for run in &runs {
             let gate = run.plan.first().and_then(|need| need.gate.scope());
@@ -280,7 +284,7 @@ impl Worker {
         runs
     }
 
-    /// Starts to drive, after the recorded steps.
+    /// Reads the recorded steps of leased runs, and starts to drive them.
     async fn drive(&mut self, runs: Vec<Run>) -> Result<(), StoreError> {
         let again = runs.iter().filter(|run| run.fence > 1);
         let steps =
@@ -314,7 +318,7 @@ impl Worker {
         over
     }
 
-    /// Builds a report. The journal has the end of the drive before the store has.
+    /// Builds a report. The end of the drive is written to the journal before the report is sent.
     fn report(&self, flight: &Flight) -> Command {
         let Flight { run, act, .. } = flight;
         if act.then != Then::Continue {
@@ -354,7 +358,7 @@ impl Worker {
                 }
                 self.stopped.push(run);
             }
-            other => panic!("a report was answered {other:?}"),
+            other => panic!("unexpected answer to a report: {other:?}"),
         }
     }
 
@@ -387,8 +391,8 @@ impl Worker {
 
     fn posted(&mut self, id: String, answer: Answered) {
         let posted = match answer {
-            Ok(Answer::Posted(mut posted)) => posted.pop().expect("one answer for one event"),
-            other => panic!("posting answered {other:?}"),
+            Ok(Answer::Posted(mut posted)) => posted.pop().expect("one event has one answer"),
+            other => panic!("unexpected answer to a post: {other:?}"),
         };
         self.journal.note(&Note::Posted { id });
         if self.dice.one_in(16) {
@@ -402,7 +406,7 @@ impl Worker {
         run.map(|run| (cancel(run), run)).into_iter().collect()
     }
 
-    /// Sometimes cancels a run while it is being driven here: its next report comes too late.
+    /// Sometimes cancels a run that this worker drives, so that its next report is refused.
     async fn call_off(&mut self) -> Result<(), StoreError> {
         let calm = self.draining() || !self.dice.one_in(12);
         let Some(run) = self.flights.first().map(|flight| flight.run.id).filter(|_| !calm) else {
@@ -416,9 +420,10 @@ impl Worker {
 
     // ------------------------------------------------------------------ sweeping
 
-    /// Reaps runs of dead engines, some at a time.
+    /// Reaps runs of dead engines, a few at a time.
     ///
-    /// Sometimes the worker kills itself between marking and reaping: others have to find the rest.
+    /// Sometimes the worker kills itself after it marked engines dead and before it reaped all
+    /// their runs; other workers have to reap the others.
     async fn reap(&mut self) -> Result<(), StoreError> {
         let found = self.watch.look(&*self.store, self.engine).await?;
         let marked = !found.stopped.is_empty();
@@ -469,7 +474,7 @@ fn cancel(run: RunId) -> Command {
     Command::Cancel { ws: WORKSPACE.into(), run, reason: "by hand".to_owned() }
 }
 
-/// Kills this process as a kill from outside would.
+/// Kills this process by the same signal as the rig does.
 fn fall() {
     let me = std::process::id().to_string();
     std::process::Command::new("kill").args(["-KILL", &me]).status().expect("there is a `kill`");

@@ -1,4 +1,5 @@
-//! Plays moves on one store, and describes their outcomes in terms that all stores share.
+//! Player: executes moves on one store, and describes their outcomes so that they can be compared
+//! between stores.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -26,10 +27,10 @@ use crate::{
     },
 };
 
-/// Length of a reaction's lease.
+/// Length of a reaction's lease, in milliseconds.
 const LEASE_MS: u64 = 80;
 
-/// One store, and the state known from its answers.
+/// One store, and the state that the player knows from its answers.
 #[derive(Debug)]
 pub struct Player {
     world: World,
@@ -40,12 +41,12 @@ pub struct Player {
     leases: Vec<(Lease, i64)>,
     moves: u64,
     names: BTreeMap<String, usize>,
-    /// Planned times of the schedules of these workflows.
+    /// The planned occurrence of each scheduled workflow.
     planned: BTreeMap<&'static str, Timestamp>,
 }
 
 impl Player {
-    /// Creates a player on an empty store, with everything defined.
+    /// Creates a player on an empty store, and registers all definitions.
     pub async fn new(store: Arc<dyn Store>, clock: Arc<ManualClock>) -> Self {
         let world = World::new(store, clock);
         for definition in definitions(1) {
@@ -69,7 +70,7 @@ impl Player {
         }
     }
 
-    /// Plays moves that are one command each, in one transaction or each in its own; returns the
+    /// Plays moves of one command each, in one transaction (`together`) or in one each; returns the
     /// outcomes.
     pub async fn play(&mut self, moves: &[Move], together: bool) -> Vec<String> {
         let commands = self.commands(moves).await;
@@ -83,10 +84,10 @@ impl Player {
         answer
     }
 
-    /// Returns the commands of moves.
+    /// Returns the commands for moves.
     ///
-    /// All of them are built from the state before the first: no caller can react to a command that
-    /// has not been committed yet.
+    /// All commands are built from the state before the first of them, because no caller can know
+    /// the answer of a command that is not committed.
     pub async fn commands(&mut self, moves: &[Move]) -> Vec<SeededCommand> {
         let lanes = self.world.lanes().await;
         self.world.enlist().await;
@@ -128,7 +129,7 @@ impl Player {
         &*self.world.store
     }
 
-    /// Advances the time or lets an engine die.
+    /// Plays a move that is not a command: advances the time, or marks an engine dead.
     pub async fn wait(&mut self, it: &Move) {
         assert!(!it.is_command(), "{it:?} is a command");
         if let Move::Pass { ms } = it {
@@ -140,7 +141,7 @@ impl Player {
         self.cancelled.clear();
     }
 
-    /// Returns every row of the store, in terms that all stores share.
+    /// Returns every row of the store, in a form that is the same on all stores.
     pub async fn dump(&mut self) -> Vec<String> {
         let rows = self.world.dump().await;
         rows.iter().map(|row| self.rename(&format!("{row:?}"))).collect()
@@ -156,16 +157,16 @@ impl Player {
         states
     }
 
-    /// Checks that holds and runs agree.
+    /// Checks that the holds in gates and in runs agree.
     pub async fn check(&self) {
         self.world.check_holds().await;
     }
 
-    /// Renumbers the store's numbers, in the order in which they are first seen.
+    /// Replaces the store's sequence numbers by numbers in the order in which they are first seen.
     ///
-    /// Sequence numbers come in blocks, one per transaction; a store that restarts a transaction
-    /// uses another block, and commands in one transaction share theirs. Ids are made of them.
-    /// Everything else is compared as it is.
+    /// Numbers are given out in blocks, one per transaction, so they differ between stores: a store
+    /// that restarts a transaction uses another block, and commands in one transaction share a
+    /// block. Ids contain these numbers. Everything else is compared unchanged.
     fn rename(&mut self, text: &str) -> String {
         let mut out = String::new();
         let mut rest = text;
@@ -199,7 +200,7 @@ impl Player {
                 self.leases.extend(claimed.leased.into_iter().map(|it| (it.lease, it.want)));
             }
             Err(Refusal::Fenced { run, fence }) => {
-                // Cancelled meanwhile: the worker stops it and confirms that.
+                // The run was cancelled meanwhile: the worker stops it and reports that.
                 let mut known = self.reported.iter();
                 let gone = known.find(|it| it.id.seq == run && it.fence == fence);
                 self.cancelled.extend(gone.cloned());
@@ -307,8 +308,8 @@ impl Player {
         Command::Record { known: Box::new(run), report }
     }
 
-    /// Returns the session operations of a report: all kinds, on few paths, some of which do not
-    /// fit.
+    /// Returns the session operations of a report: all kinds, on few paths; some of them do not fit
+    /// the document and fail.
     fn operations(&self) -> Vec<NewSessionOp> {
         let n = self.moves;
         let path = ["", "a", "a.b", "list", "n"][usize::try_from(n / 5 % 5).expect("small")];
@@ -329,7 +330,7 @@ impl Player {
 
     fn control(&mut self, run: u64, how: &str) -> Option<Command> {
         let ws = self.world.ws.clone();
-        // Mostly the newest: the others have ended.
+        // Selects one of the newest runs, because most of the older ones have ended.
         let among = self.runs.len().min(12);
         let run = *self.runs.iter().rev().nth(pick(among, run)?)?;
         Some(match how {
@@ -411,7 +412,7 @@ fn sent(it: &Sent) -> tidegate_core::event::NewEvent {
     tidegate_core::event::NewEvent { dedupe_id, ..event(it.name, &data(it.key)) }
 }
 
-/// Returns data with few keys, of several types, and none.
+/// Returns data with few keys, of several types, or without a key.
 fn data(key: u64) -> Value {
     match key {
         0 => json!({ "b": 1 }),

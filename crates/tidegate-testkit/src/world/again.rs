@@ -45,11 +45,11 @@ impl World {
     /// Returns the one live run that compensates another.
     pub async fn undo_of(&self, run: RunId) -> Run {
         let mut undo = self.live_for(Purpose::Compensates(run)).await;
-        assert_eq!(undo.len(), 1, "one run undoes what {run} did: {undo:?}");
+        assert_eq!(undo.len(), 1, "not exactly one run compensates {run}: {undo:?}");
         undo.remove(0)
     }
 
-    /// Creates a new run from an ended one; the call may be refused.
+    /// Creates a replay of an ended run; the call may be refused.
     pub async fn try_replay(
         &self,
         run: RunId,
@@ -61,21 +61,21 @@ impl World {
         let command = Command::Replay { ws, run, input, from_step, function_key: None };
         match self.run(command).await? {
             Answer::Admitted(outcome) => Ok(outcome),
-            other => panic!("a replay was answered {other:?}"),
+            other => panic!("unexpected answer to a replay: {other:?}"),
         }
     }
 
-    /// Creates a new run from an ended one.
+    /// Creates a replay of an ended run.
     pub async fn replay(&self, run: RunId) -> RunId {
         let outcome = self.try_replay(run, None, None).await.expect("it has ended");
-        outcome.verdict.run().unwrap_or_else(|| panic!("no run: {outcome:?}"))
+        outcome.verdict.run().unwrap_or_else(|| panic!("the replay made no run: {outcome:?}"))
     }
 
-    /// Creates a new run that continues from a step of an ended one.
+    /// Creates a run that retries an ended one from a step.
     pub async fn retry(&self, run: RunId, from_step: &str) -> RunId {
         let outcome = self.try_replay(run, None, Some(from_step)).await;
-        let outcome = outcome.unwrap_or_else(|refusal| panic!("{refusal}"));
-        outcome.verdict.run().unwrap_or_else(|| panic!("no run: {outcome:?}"))
+        let outcome = outcome.unwrap_or_else(|refusal| panic!("the retry was refused: {refusal}"));
+        outcome.verdict.run().unwrap_or_else(|| panic!("the retry made no run: {outcome:?}"))
     }
 
     /// Returns the ids of a run's steps, in the order in which they were recorded.

@@ -1,4 +1,4 @@
-//! Inputs of runs, and verdicts of their senders.
+//! Inputs of runs, and helpers for the verdicts that their senders get.
 
 use serde_json::Value;
 use tidegate_core::{
@@ -13,32 +13,32 @@ use super::{MANY, World};
 use crate::worker::again;
 
 impl World {
-    /// Posts one event that triggers one workflow; returns the run that carries it.
+    /// Posts one event that triggers one workflow; returns its run.
     pub async fn send_for_run(&self, name: &str, data: Value) -> RunId {
         let verdict = self.send(name, data).await;
-        verdict.run().unwrap_or_else(|| panic!("no run carries it: {verdict:?}"))
+        verdict.run().unwrap_or_else(|| panic!("the event got no run: {verdict:?}"))
     }
 
-    /// Calls an action in a session; returns the run that carries it.
+    /// Calls an action in a session; returns its run.
     pub async fn call_for_run(&self, flow: &str, action: &str, session: &str) -> RunId {
         let verdict = self.call(flow, action, session, Value::Null).await;
-        verdict.run().unwrap_or_else(|| panic!("no run carries it: {verdict:?}"))
+        verdict.run().unwrap_or_else(|| panic!("the request got no run: {verdict:?}"))
     }
 
     /// Returns an event's data.
     pub async fn data_of(&self, event: EventId) -> Value {
         match self.row(RowKey::Event(event.seq)).await {
             Some(Row::Event(row)) => serde_json::from_str(row.data.as_str()).expect("JSON"),
-            other => panic!("{event} has no row: {other:?}"),
+            other => panic!("{event} has no event row: {other:?}"),
         }
     }
 
-    /// Returns the data of a run's event; of the first event for a batch (`ctx.event`).
+    /// Returns the data of the run's event; for a batch, that of the first event (`ctx.event`).
     pub async fn input_of(&self, run: RunId) -> Value {
         let source = match (self.live(run).await, self.ended(run).await) {
             (Some(run), _) => run.source,
             (None, Some(run)) => run.source,
-            (None, None) => panic!("there is no run {run}"),
+            (None, None) => panic!("run {run} does not exist"),
         };
         self.data_of(source.first()).await
     }
@@ -53,7 +53,7 @@ impl World {
         let mut inputs = Vec::new();
         for (place, key) in snapshot.scans[&scan].keys.iter().enumerate() {
             let Some(Some(Row::Item(item))) = snapshot.rows.get(key) else { continue };
-            assert_eq!(item.n as usize, place, "items have no gaps");
+            assert_eq!(item.n as usize, place, "the items of a batch have a gap");
             inputs.push(self.data_of(item.event).await);
         }
         Some(inputs)
@@ -71,7 +71,7 @@ impl World {
         verdicts.collect()
     }
 
-    /// Reports a failed step of a leased run, to be retried after `delay_ms`.
+    /// Reports a failed step of a leased run, which will be retried after `delay_ms`.
     pub async fn back_off(&self, run: &Run, step: &str, delay_ms: u64) {
         let then = Then::Suspend(vec![again(step, delay_ms)]);
         assert_eq!(self.report(run, Vec::new(), then).await, Ok(Recorded::LetGo));
@@ -82,7 +82,7 @@ impl World {
 pub fn window(verdict: &Verdict) -> (RunId, tidegate_core::time::Timestamp) {
     match verdict {
         Verdict::Coalesced { run, fire_at, .. } => (*run, *fire_at),
-        other => panic!("not coalesced: {other:?}"),
+        other => panic!("expected a coalesced event, got {other:?}"),
     }
 }
 
@@ -90,22 +90,22 @@ pub fn window(verdict: &Verdict) -> (RunId, tidegate_core::time::Timestamp) {
 pub fn buffer(verdict: &Verdict) -> (RunId, u32, tidegate_core::time::Timestamp) {
     match verdict {
         Verdict::Buffered { run, pending, flush_at, .. } => (*run, *pending, *flush_at),
-        other => panic!("not buffered: {other:?}"),
+        other => panic!("expected a buffered event, got {other:?}"),
     }
 }
 
-/// Returns the run that caused the skip, and the control that decided it.
+/// Returns the run because of which an event was skipped, and the control that skipped it.
 pub fn skipped(verdict: &Verdict) -> (RunId, &'static str) {
     match verdict {
         Verdict::Skipped { by, holder } => (*holder, by.control),
-        other => panic!("not skipped: {other:?}"),
+        other => panic!("expected a skipped event, got {other:?}"),
     }
 }
 
-/// Returns the new run and the one that it replaced.
+/// Returns the new run and the run that it replaced.
 pub fn replaced(verdict: &Verdict) -> (RunId, RunId) {
     match verdict {
         Verdict::Replaced { run, replaced, .. } => (*run, *replaced),
-        other => panic!("nobody was replaced: {other:?}"),
+        other => panic!("expected a replaced run, got {other:?}"),
     }
 }

@@ -1,4 +1,4 @@
-//! Schedule operations of a [`World`].
+//! Operations on schedules in a [`World`].
 
 use tidegate_core::{
     command::{Answer, Command},
@@ -12,7 +12,7 @@ use tidegate_store::Decision;
 use super::{MANY, World};
 
 impl World {
-    /// Sets the next occurrence of a schedule to `at`, past all rules; returns the occurrence.
+    /// Writes `at` as the next occurrence of a schedule, without a command; returns the occurrence.
     pub async fn set_schedule(&self, workflow: &str, id: &str, at: Timestamp) -> Occurrence {
         let occurrence = self.occurrence(workflow, id, at, Some(at.plus_ms(1)));
         let Occurrence { ws, app, workflow, schedule: id, .. } = occurrence.clone();
@@ -31,7 +31,7 @@ impl World {
         occurrence
     }
 
-    /// Builds an occurrence of a schedule, and the one after it.
+    /// Builds an occurrence of a schedule, with the time of the next one.
     pub fn occurrence(
         &self,
         workflow: &str,
@@ -44,28 +44,29 @@ impl World {
         Occurrence { ws, app, workflow, schedule, planned_at, next }
     }
 
-    /// Plans the first occurrence of a schedule as an engine does; returns whether this call did
-    /// it.
+    /// Plans the first occurrence of a schedule as an engine does; returns whether it was planned
+    /// by this call.
     pub async fn plan(&self, workflow: &str, schedule: &str, next: Timestamp) -> bool {
         let (ws, app) = (self.ws.clone(), "default".to_owned());
         let (workflow, schedule) = (workflow.to_owned(), schedule.to_owned());
         match self.run(Command::Plan { ws, app, workflow, schedule, next }).await {
             Ok(Answer::Changed(planned)) => planned,
-            other => panic!("planning was answered {other:?}"),
+            other => panic!("unexpected answer to a plan: {other:?}"),
         }
     }
 
-    /// Pauses or resumes a schedule; returns whether that changed anything.
+    /// Pauses or resumes a schedule; returns whether its state changed.
     pub async fn hold(&self, workflow: &str, schedule: &str, hold: Hold) -> bool {
         let (ws, app) = (self.ws.clone(), "default".to_owned());
         let (workflow, schedule) = (workflow.to_owned(), schedule.to_owned());
         match self.run(Command::HoldSchedule { ws, app, workflow, schedule, hold }).await {
             Ok(Answer::Changed(changed)) => changed,
-            other => panic!("pausing was answered {other:?}"),
+            other => panic!("unexpected answer to a pause or resume: {other:?}"),
         }
     }
 
-    /// Returns the next planned time of a schedule; `None` if it has no row.
+    /// Returns the planned time of a schedule: `None` if it has no row, `Some(None)` if nothing is
+    /// planned.
     pub async fn planned(&self, workflow: &str, schedule: &str) -> Option<Option<Timestamp>> {
         match self.row(self.schedule_key(workflow, schedule)).await {
             Some(Row::Schedule(row)) => Some(row.next),

@@ -1,4 +1,4 @@
-//! Further queries of a [`World`].
+//! More queries of a [`World`].
 
 use tidegate_core::{
     flow::gate::holders,
@@ -10,7 +10,7 @@ use tidegate_core::{
 use super::{MANY, World};
 
 impl World {
-    /// Returns the outcome of a step, once it has one.
+    /// Returns the record of a step; `None` if it is not recorded.
     pub async fn step_of(&self, run: RunId, step: &str) -> Option<Step> {
         match self.row(RowKey::Step(run.seq, step.to_owned())).await {
             Some(Row::Step(step)) => Some(step),
@@ -29,7 +29,7 @@ impl World {
         rows.filter_map(receipt).collect()
     }
 
-    /// Counts the runs inside a workflow's gates of one kind, for one key.
+    /// Returns the number of runs that hold a workflow's gates of one class with this key.
     pub async fn inside(&self, workflow: &str, class: Class, key: &str) -> usize {
         let rows = self.dump().await;
         let inside = rows.iter().filter_map(|row| {

@@ -1,4 +1,4 @@
-//! Session state operations of a [`World`].
+//! Operations on session state in a [`World`].
 
 use serde_json::Value;
 use tidegate_core::{
@@ -12,7 +12,7 @@ use tidegate_core::{
 
 use super::{World, payload};
 
-/// Returns the reference of a session of the flow `chat` in the default app.
+/// Returns the reference to a session of the flow `chat` in the default app.
 pub fn session(id: &str) -> SessionRef {
     SessionRef { app: "default".to_owned(), flow: "chat".to_owned(), id: id.to_owned() }
 }
@@ -21,30 +21,30 @@ fn path(text: &str) -> Option<Path> {
     session::path(text).expect("a good path")
 }
 
-/// Reads the value at a path; the empty path is the whole document.
+/// Builds an operation that reads the value at a path; the empty path is the whole document.
 pub fn get(at: &str) -> SessionOp {
     SessionOp::Get { path: path(at) }
 }
 
-/// Writes a value at a path.
-#[expect(clippy::needless_pass_by_value, reason = "it is called with `json!`")]
+/// Builds an operation that writes a value at a path.
+#[expect(clippy::needless_pass_by_value, reason = "callers pass `json!` values")]
 pub fn set(at: &str, value: Value) -> SessionOp {
     SessionOp::Set { path: path(at), value: payload(&value) }
 }
 
-/// Merges members into an object.
-#[expect(clippy::needless_pass_by_value, reason = "it is called with `json!`")]
+/// Builds an operation that merges members into an object.
+#[expect(clippy::needless_pass_by_value, reason = "callers pass `json!` values")]
 pub fn merge(at: &str, value: Value) -> SessionOp {
     SessionOp::Merge { path: path(at), value: payload(&value) }
 }
 
-/// Adds a value to the end of a list.
-#[expect(clippy::needless_pass_by_value, reason = "it is called with `json!`")]
+/// Builds an operation that adds a value to the end of a list.
+#[expect(clippy::needless_pass_by_value, reason = "callers pass `json!` values")]
 pub fn append(at: &str, value: Value) -> SessionOp {
     SessionOp::Append { path: path(at), value: payload(&value) }
 }
 
-/// Adds to a number.
+/// Builds an operation that adds to a number.
 pub fn increment(at: &str, by: i64) -> SessionOp {
     SessionOp::Increment { path: path(at), by: Decimal::from(by) }
 }
@@ -58,7 +58,7 @@ impl World {
         Command::Record { known: Box::new(run.clone()), report }
     }
 
-    /// Reports a session operation of a leased run on `chat`; the run continues.
+    /// Reports a session operation of a leased run in the flow `chat`; the run continues.
     pub async fn operate(
         &self,
         run: &Run,
@@ -70,11 +70,11 @@ impl World {
         let asked = NewSessionOp { step, session, op, expected_version: None };
         match self.run(self.reporting(run, vec![asked], Then::Continue)).await? {
             Answer::Recorded(recorded) => Ok(recorded),
-            other => panic!("a report was answered {other:?}"),
+            other => panic!("unexpected answer to a report: {other:?}"),
         }
     }
 
-    /// As [`World::operate`]; returns the outcome of the step.
+    /// As [`World::operate`]; returns the result of the step.
     pub async fn state_step(
         &self,
         run: &Run,
@@ -93,7 +93,7 @@ impl World {
         value(&outcome.value)
     }
 
-    /// Applies an operation from outside a run to a session of `chat`.
+    /// Applies an operation to a session of `chat`, without a run.
     pub async fn patch(
         &self,
         id: &str,
@@ -103,7 +103,7 @@ impl World {
         let (ws, session) = (self.ws.clone(), session(id));
         match self.run(Command::Session { ws, session, op, expected_version }).await? {
             Answer::Session(outcome) => Ok(outcome),
-            other => panic!("an operation was answered {other:?}"),
+            other => panic!("unexpected answer to a session operation: {other:?}"),
         }
     }
 
@@ -124,7 +124,7 @@ impl World {
         }
     }
 
-    /// Counts the staged operations of all runs.
+    /// Returns the number of staged operations of all runs.
     pub async fn staged(&self) -> usize {
         self.dump().await.iter().filter(|row| matches!(row, Row::Staged(_))).count()
     }

@@ -1,4 +1,4 @@
-//! Stream and reaction operations of a [`World`].
+//! Operations on streams and reactions in a [`World`].
 
 use serde_json::{Value, json};
 use tidegate_core::{
@@ -23,7 +23,7 @@ impl World {
     pub async fn stream(&self, command: StreamCommand) -> Result<StreamAnswer, Refusal> {
         match self.run(Command::Stream { ws: self.ws.clone(), command }).await? {
             Answer::Stream(answer) => Ok(answer),
-            other => panic!("a command about streams was answered {other:?}"),
+            other => panic!("unexpected answer to a stream command: {other:?}"),
         }
     }
 
@@ -38,7 +38,7 @@ impl World {
         match self.stream(StreamCommand::Commit(commit)).await {
             Ok(StreamAnswer::Committed(committed)) => Ok(committed),
             Err(Refusal::Stream(refusal)) => Err(refusal),
-            other => panic!("a commit was answered {other:?}"),
+            other => panic!("unexpected answer to a commit: {other:?}"),
         }
     }
 
@@ -47,25 +47,25 @@ impl World {
         self.try_append(self.commit(stream, names, None)).await.expect("an open stream")
     }
 
-    /// Defines a reaction from data.
+    /// Defines a reaction from JSON.
     pub async fn react(&self, definition: Value) {
         let reaction = Reaction::parse(&definition).expect("a good definition");
         let done = self.stream(StreamCommand::Define(reaction)).await;
         assert_eq!(done, Ok(StreamAnswer::Done));
     }
 
-    /// Lets a reaction catch up with a stream that existed before it.
+    /// Subscribes a reaction to a stream that existed before it.
     pub async fn follow(&self, reaction: &str, stream: &str) {
         let (reaction, stream) = (reaction.to_owned(), stream.to_owned());
         let done = self.stream(StreamCommand::Follow { reaction, stream }).await;
         assert_eq!(done, Ok(StreamAnswer::Done));
     }
 
-    /// Leases streams that have work; returns them and the streams that were blocked instead.
+    /// Leases streams with new events; returns them, and the streams that were blocked instead.
     pub async fn claim_or_block(&self, reaction: &str, limit: u32) -> Claimed {
         match self.stream(self.claiming(reaction, limit)).await {
             Ok(StreamAnswer::Claimed(claimed)) => claimed,
-            other => panic!("a claim was answered {other:?}"),
+            other => panic!("unexpected answer to a claim: {other:?}"),
         }
     }
 
@@ -75,57 +75,57 @@ impl World {
         StreamCommand::Claim { reaction, engine, limit }
     }
 
-    /// Leases streams that have work.
+    /// Leases streams with new events.
     pub async fn claim(&self, reaction: &str, limit: u32) -> Vec<Leased> {
         let claimed = self.claim_or_block(reaction, limit).await;
-        assert_eq!(claimed.blocked, [], "no stream is blocked");
+        assert_eq!(claimed.blocked, [], "a claim blocked a stream");
         claimed.leased
     }
 
-    /// Leases the one stream that has work.
+    /// Leases the only stream with new events.
     pub async fn claim_one(&self, reaction: &str) -> Leased {
         let mut leased = self.claim(reaction, MANY).await;
-        assert_eq!(leased.len(), 1, "one stream has work: {leased:?}");
+        assert_eq!(leased.len(), 1, "not exactly one stream was leased: {leased:?}");
         leased.pop().expect("one stream")
     }
 
-    /// Acknowledges leases, each up to a version.
+    /// Acknowledges the events of each lease up to a version.
     pub async fn ack(&self, acks: &[(&Leased, i64)]) -> Vec<Outcome<i64>> {
-        self.try_ack(acks).await.expect("what was committed")
+        self.try_ack(acks).await.expect("the events exist")
     }
 
-    /// Acknowledges leases; the call may be refused.
+    /// Acknowledges the events of leases; the call may be refused.
     pub async fn try_ack(&self, acks: &[(&Leased, i64)]) -> Result<Vec<Outcome<i64>>, Refusal> {
         let ack =
             |(leased, upto): &(&Leased, i64)| Ack { lease: leased.lease.clone(), upto: *upto };
         self.places(StreamCommand::Ack(acks.iter().map(ack).collect())).await
     }
 
-    /// Renews a lease; returns whether the lease was still held.
+    /// Renews a lease; returns whether the lease was still valid.
     pub async fn renew(&self, leased: &Leased) -> bool {
         let (reaction, mine) = (leased.lease.reaction.clone(), vec![leased.lease.clone()]);
         match self.stream(StreamCommand::Renew { reaction, leases: mine }).await {
             Ok(StreamAnswer::Renewed(outcomes)) => matches!(outcomes[..], [Outcome::Done(_)]),
-            other => panic!("a renewal was answered {other:?}"),
+            other => panic!("unexpected answer to a renewal: {other:?}"),
         }
     }
 
-    /// Reports a handler failure after a version; the failure is retryable.
+    /// Reports a retryable failure of the handler after this version.
     pub async fn fail_after(&self, leased: &Leased, done_upto: i64) -> Outcome<Failed> {
         self.fail_with(leased, done_upto, true).await
     }
 
-    /// Reports a handler failure after a version.
+    /// Reports a failure of the handler after this version.
     pub async fn fail_with(&self, leased: &Leased, upto: i64, retryable: bool) -> Outcome<Failed> {
         let failure =
             Failure { done_upto: upto, error: "boom".into(), retryable, chance: 0, wait_ms: None };
         match self.stream(StreamCommand::Fail { lease: leased.lease.clone(), failure }).await {
             Ok(StreamAnswer::Failed(failed)) => failed,
-            other => panic!("a failure was answered {other:?}"),
+            other => panic!("unexpected answer to a failure: {other:?}"),
         }
     }
 
-    /// Blocks the stream of a lease after a version.
+    /// Blocks the stream of a lease after this version.
     pub async fn block(&self, leased: &Leased, done_upto: i64, reason: &str) -> Outcome<i64> {
         let (lease, reason) = (leased.lease.clone(), reason.to_owned());
         self.place(StreamCommand::Block { lease, done_upto, reason }).await
@@ -138,19 +138,19 @@ impl World {
     }
 
     async fn place(&self, command: StreamCommand) -> Outcome<i64> {
-        let mut places = self.places(command).await.expect("what was committed");
-        places.pop().expect("one place for one lease")
+        let mut places = self.places(command).await.expect("the events exist");
+        places.pop().expect("one lease has one outcome")
     }
 
     async fn places(&self, command: StreamCommand) -> Result<Vec<Outcome<i64>>, Refusal> {
         match self.stream(command).await? {
             StreamAnswer::At(places) => Ok(places),
-            other => panic!("the end of a lease was answered {other:?}"),
+            other => panic!("unexpected answer to the end of a lease: {other:?}"),
         }
     }
 
-    /// Unblocks or resets streams as an engine does: finds them page by page, then repairs each
-    /// page.
+    /// Repairs the selected streams as an engine does: reads them page by page, and repairs each
+    /// page. Returns their names.
     pub async fn mend(
         &self,
         reaction: &str,
@@ -171,12 +171,12 @@ impl World {
             let command = StreamCommand::Repair { repair: repair.clone(), streams };
             match self.stream(command).await? {
                 StreamAnswer::Repaired(streams) => mended.extend(streams),
-                other => panic!("a repair was answered {other:?}"),
+                other => panic!("unexpected answer to a repair: {other:?}"),
             }
         }
     }
 
-    /// Runs a query, which changes nothing.
+    /// Runs a query.
     async fn ask<T, E>(&self, question: impl Fn(&Draft) -> Result<T, Stop<E>>) -> Result<T, E> {
         let mut reads = ReadSet::default();
         loop {
@@ -184,7 +184,7 @@ impl World {
                 Ok(answer) => return Ok(answer),
                 Err(Stop::Refused(refusal)) => return Err(refusal),
                 Err(Stop::Need(more)) => reads.merge(*more),
-                Err(Stop::Full) => panic!("a question has no changes"),
+                Err(Stop::Full) => panic!("a query has no changes"),
             }
         }
     }
@@ -196,7 +196,7 @@ impl World {
         let (ws, stream, meta) = (self.ws.clone(), stream.to_owned(), payload(&json!({})));
         match self.stream(StreamCommand::Close(Close { ws, stream, expected, meta })).await? {
             StreamAnswer::Closed(closed) => Ok(closed),
-            other => panic!("a close was answered {other:?}"),
+            other => panic!("unexpected answer to a close: {other:?}"),
         }
     }
 
@@ -204,7 +204,7 @@ impl World {
     pub async fn truncate(&self, stream: &str, limit: u32) -> Result<Truncated, Refusal> {
         match self.stream(StreamCommand::Truncate { stream: stream.to_owned(), limit }).await? {
             StreamAnswer::Truncated(truncated) => Ok(truncated),
-            other => panic!("a truncation was answered {other:?}"),
+            other => panic!("unexpected answer to a truncation: {other:?}"),
         }
     }
 
@@ -214,22 +214,22 @@ impl World {
         let restart = Restart { ws, stream, snapshot: payload(snapshot), meta };
         match self.stream(StreamCommand::Restart(restart)).await? {
             StreamAnswer::Committed(committed) => Ok(committed),
-            other => panic!("a restart was answered {other:?}"),
+            other => panic!("unexpected answer to a restart: {other:?}"),
         }
     }
 
-    /// Returns the phase of the closing of a stream.
+    /// Returns how far the closing of a stream has got.
     pub async fn close_phase(&self, stream: &str) -> ClosePhase {
         let catalog =
             self.read(ReadSet::default().catalog(&self.ws)).await.catalogs[&self.ws].clone();
         let phase =
             self.ask(|draft| close_phase::<Refusal>(draft, &self.ws, stream, catalog.followers()));
-        phase.await.expect("a question is not refused")
+        phase.await.expect("the query is not refused")
     }
 
     // ------------------------------------------------------------------ queries
 
-    /// Returns a stream's head.
+    /// Returns the row of a stream.
     pub async fn head(&self, stream: &str) -> Option<Stream> {
         match self.row(RowKey::Stream(self.ws.clone(), stream.to_owned())).await {
             Some(Row::Stream(stream)) => Some(stream),
@@ -248,7 +248,7 @@ impl World {
         self.log(stream).await.into_iter().map(|event| event.name).collect()
     }
 
-    /// Returns the names of the events that come with a lease, in order.
+    /// Returns the names of the events that are delivered under a lease, in order.
     pub async fn delivered(&self, leased: &Leased) -> Vec<String> {
         let events = self.events_of(Scan::Log(leased.log, leased.at + 1)).await;
         let events = events.into_iter().filter(|event| event.version <= leased.want);
@@ -272,7 +272,7 @@ impl World {
         let key = RowKey::Subscription(self.ws.clone(), reaction.to_owned(), stream.to_owned());
         match self.row(key).await {
             Some(Row::Subscription(sub)) => sub,
-            other => panic!("`{reaction}` has no place in `{stream}`: {other:?}"),
+            other => panic!("`{reaction}` has no subscription to `{stream}`: {other:?}"),
         }
     }
 }
@@ -282,7 +282,7 @@ pub fn logged(name: &str, data: &Value) -> NewLogged {
     NewLogged { name: name.to_owned(), data: payload(data), meta: payload(&json!({})) }
 }
 
-/// Returns the stream names of some leases, sorted.
+/// Returns the sorted names of the leased streams.
 pub fn streams_of(leased: &[Leased]) -> Vec<&str> {
     let mut streams: Vec<&str> = leased.iter().map(|leased| &*leased.lease.stream).collect();
     streams.sort_unstable();

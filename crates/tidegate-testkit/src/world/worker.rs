@@ -1,4 +1,4 @@
-//! Further operations of callers and workers of a [`World`].
+//! More operations of callers and workers in a [`World`].
 
 use serde_json::Value;
 use tidegate_core::{
@@ -11,12 +11,17 @@ use tidegate_core::{
 use super::{World, payload};
 
 impl World {
-    /// Posts one event that triggers exactly one workflow, with its data as text, byte for byte.
+    /// Posts one event that triggers exactly one workflow. Its data is text, which is stored byte
+    /// for byte.
     pub async fn send_text(&self, name: &str, data: &str) -> Outcome {
         let data = Payload::parse(data.as_bytes(), usize::MAX).expect("good JSON");
         let event = NewEvent { name: name.to_owned(), data, dedupe_id: None, ts: None };
         let mut posted = self.post_event(event).await;
-        assert_eq!(posted.runs.len(), 1, "`{name}` triggers one workflow: {posted:?}");
+        assert_eq!(
+            posted.runs.len(),
+            1,
+            "`{name}` did not trigger exactly one workflow: {posted:?}"
+        );
         posted.runs.pop().expect("one outcome")
     }
 

@@ -1,4 +1,4 @@
-//! Arrivals: verdicts of callers, against the rows and against earlier promises.
+//! Checks of verdicts, against the rows and against earlier answers.
 
 use std::collections::BTreeMap;
 
@@ -29,15 +29,18 @@ pub(super) fn i1(look: &Look<'_>, history: &History) -> Checked {
             let specs = look.plan.specs.iter().filter(|spec| spec.triggered(&event.name));
             let wanted: Vec<&str> = specs.map(|spec| spec.name.as_str()).collect();
             if reply != wanted {
-                return Err(format!("`{}` in {ws} has fates for {reply:?}", event.name));
+                return Err(format!(
+                    "event `{}` in {ws} has verdicts for the wrong workflows: {reply:?}",
+                    event.name
+                ));
             }
         }
     }
     for reply in &history.told {
         let Some(run) = reply.run else { continue };
-        // A claim outlives its run.
+        // A `deduped` verdict may name a run that retention has deleted.
         if !is_there(look.state, run.seq) && !history.forgotten.contains(&run.seq) {
-            return Err(format!("there is no such run: {reply:?}"));
+            return Err(format!("the verdict names a run that does not exist: {reply:?}"));
         }
     }
     Ok(())
@@ -45,19 +48,21 @@ pub(super) fn i1(look: &Look<'_>, history: &History) -> Checked {
 
 /// Every id in an answer names a run, an open window or buffer, or an event.
 ///
-/// Only the ids that the commit answered and those that it removed are checked.
+/// Checks only the ids in the answers of this commit, and the ids of rows that it deleted.
 pub(super) fn i48(look: &Look<'_>, history: &History) -> Checked {
     let removed = look.deltas.iter().filter_map(|delta| delta.before.as_ref()).flat_map(ids);
     let answered = removed.filter(|id| history.answered.contains(id));
     for id in answered.chain(history.answers.iter().copied()) {
         if !is_there(look.state, id) && !history.forgotten.contains(&id) {
-            return Err(format!("{id} was answered to a caller and is gone"));
+            return Err(format!(
+                "id {id} was in an answer to a caller, and cannot be found any more"
+            ));
         }
     }
     Ok(())
 }
 
-/// Returns the ids that a row resolves.
+/// Returns the ids that can be found by means of a row.
 fn ids(row: &Row) -> Vec<Seq> {
     match row {
         Row::Run(run) => vec![run.id.seq],
@@ -68,7 +73,7 @@ fn ids(row: &Row) -> Vec<Seq> {
     }
 }
 
-/// Returns the runs that a fold will become.
+/// Returns the ids of the runs that a fold will become.
 fn promised(fold: &Fold) -> Vec<Seq> {
     fold.full.iter().map(|part| part.run.seq).chain([fold.run.seq]).collect()
 }
@@ -80,8 +85,7 @@ fn is_there(state: &State, id: Seq) -> bool {
         || state.gates().filter_map(folds::of).any(|fold| promised(fold).contains(&id))
 }
 
-/// Returns whether the times, with `more` added, exceed a meter, counted back from now in steps of
-/// `per / limit`.
+/// Whether admissions at these times and `more` now exceed a meter.
 fn exceeds(times: &[Timestamp], more: u64, pace: &Pace, now: Timestamp, slack: i64) -> bool {
     let count = times.len() as u64;
     times.iter().enumerate().any(|(n, since)| {
@@ -91,7 +95,7 @@ fn exceeds(times: &[Timestamp], more: u64, pace: &Pace, now: Timestamp, slack: i
     })
 }
 
-/// First starts on a throttled key are spaced.
+/// First starts on a throttled key have the distance that the throttle demands.
 pub(super) fn i12(look: &Look<'_>, history: &History) -> Checked {
     for (gate, starts) in &history.starts {
         if starts.last() != Some(&look.at) {
@@ -100,16 +104,19 @@ pub(super) fn i12(look: &Look<'_>, history: &History) -> Checked {
         let scope = gate.scope().expect("a gate's key");
         let Some(controls) = look.controls(&scope.ws, &scope.name) else { continue };
         let Some(pace) = &controls.throttle else { continue };
-        // Starts are rounded up to the clock's unit.
+        // The throttle rounds start times up to a microsecond.
         if exceeds(starts, 0, pace, look.at, 1) {
-            return Err(format!("starts at {starts:?} under {pace:?}"));
+            return Err(format!("runs started too close together, at {starts:?}, under {pace:?}"));
         }
     }
     Ok(())
 }
 
-/// A rate limit admits exactly as many as its bound allows.
-#[expect(clippy::similar_names, reason = "the pace of a control, the place of an event")]
+/// A rate limit admits exactly as many events as it allows: not more, and not fewer.
+#[expect(
+    clippy::similar_names,
+    reason = "`pace` is the rate of a control, `place` the key of an event"
+)]
 pub(super) fn i13(look: &Look<'_>, history: &History) -> Checked {
     let mut spent = history.tokens.clone();
     for answer in history.told.iter().filter(|answer| answer.arrives) {
@@ -120,20 +127,26 @@ pub(super) fn i13(look: &Look<'_>, history: &History) -> Checked {
         let over = exceeds(times, 1, pace, look.at, 0);
         if answer.made().is_some() {
             if over {
-                return Err(format!("{answer:?} is one too many at {}: {times:?}", look.at));
+                return Err(format!(
+                    "{answer:?} was admitted at {} over the limit, after {times:?}",
+                    look.at
+                ));
             }
             times.push(look.at);
         }
         let dropped = answer.word == "dropped";
         if dropped && !over && history.is_whole(&place) {
-            return Err(format!("{answer:?} is dropped at {} after {times:?}", look.at));
+            return Err(format!(
+                "{answer:?} was dropped at {} within the limit, after {times:?}",
+                look.at
+            ));
         }
     }
     Ok(())
 }
 
-/// A singleton has one live run, under `latest` one that has started; an arrival is skipped only
-/// because of one.
+/// A singleton has at most one live run; under `latest`, one that has started. An event is skipped
+/// only if there is such a run.
 pub(super) fn i18(look: &Look<'_>, history: &History) -> Checked {
     let mut live: BTreeMap<_, &Run> = BTreeMap::new();
     let over = |run: &&Run| run.phase == Phase::Stopping || undoes(run);
@@ -147,7 +160,7 @@ pub(super) fn i18(look: &Look<'_>, history: &History) -> Checked {
             if need.gate.class() == Some(Class::Singleton)
                 && let Some(other) = live.insert(&need.gate, run)
             {
-                return Err(format!("two are alive: {other:?} and {run:?}"));
+                return Err(format!("a singleton has two live runs: {other:?} and {run:?}"));
             }
         }
     }
@@ -155,14 +168,13 @@ pub(super) fn i18(look: &Look<'_>, history: &History) -> Checked {
         let Some(holder) = answer.holder else { continue };
         let alive = |run: Option<&Run>| run.is_some_and(|run| run.phase != Phase::Stopping);
         if !alive(look.before(holder.seq)) && !alive(look.state.run(holder.seq)) {
-            return Err(format!("skipped for one that is gone: {answer:?}"));
+            return Err(format!("skipped because of a run that is not live: {answer:?}"));
         }
     }
     Ok(())
 }
 
-/// Of the events with one idempotency key one makes a run in a period, unless the claim is
-/// released.
+/// Of the events with one idempotency key, one makes a run per period, unless the claim is freed.
 pub(super) fn i19(look: &Look<'_>, history: &History) -> Checked {
     let mut claims = history.claims.clone();
     for answer in history.told.iter().filter(|answer| answer.arrives) {
@@ -176,29 +188,30 @@ pub(super) fn i19(look: &Look<'_>, history: &History) -> Checked {
             .filter(|claim| claim.until > look.at && !given_back(history, claim.run.seq));
         if let Some(run) = answer.made() {
             if let Some(claim) = claim {
-                return Err(format!("{answer:?} is the second after {claim:?}"));
+                return Err(format!(
+                    "second run for the idempotency key: {answer:?}, claim {claim:?}"
+                ));
             }
             let until = look.at.plus_ms(period);
             claims.insert(place, super::history::Claimed { until, run });
             continue;
         }
-        // The claim may have been released after this, in the same commit.
+        // The claim may be freed later in the same commit.
         let held = claims.get(&place).is_some_and(|claim| claim.until > look.at);
         if answer.word == "deduped" && !held && history.is_whole(&place) {
-            return Err(format!("{answer:?} repeats nothing"));
+            return Err(format!("deduped without a claim: {answer:?}"));
         }
     }
     Ok(())
 }
 
-/// Returns whether a run was replaced or expired before its first step, so that its claim was
-/// released.
+/// Whether a run was replaced or expired before its first step, so that its claim was freed.
 fn given_back(history: &History, run: Seq) -> bool {
     let replaced = history.replaced.contains(&run) && !history.begun.contains_key(&run);
     replaced || history.expired.contains(&run)
 }
 
-/// A repeated `dedupeId` is answered as a duplicate, and leaves no trace.
+/// A repeated `dedupeId` gets the id of the first event, and writes nothing.
 pub(super) fn i20(look: &Look<'_>, history: &History) -> Checked {
     let mut known = history.dedupe.clone();
     for (command, answer) in look.answered() {
@@ -209,20 +222,22 @@ pub(super) fn i20(look: &Look<'_>, history: &History) -> Checked {
             let Some(id) = &event.dedupe_id else { continue };
             let first = known.get(&(ws.clone(), id.clone()));
             if posted.deduped != first.is_some() || first.is_some_and(|id| *id != posted.id) {
-                return Err(format!("`{id}` was told {posted:?}, the first was {first:?}"));
+                return Err(format!(
+                    "dedupeId `{id}` got {posted:?}, but the first event was {first:?}"
+                ));
             }
             known.insert((ws.clone(), id.clone()), posted.id);
         }
         let all = posted.iter().all(|posted| posted.deduped);
         if all && look.commands.len() == 1 && !look.deltas.is_empty() {
-            return Err(format!("a repeat left a trace: {:?}", look.deltas));
+            return Err(format!("a repeated event changed rows: {:?}", look.deltas));
         }
     }
     Ok(())
 }
 
 impl History {
-    /// Records admissions, after the checks.
+    /// Records the admissions of a commit, after its checks.
     pub(super) fn count(&mut self, look: &Look<'_>) {
         for reply in self.told.clone().iter().filter(|reply| reply.arrives) {
             let Some(controls) = look.controls(&reply.ws, &reply.workflow) else { continue };
@@ -247,11 +262,11 @@ impl History {
     }
 }
 
-/// Every run in a caller's verdict has ended.
+/// Every run that a verdict named has ended.
 pub(super) fn settled(state: &State, history: &History) -> Result<(), (&'static str, String)> {
     let ended = |run: &Seq| state.ended(*run).is_some() || history.forgotten.contains(run);
     match history.promised.iter().find(|run| !ended(run)) {
-        Some(run) => Err(("I1", format!("run {run} was promised and never ended"))),
+        Some(run) => Err(("I1", format!("run {run} was named in a verdict and never ended"))),
         None => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! Folds: windows and buffers, from their first event to their run.
+//! Checks of windows and buffers, from their first event to their run.
 
 use std::collections::BTreeMap;
 
@@ -24,31 +24,31 @@ fn items(state: &State, run: Seq) -> Vec<&Item> {
     items
 }
 
-/// A window's run is made once, not before its last event plus the period; the window is due by the
-/// longest wait.
+/// The run of a window is made once, and not before the period after the last event has passed. The
+/// window fires at its longest wait at the latest.
 pub(super) fn i15(look: &Look<'_>, history: &History) -> Checked {
     for gate in look.state.gates() {
         let Some(fold) = of(gate).filter(|fold| !fold.held && !fold.paused && !fold.fired) else {
             continue;
         };
         let late = gate.due.is_none_or(|due| due > fold.deadline);
-        // A buffer may have the run of the window that opened it.
+        // A buffer may have the same run as the window that opened it.
         let window = gate.key.class() != Some(Class::Batch);
         let by = history.windows.get(&fold.run.seq).filter(|_| window).map(|window| window.by);
         if late || by.is_some_and(|by| fold.deadline > by) {
-            return Err(format!("it is due too late, by {by:?}: {gate:?}"));
+            return Err(format!("the window is due later than {by:?}: {gate:?}"));
         }
     }
     for run in look.runs().filter_map(|(before, after)| if before.is_none() { after } else { None })
     {
         let Some(window) = history.windows.get(&run.id.seq) else { continue };
-        // A release may have made it shorter.
+        // A release may have shortened the period.
         if history.redefined.contains(&(run.ws.clone(), run.workflow.clone())) {
             continue;
         }
-        // A held window flushes at once when the run that held it is gone.
+        // A held window fires at once when the run that blocked it has ended.
         if !was_held(look, run.id.seq) && look.at < window.not_before {
-            return Err(format!("it fired at {} and not at {}", look.at, window.not_before));
+            return Err(format!("the window fired at {}, before {}", look.at, window.not_before));
         }
     }
     Ok(())
@@ -61,8 +61,8 @@ fn was_held(look: &Look<'_>, run: Seq) -> bool {
     })
 }
 
-/// A window's run carries the last event that was accepted for it; an event after the due time
-/// opens another window.
+/// The run of a window has the last event that joined it; an event after the due time opens another
+/// window.
 pub(super) fn i16(look: &Look<'_>, history: &History) -> Checked {
     for gate in look.state.gates() {
         let Some(fold) = of(gate).filter(|fold| !fold.held && !fold.paused && !fold.fired) else {
@@ -71,7 +71,7 @@ pub(super) fn i16(look: &Look<'_>, history: &History) -> Checked {
         if gate.key.class() != Some(Class::Batch)
             && history.windows.get(&fold.run.seq).is_some_and(|window| window.late)
         {
-            return Err(format!("it took an event after its time: {gate:?}"));
+            return Err(format!("the window took an event after its due time: {gate:?}"));
         }
     }
     for (_, after) in look.runs() {
@@ -80,18 +80,22 @@ pub(super) fn i16(look: &Look<'_>, history: &History) -> Checked {
         if let Source::Event(event) = run.source
             && window.last != event
         {
-            return Err(format!("{} carries {event}, the last was {}", run.id, window.last));
+            return Err(format!(
+                "run {} has event {event}, but the last one of its window was {}",
+                run.id, window.last
+            ));
         }
     }
     Ok(())
 }
 
-/// A batch has its events in order, within its size, and each event is in one batch of a workflow.
+/// A batch has its events in order and is not larger than its size. An event is in one batch of a
+/// workflow.
 pub(super) fn i17(look: &Look<'_>, history: &History) -> Checked {
     for delta in look.deltas {
         if let (RowKey::Item(run, _), Some(_)) = (&delta.key, &delta.after) {
             let carried = items(look.state, *run);
-            // Events that a debounce fires are collected in the order of firing.
+            // Events of debounce windows are collected in the order in which the windows fire.
             let debounced =
                 look.plan.specs.iter().any(|spec| {
                     spec.versions.iter().any(|(controls, _)| controls.debounce.is_some())
@@ -112,14 +116,16 @@ pub(super) fn i17(look: &Look<'_>, history: &History) -> Checked {
             fold_of.insert(fold.run.seq, fold);
             let count = items(look.state, fold.run.seq).len();
             if count != fold.count as usize {
-                return Err(format!("{count} events are kept for {fold:?}"));
+                return Err(format!(
+                    "the buffer has {count} stored events, which differs from {fold:?}"
+                ));
             }
             let scope = gate.key.scope().expect("a gate's key");
             let size = look.controls(&scope.ws, &scope.name).and_then(|controls| controls.batch);
             let grown = delta.before.as_ref().and_then(Row::as_gate).and_then(of);
             let grew = grown.is_none_or(|old| old.run != fold.run || old.count < fold.count);
             if size.is_some_and(|(size, ..)| u64::from(fold.count) > size) && grew {
-                return Err(format!("more than its size: {fold:?}"));
+                return Err(format!("the buffer is larger than `maxSize`: {fold:?}"));
             }
         }
     }
@@ -128,11 +134,11 @@ pub(super) fn i17(look: &Look<'_>, history: &History) -> Checked {
         let Source::Batch(first) = run.source else { continue };
         let carried = items(look.state, run.batch().seq);
         if carried.first().is_none_or(|item| item.event != first) {
-            return Err(format!("{} begins with {first}: {carried:?}", run.id));
+            return Err(format!("batch {} must begin with {first}, but has {carried:?}", run.id));
         }
         let bound = history.largest.get(&(run.ws.clone(), run.workflow.clone()));
         if bound.is_some_and(|bound| carried.len() as u64 > *bound) {
-            return Err(format!("{} events in one batch of at most {bound:?}", carried.len()));
+            return Err(format!("a batch has {} events, the maximum is {bound:?}", carried.len()));
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Gates: holders, queues, and their order.
+//! Checks of gates: holders, queues, and their order.
 
 use std::collections::BTreeMap;
 
@@ -21,8 +21,8 @@ fn changed<'a>(look: &Look<'a>) -> impl Iterator<Item = (Option<&'a Gate>, Optio
     })
 }
 
-/// A run enters a gate only if there is room. Lowering a limit evicts no run, and a release that
-/// adds a handoff gives holds to the live runs.
+/// A run enters a gate only if the gate has room. A lower limit evicts no run, and a release that
+/// adds a handoff gives holds to all live runs.
 pub(super) fn i2(look: &Look<'_>, _: &History) -> Checked {
     if look.redefines() {
         return Ok(());
@@ -41,19 +41,22 @@ pub(super) fn i2(look: &Look<'_>, _: &History) -> Checked {
         });
         let known = before.map(holders).unwrap_or_default();
         let fresh = holders(gate).iter().any(|hold| {
-            // A compensating run has the hold of the run that it compensates.
+            // A compensation has the hold of the run that it compensates.
             let undoes = look.state.run(hold.run.seq).is_some_and(undoes);
             !undoes && known.iter().all(|old| old.run != hold.run)
         });
         let limit = look.limit(&gate.key);
         if limit.is_some_and(|limit| inside as u64 > limit) && (inside > was || fresh) {
-            return Err(format!("{inside} are inside of {:?}, limit {limit:?}", gate.key.scope()));
+            return Err(format!(
+                "{inside} runs hold the gate {:?}, but the limit is {limit:?}",
+                gate.key.scope()
+            ));
         }
     }
     Ok(())
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "as iterators hand them out")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that iterators need")]
 fn place(run: &&Run) -> Option<Place> {
     if let Phase::Queued { place, .. } = run.phase { Some(place) } else { None }
 }
@@ -71,13 +74,16 @@ pub(super) fn i7(look: &Look<'_>, _: &History) -> Checked {
         };
         let limit = look.limit(&gate.key);
         if limit.is_none_or(|limit| (inside as u64) < limit) {
-            return Err(format!("room, a line, and nothing due: {:?} {gate:?}", gate.key.scope()));
+            return Err(format!(
+                "a gate with room and a queue has no due time: {:?} {gate:?}",
+                gate.key.scope()
+            ));
         }
     }
     Ok(())
 }
 
-/// No run is admitted past a run that was queued before the commit and still is.
+/// No run is admitted before a run that was queued before the commit and still is.
 pub(super) fn i8(look: &Look<'_>, _: &History) -> Checked {
     if look.redefines() {
         return Ok(());
@@ -101,7 +107,7 @@ pub(super) fn i8(look: &Look<'_>, _: &History) -> Checked {
         let known = inside(before);
         for seq in inside(gate).into_iter().filter(|seq| !known.contains(seq)) {
             let Some(run) = look.state.run(seq) else { continue };
-            // A compensating run keeps the position of the run that it compensates.
+            // A compensation has the position of the run that it compensates.
             if undoes(run) {
                 continue;
             }
@@ -130,22 +136,25 @@ pub(super) fn i11(look: &Look<'_>, _: &History) -> Checked {
         let Some(gate) = look.state.gate(&need.gate) else { continue };
         let blocked = |hold: &&Hold| !hold.draining && parent.ancestors.contains(&hold.run.seq);
         if let Some(hold) = holders(gate).iter().find(blocked) {
-            return Err(format!("{} waits for its ancestor {}", run.id, hold.run));
+            return Err(format!("run {} waits for its ancestor {}", run.id, hold.run));
         }
     }
     Ok(())
 }
 
-/// A rank is fixed at admission, and priority moves it by no more than its shift.
+/// The rank of a run is fixed at its admission: its arrival, less the shift of its priority.
 pub(super) fn i21(look: &Look<'_>, _: &History) -> Checked {
     for (before, after) in look.runs() {
         let Some(run) = after else { continue };
         match before {
             Some(old) if old.rank != run.rank || old.queued_at != run.queued_at => {
-                return Err(format!("its rank changed from {:?} to {:?}", old.rank, run.rank));
+                return Err(format!(
+                    "the rank of the run changed from {:?} to {:?}",
+                    old.rank, run.rank
+                ));
             }
-            // Follow-up runs are not admitted, and have no priority; a retry continues in its own
-            // version by the current rules.
+            // Follow-up runs are not admitted and have no priority. A retry is queued by the
+            // current rules, but in the version of its run.
             None if run.replaced.is_none()
                 && run.purpose == Purpose::Ordinary
                 && run.replay_of.is_none() =>
@@ -153,7 +162,7 @@ pub(super) fn i21(look: &Look<'_>, _: &History) -> Checked {
                 let controls = look.plan.spec(&run.workflow).map(|spec| spec.version(run.version));
                 let shift = controls.and_then(|(controls, _)| controls.shift_ms).unwrap_or(0);
                 if run.rank.at != run.queued_at.minus_ms(shift) {
-                    return Err(format!("its rank is not its time less {shift} ms: {run:?}"));
+                    return Err(format!("the rank is not the arrival less {shift} ms: {run:?}"));
                 }
             }
             _ => {}
@@ -162,22 +171,22 @@ pub(super) fn i21(look: &Look<'_>, _: &History) -> Checked {
     Ok(())
 }
 
-/// Under `latest` a newcomer leaves no unstarted run of its workflow on the gate. A displaced run
-/// had not started, and names a run of its workflow that has its rank or a better one.
+/// Under `latest` a new run leaves no unstarted run of its workflow on the gate. A displaced run
+/// had not started, and names a run of its workflow with the same rank or a better one.
 pub(super) fn i54(look: &Look<'_>, history: &History) -> Checked {
     for delta in look.deltas {
         let Some(Row::Ended(ended)) = &delta.after else { continue };
         let Some(by) = ended.ending.displaced_by() else { continue };
         let old = look.before(ended.id.seq);
         if history.begun.contains_key(&ended.id.seq) {
-            return Err(format!("{} has started, and is displaced", ended.id));
+            return Err(format!("run {} was displaced although it has started", ended.id));
         }
         let newer = look.state.run(by.seq).map(|run| (run.workflow.clone(), run.rank));
         let gone = look.state.ended(by.seq).map(|run| run.workflow.clone());
         let name = newer.as_ref().map(|(name, _)| name).or(gone.as_ref());
         let better = old.zip(newer.as_ref()).is_none_or(|(old, (_, rank))| *rank <= old.rank);
         if name != Some(&ended.workflow) || !better {
-            return Err(format!("{ended:?} is displaced by {newer:?}"));
+            return Err(format!("{ended:?} was displaced by a wrong run: {newer:?}"));
         }
     }
     let on = |run: &Run, gate: &Gate| {
@@ -198,7 +207,11 @@ pub(super) fn i54(look: &Look<'_>, history: &History) -> Checked {
                 own && unstarted && other.id != run.id && before && on(other, gate)
             });
             if let Some(other) = stayed {
-                return Err(format!("{} leaves {other:?} on {:?}", run.id, gate.key.scope()));
+                return Err(format!(
+                    "run {} did not displace {other:?} at {:?}",
+                    run.id,
+                    gate.key.scope()
+                ));
             }
         }
     }
@@ -221,7 +234,7 @@ pub(super) fn settled(state: &State, _: &History) -> Result<(), (&'static str, S
         }
     }
     match left.values().next() {
-        Some(gate) => Err(("I4", format!("it is left behind: {gate:?}"))),
+        Some(gate) => Err(("I4", format!("a hold or queue is left at the end: {gate:?}"))),
         None => Ok(()),
     }
 }

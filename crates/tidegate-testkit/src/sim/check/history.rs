@@ -1,4 +1,4 @@
-//! Records of the judge besides rows: times of events, and answers to callers.
+//! What the judge records in addition to rows: times of events, and answers to callers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,22 +21,22 @@ use crate::sim::{
     trace::Effect,
 };
 
-/// A debounce window as its callers know it.
+/// A debounce window, as recorded from the answers to its callers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     /// Time of its first event.
     pub opened: Timestamp,
-    /// Earliest time of firing.
+    /// The earliest time at which the window may fire.
     pub not_before: Timestamp,
-    /// Latest due time.
+    /// The latest time at which the window must be due.
     pub by: Timestamp,
     /// The last accepted event.
     pub last: EventId,
-    /// Whether the last event came after the due time.
+    /// Whether the last event arrived after the due time.
     pub late: bool,
 }
 
-/// The verdict of one event for one workflow, as its sender got it.
+/// The verdict on one event for one workflow, as its sender got it.
 #[derive(Clone, Debug)]
 pub(super) struct Told {
     pub ws: Workspace,
@@ -47,17 +47,17 @@ pub(super) struct Told {
     /// The event, if the answer had its id.
     pub event: Option<EventId>,
     pub data: Value,
-    /// Whether the controls of arrivals apply to it.
+    /// Whether the controls that act on arrival apply to the event.
     pub arrives: bool,
 }
 
 impl Told {
-    /// Returns the run that was made for it at once.
+    /// Returns the run, if the event made one at once.
     pub(super) fn made(&self) -> Option<RunId> {
         self.run.filter(|_| matches!(self.word.as_str(), "started" | "queued" | "replaced"))
     }
 
-    /// Returns the key under which a control records it: the path and the value there.
+    /// Returns the key by which a control counts the event: the path and its value.
     pub(super) fn place(&self, path: Option<&str>) -> Place {
         let mut value = path.map_or(Some(&self.data), |_| None);
         if let Some(path) = path {
@@ -72,67 +72,67 @@ impl Told {
 /// A workspace, a workflow and a key.
 pub(super) type Place = (Workspace, String, String);
 
-/// A claim of an idempotency key, as its callers know it.
+/// A claim of an idempotency key, as recorded from the answers to its callers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claimed {
     pub until: Timestamp,
     pub run: RunId,
 }
 
-/// The records of the judge.
+/// All records of the judge.
 #[derive(Debug, Default)]
 pub(super) struct History {
     /// Time of each engine's last heartbeat, and the length of its lease in milliseconds.
     pub beats: BTreeMap<EngineId, (u64, u32)>,
-    /// First starts by throttle.
+    /// Times of first starts, by the gate of the throttle.
     pub starts: BTreeMap<GateKey, Vec<Timestamp>>,
-    /// Spent tokens of rate limits.
+    /// Times of the spent tokens of rate limits.
     pub tokens: BTreeMap<Place, Vec<Timestamp>>,
-    /// Idempotency keys.
+    /// Claims of idempotency keys.
     pub claims: BTreeMap<Place, Claimed>,
-    /// Windows by their runs.
+    /// Open and fired windows, by the number of their run.
     pub windows: BTreeMap<Seq, Window>,
-    /// The largest batch that any released version allowed, by workflow.
+    /// The largest batch size of any released version, by workflow.
     pub largest: BTreeMap<(Workspace, String), u64>,
-    /// Accepted events by `dedupeId`.
+    /// The first event of each `dedupeId`.
     pub dedupe: BTreeMap<(Workspace, String), EventId>,
-    /// Signals that were accepted, by run.
+    /// Number of accepted signals, by run.
     pub signals: BTreeMap<Seq, usize>,
-    /// Verdicts of this commit.
+    /// The verdicts of this commit.
     pub told: Vec<Told>,
-    /// The runs that carry callers' events.
+    /// The runs that verdicts named.
     pub promised: BTreeSet<Seq>,
     /// The ids in the answers of this commit.
     pub answers: Vec<Seq>,
-    /// The ids in all answers.
+    /// The ids in all answers so far.
     pub answered: BTreeSet<Seq>,
     /// Number of commits.
     commits: u64,
-    /// The commit at which a run was first leased.
+    /// The number of the commit in which a run was first leased.
     pub begun: BTreeMap<Seq, u64>,
-    /// The commit of a release.
+    /// The number of the commit that made a release.
     pub released: BTreeMap<(Workspace, i64), u64>,
-    /// Closures that are running.
+    /// Step closures that are running.
     pub running: Vec<Effect>,
-    /// Closures that were ever started.
+    /// All step closures that were started.
     pub started: BTreeSet<Effect>,
-    /// Runs of which a closure was ever started.
+    /// Runs of which a step closure was started.
     pub driven: BTreeSet<Seq>,
-    /// Successor of each replaced run.
+    /// The run that replaced each replaced run.
     pub successors: BTreeMap<Seq, Seq>,
-    /// Workflows whose numbers have changed, so that the counts are not complete.
+    /// Workflows that were redefined, so that the counts for them are incomplete.
     pub redefined: BTreeSet<(Workspace, String)>,
-    /// The release under which a run was admitted or moved.
+    /// The release under which a run was admitted, or to which it was moved.
     pub releases: BTreeMap<Seq, i64>,
     /// Runs that were moved to a newer version.
     pub moved: BTreeSet<Seq>,
-    /// Runs that a throttle had admitted before its numbers changed.
+    /// Runs that a throttle had admitted before it was redefined.
     pub let_through: BTreeSet<Seq>,
-    /// Whether the clock has stepped.
+    /// Whether the store's clock has stepped.
     pub stepped: bool,
     /// Runs that were replaced.
     pub replaced: BTreeSet<Seq>,
-    /// The time by which a run has to start, from its admission on.
+    /// The time until which a run must start, from its admission on.
     pub start_by: BTreeMap<Seq, Timestamp>,
     /// Runs that did not start in time.
     pub expired: BTreeSet<Seq>,
@@ -145,7 +145,8 @@ pub(super) struct History {
 }
 
 impl History {
-    /// Returns whether all counted events of a place are known.
+    /// Whether the records of a key are complete: the clock has not stepped, and the workflow was
+    /// not redefined.
     pub(super) fn is_whole(&self, place: &Place) -> bool {
         !self.stepped && !self.redefined.contains(&(place.0.clone(), place.1.clone()))
     }
@@ -219,9 +220,9 @@ impl History {
         }
     }
 
-    /// Records the time by which each new run has to start, and the runs that did not.
+    /// Records the time until which each new run must start, and the runs that expired.
     fn learn_expiry(&mut self, look: &Look<'_>) {
-        // A commit that changes definitions may have admitted runs by the old ones.
+        // A commit that changes definitions may have admitted runs by the old definition.
         for (_, run) in look.runs().filter(|_| !look.redefines()) {
             let Some(run) = run.filter(|run| look.before(run.id.seq).is_none()) else { continue };
             let controls = look.controls(&run.ws, &run.workflow);
@@ -256,7 +257,7 @@ impl History {
             }
             let spec = look.plan.spec(&def.name);
             let batch = spec.and_then(|spec| spec.version(def.version).0.batch);
-            // Without a batch control the collected events are flushed as they are.
+            // If the new version has no batch control, the collected events are flushed unchanged.
             let size = batch.map_or(0, |(size, ..)| size);
             let largest = self.largest.entry(name).or_default();
             *largest = size.max(*largest);
@@ -273,7 +274,8 @@ impl History {
         };
         let known = self.windows.get(&run.seq).copied();
         let late = known.is_some_and(|window| window.by <= look.at);
-        // The window's run exists: it carries the event, and its time has come already.
+        // The window has fired: its run exists and takes the event, and the due time does not
+        // change.
         let fired = look.state.run(run.seq).is_some() || look.before(run.seq).is_some();
         let opened = known.map_or(look.at, |window| window.opened);
         let quiet = look.at.plus_ms(period);
@@ -292,14 +294,14 @@ pub(super) fn is_expired(ending: &Ending) -> bool {
     matches!(ending, Ending::Cancelled { reason, .. } if reason == Ending::EXPIRED)
 }
 
-/// Returns whether a run is made at once, without a window or a buffer before it.
+/// Whether a workflow makes runs at once, without a window or a buffer before.
 pub(super) fn is_direct(controls: &Controls) -> bool {
     controls.debounce.is_none()
         && controls.batch.is_none()
         && !matches!(controls.policy, Some(Policy::Debounce(_)))
 }
 
-/// Returns the verdicts that a commit's callers got.
+/// Returns the verdicts in the answers of a commit.
 fn told(look: &Look<'_>) -> Vec<Told> {
     let mut all = Vec::new();
     for (command, answer) in look.answered() {
@@ -397,7 +399,7 @@ fn called_with(request: &Request) -> Value {
     serde_json::json!({ "session": request.session, "input": json(&request.input) })
 }
 
-/// Returns the inputs that a commit of one call wrote, in order.
+/// Returns the inputs that a commit of a single call wrote, in order.
 fn inputs(look: &Look<'_>) -> impl Iterator<Item = EventId> {
     let mut ids: Vec<EventId> = look
         .deltas
@@ -411,7 +413,7 @@ fn inputs(look: &Look<'_>) -> impl Iterator<Item = EventId> {
     ids.into_iter()
 }
 
-/// Returns the verdicts of an event that a step sent, from the step's record.
+/// Returns the verdicts on an event that a step sent, from the record of the step.
 fn sent(look: &Look<'_>, ws: &Workspace, run: Seq, send: &NewSend) -> Vec<Told> {
     let key = RowKey::Step(run, send.step.clone());
     let new = look.deltas.iter().any(|delta| delta.key == key && delta.before.is_none());

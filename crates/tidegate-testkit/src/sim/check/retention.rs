@@ -1,4 +1,4 @@
-//! Retention: deleted rows were ended and old, and no kept row refers to them.
+//! Checks of retention: deleted rows were old, and no row refers to them.
 
 use tidegate_core::{
     command::Command,
@@ -11,7 +11,7 @@ use super::{Checked, Look, history::History};
 use crate::sim::state::State;
 
 impl Look<'_> {
-    /// Returns the time before which the commit deletes ended rows, if it does.
+    /// Returns the time before which the commit deletes old rows; `None` if it is no deletion.
     pub(super) fn forgets(&self) -> Option<Timestamp> {
         let moments = self.commands.iter().filter_map(|(command, _)| match command {
             Command::Forget { before, .. } => Some(*before),
@@ -21,7 +21,7 @@ impl Look<'_> {
     }
 }
 
-/// Retention deletes only rows that ended before its time and to which no row refers.
+/// Retention deletes only rows that are older than its time and to which no row refers.
 pub(super) fn i51(look: &Look<'_>, _: &History) -> Checked {
     let Some(before) = look.forgets() else { return Ok(()) };
     for delta in look.deltas {
@@ -37,18 +37,20 @@ pub(super) fn i51(look: &Look<'_>, _: &History) -> Checked {
             _ => false,
         };
         if !good {
-            return Err(format!("what was over before {before} goes, and this with it: {row:?}"));
+            return Err(format!(
+                "retention of rows from before {before} deleted a row that it must keep: {row:?}"
+            ));
         }
     }
     Ok(())
 }
 
-/// Returns whether a live run is, or refers to, an ended one.
+/// Whether an ended run is still stopping, or a live run refers to it.
 fn is_past(state: &State, ended: Seq) -> bool {
     state.run(ended).is_some() || state.runs().any(|run| run.past() == Some(ended))
 }
 
-/// Returns whether a run, an ended run, a batch or a window has this event as its input.
+/// Whether a run, an ended run, a batch or a window has this event as its input.
 fn is_input(state: &State, event: Seq) -> bool {
     let of_row = |row: &Row| match row {
         Row::Run(run) => run.source.first().seq == event,
@@ -60,7 +62,7 @@ fn is_input(state: &State, event: Seq) -> bool {
     state.rows().any(of_row)
 }
 
-/// Returns the ids that retention has deleted.
+/// Returns the ids of rows that retention deleted in this commit.
 pub(super) fn forgotten(look: &Look<'_>) -> Vec<Seq> {
     if look.forgets().is_none() {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Runs: leases, steps, waits and ends.
+//! Checks of runs: leases, steps, waits and ends.
 
 use tidegate_core::{
     command::{Answer, Command},
@@ -12,17 +12,17 @@ use super::{
 };
 use crate::sim::state::{Delta, State};
 
-/// An ended run does not change, and nothing more is committed for it.
+/// An ended run does not change, and no step is recorded for it.
 pub(super) fn i6(look: &Look<'_>, _: &History) -> Checked {
     for delta in look.deltas {
         match &delta.key {
             RowKey::Ended(seq) => {
                 let forgotten = delta.after.is_none() && look.forgets().is_some();
                 if (delta.before.is_some() || delta.after.is_none()) && !forgotten {
-                    return Err(format!("the end of run {seq} changed: {delta:?}"));
+                    return Err(format!("the row of ended run {seq} changed: {delta:?}"));
                 }
                 if look.state.run(*seq).is_some_and(|run| run.phase != Phase::Stopping) {
-                    return Err(format!("run {seq} has ended and goes on"));
+                    return Err(format!("run {seq} has ended and is still live"));
                 }
             }
             RowKey::Run(seq) => {
@@ -30,10 +30,10 @@ pub(super) fn i6(look: &Look<'_>, _: &History) -> Checked {
                 let lives =
                     matches!(&delta.after, Some(Row::Run(run)) if run.phase != Phase::Stopping);
                 if ended && lives {
-                    return Err(format!("run {seq} lives after its end"));
+                    return Err(format!("run {seq} is live after its end"));
                 }
                 if !ended && delta.after.is_none() {
-                    return Err(format!("run {seq} is gone without an end"));
+                    return Err(format!("run {seq} was deleted without an end"));
                 }
             }
             RowKey::Step(seq, id) => {
@@ -54,18 +54,18 @@ pub(super) fn i23(look: &Look<'_>, _: &History) -> Checked {
     let steps = look.deltas.iter().filter(|delta| matches!(delta.key, RowKey::Step(..)));
     let steps = steps.filter(|delta| !forgotten(delta));
     match steps.into_iter().find(|delta| delta.before.is_some() || delta.after.is_none()) {
-        Some(delta) => Err(format!("a record changed: {delta:?}")),
+        Some(delta) => Err(format!("a recorded step changed: {delta:?}")),
         None => Ok(()),
     }
 }
 
-/// A report is accepted only under the fence that the store holds; fences only grow.
+/// A report is accepted only with the current fence of the run; a fence never decreases.
 pub(super) fn i25(look: &Look<'_>, _: &History) -> Checked {
     for (before, after) in look.runs() {
         let (Some(old), Some(new)) = (before, after) else { continue };
         let leased = old.phase != Phase::Driven && new.phase == Phase::Driven;
         if new.fence < old.fence || (leased && new.fence == old.fence) {
-            return Err(format!("the fence goes from {} to {}", old.fence, new.fence));
+            return Err(format!("the fence changed from {} to {}", old.fence, new.fence));
         }
     }
     for (command, answer) in look.answered() {
@@ -79,14 +79,16 @@ pub(super) fn i25(look: &Look<'_>, _: &History) -> Checked {
         };
         if !look.before(report.run).is_some_and(good) {
             let run = look.before(report.run);
-            return Err(format!("{report:?} was accepted, and the run was {run:?}"));
+            return Err(format!(
+                "the report {report:?} was accepted, although the run was {run:?}"
+            ));
         }
     }
     Ok(())
 }
 
-/// An engine's runs are reaped only once it is dead, and it is dead only once its heartbeat has not
-/// changed for a whole lease.
+/// The runs of an engine are reaped only if it is dead. It is marked dead only if its heartbeat has
+/// not changed for a whole lease.
 pub(super) fn i27(look: &Look<'_>, history: &History) -> Checked {
     for (command, answer) in look.answered() {
         if let (Command::MarkDead { engine, .. }, Ok(Answer::Changed(true))) = (command, answer) {
@@ -111,14 +113,14 @@ pub(super) fn i27(look: &Look<'_>, history: &History) -> Checked {
             _ => false,
         });
         if !by_its_worker && look.state.engine(*owner).is_some_and(|row| !row.dead) {
-            return Err(format!("{id} was taken from {owner}, which is not dead"));
+            return Err(format!("run {id} was taken from engine {owner}, which is not dead"));
         }
     }
     Ok(())
 }
 
-/// Deaths of engines are counted one by one, and only where the handler had begun; at their bound
-/// the run is paused with the reason.
+/// Each death of an engine is counted, if the handler of the run had begun. At the maximum the run
+/// is paused with the reason.
 pub(super) fn i28(look: &Look<'_>, _: &History) -> Checked {
     let max = look.plan.max_deaths;
     for (before, after) in look.runs() {
@@ -140,7 +142,10 @@ pub(super) fn i28(look: &Look<'_>, _: &History) -> Checked {
         }
         let taken_over = new.takeovers.saturating_sub(old.takeovers);
         if taken_over != u32::from(taken) && !(look.rows_only && taken_over <= 1) {
-            return Err(format!("takeovers go from {} to {}", old.takeovers, new.takeovers));
+            return Err(format!(
+                "wrong number of takeovers: before {}, after {}",
+                old.takeovers, new.takeovers
+            ));
         }
         let at_its_bound = max > 0 && new.deaths >= max;
         let paused = new.phase == Phase::Paused && new.pause_reason.is_some();
@@ -155,7 +160,7 @@ pub(super) fn i28(look: &Look<'_>, _: &History) -> Checked {
     Ok(())
 }
 
-/// An event after a wait began is not missed, and the answer of a wait came after the wait began.
+/// A run does not miss an event that is posted after its wait began, and gets no earlier one.
 pub(super) fn i33(look: &Look<'_>, _: &History) -> Checked {
     let new = |delta: &'_ &Delta| delta.before.is_none();
     let added = look.deltas.iter().filter(new).filter_map(|delta| delta.after.as_ref());
@@ -175,14 +180,14 @@ pub(super) fn i33(look: &Look<'_>, _: &History) -> Checked {
                     .iter()
                     .all(|(path, value)| encoded(&event.data, path).as_ref() == Some(value));
                 if *name == event.name && all {
-                    return Err(format!("{event:?} does not wake {run:?}"));
+                    return Err(format!("the event {event:?} did not wake the run {run:?}"));
                 }
             }
         }
     }
     for row in added {
         let Row::Step(step) = row else { continue };
-        // A retry from a step begins with records of events from long ago.
+        // A retry from a step starts with the recorded events of the first run.
         if step.kind == StepKind::Event && look.before(step.run).is_some() {
             brought(
                 look,
@@ -194,7 +199,7 @@ pub(super) fn i33(look: &Look<'_>, _: &History) -> Checked {
     Ok(())
 }
 
-/// A wait for an event is answered by an event of this commit, or by its timeout.
+/// Checks that a wait for an event got an event of this commit, or timed out.
 fn brought(look: &Look<'_>, step: &Step, by_event: bool) -> Checked {
     let wait = look.before(step.run).and_then(|run| run.waits.iter().find(|w| w.step == step.id));
     let timed_out = wait.and_then(|wait| wait.until).is_some_and(|until| until <= look.at);
@@ -202,17 +207,17 @@ fn brought(look: &Look<'_>, step: &Step, by_event: bool) -> Checked {
     if by_event || (null && timed_out) {
         return Ok(());
     }
-    Err(format!("nothing brought {step:?}, the wait was {wait:?}"))
+    Err(format!("no event and no timeout for the result {step:?} of the wait {wait:?}"))
 }
 
-/// A run starts before its `startWithinMs` is over or not at all. It expires only if it has not
-/// started by then, and its input has a receipt of it.
+/// A run starts before its `startWithinMs` is over, or not at all. It expires only if it has not
+/// started by then, and its input gets a receipt for that.
 pub(super) fn i53(look: &Look<'_>, history: &History) -> Checked {
     for (before, after) in look.runs() {
         let Some(run) = after.filter(|run| run.started) else { continue };
         let by = history.start_by.get(&run.id.seq).filter(|by| **by <= look.at);
         if let Some(by) = by.filter(|_| !before.is_some_and(|old| old.started)) {
-            return Err(format!("{} starts at {}, and it expired at {by}", run.id, look.at));
+            return Err(format!("run {} started at {}, but it expired at {by}", run.id, look.at));
         }
     }
     for delta in look.deltas {
@@ -222,10 +227,10 @@ pub(super) fn i53(look: &Look<'_>, history: &History) -> Checked {
         }
         let by = history.start_by.get(&ended.id.seq);
         if by.is_some_and(|by| *by > look.at) {
-            return Err(format!("{} expires at {} before {by:?}", ended.id, look.at));
+            return Err(format!("run {} expired at {}, before its time {by:?}", ended.id, look.at));
         }
         if history.begun.contains_key(&ended.id.seq) {
-            return Err(format!("{} has started, and expires", ended.id));
+            return Err(format!("run {} expired although it has started", ended.id));
         }
         let said = look.deltas.iter().any(|delta| {
             matches!(&delta.after, Some(Row::Receipt(receipt))
@@ -233,13 +238,14 @@ pub(super) fn i53(look: &Look<'_>, history: &History) -> Checked {
                     && receipt.verdict["runId"] == ended.id.to_string())
         });
         if !said {
-            return Err(format!("{} expires without a receipt", ended.id));
+            return Err(format!("run {} expired without a receipt", ended.id));
         }
     }
     Ok(())
 }
 
-/// Every accepted signal was taken or is kept, and no run gets a child's end twice.
+/// Every accepted signal was delivered or is still stored, and no ended child has a parent that is
+/// live.
 pub(super) fn settled(state: &State, history: &History) -> Result<(), (&'static str, String)> {
     for (run, sent) in history.signals.iter().filter(|(run, _)| !history.forgotten.contains(run)) {
         let taken = state.rows().filter(|row| {
@@ -250,14 +256,17 @@ pub(super) fn settled(state: &State, history: &History) -> Result<(), (&'static 
         let kept = state.rows().filter(|row| matches!(row, Row::Signal(it) if it.run == *run));
         let (taken, kept) = (taken.count(), kept.count());
         if taken + kept != *sent {
-            return Err(("I33", format!("run {run}: {sent} signals, {taken} taken, {kept} kept")));
+            return Err((
+                "I33",
+                format!("run {run}: {sent} signals were sent, {taken} delivered, {kept} stored"),
+            ));
         }
     }
     for row in state.rows() {
         if let Row::Ended(Ended { id, parent: Some(parent), .. }) = row {
             let answer = state.run(*parent).is_none();
             if !answer {
-                return Err(("I32", format!("the parent of {id} has not ended")));
+                return Err(("I32", format!("the parent of ended run {id} has not ended")));
             }
         }
     }

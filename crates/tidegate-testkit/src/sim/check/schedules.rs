@@ -1,4 +1,4 @@
-//! Schedules: every planned occurrence is started or counted, and none twice.
+//! Checks of schedules: every planned occurrence is started or counted as missed, and none twice.
 
 use std::collections::BTreeMap;
 
@@ -11,15 +11,15 @@ use tidegate_core::{
 
 use super::{Checked, Look};
 
-/// One schedule, as its callers know it.
+/// One schedule, as recorded from answers.
 #[derive(Clone, Debug, Default)]
 struct Tally {
     next: Option<Timestamp>,
     last: Option<Timestamp>,
     paused: bool,
-    /// The first occurrence that was planned, at the start or since a pause.
+    /// The first planned occurrence since the start or the last pause.
     first: Option<Timestamp>,
-    /// Number of occurrences started or counted as missed since then.
+    /// Number of occurrences since then that were started or counted as missed.
     counted: u64,
 }
 
@@ -48,18 +48,19 @@ impl ScheduleModel {
         }
         for delta in look.deltas.iter().filter(|it| matches!(it.key, RowKey::Schedule(..))) {
             let Some(Row::Schedule(row)) = &delta.after else {
-                // The release has no such schedule, or the commit found that it has none.
+                // A schedule may be deleted by a release without it, or by an occurrence that finds
+                // it missing in the release.
                 self.tallies.remove(&delta.key);
                 if look.redefines() || look.commands.len() == 1 && occurs(&look.commands[0].0) {
                     continue;
                 }
-                return Err(format!("a schedule is gone: {delta:?}"));
+                return Err(format!("a schedule was deleted without a reason: {delta:?}"));
             };
             let tally = self.tallies.entry(delta.key.clone()).or_default();
             let same = (row.next, row.last, row.paused_at.is_some())
                 == (tally.next, tally.last, tally.paused);
             if !same {
-                return Err(format!("{row:?} is not {tally:?}"));
+                return Err(format!("the row {row:?} differs from the model {tally:?}"));
             }
             let (Some(calendar), Some((first, next))) =
                 (&look.plan.calendar, tally.first.zip(tally.next))
@@ -69,7 +70,7 @@ impl ScheduleModel {
             let planned = calendar.count(first, next);
             if planned != tally.counted {
                 return Err(format!(
-                    "the calendar has {planned} occurrences from {first} to {next}, counted: {tally:?}"
+                    "{planned} occurrences are planned from {first} to {next}, counted {tally:?}"
                 ));
             }
         }
@@ -81,7 +82,7 @@ impl ScheduleModel {
             (Command::Plan { ws, app, workflow, schedule, next }, Answer::Changed(true)) => {
                 let tally = self.of(ws, app, workflow, schedule);
                 if tally.next.is_some() || tally.paused {
-                    return Err(format!("it is planned already: {tally:?}"));
+                    return Err(format!("the schedule is planned already, or paused: {tally:?}"));
                 }
                 tally.begin(Some(*next));
                 Ok(())
@@ -106,7 +107,7 @@ impl ScheduleModel {
                 let tally = self.of(ws, app, workflow, schedule);
                 let mine = tally.next == Some(*planned_at) && *planned_at <= look.at;
                 if mine && is_scheduled(look, ws, workflow) {
-                    return Err(format!("it is due: {tally:?}"));
+                    return Err(format!("an occurrence that is due was refused: {tally:?}"));
                 }
                 Ok(())
             }
@@ -132,13 +133,13 @@ impl ScheduleModel {
         self.tallies.entry(key).or_default()
     }
 
-    /// Moves past an occurrence, and all before the next.
+    /// Moves the schedule to the next occurrence, after `count` occurrences.
     fn moved(&mut self, look: &Look<'_>, occurrence: &Occurrence, count: u64) -> Checked {
         let Occurrence { ws, app, workflow, schedule, planned_at, next } = occurrence;
         let tally = self.of(ws, app, workflow, schedule);
         let once = tally.last.is_none_or(|last| last < *planned_at);
         if tally.next != Some(*planned_at) || *planned_at > look.at || !once {
-            return Err(format!("it is not planned: {tally:?}"));
+            return Err(format!("the occurrence was not planned, or not due: {tally:?}"));
         }
         (tally.next, tally.last, tally.counted) = (*next, Some(*planned_at), tally.counted + count);
         Ok(())
@@ -149,7 +150,7 @@ fn occurs(command: &Command) -> bool {
     matches!(command, Command::Occur { .. })
 }
 
-/// Returns whether the release in effect has a schedule.
+/// Whether the released version of a workflow has a schedule.
 fn is_scheduled(look: &Look<'_>, ws: &Workspace, workflow: &str) -> bool {
     let current = look.state.current(ws, workflow);
     let spec = look.plan.spec(workflow).filter(|spec| spec.flow.is_none());

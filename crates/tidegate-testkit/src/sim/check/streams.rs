@@ -1,5 +1,5 @@
-//! Model of streams and reactions: applies every command after its answer and reports broken rules;
-//! then the changed rows have to equal the model.
+//! Model of streams and reactions: applies every command by its answer and reports broken rules.
+//! After each commit, the changed rows must equal the model.
 
 mod places;
 
@@ -18,21 +18,21 @@ use self::places::Place;
 use super::{Look, Violation};
 use crate::sim::state::Delta;
 
-/// Result of a rule: success, or its number and the observed violation.
+/// Result of a rule: success, or the number of the invariant and the violation.
 type Ruled = Result<(), (&'static str, String)>;
 
-/// The key of a subscription: workspace, reaction and stream.
+/// Key of a subscription: workspace, reaction and stream.
 pub(super) type PlaceKey = (Workspace, String, String);
 
-/// A stream as its writers know it.
+/// The state of a stream in the model.
 #[derive(Clone, Debug, PartialEq)]
 struct Log {
     id: Seq,
     head: i64,
     closed: bool,
-    /// Only the guard is left.
+    /// Whether only the guard is left.
     truncated: bool,
-    /// The oldest event that is left.
+    /// The version of the oldest event that is left.
     first: i64,
 }
 
@@ -40,16 +40,16 @@ struct Log {
 #[derive(Debug, Default)]
 pub(super) struct StreamModel {
     logs: BTreeMap<(Workspace, String), Log>,
-    /// The last position of each workspace.
+    /// The last position in each workspace.
     positions: BTreeMap<Workspace, i64>,
     reactions: BTreeMap<(Workspace, String), Reaction>,
     places: BTreeMap<PlaceKey, Place>,
-    /// Whether the clock has stepped, so that turns do not show which subscription has waited
+    /// Whether the clock has stepped, so that times do not show which subscription has waited
     /// longest.
     stepped: bool,
 }
 
-/// Fails with a number and a text unless the condition holds.
+/// Returns the number of an invariant and a text, unless the condition holds.
 fn hold(holds: bool, number: &'static str, text: impl FnOnce() -> String) -> Ruled {
     if holds { Ok(()) } else { Err((number, text())) }
 }
@@ -141,25 +141,35 @@ impl StreamModel {
             StreamRefusal::Conflict { stream, actual, .. } => {
                 let fits = *actual == self.head(ws, stream)
                     && expected.is_some_and(|expected| !self.is_met(ws, stream, expected));
-                hold(fits, "I36", || "the expectation was met".to_owned())
+                hold(fits, "I36", || {
+                    "a commit was refused although its expected version is right".to_owned()
+                })
             }
             StreamRefusal::StreamClosed { stream, guard } => {
                 let log = self.log(ws, stream);
                 let fits = log.is_some_and(|log| log.closed && log.head == *guard);
-                hold(fits, "I49", || format!("{log:?} is not closed"))
+                hold(fits, "I49", || {
+                    format!("refused as closed, but the stream is not closed: {log:?}")
+                })
             }
             StreamRefusal::NotClosed { stream } => {
                 let closed = self.log(ws, stream).is_some_and(|log| log.closed);
-                hold(!closed, "I49", || "it is closed".to_owned())
+                hold(!closed, "I49", || {
+                    "refused as not closed, but the stream is closed".to_owned()
+                })
             }
             StreamRefusal::NotTruncated { stream, .. } => {
                 let done = self.log(ws, stream).is_some_and(|log| log.closed && log.truncated);
                 let busy = self.behind(now, ws, stream);
-                hold(!done || busy, "I49", || "it is truncated".to_owned())
+                hold(!done || busy, "I49", || {
+                    "refused as not truncated, but the stream is truncated".to_owned()
+                })
             }
             StreamRefusal::BadName { .. }
             | StreamRefusal::Count { .. }
-            | StreamRefusal::TooLarge { .. } => Err(("I36", "nothing is wrong with it".to_owned())),
+            | StreamRefusal::TooLarge { .. } => {
+                Err(("I36", "a valid commit was refused".to_owned()))
+            }
         }
     }
 
@@ -192,16 +202,22 @@ impl StreamModel {
         committed: &Committed,
     ) -> Ruled {
         let (log, head) = (self.log(ws, stream).cloned(), self.head(ws, stream));
-        hold(log.as_ref().is_none_or(|log| !log.closed), "I49", || "it is closed".to_owned())?;
+        hold(log.as_ref().is_none_or(|log| !log.closed), "I49", || {
+            "a commit to a closed stream succeeded".to_owned()
+        })?;
         let met = expected.is_none_or(|expected| self.is_met(ws, stream, expected));
-        hold(met, "I36", || format!("its head is {head}"))?;
+        hold(met, "I36", || {
+            format!("a commit with a wrong expected version succeeded: the head is {head}")
+        })?;
         let last = head + i64::try_from(count).unwrap_or(i64::MAX);
         let follows = (committed.first, committed.last) == (head + 1, last)
             && log.is_none_or(|log| log.id == committed.log);
-        hold(follows, "I35", || format!("its head is {head}"))?;
+        hold(follows, "I35", || format!("the versions of a commit do not follow the head {head}"))?;
         let position = self.positions.entry(ws.clone()).or_default();
         let positions = *position + 1..=*position + (last - head);
-        hold(committed.positions == positions, "I37", || format!("they are {positions:?}"))?;
+        hold(committed.positions == positions, "I37", || {
+            format!("wrong positions of a commit, expected {positions:?}")
+        })?;
         *position = *positions.end();
         let first = 0;
         let log = Log { id: committed.log, head: last, closed: false, truncated: false, first };
@@ -221,14 +237,16 @@ impl StreamModel {
         let was = before.as_ref().is_some_and(|log| log.closed);
         let guard = if was { head } else { head + 1 };
         let fits = (closed.already, closed.guard) == (was, guard);
-        hold(fits, "I49", || format!("{before:?} was closed"))?;
+        hold(fits, "I49", || format!("wrong answer to a close of {before:?}"))?;
         if was {
             return Ok(());
         }
         let met = expected.is_none_or(|expected| self.is_met(ws, stream, expected));
-        hold(met, "I36", || format!("its head is {head}"))?;
+        hold(met, "I36", || {
+            format!("a close with a wrong expected version succeeded: the head is {head}")
+        })?;
         *self.positions.entry(ws.clone()).or_default() += 1;
-        // The number of a stream that begins with its guard is not in the answer.
+        // The answer to a close has no stream number, so that of a new stream is unknown.
         let (id, first) = (before.map_or(Seq(-1), |log| log.id), 0);
         let log = Log { id, head: guard, closed: true, truncated: guard == 0, first };
         self.logs.insert((ws.clone(), stream.to_owned()), log);
@@ -236,7 +254,7 @@ impl StreamModel {
         Ok(())
     }
 
-    /// Returns whether a follower has not passed the head, or holds a lease.
+    /// Whether a reaction has not passed the head of a stream, or holds a lease on it.
     fn behind(&self, now: Timestamp, ws: &Workspace, stream: &str) -> bool {
         let head = self.head(ws, stream);
         self.followers(ws, stream).any(|reaction| {
@@ -258,14 +276,16 @@ impl StreamModel {
         let (behind, head) = (self.behind(now, ws, stream), self.head(ws, stream));
         let log = self.logs.get_mut(&(ws.clone(), stream.to_owned()));
         let Some(log) = log.filter(|log| log.closed) else {
-            return Err(("I49", "it is not closed".to_owned()));
+            return Err(("I49", "a stream that is not closed was truncated".to_owned()));
         };
         log.truncated |= matches!(truncated, Truncated::Done(_));
         let waits = matches!(truncated, Truncated::Waits(_));
         if waits {
             self.find_places(ws, stream, head, None);
         }
-        hold(behind == waits, "I49", || format!("a reaction is not done with it: {behind}"))
+        hold(behind == waits, "I49", || {
+            format!("wrong answer to a truncation, a reaction is behind: {behind}")
+        })
     }
 
     fn restarted(
@@ -277,9 +297,11 @@ impl StreamModel {
     ) -> Ruled {
         let (log, busy) = (self.log(ws, stream).cloned(), self.behind(now, ws, stream));
         let done = log.as_ref().is_some_and(|log| log.closed && log.truncated);
-        hold(done && !busy, "I49", || format!("{log:?} is not truncated"))?;
+        hold(done && !busy, "I49", || {
+            format!("a stream that is not truncated was restarted: {log:?}")
+        })?;
         let fresh = committed.first == 0 && log.is_none_or(|log| log.id != committed.log);
-        hold(fresh, "I35", || "it goes on".to_owned())?;
+        hold(fresh, "I35", || "a restarted stream does not begin anew".to_owned())?;
         *self.positions.entry(ws.clone()).or_default() += 1;
         let first = 0;
         let log = Log { id: committed.log, head: 0, closed: false, truncated: false, first };
@@ -298,8 +320,8 @@ impl StreamModel {
         all.map(|(_, reaction)| reaction).filter(move |reaction| reaction.source.covers(stream))
     }
 
-    /// Creates the missing subscriptions of followers that have work in a stream: at its start, or
-    /// after `before`.
+    /// Creates the missing subscriptions of reactions to a stream: from its start or, with
+    /// `fromHead`, after version `before`.
     fn find_places(&mut self, ws: &Workspace, stream: &str, before: i64, only: Option<&str>) {
         let followers = self.followers(ws, stream);
         let followers = followers.filter(|it| only.is_none_or(|only| only == it.name));
@@ -312,7 +334,7 @@ impl StreamModel {
         }
     }
 
-    /// Compares a row that a commit changed with the model.
+    /// Compares a changed row with the model.
     fn compare(&mut self, delta: &Delta) -> Ruled {
         match (&delta.key, &delta.after) {
             (RowKey::StreamEventRow(stream, version), after) => {
@@ -320,11 +342,11 @@ impl StreamModel {
                     log.first = log.first.max(if after.is_none() { version + 1 } else { 0 });
                 }
                 let changed = delta.before.is_some() && after.is_some();
-                hold(!changed, "I35", || format!("an event changed: {delta:?}"))
+                hold(!changed, "I35", || format!("a committed event changed: {delta:?}"))
             }
             (RowKey::Stream(ws, name), after) => {
                 let Some(Row::Stream(Stream { id, head, closed, .. })) = after else {
-                    return Err(("I35", format!("stream `{name}` is gone")));
+                    return Err(("I35", format!("stream `{name}` was deleted")));
                 };
                 let log = self.logs.get_mut(&(ws.clone(), name.clone()));
                 if let Some(log) = log
@@ -334,23 +356,32 @@ impl StreamModel {
                     log.id = *id;
                     return Ok(());
                 }
-                Err(("I35", format!("{after:?} is not {:?}", self.log(ws, name))))
+                Err((
+                    "I35",
+                    format!("the stream {after:?} differs from the model {:?}", self.log(ws, name)),
+                ))
             }
             (RowKey::LogHead(ws), Some(Row::LogHead(head))) => {
                 let position = self.positions.get(ws).copied().unwrap_or_default();
-                hold(head.pos == position, "I37", || format!("{head:?} is not {position}"))
+                hold(head.pos == position, "I37", || {
+                    format!("the head {head:?} is not at position {position}")
+                })
             }
             (RowKey::Subscription(ws, reaction, stream), Some(Row::Subscription(sub))) => {
                 self.compare_place(&(ws.clone(), reaction.clone(), stream.clone()), sub)
             }
-            (RowKey::Subscription(..), None) => Err(("I38", format!("a place is gone: {delta:?}"))),
+            (RowKey::Subscription(..), None) => {
+                Err(("I38", format!("a subscription was deleted: {delta:?}")))
+            }
             _ => Ok(()),
         }
     }
 
     fn compare_place(&mut self, key: &PlaceKey, sub: &Subscription) -> Ruled {
         let (head, stepped) = (self.head(&key.0, &key.2), self.stepped);
-        hold(sub.want == head, "I50", || format!("its stream ends at {head}: {sub:?}"))?;
+        hold(sub.want == head, "I50", || {
+            format!("the stream ends at {head}, but the subscription is {sub:?}")
+        })?;
         match self.places.get_mut(key) {
             Some(place) => {
                 if stepped {
@@ -358,7 +389,7 @@ impl StreamModel {
                 }
                 place.compare(sub)
             }
-            None => Err(("I38", format!("nobody has asked for this place: {sub:?}"))),
+            None => Err(("I38", format!("a subscription without a reaction: {sub:?}"))),
         }
     }
 
@@ -368,14 +399,14 @@ impl StreamModel {
         blocked.map(|(key, _)| key.clone()).collect()
     }
 
-    /// Returns the first subscription that still has work, or does not exist.
+    /// Describes the first subscription that has events left or does not exist.
     pub(super) fn unfinished(&self) -> Option<String> {
         for ((ws, stream), log) in &self.logs {
             for reaction in self.followers(ws, stream) {
                 let key = (ws.clone(), reaction.name.clone(), stream.clone());
                 match self.places.get(&key) {
                     Some(place) if place.blocked || place.at == log.head => {}
-                    // The subscription begins with the next commit.
+                    // This subscription is created by the next commit to the stream.
                     None if reaction.from_head => {}
                     place => {
                         let what = "subscription has not reached the head of its stream";

@@ -1,4 +1,4 @@
-//! Order between runs: sessions, replacements, releases.
+//! Checks of the order between runs: sessions, replacements, releases.
 
 use tidegate_core::{
     row::{Class, GateKey, GateState, Phase, Row, RowKey, Run, Scope},
@@ -8,7 +8,7 @@ use tidegate_core::{
 use super::{Checked, Look, history::History, undoes};
 use crate::sim::controls::Policy;
 
-/// Returns the runs that this commit started for the first time, except compensating ones.
+/// Returns the runs that this commit started for the first time, without compensations.
 fn started<'a>(look: &Look<'a>) -> impl Iterator<Item = &'a Run> {
     look.runs().filter_map(|(before, after)| {
         let fresh = before.is_none_or(|run| !run.started);
@@ -16,7 +16,8 @@ fn started<'a>(look: &Look<'a>) -> impl Iterator<Item = &'a Run> {
     })
 }
 
-/// Under `queue`, starts follow acceptance, each after the end of the one before.
+/// Under the policy `queue`, runs start in the order of arrival, each after the end of the one
+/// before.
 pub(super) fn i22(look: &Look<'_>, _: &History) -> Checked {
     let queues = |run: &Run| {
         let spec = look.plan.spec(&run.workflow);
@@ -28,45 +29,48 @@ pub(super) fn i22(look: &Look<'_>, _: &History) -> Checked {
         let Some(need) = session else { continue };
         let shares = |other: &&Run| other.plan.iter().any(|it| it.gate == need.gate);
         for other in look.state.runs().filter(shares).filter(|other| other.id != run.id) {
-            // A fold's id is as old as its window; its order is that of its flush.
+            // The run of a fold is ordered by the time of its flush, although its id is older.
             let next = other.plan.get(other.entered).is_some_and(|it| it.gate == need.gate);
             let earlier = other.rank.seq < run.rank.seq && next && queues(other);
-            // A run that replaced another has that run's position.
+            // A run that replaced another one has the position of that run.
             let plain = run.replaced.is_none() && other.replaced.is_none();
             if other.started || (earlier && plain) {
-                return Err(format!("{} starts before the end of {other:?}", run.id));
+                return Err(format!("run {} started before the end of {other:?}", run.id));
             }
         }
     }
     Ok(())
 }
 
-/// A run that replaced another starts once that run is gone.
+/// A run that replaced another one starts only after the row of that run was deleted.
 pub(super) fn i29(look: &Look<'_>, _: &History) -> Checked {
     for run in started(look) {
         if let Some(old) = run.replaced.and_then(|old| look.state.run(old.seq)) {
-            return Err(format!("{} starts while {} is there", run.id, old.id));
+            return Err(format!(
+                "run {} started before run {}, which it replaced, has stopped",
+                run.id, old.id
+            ));
         }
     }
     Ok(())
 }
 
-/// Under `drain` and `supersede` no run starts while one of an older release with its key is live,
-/// and a superseding run has cancelled the started ones.
+/// Under `drain` and `supersede`, no run starts while a run of an older release with its key is
+/// live, and a superseding run has cancelled the started ones.
 pub(super) fn i30(look: &Look<'_>, history: &History) -> Checked {
     let release = |run: &Run| history.releases.get(&run.id.seq).copied().unwrap_or(0);
     let new = look.runs().filter_map(|(before, after)| after.filter(|_| before.is_none()));
     for run in new.chain(started(look)) {
         let Some(spec) = look.plan.spec(&run.workflow) else { continue };
         let Some((path, on)) = spec.version(run.version).0.handoff else { continue };
-        // The run's own handoff gate, not one that a later release gave it.
+        // The gate of the run's own handoff, not a gate that a later release gave it.
         let own = |scope: Scope| scope.class == Class::Handoff && scope.slot == path.unwrap_or("");
         let gate = run.plan.iter().find(|need| need.gate.scope().is_some_and(own));
         let Some(gate) = gate.filter(|_| on != "coexist") else { continue };
         let key = |run: &Run| path.map(|path| field(look, run, path));
         for other in look.state.runs().filter(|it| it.ws == run.ws && it.workflow == run.workflow) {
             let older = other.lane != run.lane && release(other) < release(run);
-            // A retry of an older version may be made when a newer run has the hold already.
+            // A retry of an older version may be created when a newer run already has the hold.
             let late = other.replay_of.is_some() && !other.started;
             if !older || late || is_behind(look, other, release) || key(other) != key(run) {
                 continue;
@@ -74,27 +78,30 @@ pub(super) fn i30(look: &Look<'_>, history: &History) -> Checked {
             let shares = other.plan.iter().any(|it| it.gate == gate.gate);
             let over = other.phase == Phase::Stopping || !other.started || undoes(other);
             if on == "supersede" && shares && !over && !run.started {
-                return Err(format!("{} leaves the older {other:?} alone", run.id));
+                return Err(format!("run {} did not cancel the older run {other:?}", run.id));
             }
-            // `supersede` moves the runs that have not started, and has cancelled the others.
+            // `supersede` gives unstarted runs the new version, and has cancelled the others.
             if !run.started || over && (on == "supersede" || history.moved.contains(&run.id.seq)) {
                 continue;
             }
-            // A started run got its hold at the release; a run that waited elsewhere may not have.
+            // A run that had started got its hold from the release; one that was queued at another
+            // gate may have none.
             let released = history.released.get(&(run.ws.clone(), release(run)));
             let began = history.begun.get(&other.id.seq);
             let shares = has_reached(other, &gate.gate) && !is_before(look, run, other, &gate.gate);
             if shares || began.zip(released).is_some_and(|(began, at)| began < at) {
-                return Err(format!("{} starts beside the older {other:?}", run.id));
+                return Err(format!(
+                    "run {} started while an older run is live: {other:?}",
+                    run.id
+                ));
             }
         }
     }
     Ok(())
 }
 
-/// Returns whether a run is queued behind one of a newer release. A run that replaces the holder of
-/// a schedule is queued before the waiting occurrences; if it had to wait for them, none could
-/// continue.
+/// Whether a run is queued behind one of a newer release that replaced the holder. That run is
+/// first in the queue; if it had to wait for older queued runs, none of them could start.
 fn is_behind(look: &Look<'_>, run: &Run, release: impl Fn(&Run) -> i64) -> bool {
     let waits =
         matches!(run.phase, Phase::Queued { .. }).then(|| run.plan.get(run.entered)).flatten();
@@ -104,13 +111,13 @@ fn is_behind(look: &Look<'_>, run: &Run, release: impl Fn(&Run) -> i64) -> bool 
     holders.into_iter().any(|holder| holder.replaced.is_some() && release(holder) > release(run))
 }
 
-/// Returns whether a run holds a gate or is queued at it. A run that is queued at an earlier gate
-/// has no position in the order of this one yet.
+/// Whether a run holds a gate or is queued at it. If it is queued at an earlier gate, it has no
+/// position at this one yet.
 fn has_reached(run: &Run, gate: &GateKey) -> bool {
     run.plan.iter().position(|need| need.gate == *gate).is_some_and(|at| at <= run.entered)
 }
 
-/// Returns whether a run was admitted before another, which a later release gave its hold.
+/// Whether a run got its hold before another one, to which a later release gave its hold.
 fn is_before(look: &Look<'_>, run: &Run, other: &Run, gate: &GateKey) -> bool {
     let GateState::Slots(slots) = &look.state.gate(gate).expect("a gate of a run").state else {
         return false;
@@ -127,12 +134,12 @@ fn field(look: &Look<'_>, run: &Run, path: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// A run keeps its version once it has started.
+/// A run keeps its version after its start.
 pub(super) fn i31(look: &Look<'_>, _: &History) -> Checked {
     for (before, after) in look.runs() {
         let (Some(old), Some(new)) = (before, after) else { continue };
         if old.started && (old.version, old.lane) != (new.version, new.lane) {
-            return Err(format!("{} moves to version {}", old.id, new.version));
+            return Err(format!("started run {} was moved to version {}", old.id, new.version));
         }
     }
     Ok(())

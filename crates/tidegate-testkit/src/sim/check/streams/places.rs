@@ -23,9 +23,9 @@ pub(super) struct Place {
     due: Option<Timestamp>,
     failures: u32,
     claims: u32,
-    /// The last event that a holder's handler has finished, with all before it.
+    /// The last event that the handler has finished, under any lease.
     handled: i64,
-    /// Number of consecutive claims that have taken other subscriptions instead.
+    /// Number of consecutive claims in which the subscription was claimable and not claimed.
     passed: usize,
 }
 
@@ -58,7 +58,8 @@ impl Place {
         self.may_be_claimed(now, head, false)
     }
 
-    /// As [`Self::is_claimable`]; after a step of the clock the claim may have capped its due time.
+    /// As [`Self::is_claimable`]. After a step of the clock, the due time is ignored, because the
+    /// claim may have capped it.
     fn may_be_claimed(&self, now: Timestamp, head: i64, stepped: bool) -> bool {
         self.at < head
             && !self.blocked
@@ -66,18 +67,20 @@ impl Place {
             && (stepped || self.due.is_none_or(|due| due <= now))
     }
 
-    /// Resets the subscription to a version and clears all failures; its holder can do nothing
-    /// more.
+    /// Resets the subscription to a version and clears its failures; the current lease becomes
+    /// invalid.
     pub(super) fn rewind(&mut self, at: i64) {
         self.fence += i64::from(self.owner.is_some());
         (self.at, self.handled) = (at, at);
         (self.due, self.failures, self.claims, self.blocked) = (None, 0, 0, false);
     }
 
-    /// Moves the subscription forward, as its holder.
+    /// Moves the subscription forward to a handled event.
     fn moved(&mut self, upto: i64) -> Ruled {
         let (at, handled) = (self.at, self.handled);
-        hold(upto <= handled.max(at), "I38", || format!("only {handled} is handled"))?;
+        hold(upto <= handled.max(at), "I38", || {
+            format!("an ack beyond the last handled event, {handled}")
+        })?;
         if upto > self.at {
             (self.at, self.failures, self.claims) = (upto, 0, 0);
         }
@@ -89,8 +92,8 @@ impl Place {
         (self.owner, self.until, self.passed) = (None, None, 0);
     }
 
-    /// Takes over times that a claim has capped, because the clock has stepped back: they become
-    /// earlier, and never later.
+    /// Takes the times of the row if a claim has capped them after a step back of the clock: they
+    /// may only become earlier.
     pub(super) fn cap(&mut self, sub: &Subscription) {
         let earlier = |capped: Option<Timestamp>, time: Option<Timestamp>| {
             capped.is_some() == time.is_some() && capped <= time
@@ -102,7 +105,7 @@ impl Place {
 
     /// Compares a row with the model.
     pub(super) fn compare(&self, sub: &Subscription) -> Ruled {
-        let text = || format!("{sub:?} is not {self:?}");
+        let text = || format!("the row {sub:?} differs from the model {self:?}");
         hold(
             (sub.at, sub.failures, sub.claims) == (self.at, self.failures, self.claims),
             "I38",
@@ -121,28 +124,28 @@ fn key(lease: &Lease) -> PlaceKey {
 }
 
 impl StreamModel {
-    /// Records an event that a handler has finished, under a lease that its process believes to
-    /// have.
+    /// Records an event that a handler has finished; its process may have lost the lease without
+    /// knowing.
     pub(in crate::sim::check) fn handled(&mut self, leased: &Leased, version: i64) -> Ruled {
         let lease = &leased.lease;
-        // Work under a lost lease moves nothing. An expired lease may become valid again, by a
-        // clock that steps back.
+        // Under a lost lease, a handled event does not count. An expired lease is not ignored: it
+        // may become valid again when the clock steps back.
         let is_last =
             |place: &&mut Place| place.owner == Some(lease.engine) && place.fence == lease.fence;
         let place = self.places.get_mut(&key(lease)).filter(is_last);
         let Some(place) = place else { return Ok(()) };
-        // A reset goes no further back than the oldest event that a truncation has left.
+        // After a truncation, a reset subscription continues with the oldest event that is left.
         let log = self.logs.get(&(lease.ws.clone(), lease.stream.clone()));
         let first = log.map_or(0, |log| log.first);
         let handled = place.handled;
         hold(version <= (handled + 1).max(first), "I38", || {
-            format!("{lease:?} is handed version {version} after {handled}")
+            format!("{lease:?} skipped events: version {version} was delivered after {handled}")
         })?;
         place.handled = handled.max(version);
         Ok(())
     }
 
-    /// Applies the answer to a command about subscriptions.
+    /// Applies the answer to a command on subscriptions.
     pub(super) fn answered_place(
         &mut self,
         now: Timestamp,
@@ -223,16 +226,19 @@ impl StreamModel {
     ) -> Result<&mut Place, (&'static str, String)> {
         match self.places.get_mut(&key(lease)) {
             Some(place) if place.is_held(now, lease) => Ok(place),
-            place => Err(("I39", format!("{lease:?} is not good at {now}: {place:?}"))),
+            place => Err((
+                "I39",
+                format!("an invalid lease was accepted at {now}: {lease:?}, {place:?}"),
+            )),
         }
     }
 
     fn lost(&self, now: Timestamp, lease: &Lease) -> Ruled {
         let good = self.places.get(&key(lease)).is_some_and(|place| place.is_held(now, lease));
-        hold(!good, "I39", || format!("{lease:?} is good at {now}"))
+        hold(!good, "I39", || format!("a valid lease was refused as lost at {now}: {lease:?}"))
     }
 
-    /// Ends a lease by its holder; returns the subscription, unless the lease was lost before.
+    /// Ends a lease by its holder. Returns the subscription, or `None` if the lease was lost.
     fn ended(
         &mut self,
         now: Timestamp,
@@ -243,7 +249,7 @@ impl StreamModel {
         let Outcome::Done(at) = outcome else { return self.lost(now, lease).map(|()| None) };
         let place = self.held(now, lease)?;
         let wanted = upto.max(place.at);
-        hold(at == wanted, "I38", || format!("it has to be at {wanted}"))?;
+        hold(at == wanted, "I38", || format!("the subscription must be at {wanted}"))?;
         place.moved(upto)?;
         place.freed();
         Ok(Some(place))
@@ -258,20 +264,26 @@ impl StreamModel {
         claimed: &Claimed,
     ) -> Ruled {
         let Some(rules) = self.reactions.get(&(ws.clone(), reaction.to_owned())).cloned() else {
-            return Err(("I39", "there is no such reaction".to_owned()));
+            return Err(("I39", "a claim for an unknown reaction succeeded".to_owned()));
         };
         let (until, stepped) = (now.plus_ms(rules.lease_ms), self.stepped);
         for leased in &claimed.leased {
             let head = self.head(ws, &leased.lease.stream);
             let place = self.places.get_mut(&key(&leased.lease));
             let Some(place) = place.filter(|place| place.may_be_claimed(now, head, stepped)) else {
-                return Err(("I39", format!("{leased:?} cannot be claimed at {now}")));
+                return Err(("I39", format!("claimed at {now}, but not claimable: {leased:?}")));
             };
             let fits = (leased.at, leased.want) == (place.at, head);
-            hold(fits, "I38", || format!("{leased:?} is {place:?}, the head is {head}"))?;
+            hold(fits, "I38", || {
+                format!("the lease {leased:?} differs from {place:?} with the head {head}")
+            })?;
             let fresh = leased.lease.fence > place.fence && leased.lease.engine == engine;
             let fresh = fresh && leased.until == until && place.claims < rules.max_lost_leases;
-            hold(fresh, "I39", || format!("{leased:?} was {place:?}"))?;
+            hold(fresh, "I39", || {
+                format!(
+                    "wrong fence, engine, expiry or number of claims: {leased:?} after {place:?}"
+                )
+            })?;
             (place.owner, place.until, place.fence) =
                 (Some(engine), Some(until), leased.lease.fence);
             (place.due, place.claims, place.passed) = (None, place.claims + 1, 0);
@@ -282,7 +294,12 @@ impl StreamModel {
             let place = self.places.get_mut(&name);
             let place = place.filter(|place| place.may_be_claimed(now, head, stepped));
             let Some(place) = place.filter(|place| place.claims >= rules.max_lost_leases) else {
-                return Err(("I39", format!("{blocked:?} was not claimed too often")));
+                return Err((
+                    "I39",
+                    format!(
+                        "blocked by a claim, but not at the maximum of lost leases: {blocked:?}"
+                    ),
+                ));
             };
             place.freed();
             (place.due, place.blocked) = (None, true);
@@ -291,8 +308,8 @@ impl StreamModel {
         self.passed_over(now, ws, reaction, taken < limit as usize)
     }
 
-    /// Checks that no claimable subscription is left out while there is room, nor passed over for
-    /// ever.
+    /// Checks that a claim with room left out no claimable subscription, and that none is left out
+    /// for ever.
     fn passed_over(&mut self, now: Timestamp, ws: &Workspace, reaction: &str, room: bool) -> Ruled {
         let of = |key: &PlaceKey| key.0 == *ws && key.1 == reaction;
         let others = self.places.keys().filter(|key| of(key)).count();
@@ -305,7 +322,7 @@ impl StreamModel {
             }
             place.passed += 1;
             let bounded = !room && (stepped || place.passed <= others);
-            hold(bounded, "I40", || format!("{key:?} is left at {now}: {place:?}"))?;
+            hold(bounded, "I40", || format!("{key:?} was not claimed at {now}: {place:?}"))?;
         }
         Ok(())
     }
@@ -319,17 +336,23 @@ impl StreamModel {
         if reacted.already {
             let again = place.at >= react.upto && place.at != react.from;
             let still = reacted.effects.is_empty() && reacted.at == place.at;
-            return hold(again && still, "I38", || "it is done for the first time".to_owned());
+            return hold(again && still, "I38", || {
+                "a report was answered as a repeat, but was not handled before".to_owned()
+            });
         }
-        hold(place.at == react.from, "I38", || format!("{place:?} has moved"))?;
+        hold(place.at == react.from, "I38", || {
+            format!("the report does not start at the position of {place:?}")
+        })?;
         let wanted = react.upto.max(place.at);
-        hold(reacted.at == wanted, "I38", || format!("it has to be at {wanted}"))?;
+        hold(reacted.at == wanted, "I38", || format!("the subscription must be at {wanted}"))?;
         place.moved(react.upto)?;
         match react.then {
             Then::Free => place.freed(),
             Then::Keep => place.until = place.until.max(Some(now.plus_ms(lease_ms))),
         }
-        hold(reacted.until == place.until, "I39", || format!("{place:?} is kept"))
+        hold(reacted.until == place.until, "I39", || {
+            format!("wrong end of the lease, expected that of {place:?}")
+        })
     }
 
     fn failed(
@@ -341,7 +364,9 @@ impl StreamModel {
     ) -> Ruled {
         let Outcome::Done(failed) = outcome else { return self.lost(now, lease) };
         let rules = self.reactions.get(&(lease.ws.clone(), lease.reaction.clone())).cloned();
-        let Some(rules) = rules else { return Err(("I38", "no such reaction".to_owned())) };
+        let Some(rules) = rules else {
+            return Err(("I38", "a failure of an unknown reaction was accepted".to_owned()));
+        };
         let (Failed::Retry { at, .. } | Failed::Blocked { at, .. }) = failed;
         let done = Outcome::Done(*at);
         let Some(place) = self.ended(now, lease, failure.done_upto, done)? else { return Ok(()) };
@@ -358,7 +383,9 @@ impl StreamModel {
                 !is_blocked && *counted == failures && *due == wait
             }
         };
-        hold(fits, "I38", || format!("it has failed {failures} times in a row"))
+        hold(fits, "I38", || {
+            format!("wrong answer to a failure, after {failures} failures in a row")
+        })
     }
 
     fn repaired(
@@ -399,11 +426,13 @@ impl StreamModel {
             }
             meant.push(stream.clone());
         }
-        // A subscription that goes first or last changes the turns of the others.
+        // A repair changes the order of claims, so the counts start again.
         let ws = repair.ws.clone();
         let of = |key: &PlaceKey| key.0 == ws && key.1 == repair.follower.reaction;
         self.places.iter_mut().filter(|(key, _)| of(key)).for_each(|(_, it)| it.passed = 0);
         meant.sort_unstable();
-        hold(meant == repaired, "I38", || format!("{meant:?} were meant"))
+        hold(meant == repaired, "I38", || {
+            format!("wrong streams were repaired, expected {meant:?}")
+        })
     }
 }

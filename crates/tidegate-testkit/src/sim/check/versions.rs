@@ -1,8 +1,9 @@
 //! Order between runs: sessions, replacements, releases.
 
 use tidegate_core::{
-    row::{Class, GateKey, GateState, Phase, Row, RowKey, Run, Scope},
+    row::{At, Class, GateKey, GateState, Phase, Row, RowKey, Run, Scope},
     run::wait::encoded,
+    time::Timestamp,
 };
 
 use super::{Checked, Look, history::History, undoes};
@@ -30,6 +31,8 @@ pub(super) fn i22(look: &Look<'_>, _: &History) -> Checked {
         for other in look.state.runs().filter(shares).filter(|other| other.id != run.id) {
             // A fold's id is as old as its window; its order is that of its flush.
             let next = other.plan.get(other.entered).is_some_and(|it| it.gate == need.gate);
+            // It may have come from the queue of an earlier gate when the run was inside already.
+            let next = next && queued_at(other, &need.gate) < entered_at(run, &need.gate);
             let earlier = other.rank.seq < run.rank.seq && next && queues(other);
             // A run that replaced another has that run's position.
             let plain = run.replaced.is_none() && other.replaced.is_none();
@@ -39,6 +42,20 @@ pub(super) fn i22(look: &Look<'_>, _: &History) -> Checked {
         }
     }
     Ok(())
+}
+
+/// When a run joined the queue of a gate; none if it was never there.
+fn queued_at(run: &Run, gate: &GateKey) -> Option<Timestamp> {
+    let marks = run.trail.marks().iter().rev();
+    let mut joined = marks.filter(|mark| matches!(&mark.1, At::Queue(at) if at == gate));
+    joined.next().map(|mark| mark.0)
+}
+
+/// When a run entered a gate: it left its queue, or never had to queue there.
+fn entered_at(run: &Run, gate: &GateKey) -> Option<Timestamp> {
+    let marks = run.trail.marks();
+    let joined = marks.iter().rposition(|mark| matches!(&mark.1, At::Queue(at) if at == gate));
+    marks.get(joined.map_or(0, |at| at + 1)).map(|mark| mark.0)
 }
 
 /// A run that replaced another starts once that run is gone.

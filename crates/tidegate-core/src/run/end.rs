@@ -214,7 +214,11 @@ pub fn displace<E>(
         let ending = Ending::Cancelled { reason, by: Some(newcomer) };
         let freed = call_off(draft, run.clone(), ending, GENERATIONS_AT_ONCE)?;
         match &mut displaced {
-            Some(first) => first.freed.extend(freed),
+            Some(first) => {
+                first.freed.extend(freed);
+                // The first in the queue need not have the best rank: it may have replaced a run.
+                first.old.rank = first.old.rank.min(run.rank);
+            }
             None => displaced = Some(Replaced { old: run, freed, tier: Some(tier) }),
         }
     }

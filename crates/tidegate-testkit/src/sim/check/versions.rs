@@ -1,8 +1,9 @@
 //! Checks of the order between runs: sessions, replacements, releases.
 
 use tidegate_core::{
-    row::{Class, GateKey, GateState, Phase, Row, RowKey, Run, Scope},
+    row::{At, Class, GateKey, GateState, Phase, Row, RowKey, Run, Scope},
     run::wait::encoded,
+    time::Timestamp,
 };
 
 use super::{Checked, Look, history::History, undoes};
@@ -31,6 +32,8 @@ pub(super) fn i22(look: &Look<'_>, _: &History) -> Checked {
         for other in look.state.runs().filter(shares).filter(|other| other.id != run.id) {
             // The run of a fold is ordered by the time of its flush, although its id is older.
             let next = other.plan.get(other.entered).is_some_and(|it| it.gate == need.gate);
+            // It may have come from the queue of an earlier gate when the run was inside already.
+            let next = next && queued_at(other, &need.gate) < entered_at(run, &need.gate);
             let earlier = other.rank.seq < run.rank.seq && next && queues(other);
             // A run that replaced another one has the position of that run.
             let plain = run.replaced.is_none() && other.replaced.is_none();
@@ -40,6 +43,20 @@ pub(super) fn i22(look: &Look<'_>, _: &History) -> Checked {
         }
     }
     Ok(())
+}
+
+/// When a run joined the queue of a gate; none if it was never there.
+fn queued_at(run: &Run, gate: &GateKey) -> Option<Timestamp> {
+    let marks = run.trail.marks().iter().rev();
+    let mut joined = marks.filter(|mark| matches!(&mark.1, At::Queue(at) if at == gate));
+    joined.next().map(|mark| mark.0)
+}
+
+/// When a run entered a gate: it left its queue, or never had to queue there.
+fn entered_at(run: &Run, gate: &GateKey) -> Option<Timestamp> {
+    let marks = run.trail.marks();
+    let joined = marks.iter().rposition(|mark| matches!(&mark.1, At::Queue(at) if at == gate));
+    marks.get(joined.map_or(0, |at| at + 1)).map(|mark| mark.0)
 }
 
 /// A run that replaced another one starts only after the row of that run was deleted.

@@ -1,0 +1,28 @@
+//! Stored form of a list of limits: a single one is stored as it was before lists were possible.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum OneOrMany<T> {
+    One(T),
+    Many(Vec<T>),
+}
+
+pub(super) fn serialize<T: Serialize, S: Serializer>(list: &[T], to: S) -> Result<S::Ok, S::Error> {
+    match list {
+        [one] => one.serialize(to),
+        _ => list.serialize(to),
+    }
+}
+
+pub(super) fn deserialize<'de, T, D>(from: D) -> Result<Vec<T>, D::Error>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    Ok(match OneOrMany::deserialize(from)? {
+        OneOrMany::One(one) => vec![one],
+        OneOrMany::Many(many) => many,
+    })
+}

@@ -119,7 +119,7 @@ async function startTour() {
 
 setTheme(localStorage.getItem('tidegate-theme'));
 const root = /** @type {HTMLElement} */ (document.getElementById('app'));
-// Removes “Loading …”, which would stay below the shell.
+// Removes the static “Loading …” text: rendering would leave it below the application.
 root.replaceChildren();
 render(html`<${App} />`, root);
 get('/health').then((told) => (demo.value = Boolean(told?.demo)), () => {});

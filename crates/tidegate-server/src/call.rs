@@ -1,4 +1,5 @@
-//! HTTP calls: workflows without code, each run of which is one durable call of a URL.
+//! HTTP calls: workflows without code in the engine. Each run of such a workflow is one durable
+//! call of a URL.
 
 mod relay;
 
@@ -26,10 +27,10 @@ use tidegate_store::{Clock as _, SystemClock};
 
 use crate::sign::{self, Secret};
 
-/// The step that makes the call.
+/// Name of the step that makes the call.
 const STEP: &str = "call";
 
-/// Private network addresses that may be called.
+/// Private network addresses that calls may reach (setting `allowPrivate`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Private {
     None,
@@ -60,14 +61,14 @@ impl Private {
     }
 }
 
-/// The IP address in a URL. In any spelling (one number, octal, hexadecimal, with a trailing dot),
-/// the parser has normalized it to four numbers.
+/// Returns the IP address in a URL, if its host is one and not a name. The URL parser has
+/// normalized all spellings (one number, octal, hexadecimal, with a trailing dot) to four numbers.
 fn address(url: &Url) -> Option<IpAddr> {
     let host = url.host_str()?;
     host.trim_start_matches('[').trim_end_matches(']').parse().ok()
 }
 
-/// Whether an address is a public one.
+/// Whether an IP address is public.
 fn is_global(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(v4) => is_global_v4(v4),
@@ -83,13 +84,14 @@ fn is_global_v4(v4: Ipv4Addr) -> bool {
     let benchmark = a == 198 && (b == 18 || b == 19);
     let special =
         v4.is_private() || v4.is_loopback() || v4.is_link_local() || v4.is_documentation();
-    // From 224 on: multicast, reserved, broadcast.
+    // Addresses from 224.0.0.0 on: multicast, reserved, broadcast.
     !(special || shared || protocol || benchmark || a == 0 || a >= 224)
 }
 
 fn is_global_v6(v6: Ipv6Addr) -> bool {
     let parts = v6.segments();
-    // IPv4 addresses behind translators, 64:ff9b::/96 and 2002::/16, count as IPv4.
+    // An IPv6 address that embeds an IPv4 address (64:ff9b::/96 and 2002::/16) is public if the
+    // IPv4 address is.
     let [.., high, low] = parts;
     let v4 = |high: u16, low: u16| {
         let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
@@ -98,16 +100,16 @@ fn is_global_v6(v6: Ipv6Addr) -> bool {
     match parts {
         [0x64, 0xff9b, 0, 0, 0, 0, ..] => v4(high, low),
         [0x2002, high, low, ..] => v4(high, low),
-        // Documentation, and protocols such as Teredo, which carries another address.
+        // Addresses for documentation, and protocols such as Teredo, whose addresses embed another
+        // address.
         [0x2001, 0xdb8 | 0..0x200, ..] | [0x3fff, 0..0x1000, ..] => false,
         // The global unicast addresses assigned so far.
         [first, ..] => (0x2000..0x4000).contains(&first),
     }
 }
 
-/// DNS resolver that returns only allowed addresses, to the very connection that is made: with a
-/// check first and a second lookup for the connection, the two answers could differ (DNS
-/// rebinding).
+/// DNS resolver that returns only allowed addresses. The client connects to exactly these: if it
+/// resolved the name again after a check, the second answer could differ (DNS rebinding).
 #[derive(Debug)]
 struct Vetted(Private);
 
@@ -130,17 +132,18 @@ fn refused(host: &str) -> String {
     format!("`{host}` is a private network address; see the setting `allowPrivate`")
 }
 
-/// HTTP client for calls, with their settings.
+/// HTTP client that calls URLs, with the settings of calls.
 #[derive(Clone, Debug)]
 pub(crate) struct Calls {
     client: Client,
     private: Private,
-    /// Timeout between parts of an answer, unless the definition has its own.
+    /// Maximum time without a byte of the response, unless the definition has its own
+    /// `callTimeoutMs`.
     silence: Duration,
     secrets: Arc<[Secret]>,
 }
 
-/// Connect timeout, within the timeout of the call.
+/// Timeout for connecting. It is part of the timeout of the call.
 const CONNECT: Duration = Duration::from_secs(10);
 
 impl Calls {
@@ -159,7 +162,7 @@ impl Calls {
         Ok(Self { client, private, silence, secrets: secrets.into() })
     }
 
-    /// The handler of a definition with a URL.
+    /// Returns the handler of a definition that has a `url`.
     pub(crate) fn handler_resolver(&self, definition: &Definition) -> Option<Arc<dyn Handler>> {
         let (mut calls, url) = (self.clone(), definition.url.clone()?);
         if let Some(ms) = definition.call_timeout_ms {
@@ -173,7 +176,7 @@ impl Calls {
     }
 }
 
-/// The service of one definition, and the one that handles its failures.
+/// Handler that calls the URL of one definition, and another URL if a run has failed.
 #[derive(Clone)]
 struct Call {
     calls: Calls,
@@ -194,8 +197,8 @@ impl Handler for Call {
 }
 
 impl Call {
-    /// The URL for a run. Failure handlers that were created for definitions with `onFailure: true`
-    /// have none: the workflow's own URL would do the failed work again.
+    /// Returns the URL to call for a run. A failure handler of a definition with `onFailure: true`
+    /// has no URL, which is an error: the workflow's own URL would do the failed work again.
     fn url_for(&self, ctx: &Ctx) -> Result<&str> {
         if ctx.failure_of().is_none() {
             return Ok(&self.url);
@@ -211,11 +214,11 @@ impl Call {
     }
 }
 
-/// The body of a call: the event's data, a list of them, a request with the current state of its
-/// session, or the failure to handle.
+/// Returns the body of a call: the event's data, the list of data of a batch, a request with the
+/// current state of its session, or the failure to handle.
 async fn body_of(ctx: &Ctx) -> Result<String> {
     if let Some(run) = ctx.failure_of() {
-        // The failed run may be past its retention when its handler is retried manually.
+        // If the handler is retried manually, the failed run may already be deleted.
         let error = ctx.failure().await?.map(
             |(_, error)| serde_json::json!({ "code": error.code(), "message": error.message() }),
         );
@@ -243,7 +246,7 @@ impl Calls {
     /// Makes one call.
     async fn post(&self, ctx: &Ctx, url: &str, body: String) -> Result<Box<RawValue>> {
         let url = Url::parse(url).map_err(|error| StepError::from(error).fatal())?;
-        // A host name is checked when it is resolved; a plain address is never resolved.
+        // Only a literal IP address is checked here: the resolver checks host names.
         if let Some(address) = address(&url)
             && !self.private.allows(address)
         {
@@ -252,7 +255,8 @@ impl Calls {
         let id = ctx.idempotency_key(STEP);
         let mut request = self.client.post(url);
         if !self.secrets.is_empty() {
-            // The time of this attempt: the service may reject old signatures.
+            // The signature has the time of this attempt, because the service may reject old
+            // signatures.
             let at = SystemClock.now().micros() / 1_000_000;
             request = request
                 .header("webhook-id", &id)
@@ -279,30 +283,31 @@ impl Calls {
     }
 }
 
-/// A name as a header value: as it is, in UTF-8, also beyond ASCII.
+/// Returns a name as a header value, unchanged in UTF-8, also if it is not ASCII.
 fn name_in_header(name: &str) -> Result<HeaderValue> {
     HeaderValue::from_bytes(name.as_bytes()).map_err(|error| StepError::from(error).fatal())
 }
 
-/// A response whose body is still to come.
+/// A response whose headers have arrived; its body is read in parts.
 struct Answer {
     response: Response,
     silence: Duration,
 }
 
 impl Answer {
-    /// The next part of the body; `None` at the end.
+    /// Returns the next part of the body, or `None` at its end.
     async fn chunk(&mut self) -> Result<Option<Bytes>> {
         heard(self.silence, self.response.chunk()).await
     }
 }
 
-/// Waits for the next part, within the timeout. The timeout is not on the whole answer: a streamed
-/// one may take any time, and aborting it would start it over.
+/// Waits for the next part of a response, within the timeout. There is no timeout for the whole
+/// response: a streamed one may take any time, and after an abort the service would have to start
+/// again.
 async fn heard<T>(silence: Duration, part: impl Future<Output = reqwest::Result<T>>) -> Result<T> {
     match tokio::time::timeout(silence, part).await {
         Ok(part) => part.map_err(|error| {
-            // Without the URL, which may contain a secret.
+            // The error text must not have the URL, which may contain a secret.
             let error = error.without_url();
             StepError::coded("CallFailed", format!("{:#}", anyhow::Error::from(error)))
         }),
@@ -314,7 +319,7 @@ async fn heard<T>(silence: Duration, part: impl Future<Output = reqwest::Result<
     }
 }
 
-/// The result of a call from its response.
+/// Returns the result of a call that is not streamed.
 async fn read(answer: Answer) -> Result<Box<RawValue>> {
     let response = &answer.response;
     let status = response.status();
@@ -340,8 +345,8 @@ async fn read(answer: Answer) -> Result<Box<RawValue>> {
     }
 }
 
-/// Maximum of `Retry-After`: a day. A service that sends more has a wrong clock or unit, and its
-/// run would be lost in the far future.
+/// Maximum of `Retry-After`: a day. A service that sends more has a wrong clock or unit, and the
+/// run would wait for years.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Parses `Retry-After`: seconds, or an HTTP date.
@@ -357,11 +362,11 @@ fn retry_after(text: &str, now: Timestamp) -> Option<Duration> {
     Some(time.min(MAX_RETRY_AFTER))
 }
 
-/// Timeout for the whole body of an answer that is not streamed: it is not used before its end, so
-/// single bytes are no progress.
+/// Timeout for the whole body of a response that is not streamed. Single bytes that arrive in time
+/// do not extend it, because the body is not used before its end.
 const LONGEST_BODY: Duration = Duration::from_millis(MAX_CALL_TIMEOUT_MS);
 
-/// Reads the whole body, if it is not too large and does not take too long.
+/// Reads the whole body, within the limits of size and time.
 async fn body(answer: Answer) -> Result<Vec<u8>> {
     tokio::time::timeout(LONGEST_BODY, all_parts(answer)).await.unwrap_or_else(|_| {
         let minutes = LONGEST_BODY.as_secs() / 60;
@@ -382,7 +387,8 @@ async fn all_parts(mut answer: Answer) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A body as a run's output: JSON as it is, other text as a string, an empty body as null.
+/// Converts a body to a run's output: JSON unchanged, other text as a string, an empty body as
+/// null.
 fn value(body: &[u8], json: bool) -> Result<Box<RawValue>> {
     if body.is_empty() {
         return Ok(RawValue::NULL.to_owned());
@@ -442,7 +448,7 @@ mod tests {
         }
     }
 
-    /// Every spelling of a private address, as it may be in a definition.
+    /// A definition may spell a private address in any of these ways; all of them are refused.
     #[test]
     fn no_spelling_hides_a_private_address() {
         let private = "http://127.0.0.1/ http://127.1/ http://2130706433/ http://0x7f000001/ \
@@ -453,8 +459,9 @@ mod tests {
             http://①②⑦.0.0.1/ http://192.168.257/ http://3232235777/ http://[2002:a00:1::]/";
         for text in private.split_whitespace() {
             let url = text.parse().unwrap();
-            let resolved = address(&url).unwrap_or_else(|| panic!("{text} names an address"));
-            assert!(!Private::None.allows(resolved), "{text} is {resolved}");
+            let resolved = address(&url)
+                .unwrap_or_else(|| panic!("{text}: the host must be read as an IP address"));
+            assert!(!Private::None.allows(resolved), "{text} must be refused, it is {resolved}");
         }
         for text in ["http://localhost/", "http://127.0.0.1.example/", "http://a.example/"] {
             assert_eq!(

@@ -1,4 +1,4 @@
-//! The client commands: they use the HTTP API of a server, as any other client could.
+//! The client commands. They use the HTTP API of a server, as any other client could.
 
 mod bulk;
 mod inside;
@@ -40,14 +40,14 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
-    /// The ids of the flags above.
+    /// Ids of the flags above.
     pub(crate) const FLAGS: [&'static str; 4] = ["server", "workspace", "file", "json"];
 
     pub(crate) fn server(&self) -> &str {
         &self.server
     }
 
-    /// Prints a response: as JSON, or as text for people.
+    /// Prints a response: as JSON with `--json`, otherwise as text for people.
     pub(crate) fn print(
         &self,
         out: &mut impl Write,
@@ -57,7 +57,7 @@ impl Remote {
         Ok(if self.json { writeln!(out, "{answer}") } else { write!(out, "{shown}") }?)
     }
 
-    /// The headers of every request, without the API key.
+    /// Returns the headers of every request, except the API key.
     pub(crate) fn headers(&self) -> Vec<(&'static str, &str)> {
         self.workspace.iter().map(|name| ("tidegate-workspace", name.as_str())).collect()
     }
@@ -116,7 +116,7 @@ pub(crate) enum Ask {
         workflow: String,
         /// Version to release.
         version: u32,
-        /// App of the workflow; by default that of the server's file.
+        /// App of the workflow; default: the app of the server's config file.
         #[arg(long)]
         app: Option<String>,
     },
@@ -136,16 +136,16 @@ pub(crate) enum Workflows {
     Delete {
         /// Name of the workflow.
         workflow: String,
-        /// App of the workflow; by default that of the server's file.
+        /// App of the workflow; default: the app of the server's config file.
         #[arg(long)]
         app: Option<String>,
     },
 }
 
-/// The environment variable with the API key.
+/// Environment variable with the API key.
 const API_KEY: &str = "TIDEGATE_API_KEY";
 
-/// The API key, if the variable is set.
+/// Returns the API key of the environment, if it is set.
 pub(crate) fn key() -> Option<String> {
     std::env::var(API_KEY).ok().filter(|key| !key.is_empty())
 }
@@ -153,9 +153,9 @@ pub(crate) fn key() -> Option<String> {
 struct Server<'a> {
     client: Client,
     remote: &'a Remote,
-    /// From the environment only: other users can see a command line.
+    /// Read from the environment only: other users of the machine can see a command line.
     key: Option<String>,
-    /// The router that answers instead, if a file is read.
+    /// With `--file`: the router that answers requests instead of a server.
     inside: Option<Router>,
 }
 
@@ -205,8 +205,8 @@ impl<'a> Server<'a> {
 
 /// Parses a response. An error status becomes an error.
 fn read(status: StatusCode, text: &str, who: &str) -> anyhow::Result<Value> {
-    let answer =
-        lenient::read(text).with_context(|| format!("{who} is not a Tidegate server: {status}"))?;
+    let answer = lenient::read(text)
+        .with_context(|| format!("{who} did not answer as a Tidegate server: {status}"))?;
     if status.is_success() {
         return Ok(answer);
     }
@@ -294,7 +294,7 @@ fn table(list: &Value, columns: &[&str]) -> String {
     cells.iter().map(line).collect()
 }
 
-/// The heading of a column: its key in capitals, or a more common word.
+/// Returns the heading of a column: its key in capitals, or a more common word for it.
 fn heading(key: &str) -> String {
     let words = match key {
         "at" => "time",
@@ -315,7 +315,7 @@ fn heading(key: &str) -> String {
     heading
 }
 
-/// A value as text for people.
+/// Formats a value as text for people.
 fn text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -324,19 +324,19 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// The query parameter for an app, if one is given.
+/// Returns the query parameter for an app, or an empty text without one.
 fn of_app(app: Option<String>) -> String {
     app.map(|app| format!("?app={}", part(&app))).unwrap_or_default()
 }
 
-/// A text, percent-encoded for a URL.
+/// Returns a text percent-encoded for a URL.
 fn part(text: &str) -> String {
     let mut part = String::new();
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             part.push(char::from(byte));
         } else {
-            // Writing to a string does not fail.
+            // The result is ignored: writing to a string does not fail.
             let _ = write!(part, "%{byte:02X}");
         }
     }

@@ -66,10 +66,10 @@ const SETTINGS: [Setting; 12] = [
     Setting { name: "log", default: "info", what: "log filter, such as info or tidegate=debug" },
 ];
 
-/// The tables of the file that hold settings. A setting in one is named `table.name`.
+/// Tables of the config file that contain settings. A setting in a table is named `table.name`.
 const SECTIONS: [&str; 1] = ["postgres"];
 
-/// All settings; those of sections come last.
+/// Returns all settings; those of sections come last.
 fn settings() -> impl Iterator<Item = &'static Setting> {
     SETTINGS.iter().chain(&postgres::SETTINGS)
 }
@@ -94,20 +94,20 @@ impl fmt::Display for Source {
     }
 }
 
-/// All settings, and the definitions of the file.
+/// All settings, and the definitions of the config file.
 #[derive(Debug)]
 pub(crate) struct Config {
     values: BTreeMap<&'static str, (String, Source)>,
     pub(crate) workspace: String,
-    /// The workflow definitions of the file, each with its app.
+    /// Workflow definitions of the config file, each with its app.
     pub(crate) workflows: Vec<Value>,
-    /// The flow definitions, likewise.
+    /// Flow definitions of the config file, each with its app.
     pub(crate) flows: Vec<Value>,
-    /// The ingress definitions of those flows.
+    /// Ingress definitions of these flows: chat, webhooks and schedules.
     pub(crate) ways: Arc<Ingress>,
 }
 
-/// The name of a setting's environment variable.
+/// Returns the name of the environment variable of a setting.
 fn variable(name: &str) -> String {
     let mut variable = "TIDEGATE_".to_owned();
     for c in name.chars() {
@@ -154,12 +154,12 @@ impl Config {
         Ok(Self { values, workspace, workflows, flows, ways })
     }
 
-    /// The value of a setting, as text.
+    /// Returns the value of a setting as text.
     pub(crate) fn text(&self, name: &str) -> &str {
         self.values.get(name).map_or("", |(value, _)| value)
     }
 
-    /// The value of a numeric setting.
+    /// Returns the value of a numeric setting.
     pub(crate) fn number(&self, name: &str) -> anyhow::Result<u64> {
         let (text, source) = &self.values[name];
         text.parse().with_context(|| {
@@ -167,7 +167,7 @@ impl Config {
         })
     }
 
-    /// The value of a numeric setting, within bounds.
+    /// Returns the value of a numeric setting, which must be within these bounds.
     pub(crate) fn within(&self, name: &str, least: u64, most: u64) -> anyhow::Result<u64> {
         let (text, source) = &self.values[name];
         let number = text.parse().ok().filter(|number| (least..=most).contains(number));
@@ -177,7 +177,7 @@ impl Config {
         })
     }
 
-    /// The value of a boolean setting.
+    /// Returns the value of a boolean setting.
     fn flag(&self, name: &str) -> anyhow::Result<bool> {
         let (text, source) = &self.values[name];
         text.parse().with_context(|| {
@@ -185,7 +185,7 @@ impl Config {
         })
     }
 
-    /// The workspaces to serve: the file's own first.
+    /// Returns the workspaces to serve. The workspace of the config file is the first.
     pub(crate) fn workspaces(&self) -> anyhow::Result<Vec<Workspace>> {
         let text = self.text("workspaces");
         let names: Vec<String> = if text.starts_with('[') {
@@ -198,7 +198,7 @@ impl Config {
         Ok(std::iter::once(self.workspace.clone()).chain(others).map(Into::into).collect())
     }
 
-    /// Checks each definition by itself. The error lists every problem.
+    /// Checks each definition separately. The error lists all problems.
     pub(crate) fn check_definitions(&self) -> anyhow::Result<()> {
         let workflows = self.workflows.iter().filter_map(|it| Definition::parse(it).err());
         let flows = self.flows.iter().filter_map(|it| Flow::parse(it).err());
@@ -212,18 +212,19 @@ impl Config {
         Ok(())
     }
 
-    /// The names of the settings that differ from another configuration, and of the ingress.
+    /// Returns the names of the settings that differ from another configuration. A different
+    /// ingress is listed as `chat and webhooks`.
     pub(crate) fn differing(&self, other: &Self) -> Vec<&'static str> {
         let mut names: Vec<_> = settings().map(|setting| setting.name).collect();
         names.retain(|name| self.text(name) != other.text(name));
-        // `Ingress` has no equality; its debug text stands for it.
+        // `Ingress` has no equality, so the debug texts are compared.
         if format!("{:?}", self.ways) != format!("{:?}", other.ways) {
             names.push("chat and webhooks");
         }
         names
     }
 
-    /// The workflows and flows that another configuration no longer has.
+    /// Returns the names of the workflows and flows that are missing in another configuration.
     pub(crate) fn dropped(&self, other: &Self) -> Vec<String> {
         let named = |config: &Self| -> Vec<_> {
             let all = config.workflows.iter().chain(&config.flows);
@@ -234,17 +235,17 @@ impl Config {
         gone.filter_map(|(_, name)| Some(name.as_str()?.to_owned())).collect()
     }
 
-    /// Takes over the definitions of another configuration, and none of its settings.
+    /// Replaces the definitions by those of another configuration. The settings stay.
     pub(crate) fn take_definitions(&mut self, other: Self) {
         (self.workflows, self.flows) = (other.workflows, other.flows);
     }
 
-    /// The address of the store, without passwords.
+    /// Returns the address of the store, without passwords.
     pub(crate) fn place(&self) -> String {
         hide_password(self.text("store"))
     }
 
-    /// Each value and its source, as lines.
+    /// Returns all settings as lines of text, each with its value and source.
     pub(crate) fn print(&self) -> String {
         let width = settings().map(|setting| setting.name.len()).max().unwrap_or_default();
         let lines = settings().map(|setting| {
@@ -257,7 +258,7 @@ impl Config {
     }
 }
 
-/// The settings of a file; those of a section by their full names.
+/// Returns the settings of a file. The name of a setting in a section is `section.name`.
 fn with_sections(read: Map<String, Value>) -> anyhow::Result<Vec<(String, Value)>> {
     let mut all = Vec::new();
     for (name, value) in read {
@@ -274,7 +275,8 @@ fn with_sections(read: Map<String, Value>) -> anyhow::Result<Vec<(String, Value)
     Ok(all)
 }
 
-/// The valid names to suggest for an unknown one: those of the same section, or of none.
+/// Returns the valid names to suggest for an unknown name: those of its section, or of the top
+/// level.
 fn known_beside(name: &str) -> String {
     let section = |name: &str| name.split_once('.').map(|(section, _)| section.to_owned());
     let here = settings().map(|it| it.name).filter(|it| section(it) == section(name));
@@ -283,7 +285,7 @@ fn known_beside(name: &str) -> String {
     others.chain(here).collect::<Vec<_>>().join(", ")
 }
 
-/// A URL without its password, which may be before the host or among the parameters.
+/// Returns a URL without its password, which may be before the host or among the parameters.
 fn hide_password(url: &str) -> String {
     let url = hide_in_user(url);
     let Some((place, parameters)) = url.split_once('?') else { return url };
@@ -309,7 +311,7 @@ fn read_file(path: &Path) -> anyhow::Result<Map<String, Value>> {
     toml::from_str(&text).with_context(|| format!("{shown} is not valid TOML"))
 }
 
-/// Removes a name from a file's table and returns it.
+/// Removes a name from the file's table and returns it.
 fn take_name(read: &mut Map<String, Value>, what: &str, otherwise: &str) -> anyhow::Result<String> {
     match read.remove(what) {
         None => Ok(otherwise.to_owned()),
@@ -318,8 +320,8 @@ fn take_name(read: &mut Map<String, Value>, what: &str, otherwise: &str) -> anyh
     }
 }
 
-/// Removes the definitions from a file's table and returns them, each with the file's app unless it
-/// names one.
+/// Removes the definitions of one kind from the file's table and returns them. A definition without
+/// an app gets the file's app.
 fn take_tables(read: &mut Map<String, Value>, kind: &str, app: &str) -> anyhow::Result<Vec<Value>> {
     let mut tables = match read.remove(kind) {
         None => Vec::new(),

@@ -34,19 +34,19 @@ use crate::{
 /// Retention of ended runs, events and receipts, so that a demo that runs for days stays small.
 const KEPT: Duration = Duration::from_mins(10);
 
-/// Minimum of `--for`: in less time some checks have nothing to check.
+/// Minimum of `--for`: in less time there would be no data for some checks.
 const SHORTEST: Duration = Duration::from_secs(5);
 
-/// Timeout for all runs to end after the traffic has stopped.
+/// Maximum time to wait for all runs to end after the traffic has stopped.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Poll interval until then.
+/// Interval at which the demo checks whether all runs have ended.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// The arguments of the demo.
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
-    /// Address and port to listen on; port 0 is any free one.
+    /// Address and port to listen on; port 0 means any free port.
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: String,
     /// Do not open a browser.
@@ -98,7 +98,8 @@ pub(crate) async fn run(demo: Demo, out: &mut impl Write) -> anyhow::Result<()> 
         requests: http::Underway::default(),
         demo: true,
     };
-    // Open pages follow the server forever: it does not wait for them at the end.
+    // Open console pages keep their connections forever, so the shutdown does not wait for
+    // connections to close.
     let answering = tokio::spawn(listen::serve(
         listener,
         Routes::to(http::router(app)),
@@ -142,7 +143,8 @@ async fn live(
     Ok(())
 }
 
-/// The result of a signal: success, but an error for a headless demo that has not finished.
+/// Returns the result of a demo that a signal stopped: success, but an error if it is headless,
+/// because its checks did not run.
 fn stopped(demo: &Demo) -> anyhow::Result<()> {
     if demo.headless {
         bail!("stopped before the checks");
@@ -150,7 +152,7 @@ fn stopped(demo: &Demo) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Starts the engine with the workflows of the demo, and the printer beside it.
+/// Starts the engine with the workflows of the demo, and the printer as a second engine.
 async fn begin(demo: &Demo, folder: &Folder) -> anyhow::Result<([Engine; 2], Arc<Ledger>)> {
     let store = SqliteStore::open(folder.0.join("demo.db"), Arc::new(SystemClock)).await?;
     let (store, ledger) = (Arc::new(store), Ledger::new());
@@ -158,7 +160,7 @@ async fn begin(demo: &Demo, folder: &Folder) -> anyhow::Result<([Engine; 2], Arc
     if !demo.headless {
         builder = builder.retention(Retention { runs: KEPT, events: KEPT, receipts: KEPT });
     }
-    // Workflows that a user defines meanwhile are called by URL, as on any server.
+    // Workflows that a user defines in the running demo are called by URL, as on any server.
     let calls = Calls::new(Private::Loopback, Duration::from_secs(30), Vec::new())?;
     let engine = builder
         .handler_resolver(move |definition| calls.handler_resolver(definition))
@@ -202,7 +204,7 @@ async fn judge(
     Ok(())
 }
 
-/// A temporary folder, deleted with the demo.
+/// A temporary folder. It is deleted when the demo ends.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -219,12 +221,12 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // A folder that cannot be removed stays in the temporary directory.
+        // If the folder cannot be removed, it stays in the temporary directory.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// Opens a URL in a browser, if there is a screen.
+/// Opens a URL in a browser, if this machine has a display.
 fn open(address: &str) {
     let is_set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let mac = cfg!(target_os = "macos");
@@ -235,7 +237,7 @@ fn open(address: &str) {
     let program = if mac { "open" } else { "xdg-open" };
     let mut browser = Command::new(program);
     let quiet = browser.arg(address).stdin(Stdio::null()).stdout(Stdio::null());
-    // Without a browser the user can still read the URL.
+    // Without a browser, the user can still read the printed URL.
     let _ = quiet.stderr(Stdio::null()).spawn();
 }
 

@@ -1,9 +1,9 @@
-//! Exit statuses.
+//! Exit statuses of the commands.
 
 use std::{fmt, io, process::ExitCode};
 
-/// A failure of a command with its own exit status, so that scripts can tell it from others. 1 is
-/// every other failure, and 2 is an invalid command line.
+/// A failure of a command that has its own exit status, so that scripts can recognize it. Status 1
+/// is every other failure, and 2 an invalid command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// 3: the named thing does not exist.
@@ -23,8 +23,8 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Whether an error says that the reader of the output has closed it. Errors of connections have
-/// other types.
+/// Whether an error says that the reader of our output has closed the pipe. Errors of network
+/// connections have other types.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let error: Option<&io::Error> = error.downcast_ref();
     error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)

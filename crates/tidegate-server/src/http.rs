@@ -1,4 +1,4 @@
-//! The HTTP API. This layer translates requests and decides nothing.
+//! The HTTP API. This layer converts requests to calls of the engine and decides nothing itself.
 
 mod access;
 mod actions;
@@ -59,16 +59,16 @@ use crate::ingress::Ingress;
 pub(crate) struct App {
     pub(crate) engine: Engine,
     pub(crate) access: Arc<Access>,
-    /// The ingress definitions of the config file.
+    /// Ingress definitions of the config file.
     pub(crate) ways: Arc<Ingress>,
-    /// The requests in progress.
+    /// Requests in progress.
     pub(crate) requests: Underway,
     /// Whether this is `tidegate demo`: the console then offers a tour.
     pub(crate) demo: bool,
 }
 
-/// All operations of the API. The router, the OpenAPI document and the access matrix are built from
-/// this list: an operation that is not here cannot be reached.
+/// Returns all operations of the API. The router, the OpenAPI document and the access matrix are
+/// built from this list: an operation that is not in it cannot be called.
 fn operations() -> Vec<Operation> {
     let health = Operation::get("/health", "health", health)
         .says("Check that the server process is alive.")
@@ -105,7 +105,7 @@ fn operations() -> Vec<Operation> {
     .collect()
 }
 
-/// The router with all routes.
+/// Returns the router with all routes.
 pub(crate) fn router(app: App) -> Router {
     let live = console_feed::Live::begin(&app.engine, app.access.workspaces());
     let routes = operations().into_iter().map(|operation| operation.into_route(&app));
@@ -121,8 +121,8 @@ pub(crate) fn router(app: App) -> Router {
         .with_state(app)
 }
 
-/// The router of a server that is still opening its store, which may take a while: all requests but
-/// the health check get 503 `starting`.
+/// Returns the router of a server that is still opening its store, which may take a while. All
+/// requests get 503 `starting`, except the health check.
 pub(crate) fn starting() -> Router {
     let starting = async || {
         let detail = "the server is starting: it is waiting for its store; retry later";
@@ -162,7 +162,7 @@ async fn no_method(request: Request) -> Problem {
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "no_method", detail)
 }
 
-/// Adds the security headers to every response, and drains the unread part of the request body.
+/// Adds the security headers to every response, and reads the unread part of the request body.
 async fn guard(request: Request, next: Next) -> Response {
     let (request, rest) = unread::watch(request);
     let mut response = next.run(request).await;

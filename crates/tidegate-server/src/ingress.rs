@@ -1,7 +1,7 @@
-//! Ingress: the ways into flows beside plain requests, as defined in the file: chat, webhooks,
+//! Ingress of flows, as the config file defines it, besides plain requests: chat, webhooks,
 //! schedules, and which actions are MCP tools.
 //!
-//! Each only builds a request; the request is decided where all requests are.
+//! Each of them only builds a request, which is decided like every other request.
 
 pub(crate) mod webhook;
 
@@ -25,10 +25,10 @@ use tidegate_core::{
 
 use self::webhook::Webhook;
 
-/// The ingress of all flows.
+/// Ingress of all flows.
 #[derive(Debug)]
 pub(crate) struct Ingress {
-    /// The app of the file: the default app of requests that name none.
+    /// App of the config file: the default app of requests.
     pub(crate) app: Arc<str>,
     flows: BTreeMap<String, Flow>,
 }
@@ -39,28 +39,29 @@ impl Default for Ingress {
     }
 }
 
-/// The ingress of one flow.
+/// Ingress of one flow.
 #[derive(Debug)]
 pub(crate) struct Flow {
     pub(crate) app: String,
     pub(crate) chat: Option<Chat>,
     pub(crate) webhooks: BTreeMap<String, Webhook>,
-    /// The actions that are not MCP tools.
+    /// Actions that are not MCP tools.
     no_tools: BTreeSet<String>,
 }
 
-/// The two actions of a conversation.
+/// The two actions of a chat.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Chat {
-    /// The action that stores a message.
+    /// Action that stores a message.
     pub(crate) append: String,
-    /// The action that replies.
+    /// Action that writes the reply.
     pub(crate) respond: String,
 }
 
 impl Ingress {
-    /// Removes the ingress from the definitions of flows, which are plain definitions afterwards.
+    /// Removes the ingress fields from the flow definitions and returns them. What remains are
+    /// plain flow definitions.
     pub(crate) fn take(
         app: &str,
         flows: &mut [Value],
@@ -118,12 +119,12 @@ fn take(
 
 /// Checks the two actions of a chat.
 ///
-/// A message and its reply are admitted together, so they must not meet at the session's gate: the
-/// reply would be rejected because of its own message, or replace it. Nor may a message wait for a
-/// gate that runs hold until they end: replies hold theirs while they wait for messages, so the two
-/// could deadlock.
+/// A message and its reply are admitted in one transaction. So they must not share the session's
+/// gate: the message would make the policy reject the reply, or the reply would replace the
+/// message. Nor may a message wait for a gate that runs hold until they end: a reply holds its gate
+/// while it waits for its message, so the two could deadlock.
 fn check_chat(chat: &Chat, fields: &Map<String, Value>) -> anyhow::Result<()> {
-    // Errors in the definition itself are reported when it is registered.
+    // An invalid definition is not checked here: its errors are reported when it is registered.
     let Ok(flow) = action::Flow::parse(&Value::Object(fields.clone())) else { return Ok(()) };
     let action = |name: &str| {
         let ends = format!("/{name}");
@@ -154,7 +155,7 @@ fn check_chat(chat: &Chat, fields: &Map<String, Value>) -> anyhow::Result<()> {
     )
 }
 
-/// Removes `mcp` from the actions and returns the names of those with `mcp = false`.
+/// Removes the field `mcp` from the actions. Returns the names of the actions with `mcp = false`.
 fn no_tools(fields: &mut Map<String, Value>) -> anyhow::Result<BTreeSet<String>> {
     let mut no_tools = BTreeSet::new();
     let actions = fields.get_mut("actions").and_then(Value::as_object_mut);
@@ -168,7 +169,7 @@ fn no_tools(fields: &mut Map<String, Value>) -> anyhow::Result<BTreeSet<String>>
     Ok(no_tools)
 }
 
-/// Removes the named tables under a key and returns them.
+/// Removes the table at a key and returns it.
 fn tables(fields: &mut Map<String, Value>, name: &str) -> anyhow::Result<Map<String, Value>> {
     match fields.remove(name) {
         None => Ok(Map::new()),
@@ -177,7 +178,7 @@ fn tables(fields: &mut Map<String, Value>, name: &str) -> anyhow::Result<Map<Str
     }
 }
 
-/// The action of that name, as the file defines it.
+/// Returns the fields of the action with this name.
 fn action_in<'a>(
     fields: &'a mut Map<String, Value>,
     action: &str,
@@ -189,7 +190,8 @@ fn action_in<'a>(
     members.with_context(|| format!("there is no action `{action}`: expected one of `{names}`"))
 }
 
-/// Turns a schedule into a trigger of its action. The trigger keeps the schedule's name as a label.
+/// Converts a schedule to a trigger of its action. The trigger has the schedule's name as its
+/// label.
 fn plan(fields: &mut Map<String, Value>, name: &str, mut schedule: Value) -> anyhow::Result<()> {
     let action = schedule.as_object_mut().and_then(|it| it.remove("action"));
     let Some(Value::String(action)) = action else { bail!("`action` must name an action") };

@@ -1,7 +1,7 @@
 //! API keys: their format, creation and lookup.
 //!
-//! A key is `tg_`, a public part for the lookup, and 256 random bits. Only its hash is stored: a
-//! fast hash is right, because the keys are too many to try them all.
+//! A key is `tg_`, a public part for the lookup, and 256 random bits. Only its hash is stored. A
+//! fast hash is sufficient, because there are too many possible keys to try.
 
 use anyhow::bail;
 use data_encoding::HEXLOWER;
@@ -21,7 +21,7 @@ use tidegate_store::{Store, commit};
 
 use crate::http::DateTime;
 
-/// The attributes of a new key.
+/// Attributes of a key to create.
 #[derive(Debug)]
 pub(crate) struct Wanted {
     pub(crate) ws: Workspace,
@@ -56,8 +56,8 @@ pub(crate) async fn make(store: &dyn Store, wanted: Wanted) -> Result<(String, A
     Ok((text, key))
 }
 
-/// Commits a change of the keys, in a transaction of its own and not in a batch of an engine: the
-/// commands change keys without an engine, and both must take the same way. Changes are rare.
+/// Commits a change of the keys in a separate transaction, not through the committer of an engine:
+/// the `keys` commands change keys without an engine, and both use this function. Changes are rare.
 pub(crate) async fn change(store: &dyn Store, command: AccessCommand) -> Result<(), Error> {
     for answer in commit(store, vec![(Command::Access { command }, 0)]).await? {
         answer?;
@@ -65,7 +65,7 @@ pub(crate) async fn change(store: &dyn Store, command: AccessCommand) -> Result<
     Ok(())
 }
 
-/// All keys, also expired and revoked ones, and the store's time.
+/// Returns all keys, also expired and revoked ones, and the store's time.
 pub(crate) async fn all(store: &dyn Store) -> Result<(Vec<ApiKey>, Timestamp), Error> {
     let snapshot = store.read(ReadSet::default().scan(Scan::ApiKeys, MAX_KEYS)).await?;
     let rows = snapshot.found(&Scan::ApiKeys).into_iter();
@@ -74,12 +74,14 @@ pub(crate) async fn all(store: &dyn Store) -> Result<(Vec<ApiKey>, Timestamp), E
     Ok((keys.collect(), snapshot.now))
 }
 
-/// The public part of a key's text, if it has the format of one.
+/// Returns the public part of a key's text, or `None` if the text does not have the format of a
+/// key.
 pub(crate) fn public_part(text: &str) -> Option<&str> {
     text.strip_prefix("tg_")?.split_once('_').map(|(id, _)| id)
 }
 
-/// Whether the text is that key. Takes constant time, so that it reveals nothing about the key.
+/// Whether the text is that of the key. The comparison takes constant time, so that its duration
+/// reveals nothing about the key.
 pub(crate) fn is(text: &str, key: &ApiKey) -> bool {
     hash(text).as_bytes().ct_eq(key.hash.as_bytes()).into()
 }
@@ -93,7 +95,7 @@ pub(crate) fn check_name(name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A key as clients see it, without its hash.
+/// An API key, as the API returns it, without its hash.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Key")]
@@ -128,7 +130,7 @@ impl From<&ApiKey> for KeyView {
     }
 }
 
-/// The SHA-256 of a text, in hexadecimal.
+/// Returns the SHA-256 of a text, in hexadecimal.
 pub(crate) fn hash(text: impl AsRef<[u8]>) -> String {
     HEXLOWER.encode(&Sha256::digest(text))
 }

@@ -1,7 +1,7 @@
 //! Connection handling: accept loop, limits and graceful shutdown.
 //!
-//! The accept loop is our own, because a client that sends its headers slowly, or never, must not
-//! hold a connection forever, and `axum::serve` has no timer for that.
+//! This is not `axum::serve`, because that has no timeout for request headers: a client that sends
+//! its headers slowly, or never, would hold a connection forever.
 
 mod strict;
 
@@ -26,22 +26,23 @@ use tokio::{
 
 use self::strict::Strict;
 
-/// Timeout for the headers of a connection's first request. Later requests have the idle timeout: a
-/// client that may be silent for that long gains nothing by being slow.
+/// Timeout for the headers of the first request of a connection. Later requests have the idle
+/// timeout.
 const FIRST_HEADERS: Duration = Duration::from_secs(10);
 
-/// Default idle timeout of a connection: longer than the 60 seconds for which common proxies keep
-/// theirs, so that they never send into a connection that is being closed.
+/// Default idle timeout of a connection. It is longer than the 60 seconds for which common proxies
+/// keep idle connections. So the proxy closes first, and never sends a request into a connection
+/// that the server is closing.
 pub(crate) const IDLE: Duration = Duration::from_secs(75);
 
-/// Time for open requests to end after the drain. With the default of `drainMs` a server ends
-/// within the 30 seconds that supervisors allow by default.
+/// Time for open requests to end after the drain. With the default of `drainMs` the server exits
+/// within 30 seconds, which most supervisors allow.
 const GRACE: Duration = Duration::from_secs(4);
 
-/// Maximum number of open connections; further ones wait to be accepted.
+/// Maximum number of open connections. Further connections wait to be accepted.
 const CONNECTIONS: usize = 10_000;
 
-/// Serves until `stop` ends, then gives open requests a grace period.
+/// Serves until the future `stop` completes, then gives open requests a grace period.
 pub(crate) async fn serve(
     listener: TcpListener,
     routes: Routes,
@@ -60,7 +61,8 @@ pub(crate) async fn serve(
             accepted = accepted => match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    // Out of file descriptors, or the client has already disconnected.
+                    // The process has no free file descriptor, or the client has already
+                    // disconnected.
                     tracing::warn!(%error, "accepting a connection failed");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
@@ -96,7 +98,7 @@ pub(crate) async fn serve(
     Ok(())
 }
 
-/// Ends if a new connection sends no request in time.
+/// Completes if a new connection sends no request in time; otherwise never.
 async fn silent(first_request: &Notify) {
     if tokio::time::timeout(FIRST_HEADERS, first_request.notified()).await.is_ok() {
         std::future::pending::<()>().await;
@@ -106,10 +108,10 @@ async fn silent(first_request: &Notify) {
 /// Whether this process is shutting down.
 static STOPPING: LazyLock<watch::Sender<bool>> = LazyLock::new(|| watch::Sender::new(false));
 
-/// Ends when the server shuts down. Endless responses wait for it too, so that a client that only
-/// watches does not delay the shutdown.
+/// Completes when the server shuts down. Endless responses end with it, so that they do not delay
+/// the shutdown.
 pub(crate) async fn stopping() {
-    // The sender is never dropped.
+    // The result is ignored: it is an error only if the sender was dropped, which never happens.
     let _ = STOPPING.subscribe().wait_for(|stopping| *stopping).await;
 }
 
@@ -141,7 +143,8 @@ impl tower_service::Service<Request<Incoming>> for WithPeer {
     }
 }
 
-/// The current router: a starting server answers too, with 503 `starting`.
+/// The current router. It can be replaced, so that a starting server can answer with 503 `starting`
+/// first.
 #[derive(Clone, Debug)]
 pub(crate) struct Routes {
     first: Router,
@@ -149,7 +152,7 @@ pub(crate) struct Routes {
 }
 
 impl Routes {
-    /// Routes requests to this router, permanently or until [`Routes::go_on`].
+    /// Routes all requests to this router, until [`Routes::go_on`] replaces it.
     pub(crate) fn to(first: Router) -> Self {
         Self { first, then: Arc::default() }
     }

@@ -1,7 +1,7 @@
 //! `tidegate bench`: loads a server with events and measures throughput and latency.
 //!
-//! It uses plain sockets that stay open, and prepared requests, so that it measures the server,
-//! which shares the machine with it.
+//! It uses open sockets and prepared requests, so that it needs little CPU: it shares the machine
+//! with the server that it measures.
 
 use std::{
     io::Write,
@@ -42,7 +42,7 @@ pub(crate) struct Load {
     /// Name of the events. Their data is `{"n": …, "key": …}`, with a thousand keys.
     #[arg(long, default_value = "bench")]
     name: String,
-    /// Also measure a bare handler on this machine, which only responds.
+    /// Also measure a handler on this machine that only responds, for comparison.
     #[arg(long)]
     bare: bool,
 }
@@ -107,7 +107,8 @@ fn show(out: &mut impl Write, name: &str, report: &Value) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Starts a handler that parses the body and responds as the server would, and does nothing else.
+/// Starts an HTTP handler that only parses the body and responds like the server, to measure the
+/// limit of the machine.
 async fn bare() -> anyhow::Result<String> {
     async fn answer(body: Json<Vec<Value>>) -> Json<Value> {
         let one = json!({ "id": "evt_00000000000000000000", "runs": [] });
@@ -139,7 +140,7 @@ async fn measure(host: &str, remote: &Remote, load: &Load) -> anyhow::Result<Fig
     for task in tasks {
         waits.extend(task.await??);
     }
-    // The time of the last response, not that of the last poll.
+    // Measured until the last response, not until the last poll.
     let seconds = waits.iter().map(|(_, at)| at.duration_since(began)).max().unwrap_or_default();
     let mut waits: Vec<Duration> = waits.into_iter().map(|(wait, _)| wait).collect();
     waits.sort_unstable();
@@ -149,7 +150,7 @@ async fn measure(host: &str, remote: &Remote, load: &Load) -> anyhow::Result<Fig
     Ok(Figures { events: requests * load.batch, seconds: seconds.as_secs_f64(), waits })
 }
 
-/// One connection, which sends the next request as soon as it has a response.
+/// One connection. It sends the next request as soon as the response has arrived.
 struct Connection {
     host: String,
     head: String,

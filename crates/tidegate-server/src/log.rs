@@ -1,8 +1,8 @@
 //! The log: a separate thread writes lines to standard error.
 //!
-//! A write to a terminal or pipe that is not read blocks. If that blocked the threads of the
-//! runtime, one stuck reader would stop the server: requests, heartbeats and signals. So lines are
-//! queued, and lines that do not fit are dropped and counted.
+//! A write to a terminal or pipe that is not read blocks. In a thread of the runtime it would block
+//! the whole server: requests, heartbeats and signals. So lines are queued for the thread, and
+//! lines that do not fit into the queue are dropped and counted.
 
 use std::{
     io::{self, Write},
@@ -20,7 +20,7 @@ use tracing_subscriber::fmt::MakeWriter;
 /// Capacity of the queue in lines: a few megabytes at most.
 const QUEUE: usize = 8192;
 
-/// Flush timeout at the end of the process.
+/// Maximum time to flush the log at the end of the process.
 const FLUSH: Duration = Duration::from_secs(1);
 
 /// Sender of lines to the writer thread.
@@ -33,12 +33,12 @@ pub(crate) struct Log {
 #[derive(Debug)]
 enum Entry {
     Line(Vec<u8>),
-    /// A flush request, answered once all earlier entries are written.
+    /// Request to flush: answered when all earlier entries are written.
     Flush(SyncSender<()>),
 }
 
 impl Log {
-    /// Starts the writer thread, which ends with the process.
+    /// Starts the writer thread, which runs until the process ends.
     pub(crate) fn to(out: impl Write + Send + 'static) -> io::Result<Self> {
         let (lines, queue) = mpsc::sync_channel(QUEUE);
         let dropped = Arc::new(AtomicU64::new(0));
@@ -48,7 +48,7 @@ impl Log {
         Ok(Self { lines, dropped })
     }
 
-    /// Waits until all lines are written, at most a second if the log is not read.
+    /// Waits until all lines are written, but at most a second, in case the log is not read.
     pub(crate) fn flush(&self) {
         let (done, written) = mpsc::sync_channel(1);
         if self.lines.try_send(Entry::Flush(done)).is_ok() {
@@ -60,7 +60,8 @@ impl Log {
 fn write_all(queue: &mpsc::Receiver<Entry>, dropped: &AtomicU64, mut out: impl Write) {
     loop {
         let Some(entry) = queue.try_recv().ok().or_else(|| {
-            // The queue is empty: the dropped lines came after everything written so far.
+            // The queue is empty, so all lines queued before the dropped ones are written: report
+            // the dropped ones here.
             let lost = dropped.swap(0, Ordering::Relaxed);
             if lost > 0 {
                 drop(writeln!(out, "{lost} log lines dropped: the log was not read in time"));
@@ -70,14 +71,14 @@ fn write_all(queue: &mpsc::Receiver<Entry>, dropped: &AtomicU64, mut out: impl W
             return;
         };
         match entry {
-            // A log that cannot be written is no reason to stop.
+            // An error is ignored: the server must not stop because its log cannot be written.
             Entry::Line(line) => drop(out.write_all(&line).and_then(|()| out.flush())),
             Entry::Flush(done) => drop(done.try_send(())),
         }
     }
 }
 
-/// Writer of one line, which is queued as a whole.
+/// Writer of one log line. The line is queued as a whole.
 #[derive(Debug)]
 pub(crate) struct Line<'a>(&'a Log);
 
@@ -111,13 +112,13 @@ mod tests {
 
     use super::*;
 
-    /// A reader that blocks until `go_on`.
+    /// An output that blocks every write until `go_on`.
     #[derive(Clone, Default)]
     struct Stuck(Arc<Pipe>);
 
     #[derive(Default)]
     struct Pipe {
-        /// Whether the pipe is read, and the bytes read so far.
+        /// Whether writes go on, and the bytes written so far.
         state: Mutex<(bool, Vec<u8>)>,
         bell: Condvar,
     }
@@ -161,9 +162,9 @@ mod tests {
         let text = stuck.text();
         assert!(text.starts_with("line 0\nline 1\n"), "in order");
         let told = text.lines().find_map(|line| line.split_once(" log lines")?.0.parse().ok());
-        let told: usize = told.expect("how many were dropped");
+        let told: usize = told.expect("the log must report the number of dropped lines");
         log.flush();
         let written = stuck.text().lines().filter(|it| it.starts_with("line")).count();
-        assert_eq!(written + told, lines, "each line is written or counted");
+        assert_eq!(written + told, lines, "each line must be written or counted");
     }
 }

@@ -44,7 +44,7 @@ use crate::{
     operate::Operate,
 };
 
-/// Decisions make many small rows; this allocator is fast for small allocations.
+/// Decisions allocate many small rows, and this allocator is fast for small allocations.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -110,17 +110,18 @@ impl Settings {
     }
 }
 
-/// Shutdown timeout for blocked threads, such as a thread in a DNS lookup without an answer.
+/// Time to wait for blocked threads at shutdown, such as a thread in a DNS lookup that gets no
+/// answer.
 const BLOCKED: Duration = Duration::from_millis(500);
 
 fn main() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.expect("a process can start threads");
+    let runtime = runtime.expect("the runtime must be able to start threads");
     let ended = runtime.block_on(run());
     runtime.shutdown_timeout(BLOCKED);
     match ended {
         Ok(()) => ExitCode::SUCCESS,
-        // The reader of the output has closed it, as `head` does.
+        // The reader of the output has closed the pipe, as `head` does.
         Err(error) if exit::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let _ = writeln!(std::io::stderr(), "error: {error:#}");
@@ -129,14 +130,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// Commands that ask no server and read no store of their own choice: the flags of [`Remote`] mean
-/// nothing to them.
+/// Commands that neither call a server nor read the file of `--file`: the flags of [`Remote`] are
+/// not allowed with them.
 const WITHOUT_REMOTE: [&str; 3] = ["demo", "serve", "config"];
 
-/// Parses the command line. A flag that the command does not use is neither offered nor accepted.
+/// Parses the command line. A flag that a command does not use is not in its help, and is an error.
 fn arguments() -> anyhow::Result<Arguments> {
     let mut command = Arguments::command();
-    // Global flags become arguments of each command here.
+    // This adds the global flags to each command.
     command.build();
     for name in WITHOUT_REMOTE {
         command = command.mut_subcommand(name, without_remote);
@@ -165,7 +166,7 @@ fn is_given(matches: &ArgMatches, flag: &str) -> bool {
 }
 
 async fn run() -> anyhow::Result<()> {
-    // Dependencies could install either of two TLS providers; this one is compiled in.
+    // Dependencies support two TLS providers, so one must be chosen: the one that is compiled in.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let out = &mut std::io::stdout();
     let Arguments { remote, command } = arguments()?;
@@ -175,7 +176,8 @@ async fn run() -> anyhow::Result<()> {
             let config = settings.load()?;
             let filter = EnvFilter::try_new(config.text("log"))?;
             let stderr = std::io::stderr();
-            // Colours only on a terminal: in a file the escape codes break searches.
+            // Colours are used only on a terminal: in a file the escape codes would make searches
+            // fail.
             let ansi = stderr.is_terminal();
             let log = Log::to(stderr)?;
             let lines = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(ansi);

@@ -1,9 +1,9 @@
 //! Metrics recorder: counters, gauges and histograms in the text format of Prometheus.
 //!
-//! Written by hand: the console reads sums and percentiles by workspace, which
-//! `metrics-exporter-prometheus` does not give back, and its histograms keep every value until
-//! somebody asks. `metrics-util` alone would save 35 lines for eight crates, among them a second
-//! `rand` and a second `hashbrown`.
+//! This is written by hand. The console needs sums and percentiles by workspace, which
+//! `metrics-exporter-prometheus` cannot return, and the histograms of that crate keep every value
+//! until the next scrape. `metrics-util` alone would save 35 lines at the cost of eight crates,
+//! among them a second `rand` and a second `hashbrown`.
 
 mod waits;
 
@@ -22,13 +22,13 @@ use metrics::{
 
 pub(crate) use self::waits::Waits;
 
-/// Upper bounds of the histograms: from the handoff of a run to a wait of days.
+/// Upper bounds of the histogram buckets in seconds: from half a millisecond to a day.
 const BOUNDS: [f64; 20] = [
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
     60.0, 300.0, 600.0, 3_600.0, 86_400.0,
 ];
 
-/// Counters that exist from the start: zero until the first increment, instead of absent.
+/// Counters that are exported from the start with the value 0, even before their first increment.
 const FROM_THE_START: [&str; 4] = [
     "tidegate_stream_commits_total",
     "tidegate_stream_conflicts_total",
@@ -36,14 +36,14 @@ const FROM_THE_START: [&str; 4] = [
     "tidegate_takeovers_total",
 ];
 
-/// The histogram of the time that runs wait for their start.
+/// Name of the histogram of the time that runs wait for their start.
 const START_DELAY: &str = "tidegate_start_delay_seconds";
 
 static METRICS: LazyLock<Metrics> = LazyLock::new(Metrics::default);
 
 /// Installs the recorder.
 pub(crate) fn install() {
-    // Only a second call fails, and then the recorder is already installed.
+    // Only a second call can fail: then the recorder is already installed.
     if metrics::set_global_recorder(&*METRICS).is_ok() {
         for name in FROM_THE_START {
             metrics::counter!(name).absolute(0);
@@ -51,7 +51,7 @@ pub(crate) fn install() {
     }
 }
 
-/// All metrics, in the text format of Prometheus.
+/// Returns all metrics in the text format of Prometheus.
 pub(crate) fn text() -> String {
     METRICS.0.read().unwrap_or_else(PoisonError::into_inner).to_string()
 }
@@ -61,12 +61,12 @@ pub(crate) fn text() -> String {
 pub(crate) struct Done {
     pub(crate) started: u64,
     pub(crate) ended: u64,
-    /// How long runs waited for their start.
+    /// Histogram of the time that runs waited for their start.
     pub(crate) waits: Waits,
 }
 
 impl Done {
-    /// The difference to an earlier snapshot.
+    /// Returns the difference to an earlier snapshot.
     pub(crate) fn since(&self, then: &Self) -> Self {
         let waits = self.waits.since(&then.waits);
         let started = self.started.saturating_sub(then.started);
@@ -74,12 +74,12 @@ impl Done {
     }
 }
 
-/// The prefix of the labels of a workspace.
+/// Returns the label of a workspace, with which the labels of its metrics begin.
 fn of_workspace(workspace: &str) -> String {
     format!("workspace=\"{}\",", escaped(workspace))
 }
 
-/// The counts of a workspace in this process.
+/// Returns the counts of a workspace in this process.
 pub(crate) fn done(workspace: &str) -> Done {
     done_of(&METRICS.0.read().unwrap_or_else(PoisonError::into_inner), workspace)
 }
@@ -101,24 +101,26 @@ fn lock(waits: &Mutex<Waits>) -> MutexGuard<'_, Waits> {
     waits.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The recorder: handles by name and then by labels. The macros look one up at each increment.
+/// The recorder. Its handles are indexed by name, then by labels. The macros look up a handle at
+/// each increment.
 #[derive(Default)]
 struct Metrics(RwLock<Families>);
 
 #[derive(Default)]
 struct Families {
     counters: Family<AtomicU64>,
-    /// Floats, stored as bits.
+    /// Float values, stored as bits.
     gauges: Family<AtomicU64>,
     histograms: Family<Buckets>,
-    /// By workspace, as its label is written: a fine histogram per workflow would be too large.
+    /// Waiting times by workspace label. A histogram that is fine enough for percentiles would be
+    /// too large per workflow.
     waits: BTreeMap<String, Arc<Mutex<Waits>>>,
 }
 
 type Family<T> = BTreeMap<String, BTreeMap<String, Arc<T>>>;
 
 impl Metrics {
-    /// The handle of a name and its labels, created on first use.
+    /// Returns the handle for a name and labels, created on first use.
     fn handle<T: Default>(
         &self,
         key: &Key,
@@ -136,7 +138,7 @@ impl Metrics {
         all.entry(labels).or_default().clone()
     }
 
-    /// The waits of a workspace, created on first use.
+    /// Returns the waiting times of a workspace, created on first use.
     fn waits(&self, of: String) -> Arc<Mutex<Waits>> {
         let families = self.0.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(waits) = families.waits.get(&of) {
@@ -174,7 +176,8 @@ impl Recorder for Metrics {
     }
 }
 
-/// Start delay of a run, recorded in the histogram of its workflow and in that of its workspace.
+/// Start delay of a run. It is recorded in the histogram of its workflow and in that of its
+/// workspace.
 struct Delay {
     buckets: Arc<Buckets>,
     waits: Arc<Mutex<Waits>>,
@@ -191,7 +194,7 @@ impl HistogramFn for Delay {
 #[derive(Default)]
 struct Buckets {
     counts: [AtomicU64; BOUNDS.len() + 1],
-    /// A float, stored as bits.
+    /// Sum of the values, a float stored as bits.
     sum: AtomicU64,
 }
 
@@ -204,18 +207,18 @@ impl HistogramFn for Buckets {
     }
 }
 
-/// The labels in the text format, without the braces.
+/// Returns the labels in the text format, without the braces.
 fn labels(key: &Key) -> String {
     let mut text = String::new();
     for label in key.labels() {
         let comma = if text.is_empty() { "" } else { "," };
-        // Writing to a string does not fail.
+        // The result is ignored: writing to a string does not fail.
         let _ = write!(text, "{comma}{}=\"{}\"", label.key(), escaped(label.value()));
     }
     text
 }
 
-/// The value of a label, escaped for use in quotes.
+/// Escapes the value of a label for use in quotes.
 pub(crate) fn escaped(value: &str) -> String {
     value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
 }
@@ -305,7 +308,10 @@ mod tests {
             "took_sum 100000.3005",
             "took_count 3",
         ] {
-            assert!(text.lines().any(|it| it == line), "{line} is not in\n{text}");
+            assert!(
+                text.lines().any(|it| it == line),
+                "the metrics do not have the line {line}:\n{text}"
+            );
         }
     }
 }

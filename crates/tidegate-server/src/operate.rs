@@ -1,4 +1,4 @@
-//! The maintenance commands: they open the store themselves, and need no server.
+//! The maintenance commands. They open the store themselves and need no server.
 
 use std::{
     fmt::Write as _,
@@ -24,8 +24,8 @@ use crate::{
 /// The maintenance commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Operate {
-    /// Check the invariants of a store. Uses the server, or reads the store directly if one is
-    /// named, also beside a running server.
+    /// Check the invariants of a store: through the server or, if a store or config file is given,
+    /// by reading the store directly, even while a server uses it.
     Doctor(Place),
     /// Back up a SQLite store to a new file, also while a server uses it, and check the copy.
     Backup {
@@ -54,7 +54,7 @@ pub(crate) enum Operate {
     },
 }
 
-/// The store.
+/// The store that a command works on.
 #[derive(Args, Debug)]
 pub(crate) struct Place {
     /// Store: `sqlite:PATH` or a `postgres://` URL.
@@ -70,7 +70,7 @@ impl Place {
         self.store.is_some() || self.config.is_some()
     }
 
-    /// The store's location, by the same rules as for `serve`.
+    /// Returns the store's location, found by the same rules as for `serve`.
     fn location(self) -> anyhow::Result<Location> {
         let variable = |name: &str| std::env::var(name).ok();
         let config = self.config.or_else(|| variable("TIDEGATE_CONFIG").map(PathBuf::from));
@@ -78,7 +78,7 @@ impl Place {
         config.location()
     }
 
-    /// The file of a SQLite store. For any other store the error names the alternative.
+    /// Returns the file of a SQLite store. For any other store, the error says what to use instead.
     fn file(self, verb: &str, instead: &str) -> anyhow::Result<PathBuf> {
         let address = self.location()?.address;
         match address.strip_prefix("sqlite:") {
@@ -167,7 +167,7 @@ async fn back_up(place: Place, to: &Path) -> anyhow::Result<(Value, String)> {
     SqliteLook::open(there(&from)?).await?.copy(&part).await?;
     let report = verify(&part).await;
     if report.is_err() {
-        // A copy that failed its check must not be taken for a backup.
+        // Deletes a copy that failed its check, so that nobody takes it for a backup.
         let _ = std::fs::remove_file(&part);
     }
     let rows = report?;
@@ -228,14 +228,14 @@ async fn restore(place: Place, from: &Path, force: bool) -> anyhow::Result<(Valu
     Ok((answer, format!("{} has the {rows} rows of {}\n", to.display(), from.display())))
 }
 
-/// The write-ahead log of a store.
+/// Returns the path of a store's write-ahead log.
 fn log_of(path: &Path) -> PathBuf {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
     log.into()
 }
 
-/// When a store or its log was last written; `None` if there is no store.
+/// Returns the time at which a store or its log was last written; `None` if there is no store.
 fn last_change(path: &Path) -> anyhow::Result<Option<std::time::SystemTime>> {
     let mut last = None;
     for path in [path, &log_of(path)] {
@@ -262,7 +262,7 @@ pub(crate) async fn pending(location: &Location) -> anyhow::Result<&'static [Mig
 async fn migrate(location: Location, check: bool) -> anyhow::Result<(Value, String, bool)> {
     let left = pending(&location).await?;
     if !check {
-        // Opening applies the migrations, in one transaction.
+        // Opening the store applies all pending migrations in one transaction.
         drop(serve::open(location).await?);
     }
     let names: Vec<String> = left.iter().map(|it| format!("{} {}", it.version, it.name)).collect();
@@ -282,7 +282,7 @@ pub(crate) fn there(path: &Path) -> Result<&Path, Failure> {
     Err(Failure::NotFound(format!("there is no file {}", path.display())))
 }
 
-/// Prints progress to standard error; the result goes to standard output.
+/// Prints a progress message to standard error. Standard output is for the result.
 fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }

@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal, Write, stderr};
 
-/// A progress bar on stderr, erased when it is dropped.
+/// A progress bar on standard error. It is erased when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Progress {
     total: u64,

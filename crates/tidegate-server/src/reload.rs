@@ -1,11 +1,12 @@
-//! Config reload: on SIGHUP the file is read again, and changed definitions are registered.
+//! Config reload: on SIGHUP the server reads the config file again and registers changed
+//! definitions.
 
 use tidegate::Engine;
 use tokio::signal::unix::Signal;
 
 use crate::{config::Config, serve::define};
 
-/// Reloads the file on each SIGHUP, until the process ends.
+/// Reloads the config file on each SIGHUP, until the process ends.
 pub(crate) async fn on_hangup(
     mut hangups: Signal,
     engine: Engine,
@@ -22,13 +23,14 @@ pub(crate) async fn on_hangup(
             Ok(config) => current.take_definitions(config),
             Err(error) => {
                 let error = format!("{error:#}");
-                tracing::error!(%error, "config file not reloaded; nothing was changed");
+                tracing::error!(%error, "reloading the config file failed, nothing was changed");
             }
         }
     }
 }
 
-/// Registers the definitions of the file, all or none, and logs its other changes.
+/// Registers the definitions of the config file, all or none, and logs changed settings, which need
+/// a restart.
 async fn apply(engine: &Engine, current: &Config, config: &Config) -> anyhow::Result<()> {
     anyhow::ensure!(
         config.workspace == current.workspace,

@@ -1,4 +1,4 @@
-//! `tidegate serve`: the engine, its HTTP API, and everything that both need.
+//! `tidegate serve`: starts the engine, the HTTP API, and what both need.
 
 use std::{io::Write, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -31,7 +31,7 @@ pub(crate) async fn serve(
     out: &mut impl Write,
 ) -> anyhow::Result<()> {
     metrics::install();
-    // First, so that a signal also ends a server that is waiting for its store.
+    // Signals are handled first, so that they also stop a server that is waiting for its store.
     let mut signals = Signals::listen();
     let hangups = unix::signal(unix::SignalKind::hangup())?;
     let settings = Settings::read(&config)?;
@@ -66,24 +66,26 @@ pub(crate) async fn serve(
     let served = serving.await;
     reloads.abort();
     engine.shutdown().await;
-    // The last wake-up notifies the other servers of the handed-over runs; wait until it is sent.
+    // The engine's last wake-up tells other servers about the handed-over runs: wait until it is
+    // sent.
     tokio::time::sleep(LAST_WAKE).await;
     tracing::info!("stopped");
     Ok(served??)
 }
 
-/// Time for the last wake-up to leave: several times the interval of wake-ups.
+/// Time to wait for the last wake-up to be sent: several times the interval between wake-ups.
 const LAST_WAKE: Duration = Duration::from_millis(50);
 
-/// Stops during startup: no run is in progress yet, and the lease of a starting engine expires.
+/// Result of a stop during startup. Nothing must be handed over: no run has started, and the lease
+/// of the new engine expires.
 #[expect(clippy::unnecessary_wraps, reason = "the caller returns this value")]
 fn stopped_early() -> anyhow::Result<()> {
     tracing::info!("stopped during startup");
     Ok(())
 }
 
-/// Settings of the engine. All are read before anything is opened: an error in the file creates no
-/// new store.
+/// Settings of the engine. All are read before the store is opened, so that an invalid config file
+/// does not create a store.
 struct Settings {
     drain: Duration,
     idle: Duration,
@@ -129,7 +131,7 @@ async fn open_and_bind(config: &Config) -> anyhow::Result<Opened> {
     Ok(Opened { store, keys, listener })
 }
 
-/// Starts the engine and registers the definitions of the file.
+/// Starts the engine and registers the definitions of the config file.
 async fn start(
     store: Arc<dyn Store>,
     settings: Settings,
@@ -148,8 +150,8 @@ async fn start(
     Ok(engine)
 }
 
-/// Prints the address of the server. A write error is ignored: output that is not read must not end
-/// the server.
+/// Prints the address of the server. A write error is ignored, because a closed output must not
+/// stop the server.
 fn greet(out: &mut impl Write, at: SocketAddr, place: &str, keys: usize) {
     let version = env!("CARGO_PKG_VERSION");
     let who = match keys {
@@ -160,14 +162,14 @@ fn greet(out: &mut impl Write, at: SocketAddr, place: &str, keys: usize) {
     let _ = out.write_all(said.as_bytes()).and_then(|()| out.flush());
 }
 
-/// The secrets that calls are signed with; empty if the variable is not set.
+/// Returns the secrets with which calls are signed. Empty if the variable is not set.
 fn signing_secrets(variable: &str) -> anyhow::Result<Vec<Secret>> {
     let secrets = Secret::read_all(&std::env::var(variable).unwrap_or_default());
     secrets.with_context(|| format!("invalid secrets in {variable}"))
 }
 
-/// Registers the definitions of the file: all, or none with one error that lists every problem.
-/// Returns how many definitions have changed.
+/// Registers the definitions of the config file: all, or none with one error that lists every
+/// problem. Returns the number of changed definitions.
 pub(crate) async fn define(engine: &Engine, config: &Config) -> anyhow::Result<usize> {
     let (workflows, flows) = (config.workflows.len(), config.flows.len());
     tracing::info!(workflows, flows, "registering definitions");
@@ -220,10 +222,11 @@ pub(crate) async fn define(engine: &Engine, config: &Config) -> anyhow::Result<u
     Ok(changed)
 }
 
-/// Number of definitions that are logged by name when a file is read; the rest are counted.
+/// Maximum number of changed definitions that are logged by name; further ones are only counted.
 const MAX_LOGGED: usize = 20;
 
-/// Logs the warnings of the file's definitions: valid, but probably not intended.
+/// Logs warnings about the definitions of the config file: they are valid, but probably not
+/// intended.
 fn log_warnings(config: &Config) {
     let workflows = config.workflows.iter().filter_map(|it| Definition::parse(it).ok());
     let workflows = workflows.flat_map(|parsed| parsed.warnings);
@@ -233,7 +236,7 @@ fn log_warnings(config: &Config) {
     }
 }
 
-/// The app of a definition of the file, which always names one.
+/// Returns the app of a definition of the config file. Every such definition has one here.
 fn app(definition: &Value) -> &str {
     definition["app"].as_str().unwrap_or_default()
 }
@@ -270,14 +273,14 @@ pub(crate) async fn open(location: Location) -> anyhow::Result<Arc<dyn Store>> {
     bail!("`store` must be sqlite:PATH, a postgres:// URL or memory, got `{address}`")
 }
 
-/// Maximum of `drainMs`: an hour. Supervisors allow less, and a drain that seems endless is a
+/// Maximum of `drainMs`: an hour. Supervisors allow less time, so a larger value is probably a
 /// mistake.
 const MAX_DRAIN_MS: u64 = 60 * 60 * 1000;
 
-/// Maximum of `keepAliveMs`: an hour, as for drains.
+/// Maximum of `keepAliveMs`: an hour, as for `drainMs`.
 const MAX_KEEP_ALIVE_MS: u64 = 60 * 60 * 1000;
 
-/// The signals that stop the process.
+/// Signals that stop the process.
 #[derive(Debug)]
 pub(crate) struct Signals {
     terminate: unix::Signal,
@@ -301,8 +304,8 @@ impl Signals {
         }
     }
 
-    /// Waits for a signal, then drains: until the active runs have ended, or are handed over after
-    /// `time` or at the second signal.
+    /// Waits for a signal, then drains: waits until the active runs have ended. After `time`, or at
+    /// a second signal, the remaining runs are handed over.
     async fn drain(&mut self, engine: &Engine, time: Duration) {
         self.next().await;
         tracing::info!(runs = engine.driven(), drain = ?time, "draining; no new runs are started");

@@ -1,4 +1,4 @@
-//! HMAC signatures of messages between services: created for calls, checked for webhooks.
+//! HMAC signatures of messages between services. The server signs its calls and checks webhooks.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use base64::{
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
-/// A shared secret. Its `Debug` output never shows it.
+/// A shared secret. Its `Debug` output does not reveal it.
 #[derive(Clone)]
 pub(crate) struct Secret(Vec<u8>);
 
@@ -20,14 +20,15 @@ impl fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// Reads secrets, separated by commas so that they can be rotated: `whsec_` and base64 as in
-    /// Standard Webhooks, or any other text as it is.
+    /// Reads secrets, separated by commas; several are allowed, so that a secret can be rotated. A
+    /// secret is `whsec_` and base64, as in Standard Webhooks, or any other text, which is used
+    /// unchanged.
     pub(crate) fn read_all(text: &str) -> anyhow::Result<Vec<Self>> {
         parts(text).map(Self::read).collect()
     }
 
-    /// Reads secrets, separated by commas, each as it is: schemes other than Standard Webhooks
-    /// decode nothing, not even Stripe, whose secrets begin with `whsec_`.
+    /// Reads secrets, separated by commas, and uses each unchanged. Only Standard Webhooks decodes
+    /// secrets; Stripe does not, although its secrets begin with `whsec_`, too.
     pub(crate) fn read_plain(text: &str) -> Vec<Self> {
         parts(text).map(|text| Self(text.as_bytes().to_vec())).collect()
     }
@@ -36,20 +37,22 @@ impl Secret {
         let Some(coded) = text.strip_prefix("whsec_") else {
             return Ok(Self(text.as_bytes().to_vec()));
         };
-        // Some senders write the base64 padding, some do not.
+        // Some senders write the padding of base64, others omit it.
         let bytes = STANDARD_NO_PAD.decode(coded.trim_end_matches('='));
         Ok(Self(bytes.map_err(|_| anyhow::anyhow!("a secret after `whsec_` must be base64"))?))
     }
 
     fn mac(&self, parts: &[&[u8]]) -> Hmac<Sha256> {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("a key of any length");
+        let mut mac =
+            Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC accepts a key of any length");
         for part in parts {
             mac.update(part);
         }
         mac
     }
 
-    /// Whether the parts were signed with this secret. Takes constant time.
+    /// Whether the signature of the parts was made with this secret. The comparison takes constant
+    /// time.
     pub(crate) fn has_signed(&self, parts: &[&[u8]], signature: &[u8]) -> bool {
         self.mac(parts).verify_slice(signature).is_ok()
     }
@@ -59,7 +62,7 @@ fn parts(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|text| !text.is_empty())
 }
 
-/// The header `webhook-signature` of Standard Webhooks: one signature for each secret.
+/// Returns the header `webhook-signature` of Standard Webhooks: one signature for each secret.
 pub(crate) fn standard(secrets: &[Secret], id: &str, seconds: i64, body: &str) -> String {
     let at = seconds.to_string();
     let parts = [id.as_bytes(), b".", at.as_bytes(), b".", body.as_bytes()];
@@ -73,7 +76,7 @@ pub(crate) fn standard(secrets: &[Secret], id: &str, seconds: i64, body: &str) -
 mod tests {
     use super::{Secret, standard};
 
-    /// The example of the Standard Webhooks specification.
+    /// Checks the example of the Standard Webhooks specification.
     #[test]
     fn a_message_is_signed_as_others_do_it() {
         let secrets = Secret::read_all("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();

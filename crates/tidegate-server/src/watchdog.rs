@@ -1,7 +1,7 @@
 //! Watchdog: a thread that detects a stalled runtime and logs what the server was doing.
 //!
-//! Requests, heartbeats and signals are tasks of the runtime. When all its threads are blocked, no
-//! task runs, so nothing inside the runtime can report it.
+//! Requests, heartbeats and signals are tasks of the runtime. When all threads of the runtime are
+//! blocked, no task runs, so no task can report the stall.
 
 use std::{
     io,
@@ -15,22 +15,22 @@ use tokio::runtime::Handle;
 
 use crate::http::Underway;
 
-/// Longest time that an empty task may take; beyond it the runtime counts as stalled.
+/// Maximum duration of an empty task. If it takes longer, the runtime counts as stalled.
 const STALL: Duration = Duration::from_secs(1);
 
 /// Pause between two probes.
 const PERIOD: Duration = Duration::from_millis(500);
 
-/// A report of the watchdog.
+/// Report of the watchdog.
 #[derive(Debug, PartialEq, Eq)]
 enum Stall {
     /// The runtime has been stalled for this long, and still is.
     Stalled(Duration),
-    /// The runtime runs again, after a stall of this length.
+    /// The runtime has recovered, after a stall of this length.
     Over(Duration),
 }
 
-/// Starts the thread, which watches the current runtime until the runtime ends.
+/// Starts the watchdog thread, which watches the current runtime until that ends.
 pub(crate) fn start(engine: Engine, requests: Underway) -> io::Result<()> {
     let runtime = Handle::current();
     let tell = move |stall: Stall| match stall {
@@ -51,7 +51,7 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Probes the runtime with an empty task in a loop, and reports when a probe takes too long.
+/// Probes the runtime again and again with an empty task, and reports probes that take too long.
 fn watch(runtime: &Handle, (stall, period): (Duration, Duration), tell: impl Fn(Stall)) {
     loop {
         let (answer, answered) = mpsc::sync_channel(1);
@@ -59,7 +59,7 @@ fn watch(runtime: &Handle, (stall, period): (Duration, Duration), tell: impl Fn(
         runtime.spawn(async move { answer.try_send(()) });
         match answered.recv_timeout(stall) {
             Ok(()) => {}
-            // The runtime has dropped its tasks.
+            // The runtime has dropped its tasks, so it has ended.
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {
                 tell(Stall::Stalled(began.elapsed()));
@@ -77,7 +77,7 @@ fn watch(runtime: &Handle, (stall, period): (Duration, Duration), tell: impl Fn(
 mod tests {
     use super::*;
 
-    /// Both threads of a runtime are blocked until the watchdog has reported it; then once more.
+    /// Blocks both threads of a runtime until the watchdog reports the stall and its end, twice.
     #[test]
     fn a_runtime_that_stands_still_is_told_of_each_time() {
         let runtime =
@@ -90,7 +90,8 @@ mod tests {
                 let (released, blocked) = (released.clone(), blocked.clone());
                 runtime.spawn(async move {
                     blocked.send(()).unwrap();
-                    // The second one waits for the lock.
+                    // The first task waits for the message, the second one for the lock of the
+                    // first.
                     let _ = released.lock().unwrap().recv();
                 });
             }
@@ -108,15 +109,20 @@ mod tests {
                 block();
             }
             let Stall::Stalled(first) = stalls.recv().unwrap() else {
-                panic!("the stall is reported first")
+                panic!("the first report must be the stall")
             };
             release.send(()).unwrap();
             release.send(()).unwrap();
-            let Stall::Over(whole) = stalls.recv().unwrap() else { panic!("then its end") };
-            assert!(first >= short && whole >= first, "{first:?}, {whole:?}");
+            let Stall::Over(whole) = stalls.recv().unwrap() else {
+                panic!("the second report must be the end of the stall")
+            };
+            assert!(
+                first >= short && whole >= first,
+                "wrong durations: first report {first:?}, whole stall {whole:?}"
+            );
         }
         runtime.shutdown_background();
-        // The watchdog ends with its runtime.
+        // The watchdog thread ends when its runtime has ended.
         watchdog.join().unwrap();
     }
 }

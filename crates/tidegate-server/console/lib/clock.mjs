@@ -1,5 +1,5 @@
-// The only clock of the console. Tests freeze it. The server's time corrects it, so that "in 3 s"
-// is right on a machine with a wrong clock.
+// The only clock of the console. Tests freeze it. The console corrects it by the server's time, so
+// that "in 3 s" is right on a machine with a wrong clock.
 import { signal } from '@preact/signals';
 
 let ahead = 0;

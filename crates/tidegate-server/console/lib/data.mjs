@@ -1,4 +1,5 @@
-// Data of a page: fetched, refreshed while the page is visible, and dropped with the page.
+// Hooks that fetch the data of a page, refresh it while the page is visible, and drop it with the
+// page.
 import { useEffect, useRef } from 'preact/hooks';
 import { effect, useSignal } from '@preact/signals';
 import { get } from './api.mjs';
@@ -52,7 +53,8 @@ export function useFetched(path, query = {}, { live = true } = {}) {
       busy = false;
       last = Date.now();
       if (stop.signal.aborted) return;
-      // Also with `live: false`: the response may lack a change that was made meanwhile.
+      // A refresh was requested during this request (`wanted`): the response may lack a change made
+      // since. So fetch again, also with `live: false`.
       if (live || wanted) timer = setTimeout(look, wanted ? OFTEN : SELDOM);
       wanted = false;
     }
@@ -105,7 +107,8 @@ export function useList(path, name, query, idOf) {
     try {
       const page = await get(path, { ...query, cursor: next });
       if (of.current === asked) {
-        // Rows of the first page move down when newer ones arrive, so they are kept here too.
+        // `rest` starts with a copy of the first page: when newer rows arrive, these rows leave the
+        // refreshed first page, and must stay in the list.
         const kept = rest.peek().next === undefined ? head : rest.peek().items;
         rest.value = { items: kept.concat(page[name]), next: page.next, busy: false };
       }

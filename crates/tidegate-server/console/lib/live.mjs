@@ -1,5 +1,5 @@
-// Live state shared by all pages: one connection, numbers that follow the server within a second,
-// and a tick that triggers refreshes.
+// Live state shared by all pages: one connection, run counts that follow the server within a
+// second, and a tick that triggers refreshes.
 import { batch, effect, signal } from '@preact/signals';
 import { correct } from './clock.mjs';
 import { follow } from './sse.mjs';
@@ -58,7 +58,7 @@ function apply() {
 function take(news) {
   if (news.at) correct(news.at);
   if (news.whole) {
-    // A full snapshot does not list versions without runs.
+    // A full snapshot has no entry for a version without runs, so old entries are cleared.
     versions.value = new Map();
     points.value = [];
   }
@@ -82,12 +82,12 @@ function heard(_event, news) {
   if (news.whole) waiting = [];
   waiting.push(news);
   frame ||= requestAnimationFrame(apply);
-  // A hidden page gets no frames, and its numbers must be right when it is shown again.
+  // A hidden tab gets no animation frames, but its numbers must be right when it is shown again.
   timer ??= setTimeout(apply, LATE);
 }
 
 let stop = () => {};
-// Reconnects with another key or workspace.
+// Reconnects when the API key or the workspace changes.
 effect(() => {
   void epoch.value;
   void workspace.value;

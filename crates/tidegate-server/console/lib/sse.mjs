@@ -49,13 +49,13 @@ export function follow(path, { query, on, connected = () => {}, until }) {
       const sent = epoch.peek();
       if (last) headers['last-event-id'] = last;
       const response = await fetch(address(path, query), { headers, signal });
-      // Stopped while the response arrived: the caller is gone.
+      // The caller stopped the stream while the response was arriving.
       if (signal.aborted) return;
       if (!response.ok || !response.body) return refused(response.status, sent);
       connected(true);
       pause = SOONEST;
       for await (const { event, data, id } of messages(response.body, heard)) {
-        // Messages that were read before the stop are dropped.
+        // The caller stopped the stream: drop the messages that were already received.
         if (signal.aborted) return;
         if (id) last = id;
         on(event, data ? parse(data) : null, id);
@@ -72,7 +72,8 @@ export function follow(path, { query, on, connected = () => {}, until }) {
   /** @param {number} status @param {number} sent epoch of the request */
   function refused(status, sent) {
     if (status === 401 && lock(sent, 'enter an API key')) over = true;
-    // A deleted run does not come back; other refusals may be temporary, but not short.
+    // 404 and 410 are final: the run was deleted. Other 4xx may go away, but not soon, so the next
+    // attempt waits for the longest pause.
     if (until && (status === 404 || status === 410)) over = true;
     if (status >= 400 && status < 500 && status !== 429) pause = LATEST;
     if (over) connected(false);
@@ -106,7 +107,7 @@ export function follow(path, { query, on, connected = () => {}, until }) {
       try {
         await once();
       } catch {
-        // Reported by `connected`.
+        // The loop below reports the lost connection with `connected(false)`.
       }
       if (over) break;
       // A hidden tab is not reported as disconnected: it reconnects before the reader can see it.

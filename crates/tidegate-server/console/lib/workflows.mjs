@@ -1,4 +1,4 @@
-// Workflow definitions, as forms and the list of flows need them.
+// Reads workflow definitions for the forms and the list of flows.
 
 /**
  * @typedef {{ app: string, name: string, version?: number, versions?: number[], triggers?: (string | { cron?: string })[],

@@ -1,4 +1,4 @@
-// Flows: actions and policies, runs inside and queued by session; and schedules.
+// Flows: their actions and policies, and the runs inside and queued per session. Also schedules.
 import { html } from '../lib/html.mjs';
 import { useFetched } from '../lib/data.mjs';
 import { route, setQuery, to } from '../lib/route.mjs';
@@ -28,7 +28,7 @@ function Which({ flows, here, clock }) {
 export default function Flows() {
   const { rest, query } = route.value;
   const told = useFetched('/workflows', {}, { live: false });
-  // An older server has no such route.
+  // On an older server without this route the request fails, and no schedules are shown.
   const clock = useFetched('/schedules', { limit: 1 }, { live: false });
   const actions = /** @type {import('../lib/workflows.mjs').Workflow[]} */ (told.value?.workflows ?? []).filter(actionOf);
   const flows = [...new Set(actions.map((it) => it.name.slice(0, it.name.indexOf('/'))))];

@@ -1,4 +1,4 @@
-// Streams: events, positions of reactions, unblock and reset.
+// Streams: their events, the positions of reactions in them, and the actions unblock and reset.
 import { html } from '../lib/html.mjs';
 import { blocked } from '../lib/live.mjs';
 import { count } from '../lib/format.mjs';

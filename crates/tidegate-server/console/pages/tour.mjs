@@ -34,7 +34,8 @@ export default function Tour({ close }) {
       } else if (event.key === 'ArrowRight') setAt((before) => Math.min(STEPS.length - 1, before + 1));
       else if (event.key === 'ArrowLeft') setAt((before) => Math.max(0, before - 1));
     }
-    // Before the page's own keys: Esc ends the tour, whatever the step has opened.
+    // Listens in the capture phase, before the page's own shortcuts: Esc ends the tour, even if the
+    // step has opened a drawer.
     addEventListener('keydown', press, true);
     return () => removeEventListener('keydown', press, true);
   }, []);

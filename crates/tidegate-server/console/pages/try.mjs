@@ -1,4 +1,5 @@
-// Try it: sends an event or a request, or a burst of them; dry run and results.
+// Page "Try it": sends an event, a request or a burst of them, and shows the dry run and the
+// results.
 import { html, useEffect, useRef, useState } from '../lib/html.mjs';
 import { path, post } from '../lib/api.mjs';
 import { now } from '../lib/clock.mjs';
@@ -64,7 +65,7 @@ export default function Try() {
   const newest = async () => change({ text: JSON.stringify(await beginning(draft, schema), null, 2) });
   useEffect(() => {
     if (!told.value || !target || target === '/' || target.endsWith('/')) return;
-    // Typed data stays until another event or action is chosen.
+    // Data that the user typed is kept until another event or action is chosen.
     if (draft.text && (fresh.current === '' || fresh.current === target)) fresh.current = target;
     else if (fresh.current !== target && (who.length > 0 || !draft.text)) {
       fresh.current = target;

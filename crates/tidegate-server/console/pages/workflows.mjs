@@ -1,4 +1,4 @@
-// Workflows: definitions, controls, and live numbers of runs.
+// Workflows: their definitions, controls, and live numbers of runs.
 import { html } from '../lib/html.mjs';
 import { table } from '../lib/controls.mjs';
 import { count, plural } from '../lib/format.mjs';

@@ -15,7 +15,8 @@ const FEWEST = 60;
  * @param {{ title: string, about?: string, points: { at: string }[], series: Series[], text?: (n: number) => string }} props
  */
 export function Chart({ title, about, points, series, text = count }) {
-  // A chart with few points starts with a minimum width, not as a dot at the edge.
+  // A chart with few points has empty space at the left, so that they are not stretched over the
+  // whole width.
   const span = Math.max(FEWEST, points.length);
   const [at, setAt] = useState(/** @type {number | null} */ (null));
   const highest = Math.max(1e-9, ...points.flatMap((point) => series.map((it) => it.of(point))));

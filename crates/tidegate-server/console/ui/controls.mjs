@@ -1,4 +1,4 @@
-// Controls in words: one sentence for each control of a definition.
+// Describes each control of a definition in one sentence.
 
 /** Duration without zero parts: `4 s`, `1.5 s`, `1 min 30 s`, `24 h`. @param {number} ms */
 export function lasting(ms) {

@@ -11,7 +11,7 @@ import { soon } from './grants.mjs';
 export function Fold({ batch, pending, maxSize, until, wholeMs }) {
   void second.value;
   const left = until ? new Date(until).getTime() - now() : 0;
-  // The bar animates for one second towards its position in one second.
+  // The position of one second later: the CSS transition takes one second to reach it.
   const part = wholeMs && until ? Math.max(0, Math.min(1, (left - 1000) / wholeMs)) : 0;
   const full = maxSize ? Math.min(1, pending / maxSize) : 0;
   const does = batch ? 'flushes' : 'fires';

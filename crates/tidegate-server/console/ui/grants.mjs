@@ -23,7 +23,8 @@ export function Grants({ gate }) {
   const horizon = every * SHOWN;
   const waits = gate.line?.count ?? 0;
   const from = nextAt ? new Date(nextAt).getTime() : now();
-  // With a token left, the next grant is now and the one after it an interval away.
+  // If a token is left, the next grant is possible now, and the first one to wait for is one
+  // interval later.
   const first = tokens > 0 && from <= now() ? from + every : from;
   const moments = tokens >= burst && waits === 0 ? [] : Array.from({ length: SHOWN }, (_, i) => first + i * every);
   return html`<span class="grants">

@@ -62,7 +62,8 @@ const kind = ({ num, wide, hide }) => `${num ? 'num ' : ''}${wide ? 'wide ' : ''
 function Row({ row, columns, open, chosen, tone }) {
   /** @param {MouseEvent} event */
   function click(event) {
-    // A click on a link in the row, or the end of a text selection, does not open the row.
+    // A click on a link or control in the row, or one that ends a text selection, does not open the
+    // row.
     if (/** @type {HTMLElement} */ (event.target).closest('a, button, input, label') || getSelection()?.toString()) return;
     open?.(row);
   }

@@ -1,4 +1,4 @@
-//! Streaming responses: relays the server-sent events of a called service as they arrive.
+//! Streamed responses: relays the server-sent events of a called service as they arrive.
 
 use reqwest::{
     Response, Version,
@@ -15,9 +15,9 @@ pub(super) fn is_stream(response: &Response) -> bool {
     kind.is_some_and(|kind| kind.starts_with("text/event-stream"))
 }
 
-/// Emits the data of each event as a chunk of the run. The data of an event named `output` is the
-/// run's output, which is `null` without one. The end of the stream is the end of the call, unless
-/// the service may have died in the middle of it.
+/// Emits the data of each event as a chunk of the run. The data of the event named `output` becomes
+/// the run's output; without that event the output is `null`. The end of the stream ends the call,
+/// but is an error if it may be a broken connection.
 pub(super) async fn relay(ctx: &Ctx, mut answer: Answer) -> Result<Box<RawValue>> {
     let mut events = Events::default();
     let (framed, mut output) = (is_framed(&answer.response), None);
@@ -40,8 +40,8 @@ pub(super) async fn relay(ctx: &Ctx, mut answer: Answer) -> Result<Box<RawValue>
     Ok(output.unwrap_or_else(|| RawValue::NULL.to_owned()))
 }
 
-/// Whether the end of a response can be told from a broken connection: it has a length or chunks,
-/// or the protocol has frames.
+/// Whether the end of a response can be distinguished from a broken connection: the response has a
+/// length or is chunked, or the protocol has frames.
 fn is_framed(response: &Response) -> bool {
     let headers = response.headers();
     let framed = headers.contains_key(TRANSFER_ENCODING) || headers.contains_key(CONTENT_LENGTH);
@@ -56,7 +56,7 @@ fn value(data: &str) -> Result<Box<RawValue>> {
     Ok(RawValue::from_string(serde_json::to_string(data)?)?)
 }
 
-/// Parser of server-sent events: lines, and an empty one after each event.
+/// Incremental parser of server-sent events. An event is some lines and an empty line.
 #[derive(Debug, Default)]
 struct Events {
     unread: Vec<u8>,
@@ -74,12 +74,12 @@ impl Events {
         Err(StepError::coded("AnswerTooLarge", message).fatal())
     }
 
-    /// Whether an event has begun and not ended.
+    /// Whether an event is incomplete: it has begun and not ended.
     fn is_cut(&self) -> bool {
         !self.unread.is_empty() || self.data.is_some()
     }
 
-    /// The next whole event: its name and its data.
+    /// Returns the name and the data of the next complete event.
     fn next(&mut self) -> Result<Option<(String, String)>> {
         while let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.unread.drain(..=end).collect();
@@ -124,7 +124,7 @@ mod tests {
                 }
             }
             let seen: Vec<_> = seen.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
-            assert_eq!(seen, expected, "in pieces of {size}");
+            assert_eq!(seen, expected, "parsed in pieces of {size} bytes");
         }
     }
 }

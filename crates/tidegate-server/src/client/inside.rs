@@ -1,5 +1,5 @@
-//! Reading a file that no server has open: the API runs inside this process, without a connection
-//! that others could reach.
+//! Reads a file that no server has open. The API runs inside this process, without a connection
+//! that other programs could reach.
 
 use std::{path::Path, sync::Arc};
 
@@ -22,7 +22,7 @@ use crate::{
 /// Opens the file and returns a router for it.
 pub(super) async fn open(file: &Path, workspace: Option<&str>) -> anyhow::Result<Router> {
     let location = Location::file(there(file)?);
-    // Opening the store would migrate it, and the file is only read.
+    // Opening the store would migrate the file, but this command must not change it.
     if let [first, ..] = pending(&location).await? {
         bail!("the schema lacks migration {}; run `tidegate migrate`", first.version);
     }

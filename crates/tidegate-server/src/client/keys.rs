@@ -1,4 +1,4 @@
-//! The `keys` commands: in the store, or through the server that has it open.
+//! The `keys` commands. They change the store directly, or through the server that has it open.
 
 use std::io::Write;
 
@@ -40,8 +40,8 @@ pub(crate) enum Keys {
 }
 
 impl Keys {
-    /// Runs the command without a server: the only way to the first key of a server that others can
-    /// reach.
+    /// Runs the command on the store, without a server. This is the only way to create the first
+    /// key of a server that is reachable from other machines.
     async fn in_store(
         self,
         store: &dyn Store,
@@ -87,7 +87,7 @@ impl Keys {
     }
 }
 
-/// The time after a number of days.
+/// Returns the time that is this number of days from now.
 fn end(days: Option<u32>) -> Option<Timestamp> {
     days.map(|days| SystemClock.now().plus_ms(u64::from(days) * 24 * 60 * 60 * 1000))
 }

@@ -1,20 +1,21 @@
 //! Lenient parser for responses with values that `serde_json::Value` cannot hold.
 //!
-//! Payloads are kept byte for byte, so a response may contain half a surrogate pair or a number
-//! beyond every float. A command that lists a thousand events must not fail because of one.
+//! Payloads are stored byte for byte, so a response may contain half a surrogate pair or a number
+//! that is too large for a float. A command that lists a thousand events must not fail because of
+//! one such value.
 
 use serde_json::Value;
 
 /// Parses JSON. Half a surrogate pair becomes U+FFFD, and a number out of range becomes text.
 pub(super) fn read(text: &str) -> serde_json::Result<Value> {
     serde_json::from_str(text).or_else(|error| {
-        // Text that is not JSON at all is reported as it was sent.
+        // If the text is not JSON at all, the first error is returned.
         serde_json::from_str::<serde::de::IgnoredAny>(text).map_err(|_| error)?;
         serde_json::from_str(&replace_odd(text))
     })
 }
 
-/// The same valid JSON, with only values that a `Value` can hold.
+/// Returns the same document with only values that a `Value` can hold.
 fn replace_odd(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -33,7 +34,7 @@ fn replace_odd(text: &str) -> String {
     out
 }
 
-/// The text of a number, and its replacement if it is out of range.
+/// Splits off a number. Returns its text, and its replacement if it is out of range.
 fn number(text: &str) -> (&str, Option<String>) {
     let end = text.find(|it: char| !matches!(it, '-' | '+' | '.' | 'e' | 'E' | '0'..='9'));
     let token = &text[..end.unwrap_or(text.len())];
@@ -41,7 +42,7 @@ fn number(text: &str) -> (&str, Option<String>) {
     (token, (!fits).then(|| format!("\"{token}\"")))
 }
 
-/// Writes a string up to its closing quote. Returns the rest.
+/// Copies a string up to its closing quote to `out`. Returns the text after it.
 fn string<'a>(mut text: &'a str, out: &mut String) -> &'a str {
     while let Some(at) = text.find(['"', '\\']) {
         out.push_str(&text[..at]);
@@ -62,7 +63,7 @@ fn string<'a>(mut text: &'a str, out: &mut String) -> &'a str {
     text
 }
 
-/// The code unit of an escape at the beginning of the text.
+/// Returns the code unit of the `\uXXXX` escape at the beginning of the text, if there is one.
 fn code_unit(text: &str) -> Option<u16> {
     u16::from_str_radix(text.strip_prefix("\\u")?.get(..4)?, 16).ok()
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Server, part, table, text};
 
-/// The commands that only read.
+/// The commands that only read: gates, events, receipts and stats.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Observe {
     /// List gates with their limits, holders and queues.
@@ -56,10 +56,10 @@ pub(crate) enum Observe {
 /// Filter by app and workflow.
 #[derive(Args, Debug)]
 pub(crate) struct Of {
-    /// Only of this app.
+    /// Only entries of this app.
     #[arg(long)]
     app: Option<String>,
-    /// Only of this workflow.
+    /// Only entries of this workflow.
     #[arg(long)]
     workflow: Option<String>,
 }
@@ -83,7 +83,7 @@ pub(crate) enum Events {
     },
 }
 
-/// Runs a command. Returns the response, and its text for people.
+/// Runs a command. Returns the response, and its text form for people.
 pub(super) async fn ask(server: &Server<'_>, what: Observe) -> anyhow::Result<(Value, String)> {
     match what {
         Observe::Gates { of, control, key, limit } => {
@@ -130,7 +130,8 @@ pub(super) async fn ask(server: &Server<'_>, what: Observe) -> anyhow::Result<(V
     }
 }
 
-/// The first items of a list, over as many pages as needed: a filter may leave a page empty.
+/// Reads the first `limit` items of a list. It reads as many pages as needed, because a filter may
+/// leave a page empty.
 async fn many(
     server: &Server<'_>,
     list: &str,
@@ -160,13 +161,13 @@ async fn many(
 /// Page size.
 const PAGE: u32 = 500;
 
-/// A count that may be a lower bound.
+/// Formats a count, with `+` if it is only a lower bound.
 fn counted(of: &Value) -> String {
     let more = if of["atLeast"] == true { "+" } else { "" };
     format!("{}{more}", text(&of["count"]))
 }
 
-/// The table of all counts, by workflow.
+/// Returns the table of all counts by workflow.
 fn numbers(stats: &Value, flow: &Value) -> String {
     let pending = |app: &Value, workflow: &Value, what: &str| {
         let all = flow["workflows"].as_array().map(Vec::as_slice).unwrap_or_default();

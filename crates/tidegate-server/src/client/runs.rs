@@ -75,8 +75,9 @@ pub(crate) enum Runs {
 /// Page size.
 const PAGE: u32 = 500;
 
-/// The newest runs, up to the limit. A page may be short although there are more, so people get the
-/// runs of several pages; programs get the server's response as it is.
+/// Returns the newest runs, up to the limit. A page may have fewer runs than its limit although
+/// there are more. So text output reads several pages; JSON output is the server's response,
+/// unchanged.
 async fn newest(server: &Server<'_>, query: &str, limit: u32) -> anyhow::Result<Value> {
     if server.remote.json {
         return server.get(&format!("/runs?limit={limit}{query}")).await;
@@ -94,7 +95,7 @@ async fn newest(server: &Server<'_>, query: &str, limit: u32) -> anyhow::Result<
     Ok(json!({ "runs": runs }))
 }
 
-/// The filter of a list as a part of its query.
+/// Returns the filter of a list as a part of its query.
 fn filter(workflow: Option<String>, state: Option<String>) -> anyhow::Result<String> {
     let mut query = String::new();
     for (name, value) in [("workflow", workflow), ("state", state)] {
@@ -108,7 +109,7 @@ fn filter(workflow: Option<String>, state: Option<String>) -> anyhow::Result<Str
 /// Page size of an export.
 const EXPORT_PAGE: usize = 50;
 
-/// The newest histories, page by page, up to the limit.
+/// Reads the newest histories page by page, up to the limit.
 async fn export(server: &Server<'_>, query: &str, limit: usize) -> anyhow::Result<Vec<Value>> {
     let (mut histories, mut cursor) = (Vec::new(), String::new());
     while histories.len() < limit {

@@ -27,7 +27,7 @@ pub(crate) enum Schedules {
         /// Id of the schedule, as in the list.
         schedule: String,
     },
-    /// Resume a schedule with its next occurrence from now.
+    /// Resume a schedule: it continues with the next occurrence after now.
     Resume {
         /// Id of the schedule, as in the list.
         schedule: String,

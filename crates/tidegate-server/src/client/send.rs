@@ -24,7 +24,7 @@ pub(super) fn read_vary(text: &str) -> Result<Vary, String> {
     }
 }
 
-/// Parses the data of an event. Text without quotes is an error: it is more often JSON with a
+/// Parses the data of an event. A text without quotes is an error: mostly it is JSON with a
 /// mistake.
 pub(super) fn read_data(text: &str) -> anyhow::Result<Value> {
     serde_json::from_str(text).with_context(|| {
@@ -33,7 +33,7 @@ pub(super) fn read_data(text: &str) -> anyhow::Result<Value> {
     })
 }
 
-/// Sends an event `count` times, in requests as large as allowed.
+/// Sends an event `count` times, with as many events per request as allowed.
 pub(super) async fn send(
     server: &Server<'_>,
     event: &Value,
@@ -55,7 +55,7 @@ pub(super) async fn send(
     Ok(json!({ "events": all }))
 }
 
-/// The n-th event.
+/// Returns the n-th event: the event, with the varied field set.
 fn varied(event: &Value, vary: Option<&Vary>, n: u32) -> anyhow::Result<Value> {
     let mut event = event.clone();
     if let Some(Vary { field, values }) = vary {
@@ -69,7 +69,7 @@ fn varied(event: &Value, vary: Option<&Vary>, n: u32) -> anyhow::Result<Value> {
     Ok(event)
 }
 
-/// Counts of each verdict, by workflow, with the control that decided it.
+/// Formats the number of each verdict by workflow, with the control that decided it.
 pub(super) fn verdicts(answer: &Value) -> String {
     let mut counts: std::collections::BTreeMap<_, usize> = std::collections::BTreeMap::new();
     let events = answer["events"].as_array().map(Vec::as_slice).unwrap_or_default();

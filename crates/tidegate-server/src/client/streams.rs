@@ -15,7 +15,7 @@ pub(crate) enum Streams {
         /// Maximum number of streams.
         #[arg(long, default_value_t = 50)]
         limit: u32,
-        /// Only streams after this name.
+        /// Only streams whose name sorts after this one.
         #[arg(long)]
         after: Option<String>,
     },
@@ -23,10 +23,10 @@ pub(crate) enum Streams {
     Show {
         /// Name of the stream.
         stream: String,
-        /// First version.
+        /// First version to show.
         #[arg(long)]
         from: Option<u64>,
-        /// Newest first.
+        /// Show the newest events first.
         #[arg(long)]
         backwards: bool,
         /// Maximum number of events.

@@ -7,11 +7,12 @@ use tidegate_store::PostgresOptions;
 
 use super::{Config, Setting};
 
-/// Maximum number of connections of one kind. Each costs the server a process, and committing
-/// connections wait for each other's locks.
+/// Maximum number of connections of one kind. Each is a process of the database server, and
+/// connections that commit wait for each other's locks.
 const MAX_CONNECTIONS: u64 = 100;
 
-/// Maximum of all timeouts: longer than any lease, so that a wrong unit is found.
+/// Maximum of all timeouts. It is longer than any lease; a larger value is probably in a wrong
+/// unit.
 const MAX_TIMEOUT_MS: u64 = 10 * 60 * 1000;
 
 /// The settings of the section. A test checks that the defaults are those of [`PostgresOptions`].
@@ -89,7 +90,7 @@ pub(super) const SETTINGS: [Setting; 15] = [
     },
 ];
 
-/// A store address, and the options of a PostgreSQL store at it.
+/// Address of a store, with options that are used if it is PostgreSQL.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Location {
     pub(crate) address: String,
@@ -97,19 +98,19 @@ pub(crate) struct Location {
 }
 
 impl Location {
-    /// A SQLite file.
+    /// Returns the address of a SQLite file.
     pub(crate) fn file(path: &Path) -> Self {
         Self { address: format!("sqlite:{}", path.display()), ..Self::default() }
     }
 }
 
 impl Config {
-    /// The address of the store, with its options.
+    /// Returns the address of the store, with its options.
     pub(crate) fn location(&self) -> anyhow::Result<Location> {
         Ok(Location { address: self.text("store").to_owned(), postgres: self.postgres()? })
     }
 
-    /// The options of the section.
+    /// Returns the options of the section `[postgres]`.
     fn postgres(&self) -> anyhow::Result<PostgresOptions> {
         let connections = |name| {
             let number = self.within(name, 1, MAX_CONNECTIONS)?;

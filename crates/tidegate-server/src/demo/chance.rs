@@ -1,8 +1,9 @@
-//! Deterministic random numbers, from a seed and a name.
+//! Deterministic random numbers, computed from a seed and a name.
 
 use std::ops::RangeInclusive;
 
-/// Random numbers of one theme, so that the traffic of one theme does not depend on another's.
+/// Random number generator of one theme. Each theme has its own, so that the traffic of one theme
+/// does not depend on another's.
 #[derive(Debug)]
 pub(super) struct Chance(u64);
 
@@ -12,7 +13,7 @@ impl Chance {
         Self(theme.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, mix))
     }
 
-    /// The `SplitMix64` generator.
+    /// Returns the next number of the `SplitMix64` generator.
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -21,12 +22,12 @@ impl Chance {
         z ^ (z >> 31)
     }
 
-    /// A number within a range.
+    /// Returns a number within a range.
     pub(super) fn of(&mut self, range: RangeInclusive<u64>) -> u64 {
         range.start() + self.next() % (range.end() - range.start() + 1)
     }
 
-    /// One of several values.
+    /// Returns one of several values.
     pub(super) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         let at = self.next() % from.len() as u64;
         from[usize::try_from(at).expect("an index fits into usize")]

@@ -1,4 +1,4 @@
-//! Results of the demo, read from its store, and its checks.
+//! The checks of the demo, and the results that they check, read from its store.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,7 +27,7 @@ const STREAMS: u32 = 100;
 #[derive(Debug)]
 pub(super) struct Check {
     pub(super) holds: bool,
-    /// A sentence with the observed values.
+    /// A sentence that says what was checked, with the observed values.
     pub(super) what: String,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Tally {
     pub(super) merged: u64,
     pub(super) refused: u64,
     pub(super) replaced: u64,
-    /// Number of completed compensations.
+    /// Number of completed compensation runs.
     pub(super) undoing: u64,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Reads everything. The demo is small, and has only just begun.
+    /// Reads all rows of the store. That is fast, because a demo is small.
     pub(super) async fn look(engine: &Engine, ledger: &Arc<Ledger>) -> anyhow::Result<Self> {
         let (mut workflows, mut runs) = (BTreeMap::new(), BTreeSet::new());
         let mut below = None;
@@ -92,41 +92,43 @@ impl Seen {
         Ok(Self { ledger: ledger.clone(), workflows, runs, heads, unhealthy })
     }
 
-    /// The counts of a workflow.
+    /// Returns the counts of a workflow.
     pub(super) fn of(&self, workflow: &str) -> Tally {
         self.workflows.get(workflow).cloned().unwrap_or_default()
     }
 
-    /// The number of events in a stream.
+    /// Returns the number of events in a stream.
     pub(super) fn events_in(&self, stream: &str) -> u64 {
         let head = self.heads.get(stream).copied().unwrap_or(-1);
         u64::try_from(head + 1).unwrap_or_default()
     }
 
-    /// All checks.
+    /// Runs all checks.
     pub(super) fn checks(&self) -> Vec<Check> {
         let mut checks = world::checks(self);
         checks.extend([self.nothing_is_lost(), self.nobody_was_hurt(), self.the_doctor()]);
         checks
     }
 
-    /// Every run that a sender was told of exists, at the latest when its window has closed.
+    /// Every run id that a sender got exists as a run. The run of an open window exists when the
+    /// window has closed.
     fn nothing_is_lost(&self) -> Check {
         let (sent, promised) = (self.ledger.counted("sent"), self.ledger.promised());
         let lost: Vec<_> = promised.difference(&self.runs).map(ToString::to_string).collect();
-        let what = format!("{sent} events were sent, and all {} runs are there", promised.len());
-        let but = if lost.is_empty() { String::new() } else { format!(", but {lost:?}") };
+        let what =
+            format!("{sent} events were sent, and all {} promised runs exist", promised.len());
+        let but = if lost.is_empty() { String::new() } else { format!(", except {lost:?}") };
         Check::new(!promised.is_empty() && lost.is_empty(), what + &but)
     }
 
     fn nobody_was_hurt(&self) -> Check {
         let errors = self.ledger.all_broken("traffic");
-        let what = format!("no request got an error {}", errors.join("; "));
+        let what = format!("no request failed {}", errors.join("; "));
         Check::new(errors.is_empty(), what.trim_end())
     }
 
     fn the_doctor(&self) -> Check {
-        let what = format!("the doctor finds nothing {}", self.unhealthy.join("; "));
+        let what = format!("the doctor finds no violation {}", self.unhealthy.join("; "));
         Check::new(self.unhealthy.is_empty(), what.trim_end())
     }
 
@@ -153,7 +155,8 @@ fn line(name: &str, cells: [impl Display; 8]) -> String {
 fn note_run(workflows: &mut BTreeMap<String, Tally>, row: &Row) -> Option<RunId> {
     let (id, workflow, purpose, state) = match row {
         Row::Run(run) => {
-            // A run that is being stopped has already ended, and another row has its ending.
+            // A run that is being stopped has no status here: it has ended, and its `Ended` row is
+            // counted.
             (run.id, &run.workflow, run.purpose, RunStatus::of(run)?)
         }
         Row::Ended(ended) => {

@@ -1,7 +1,6 @@
-//! Ledger: the observations of the demo while it runs, for the checks at the end.
+//! Ledger: observations of the demo while it runs, for the checks at the end.
 //!
-//! It holds one number per key of a theme, and the latest promised runs, so it does not grow with
-//! time.
+//! It has one number per theme and key, and a limited number of run ids, so its size is bounded.
 
 use std::{
     collections::{BTreeMap, BTreeSet, btree_map::Entry},
@@ -15,13 +14,14 @@ use tidegate_store::{Clock as _, SystemClock};
 /// Maximum number of recorded violations: one is enough to fail.
 const MOST_BROKEN: usize = 10;
 
-/// Maximum number of promised runs to remember, the newest: more than an hour of traffic.
+/// Maximum number of promised runs to remember. The oldest are dropped; these are more than an hour
+/// of traffic.
 const MOST_PROMISED: usize = 100_000;
 
-/// A theme, and a key in it.
+/// Name of a theme, and a key in it, such as an account.
 type Key = (&'static str, String);
 
-/// The observations of a demo.
+/// Observations of a demo.
 #[derive(Debug)]
 pub(super) struct Ledger {
     began: Instant,
@@ -32,9 +32,9 @@ pub(super) struct Ledger {
 struct Notes {
     promised: BTreeSet<RunId>,
     counts: BTreeMap<&'static str, Count>,
-    /// Number of runs inside per key; keys without any are absent.
+    /// Number of runs inside per key; keys without runs are absent.
     inside: BTreeMap<Key, u32>,
-    /// Maximum number of runs inside one key.
+    /// Per theme, the maximum number of runs that were inside one key at the same time.
     most: BTreeMap<&'static str, u32>,
     waits: BTreeMap<Key, Waits>,
     laps: BTreeMap<&'static str, (Instant, u32)>,
@@ -42,14 +42,14 @@ struct Notes {
     broken: Vec<String>,
 }
 
-/// Number of occurrences, and the time from the start to the last one.
+/// Number of occurrences, and the time from the start of the demo to the last one.
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     times: u64,
     until: Duration,
 }
 
-/// Sum of the times that runs waited for their start.
+/// Number of started runs, and the sum of their waiting times.
 #[derive(Clone, Copy, Debug, Default)]
 struct Waits {
     runs: u32,
@@ -66,7 +66,7 @@ impl Ledger {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records a run that a sender was told of: it carries, or will carry, the event.
+    /// Records the run id that the answer to an event named. This run processes the event, or will.
     pub(super) fn promise(&self, run: RunId) {
         let promised = &mut self.notes().promised;
         promised.insert(run);
@@ -75,7 +75,7 @@ impl Ledger {
         }
     }
 
-    /// Counts occurrences.
+    /// Adds to the number of occurrences of `what`.
     pub(super) fn count(&self, what: &'static str, times: usize) {
         let until = self.began.elapsed();
         let mut notes = self.notes();
@@ -83,13 +83,13 @@ impl Ledger {
         *count = Count { times: count.times + times as u64, until };
     }
 
-    /// Enters a key, until the returned value is dropped.
+    /// Records that a run is inside a key, until the returned value is dropped.
     pub(super) fn enter(self: &Arc<Self>, what: &'static str, key: &str) -> Visit {
         self.go_in(what, key);
         Visit { ledger: self.clone(), key: (what, key.to_owned()) }
     }
 
-    /// Enters a key, until [`Ledger::go_out`].
+    /// Records that a run is inside a key, until [`Ledger::go_out`].
     pub(super) fn go_in(&self, what: &'static str, key: &str) {
         let mut notes = self.notes();
         let inside = notes.inside.entry((what, key.to_owned())).or_default();
@@ -99,7 +99,7 @@ impl Ledger {
         *most = now.max(*most);
     }
 
-    /// Leaves a key.
+    /// Records that a run has left a key.
     pub(super) fn go_out(&self, what: &'static str, key: &str) {
         if let Entry::Occupied(mut inside) = self.notes().inside.entry((what, key.to_owned())) {
             *inside.get_mut() -= 1;
@@ -109,7 +109,7 @@ impl Ledger {
         }
     }
 
-    /// Records the start of a run, and how long it has waited for it.
+    /// Records that a run has started, and how long it waited since its event.
     pub(super) fn starts(&self, what: &'static str, key: &str, ctx: &Ctx) {
         let micros = SystemClock.now().micros() - ctx.event().at.micros();
         let waited = Duration::from_micros(u64::try_from(micros).unwrap_or_default());
@@ -124,7 +124,8 @@ impl Ledger {
         self.notes().laps.insert(what, (Instant::now(), 0));
     }
 
-    /// Counts one occurrence in the burst. Returns the time since the burst began, and the count.
+    /// Counts one occurrence in the current burst. Returns the time since the burst began, and the
+    /// number of occurrences in it.
     pub(super) fn lap(&self, what: &'static str) -> (Duration, u32) {
         let mut notes = self.notes();
         let (began, count) = notes.laps.entry(what).or_insert((self.began, 0));
@@ -151,50 +152,50 @@ impl Ledger {
     }
 }
 
-/// Queries.
+/// Methods for the checks.
 impl Ledger {
-    /// The runs that senders were told of.
+    /// Returns the runs that were recorded by [`Ledger::promise`].
     pub(super) fn promised(&self) -> BTreeSet<RunId> {
         self.notes().promised.clone()
     }
 
-    /// The number of occurrences.
+    /// Returns the number of occurrences.
     pub(super) fn counted(&self, what: &'static str) -> u64 {
         self.notes().counts.get(what).copied().unwrap_or_default().times
     }
 
-    /// The time from the start to the last occurrence.
+    /// Returns the time from the start of the demo to the last occurrence.
     pub(super) fn until_last(&self, what: &'static str) -> Duration {
         self.notes().counts.get(what).copied().unwrap_or_default().until
     }
 
-    /// The maximum number inside at once, over all keys; 0 if there was none.
+    /// Returns the maximum number of runs inside one key at the same time; 0 if there was none.
     pub(super) fn most(&self, what: &'static str) -> u32 {
         self.notes().most.get(what).copied().unwrap_or_default()
     }
 
-    /// The mean wait of the runs of a key; `None` if there were none.
+    /// Returns the mean waiting time of the runs of a key, or `None` if there were none.
     pub(super) fn mean_wait(&self, what: &'static str, key: &str) -> Option<Duration> {
         let notes = self.notes();
         let waits = notes.waits.get(&(what, key.to_owned()))?;
         waits.all.checked_div(waits.runs)
     }
 
-    /// The keys whose newest value was not processed.
+    /// Returns the keys whose newest value was sent but not processed.
     pub(super) fn behind(&self, what: &'static str) -> Vec<String> {
         let notes = self.notes();
         let of = notes.last.iter().filter(|((it, _), [sent, done])| *it == what && sent != done);
         of.map(|((_, key), [sent, done])| format!("{key} ({done} of {sent})")).collect()
     }
 
-    /// The recorded violations.
+    /// Returns the recorded violations.
     pub(super) fn all_broken(&self, what: &'static str) -> Vec<String> {
         let notes = self.notes();
         notes.broken.iter().filter(|it| it.starts_with(what)).cloned().collect()
     }
 }
 
-/// A stay inside a key.
+/// A run inside a key. Dropping it records that the run has left.
 #[derive(Debug)]
 pub(super) struct Visit {
     ledger: Arc<Ledger>,

@@ -1,4 +1,4 @@
-//! The context of the demo's traffic generators.
+//! Context of the demo's traffic generators.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,16 +8,16 @@ use tokio::sync::watch;
 
 use super::{chance::Chance, ledger::Ledger};
 
-/// The context of the traffic of a theme.
+/// Context of the traffic generator of one theme.
 #[derive(Clone, Debug)]
 pub(super) struct Town {
     pub(super) engine: Engine,
     pub(super) ledger: Arc<Ledger>,
-    /// The URL of the server, for traffic over the network.
+    /// URL of the server, for requests over HTTP.
     pub(super) server: String,
     pub(super) http: reqwest::Client,
     pub(super) seed: u64,
-    /// Becomes true when the traffic is to stop.
+    /// Becomes true when the traffic generators must stop.
     pub(super) closing: watch::Receiver<bool>,
 }
 
@@ -26,7 +26,7 @@ impl Town {
         Chance::new(self.seed, theme)
     }
 
-    /// Waits. Returns whether to continue: false once the traffic is to stop.
+    /// Waits. Returns true to continue, and false if the traffic must stop.
     pub(super) async fn pause(&self, ms: u64) -> bool {
         let mut closing = self.closing.clone();
         tokio::select! {

@@ -1,6 +1,6 @@
 //! The themes of the demo: their workflows, traffic and checks.
 //!
-//! Each theme is one file, which begins with what to look at.
+//! Each theme is one file. Its first comment says what to look at in the console.
 
 mod accounts;
 mod assistants;
@@ -31,7 +31,7 @@ use super::{
 };
 use crate::ingress::Ingress;
 
-/// Adds all workflows and reactions, but not the printer, which is a separate engine.
+/// Adds all workflows and reactions, except that of the printer, which is a separate engine.
 pub(super) fn serve(builder: EngineBuilder, ledger: &Arc<Ledger>) -> EngineBuilder {
     let builder = reports::serve(builder, ledger);
     let builder = support::serve(builder, ledger);
@@ -49,13 +49,13 @@ pub(super) fn serve(builder: EngineBuilder, ledger: &Arc<Ledger>) -> EngineBuild
     digest::serve(builder)
 }
 
-/// The ingress of the flows over HTTP.
+/// Returns the HTTP ingress of the flows.
 pub(super) fn ways() -> anyhow::Result<Ingress> {
     let mut flows = [support::way(), billing::way()];
     Ingress::take(DEFAULT_APP, &mut flows, |_| Some(billing::SECRET.to_owned()))
 }
 
-/// Starts the traffic of all themes, until it is to stop.
+/// Starts the traffic generators of all themes. They run until the traffic must stop.
 pub(super) fn traffic(town: &Town) -> JoinSet<()> {
     let mut everybody = JoinSet::new();
     everybody.spawn(keep(town.clone(), reports::traffic));
@@ -78,7 +78,8 @@ pub(super) fn traffic(town: &Town) -> JoinSet<()> {
 /// Pause of a traffic generator after an error.
 const OFFENDED_MS: u64 = 5000;
 
-/// Restarts a traffic generator after an error: a user may delete a workflow, for example.
+/// Runs a traffic generator, and restarts it after an error. A user may cause one, for example by
+/// deleting a workflow.
 async fn keep<F>(town: Town, traffic: impl Fn(Town) -> F)
 where
     F: Future<Output = anyhow::Result<()>>,
@@ -91,7 +92,7 @@ where
     }
 }
 
-/// All checks of the themes.
+/// Runs the checks of all themes.
 pub(super) fn checks(seen: &Seen) -> Vec<Check> {
     vec![
         reports::limits(seen),

@@ -19,7 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::{operation::Needs, problem::Problem};
 use crate::keys;
 
-/// The header that names the workspace.
+/// Header that names the workspace.
 const WORKSPACE: HeaderName = HeaderName::from_static("tidegate-workspace");
 
 /// Lifetime of the cached keys: a revoked key is accepted for this long at most.
@@ -31,20 +31,22 @@ const LOOKED_AGAIN: Duration = Duration::from_millis(100);
 /// Interval at which the last use of a key is recorded.
 const NOTED: Duration = Duration::from_secs(60);
 
-/// Maximum number of concurrent requests, per key and in total: beyond that a client or a server is
-/// faulty, and queued requests would only wait longer.
+/// Maximum number of concurrent requests, per API key and in total. More than that is an error of a
+/// client or a slow server, and further requests would only wait longer.
 const AT_ONCE: (usize, usize) = (1000, 4000);
 
-/// Access control of a server.
+/// Access control of a server: its workspaces, its cached API keys and its request limits.
 #[derive(Debug)]
 pub(crate) struct Access {
     workspaces: Vec<Workspace>,
     /// Whether the server is reachable from this machine only.
     loopback: bool,
-    /// Whether the caller is this process, which has the store itself.
+    /// Whether requests come from this process itself, which has the store open and needs no API
+    /// key.
     inside: bool,
     cache: Mutex<KeyCache>,
-    /// Held by the request that reads the keys; the others wait for its result.
+    /// Locked by the request that reads the keys from the store; other requests wait for its
+    /// result.
     turn: tokio::sync::Mutex<()>,
     room: Arc<Semaphore>,
     rooms: Mutex<HashMap<String, Arc<Semaphore>>>,
@@ -55,16 +57,16 @@ struct KeyCache {
     at: Option<Instant>,
     keys: HashMap<String, ApiKey>,
     now: Timestamp,
-    /// The number of reads of the keys, and the error of the last one.
+    /// Number of reads of the keys so far. `error` is the error of the last read.
     looks: u64,
     error: Option<Error>,
 }
 
-/// The result of an accepted request.
+/// An accepted request: its workspace's engine and its API key.
 #[derive(Debug)]
 pub(super) struct Admitted {
     pub(super) engine: Engine,
-    /// The API key of the request; `None` where none is needed.
+    /// The API key of the request; `None` if the server requires none.
     pub(super) key: Option<ApiKey>,
 }
 
@@ -82,12 +84,12 @@ impl Access {
         }
     }
 
-    /// Access for requests of this process, which use no connection.
+    /// Access control for requests of this process, which do not use the network.
     pub(crate) fn inside(workspace: &str) -> Self {
         Self { inside: true, ..Self::new(vec![workspace.into()], true) }
     }
 
-    /// The workspaces that are served.
+    /// Returns the workspaces that this server serves.
     pub(super) fn workspaces(&self) -> Vec<String> {
         self.workspaces.iter().map(|ws| (**ws).to_owned()).collect()
     }
@@ -129,7 +131,7 @@ impl Access {
         Ok(Admitted { engine: engine.in_workspace(ws.as_str()), key })
     }
 
-    /// The API key of a request; `None` where none is needed.
+    /// Returns the API key of a request; `None` if the server requires none.
     async fn key(&self, engine: &Engine, given: Option<&str>) -> Result<Option<ApiKey>, Problem> {
         if self.inside {
             return Ok(None);
@@ -160,9 +162,9 @@ impl Access {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the keys if the cache is too old. One request reads for all that wait meanwhile, and
-    /// shares a failure with them too: one after the other, each would wait for a store that does
-    /// not answer.
+    /// Reads the keys from the store if the cache is too old. One request reads, and all requests
+    /// that wait meanwhile share its result or its error. If each read for itself, each would wait
+    /// for the timeout of a store that does not answer.
     async fn look(&self, engine: &Engine, remembered: Duration) -> Result<(), Problem> {
         let looks = {
             let cache = self.cache();
@@ -194,15 +196,15 @@ impl Access {
         }
     }
 
-    /// Invalidates the cache: a key was created or revoked here.
+    /// Invalidates the cache after this server has created or revoked a key.
     pub(super) async fn forget_keys(&self) {
-        // A read that is in progress may have begun before the change.
+        // Waits for a read in progress: it may have begun before the change.
         let _turn = self.turn.lock().await;
         self.cache().at = None;
     }
 
-    /// Takes the permits for one request whose body has arrived. A request that is only half sent
-    /// takes none, or a client without a key could keep everyone else out.
+    /// Takes the permits for one request whose body has arrived. An incomplete request takes none:
+    /// otherwise a client without a key could use up all permits.
     pub(super) fn room(&self, key: Option<&ApiKey>) -> Result<[OwnedSemaphorePermit; 2], Problem> {
         let own = {
             let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
@@ -223,14 +225,15 @@ impl Access {
         Ok([own, all])
     }
 
-    /// Records the last use of a key, once per interval and in the background.
+    /// Records the last use of a key, at most once per interval, in the background.
     fn note(&self, engine: &Engine, key: &ApiKey) {
         let now = engine.now();
         let old = |at: Timestamp| at.micros() + i64::try_from(NOTED.as_micros()).unwrap_or(0);
         if key.used_at.is_some_and(|at| now.micros() < old(at)) {
             return;
         }
-        // Recorded in the cache first, or every request of the next second would write it too.
+        // The cache is updated first: otherwise the requests of the next second would write the
+        // same row.
         if let Some(cached) = self.cache().keys.get_mut(&key.id) {
             cached.used_at = Some(now);
         }
@@ -251,7 +254,7 @@ pub(super) fn may_change(key: Option<&ApiKey>) -> Result<(), Problem> {
     Err(Problem::new(StatusCode::FORBIDDEN, "read_only_key", detail))
 }
 
-/// The API key in a request's headers.
+/// Returns the API key in a request's headers.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, key) = text(headers, &header::AUTHORIZATION)?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
@@ -261,9 +264,9 @@ fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name).map(|value| value.to_str().unwrap_or_default())
 }
 
-/// Checks the `Host` header. Without keys, a page in this machine's browser could reach the server
-/// through its own domain name, resolved to this machine (DNS rebinding): so only names of this
-/// machine are accepted.
+/// Checks the `Host` header. A server without API keys accepts only names of this machine:
+/// otherwise a web page in this machine's browser could reach it through a domain name that
+/// resolves to this machine (DNS rebinding).
 fn check_host(headers: &HeaderMap) -> Result<(), Problem> {
     let host = text(headers, &header::HOST).unwrap_or_default();
     if is_local(name_of(host)) {
@@ -276,7 +279,7 @@ fn check_host(headers: &HeaderMap) -> Result<(), Problem> {
     Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, "wrong_host", detail))
 }
 
-/// The host name in `name:port`.
+/// Returns the host name in `name:port`.
 fn name_of(authority: &str) -> &str {
     match authority.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
@@ -290,7 +293,7 @@ fn is_local(name: &str) -> bool {
     address || name == "localhost" || name.ends_with(".localhost")
 }
 
-/// Checks the origin: a page of another site must not make its reader's browser act here.
+/// Checks the origin: a page of another site must not send requests through its reader's browser.
 fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     let host = text(headers, &header::HOST);
     let origin = text(headers, &header::ORIGIN);
@@ -322,7 +325,7 @@ mod tests {
 
     use super::*;
 
-    /// A store that answers nothing until a permit makes it fail.
+    /// Test store whose reads do not answer until a permit makes them fail.
     #[derive(Debug)]
     struct Silent {
         reads: AtomicUsize,
@@ -364,7 +367,7 @@ mod tests {
         }
     }
 
-    /// Requests that wait for the keys at the same time get the failure of the store together.
+    /// Requests that wait for the keys at the same time all get the error of one read.
     #[tokio::test]
     async fn one_request_reads_the_keys_for_all() {
         let store = Arc::new(Silent { reads: AtomicUsize::new(0), fails: Semaphore::new(0) });
@@ -378,10 +381,11 @@ mod tests {
         while store.reads.load(Ordering::SeqCst) == 0 {
             tokio::task::yield_now().await;
         }
-        // All others are waiting by now: the runtime has one thread. None of them would hang.
+        // The runtime has one thread, so all other requests are waiting by now. With 20 permits,
+        // none can hang.
         store.fails.add_permits(20);
         for request in requests {
-            assert!(request.await.unwrap(), "the request is rejected");
+            assert!(request.await.unwrap(), "each request must get the error of the store");
         }
         assert_eq!(store.reads.load(Ordering::SeqCst), 1);
         // A later request reads the keys again.
@@ -389,7 +393,7 @@ mod tests {
         assert_eq!(store.reads.load(Ordering::SeqCst), 2);
     }
 
-    /// The last use of a key is recorded again after a minute, and not with every request.
+    /// The last use of a key is recorded at most once per minute, not with every request.
     #[tokio::test]
     async fn the_use_of_a_key_is_noted_once_a_minute() {
         let harness = TestHarness::new();
@@ -409,7 +413,7 @@ mod tests {
         for (after, noted) in [(0, 0), (59, 0), (1, 60), (30, 60), (31, 121)] {
             harness.advance(Duration::from_secs(after)).await;
             access.admit(&engine, Needs::Read, &Method::GET, &headers).await.unwrap();
-            // It is recorded in the background, by a separate task.
+            // A separate task records the use in the background.
             for _ in 0..100 {
                 tokio::task::yield_now().await;
             }

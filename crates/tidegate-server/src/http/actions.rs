@@ -1,4 +1,5 @@
-//! `POST /flows/{flow}/actions/{action}`: a request, arbitrated by its policy.
+//! `POST /flows/{flow}/actions/{action}`: a request to an action, arbitrated by the action's
+//! policy.
 
 use std::time::Duration;
 
@@ -30,7 +31,7 @@ use super::{
     schema::Name,
 };
 
-/// The operations of this file.
+/// Returns the HTTP operations that this file defines.
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::post("/flows/{flow}/actions/{action}", "callAction", call)
@@ -48,7 +49,8 @@ pub(super) fn operations() -> Vec<Operation> {
 /// Maximum of `wait`.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// Maximum of `wait` for a repeated request, while the first may still be waiting.
+/// Maximum of `wait` for a repeated request. It is short, because the first request may still be
+/// waiting for the same run.
 const MAX_WAIT_AGAIN: Duration = Duration::from_secs(5);
 
 #[derive(Deserialize, JsonSchema)]
@@ -68,9 +70,9 @@ struct RequestBody<'a> {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Options {
     app: Option<String>,
-    /// How long to wait for the end, in milliseconds.
+    /// Time to wait for the end of the run, in milliseconds.
     wait: Option<u64>,
-    /// Whether to compute the outcome without any effect.
+    /// Whether to return the outcome without any effect.
     #[serde(default)]
     dry_run: bool,
 }
@@ -112,7 +114,8 @@ pub(super) async fn call(
     {
         return answered(run, ended?);
     }
-    // The first request is still waiting, or its client is gone.
+    // A repeated request has waited long enough: the first one is still waiting, or its client has
+    // disconnected.
     if !wait.is_zero() && caller.is_again() {
         return Err(tidegate::Error::from(Refusal::InProgress).into());
     }
@@ -123,32 +126,33 @@ pub(super) async fn call(
     Ok((StatusCode::ACCEPTED, Json(accepted)).into_response())
 }
 
-/// A request that has not ended.
+/// Answer to a request whose run has not ended.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "AcceptedRequest")]
 struct Accepted {
     request_id: RunId,
     state: &'static str,
-    /// Whether the request joined others, and the run carries them all.
+    /// Whether the request was merged with others into one run.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     coalesced: bool,
-    /// Whether a newer request took its place before it started: `requestId` is that one's run.
+    /// Whether a newer request replaced this one before its run started. `requestId` is the run of
+    /// the newer request.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     displaced: bool,
 }
 
-/// A request that repeats another one with the same idempotency key.
+/// Answer to a request with the same idempotency key as an earlier one.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "DuplicateRequest")]
 struct Duplicate {
     deduped: bool,
-    /// The run of the first request.
+    /// Run of the first request.
     request_id: Option<RunId>,
 }
 
-/// The final answers to a request.
+/// Final answers to a request.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 #[schemars(inline)]
@@ -159,7 +163,8 @@ enum Answers<'a> {
     DryRun(OutcomeView<'a>),
 }
 
-/// The run that carries a request now: a newer request may have taken its place before it started.
+/// Returns the run that processes a request now. It differs from `run` if a newer request replaced
+/// this one before its run started.
 pub(super) async fn carrier(engine: &Engine, mut run: RunId) -> Result<RunId, tidegate::Error> {
     while let (_, Some(ended)) = engine.look_up(run).await? {
         match ended.ending.displaced_by() {
@@ -170,14 +175,15 @@ pub(super) async fn carrier(engine: &Engine, mut run: RunId) -> Result<RunId, ti
     Ok(run)
 }
 
-/// The end of a request whose caller has waited for it.
+/// Answer to a request whose caller waited until the run ended.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "EndedRequest")]
 struct AnswerView {
     request_id: RunId,
     state: &'static str,
-    /// A newer request took the place of this one before it started, and this is its end.
+    /// Whether a newer request replaced this one before its run started. This is the end of the
+    /// newer request's run.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     displaced: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -188,8 +194,8 @@ struct AnswerView {
     reason: Option<String>,
 }
 
-/// The response to a duplicate: another request with the same idempotency key was first, by its
-/// arrival or by the end of its window.
+/// Returns the response to a duplicate. Another request with the same idempotency key arrived
+/// first, or its debounce window closed first.
 fn deduped(first: Option<RunId>) -> Response {
     Json(Duplicate { deduped: true, request_id: first }).into_response()
 }
@@ -226,7 +232,7 @@ pub(super) fn answered(run: RunId, ended: Ended) -> Result<Response, Problem> {
     Ok(Json(view).into_response())
 }
 
-/// The response to a request that was not admitted.
+/// Returns the response to a request that was not admitted.
 pub(super) fn refused(engine: &Engine, verdict: &Verdict) -> Problem {
     match verdict {
         Verdict::Skipped { by, holder } | Verdict::HeldByAncestor { by, holder } => {
@@ -256,7 +262,8 @@ mod tests {
 
     use super::{Timestamp, seconds_until};
 
-    /// A client that waits for `Retry-After` is not rejected for coming a moment too early.
+    /// After the time of `Retry-After` the meter admits the request: the header must not be rounded
+    /// down.
     #[tokio::test]
     async fn whoever_comes_back_is_not_too_early() {
         let harness = TestHarness::new();

@@ -17,7 +17,7 @@ use super::problem::Problem;
 /// Maximum size of a request body, in bytes.
 pub(crate) const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
 
-/// The bytes of a request body, within the limit.
+/// Bytes of a request body, at most `MAX_BODY_BYTES`.
 #[derive(Debug)]
 pub(crate) struct Body(Bytes);
 
@@ -38,7 +38,7 @@ impl<S: Send + Sync> FromRequest<S> for Body {
 }
 
 impl Body {
-    /// Parses an object; an empty body counts as `{}`.
+    /// Parses the body as an object. An empty body counts as `{}`.
     pub(crate) fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Problem> {
         if self.0.is_empty() {
             return object("{}");
@@ -46,7 +46,7 @@ impl Body {
         object(self.json()?.get())
     }
 
-    /// Parses a required object.
+    /// Parses the body as an object. An empty body is an error.
     pub(crate) fn required<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Problem> {
         if self.0.is_empty() {
             return Err(Problem::invalid("bad_body", "the request body is missing"));
@@ -54,7 +54,7 @@ impl Body {
         self.read()
     }
 
-    /// The document as it was sent.
+    /// Returns the body as JSON, byte for byte.
     pub(crate) fn json(&self) -> Result<&RawValue, Problem> {
         let read = serde_json::from_slice(&self.0);
         read.map_err(|error| {
@@ -63,7 +63,7 @@ impl Body {
         })
     }
 
-    /// The bytes as they were sent.
+    /// Returns the bytes of the body as they were sent.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }
@@ -73,7 +73,7 @@ impl Body {
     }
 }
 
-/// Parses an object. A list of its members' values in order, which serde would accept, is rejected.
+/// Parses an object. A list of its values without names, which serde would accept, is rejected.
 pub(crate) fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Problem> {
     if !text.starts_with('{') {
         let start: String = text.chars().take(40).collect();
@@ -86,7 +86,7 @@ pub(crate) fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Problem
         .map_err(|error| Problem::invalid("bad_body", format!("invalid request body: {error}")))
 }
 
-/// A value of a document, byte for byte; `null` if it is absent.
+/// Returns a value of a document as a payload, byte for byte; `null` if it is absent.
 pub(crate) fn raw(value: Option<&RawValue>, limit: usize) -> Result<Payload, Problem> {
     let text = value.map_or("null", RawValue::get);
     Payload::parse(text.as_bytes(), limit).map_err(|error| {
@@ -95,7 +95,7 @@ pub(crate) fn raw(value: Option<&RawValue>, limit: usize) -> Result<Payload, Pro
     })
 }
 
-/// A payload as a part of a response, byte for byte.
+/// Returns a payload as a part of a response, byte for byte.
 pub(crate) fn as_is(payload: &Payload) -> Box<RawValue> {
     let text = payload.as_str().to_owned();
     RawValue::from_string(text).unwrap_or_else(|_| RawValue::NULL.to_owned())
@@ -117,7 +117,7 @@ pub(crate) fn page_size(limit: Option<u32>) -> Result<u32, Problem> {
     Err(Problem::invalid("bad_query", detail))
 }
 
-/// The problem of an invalid cursor.
+/// Returns the problem of an invalid cursor.
 pub(crate) fn bad_cursor(cursor: &str) -> Problem {
     let detail = format!("`cursor` must be the `next` of the previous page, got `{cursor}`");
     Problem::invalid("bad_query", detail)
@@ -138,7 +138,7 @@ impl<S: Send + Sync> FromRequestParts<S> for RunOf {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let At(id): At<Named> = At::from_request_parts(parts, state).await?;
-        // An id that cannot be parsed names no run.
+        // An id that cannot be parsed cannot be the id of a run.
         let unknown = || Problem::not_found("no_run", format!("there is no run `{}`", id.id));
         id.id.parse().map(Self).map_err(|_| unknown())
     }
@@ -160,7 +160,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for At<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        // No store has a row of such a name, and not every store can be queried for it.
+        // No row has such a name, and PostgreSQL refuses a query for it.
         if parts.uri.path().contains(NUL) {
             let detail = format!("a name in the path must not contain NUL (`{NUL}`)");
             return Err(Problem::invalid("bad_path_part", detail));
@@ -172,8 +172,8 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for At<T> {
     }
 }
 
-/// Whether a text can be a name at all. No store has a row of any other name, and not every store
-/// can be queried for it.
+/// Whether a text can be the name of a row: it is not empty and has no control characters. Not
+/// every store accepts a query for another text.
 pub(crate) fn is_name(text: &str) -> bool {
     !text.is_empty() && !text.contains(char::is_control)
 }

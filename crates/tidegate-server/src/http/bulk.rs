@@ -1,4 +1,4 @@
-//! `POST /runs/bulk`: one action on many runs, in chunks.
+//! `POST /runs/bulk`: one action on many runs, processed in chunks.
 
 use axum::{Json, http::StatusCode};
 use schemars::JsonSchema;
@@ -18,7 +18,7 @@ use super::{
     schema::DateTime,
 };
 
-/// The operations of this file.
+/// Returns the HTTP operations that this file defines.
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::post("/runs/bulk", "bulk", begin)
@@ -81,7 +81,7 @@ impl FilterBody {
     }
 }
 
-/// Progress of a bulk operation, as clients see it.
+/// Progress of a bulk operation, as the API returns it.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Bulk")]
 pub(super) struct BulkView {
@@ -128,7 +128,8 @@ async fn view(engine: &Engine, chore: ChoreId, id: &str) -> Result<BulkView, Pro
 }
 
 fn unknown(id: &str) -> Problem {
-    let detail =
-        format!("there is no bulk operation `{id}`; they are kept for a day after their end");
+    let detail = format!(
+        "there is no bulk operation `{id}`; a bulk operation is deleted one day after its end"
+    );
     Problem::not_found("no_bulk", detail)
 }

@@ -22,10 +22,10 @@ use super::{
     schema::Name,
 };
 
-/// Timeout for the message to be stored.
+/// Maximum time to wait until the message is stored.
 const APPENDING: Duration = Duration::from_secs(30);
 
-/// The operations of this file.
+/// Returns the HTTP operations that this file defines.
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::post("/flows/{flow}/sessions/{session}/messages", "sendMessage", send)
@@ -47,8 +47,9 @@ struct Message<'a> {
     metadata: Option<&'a RawValue>,
 }
 
-/// Admits message and reply together, so that neither a disconnect nor a crash can separate them;
-/// the reply starts when the message is stored.
+/// Sends a message. The runs of the message and of its reply are admitted in one transaction, so
+/// that neither a disconnect nor a crash can separate them. The reply starts when the message is
+/// stored.
 async fn send(
     State(app): State<App>,
     caller: Caller,
@@ -80,8 +81,8 @@ async fn send(
     let (Some(append), Some(respond)) = (outcome.verdict.carrier(), respond) else {
         return Err(actions::refused(engine, &outcome.verdict));
     };
-    // Keeps the order of each sender's messages: a sender sends the next one when this one is
-    // stored.
+    // The response is sent after the message is stored. So the messages of a sender that waits for
+    // each response stay in order.
     wait_for_append(engine, append).await?;
     let reply = respond
         .verdict
@@ -94,7 +95,7 @@ async fn send(
     Ok(run_stream::stream(engine.clone(), reply, 0, Some(first))?.into_response())
 }
 
-/// Waits until the message is stored, so that its sender learns whether it is.
+/// Waits until the message is stored, so that the sender gets an error if it is not.
 async fn wait_for_append(engine: &Engine, run: RunId) -> Result<(), Problem> {
     let not_appended = |detail: String| {
         let problem = Problem::new(StatusCode::BAD_GATEWAY, "not_appended", detail);

@@ -1,5 +1,5 @@
-//! The web console: embedded files, under a content security policy that allows a page only to show
-//! them and to call this server.
+//! The web console: embedded files, and their content security policy. It allows the page to load
+//! only these files and to call only this server.
 //!
 //! In a debug build the files are read from the source tree, so that a reload shows a change.
 
@@ -21,11 +21,11 @@ use super::{App, body::At, problem::Problem};
 #[folder = "console/"]
 struct Files;
 
-/// The page that loads all other files.
+/// The HTML page, which loads all other files.
 const PAGE: &str = "index.html";
 
-/// The routes of the console. They are not part of the API and need no key: the files contain no
-/// data.
+/// Returns the routes of the console. They are not part of the API and need no API key, because the
+/// files contain no data.
 pub(super) fn routes() -> Router<App> {
     Router::new().route("/", get(page)).route("/console/{*path}", get(file))
 }
@@ -49,7 +49,7 @@ fn embedded(path: &str) -> Result<EmbeddedFile, Problem> {
     Files::get(path).ok_or_else(nothing)
 }
 
-/// The response with a file, or 304 if the browser has it already.
+/// Returns the response with a file, or 304 if the browser has the same file.
 fn answer(path: &str, file: EmbeddedFile, headers: &HeaderMap) -> Response {
     let tag = format!("\"{}\"", BASE64_STANDARD.encode(file.metadata.sha256_hash()));
     let about = [
@@ -77,8 +77,8 @@ fn kind(path: &str) -> &'static str {
     }
 }
 
-/// The content security policy: only files of this server, and the page's one import map, by its
-/// hash.
+/// Returns the content security policy: only files of this server, and the one import map of the
+/// page, which is allowed by its hash.
 fn policy(page: &str) -> String {
     let inline = page.split_once("<script type=\"importmap\">");
     let inline = inline.and_then(|(_, rest)| rest.split_once("</script>"));
@@ -118,9 +118,9 @@ mod tests {
             let path = format!("vendor/{name}");
             let hash = Sha256::digest(Files::get(&path).unwrap().data);
             let hash = axum::body::Bytes::copy_from_slice(&hash);
-            assert_eq!(format!("{hash:x}"), sha256, "{path} is not what vendor.toml says");
+            assert_eq!(format!("{hash:x}"), sha256, "the hash of {path} differs from vendor.toml");
             names.retain(|it| *it != path);
         }
-        assert!(names.is_empty(), "not in vendor.toml: {names:?}");
+        assert!(names.is_empty(), "files that vendor.toml does not list: {names:?}");
     }
 }

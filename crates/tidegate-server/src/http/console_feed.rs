@@ -1,7 +1,7 @@
-//! `GET /live`: the figures of the console as server-sent events.
+//! `GET /live`: the numbers of the console as server-sent events.
 //!
 //! One poll of the store serves all subscribers of a workspace, and without subscribers the store
-//! is not polled. A subscriber gets everything once, and then the changes.
+//! is not polled. A subscriber first gets a snapshot of all numbers, and then only changes.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -35,22 +35,23 @@ use crate::{
 const LOOK: Duration = Duration::from_millis(500);
 const PAUSES: u32 = 10;
 
-/// Interval of the points of the charts, and the number of points kept: ten minutes.
+/// Interval of the points of the charts, and the number of points that are stored: ten minutes.
 const POINT: Duration = Duration::from_secs(2);
 const POINTS: usize = 300;
 
-/// Number of busiest gates that are sent, and the limit for counting blocked streams.
+/// `GATES`: number of busiest gates that are sent. `BLOCKED`: maximum number of blocked streams
+/// that are counted.
 const GATES: usize = 8;
 const BLOCKED: usize = 1000;
 
 /// Maximum number of subscribers of one server: each is a connection and a queue.
 const WATCHERS: usize = 1000;
 
-/// Lifetime of an endless stream. A client reconnects after it, and so proves again that it still
-/// has access.
+/// Lifetime of an endless stream. After it the client must reconnect, and its access is checked
+/// again.
 pub(super) const LIFE: Duration = Duration::from_secs(300);
 
-/// The operations of this file.
+/// Returns the HTTP operations that this file defines.
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::get("/live", "live", live)
@@ -59,15 +60,15 @@ pub(super) fn operations() -> Vec<Operation> {
     ]
 }
 
-/// One point of the charts: what happened in one interval.
+/// One point of the charts: counts of one interval.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Point {
     at: String,
-    /// Per second.
+    /// Started runs per second.
     started: f64,
     ended: f64,
-    /// `None` if nothing has started.
+    /// Median waiting time of the started runs; `None` if no run has started.
     #[serde(rename = "waitP50Ms")]
     wait_p50_ms: Option<f64>,
     #[serde(rename = "waitP95Ms")]
@@ -76,9 +77,12 @@ struct Point {
 
 impl Point {
     fn of(done: &Done, now: Timestamp) -> Self {
-        #[expect(clippy::cast_precision_loss, reason = "runs of two seconds")]
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "a float holds the number of runs of two seconds"
+        )]
         let a_second = |n: u64| n as f64 / POINT.as_secs_f64();
-        // Rounded down: no percentile is above the longest wait.
+        // Rounded down, so that no percentile is above the longest waiting time.
         let ms = |per_mille| {
             done.waits.percentile(per_mille).map(|seconds| (seconds * 1e4).floor() / 10.0)
         };
@@ -92,12 +96,12 @@ impl Point {
     }
 }
 
-/// The last points of each workspace, and the number of points dropped before them.
+/// Latest points of each workspace, with the number of points dropped before them.
 #[derive(Debug, Default)]
 struct Points(std::sync::Mutex<BTreeMap<String, (usize, VecDeque<Point>)>>);
 
 impl Points {
-    /// Adds a point per workspace and interval, as long as `points` is in use.
+    /// Adds a point per workspace in each interval, until `points` is dropped.
     async fn keep(points: Weak<Self>, engine: Engine, workspaces: Vec<String>) {
         let mut last: BTreeMap<_, _> =
             workspaces.iter().map(|ws| (ws.clone(), metrics::done(ws))).collect();
@@ -119,7 +123,7 @@ impl Points {
         }
     }
 
-    /// The points from an index on, and the index of the next one.
+    /// Returns the points from an index on, and the index of the next point.
     fn from(&self, ws: &str, from: usize) -> (Vec<Point>, usize) {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((gone, points)) = all.get(ws) else { return (Vec::new(), from) };
@@ -128,29 +132,29 @@ impl Points {
     }
 }
 
-/// The result of one poll.
+/// Result of one poll of the store.
 #[derive(Debug, Default)]
 struct Seen {
-    /// By name. Members that are equal to the last ones sent are not sent again.
+    /// Members of the message, by name. A member that equals the last one sent is not sent again.
     members: Map<String, Value>,
-    /// By app, workflow and version.
+    /// Numbers of runs, by app, workflow and version.
     workflows: BTreeMap<String, Value>,
     at: Timestamp,
-    /// Changes whenever anything may have changed, even if the figures are the same.
+    /// Changes whenever a row may have changed, even if all numbers are the same.
     pulse: (u64, u64),
 }
 
-/// All active feeds of this server.
+/// All active feeds of this server, and the points of the charts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Live {
     points: Arc<Points>,
     watched: Arc<Mutex<Watched>>,
 }
 
-/// The feed of each workspace.
+/// Feed of each workspace.
 type Watched = BTreeMap<String, watch::Sender<Arc<Seen>>>;
 
-/// A subscription to a feed.
+/// Subscription to a feed.
 type Watching = watch::Receiver<Arc<Seen>>;
 
 impl Live {
@@ -158,7 +162,7 @@ impl Live {
     pub(super) fn begin(engine: &Engine, workspaces: Vec<String>) -> Self {
         let live = Self::default();
         let points = Points::keep(Arc::downgrade(&live.points), engine.clone(), workspaces);
-        // Without a runtime there are no requests.
+        // Without a runtime there are no requests, so no points are needed.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(points);
         }
@@ -170,7 +174,8 @@ impl Live {
         if let Some(receiver) = Self::joined(&*self.watched.lock().await, engine)? {
             return Ok(receiver);
         }
-        // Not under the lock: subscribers of other workspaces would wait for the store too.
+        // The first poll happens without the lock: otherwise subscribers of other workspaces would
+        // wait for it too.
         let mut looker = Looker { engine: engine.clone(), busy: Vec::new() };
         let seen = Arc::new(looker.look().await?);
         let mut watched = self.watched.lock().await;
@@ -183,7 +188,7 @@ impl Live {
         Ok(receiver)
     }
 
-    /// Subscribes to a feed that is already active.
+    /// Subscribes to the feed of a workspace if it is active.
     fn joined(watched: &Watched, engine: &Engine) -> Result<Option<Watching>, Problem> {
         if watched.values().map(watch::Sender::receiver_count).sum::<usize>() >= WATCHERS {
             let detail = format!(
@@ -196,10 +201,10 @@ impl Live {
     }
 }
 
-/// The poller of one feed.
+/// Poller of one feed.
 struct Looker {
     engine: Engine,
-    /// The busy gates of the last poll.
+    /// Gates that were busy in the last poll.
     busy: Vec<GateKey>,
 }
 
@@ -210,7 +215,7 @@ impl Looker {
         loop {
             tokio::time::sleep(pause).await;
             if sender.receiver_count() == 0 {
-                // No subscriber can join while the lock is held.
+                // No client can subscribe while this lock is held.
                 let mut watched = live.watched.lock().await;
                 if sender.receiver_count() == 0 {
                     watched.remove(self.engine.workspace());
@@ -220,7 +225,7 @@ impl Looker {
             let began = Instant::now();
             match self.look().await {
                 Ok(seen) => drop(sender.send_replace(Arc::new(seen))),
-                Err(error) => tracing::warn!(%error, "polling the console figures failed"),
+                Err(error) => tracing::warn!(%error, "polling the store for the console failed"),
             }
             pause = LOOK.max(began.elapsed() * PAUSES);
         }
@@ -266,7 +271,7 @@ impl Looker {
     }
 }
 
-/// State of one subscriber: the last poll that was sent to it.
+/// State of one subscriber: the last result that was sent to it.
 struct Watcher {
     engine: Engine,
     points: Arc<Points>,
@@ -275,7 +280,8 @@ struct Watcher {
 }
 
 impl Watcher {
-    /// The changes since the last message, or everything at first; `None` if nothing has changed.
+    /// Returns the changes since the last message (at first, everything), or `None` if nothing has
+    /// changed.
     fn news(&mut self, seen: &Arc<Seen>) -> Option<Value> {
         let (points, next) = self.points.from(self.engine.workspace(), self.next);
         self.next = next;

@@ -7,7 +7,7 @@ use tidegate_core::flow::{CONTROLS, Control, gate_owners};
 
 use super::operation::Operation;
 
-/// The operations of this file.
+/// Returns the HTTP operations that this file defines.
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::get("/controls", "listControls", list)
@@ -19,12 +19,12 @@ pub(super) fn operations() -> Vec<Operation> {
     ]
 }
 
-/// The table.
+/// The table of controls.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Controls {
     controls: &'static [Control],
-    /// The names that gates and receipts have: those of the controls above that have gates, and of
-    /// controls that no field of a definition is named after.
+    /// Names of controls in gates and receipts: the controls above that have gates, and those
+    /// without a field in definitions.
     gates: Vec<&'static str>,
 }
 

@@ -16,7 +16,7 @@ use tokio::sync::OnceCell;
 
 use super::{App, Caller, operation::Operation, problem::Problem};
 
-/// The operations of this file.
+/// Returns the HTTP operations that this file defines.
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::get("/doctor", "checkUp", show)
@@ -42,7 +42,7 @@ async fn show(
     Ok(Json(report.await?))
 }
 
-/// The checks in progress. Each scans all rows, so one runs at a time in a server, and concurrent
+/// The checks in progress. A check scans all rows, so a server runs one at a time, and concurrent
 /// requests for the same workspace share its result.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Checkups {
@@ -51,8 +51,9 @@ pub(super) struct Checkups {
 }
 
 impl Checkups {
-    /// Returns the result of the workspace's check in progress, or of a new one. If the caller that
-    /// runs it disconnects, or the check fails, another caller that waits for it runs it.
+    /// Returns the result of the check of this workspace that is in progress, or of a new one. If
+    /// the caller that runs the check disconnects, or the check fails, a waiting caller runs it
+    /// again.
     async fn share<E, F: Future<Output = Result<Value, E>>>(
         &self,
         ws: &str,
@@ -73,7 +74,7 @@ impl Checkups {
     }
 }
 
-/// A report as clients see it.
+/// Report of a check, as the API returns it.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Report")]
 pub(crate) struct ReportView {
@@ -83,7 +84,7 @@ pub(crate) struct ReportView {
     checks: Vec<Check>,
     /// Number of violations.
     found: u64,
-    /// The violations, as far as they are listed.
+    /// The first violations; their number is limited.
     findings: Vec<Finding>,
 }
 
@@ -131,8 +132,8 @@ struct Ready {
     heartbeat_age_ms: u64,
 }
 
-/// Answers from memory: a probe gets the result of the last writes, and never waits for a store
-/// that does not answer.
+/// Answers from memory: the state of the last writes. So a probe never waits for a store that does
+/// not answer.
 async fn ready(State(App { engine, .. }): State<App>) -> Result<Json<Ready>, Problem> {
     let unavailable = StatusCode::SERVICE_UNAVAILABLE;
     if engine.is_draining() {
@@ -141,7 +142,8 @@ async fn ready(State(App { engine, .. }): State<App>) -> Result<Json<Ready>, Pro
         return Err(Problem::new(unavailable, "draining", detail));
     }
     let health = engine.health();
-    // The log has the text of the error, with paths and addresses that a probe must not see.
+    // The text of the error is only logged: it may have paths and addresses, which a probe must not
+    // see.
     if let Some(error) = health.error() {
         return Err(Problem::of_store(error));
     }
@@ -169,7 +171,11 @@ mod tests {
         let at_once = AtomicUsize::new(0);
         let check = || async {
             let number = begun.fetch_add(1, Ordering::SeqCst);
-            assert_eq!(at_once.fetch_add(1, Ordering::SeqCst), 0, "two at a time");
+            assert_eq!(
+                at_once.fetch_add(1, Ordering::SeqCst),
+                0,
+                "two checks run at the same time"
+            );
             go.notified().await;
             at_once.fetch_sub(1, Ordering::SeqCst);
             Ok::<_, ()>(json!(number))
@@ -182,12 +188,16 @@ mod tests {
             }
         };
         let (first, second, other, ()) = tokio::join!(ask("a"), ask("a"), ask("b"), release);
-        assert_eq!((&first, &second), (&Ok(json!(0)), &Ok(json!(0))), "shared");
-        assert_eq!(other, Ok(json!(1)), "another workspace's rows are others");
+        assert_eq!(
+            (&first, &second),
+            (&Ok(json!(0)), &Ok(json!(0))),
+            "two requests for one workspace must share a check"
+        );
+        assert_eq!(other, Ok(json!(1)), "another workspace must get its own check");
         go.notify_one();
-        assert_eq!(ask("a").await, Ok(json!(2)), "one that ended is not shared");
+        assert_eq!(ask("a").await, Ok(json!(2)), "a finished check must not be shared");
         let left = tokio::time::timeout(std::time::Duration::ZERO, ask("a")).await;
-        assert!(left.is_err(), "the caller that ran it leaves");
+        assert!(left.is_err(), "the caller that runs the check must time out");
         at_once.store(0, Ordering::SeqCst);
         go.notify_one();
         assert_eq!(ask("a").await, Ok(json!(4)));

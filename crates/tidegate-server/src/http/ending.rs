@@ -1,4 +1,4 @@
-//! Test store on which a run ends right after a read that the test chooses.
+//! Test store that ends a run right after a chosen read.
 
 use std::{
     collections::BTreeMap,
@@ -19,17 +19,18 @@ use tidegate_core::{
 use tidegate_store::{Decide, MemoryStore, Store, StoreError, SystemClock};
 use tokio::sync::watch;
 
-/// Forwards all calls, and lets the run end after one of the reads of a run.
+/// Store that forwards all calls to a memory store, and ends the run after the chosen read of its
+/// row.
 #[derive(Debug)]
 struct EndsBehind {
     store: MemoryStore,
-    /// Number of reads before that one.
+    /// Number of reads of the run left before the chosen one.
     left: AtomicUsize,
-    /// The run waits for this before its last chunk.
+    /// Becomes true to let the run emit its last chunk and end.
     door: watch::Sender<bool>,
 }
 
-/// A run that has emitted `first`, and emits `last` at its end.
+/// A run that has emitted the chunk `first`, and emits `last` when it ends.
 pub(super) struct Ending {
     pub(super) engine: Engine,
     pub(super) run: RunId,
@@ -62,7 +63,7 @@ impl Ending {
         Self { engine, run, store }
     }
 
-    /// Makes the run end after a read, with `reads` others before it.
+    /// Ends the run after one of the next reads: `reads` of them happen before it.
     pub(super) fn end_behind(&self, reads: usize) {
         self.store.left.store(reads, Ordering::SeqCst);
     }
@@ -79,7 +80,7 @@ impl EndsBehind {
     }
 }
 
-/// The key of the ended run, if the reads are of a run.
+/// Returns the key of the `Ended` row, if the reads include the row of a run.
 fn looked_at(reads: &ReadSet) -> Option<RowKey> {
     let rows = reads.rows.iter().filter_map(|key| match key {
         RowKey::Run(seq) | RowKey::Ended(seq) => Some(*seq),

@@ -1,7 +1,8 @@
 //! `GET /events/stream` and `GET /runs/stream`: new events and runs as server-sent events.
 //!
-//! Best effort: the lists are complete, these streams are not. One poll of the store serves all
-//! subscribers of a workspace, and without subscribers the store is not polled.
+//! The streams may miss rows; only the lists (`GET /events`, `GET /runs`) are complete. One poll of
+//! the store serves all subscribers of a workspace, and without subscribers the store is not
+//! polled.
 
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
 
@@ -31,17 +32,18 @@ use crate::listen;
 /// Poll interval of the store, for all subscribers of one workspace.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Number of events, or of the newest runs, that one poll reads. If more are new, subscribers get a
-/// `gap`.
+/// Number of events, or of newest runs, that one poll reads. If more are new, subscribers get the
+/// message `gap`.
 const SEEN: u32 = 100;
 
-/// Number of polls that a subscriber may lag before it misses some and gets a `gap`.
+/// Number of poll results that are buffered for a subscriber. If it lags further, it misses some
+/// and gets the message `gap`.
 const BEHIND: usize = 16;
 
 /// Maximum number of subscribers of one server: each is a connection and a queue.
 const READERS: usize = 1000;
 
-/// The operations of this file.
+/// Returns the HTTP operations that this file defines.
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::get("/events/stream", "tailEvents", events)
@@ -53,7 +55,7 @@ pub(super) fn operations() -> Vec<Operation> {
     ]
 }
 
-/// Subject of a stream.
+/// Kind of rows of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Events,
@@ -68,8 +70,8 @@ impl Kind {
         }
     }
 
-    /// The newest rows, oldest first: sequence number, and JSON as clients see it. The JSON is
-    /// serialized directly and not through a `Value`, which cannot hold every payload.
+    /// Returns the newest rows, oldest first: sequence number and JSON. The JSON is serialized
+    /// directly and not through a `Value`, which cannot hold every payload.
     async fn newest(self, engine: &Engine, limit: u32) -> Result<Vec<(Seq, String)>, Error> {
         let mut seen: Vec<_> = match self {
             Self::Events => {
@@ -98,7 +100,7 @@ pub(super) fn number(row: &Row) -> Option<Seq> {
 /// The new rows of one poll.
 #[derive(Debug)]
 struct News {
-    /// Whether rows came and went between two polls.
+    /// Whether rows may be missing between the last poll and this one.
     gap: bool,
     /// Sequence number and JSON, oldest first.
     items: Vec<(Seq, String)>,
@@ -108,10 +110,10 @@ struct News {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tails(Arc<Mutex<BTreeMap<Place, NewsSender>>>);
 
-/// A workspace, and the subject of the stream.
+/// Key of a stream: its workspace and its kind.
 type Place = (String, Kind);
 
-/// Sender to all subscribers of a stream.
+/// Sender to all subscribers of one stream.
 type NewsSender = broadcast::Sender<Arc<News>>;
 
 impl Tails {
@@ -125,9 +127,9 @@ impl Tails {
         if let Some(receiver) = joined(&*self.0.lock().await, &key)? {
             return Ok(receiver);
         }
-        // Not under the lock: subscribers of other streams would wait for the store too. A
-        // subscriber misses nothing that comes after its response: this poll is older than the
-        // response.
+        // The first poll happens without the lock: otherwise subscribers of other streams would
+        // wait for it too. It happens before the response, so a subscriber misses no row that is
+        // created after its response.
         let tail = Tail::begin(engine.clone(), kind).await?;
         let mut tails = self.0.lock().await;
         if let Some(receiver) = joined(&tails, &key)? {
@@ -154,11 +156,11 @@ fn joined(
     Ok(tails.get(key).map(broadcast::Sender::subscribe))
 }
 
-/// The poller of one stream.
+/// Poller of one stream.
 struct Tail {
     engine: Engine,
     kind: Kind,
-    /// The rows of the last poll.
+    /// Rows of the last poll, by sequence number.
     last: BTreeMap<Seq, String>,
 }
 
@@ -173,7 +175,7 @@ impl Tail {
         loop {
             tokio::time::sleep(LOOK).await;
             if sender.receiver_count() == 0 {
-                // No subscriber can join while the lock is held.
+                // No client can subscribe while this lock is held.
                 let mut tails = tails.0.lock().await;
                 if sender.receiver_count() == 0 {
                     tails.remove(&key);
@@ -188,11 +190,11 @@ impl Tail {
         }
     }
 
-    /// The rows that are new or have changed since the last poll.
+    /// Returns the rows that are new or have changed since the last poll.
     async fn look(&mut self) -> Result<Option<News>, Error> {
         let last = self.last.keys().next_back().copied();
         if self.kind == Kind::Events {
-            // Events do not change: one row tells whether any are new.
+            // Events never change, so the newest one shows whether there are new ones.
             let newest = self.kind.newest(&self.engine, 1).await?;
             if newest.last().map(|(seq, _)| *seq) <= last {
                 return Ok(None);
@@ -212,7 +214,8 @@ fn compare(before: &BTreeMap<Seq, String>, seen: &[(Seq, String)], most: usize) 
     let gap = seen.len() >= most && last.is_some() && seen.iter().all(|it| new(&it.0));
     let changed = |(seq, text): &&(Seq, String)| match before.get(seq) {
         Some(before) => before != text,
-        // A row that was not among the newest and is now was sent before: newer rows were deleted.
+        // An old row that reappears among the newest, because newer rows were deleted, was sent
+        // before.
         None => new(seq),
     };
     let items: Vec<_> = seen.iter().filter(changed).cloned().collect();
@@ -236,7 +239,7 @@ async fn tail(engine: Engine, kind: Kind, headers: &HeaderMap, tails: &Tails) ->
         Some(after) => Some(missed(&engine, kind, after).await?),
         None => None,
     };
-    // Missed rows are sent first; rows that the next poll finds again are left out.
+    // Missed rows are sent first. The poller may find them again: these are not sent twice.
     let mut sent: BTreeMap<Seq, String> = BTreeMap::new();
     sent.extend(missed.iter().flat_map(|missed| missed.items.clone()));
     let (sender, receiver) = mpsc::channel(BEHIND);
@@ -271,7 +274,7 @@ async fn tail(engine: Engine, kind: Kind, headers: &HeaderMap, tails: &Tails) ->
     Ok(Sse::new(Receiver(receiver)).keep_alive(KeepAlive::default()).into_response())
 }
 
-/// The rows after a sequence number, as far as one poll reads.
+/// Returns the rows after a sequence number, as many as one poll reads.
 async fn missed(engine: &Engine, kind: Kind, after: Seq) -> Result<News, Error> {
     let mut items = kind.newest(engine, SEEN).await?;
     let gap = items.len() >= SEEN as usize && items.first().is_some_and(|(seq, _)| *seq > after);
@@ -279,8 +282,8 @@ async fn missed(engine: &Engine, kind: Kind, after: Seq) -> Result<News, Error> 
     Ok(News { gap, items })
 }
 
-/// Sends all new rows as one message, with the greatest sequence number as its id, after a `gap` if
-/// some were missed.
+/// Sends all new rows as one message, whose id is the greatest sequence number. If rows were
+/// missed, it sends the message `gap` first.
 async fn say(
     sender: &mpsc::Sender<Result<sse::Event, Infallible>>,
     kind: Kind,
@@ -301,7 +304,7 @@ async fn say(
 mod tests {
     use super::{Seq, compare};
 
-    /// Rows by sequence number and text: `1a 2b`.
+    /// Parses test rows, such as `1a 2b`: sequence number 1 with text `a`, 2 with `b`.
     fn rows(text: &str) -> Vec<(Seq, String)> {
         let row = |it: &str| (Seq(it[..1].parse().unwrap()), it[1..].to_owned());
         text.split_whitespace().map(row).collect()
@@ -322,7 +325,11 @@ mod tests {
         ] {
             let news = compare(&rows(before).into_iter().collect(), &rows(now), 3);
             let expected = expected.map(|(gap, items)| (gap, rows(items)));
-            assert_eq!(news.map(|it| (it.gap, it.items)), expected, "{before} then {now}");
+            assert_eq!(
+                news.map(|it| (it.gap, it.items)),
+                expected,
+                "new rows of the poll `{now}` after `{before}`"
+            );
         }
     }
 }

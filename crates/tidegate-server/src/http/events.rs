@@ -1,4 +1,4 @@
-//! `POST /events`: ingress of events.
+//! `POST /events`: posts events.
 
 use axum::{
     Extension, Json,
@@ -23,7 +23,7 @@ use super::{
     schema::DateTime,
 };
 
-/// The operations of this file.
+/// Returns the HTTP operations that this file defines.
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::post("/events", "postEvents", post)
@@ -75,7 +75,7 @@ impl EventBody<'_> {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Options {
-    /// Whether to compute the outcomes without any effect.
+    /// Whether to return the outcomes without any effect.
     #[serde(default)]
     dry_run: bool,
 }

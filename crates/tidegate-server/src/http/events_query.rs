@@ -29,10 +29,10 @@ use super::{
     schema::{Cursor, DateTime, PageSize},
 };
 
-/// Largest payload in a list; `GET /events/{id}` has all payloads.
+/// Maximum size of a payload in a list, in bytes; `GET /events/{id}` returns larger ones too.
 const SHOWN_DATA: usize = 4096;
 
-/// The operations of this file.
+/// Returns the HTTP operations that this file defines.
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::get("/events", "listEvents", list)
@@ -49,7 +49,7 @@ pub(super) fn operations() -> Vec<Operation> {
     ]
 }
 
-/// An event as clients see it.
+/// An event, as the API returns it.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Event")]
@@ -63,7 +63,7 @@ pub(super) struct EventView {
     ts: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     data: Option<Box<RawValue>>,
-    /// The size of the payload, where it is too large for a list.
+    /// Size of the payload in bytes, if it is too large for the list.
     #[serde(skip_serializing_if = "Option::is_none")]
     data_bytes: Option<usize>,
 }
@@ -112,7 +112,8 @@ async fn list(caller: Caller, Query(query): Query<ListQuery>) -> Result<Json<Eve
     Ok(Json(Events { events, next: page.next.map(|next| next.to_string()) }))
 }
 
-/// A receipt as clients see it: the verdict in the form in which its sender got it.
+/// A receipt, as the API returns it. Its verdict has the same members as in the answer to the
+/// event's sender.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Receipt")]
@@ -123,45 +124,46 @@ struct ReceiptView {
     event_id: Option<EventId>,
     app: String,
     workflow: String,
-    /// Stored as it was sent.
+    /// The verdict, stored as it was sent.
     #[serde(flatten)]
     #[schemars(with = "ReceiptVerdict")]
     verdict: Value,
-    /// The reason if its run was cancelled, and the run that survived it.
+    /// Reason of the cancellation, if the run was cancelled. `survivor` is the other run with the
+    /// same idempotency key, if it was cancelled as a duplicate.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     survivor: Option<RunId>,
 }
 
-/// The members of a stored verdict: those of the answer to the event's sender, and those of
-/// occurrences that a schedule has missed.
+/// Members of a stored verdict: those of the answer to the event's sender, and those about missed
+/// occurrences of a schedule.
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[expect(dead_code, reason = "describes stored JSON")]
 struct ReceiptVerdict {
     #[serde(flatten)]
     verdict: VerdictView,
-    /// Controls whose key the event lacks.
+    /// Controls whose key is missing in the event.
     #[serde(skip_serializing_if = "Option::is_none")]
     key_missing: Option<Vec<String>>,
     /// Number of occurrences that a schedule has missed.
     #[serde(skip_serializing_if = "Option::is_none")]
     missed: Option<u32>,
-    /// Whether more were missed than were counted.
+    /// Whether `missed` is only a lower bound.
     #[serde(skip_serializing_if = "Option::is_none")]
     at_least: Option<bool>,
-    /// The last missed occurrence.
+    /// Time of the last missed occurrence.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<DateTime>")]
     planned_at: Option<String>,
-    /// The next occurrence of the schedule, if there is one.
+    /// Time of the next occurrence of the schedule, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "time_or_null")]
     next: Option<Value>,
 }
 
-/// A time that may be null where its member is present.
+/// Schema of a time that may be null.
 fn time_or_null(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "oneOf": [{ "type": "string", "format": "date-time" }, { "type": "null" }] })
 }

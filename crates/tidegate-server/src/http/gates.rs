@@ -1,4 +1,4 @@
-//! `GET /gates`, `/flow-state` and `/runs/stats`: gates, open folds and run counts.
+//! `GET /gates`, `GET /flow-state` and `GET /runs/stats`: gates, open folds and run counts.
 
 use axum::Json;
 use schemars::JsonSchema;
@@ -21,7 +21,7 @@ use super::{
     schema::PageSize,
 };
 
-/// The operations of this file.
+/// Returns the HTTP operations that this file defines.
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::get("/gates", "listGates", list)

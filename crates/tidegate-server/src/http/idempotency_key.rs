@@ -1,4 +1,4 @@
-//! `Idempotency-Key`: a repeated request takes effect once and gets the same response.
+//! Header `Idempotency-Key`: a repeated request takes effect once and gets the same response.
 
 use std::sync::Arc;
 
@@ -20,10 +20,11 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 /// Maximum length of a key.
 const MAX_KEY: usize = 255;
 
-/// Longest response that is stored; a longer one is computed again.
+/// Maximum size of a stored response, in bytes. A longer response is computed again for a repeated
+/// request.
 const MAX_KEPT: usize = 256 * 1024;
 
-/// Statuses that are not final: a repetition may have another outcome.
+/// Statuses of responses that are not stored: a repeated request may get another outcome.
 const NOT_KEPT: [StatusCode; 6] = [
     StatusCode::UNAUTHORIZED,
     StatusCode::FORBIDDEN,
@@ -33,15 +34,15 @@ const NOT_KEPT: [StatusCode; 6] = [
     StatusCode::TOO_MANY_REQUESTS,
 ];
 
-/// Marks a response that follows from the effect alone: it need not be stored.
+/// Marks a response that can be computed again from the stored effect, so it need not be stored.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Recomputable;
 
-/// Marks a response that must not be sent twice.
+/// Marks a response that must not be sent again, for example because it contains a secret.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NotReplayable;
 
-/// A response as it is stored.
+/// Stored form of a response.
 #[derive(Serialize, Deserialize)]
 struct StoredResponse {
     status: u16,
@@ -49,7 +50,7 @@ struct StoredResponse {
     body: String,
 }
 
-/// The request, if it has an idempotency key.
+/// Returns the request with its idempotency key, if it has one.
 pub(super) fn keyed(
     caller: &Caller,
     parts: &Parts,
@@ -61,14 +62,15 @@ pub(super) fn keyed(
             format!("Idempotency-Key must have 1 to {MAX_KEY} characters, got {}", key.len());
         return Err(Problem::invalid("bad_idempotency_key", detail));
     }
-    // Neither a method nor a path contains a line break, and the key comes last.
+    // The parts are joined by line breaks, which neither a method nor a path can contain. The key
+    // is last.
     let id = [parts.method.as_str().as_bytes(), parts.uri.path().as_bytes(), key.as_bytes()];
     let rest = [parts.uri.query().unwrap_or_default().as_bytes(), body];
     let ws = caller.engine.workspace().into();
     Ok(Some(IdempotentRequest { ws, id: hash(id.join(&b'\n')), hash: hash(rest.join(&b'\n')) }))
 }
 
-/// The stored response of an earlier request with the same key.
+/// Returns the stored response of an earlier request with the same key.
 pub(super) async fn stored(
     caller: &Caller,
     request: &IdempotentRequest,
@@ -78,7 +80,7 @@ pub(super) async fn stored(
     read(&response).map(Some)
 }
 
-/// Stores the response, if it is final.
+/// Stores the response if it is final, and returns the response to send.
 pub(super) async fn keep(
     engine: &Engine,
     once: &Arc<IdempotentCall>,
@@ -107,7 +109,8 @@ pub(super) async fn keep(
     }
     let own = write(&StoredResponse { status: status.as_u16(), kind, body: text });
     let first = engine.keep(once, own.clone()).await?;
-    // A concurrent request with the same key may have stored its response first.
+    // A concurrent request with the same key may have stored its response first: then send that
+    // one.
     if first != own {
         return read(&first);
     }

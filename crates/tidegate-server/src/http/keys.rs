@@ -20,7 +20,7 @@ use super::{
 };
 use crate::keys::{self, KeyView, MAX_NAME, Wanted};
 
-/// The operations of this file.
+/// Returns the HTTP operations that this file defines.
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::get("/keys", "listKeys", list)
@@ -42,20 +42,20 @@ pub(super) fn operations() -> Vec<Operation> {
 #[schemars(rename = "Keys")]
 struct KeyList {
     keys: Vec<KeyView>,
-    /// Always null: there is one page.
+    /// Always null: all keys are on one page.
     next: Option<String>,
 }
 
-/// A new key.
+/// A created key.
 #[derive(Debug, Serialize, JsonSchema)]
 struct NewKey {
-    /// The text of the key, which is not stored.
+    /// The text of the key. The server does not store it.
     key: String,
     #[serde(flatten)]
     view: KeyView,
 }
 
-/// A key that was revoked.
+/// A revoked key.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "RevokedKey")]
 struct Revoked {

@@ -1,7 +1,7 @@
 //! `POST /mcp`: the actions of all flows as tools of the Model Context Protocol.
 //!
-//! Streamable HTTP without sessions: every message is independent, so any server of the store can
-//! answer it, and a server that dies loses no session.
+//! Streamable HTTP without sessions: every message is independent. So any server of the same store
+//! can answer it, and a crash of a server loses no session.
 
 mod call;
 mod frame;
@@ -22,8 +22,8 @@ use crate::ingress::Ingress;
 /// Maximum number of messages in a batch.
 const MAX_BATCH: usize = 100;
 
-/// The operations of this file. A read-only key may list the tools; calls are rejected where they
-/// are dispatched.
+/// Returns the HTTP operations that this file defines. A read-only key may list the tools; a call
+/// of a tool with such a key is rejected when it is dispatched.
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::post("/mcp", "mcp", take)
@@ -66,7 +66,8 @@ async fn take(
     }
 }
 
-/// The protocol revision of the client. Without the header it is the oldest, which had no header.
+/// Returns the protocol revision of the client. Without the header it is the oldest revision, which
+/// did not have this header.
 fn revision(headers: &HeaderMap) -> Result<&'static str, Fault> {
     let Some(given) = headers.get("mcp-protocol-version") else { return Ok(REVISIONS[0]) };
     let given = given.to_str().unwrap_or_default();
@@ -128,7 +129,8 @@ async fn answer(
     })
 }
 
-/// The ingress of the file, which applies to the server's own workspace.
+/// Returns the ingress definitions of the config file, if the caller is in the workspace of that
+/// file: they apply only there.
 fn ways<'a>(app: &'a App, caller: &Caller) -> Option<&'a Ingress> {
     (caller.engine.workspace() == app.engine.workspace()).then_some(&*app.ways)
 }

@@ -13,7 +13,7 @@ use crate::metrics::{escaped, text};
 
 const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The operations of this file.
+/// Returns the HTTP operations that this file defines.
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::get("/metrics", "metrics", show)
@@ -32,7 +32,8 @@ async fn show(caller: Caller) -> Result<Response, Problem> {
     Ok(([(CONTENT_TYPE, KIND)], body).into_response())
 }
 
-/// Number of runs by state, over all engines: read from the store, and not counted here.
+/// Formats the number of runs by state. It is read from the store, so it includes the runs of all
+/// engines.
 fn runs(workspace: &str, stats: &Stats) -> String {
     let mut text = String::from("# TYPE tidegate_runs gauge\n");
     let mut waiting_for_workers = String::from("# TYPE tidegate_ready_runs gauge\n");
@@ -46,7 +47,7 @@ fn runs(workspace: &str, stats: &Stats) -> String {
             "workspace=\"{workspace}\",app=\"{app}\",workflow=\"{workflow}\",version=\"{}\"",
             of.version
         );
-        // Writing to a string does not fail.
+        // The results are ignored: writing to a string does not fail.
         for (state, count) in counts {
             let _ = writeln!(text, "tidegate_runs{{{labels},state=\"{state}\"}} {count}");
         }

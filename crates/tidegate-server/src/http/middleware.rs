@@ -1,4 +1,4 @@
-//! Request middleware: authentication, query and body limits, idempotency keys.
+//! Request middleware: authentication, query checks, body limits, idempotency keys.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,37 +15,38 @@ use tokio::sync::Semaphore;
 
 use super::{App, body::MAX_BODY_BYTES, idempotency_key, operation::Needs, problem::Problem};
 
-/// Timeout for a client to send its body.
+/// Maximum time for a client to send its body.
 const BODY: Duration = Duration::from_secs(30);
 
-/// Longest body that is always accepted at once.
+/// Maximum size of a body that is read without a permit, in bytes.
 const SMALL: u64 = 64 * 1024;
 
-/// Permits for longer bodies: they bound the memory. Further long bodies wait.
+/// Permits for longer bodies, which limit the memory for bodies. A long body without a permit
+/// waits.
 static LARGE: Semaphore = Semaphore::const_new(500);
 
-/// Timeout of a request: longer than the longest wait for a run.
+/// Timeout of a request. It is longer than the maximum `wait` of a request for its run.
 const DEADLINE: Duration = Duration::from_secs(90);
 
-/// The authenticated caller: an engine that acts in the caller's workspace, and at most once for a
-/// request with an idempotency key.
+/// The authenticated caller of a request. Its engine acts in the caller's workspace. With an
+/// idempotency key, the request takes effect at most once (`once`).
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub(super) engine: Engine,
     pub(super) once: Option<Arc<tidegate::IdempotentCall>>,
-    /// The API key of the request; `None` where none is needed.
+    /// The API key of the request; `None` if the server requires none.
     pub(super) key: Option<Arc<ApiKey>>,
-    /// The app of requests that name none: that of the server's file, in its workspace.
+    /// Default app of requests: the app of the config file, in the workspace of that file.
     app: Arc<str>,
 }
 
 impl Caller {
-    /// Whether the request has already taken effect and only its answer is needed.
+    /// Whether the request repeats one that has already taken effect: only its response is needed.
     pub(super) fn is_again(&self) -> bool {
         self.once.as_ref().is_some_and(|once| once.is_again())
     }
 
-    /// The app of the request: the named one, or the default.
+    /// Returns the app of the request: the named one, or the default.
     pub(super) fn app(&self, named: Option<String>) -> String {
         named.unwrap_or_else(|| self.app.as_ref().to_owned())
     }
@@ -60,7 +61,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
     }
 }
 
-/// The middleware of every operation.
+/// Middleware of every operation.
 pub(super) async fn pass(
     State((app, asks, operation)): State<(App, Requirements, &'static str)>,
     request: Request,
@@ -76,17 +77,16 @@ pub(super) async fn pass(
     answered.unwrap_or_else(late).unwrap_or_else(IntoResponse::into_response)
 }
 
-/// The requirements of an operation on its requests.
+/// What an operation requires of its requests.
 #[derive(Clone, Debug)]
 pub(super) struct Requirements {
     pub(super) needs: Needs,
-    /// The query parameters of the operation; `None` where any are allowed.
+    /// Names of the allowed query parameters; `None` if all are allowed.
     pub(super) query: Option<Arc<[String]>>,
 }
 
 impl Requirements {
-    /// Rejects an unknown query parameter: a filter with a typing error would silently match
-    /// everything.
+    /// Rejects unknown query parameters: a misspelled filter would silently match everything.
     fn check_query(&self, parts: &Parts) -> Result<(), Problem> {
         let (Some(names), Some(query)) = (&self.query, parts.uri.query()) else { return Ok(()) };
         let read = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(&parts.uri);
@@ -147,13 +147,13 @@ async fn passed(
     idempotency_key::keep(&caller.engine, &once, response).await
 }
 
-/// Reads the whole body, if it is JSON, not too large, and arrives in time.
+/// Reads the whole body. It must be JSON, not too large, and arrive in time.
 async fn read(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
     let kind = headers.get(header::CONTENT_TYPE).map(|kind| kind.to_str().unwrap_or_default());
     if let Some(kind) = kind.filter(|_| length(headers) != Some(0)) {
         let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-        // The default content type of curl is accepted too: pages of other sites, which could send
-        // it, are detected by their origin.
+        // The default content type of curl is accepted too. A web page of another site could send
+        // it, but such requests are rejected because of their origin.
         let curl = kind == "application/x-www-form-urlencoded";
         if kind != "application/json" && !kind.ends_with("+json") && !curl {
             let detail = format!("the content type must be `application/json`, got `{kind}`");
@@ -168,7 +168,7 @@ fn length(headers: &HeaderMap) -> Option<usize> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// Reads the whole body, if it is not too large and arrives in time.
+/// Reads the whole body. It must not be too large, and must arrive in time.
 async fn in_time(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
     let too_large = || {
         let detail = format!("the request body must have at most {MAX_BODY_BYTES} bytes");
@@ -178,7 +178,7 @@ async fn in_time(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
         return Err(too_large());
     }
     let whole = tokio::time::timeout(BODY, async {
-        // A body without a length may be large.
+        // A body without a declared length counts as large.
         let small = body.size_hint().upper().is_some_and(|length| length <= SMALL);
         let _place = if small { None } else { LARGE.acquire().await.ok() };
         axum::body::to_bytes(body, MAX_BODY_BYTES).await
@@ -188,7 +188,7 @@ async fn in_time(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
         let detail = format!("the request body did not arrive within {} s", BODY.as_secs());
         Problem::new(StatusCode::REQUEST_TIMEOUT, "body_too_slow", detail)
     })?;
-    // Incomplete, or over the limit: without a length that is known only now.
+    // The body is incomplete, or too large: without a declared length its size is known only now.
     whole.map_err(|error| {
         if std::error::Error::source(&error)
             .is_some_and(|it| it.to_string().contains("length limit"))

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::{operation::Operation, schema::Schemas};
 
-/// The operations of this file.
+/// Returns the HTTP operations that this file defines.
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::get("/openapi.json", "describe", show)
@@ -25,7 +25,7 @@ async fn show() -> Response {
     ([(CONTENT_TYPE, "application/json")], TEXT.as_str()).into_response()
 }
 
-/// The whole document.
+/// Returns the whole OpenAPI document.
 pub(crate) fn document() -> Value {
     let (mut paths, mut schemas) = (Map::new(), Schemas::new());
     for operation in super::operations() {
@@ -60,7 +60,10 @@ mod tests {
         let text = document.to_string();
         let named = text.split("\"#/components/schemas/").skip(1);
         for name in named.filter_map(|rest| rest.split_once('"').map(|(name, _)| name)) {
-            assert!(document["components"]["schemas"][name].is_object(), "{name}");
+            assert!(
+                document["components"]["schemas"][name].is_object(),
+                "the document has no schema {name}"
+            );
         }
     }
 
@@ -86,8 +89,8 @@ mod tests {
         }
     }
 
-    /// A client that keeps to the description is not rejected, so a number that it sends has the
-    /// bounds that the server enforces. Fuzzing finds a missing bound only by chance.
+    /// Every number that a client sends has its bounds in the document. So a client that follows
+    /// the document is not rejected. Fuzzing would find a missing bound only by chance.
     #[test]
     fn every_number_that_a_client_sends_has_both_ends() {
         let document = document();
@@ -95,14 +98,18 @@ mod tests {
         walk(&document, &document["paths"], "", &mut |place, part| {
             let sent = place.contains("/parameters") || place.contains("/requestBody");
             if sent && part["type"] == "integer" {
-                assert!(part["minimum"].is_i64() && part["maximum"].is_number(), "{place}: {part}");
+                assert!(
+                    part["minimum"].is_i64() && part["maximum"].is_number(),
+                    "{place}: a number in a request needs minimum and maximum, got {part}"
+                );
                 seen += 1;
             }
         });
         assert!(seen > 10, "{seen} numbers");
     }
 
-    /// A change of the API shows up in review: `UPDATE_EXPECT=1` writes the file again.
+    /// Compares the document with the checked-in file, so that a change of the API is seen in
+    /// review. `UPDATE_EXPECT=1` writes the file again.
     #[test]
     fn the_description_is_the_one_that_was_agreed() {
         let text = format!("{:#}\n", document());

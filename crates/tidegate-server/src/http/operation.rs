@@ -19,15 +19,15 @@ use super::{
 /// Access level of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Needs {
-    /// No key: probes, and the OpenAPI document.
+    /// No API key: probes, and the OpenAPI document.
     Nothing,
-    /// Any key of the workspace.
+    /// Any API key of the workspace.
     Read,
-    /// A key of the workspace that is not read-only.
+    /// An API key of the workspace that is not read-only.
     Full,
 }
 
-/// One method of one path.
+/// One operation: a method of a path.
 pub(crate) struct Operation {
     method: &'static str,
     pub(super) path: &'static str,
@@ -35,17 +35,18 @@ pub(crate) struct Operation {
     says: &'static str,
     needs: Needs,
     route: MethodRouter<App>,
-    /// The type of the query.
+    /// Schema of the query parameters.
     query: Option<Make>,
     any_query: bool,
-    /// The type of the body, and whether one is required.
+    /// Schema of the body, and whether a body is required.
     body: Option<(Make, bool)>,
     answers: Vec<Answer>,
-    /// Statuses of problems beside those that follow from the method and the access level.
+    /// Statuses of errors that only this operation has. Others follow from its method and access
+    /// level.
     fails: &'static [u16],
 }
 
-/// A response: its status, meaning, and content type with a schema.
+/// One response of an operation: its status, its meaning, and its content type with a schema.
 struct Answer {
     status: u16,
     meaning: &'static str,
@@ -115,19 +116,19 @@ impl Operation {
         Self::new(("delete", MethodFilter::DELETE), path, name, handler)
     }
 
-    /// Requires a full key, also for reading.
+    /// Requires a key that is not read-only, even for a read operation.
     pub(super) fn full(mut self) -> Self {
         self.needs = Needs::Full;
         self
     }
 
-    /// Accepts a read-only key; the operation itself rejects what needs more.
+    /// Accepts a read-only key. The operation itself rejects requests that need a full key.
     pub(super) fn read(mut self) -> Self {
         self.needs = Needs::Read;
         self
     }
 
-    /// Sets the summary, one sentence.
+    /// Sets the summary: one sentence.
     pub(super) fn says(mut self, says: &'static str) -> Self {
         self.says = says;
         self
@@ -145,7 +146,7 @@ impl Operation {
         self
     }
 
-    /// Allows any query parameters: the sender adds its own.
+    /// Allows any query parameters, because the sender may add its own.
     pub(super) fn any_query(mut self) -> Self {
         self.any_query = true;
         self
@@ -178,7 +179,7 @@ impl Operation {
         self.answers_as(status, meaning, None)
     }
 
-    /// Adds a response of text.
+    /// Adds a response whose body is text.
     pub(super) fn answers_text(
         self,
         status: u16,
@@ -198,7 +199,7 @@ impl Operation {
         self
     }
 
-    /// Adds statuses of problems that only this operation has.
+    /// Adds statuses of errors that only this operation has.
     pub(super) fn fails(mut self, statuses: &'static [u16]) -> Self {
         self.fails = statuses;
         self
@@ -216,7 +217,7 @@ impl Operation {
         (self.path, self.route.route_layer(guarded))
     }
 
-    /// The method, and its part of the OpenAPI document.
+    /// Returns the method and its part of the OpenAPI document.
     pub(super) fn describe(&self, schemas: &mut Schemas) -> (&'static str, Value) {
         let parts = self.path.split('/');
         let parts = parts.filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
@@ -256,16 +257,17 @@ impl Operation {
         (self.method, operation)
     }
 
-    /// The statuses of its problems.
+    /// Returns the statuses of all errors of the operation.
     fn failures(&self) -> Vec<u16> {
-        // A query that cannot be read, a request that takes too long, a store that fails.
+        // Malformed query, store error, timeout.
         let mut statuses = vec![422, 500, 503];
         if self.needs != Needs::Nothing {
-            // Keys, workspaces, host names, and the limit on requests in progress.
+            // Errors of API keys, workspaces, host names, and the limit of concurrent requests.
             statuses.extend([401, 403, 404, 421, 429]);
         }
         if self.method != "get" {
-            // Bodies, and conflicts with other requests, as one with the same idempotency key.
+            // Errors of bodies, and conflicts with other requests, such as one with the same
+            // idempotency key.
             statuses.extend([400, 408, 409, 413]);
         }
         if self.method != "get" && self.needs != Needs::Nothing {
@@ -276,8 +278,8 @@ impl Operation {
     }
 }
 
-/// The parameters of a query. Maximum lengths are not part of the description: a name that is too
-/// long is not rejected, it just matches nothing. An empty value is rejected.
+/// Returns the query parameters for the document. It has no maximum lengths: a name that is too
+/// long is not rejected, it only matches no row. An empty value is rejected.
 fn parameters(query: Option<Make>, schemas: &mut Schemas) -> Vec<Value> {
     let members = query.map(|query| schemas.query(query)).unwrap_or_default();
     let parameters = members.into_iter().map(|(name, mut schema)| {

@@ -23,53 +23,53 @@ pub(crate) struct Problem {
     detail: String,
     members: Box<Members>,
     retry_after: Option<u64>,
-    /// Whether to send `WWW-Authenticate`.
+    /// Whether the response has the header `WWW-Authenticate`.
     challenge: bool,
 }
 
-/// Further members of an error response, by its code.
+/// Further members of an error response. Which of them are set depends on the error code.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Members {
     /// All problems of a definition.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) problems: Option<Vec<definition::Problem>>,
-    /// The run that the message names.
+    /// Run that the error is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) request_id: Option<RunId>,
-    /// Whether the message of a conversation is stored.
+    /// Whether the chat message was stored, although the reply was rejected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) appended: Option<bool>,
-    /// When the same request would be admitted.
+    /// Time at which the same request would be admitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     pub(crate) retry_at: Option<String>,
-    /// The stream.
+    /// Name of the stream.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) stream: Option<String>,
-    /// The version at which the stream was closed.
+    /// Version at which the stream was closed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) version: Option<i64>,
-    /// The version that the request expects.
+    /// Version that the request expects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) expected: Option<i64>,
-    /// The version of the stream or session.
+    /// Current version of the stream or session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) actual: Option<i64>,
 }
 
-/// An error response as clients see it (RFC 9457).
+/// An error response, as the API returns it (RFC 9457).
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Problem")]
 pub(crate) struct ProblemView {
-    /// The name of the status.
+    /// Name of the HTTP status.
     title: &'static str,
     status: u16,
     #[serde(flatten)]
     body: ProblemBody,
 }
 
-/// An error without its status, for clients that read no statuses.
+/// An error without its HTTP status, for clients that do not see the status.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ProblemBody {
     /// The stable code.
@@ -87,7 +87,7 @@ impl Problem {
         Self { status, error, detail, members, retry_after, challenge: false }
     }
 
-    /// 422: the request is invalid.
+    /// Status 422: the request is invalid.
     pub(crate) fn invalid(error: &str, detail: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, error, detail)
     }
@@ -96,7 +96,7 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, error, detail)
     }
 
-    /// 401: the caller is not authenticated.
+    /// Status 401: the caller is not authenticated.
     pub(crate) fn unauthorized(error: &str, detail: impl Into<String>) -> Self {
         Self { challenge: true, ..Self::new(StatusCode::UNAUTHORIZED, error, detail) }
     }
@@ -165,15 +165,15 @@ impl From<Error> for Problem {
     }
 }
 
-/// Logs a failure of the store, with the details that clients must not see.
+/// Logs a store error with all details, and returns the response without them.
 fn failed(error: &StoreError) -> Problem {
-    tracing::error!(%error, "store error");
+    tracing::error!(%error, "request failed with a store error");
     Problem::of_store(error)
 }
 
 impl Problem {
-    /// The response to a failure of the store, without its text: that may name paths, addresses and
-    /// rows.
+    /// Returns the response to a store error. It does not have the error's text, which may contain
+    /// paths, addresses and rows.
     pub(super) fn of_store(error: &StoreError) -> Self {
         let (status, code, detail) = match error {
             StoreError::Data(_) | StoreError::TooManyRounds => {
@@ -282,7 +282,7 @@ mod statuses;
 mod tests {
     use super::*;
 
-    /// Every cause has its own code, and each that allows a retry has `Retry-After`.
+    /// Each kind of store error has its own code, and `Retry-After` if a retry may help.
     #[test]
     fn the_troubles_of_a_store_have_codes() {
         let text = || "".into();

@@ -1,4 +1,4 @@
-//! Reactions: their positions in streams, and repair of blocked streams.
+//! Reactions: their positions in streams, and the actions unblock and reset.
 
 use axum::Json;
 use schemars::JsonSchema;
@@ -18,7 +18,7 @@ use super::{
     schema::{DateTime, Name, PageSize},
 };
 
-/// The operations of this file.
+/// Returns the HTTP operations that this file defines.
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::get("/reactions", "listReactions", list)
@@ -50,16 +50,16 @@ pub(super) struct ListQuery {
     cursor: Option<String>,
 }
 
-/// The position of a reaction in a stream, as clients see it.
+/// Position of a reaction in a stream, as the API returns it.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Place")]
 struct PlaceView {
     reaction: String,
     stream: String,
-    /// Version of the last handled event; -1 at the start.
+    /// Version of the last handled event; -1 if no event was handled yet.
     version: i64,
-    /// Number of events after it.
+    /// Number of events that are not handled yet.
     lag: i64,
     failures: u32,
     claims: u32,
@@ -135,7 +135,7 @@ pub(super) struct Options {
     dry_run: bool,
 }
 
-/// Selection of streams: by name, by a filter, or all.
+/// Selects streams: by names, by a filter, or all.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "StreamSelection")]
@@ -171,7 +171,7 @@ impl WhichBody {
     }
 }
 
-/// The streams that were unblocked or reset, or that would be.
+/// Names of the streams that were unblocked or reset, or would be in a dry run.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Mended {

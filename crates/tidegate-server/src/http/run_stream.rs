@@ -1,4 +1,4 @@
-//! `GET /runs/{id}/stream`: the progress of a run as server-sent events.
+//! `GET /runs/{id}/stream`: chunks and states of a run as server-sent events.
 
 use std::{
     convert::Infallible,
@@ -17,7 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::{Caller, body::RunOf, operation::Operation, problem::Problem, runs::RunView};
 
-/// The operations of this file.
+/// Returns the HTTP operations that this file defines.
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::get("/runs/{id}/stream", "followRun", run)
@@ -29,22 +29,22 @@ pub(super) fn operations() -> Vec<Operation> {
     ]
 }
 
-/// Poll interval of a run.
+/// Poll interval of a followed run.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Number of chunks per read.
+/// Number of chunks that one read returns.
 const CHUNKS: u32 = 100;
 
-/// Maximum number of followers of runs in one server.
+/// Maximum number of clients that follow runs, per server.
 const FOLLOWERS: usize = 2000;
 
-/// Number of messages that are queued for a slow client before polling stops.
+/// Number of messages that are buffered for a slow client before polling pauses.
 const WAITING: usize = 16;
 
 /// Sends `chunk` for each emitted chunk, `state` when the run's state changes, and finally `end`
-/// with its result, or `replaced` with the run that replaced it. Where a newer run took its place
-/// before it started, sends `displaced` and follows that one. A client that reconnects with
-/// `Last-Event-ID` gets the chunks after that one.
+/// with the result, or `replaced` with the run that replaced it. If a newer request replaced the
+/// run before it started, it sends `displaced` and follows the newer run. A client that reconnects
+/// with `Last-Event-ID` gets the chunks after that id.
 pub(super) async fn run(
     caller: Caller,
     RunOf(run): RunOf,
@@ -56,7 +56,7 @@ pub(super) async fn run(
     stream(engine, run, last.unwrap_or(0), None)
 }
 
-/// Streams a run from a chunk on, after an optional first message.
+/// Streams a run, beginning after a given chunk, with an optional first message.
 pub(super) fn stream(
     engine: Engine,
     run: RunId,
@@ -89,7 +89,8 @@ pub(super) fn stream(
     Ok(Sse::new(Receiver(receiver)).keep_alive(KeepAlive::default()))
 }
 
-/// Takes the permit for one follower: each polls the store several times a second.
+/// Takes the permit for one follower. The number is limited, because each polls the store several
+/// times a second.
 pub(super) fn room() -> Result<OwnedSemaphorePermit, Problem> {
     static ROOM: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(FOLLOWERS)));
     ROOM.clone().try_acquire_owned().map_err(|_| {
@@ -113,7 +114,7 @@ impl<T> futures_core::Stream for Receiver<T> {
     }
 }
 
-/// All chunks of a run after a sequence number, which is advanced to the last of them.
+/// Returns all chunks of a run after sequence number `after`, and sets `after` to the last of them.
 pub(super) async fn emitted(
     engine: &Engine,
     run: RunId,
@@ -123,7 +124,7 @@ pub(super) async fn emitted(
     loop {
         let chunks = match engine.chunks(run, *after, CHUNKS).await {
             Ok(chunks) => chunks,
-            // A window or a buffer that has not become a run yet.
+            // The id is that of a window or buffer that has not become a run yet.
             Err(tidegate::Error::Refused(_)) => Vec::new(),
             Err(error) => return Err(error),
         };
@@ -136,7 +137,7 @@ pub(super) async fn emitted(
     }
 }
 
-/// Event type, sequence number of the chunk, and data.
+/// A server-sent event: its type, the sequence number of the chunk, and its data.
 struct Message(&'static str, Option<u32>, String);
 
 impl Message {
@@ -154,16 +155,18 @@ struct Follower {
 }
 
 impl Follower {
-    /// The messages since the last poll.
+    /// Returns the messages since the last poll.
     async fn look(&mut self) -> Result<Vec<Message>, tidegate::Error> {
-        // The state is read first: a run that has ended emits nothing more.
+        // The state is read before the chunks: a run that has ended emits no more chunks, so none
+        // is missed.
         let (_, ended) = self.engine.look_up(self.run).await?;
         let mut messages = Vec::new();
         for chunk in emitted(&self.engine, self.run, &mut self.after).await? {
             messages.push(Message("chunk", Some(chunk.seq), chunk.data.as_str().to_owned()));
         }
         if let Some(newer) = ended.as_ref().and_then(|ended| ended.ending.displaced_by()) {
-            // It has emitted nothing: `after` counts the chunks of the newer one.
+            // The displaced run has emitted nothing, so `after` is still 0 and is right for the
+            // newer run.
             (self.run, self.state) = (newer, None);
             messages.push(Message("displaced", None, json!({ "by": newer }).to_string()));
             return Ok(messages);
@@ -193,7 +196,8 @@ impl Follower {
 mod tests {
     use super::{super::ending::Ending, Follower};
 
-    /// However the end of a run falls between the reads of a poll, its last chunks come before it.
+    /// The last chunks of a run are sent before its end, whichever read of a poll the run ends
+    /// after.
     #[tokio::test]
     async fn the_last_chunks_come_before_the_end() {
         for reads in 0..8 {
@@ -209,7 +213,7 @@ mod tests {
             said.pop();
             said.retain(|(kind, _)| *kind != "state");
             let chunks = ["first", "last"].map(|it| ("chunk", format!("\"{it}\"")));
-            assert_eq!(said, chunks, "the run ends behind read {reads}");
+            assert_eq!(said, chunks, "wrong chunks; the run ends after read {reads}");
             ending.engine.shutdown().await;
         }
     }

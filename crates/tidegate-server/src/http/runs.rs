@@ -28,7 +28,7 @@ use super::{
     schema::{Cursor, DateTime, Name, PageSize},
 };
 
-/// The operations of this file.
+/// Returns the HTTP operations that this file defines.
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::get("/runs", "listRuns", list)
@@ -183,7 +183,7 @@ pub(super) fn view(row: &Row) -> Option<RunView> {
     if let Row::Ended(run) = row { Some(RunView::from(run)) } else { None }
 }
 
-/// A run as clients see it.
+/// A run, as the API returns it.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Run")]
@@ -202,7 +202,7 @@ pub(super) struct RunView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<DateTime>")]
     ended_at: Option<String>,
-    /// When the run continues, if only time decides it.
+    /// Time at which the run continues, if only time decides that.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<DateTime>")]
     due_at: Option<String>,
@@ -214,31 +214,31 @@ pub(super) struct RunView {
     error: Option<RunError>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
-    /// The run that replaced it.
+    /// Run that replaced this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     replaced_by: Option<RunId>,
-    /// The run with the same idempotency key, if this run was cancelled as its duplicate.
+    /// If this run was cancelled as a duplicate: the other run with the same idempotency key.
     #[serde(skip_serializing_if = "Option::is_none")]
     survivor: Option<RunId>,
-    /// The run that it replaced.
+    /// Run that this one replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     replaced: Option<RunId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     replay_of: Option<RunId>,
-    /// The run that it compensates, and the run whose failure it handles.
+    /// Run that this one compensates. `failureOf` is the run whose failure this one handles.
     #[serde(skip_serializing_if = "Option::is_none")]
     compensates: Option<RunId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     failure_of: Option<RunId>,
-    /// Number of takeovers from dead servers.
+    /// Number of times that another server took the run over from a dead one.
     #[serde(skip_serializing_if = "Option::is_none")]
     takeovers: Option<u32>,
-    /// The gate at which the run is queued, or the workers.
+    /// Gate at which the run is queued; or the workers, if it waits for a free one.
     #[serde(skip_serializing_if = "Option::is_none")]
     waits_for: Option<WaitsFor>,
 }
 
-/// The gate or the workers that block a queued run.
+/// Gate, or the workers, that a queued run waits for.
 #[derive(Debug, Serialize, JsonSchema)]
 struct WaitsFor {
     control: &'static str,
@@ -345,7 +345,7 @@ enum Shown<T> {
     Folding(Folding),
 }
 
-/// A window or buffer that has not become a run yet.
+/// A window or buffer that has not become a run yet, as the API returns it.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "FoldingRun")]
 struct Folding {
@@ -354,13 +354,13 @@ struct Folding {
     sentence: String,
 }
 
-/// The view of a window or buffer that has not become a run yet.
+/// Returns the view of a window or buffer that has not become a run yet.
 async fn folding(engine: &Engine, run: RunId) -> Result<Response, Problem> {
     let why = engine.why(run).await?;
     Ok(Json(Folding { id: run, state: why.state, sentence: why.sentence }).into_response())
 }
 
-/// A run with its origin.
+/// A run with its input and its origin.
 #[derive(Debug, Serialize, JsonSchema)]
 struct RunDetails {
     #[serde(flatten)]
@@ -372,7 +372,7 @@ struct RunDetails {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct OriginView {
-    /// `event`, `request`, `cron` or `invoke`.
+    /// Kind of input that started the run: `event`, `request`, `cron` or `invoke`.
     source: Kind,
     name: String,
     input: Box<RawValue>,
@@ -399,7 +399,7 @@ async fn look_up(engine: &Engine, run: RunId) -> Result<Option<RunView>, Problem
     Ok(ended.or_else(|| live.as_ref().map(RunView::from)))
 }
 
-/// A step as clients see it.
+/// A step, as the API returns it.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Step")]
@@ -424,7 +424,7 @@ impl From<Step> for StepView {
     }
 }
 
-/// The recorded steps of a run.
+/// Recorded steps of a run.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Steps {
     steps: Vec<StepView>,
@@ -466,7 +466,7 @@ pub(super) async fn resume(caller: Caller, RunOf(run): RunOf) -> Result<Response
     done(&caller, run).await
 }
 
-/// The view of the run after a change.
+/// Returns the run after a change.
 async fn done(caller: &Caller, run: RunId) -> Result<Response, Problem> {
     match look_up(&caller.engine, run).await? {
         Some(run) => Ok(Json(run).into_response()),

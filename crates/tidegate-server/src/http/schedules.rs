@@ -15,7 +15,7 @@ use super::{
     schema::PageSize,
 };
 
-/// The operations of this file.
+/// Returns the HTTP operations that this file defines.
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::get("/schedules", "listSchedules", list)
@@ -70,7 +70,7 @@ async fn resume(caller: Caller, At(id): At<String>) -> Result<Json<ScheduleView>
     Ok(Json(caller.engine.resume_schedule(schedule_id(&id)?).await?))
 }
 
-/// Parses an id. An invalid id names no schedule.
+/// Parses the id of a schedule. No schedule has an invalid id, so that is 404.
 fn schedule_id(id: &str) -> Result<ScheduleId, Problem> {
     id.parse().map_err(|_| {
         let detail = format!("there is no schedule `{id}`; `GET /schedules` lists them");

@@ -1,4 +1,4 @@
-//! JSON Schemas of the OpenAPI document, derived from the types that are answered and read.
+//! JSON Schemas of the OpenAPI document, derived from the types of requests and responses.
 
 use std::borrow::Cow;
 
@@ -12,10 +12,11 @@ use serde_json::{Map, Value};
 
 use super::body::MAX_PAGE;
 
-/// A schema of a type, made by one of the generators.
+/// Function that returns the schema of one type.
 pub(super) type Make = fn(&mut SchemaGenerator) -> Schema;
 
-/// A reference to the schema of a type, or the schema itself if it has no name.
+/// Returns a function that makes a reference to the schema of a type, or the schema itself if the
+/// type has no name.
 pub(super) fn of<T: JsonSchema>() -> Make {
     SchemaGenerator::subschema_for::<T>
 }
@@ -44,9 +45,9 @@ macro_rules! texts {
 }
 
 texts! {
-    /// A time by RFC 3339, which handlers parse and format themselves.
+    /// A time in the format of RFC 3339. Handlers parse and format it themselves.
     DateTime => { "type": "string", "format": "date-time" };
-    /// The name of a thing in a request.
+    /// The name of something in a request, such as a session.
     Name => { "type": "string", "minLength": 1, "maxLength": 256 };
     /// The `limit` of a page.
     PageSize => { "type": "integer", "minimum": 1, "maximum": MAX_PAGE };
@@ -56,8 +57,8 @@ texts! {
     Object => { "type": "object" };
 }
 
-/// The named schemas of a document. A type may be read and answered in different forms, so there is
-/// a generator for each direction.
+/// The named schemas of a document. A type may have different schemas in requests and in responses,
+/// so there is one generator for each.
 #[derive(Debug)]
 pub(super) struct Schemas {
     answers: SchemaGenerator,
@@ -76,21 +77,22 @@ impl Schemas {
         }
     }
 
-    /// The schema of a type that is answered.
+    /// Returns the schema of a type in responses.
     pub(super) fn answer(&mut self, make: Make) -> Value {
         let mut schema = make(&mut self.answers);
         as_answered(&mut schema);
         schema.to_value()
     }
 
-    /// The schema of a type that is read.
+    /// Returns the schema of a type in requests.
     pub(super) fn request(&mut self, make: Make) -> Value {
         let mut schema = make(&mut self.requests);
         as_sent(&mut schema);
         schema.to_value()
     }
 
-    /// The members of a type that is read from a query. A parameter is absent and never null.
+    /// Returns the schemas of query parameters, by name. A parameter may be absent, but it is never
+    /// null.
     pub(super) fn query(&mut self, make: Make) -> Map<String, Value> {
         let mut schema = self.request(make);
         let members = schema["properties"].as_object_mut().map(std::mem::take);
@@ -99,13 +101,17 @@ impl Schemas {
         members
     }
 
-    /// All named schemas. The two directions have no name in common, unless both forms are equal.
+    /// Returns all named schemas. A name that requests and responses share must have the same
+    /// schema in both.
     pub(super) fn into_named(mut self) -> Map<String, Value> {
         let mut named = transformed(self.answers.take_definitions(false), as_answered);
         for (name, schema) in transformed(self.requests.take_definitions(false), as_sent) {
             let other = named.insert(name.clone(), schema.clone());
             let same = other.is_none_or(|other| other == schema);
-            assert!(same, "the type `{name}` is answered and read in different forms: rename one");
+            assert!(
+                same,
+                "the type `{name}` has different schemas in requests and responses: rename one"
+            );
         }
         named
     }
@@ -113,14 +119,14 @@ impl Schemas {
 
 fn transformed(schemas: Map<String, Value>, mut transform: impl Transform) -> Map<String, Value> {
     let transformed = schemas.into_iter().map(|(name, schema)| {
-        let mut schema = Schema::try_from(schema).expect("a definition is a schema");
+        let mut schema = Schema::try_from(schema).expect("each definition must be a schema");
         transform.transform(&mut schema);
         (name, schema.to_value())
     });
     transformed.collect()
 }
 
-/// An optional member of an answer is absent and never null.
+/// In a response an optional member is absent, never null.
 fn as_answered(schema: &mut Schema) {
     transform_subschemas(&mut as_answered, schema);
     plain(schema);
@@ -157,7 +163,7 @@ fn remove_null(schema: &mut Value) {
     }
 }
 
-/// A number that a client sends has both bounds: a client that keeps to the description is not
+/// Adds missing bounds to numbers in requests, so that a client that follows the document is not
 /// rejected.
 fn as_sent(schema: &mut Schema) {
     transform_subschemas(&mut as_sent, schema);
@@ -174,8 +180,8 @@ fn as_sent(schema: &mut Schema) {
     }
 }
 
-/// Replaces forms that client generators read badly: `true`, a default of null, formats of Rust's
-/// numbers, and a list of constants where an `enum` says the same.
+/// Replaces schemas that client generators handle badly: `true`, a default of null, formats of
+/// Rust's numbers, and a list of constants where an `enum` means the same.
 fn plain(schema: &mut Schema) {
     if schema.as_bool() == Some(true) {
         *schema = Schema::from(Map::new());

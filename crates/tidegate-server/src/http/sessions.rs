@@ -1,4 +1,4 @@
-//! Sessions: the state of a flow, read and changed from outside, or as a step of a run.
+//! Sessions: the state of a flow's session. Clients read and change it, also as a step of a run.
 
 use axum::{
     Json,
@@ -23,10 +23,10 @@ use super::{
     schema::Name,
 };
 
-/// The header that names the run of which the operation is a step.
+/// Header that names a run: the operation becomes a step of that run.
 const RUN: &str = "tidegate-run";
 
-/// The operations of this file.
+/// Returns the HTTP operations that this file defines.
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::get("/sessions/{flow}/{id}", "showSession", show)
@@ -47,23 +47,23 @@ pub(super) struct Of {
     app: Option<String>,
 }
 
-/// A session as clients see it.
+/// A session, as the API returns it.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Session")]
 pub(super) struct SessionView {
     #[serde(flatten)]
     session: NamedSession,
-    /// The document.
+    /// The session's document.
     state: Box<RawValue>,
 }
 
-/// The result of an operation on a session.
+/// Result of an operation on a session.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "ChangedSession")]
 pub(super) struct ChangedView {
     #[serde(flatten)]
     session: NamedSession,
-    /// The value at the path of the operation.
+    /// Value at the operation's path, after the operation.
     value: Box<RawValue>,
 }
 
@@ -72,7 +72,7 @@ struct NamedSession {
     app: String,
     flow: String,
     id: String,
-    /// The number of writes so far.
+    /// Number of writes so far.
     version: i64,
 }
 
@@ -121,20 +121,21 @@ struct ChangeBody<'a> {
     step: Option<String>,
 }
 
-/// A path: `a.b`, or a list of names.
+/// Schema of a path: `a.b`, or a list of names.
 fn path_schema(schemas: &mut SchemaGenerator) -> Schema {
     let names = schemas.subschema_for::<Vec<Name>>();
     let text = json_schema!({ "type": ["string", "null"], "maxLength": 256 });
     json_schema!({ "anyOf": [text, names] })
 }
 
-/// A member that is present, `null` included: that is a value like any other.
+/// Deserializes a member that is present. `null` is a value here, and does not mean that it is
+/// absent.
 fn given<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<&'a RawValue>, D::Error> {
     Deserialize::deserialize(from).map(Some)
 }
 
 impl ChangeBody<'_> {
-    /// The operation of the body. Each operation has the members that it needs and no others.
+    /// Parses the operation in the body. Members that the operation does not use are an error.
     fn op(&self) -> Result<SessionOp, Problem> {
         let path = match &self.path {
             None | Some(Value::Null) => None,
@@ -191,7 +192,8 @@ async fn change_one(
         (Some(run), Some(step)) if (1..=200).contains(&step.chars().count()) => {
             let unknown = || Problem::not_found("no_run", format!("there is no run `{run}`"));
             let run = run.parse().map_err(|_| unknown())?;
-            // A called service need not know the app of its flow.
+            // A service that is called by URL does not know the app of its flow: the app of the run
+            // is the default.
             let (live, _) = engine.look_up(run).await?;
             session.app = caller.app(of.app.or(live.map(|live| live.app)));
             let operation = NewSessionOp { step, session: session.clone(), op, expected_version };
@@ -212,7 +214,7 @@ async fn change_one(
     Ok(Json(ChangedView { session, value: as_is(&value) }))
 }
 
-/// The error of a step, with the code that it has outside of a run.
+/// Returns the response to a step error, with the code that the same error has outside of a run.
 fn failed(fault: &StepError) -> Problem {
     let mut code = String::new();
     for letter in fault.code().chars() {

@@ -22,7 +22,7 @@ use super::{
     schema::{DateTime, Name, PageSize},
 };
 
-/// The operations of this file.
+/// Returns the HTTP operations that this file defines.
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::get("/streams", "listStreams", list)
@@ -92,7 +92,7 @@ pub(super) struct ReadQuery {
     limit: Option<u32>,
 }
 
-/// An event as clients see it.
+/// An event, as the API returns it.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "StreamEvent")]
@@ -199,7 +199,7 @@ pub(super) struct CommittedView {
     events: Vec<CommittedEvent>,
 }
 
-/// The position of a committed event; its sender has the rest.
+/// Position of a committed event. The other members are not returned, because the sender has them.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct CommittedEvent {

@@ -1,11 +1,11 @@
-//! `GET /runs/{id}/timeline`: the history of a run's states.
+//! `GET /runs/{id}/timeline`: the past and current states of a run.
 
 use axum::Json;
 use tidegate_core::observe::timeline::Timeline;
 
 use super::{Caller, body::RunOf, operation::Operation, problem::Problem};
 
-/// The operations of this file.
+/// Returns the HTTP operations that this file defines.
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::get("/runs/{id}/timeline", "timeline", timeline)
@@ -18,7 +18,8 @@ async fn timeline(caller: Caller, RunOf(run): RunOf) -> Result<Json<Timeline>, P
     if let Some(timeline) = caller.engine.timeline(run).await? {
         return Ok(Json(timeline));
     }
-    // The id may be that of a window or buffer, which has no timeline yet.
+    // The id may be that of a window or buffer: its timeline is empty. For an unknown id this call
+    // fails.
     caller.engine.why(run).await?;
     Ok(Json(Timeline::default()))
 }

@@ -1,4 +1,4 @@
-//! Registry of the requests in progress, by operation, for diagnostics.
+//! Registry of requests in progress, by operation. The log uses it for diagnostics.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,7 @@ use std::{
     time::Instant,
 };
 
-/// Maximum number of requests that are named.
+/// Maximum number of requests that are listed by name.
 const NAMED: usize = 8;
 
 /// All requests in progress.
@@ -23,7 +23,7 @@ struct Inner {
     requests: Mutex<BTreeMap<u64, (&'static str, Instant)>>,
 }
 
-/// A request in progress, removed from the registry on drop.
+/// A request in progress. It is removed from the registry on drop.
 #[derive(Debug)]
 pub(super) struct Entry(Underway, u64);
 
@@ -45,13 +45,13 @@ impl Underway {
         Entry(self.clone(), number)
     }
 
-    /// The number of requests, and the oldest with their age.
+    /// Returns the number of requests in progress, and the oldest ones with their ages.
     pub(crate) fn oldest(&self) -> String {
         let requests = self.requests();
         let mut text = requests.len().to_string();
         for (n, (operation, since)) in requests.values().take(NAMED).enumerate() {
             let between = if n == 0 { ": " } else { ", " };
-            // Writing to a string does not fail.
+            // The result is ignored: writing to a string does not fail.
             let _ = write!(text, "{between}{operation} {} ms", since.elapsed().as_millis());
         }
         text

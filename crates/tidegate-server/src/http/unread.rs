@@ -1,9 +1,9 @@
-//! Unread request bodies: drained after a request was rejected early.
+//! Unread parts of request bodies, after a request was rejected early.
 //!
-//! A connection can carry another request only after the end of the last body. A short rest is
-//! drained, so that a rejection costs no connection. For any other rest the response has
-//! `Connection: close`, and the rest is still drained for a while: closing a socket with unread
-//! bytes resets it, and the client would lose the response.
+//! A connection can carry another request only after the end of the previous body. A short unread
+//! part is read and discarded, so that the connection can be used again. If it is longer, the
+//! response has `Connection: close`, and the server still reads for a while: closing a socket with
+//! unread bytes resets it, and the client would lose the response.
 
 use std::{
     pin::Pin,
@@ -20,13 +20,14 @@ use axum::{
 };
 use hyper::body::{Frame, SizeHint};
 
-/// The longest rest that is drained before the response is sent.
+/// Maximum size of an unread part that is read before the response is sent, in bytes.
 const SHORT: u64 = 64 * 1024;
 
-/// Timeout for that: bytes that were sent with the head are there at once.
+/// Timeout for reading a short unread part. Bytes that were sent together with the headers have
+/// already arrived.
 const SOON: Duration = Duration::from_millis(100);
 
-/// Limit in bytes and time for draining any other rest.
+/// Limit in bytes and in time for reading a longer unread part.
 const LONG: (u64, Duration) = (16 * 1024 * 1024, Duration::from_secs(5));
 
 /// A body, and whether its end was reached.
@@ -70,11 +71,12 @@ impl HttpBody for Shared {
     }
 }
 
-/// The rest of a request's body after its response.
+/// Handle to the unread part of a request's body, used after its response is made.
 #[derive(Debug)]
 pub(super) struct Rest(Option<Shared>);
 
-/// Wraps the body of a request, if it has one, to track its end.
+/// Wraps the body of a request, so that its end can be detected. A request without a body is
+/// unchanged.
 pub(super) fn watch(request: Request) -> (Request, Rest) {
     if request.body().is_end_stream() {
         return (request, Rest(None));
@@ -85,7 +87,7 @@ pub(super) fn watch(request: Request) -> (Request, Rest) {
 }
 
 impl Rest {
-    /// Drains the rest, or adds `Connection: close` to the response.
+    /// Reads the unread part, or adds `Connection: close` to the response.
     pub(super) async fn finish(self, response: &mut Response) {
         let Some(mut shared) = self.0.filter(|shared| shared.with(|watched| !watched.ended)) else {
             return;
@@ -99,7 +101,7 @@ impl Rest {
     }
 }
 
-/// Reads and discards, within bounds. Returns whether the end was reached.
+/// Reads and discards bytes within the limits. Returns whether the end of the body was reached.
 async fn read_off(shared: &mut Shared, most: u64, time: Duration) -> bool {
     let mut read = 0;
     let all = async {

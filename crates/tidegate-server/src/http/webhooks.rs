@@ -24,7 +24,8 @@ use super::{
 };
 use crate::ingress::webhook::Webhook;
 
-/// The operations of this file. The sender has no API key: the signature authenticates it.
+/// Returns the HTTP operations that this file defines. They need no API key: the signature
+/// authenticates the sender.
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::post("/webhooks/{flow}/{name}", "takeDelivery", take)
@@ -41,16 +42,16 @@ pub(super) fn operations() -> Vec<Operation> {
     ]
 }
 
-/// The answer to a delivery.
+/// Answer to a delivery of a webhook.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Delivery {
-    /// `ignored`, or the outcome of a delivery that starts no run.
+    /// `ignored`, or the outcome of a delivery that started no run.
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     request_id: Option<RunId>,
-    /// The challenge of a sender that verifies the URL.
+    /// The challenge that the sender sent to verify the URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     challenge: Option<String>,
 }
@@ -94,8 +95,8 @@ async fn take(
     answer(&app, &app.engine.dispatch(request).await?.verdict)
 }
 
-/// Senders repeat a delivery unless the status is 2xx: so only verdicts that may change later get
-/// another status.
+/// Returns the response to a delivery. Senders repeat a delivery unless its status is 2xx. So only
+/// a verdict that may be different later gets another status.
 fn answer(app: &App, verdict: &Verdict) -> Result<Response, Problem> {
     let status = match verdict {
         Verdict::Started { .. } | Verdict::Queued { .. } | Verdict::Replaced { .. } => {

@@ -22,7 +22,7 @@ use super::{
     schema::Object,
 };
 
-/// The operations of this file.
+/// Returns the HTTP operations that this file defines.
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::get("/workflows", "listWorkflows", list)
@@ -55,23 +55,23 @@ pub(super) struct Of {
     app: Option<String>,
 }
 
-/// All definitions of a workspace.
+/// Returns all definitions of a workspace.
 pub(crate) async fn catalog(engine: &Engine) -> Result<Arc<Catalog>, tidegate::Error> {
     let ws = engine.workspace().into();
     let catalogs = engine.store().read(ReadSet::default().catalog(&ws)).await?.catalogs;
     Ok(catalogs.get(&ws).cloned().unwrap_or_default())
 }
 
-/// A workflow as clients see it, by its current release.
+/// A workflow, as the API returns it: its current release.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Workflow")]
 pub(super) struct WorkflowView {
     app: String,
     name: String,
-    /// The numbers of all versions.
+    /// All version numbers.
     versions: Vec<u32>,
-    /// The number of the current release.
+    /// Version number of the current release.
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -80,15 +80,15 @@ pub(super) struct WorkflowView {
     url: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     description: Option<String>,
-    /// The JSON Schema of its input.
+    /// JSON Schema of the input.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Object>")]
     schema: Option<Value>,
-    /// The controls, by name.
+    /// Controls of the workflow, by name.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Object>")]
     flow_control: Option<Value>,
-    /// The whole definition, in the author's form; not in lists.
+    /// The whole definition as its author wrote it; absent in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Object>")]
     definition: Option<Value>,
@@ -145,29 +145,29 @@ pub(super) async fn show(
     Ok(Json(WorkflowView { definition, ..view(&app, &name, entry) }))
 }
 
-/// A definition that was registered.
+/// A registered definition.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Defined {
     app: String,
     name: String,
     version: u32,
-    /// Whether the version existed with the same definition.
+    /// Whether this version was already registered with the same definition.
     unchanged: bool,
     warnings: Vec<String>,
-    /// The effects of its release, unless the version was the current one.
+    /// Effects of the release; absent if this version was already the current one.
     #[serde(skip_serializing_if = "Option::is_none")]
     released: Option<ReleasedView>,
 }
 
-/// The effects of a release on the runs of other versions.
+/// Effects of a release on the runs of other versions.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Released")]
 struct ReleasedView {
     /// Number of runs of other versions that have not ended.
     older: u32,
-    /// Number of those that no live engine serves.
+    /// Number of these runs whose version no live engine serves.
     stranded: u32,
-    /// Those that lack the key of the handoff.
+    /// Runs of other versions that have no key for the handoff.
     lacking: Vec<RunId>,
 }
 
@@ -183,8 +183,7 @@ pub(super) async fn define(
     let members = definition
         .as_object_mut()
         .ok_or_else(|| Problem::invalid("bad_definition", "a definition must be an object"))?;
-    // The name of an action is relative to its flow in the definition; in the URL it includes the
-    // flow.
+    // In a definition the name of an action does not include its flow; in the URL it does.
     let flow = members.get("flow").and_then(Value::as_str);
     let prefix = flow.map(|flow| format!("{flow}/")).unwrap_or_default();
     let short = name.strip_prefix(&prefix).unwrap_or(&name);
@@ -205,8 +204,8 @@ pub(super) async fn define(
     Ok(Json(Defined { app, name, version, unchanged, warnings, released }))
 }
 
-/// Parses the URLs of a definition with the parser that calls use: a URL that is only invalid
-/// there, such as `http://1.2.3.999`, would fail every run.
+/// Checks the URLs of a definition with the same parser as calls. A URL that only this parser
+/// refuses, such as `http://1.2.3.999`, would fail every run.
 pub(crate) fn check_urls(definition: &Value) -> Result<(), String> {
     for (field, url) in
         [("url", &definition["url"]), ("onFailure.url", &definition["onFailure"]["url"])]
@@ -219,7 +218,7 @@ pub(crate) fn check_urls(definition: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// The warnings of a valid definition.
+/// Returns the warnings about a valid definition.
 async fn warnings(
     caller: &Caller,
     definition: &Value,
@@ -237,12 +236,12 @@ async fn warnings(
     Ok(warnings)
 }
 
-/// A workflow that was deleted.
+/// A deleted workflow.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Deleted {
     app: String,
     name: String,
-    /// Number of runs that have not ended, and continue.
+    /// Number of runs that have not ended. They continue.
     live: u32,
 }
 
@@ -263,7 +262,7 @@ struct ReleaseBody {
     version: u32,
 }
 
-/// A version that was released.
+/// A released version.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct ReleasedVersion {
     app: String,

@@ -1,4 +1,5 @@
-//! Webhooks: checks the signature of a delivery and extracts the session and user for its request.
+//! Webhooks: checks the signature of a delivery, and reads the session and the user for its
+//! request.
 
 use anyhow::{Context, bail};
 use axum::http::HeaderMap;
@@ -10,16 +11,16 @@ use tidegate_core::{json::Payload, key::Path, time::Timestamp};
 
 use crate::sign::Secret;
 
-/// Tolerance between a delivery's timestamp and the current time, either way, in seconds.
+/// Maximum difference between a delivery's timestamp and the current time, in seconds.
 const WINDOW: i64 = 300;
 
 /// Signature scheme of the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum Scheme {
-    /// Standard Webhooks.
+    /// The Standard Webhooks specification.
     Standard,
-    /// GitHub: signs no timestamp.
+    /// GitHub. Its signature has no timestamp.
     Github,
     Stripe,
     Slack,
@@ -27,22 +28,22 @@ enum Scheme {
     Hmac,
 }
 
-/// A webhook as it is written in the file.
+/// A webhook as it is written in the config file.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Written {
     action: String,
     scheme: Scheme,
     secret_env: String,
-    /// The header with the signature, for `hmac`.
+    /// Header with the signature, for the scheme `hmac`.
     header: Option<String>,
-    /// The event types to accept; all by default.
+    /// Event types to accept; all types by default.
     events: Option<Vec<String>>,
     session: Option<String>,
     user: Option<String>,
 }
 
-/// The webhook of one sender.
+/// Webhook of one sender.
 #[derive(Debug)]
 pub(crate) struct Webhook {
     pub(crate) action: String,
@@ -57,14 +58,15 @@ pub(crate) struct Webhook {
 /// A delivery with a valid signature.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Delivery {
-    /// The sender's id of the delivery: the same when it is sent again.
+    /// Id of the delivery, given by the sender. A repeated delivery has the same id.
     id: Option<String>,
-    /// The sender's event type.
+    /// Event type, given by the sender.
     event: Option<String>,
 }
 
 impl Webhook {
-    /// Reads a webhook. A missing secret is an error now, and not at the first delivery.
+    /// Reads a webhook from the config file. A missing secret is an error here, at the start, and
+    /// not at the first delivery.
     pub(crate) fn read(
         value: &Value,
         environment: impl Fn(&str) -> Option<String>,
@@ -95,8 +97,8 @@ impl Webhook {
         })
     }
 
-    /// Checks the signature and the timestamp of a delivery. The error is the reason of a
-    /// rejection.
+    /// Checks the signature and the timestamp of a delivery. The error text says why it is
+    /// rejected.
     pub(crate) fn check(
         &self,
         headers: &HeaderMap,
@@ -152,8 +154,8 @@ impl Webhook {
         }
     }
 
-    /// Checks every signature against every secret, so that the time taken does not depend on which
-    /// one matches.
+    /// Checks every signature with every secret, so that the duration does not depend on which
+    /// secret matches.
     fn verify(
         &self,
         signed: &[&[u8]],
@@ -172,7 +174,7 @@ impl Webhook {
         delivery.event.as_ref().is_some_and(|event| events.contains(event))
     }
 
-    /// The session and the user of a delivery, where their paths lead to a value.
+    /// Returns the session and the user of a delivery, if the body has values at their paths.
     pub(crate) fn subjects(&self, body: &Payload) -> (Option<String>, Option<String>) {
         let at = |path: &Option<Path>| {
             let found = body.text_at(path.as_ref()?)?;
@@ -186,13 +188,13 @@ impl Webhook {
         (at(&self.session), at(&self.user))
     }
 
-    /// The metadata of the request that a delivery becomes.
+    /// Returns the metadata of the request that a delivery becomes.
     pub(crate) fn metadata(name: &str, delivery: &Delivery) -> Value {
         let Delivery { id, event } = delivery;
         json!({ "webhook": { "name": name, "deliveryId": id, "event": event } })
     }
 
-    /// The answer to Slack's `url_verification`, which Slack sends once to check the address.
+    /// Returns the answer to Slack's `url_verification`, which Slack sends once to check the URL.
     pub(crate) fn challenge(&self, body: &[u8]) -> Option<String> {
         let asks = self.scheme == Scheme::Slack
             && member(body, "type").as_deref() == Some("url_verification");
@@ -200,14 +202,14 @@ impl Webhook {
     }
 }
 
-/// A string member of a JSON object.
+/// Returns a string member of a JSON object.
 fn member(body: &[u8], name: &str) -> Option<String> {
     let body: Value = serde_json::from_slice(body).ok()?;
     body.get(name)?.as_str().map(str::to_owned)
 }
 
-/// Checks that a timestamp is in seconds since 1970 and close to now. Milliseconds are far off, and
-/// are rejected.
+/// Checks that a timestamp is in seconds since 1970 and close to now. A timestamp in milliseconds
+/// is rejected, because it is far in the future.
 fn fresh(at: &str, now: Timestamp) -> Result<(), String> {
     let not_seconds = |_| format!("the timestamp `{at}` is not a number of seconds");
     let seconds: i64 = at.parse().map_err(not_seconds)?;
@@ -218,7 +220,7 @@ fn fresh(at: &str, now: Timestamp) -> Result<(), String> {
     Err(format!("the timestamp {seconds} is more than {WINDOW} s from now"))
 }
 
-/// The bytes of a signature in hexadecimal.
+/// Decodes a signature in hexadecimal.
 fn bytes_of(hex: &str) -> Option<Vec<u8>> {
     HEXLOWER_PERMISSIVE.decode(hex.as_bytes()).ok()
 }
@@ -251,7 +253,7 @@ mod tests {
         Timestamp::from_micros(seconds * 1_000_000)
     }
 
-    /// The examples that the senders publish.
+    /// Checks the example deliveries that the senders publish.
     #[test]
     fn known_signatures_are_accepted_and_changed_bodies_are_not() {
         let github = (
@@ -289,7 +291,7 @@ mod tests {
             r#"{"test": 2432232314}"#,
             1_614_265_330,
         );
-        // As `stripe.WebhookSignature.generate_signature_header` makes it.
+        // Same header as `stripe.WebhookSignature.generate_signature_header` makes.
         let stripe = (
             webhook("stripe", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"),
             headers(&[(

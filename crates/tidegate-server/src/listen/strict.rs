@@ -1,8 +1,10 @@
-//! Request smuggling protection: rejects ambiguous request heads before the HTTP parser sees them.
+//! Protection against request smuggling: rejects ambiguous request heads before the HTTP parser
+//! sees them.
 //!
-//! The parser accepts a line that ends in LF alone, drops `Content-Length` beside
-//! `Transfer-Encoding`, and keeps the first of two `Host` headers. A proxy in front may decide
-//! otherwise, and then one request can hide inside another. RFC 9112 answers all three with 400.
+//! The parser accepts a line that ends in LF alone, ignores `Content-Length` beside
+//! `Transfer-Encoding`, and uses the first of two `Host` headers. A proxy in front may interpret
+//! them differently, and then one request can hide inside another. RFC 9112 requires 400 in all
+//! three cases.
 
 use std::{
     io,
@@ -12,7 +14,7 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A connection whose incoming bytes are checked.
+/// A connection that scans its incoming bytes before the HTTP parser reads them.
 #[derive(Debug)]
 pub(super) struct Strict<S> {
     stream: S,
@@ -26,7 +28,8 @@ impl<S> Strict<S> {
     }
 }
 
-/// A byte that no request may contain: the parser answers it with 400 and closes the connection.
+/// Bytes that are passed to the parser instead of an ambiguous head: the parser answers them with
+/// 400 and closes the connection.
 const REFUSED: &[u8] = b"\0";
 
 impl<S: AsyncRead + Unpin> AsyncRead for Strict<S> {
@@ -79,10 +82,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Strict<S> {
     }
 }
 
-/// The longest line that is scanned. The parser itself rejects a head of this size.
+/// Maximum length of a line that is scanned. The HTTP parser itself rejects a longer head.
 const MAX_LINE: usize = 64 * 1024;
 
-/// The head is ambiguous.
+/// Error: the request head is ambiguous.
 #[derive(Debug, PartialEq, Eq)]
 struct Ambiguous;
 
@@ -94,14 +97,14 @@ enum Place {
     Header,
     Body(u64),
     ChunkSize,
-    /// The bytes of a chunk and the line end after them.
+    /// Inside a chunk, or in the line end after it.
     Chunk(u64),
     Trailer,
-    /// After input that the parser itself rejects.
+    /// After input that the HTTP parser rejects itself: nothing more is scanned.
     Lost,
 }
 
-/// Scanner of the request framing, as far as the rules need it.
+/// Scanner that follows the framing of requests, as far as the rules need it.
 #[derive(Debug, Default)]
 struct Scan {
     place: Place,
@@ -127,7 +130,7 @@ impl Scan {
         Ok(())
     }
 
-    /// Skips bytes that have no lines. Returns the bytes after them.
+    /// Skips bytes of a body. Returns the bytes after them.
     fn skip<'a>(
         &mut self,
         bytes: &'a [u8],
@@ -141,7 +144,7 @@ impl Scan {
         &bytes[here..]
     }
 
-    /// Collects a line and parses it at its end. Returns the bytes after it.
+    /// Collects a line, and parses it when it is complete. Returns the bytes after it.
     fn feed_line<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], Ambiguous> {
         let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else {
             self.line.extend_from_slice(bytes);
@@ -159,7 +162,8 @@ impl Scan {
 
     fn read_line(&mut self, line: &[u8]) -> Result<(), Ambiguous> {
         self.place = match self.place {
-            // Empty lines before a request are ignored; one after trailers ends them.
+            // Empty lines before a request are ignored; an empty line after trailers ends the
+            // request.
             Place::RequestLine | Place::Trailer if line.is_empty() => Place::RequestLine,
             Place::RequestLine => {
                 let needs_host = line.ends_with(b" HTTP/1.1");
@@ -221,7 +225,7 @@ mod tests {
 
     const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
-    /// Scans a text in pieces of every size.
+    /// Scans a text in one piece and in pieces of every size; the results must be equal.
     fn scan(text: &str) -> Result<Place, Ambiguous> {
         let read = |size: usize| {
             let mut scan = Scan::default();
@@ -232,7 +236,7 @@ mod tests {
         };
         let whole = read(text.len());
         for size in 1..text.len() {
-            assert_eq!(read(size), whole, "in pieces of {size}: {text:?}");
+            assert_eq!(read(size), whole, "the result differs in pieces of {size} bytes: {text:?}");
         }
         whole
     }
@@ -248,9 +252,13 @@ mod tests {
              5;x=1\r\na\nb\nc\r\nA\r\n0123456789\r\n0\r\nContent-Length: 3\r\n\r\n",
         ] {
             assert_eq!(scan(text), Ok(Place::RequestLine), "{text:?}");
-            assert_eq!(scan(&format!("{text}{GET}")), Ok(Place::RequestLine), "{text:?}");
+            assert_eq!(scan(&format!("{text}{GET}")), Ok(Place::RequestLine), "valid: {text:?}");
             let hidden = format!("{text}GET / HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n");
-            assert_eq!(scan(&hidden), Err(Ambiguous), "behind {text:?}");
+            assert_eq!(
+                scan(&hidden),
+                Err(Ambiguous),
+                "two host headers after {text:?} must be rejected"
+            );
         }
     }
 

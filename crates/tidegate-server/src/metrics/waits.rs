@@ -1,17 +1,17 @@
-//! Wait times: a histogram fine enough for percentiles.
+//! Waiting times: a histogram fine enough for percentiles.
 //!
-//! Each power of two of microseconds has sixteen buckets, and a bucket keeps the sum of its values.
-//! A percentile is the mean of the bucket that its rank falls into. So it is at most a sixteenth
-//! away from the exact value, never above the longest wait and never below the shortest, also for
-//! the difference of two snapshots ([`Waits::since`]).
+//! Each power of two of microseconds has sixteen buckets, and a bucket stores the count and the sum
+//! of its values. A percentile is the mean of the bucket in which its rank is. So it differs by at
+//! most a sixteenth from the exact value. It is never above the longest waiting time and never
+//! below the shortest, also for the difference of two snapshots ([`Waits::since`]).
 
-/// Number of buckets per power of two, as a power of two.
+/// Each power of two has `1 << FINE` buckets.
 const FINE: u32 = 4;
 
-/// One bucket for each value below two powers, and sixteen for each power above.
+/// Number of buckets: one for each small value, and sixteen for each larger power of two.
 const BUCKETS: usize = ((64 - FINE as usize) + 1) << FINE;
 
-/// Histogram of waits.
+/// Histogram of waiting times.
 #[derive(Clone, Debug)]
 pub(crate) struct Waits {
     /// Count, and sum in microseconds, of each bucket.
@@ -27,13 +27,14 @@ impl Default for Waits {
 fn bucket(micros: u64) -> usize {
     let power = micros.checked_ilog2().unwrap_or_default();
     let Some(shift) = power.checked_sub(FINE) else { return usize::try_from(micros).unwrap_or(0) };
-    // The leading bit counts as one more, so that the powers are contiguous.
+    // The shifted value is from 16 to 31: its leading bit adds 16, so the buckets of the next power
+    // follow without a gap.
     let within = usize::try_from(micros >> shift).unwrap_or(0);
     ((shift as usize) << FINE) + within
 }
 
 impl Waits {
-    /// Records a wait.
+    /// Records a waiting time.
     pub(crate) fn record(&mut self, seconds: f64) {
         #[expect(
             clippy::cast_possible_truncation,
@@ -46,7 +47,7 @@ impl Waits {
         *sum = sum.saturating_add(micros);
     }
 
-    /// The waits recorded since an earlier snapshot of this histogram.
+    /// Returns the waiting times recorded since an earlier snapshot of this histogram.
     pub(crate) fn since(&self, then: &Self) -> Self {
         let mut new = self.clone();
         for ((count, sum), (counted, summed)) in new.buckets.iter_mut().zip(&*then.buckets) {
@@ -56,8 +57,8 @@ impl Waits {
         new
     }
 
-    /// The wait in seconds that `per_mille` of a thousand waits did not exceed; `None` if there are
-    /// no waits.
+    /// Returns the percentile in seconds: `per_mille` of a thousand waiting times are not longer.
+    /// `None` if there are no waiting times.
     pub(crate) fn percentile(&self, per_mille: u64) -> Option<f64> {
         let all: u64 = self.buckets.iter().map(|(count, _)| count).sum();
         let mut rank = (all * per_mille).div_ceil(1000).max(1);
@@ -67,7 +68,10 @@ impl Waits {
             reached
         });
         let (count, sum) = bucket.filter(|(count, _)| *count > 0)?;
-        #[expect(clippy::cast_precision_loss, reason = "microseconds of centuries are exact")]
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "a float holds the microseconds of centuries exactly"
+        )]
         let seconds = (sum / count) as f64 / 1e6;
         Some(seconds)
     }
@@ -77,7 +81,7 @@ impl Waits {
 mod tests {
     use super::{BUCKETS, Waits, bucket};
 
-    /// A small random generator with a seed, so that runs are repeatable.
+    /// Pseudo-random number generator with a seed, so that a failure can be repeated.
     fn draw(seed: &mut u64) -> u64 {
         *seed =
             seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -103,11 +107,20 @@ mod tests {
             let rank = (sorted.len() as u64 * per_mille).div_ceil(1000).max(1) as usize;
             let (exact, longest) = (sorted[rank - 1], sorted[sorted.len() - 1]);
             let percentile = (waits.percentile(per_mille).unwrap() * 1e6).round() as u64;
-            let case =
-                format!("{what}: {per_mille} ‰ of {}: {percentile}, exact {exact}", sorted.len());
-            assert!(percentile.abs_diff(exact) <= exact / 16, "{case}: more than a sixteenth off");
-            assert!(percentile <= longest, "{case}: above the longest, {longest}");
-            assert!(percentile >= sorted[0], "{case}: below the shortest, {}", sorted[0]);
+            let case = format!(
+                "{what}: percentile {per_mille} ‰ of {} values is {percentile}, exact {exact}",
+                sorted.len()
+            );
+            assert!(
+                percentile.abs_diff(exact) <= exact / 16,
+                "{case}: it differs by more than a sixteenth"
+            );
+            assert!(percentile <= longest, "{case}: it is above the longest time, {longest}");
+            assert!(
+                percentile >= sorted[0],
+                "{case}: it is below the shortest time, {}",
+                sorted[0]
+            );
         }
     }
 
@@ -134,7 +147,8 @@ mod tests {
             record(&mut waits, micros);
             check(what, micros, &waits);
         }
-        // The difference of two snapshots, as the charts show it: earlier waits do not count.
+        // The charts show the difference of two snapshots: waiting times before the first one must
+        // not count.
         let (mut sum, mut before) = (Waits::default(), Waits::default());
         for (what, micros) in &cases {
             record(&mut sum, micros);

@@ -1,4 +1,5 @@
-//! spec transports: answers of each ingress for each outcome of a request, cell by cell.
+//! spec transports: the answer of each ingress (HTTP, chat, webhook) for each outcome of a request.
+//! Each combination is a cell of a table.
 
 use serde_json::{Value, json};
 
@@ -9,8 +10,8 @@ use crate::{
     ways::{SECRETS, Way, events, flow},
 };
 
-/// Row of the table: the definition, whether another request was first, the answer of each ingress,
-/// and the state of the request that the answer names.
+/// Row of the table: the definition, whether another request is sent first, the answer of each
+/// ingress, and the state of the request that the answer names.
 struct Line {
     name: &'static str,
     policy: &'static str,
@@ -22,7 +23,8 @@ struct Line {
     then: &'static str,
 }
 
-/// `*` matches any value, `FIRST` the id of the first request.
+/// Returns the table of expected answers. `*` matches any value, `FIRST` the id of the first
+/// request.
 #[rustfmt::skip]
 fn table() -> [Line; 8] {
     let line = |name, policy, controls, first, http, chat, webhook, then|
@@ -64,8 +66,8 @@ fn table() -> [Line; 8] {
     ]
 }
 
-/// Every cell, with its own session: the flow's policy applies to every ingress (spec B9), and an
-/// answer that names another request names the right one.
+/// Checks every cell with its own session: the flow's policy applies to every ingress (spec B9),
+/// and an answer that names another request names the right one.
 async fn each_way_is_told_what_became_of_it(on: On) {
     let target = Target::kind().await;
     target.shut("/act", true);
@@ -94,7 +96,7 @@ async fn each_way_is_told_what_became_of_it(on: On) {
                 let value = if value == "FIRST" { &first } else { value };
                 let fits =
                     if value == "*" { !answer[member].is_null() } else { answer[member] == *value };
-                assert!(fits, "{cell}: `{member}` is not {value} in {answer}");
+                assert!(fits, "{cell}: `{member}` must be {value}: {answer}");
             }
             if !line.then.is_empty() {
                 fleet.next().until(answer["requestId"].as_str().unwrap(), line.then).await;
@@ -103,13 +105,21 @@ async fn each_way_is_told_what_became_of_it(on: On) {
                 let path = format!("/runs/{}/stream", first.as_str().unwrap());
                 let last = events(&fleet.next().text(&path).await).pop();
                 let by = json!({ "by": answer["requestId"] });
-                assert_eq!(last, Some(("replaced".to_owned(), by)), "{cell}");
+                assert_eq!(
+                    last,
+                    Some(("replaced".to_owned(), by)),
+                    "last event of the replaced run's stream, {cell}"
+                );
             }
         }
     }
     let (path, again) = ("/flows/limited/actions/act", json!({ "session": "Http" }).to_string());
     let (status, says_when, _) = fleet.next().try_ask(path, Some(again)).await.unwrap();
-    assert_eq!((status.as_u16(), says_when), (429, true), "it has `Retry-After`");
+    assert_eq!(
+        (status.as_u16(), says_when),
+        (429, true),
+        "the answer must have status 429 and `Retry-After`"
+    );
 }
 
 #[tokio::test]
@@ -122,7 +132,8 @@ async fn each_way_is_told_what_became_of_it_on_two_servers() {
     each_way_is_told_what_became_of_it(On::Postgres).await;
 }
 
-/// Later outcomes of a request, as a waiting caller and a stream reader get them.
+/// Outcomes that a request gets after its admission, as a waiting caller and a reader of the stream
+/// get them.
 async fn whoever_waits_is_told_the_end(on: On) {
     let json = ("content-type", "application/json");
     let target = Target::start(move |call, _| {
@@ -147,7 +158,7 @@ async fn whoever_waits_is_told_the_end(on: On) {
     assert_eq!(answer["findings"], json!([]));
 }
 
-/// Path of the action with a `wait` in milliseconds.
+/// Returns the path of the action with a `wait` in milliseconds.
 fn act(flow: &str, wait: u32) -> String {
     format!("/flows/{flow}/actions/act?wait={wait}")
 }
@@ -156,7 +167,7 @@ fn on(session: &str) -> Value {
     json!({ "session": session })
 }
 
-/// Last event of the answer to a message.
+/// Returns the last event of the streamed answer to a message.
 async fn last_of(server: &Server, path: &str) -> (String, Value) {
     events(&server.open(path, String::new()).await.text().await.unwrap()).pop().unwrap()
 }
@@ -173,7 +184,7 @@ async fn it_ends(fleet: &Fleet) {
     let (kind, answer) = last_of(fleet.next(), path).await;
     assert_eq!((kind.as_str(), &answer["state"]), ("end", &json!("completed")), "{answer}");
 
-    // A request that joins a window waits for its run.
+    // A request that joins an open window waits for the run of that window.
     let (first, second) = (fleet.next(), fleet.next());
     let path = act("late", 60_000);
     let both = tokio::join!(first.post(&path, on("s")), second.post(&path, on("s")));
@@ -183,7 +194,7 @@ async fn it_ends(fleet: &Fleet) {
 }
 
 async fn it_goes_on_or_gives_up(fleet: &Fleet, target: &Target) {
-    // An expired `wait` changes nothing, and neither does a disconnect.
+    // Neither the end of `wait` nor a disconnect of the caller stops the run.
     target.shut("/act", true);
     let (status, answer) = fleet.next().post(&act("plain", 1), on("s")).await;
     assert_eq!((status.as_u16(), answer["state"].is_string()), (202, true), "{answer}");
@@ -196,7 +207,7 @@ async fn it_goes_on_or_gives_up(fleet: &Fleet, target: &Target) {
     }
     let abandoned = target.calls().pop().unwrap().header("tidegate-run").to_owned();
 
-    // The request leaves the queue, once for each ingress.
+    // A queued request is cancelled after `maxWaitMs`. Checked for each ingress.
     let (_, answer) = fleet.next().post("/flows/short/actions/act", on("s")).await;
     let holder = answer["requestId"].as_str().unwrap().to_owned();
     fleet.next().until(&holder, "running").await;
@@ -211,7 +222,7 @@ async fn it_goes_on_or_gives_up(fleet: &Fleet, target: &Target) {
     let (kind, answer) = last_of(fleet.next(), path).await;
     assert_eq!((kind.as_str(), &answer["reason"]), ("end", &given_up["reason"]), "{answer}");
 
-    // A waiting request that is replaced gets the id of its successor.
+    // A waiting request that is replaced gets the id of the request that replaced it.
     let (first, second) = (fleet.next(), fleet.next());
     let path = act("restart", 60_000);
     let calls = target.calls().len();
@@ -230,8 +241,8 @@ async fn it_goes_on_or_gives_up(fleet: &Fleet, target: &Target) {
     }
 }
 
-/// spec L20, L21: a caller follows the newer request that took the place of its own, and learns that
-/// its request did not start in time.
+/// spec L20, L21: if a newer request replaces a queued one, the caller gets the result of the newer
+/// one. If a request does not start in time, its caller gets an error.
 async fn it_follows_the_newest_or_expires(fleet: &Fleet, target: &Target) {
     target.shut("/act", true);
     let mut ids = Vec::new();

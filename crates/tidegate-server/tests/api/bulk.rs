@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use crate::{server::Server, target::Target};
 
-/// spec bulk: cancel, pause and resume by filter; an action on all runs must be explicit.
+/// spec bulk: runs can be cancelled, paused and resumed by a filter. An action on all runs must be
+/// requested explicitly.
 #[tokio::test]
 async fn many_runs_are_cancelled_paused_and_resumed_by_filter() {
     let target = Target::kind().await;
@@ -55,7 +56,11 @@ async fn many_runs_are_cancelled_paused_and_resumed_by_filter() {
     assert_eq!(bulk(asked).await, (json!(1), json!(0)));
     target.called(3).await;
     let cancelled = json!(["cancelled", "cancelled", "cancelled", "cancelled", "running"]);
-    assert_eq!(seen().await, cancelled, "a run that was queued at that very moment is not older");
+    assert_eq!(
+        seen().await,
+        cancelled,
+        "wrong states: `queuedBefore` must not match a run queued at exactly that time"
+    );
     for (body, code) in [
         (json!({ "action": "cancel" }), "bulk_needs_filter"),
         (json!({ "action": "cancel", "filter": {} }), "bulk_needs_filter"),
@@ -68,5 +73,5 @@ async fn many_runs_are_cancelled_paused_and_resumed_by_filter() {
         assert_eq!((status.as_u16(), &answer["error"]), (422, &json!(code)), "{answer}");
     }
     assert_eq!(server.get("/runs/bulk/chore_x").await.1["error"], "no_bulk");
-    assert_eq!(seen().await, cancelled, "a refused action changes nothing");
+    assert_eq!(seen().await, cancelled, "a refused action must have no effect");
 }

@@ -1,4 +1,4 @@
-//! Chat under load: two users write faster than they are answered, and a server is killed
+//! Chat under load: two users send messages faster than they are answered, and a server is killed
 //! meanwhile.
 
 use std::{
@@ -24,12 +24,12 @@ use crate::fleet::{Fleet, Front, On};
 
 /// Number of messages per user.
 const MESSAGES: u64 = 25;
-/// Number of replies after which a server is killed.
+/// Number of replies after which the test kills a server.
 const KILLED_AFTER: usize = 10;
-/// The longest reply, in chunks.
+/// Maximum length of a reply, in chunks.
 const LONGEST: u64 = 8;
 
-/// Journal entry of the service.
+/// Entry in the service's journal.
 #[derive(Clone, Debug, PartialEq)]
 enum Seen {
     /// A message was appended.
@@ -44,10 +44,10 @@ enum Seen {
 #[derive(Clone, Default)]
 struct Service {
     seed: u64,
-    /// Client of the servers, once they are started.
+    /// Client of the servers; set once they are started.
     front: Arc<std::sync::OnceLock<Front>>,
     seen: Arc<Mutex<Vec<Seen>>>,
-    /// Codes of the errors that the service got.
+    /// Number of error answers that the service got from the servers, by code.
     refused: Arc<Mutex<BTreeMap<String, usize>>>,
 }
 
@@ -60,24 +60,25 @@ impl Service {
         self.seen.lock().unwrap().iter().filter(|it| matches!(it, Seen::Ends(_))).count()
     }
 
-    /// Pseudo-random number from the seed.
+    /// Returns a pseudo-random number that depends on the seed and `n`.
     fn draw(&self, n: u64) -> u64 {
         (self.seed ^ n).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32
     }
 
-    /// Chunks of the reply to a message, the same for every attempt.
+    /// Returns the chunks of the reply to a message, the same for every attempt.
     fn reply(&self, n: u64) -> Vec<String> {
         (0..=self.draw(n) % LONGEST).map(|part| format!("re {n}.{part}")).collect()
     }
 
-    /// Appends to a list of the session, as a step of the calling run.
+    /// Appends to a list of the session, as a step of the run that called the service. Returns
+    /// whether it succeeded.
     async fn append(&self, run: &str, list: &str, n: u64) -> bool {
         let change = json!({ "op": "append", "path": list, "value": n, "step": list }).to_string();
         let make = |http: &reqwest::Client, url: &str| {
             let request = http.patch(format!("{url}/sessions/chat/s"));
             request.header("tidegate-run", run).body(change.clone())
         };
-        let answer = self.front.get().expect("the servers are started").ask(make).await;
+        let answer = self.front.get().expect("the servers must be started").ask(make).await;
         if answer.status().is_success() {
             return true;
         }
@@ -99,7 +100,7 @@ async fn serve(
     let n = body["input"].as_u64().unwrap();
     let unavailable = axum::http::StatusCode::SERVICE_UNAVAILABLE.into_response();
     if uri.path() == "/append" {
-        // Appends end in another order than they start: the longest ones overlap two more.
+        // Random delays make appends end in another order than they start.
         tokio::time::sleep(Duration::from_millis(service.draw(n) % LONGEST * 10)).await;
         if !service.append(&run, "messages", n).await {
             return unavailable;
@@ -126,7 +127,7 @@ async fn serve(
     (kind, Body::from_stream(Chunks(chunks))).into_response()
 }
 
-/// Streamed response body.
+/// Response body that is streamed in chunks.
 struct Chunks(mpsc::Receiver<String>);
 
 impl futures_core::Stream for Chunks {
@@ -140,7 +141,7 @@ impl futures_core::Stream for Chunks {
     }
 }
 
-/// Events of a reply that its reader has got so far.
+/// Events of a reply that its reader has received so far.
 #[derive(Debug, Default)]
 struct Reply {
     run: Option<String>,
@@ -150,7 +151,7 @@ struct Reply {
 }
 
 impl Reply {
-    /// Takes the complete events out of a text.
+    /// Removes the complete events from a text and records them.
     fn read(&mut self, text: &mut String) {
         while let Some((event, rest)) = text.split_once("\n\n") {
             let part = |name: &str| event.lines().find_map(|line| line.strip_prefix(name));
@@ -170,7 +171,7 @@ impl Reply {
         }
     }
 
-    /// Reads an answer until a condition holds, or the connection is closed.
+    /// Reads an answer until a condition holds or the connection is closed.
     async fn read_until(
         &mut self,
         answer: &mut reqwest::Response,
@@ -185,7 +186,7 @@ impl Reply {
     }
 }
 
-/// Sends a message until it is accepted, and reads the reply to its end in the background.
+/// Sends a message again until it is accepted, and reads the reply to its end in the background.
 async fn write(front: &Front, n: u64, replies: &mut JoinSet<(u64, Reply)>) {
     let (mut reply, body, key) = (Reply::default(), json!({ "input": n }), n.to_string());
     loop {
@@ -195,7 +196,7 @@ async fn write(front: &Front, n: u64, replies: &mut JoinSet<(u64, Reply)>) {
         };
         let mut answer = front.ask(make).await;
         let status = answer.status();
-        assert_eq!(status, 200, "status of message {n}");
+        assert_eq!(status, 200, "message {n} must be accepted");
         let mut text = String::new();
         reply.read_until(&mut answer, &mut text, |it| it.run.is_some()).await;
         let Some(run) = reply.run.clone() else { continue };
@@ -219,9 +220,9 @@ async fn write(front: &Front, n: u64, replies: &mut JoinSet<(u64, Reply)>) {
     }
 }
 
-/// spec B34, B35, B36: every message is appended at once, replies run one at a time in the order in
-/// which the messages were accepted, each sees all messages that were appended before it started,
-/// every client gets complete replies, and no client sees a conflict.
+/// spec B34, B35, B36: every message is appended at once. Replies run one at a time, in the order
+/// in which the messages were accepted, and each sees all messages that were appended before it
+/// started. Every client gets complete replies, and no client gets a conflict.
 async fn a_burst_of_messages_stays_in_order(on: On) {
     let Some((mut fleet, service, repeat)) = start(on).await else { return };
     let mut people = JoinSet::new();
@@ -243,12 +244,12 @@ async fn a_burst_of_messages_stays_in_order(on: On) {
     let messages = judge(&fleet, &service, replies, &repeat).await;
     for person in 0..2 {
         let own: Vec<_> = messages.iter().copied().filter(|n| n % 2 == person).collect();
-        assert!(own.is_sorted(), "each person's messages are in their order: {own:?}; {repeat}");
+        assert!(own.is_sorted(), "the messages of one user are out of order: {own:?}; {repeat}");
     }
 }
 
-/// Like [`a_burst_of_messages_stays_in_order`], with clients that do not wait until a message is
-/// appended: one sends every 30 ms.
+/// Like [`a_burst_of_messages_stays_in_order`], but the clients do not wait until a message is
+/// appended: each sends one every 30 ms.
 async fn impatient_people_are_answered_in_order(on: On) {
     let Some((fleet, service, repeat)) = start(on).await else { return };
     let mut people = JoinSet::new();
@@ -265,7 +266,7 @@ async fn impatient_people_are_answered_in_order(on: On) {
     judge(&fleet, &service, replies, &repeat).await;
 }
 
-/// Servers with a chat flow, its service, and the text that says how to repeat the test.
+/// Starts servers with a chat flow and its service. Also returns the command that repeats the test.
 async fn start(on: On) -> Option<(Fleet, Service, String)> {
     let drawn = RandomState::new().hash_one(0) >> 1;
     let seed = std::env::var("TIDEGATE_SEED").map_or(drawn, |seed| seed.parse().unwrap());
@@ -286,11 +287,12 @@ async fn start(on: On) -> Option<(Fleet, Service, String)> {
         "#
     );
     let fleet = Fleet::start(on, &config, &[]).await?;
-    service.front.set(fleet.front.clone()).ok().expect("the client is set once");
+    service.front.set(fleet.front.clone()).ok().expect("the client must be set only once");
     Some((fleet, service, repeat))
 }
 
-/// Checks the journal of the service; returns the messages in the order of the session.
+/// Checks the journal of the service. Returns the messages in the order in which the session has
+/// them.
 async fn judge(
     fleet: &Fleet,
     service: &Service,
@@ -300,11 +302,19 @@ async fn judge(
     assert_eq!(replies.len() as u64, 2 * MESSAGES, "{repeat}");
     let mut runs = BTreeMap::new();
     for (n, reply) in replies {
-        assert_eq!(reply.end.as_ref().unwrap()["state"], "completed", "{n}: {reply:?}; {repeat}");
-        assert_eq!(reply.chunks, service.reply(n), "{n}; {repeat}");
+        assert_eq!(
+            reply.end.as_ref().unwrap()["state"],
+            "completed",
+            "reply to message {n} has not completed: {reply:?}; {repeat}"
+        );
+        assert_eq!(
+            reply.chunks,
+            service.reply(n),
+            "wrong chunks in the reply to message {n}; {repeat}"
+        );
         runs.insert(reply.run.unwrap(), n);
     }
-    // In the order of the messages, oldest first: a reply has the position of its message.
+    // Oldest run first: replies must start in the order of the runs that append their messages.
     let (_, answer) = fleet.next().get("/runs?workflow=chat%2Fappend&limit=500").await;
     let mut taken: Vec<u64> = Vec::new();
     for run in answer["runs"].as_array().unwrap().iter().rev() {
@@ -321,25 +331,37 @@ async fn judge(
             Seen::Ends(_) => in_before.clone_from(&appended),
             Seen::Begins(n, given) => {
                 let missing: Vec<_> = in_before.iter().filter(|it| !given.contains(it)).collect();
-                assert!(missing.is_empty(), "the reply to {n} has not seen {missing:?}; {repeat}");
-                assert!(given.contains(n), "nor its own message; {repeat}");
-                // A killed reply starts again.
+                assert!(
+                    missing.is_empty(),
+                    "the input of the reply to {n} lacks messages {missing:?}; {repeat}"
+                );
+                assert!(
+                    given.contains(n),
+                    "the input of the reply to {n} lacks message {n}; {repeat}"
+                );
+                // A reply whose server was killed starts again: it is counted once.
                 if begun.last() != Some(n) {
                     begun.push(*n);
                 }
             }
         }
     }
-    assert_eq!(begun, taken, "one at a time, in the order of acceptance; {repeat}");
+    assert_eq!(
+        begun, taken,
+        "replies must start one at a time, in the order in which messages were accepted; {repeat}"
+    );
     let (_, answer) = fleet.next().get("/sessions/chat/s").await;
     assert_eq!(answer["state"]["replies"], json!(taken), "{repeat}");
     let messages: Vec<u64> = serde_json::from_value(answer["state"]["messages"].clone()).unwrap();
     let mut sorted = messages.clone();
     sorted.sort_unstable();
-    assert!(sorted.into_iter().eq(0..2 * MESSAGES), "every message once; {repeat}");
+    assert!(
+        sorted.into_iter().eq(0..2 * MESSAGES),
+        "the session must have every message once; {repeat}"
+    );
     let refused = service.refused.lock().unwrap();
     let collided = refused.keys().any(|code| code.starts_with("session"));
-    assert!(!collided, "{refused:?}; {repeat}");
+    assert!(!collided, "the service got a session conflict: {refused:?}; {repeat}");
     messages
 }
 

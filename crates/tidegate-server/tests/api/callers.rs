@@ -1,4 +1,5 @@
-//! Callers that disconnect: a request admits everything or nothing, whenever its connection ends.
+//! Callers that disconnect: a request takes effect completely or not at all, whenever its
+//! connection is closed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,19 +23,20 @@ use crate::{
 /// Number of requests per operation and kind of disconnect.
 const TIMES: u64 = 6;
 
-/// Test timeout, longer than anything here takes; reached only if an expected event never happens.
+/// Test timeout. It is reached only if an expected event never happens.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Secret of the webhook.
+/// Secret with which the webhook deliveries are signed.
 const SECRET: &str = "left";
 
-/// Operation that admits work.
+/// An operation that admits runs or commits events.
 struct Case {
-    /// Its name in the API's description.
+    /// Operation id in the OpenAPI document.
     operation: &'static str,
     path: &'static str,
     body: fn(u64) -> Value,
-    /// Paths that the runs of one request call, each once; for a commit, the names of its events.
+    /// Effects of one request, each expected once: paths that its runs call, or for a commit the
+    /// names of its events.
     parts: &'static [&'static str],
 }
 
@@ -89,7 +91,7 @@ const CASES: [Case; 7] = [
     },
 ];
 
-/// Operations that change one thing by one command, or admit nothing.
+/// Operations that are exempt: they have one effect by one command, or admit no run.
 const OTHERS: [&str; 14] = [
     "bulk",
     "cancelRun",
@@ -107,7 +109,7 @@ const OTHERS: [&str; 14] = [
     "changeSession",
 ];
 
-/// Moment and kind of the disconnect.
+/// When and how the caller disconnects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leaves {
     /// After half of the body.
@@ -118,7 +120,7 @@ enum Leaves {
     Resetting,
     /// A few milliseconds after the last byte, with RST.
     Soon,
-    /// At the first byte of the answer.
+    /// When the first byte of the answer arrives.
     AtTheAnswer,
 }
 
@@ -152,7 +154,7 @@ fn config(url: &str) -> String {
     )
 }
 
-/// Sends a request and disconnects.
+/// Sends a request and disconnects in the given way.
 async fn send_and_leave(url: &str, case: &Case, n: u64, leaves: Leaves) {
     let body = (case.body)(n).to_string();
     let mut mac = Hmac::<Sha256>::new_from_slice(SECRET.as_bytes()).unwrap();
@@ -181,7 +183,8 @@ async fn send_and_leave(url: &str, case: &Case, n: u64, leaves: Leaves) {
     stream.set_zero_linger().unwrap();
 }
 
-/// Number of times that each part of each request was seen, by the service or in the stream.
+/// Returns how often each effect of each request was seen, in the calls of the service or in the
+/// stream.
 async fn seen(fleet: &Fleet, target: &Target) -> BTreeMap<(String, u64), usize> {
     let mut seen = BTreeMap::new();
     for call in target.calls() {
@@ -197,7 +200,7 @@ async fn seen(fleet: &Fleet, target: &Target) -> BTreeMap<(String, u64), usize> 
     seen
 }
 
-/// Requests of which only a part took effect.
+/// Returns the requests of which only some effects were seen.
 fn halves(seen: &BTreeMap<(String, u64), usize>, sent: &[(&Case, u64, Leaves)]) -> Vec<String> {
     let count = |part: &str, n: u64| seen.get(&(part.to_owned(), n)).copied().unwrap_or_default();
     let mut halves = Vec::new();
@@ -226,7 +229,7 @@ async fn what_a_caller_who_leaves_has_sent_is_whole_or_nothing(on: On) {
             }
         }
     }
-    // Some requests were answered: waits for all their effects.
+    // The server admits some requests: waits until all their effects are seen.
     let began = Instant::now();
     let seen = loop {
         let seen = seen(&fleet, &target).await;
@@ -234,12 +237,16 @@ async fn what_a_caller_who_leaves_has_sent_is_whole_or_nothing(on: On) {
         if halves.is_empty() {
             break seen;
         }
-        assert!(began.elapsed() < PATIENCE, "partly admitted: {halves:#?}");
+        assert!(began.elapsed() < PATIENCE, "requests took effect only partly: {halves:#?}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     };
     for (case, n, leaves) in &sent {
         let taken = seen.contains_key(&(case.parts[0].to_owned(), *n));
-        assert!(!(taken && *leaves == Leaves::MidBody), "{}: half a body was accepted", case.path);
+        assert!(
+            !(taken && *leaves == Leaves::MidBody),
+            "{}: a request with half a body took effect",
+            case.path
+        );
     }
     let (_, report) = fleet.next().get("/doctor").await;
     assert_eq!(report["healthy"], true, "{report}");
@@ -270,5 +277,5 @@ async fn every_operation_that_changes_something_is_here() {
             }
         }
     }
-    assert!(missing.is_empty(), "not in the table of callers that disconnect: {missing:?}");
+    assert!(missing.is_empty(), "operations without a test of disconnecting callers: {missing:?}");
 }

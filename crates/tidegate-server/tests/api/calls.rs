@@ -1,4 +1,4 @@
-//! Workflows without code: each run is a durable call of a URL.
+//! Workflows without code in the engine: each run is a durable call of a URL.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -11,8 +11,8 @@ use crate::{server::Server, target::Target};
 
 const JSON: (&str, &str) = ("content-type", "application/json");
 
-/// A run posts its event, with headers that name it and an idempotency key that is the same for
-/// every attempt; the answer is its output, byte for byte.
+/// A run posts its event to the URL. Headers name the run, and the idempotency key is the same for
+/// every attempt. The response becomes the run's output, byte for byte.
 #[tokio::test]
 async fn a_run_is_one_call() {
     let target = Target::start(|_, _| (200, vec![JSON], r#"{ "n": 1.10 }"#.to_owned())).await;
@@ -29,8 +29,8 @@ async fn a_run_is_one_call() {
     assert_eq!((call.header("tidegate-workflow"), call.header("tidegate-attempt")), ("sync", "1"));
 }
 
-/// A server with secrets signs its calls by Standard Webhooks, each attempt separately, with every
-/// secret of a rotation.
+/// A server with signing secrets signs each attempt of a call as in Standard Webhooks, with every
+/// secret.
 #[tokio::test]
 async fn calls_are_signed() {
     let target = Target::kind().await;
@@ -50,8 +50,8 @@ async fn calls_are_signed() {
     assert_eq!(call.header("webhook-signature"), signatures.join(" "));
 }
 
-/// 5xx and 429 are retried by the definition, with the same idempotency key; any other error status
-/// is final.
+/// A call that gets 5xx or 429 is retried as the definition says, with the same idempotency key.
+/// Any other error status fails the run.
 #[tokio::test]
 async fn what_may_pass_is_tried_again() {
     let target = Target::start(|call, before| match (call.path.as_str(), before) {
@@ -82,10 +82,14 @@ async fn what_may_pass_is_tried_again() {
         assert_eq!(answer["error"]["code"], "CallRefused");
         assert!(answer["error"]["message"].as_str().unwrap().contains(said), "{answer}");
     }
-    assert_eq!(target.calls().len(), 5, "neither is retried, and no redirect is followed");
+    assert_eq!(
+        target.calls().len(),
+        5,
+        "wrong number of calls: a final error was retried or a redirect followed"
+    );
 }
 
-/// Every temporary error status is retried, and the service gets the same idempotency key.
+/// A call is retried for every temporary error status, with the same idempotency key.
 #[tokio::test]
 async fn every_answer_that_may_pass_is_tried_again() {
     let statuses = [408, 425, 429, 500, 502, 503, 504];
@@ -104,11 +108,11 @@ async fn every_answer_that_may_pass_is_tried_again() {
     assert_eq!(keys.collect::<Vec<_>>(), vec![format!("{run}:call"); statuses.len() + 1]);
 }
 
-/// The error of an unreachable service has the cause without the URL: the URL may contain a secret,
-/// and everyone with read access to runs would see it.
+/// The error of an unreachable service has the cause but not the URL: the URL may contain a secret,
+/// and everyone who can read runs would see it.
 #[tokio::test]
 async fn the_error_of_a_call_holds_no_url() {
-    // A free port, without a listener.
+    // A free port on which no process listens.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let server = Server::start(&format!(
         "[[workflow]]\nname = \"w\"\nurl = \"http://{free}/?token=hush\"\n\
@@ -121,8 +125,8 @@ async fn the_error_of_a_call_holds_no_url() {
     assert!(!server.log().contains("hush"), "{}", server.log());
 }
 
-/// The runs of a killed server continue in the next one: calls without an answer are repeated with
-/// the same idempotency key, recorded ones are not.
+/// The runs of a killed server continue in the next one. Calls without an answer are repeated with
+/// the same idempotency key; calls with a recorded answer are not.
 #[tokio::test]
 async fn a_killed_server_loses_nothing() {
     let target = Target::kind().await;
@@ -149,8 +153,8 @@ async fn a_killed_server_loses_nothing() {
     assert_eq!(keys, expected);
 }
 
-/// A changed definition is a new version; running runs keep the old one, and an invalid definition
-/// changes nothing.
+/// A changed definition becomes a new version, while running runs keep the old one. An invalid
+/// definition has no effect.
 #[tokio::test]
 async fn a_definition_can_change_while_it_runs() {
     let target = Target::kind().await;
@@ -185,7 +189,7 @@ async fn a_definition_can_change_while_it_runs() {
     assert_eq!((&answer["version"], &answer["versions"]), (&json!(1), &json!([1, 2])));
 }
 
-/// Addresses of private networks are not called, except loopback.
+/// Addresses of private networks are refused, except loopback.
 #[tokio::test]
 async fn private_addresses_are_not_called() {
     let config = ["10.0.0.1", "[::ffff:10.0.0.1]", "169.254.169.254"]
@@ -197,8 +201,8 @@ async fn private_addresses_are_not_called() {
     }
 }
 
-/// `Retry-After` of a service replaces the definition's backoff, also with 0 or a past date; a date
-/// in the far future is bounded.
+/// The `Retry-After` of a service replaces the backoff of the definition, also if it is 0 or a past
+/// date. A date in the far future is limited to the maximum.
 #[tokio::test]
 async fn a_service_says_when_to_be_called_again() {
     let target = Target::start(|call, _| match call.path.as_str() {
@@ -235,7 +239,7 @@ async fn a_service_says_when_to_be_called_again() {
     }
 }
 
-/// spec N30: a host name is checked by the addresses that it resolves to, not by its spelling.
+/// spec N30: a host name is checked by the addresses to which it resolves, not by its spelling.
 #[tokio::test]
 async fn a_name_of_this_machine_is_a_private_address() {
     let target = Target::kind().await;
@@ -257,7 +261,7 @@ async fn a_name_of_this_machine_is_a_private_address() {
     server.until(&run, "completed").await;
 }
 
-/// A non-ASCII name is sent unchanged.
+/// A non-ASCII workflow name is sent unchanged in the header.
 #[tokio::test]
 async fn a_workflow_of_any_name_can_be_called() {
     let target = Target::kind().await;
@@ -269,7 +273,7 @@ async fn a_workflow_of_any_name_can_be_called() {
     assert_eq!(call.headers["tidegate-workflow"].as_bytes(), "größe".as_bytes());
 }
 
-/// Service that answers each connection with the next of these texts, and closes it.
+/// Service that answers each connection with the next of these texts and closes it.
 async fn answering(answers: &'static [&'static str]) -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -287,8 +291,8 @@ async fn answering(answers: &'static [&'static str]) -> String {
     url
 }
 
-/// A truncated event stream is retried, whether or not its framing shows the truncation; a complete
-/// one is not.
+/// A call whose event stream was cut off is retried, whether or not the framing reveals it. A
+/// complete stream is not.
 #[tokio::test]
 async fn a_stream_that_breaks_off_is_tried_again() {
     let url = answering(&[
@@ -308,7 +312,7 @@ async fn a_stream_that_breaks_off_is_tried_again() {
              retry = {{ maxAttempts = 6, backoffMs = 1 }}\n"
         )
     };
-    // Without an `output`, but complete: it has a length.
+    // This stream has no `output` event, but is complete: the response has a length.
     let whole = answering(&["HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
                              content-length: 9\r\n\r\ndata: 1\n\n"]);
     let (url, whole) = (url.await, whole.await);
@@ -318,7 +322,11 @@ async fn a_stream_that_breaks_off_is_tried_again() {
     assert_eq!(answer["output"], 5, "{answer}");
     let text = server.follow(&format!("/runs/{run}/stream"), "event: end", || ()).await;
     let chunks: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
-    assert_eq!(chunks[..3], ["1", "2", "4"], "chunks of each attempt stay: {text}");
+    assert_eq!(
+        chunks[..3],
+        ["1", "2", "4"],
+        "the chunks of both attempts must be in the stream: {text}"
+    );
     let run = server.start_run("whole", json!({})).await;
     assert_eq!(server.until(&run, "completed").await["output"], json!(null));
 }

@@ -21,7 +21,7 @@ fn chat(url: &str, respond: &str) -> String {
 }
 
 /// spec B34, B35: messages are appended while a reply is running, and each reply starts after the
-/// previous one has ended.
+/// end of the previous one.
 #[tokio::test]
 async fn messages_land_at_once_and_replies_come_in_order() {
     let kind = ("content-type", "text/event-stream");
@@ -41,7 +41,7 @@ async fn messages_land_at_once_and_replies_come_in_order() {
         open.push(server.open(path, json!({ "input": n }).to_string()).await);
     }
     let appended = target.calls().iter().filter(|call| call.path == "/append").count();
-    assert_eq!(appended, 5, "no message waits for a reply");
+    assert_eq!(appended, 5, "all messages must be appended while the first reply is running");
     target.shut("/respond", false);
     for (n, answer) in open.into_iter().enumerate() {
         let text = answer.text().await.unwrap();
@@ -59,8 +59,8 @@ async fn messages_land_at_once_and_replies_come_in_order() {
     assert_eq!(order, [0, 1, 2, 3, 4].map(Value::from));
 }
 
-/// spec chat: the answer to a rejected reply says so, and that the message was appended; a message
-/// that could not be appended gets no reply.
+/// spec chat: if the reply is rejected, the answer says so, and says that the message was appended.
+/// A message that cannot be appended gets no reply.
 #[tokio::test]
 async fn a_refused_reply_leaves_the_message_in() {
     let target = Target::start(|call, _| {
@@ -81,7 +81,11 @@ async fn a_refused_reply_leaves_the_message_in() {
         server.post("/flows/chat/sessions/s2/messages", json!({ "input": "bad" })).await;
     assert_eq!((status.as_u16(), &answer["error"]), (502, &json!("not_appended")), "{answer}");
     let (_, answer) = server.get("/runs?workflow=chat%2Frespond&state=cancelled").await;
-    assert_eq!(answer["runs"].as_array().unwrap().len(), 1, "the reply to it: {answer}");
+    assert_eq!(
+        answer["runs"].as_array().unwrap().len(),
+        1,
+        "the reply to the message that was not appended must be cancelled: {answer}"
+    );
     let (status, answer) = server.post("/flows/other/sessions/s1/messages", "").await;
     assert_eq!((status.as_u16(), &answer["error"]), (404, &json!("no_chat")), "{answer}");
     target.shut("/respond", false);
@@ -109,7 +113,7 @@ async fn a_cancelled_message_is_not_in() {
     assert_eq!(replies(&target), [Value::Null; 0]);
 }
 
-/// Inputs of the called replies, in order.
+/// Returns the inputs of the replies that were called, in order.
 fn replies(target: &Target) -> Vec<Value> {
     let calls = target.calls();
     let replies = calls.iter().filter(|call| call.path == "/respond");
@@ -118,19 +122,20 @@ fn replies(target: &Target) -> Vec<Value> {
         .collect()
 }
 
-/// Sends messages whose appends hang, and drops each connection once its append is called.
+/// Sends messages whose append calls are held open, and closes each connection once its append is
+/// called.
 async fn say_and_leave(server: &Server, target: &Target, messages: usize) {
     target.shut("/append", true);
     for n in 0..messages {
         let sent = server.open(MESSAGES, json!({ "input": n }).to_string());
         tokio::select! {
             () = target.called(n + 1) => {}
-            answer = sent => panic!("answered before the append has ended: {answer:?}"),
+            answer = sent => panic!("the message was answered before its append ended: {answer:?}"),
         }
     }
 }
 
-/// spec chat: a message is answered in order, also if its sender disconnects.
+/// spec chat: messages are answered in order, even if their senders disconnect.
 #[tokio::test]
 async fn a_sender_who_leaves_is_answered() {
     let target = Target::start(|_, _| (200, vec![], String::new())).await;
@@ -141,8 +146,8 @@ async fn a_sender_who_leaves_is_answered() {
     assert_eq!(replies(&target), [0, 1, 2].map(Value::from));
 }
 
-/// A kill between message and reply loses neither: each message is answered once, in the order of
-/// acceptance.
+/// A server that is killed between message and reply loses neither: each message is answered once,
+/// in the order of acceptance.
 #[tokio::test]
 async fn a_crash_between_message_and_reply_loses_neither() {
     let target = Target::start(|_, _| (200, vec![], String::new())).await;
@@ -159,10 +164,10 @@ async fn a_crash_between_message_and_reply_loses_neither() {
     for run in answer["runs"].as_array().unwrap() {
         server.until(run["id"].as_str().unwrap(), "completed").await;
     }
-    assert_eq!(replies(&target).len(), 4, "each is answered once");
+    assert_eq!(replies(&target).len(), 4, "each message must be answered once");
 }
 
-/// All chunks of a reply reach its readers, however many arrive at once, and a reader that
+/// All chunks of a reply reach its readers, even if many are emitted at once. A reader that
 /// reconnects continues after its last chunk.
 #[tokio::test]
 async fn the_last_of_a_reply_is_heard() {
@@ -184,7 +189,7 @@ async fn the_last_of_a_reply_is_heard() {
         let data = text.lines().filter_map(|line| line.strip_prefix("data: \""));
         data.filter_map(|text| Some(text.strip_suffix('"')?.to_owned())).collect()
     };
-    assert_eq!(heard(&live), chunks, "while the reply is running");
+    assert_eq!(heard(&live), chunks, "wrong chunks on the connection that sent the message");
     let accepted = live.lines().nth(1).unwrap().strip_prefix("data: ").unwrap();
     let accepted: Value = serde_json::from_str(accepted).unwrap();
     let [reply, append] = ["requestId", "appendRequestId"].map(|it| accepted[it].as_str().unwrap());

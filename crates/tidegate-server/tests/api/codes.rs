@@ -1,11 +1,11 @@
-//! Codes of problems: for each, a request that causes it. Codes that need more than a request are
-//! in the stories of their feature; `tests/contract/errors.rs` compares all with the reference.
+//! Error codes: a request that causes each of them. Codes that need more than one request are
+//! tested with their feature; `tests/contract/errors.rs` compares all codes with the reference.
 
 use serde_json::{Value, json};
 
 use crate::{server::Server, target::Target};
 
-/// Method, path, headers, body, and the status and code of the answer.
+/// A request (method, path, headers, body), and the status and code of its answer.
 type Row<'a> = (&'a str, String, &'a [(&'a str, &'a str)], String, u16, &'a str);
 
 async fn check(server: &Server, rows: Vec<Row<'_>>) {
@@ -82,7 +82,7 @@ async fn requests_for_things_that_are_absent_get_their_codes() {
     .await;
 }
 
-/// Conflicts with the state of a run, a version, a stream or a session.
+/// Requests that conflict with the state of a run, a version, a stream or a session.
 #[tokio::test]
 async fn requests_that_come_too_late_get_their_codes() {
     let target = Target::kind().await;
@@ -125,7 +125,7 @@ async fn requests_that_come_too_late_get_their_codes() {
     .await;
 }
 
-/// Every kind of mistake in a definition, by the code of its problem.
+/// Every kind of mistake in a definition, with the code of its problem.
 #[tokio::test]
 async fn problems_of_definitions_have_their_codes() {
     let server = Server::start("");
@@ -152,7 +152,7 @@ async fn problems_of_definitions_have_their_codes() {
     }
 }
 
-/// Callers without access.
+/// Requests of callers without access.
 #[tokio::test]
 async fn requests_without_access_get_their_codes() {
     let server = Server::start("");
@@ -207,7 +207,7 @@ async fn requests_without_access_get_their_codes() {
     .await;
 }
 
-/// Services whose answers cannot be used: the code of the run's error.
+/// Calls of services whose responses are unusable, with the code of the run's error.
 #[tokio::test]
 async fn answers_of_services_that_cannot_be_used_get_their_codes() {
     let json = ("content-type", "application/json");

@@ -1,10 +1,10 @@
-//! Commands of the command line that call a server.
+//! Commands of the command line that use a server.
 
 use serde_json::{Value, json};
 
 use crate::{server::Server, target::Target};
 
-/// `send`, lists, `why` and actions, as text and as JSON.
+/// The commands `send`, `runs`, `why` and others, with text and JSON output.
 #[tokio::test]
 async fn a_server_is_worked_with_from_the_command_line() {
     let target = Target::kind().await;
@@ -22,7 +22,7 @@ async fn a_server_is_worked_with_from_the_command_line() {
     assert!(lines[0].starts_with("ID") && lines.len() == 3, "{list}");
     assert!(lines[0].contains("BLOCKED BY") && lines[1].contains("concurrency"), "{list}");
     let run = lines[1].split_whitespace().next().unwrap();
-    // The running run is the oldest one, many pages down.
+    // The running run is the oldest one: the command has to read many pages to find it.
     let running = server.command(&["runs", "list", "--state", "running", "--limit", "1"]).unwrap();
     assert_eq!(running.lines().count(), 2, "{running}");
     let why = server.command(&["why", run]).unwrap();
@@ -58,7 +58,7 @@ async fn what_cannot_be_done_is_said() {
     }
 }
 
-/// Streams, reactions, bulk actions and workflows, from the command line.
+/// The commands for streams, reactions, bulk actions and workflows.
 #[tokio::test]
 async fn streams_and_workflows_are_worked_with_from_the_command_line() {
     let target = Target::kind().await;
@@ -89,8 +89,8 @@ async fn streams_and_workflows_are_worked_with_from_the_command_line() {
     assert_eq!(server.command(&["send", "sync"]).unwrap(), "1 recorded: triggers no workflow\n");
 }
 
-/// spec cli: without a running server, commands read the file and change nothing in it; with one,
-/// they refer to the server.
+/// spec cli: without a running server, commands read the store's file and do not change it. If a
+/// server has the file open, the error refers to the server.
 #[tokio::test]
 async fn a_file_without_a_server_can_be_looked_into() {
     let target = Target::kind().await;

@@ -1,4 +1,4 @@
-//! Contention of requests, by policy, key and workspace.
+//! Conflicts between requests, by policy, key and workspace.
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::{
     target::Target,
 };
 
-/// Flows whose policies are written in every form.
+/// Config of flows whose policies are written in every possible form.
 fn flows(url: &str) -> String {
     format!(
         r#"
@@ -37,10 +37,11 @@ fn flows(url: &str) -> String {
     )
 }
 
-/// Request: flow and action, session, user, input.
+/// A request: flow and action, session, user, input.
 type Ask = (&'static str, &'static str, &'static str, Value);
 
-/// Description, two requests, and whether they conflict. Each row has its own keys.
+/// Rows of the table: description, two requests, and whether they conflict. Each row has its own
+/// keys.
 #[rustfmt::skip]
 fn table() -> Vec<(&'static str, Ask, Ask, bool)> {
     let no = Value::Null;
@@ -83,7 +84,8 @@ fn table() -> Vec<(&'static str, Ask, Ask, bool)> {
     ]
 }
 
-/// Sends a request in a workspace; returns whether it was admitted, and the run that is named.
+/// Sends a request in a workspace. Returns whether it was admitted, and the run that the answer
+/// names.
 async fn ask(server: &Server, ws: &str, (to, session, user, input): &Ask) -> (bool, Value) {
     let (flow, action) = to.split_once('/').unwrap();
     let name = |name: &str| if name.is_empty() { Value::Null } else { name.into() };
@@ -95,11 +97,12 @@ async fn ask(server: &Server, ws: &str, (to, session, user, input): &Ask) -> (bo
     (answer.status == 202, answer.json()["requestId"].clone())
 }
 
-/// spec B1, B2, B4–B8, B22–B30: an action's policy replaces the flow's completely; without one the
-/// flow's applies; else there is none. Requests are compared by session unless a key is given: a
-/// path in the file, also a function in a program. Requests without the key do not conflict.
+/// spec B1, B2, B4–B8, B22–B30: an action's policy completely replaces that of the flow; an action
+/// without a policy has that of the flow, if it has one. Requests conflict if they have the same
+/// session, or the same value of the policy's key: a path in the config file, or also a function in
+/// a program. Requests without a value of the key do not conflict.
 ///
-/// Workspaces do not conflict with each other.
+/// Requests in different workspaces do not conflict.
 async fn requests_meet_by_policy_and_key(on: On) {
     let target = Target::kind().await;
     target.open(false);
@@ -122,7 +125,7 @@ async fn requests_meet_by_policy_and_key(on: On) {
         let (taken, holder) = ask(fleet.next(), "default", first).await;
         assert!(taken, "{what}: {first:?}");
         let (taken, named) = ask(fleet.next(), "default", second).await;
-        assert_eq!(taken, !meets, "{what}: {second:?}");
+        assert_eq!(taken, !meets, "wrong admission of the second request, {what}: {second:?}");
         assert_eq!(named == holder, *meets, "{what}");
     }
     for (what, ask_there) in [
@@ -132,7 +135,11 @@ async fn requests_meet_by_policy_and_key(on: On) {
         let (taken, holder) = ask(fleet.next(), "other", &ask_there).await;
         assert!(taken, "{what}");
         let (taken, named) = ask(fleet.next(), "other", &ask_there).await;
-        assert_eq!((taken, named), (false, holder), "{what}: it has its own gate there");
+        assert_eq!(
+            (taken, named),
+            (false, holder),
+            "{what}: the other workspace must have its own gate"
+        );
     }
     target.open(true);
 }
@@ -147,8 +154,8 @@ async fn requests_meet_by_policy_and_key_on_two_servers() {
     requests_meet_by_policy_and_key(On::Postgres).await;
 }
 
-/// spec B3, B47: runs that change one session concurrently lose no update, with or without a
-/// policy, and a change with an outdated `expectedVersion` is refused.
+/// spec B3, B47: runs that concurrently change one session lose no update, with or without a
+/// policy. A change with an outdated `expectedVersion` is refused.
 async fn runs_that_write_together_lose_nothing(on: On) {
     let target = Target::kind().await;
     target.open(false);
@@ -167,7 +174,7 @@ async fn runs_that_write_together_lose_nothing(on: On) {
         let change =
             |n: u32| json!({ "op": "increment", "path": "n", "by": 1, "step": n.to_string() });
         for n in 0..5 {
-            // Concurrently from outside and as steps of every run.
+            // The session is changed concurrently by clients and by steps of every run.
             let outside = json!({ "op": "append", "path": "log", "value": n });
             let mine = async |at: usize| {
                 let Some(run) = runs.get(at) else { return };
@@ -204,9 +211,9 @@ async fn runs_that_write_together_lose_nothing_on_two_servers() {
     runs_that_write_together_lose_nothing(On::Postgres).await;
 }
 
-/// spec B20, B21: an unknown policy or key is refused when it is defined, in the file and over
-/// HTTP, with the fix. spec B48: where a policy could not be enforced, as with two servers on one
-/// file, the second server does not start, and says why.
+/// spec B20, B21: an unknown policy or key is refused when it is defined, in the config file and
+/// over HTTP, and the error says how to fix it. spec B48: a second server on the same file cannot
+/// enforce a policy, so it does not start, and says why.
 #[tokio::test]
 async fn what_cannot_be_enforced_is_refused_at_the_start() {
     let server = Server::start_on_file("");

@@ -1,6 +1,6 @@
 //! `tidegate demo`, from start to stop.
 //!
-//! `tidegate demo --headless` checks the guarantees of the demo, in `scripts/test`.
+//! The guarantees of the demo are checked by `tidegate demo --headless`, in `scripts/test`.
 
 use std::{
     io::{BufRead, BufReader},
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Demo process, killed on drop.
+/// A demo process. It is killed on drop.
 struct Demo {
     process: Child,
     url: String,
@@ -45,7 +45,7 @@ impl Demo {
         serde_json::from_str(&answer.text().await.unwrap()).unwrap()
     }
 
-    /// Repeats a request until its answer matches.
+    /// Repeats a request until the condition holds for its answer.
     async fn until(&self, path: &str, is_there: impl Fn(&Value) -> bool) {
         let began = Instant::now();
         loop {
@@ -53,7 +53,10 @@ impl Demo {
             if is_there(&answer) {
                 return;
             }
-            assert!(began.elapsed() < PATIENCE, "never at {path}: {answer}");
+            assert!(
+                began.elapsed() < PATIENCE,
+                "the expected answer never came from {path}: {answer}"
+            );
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
@@ -66,8 +69,8 @@ impl Demo {
     }
 }
 
-/// The demo has activity at once, identifies itself as a demo, and leaves no files behind when it
-/// is stopped, even with a connected client.
+/// The demo has activity at once and says that it is a demo. When it is stopped, it leaves no
+/// files, even if a client is connected.
 #[tokio::test]
 async fn a_demo_is_alive_until_it_is_stopped_and_leaves_nothing_behind() {
     let temporary = tempfile::tempdir().unwrap();
@@ -78,7 +81,10 @@ async fn a_demo_is_alive_until_it_is_stopped_and_leaves_nothing_behind() {
     demo.until("/receipts?outcome=deduped", |answer| answer["receipts"][0].is_object()).await;
     demo.until("/reactions?blocked=true", |answer| answer["streams"][0].is_object()).await;
     let page = demo.client.get(format!("{}/runs/stream", demo.url)).send().await.unwrap();
-    assert!(std::fs::read_dir(temporary.path()).unwrap().next().is_some(), "the data are there");
+    assert!(
+        std::fs::read_dir(temporary.path()).unwrap().next().is_some(),
+        "the demo must store its data in the temporary folder"
+    );
     assert!(demo.interrupt());
     let left: Vec<_> = std::fs::read_dir(temporary.path()).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");

@@ -1,6 +1,6 @@
-//! Every answer is compared with the description of the API: its status is listed, its body fits
-//! the schema, and it has no member that the schema does not name. The code of a problem is one of
-//! the documented ones.
+//! Compares every answer of the tests with the OpenAPI document: its status is listed, its body
+//! fits the schema and has no member that the schema does not have, and an error code is one of the
+//! documented ones.
 
 use std::{collections::BTreeSet, sync::LazyLock};
 
@@ -12,7 +12,7 @@ const REFERENCE: [&str; 2] = [
     include_str!("../../../../docs/reference/http.md"),
 ];
 
-/// The description, without room for unknown members.
+/// The OpenAPI document, changed so that its schemas refuse unknown members.
 static DESCRIPTION: LazyLock<Value> = LazyLock::new(|| {
     let text = include_str!("../../../../docs/reference/openapi.json");
     let mut description: Value = serde_json::from_str(text).unwrap();
@@ -29,15 +29,15 @@ static DESCRIPTION: LazyLock<Value> = LazyLock::new(|| {
     description
 });
 
-/// Every code of the reference: words in backticks in the rows of its tables.
+/// All error codes of the reference: words in backticks in the rows of its tables.
 static CODES: LazyLock<BTreeSet<&str>> = LazyLock::new(|| {
     let rows = REFERENCE.iter().flat_map(|text| text.lines()).filter(|line| line.starts_with('|'));
     let cells = rows.flat_map(|row| row.split('|').skip(1).take(2));
     cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect()
 });
 
-/// Refuses members that an object schema does not name. The parts of a composition are not closed
-/// where the whole names further members.
+/// Makes an object schema refuse members that it does not list. A part of a composed schema stays
+/// open if the whole schema lists further members.
 fn close(schema: &mut Value, composed: bool) {
     let Some(rules) = schema.as_object_mut() else { return };
     let names_members = rules.contains_key("properties");
@@ -60,7 +60,7 @@ fn close(schema: &mut Value, composed: bool) {
     }
 }
 
-/// Operations of the path that fits best: one with fewer parameters.
+/// Returns the operations of the path template that fits best: the one with the fewest parameters.
 fn operations_at(path: &str) -> Option<(&'static str, &'static Map<String, Value>)> {
     let parts: Vec<_> = path.split('/').collect();
     let paths = DESCRIPTION["paths"].as_object().unwrap().iter();
@@ -73,7 +73,7 @@ fn operations_at(path: &str) -> Option<(&'static str, &'static Map<String, Value
     Some((best.0.as_str(), best.1.as_object().unwrap()))
 }
 
-/// Checks one answer.
+/// Checks one answer against the document.
 pub(crate) fn check(method: &str, path: &str, status: u16, kind: &str, body: &str) {
     let method = method.to_ascii_lowercase();
     let path = path.split('?').next().unwrap_or_default();
@@ -83,18 +83,21 @@ pub(crate) fn check(method: &str, path: &str, status: u16, kind: &str, body: &st
     let schema = match operation {
         Some((template, operations)) => {
             let response = &operations[&method]["responses"][status.to_string()];
-            assert!(response.is_object(), "{at}: the operation lists no such status: {body}");
+            assert!(response.is_object(), "{at}: the document does not list this status: {body}");
             let Some(contents) = response["content"].as_object() else {
-                return assert_eq!(body, "", "{at}: a body that is not described");
+                return assert_eq!(body, "", "{at}: the document describes no body");
             };
             if kind == "text/event-stream" && status == 200 {
                 return;
             }
-            assert!(contents.contains_key(kind), "{at}: the operation lists no {kind}");
+            assert!(
+                contents.contains_key(kind),
+                "{at}: the document does not list the content type {kind}"
+            );
             let [template, kind] = [template, kind].map(|it| it.replace('/', "~1"));
             format!("#/paths/{template}/{method}/responses/{status}/content/{kind}/schema")
         }
-        // No operation: a file of the console, or a problem.
+        // The path is not an operation: the answer is a file of the console or an error.
         None if kind != "application/problem+json" => return,
         None => "#/components/schemas/Problem".to_owned(),
     };
@@ -103,7 +106,7 @@ pub(crate) fn check(method: &str, path: &str, status: u16, kind: &str, body: &st
     }
     let is_json = serde_json::from_str::<&RawValue>(body).is_ok();
     assert!(is_json, "{at}: the body is not JSON: {body}");
-    // A payload may have numbers and escapes that no value can hold.
+    // A payload may have numbers and escapes that a `Value` cannot hold: these are not checked.
     let Ok(answer) = serde_json::from_str::<Value>(body) else { return };
     let mut root = DESCRIPTION.as_object().unwrap().clone();
     root.insert("$ref".to_owned(), schema.into());
@@ -119,7 +122,7 @@ pub(crate) fn check(method: &str, path: &str, status: u16, kind: &str, body: &st
     }
 }
 
-/// The check itself: what it must refuse.
+/// The check refuses wrong answers.
 #[test]
 fn answers_that_are_not_described_are_refused() {
     let said = |method: &str, path: &str, status, kind: &str, body: Value| {
@@ -140,8 +143,8 @@ fn answers_that_are_not_described_are_refused() {
         ("/health", 200, json, more, "`answer.more` is not wanted"),
         ("/health", 200, json, less, "`answer.demo` is required"),
         ("/health", 200, json, wrong, "`answer.demo` must have type"),
-        ("/health", 201, json, health.clone(), "lists no such status"),
-        ("/health", 200, "text/plain", health, "lists no text/plain"),
+        ("/health", 201, json, health.clone(), "does not list this status"),
+        ("/health", 200, "text/plain", health, "does not list the content type text/plain"),
         ("/nothing", 404, "application/problem+json", problem, "`no_such_code` is not in docs"),
     ] {
         let error = said("GET", path, status, kind, body).unwrap_err();

@@ -1,23 +1,24 @@
-//! Graceful shutdown: calls in progress may end, and the remaining runs are handed over.
+//! Graceful shutdown: calls in progress may end, and other runs are handed over.
 
 use reqwest::StatusCode;
 use serde_json::json;
 
 use crate::{postgres::database, server::Server, target::Target};
 
-/// Drain timeout that is never reached: in these tests servers exit for other reasons.
+/// Drain timeout that is never reached: the servers of these tests exit for other reasons.
 const LONG: (&str, &str) = ("TIDEGATE_DRAIN_MS", "600000");
 
-/// Lease long enough not to expire on a busy machine while a call is held open.
+/// Lease that is long enough not to expire on a busy machine while a call is held open.
 const LEASE: (&str, &str) = ("TIDEGATE_LEASE_TTL_MS", "30000");
 
-/// Call timeout that is never reached: a server that waits for a held call waits indefinitely.
+/// Config whose call timeout is never reached: a server waits for a held call as long as the test
+/// needs.
 fn config(target: &Target) -> String {
     let url = &target.url;
     format!("[[workflow]]\nname = \"sync\"\nurl = \"{url}\"\ncallTimeoutMs = 600000")
 }
 
-/// Idempotency keys of all calls so far.
+/// Returns the idempotency keys of all calls so far.
 fn keys(target: &Target) -> Vec<String> {
     let calls = target.calls();
     calls.iter().map(|call| call.header("idempotency-key").to_owned()).collect()
@@ -27,7 +28,7 @@ fn keys(target: &Target) -> Vec<String> {
 async fn drains(server: &Server) {
     loop {
         let (status, _, answer) =
-            server.try_ask("/ready", None).await.expect("the server still answers");
+            server.try_ask("/ready", None).await.expect("a draining server must answer");
         if answer["error"] == "draining" {
             assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
             return;
@@ -36,8 +37,8 @@ async fn drains(server: &Server) {
     }
 }
 
-/// A call in progress at SIGTERM completes and is recorded; it is made once. Meanwhile the server
-/// answers requests and starts no new runs.
+/// A call in progress at SIGTERM is made once; it completes and is recorded. Meanwhile the server
+/// answers requests but starts no new runs.
 #[tokio::test]
 async fn a_call_under_way_ends_before_the_server() {
     let target = Target::kind().await;
@@ -56,15 +57,19 @@ async fn a_call_under_way_ends_before_the_server() {
     let late = server.start_run("sync", json!(2)).await;
     target.open(true);
     assert!(server.ended().await.success());
-    assert_eq!(keys(&target), [format!("{run}:call")], "made once, and no new run is started");
+    assert_eq!(
+        keys(&target),
+        [format!("{run}:call")],
+        "the call must be made once, and no new run started"
+    );
     server.restart();
     server.until(&run, "completed").await;
     server.until(&late, "completed").await;
     assert_eq!(keys(&target), [format!("{run}:call"), format!("{late}:call")]);
 }
 
-/// A second signal hands over at once: the next server repeats the call with the same idempotency
-/// key.
+/// A second signal hands over the runs at once: the next server repeats the call with the same
+/// idempotency key.
 #[tokio::test]
 async fn a_second_signal_hands_over_at_once() {
     for second in ["TERM", "INT"] {
@@ -84,7 +89,7 @@ async fn a_second_signal_hands_over_at_once() {
     }
 }
 
-/// Endless event streams end with the server and do not delay the shutdown.
+/// Endless event streams end when the server shuts down, and do not delay it.
 #[tokio::test]
 async fn whoever_only_watches_holds_up_no_end() {
     let mut server = Server::start("");
@@ -145,5 +150,5 @@ async fn another_server_takes_new_runs() {
     made.sort_unstable();
     let mut expected: Vec<_> = asked.iter().chain([&held]).map(|it| format!("{it}:call")).collect();
     expected.sort_unstable();
-    assert_eq!(made, expected, "each was called once");
+    assert_eq!(made, expected, "each run must make its call once");
 }

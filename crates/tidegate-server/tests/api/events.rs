@@ -54,7 +54,7 @@ async fn every_verdict_is_told() {
     assert_eq!(status, StatusCode::OK);
     assert_eq!(answer["events"][0]["runs"][2]["outcome"], "queued");
     let (_, answer) = server.get("/runs?state=queued").await;
-    assert_eq!(answer["runs"].as_array().unwrap().len(), 1, "a dry run leaves nothing");
+    assert_eq!(answer["runs"].as_array().unwrap().len(), 1, "a dry run must not create a run");
 }
 
 /// spec C2: an event with the same `dedupeId` is recorded once.
@@ -71,7 +71,7 @@ async fn a_repeated_event_is_taken_once() {
     assert_eq!(answer["runs"].as_array().unwrap().len(), 1);
 }
 
-/// An invalid request is refused as a whole, with a code, the value and the fix.
+/// An invalid request is refused as a whole. The error has a code, the wrong value and the fix.
 #[tokio::test]
 async fn bad_events_are_refused_with_the_reason() {
     let server = Server::start("");
@@ -104,7 +104,7 @@ async fn bad_events_are_refused_with_the_reason() {
         );
         assert!(reply["detail"].as_str().unwrap().contains(said), "{start}: {reply}");
     }
-    // The rest of an oversized body is not read, so its sender may not get the answer.
+    // The server does not read an oversized body to its end, so the sender may not get the answer.
     let huge = server.try_post("/events", "x".repeat(5 * 1024 * 1024)).await;
     assert!(huge.is_none_or(|status| status == StatusCode::PAYLOAD_TOO_LARGE));
     let both = json!([{ "name": "ok" }, { "name": "a", "ts": "noon" }]);

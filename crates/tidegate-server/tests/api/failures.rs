@@ -1,4 +1,4 @@
-//! Failure handlers of workflows with a URL: a separate service, never the failed one.
+//! Failure handlers of workflows with a URL: they call another service than the failed one.
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::{
     target::{Call, Target},
 };
 
-/// Service that refuses work permanently, and fails the first call of the failure handler.
+/// Service that refuses work permanently, and also fails the first call of the failure handler.
 async fn target() -> Target {
     Target::start(|call, before| match (call.path.as_str(), before) {
         ("/work", _) => (404, vec![], "unknown account".to_owned()),
@@ -19,27 +19,28 @@ async fn target() -> Target {
     .await
 }
 
-/// Calls at a path.
+/// Returns the calls of a path.
 fn calls_at(target: &Target, path: &str) -> Vec<Call> {
     target.calls().into_iter().filter(|call| call.path == path).collect()
 }
 
-/// Run that handles the failure of another one, once it has ended.
+/// Returns the run that handles the failure of another run, once it has ended.
 async fn handler_of(server: &Server, failed: &str) -> Value {
     loop {
         let (_, page) = server.get("/runs").await;
         let runs = page["runs"].as_array().unwrap().clone();
         let mut handlers = runs.into_iter().filter(|run| run["failureOf"] == failed);
         if let Some(run) = handlers.next().filter(|run| !run["endedAt"].is_null()) {
-            assert_eq!(handlers.next(), None, "one handler for one failure");
+            assert_eq!(handlers.next(), None, "a failure must have only one handler");
             return run;
         }
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
 }
 
-/// The handler gets the error, the input and the failed run in a signed call with a header that
-/// marks it. Its call is retried like any step, the failed work is not.
+/// The failure handler gets the error, the input and the id of the failed run, in a signed call
+/// with a header for failure handlers. Its call is retried like any step; the failed work is not
+/// retried.
 #[tokio::test]
 async fn a_failure_is_posted_to_a_service_of_its_own() {
     let target = target().await;
@@ -54,9 +55,9 @@ async fn a_failure_is_posted_to_a_service_of_its_own() {
     server.until(&failed, "failed").await;
     let handler = handler_of(&server, &failed).await;
     assert_eq!(handler["state"], "completed", "{handler}");
-    assert_eq!(calls_at(&target, "/work").len(), 1, "the failed work is not repeated");
+    assert_eq!(calls_at(&target, "/work").len(), 1, "the failed work must not be repeated");
     let calls = calls_at(&target, "/failed");
-    assert_eq!(calls.len(), 2, "the handler is retried");
+    assert_eq!(calls.len(), 2, "the failed call of the handler must be retried");
     let message = "the service responded with 404 Not Found: unknown account";
     let error = format!(r#"{{"code":"CallRefused","message":"{message}"}}"#);
     let body = format!(r#"{{"error":{error},"input":{{"account":7}},"run":"{failed}"}}"#);
@@ -72,7 +73,7 @@ async fn a_failure_is_posted_to_a_service_of_its_own() {
     assert_eq!(calls_at(&target, "/work")[0].header("tidegate-failure-of"), "");
 }
 
-/// Handlers of actions and batches get the input of the request, or all events.
+/// Failure handlers of actions get the input of the request, and those of batches get all events.
 #[tokio::test]
 async fn a_failure_carries_the_whole_input() {
     let target = target().await;
@@ -101,8 +102,8 @@ async fn a_failure_carries_the_whole_input() {
     assert_eq!((&body["input"], &body["run"]), (&json!([1, [2]]), &json!(many)));
 }
 
-/// A boolean `onFailure` beside a URL would repeat the failed work: it is refused in every kind of
-/// definition.
+/// A boolean `onFailure` beside a URL would repeat the failed work, so it is refused in every kind
+/// of definition.
 #[tokio::test]
 async fn a_flag_is_refused_beside_a_url() {
     let fix = r#"name the service that handles failures, `{"url": "https://…"}`"#;
@@ -121,8 +122,8 @@ async fn a_flag_is_refused_beside_a_url() {
     }
 }
 
-/// Stored definitions with a boolean still load. Their failures start no handler, and a handler
-/// that was waiting for its call before the upgrade ends without one.
+/// Stored definitions with a boolean `onFailure` can still be loaded. A failure of their runs
+/// starts no handler, and a handler run that was created before the upgrade ends without a call.
 #[tokio::test]
 async fn a_stored_flag_calls_nobody() {
     let target = target().await;
@@ -149,7 +150,7 @@ async fn a_stored_flag_calls_nobody() {
     let again = server.start_run("sync", json!(2)).await;
     server.until(&again, "failed").await;
     let (_, page) = server.get("/runs").await;
-    assert_eq!(page["runs"].as_array().unwrap().len(), 3, "no handler is started: {page}");
+    assert_eq!(page["runs"].as_array().unwrap().len(), 3, "a handler was started: {page}");
     let paths: Vec<_> = target.calls().into_iter().map(|call| call.path).collect();
     assert_eq!(paths, ["/work", "/failed", "/work"]);
     let (_, answer) = server.get("/workflows/sync").await;

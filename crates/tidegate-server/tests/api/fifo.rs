@@ -1,5 +1,5 @@
-//! FIFO order of a session's queue: requests start in order, one at a time, and the next one starts
-//! however the current one ends.
+//! FIFO order of a session's queue: requests start in order and one at a time. The next one starts
+//! whether the current one completes, fails, is cancelled or is killed.
 
 use std::sync::{Arc, Mutex};
 
@@ -21,20 +21,20 @@ const LINE: u64 = 200;
 #[derive(Clone)]
 struct Desk {
     journal: Arc<Mutex<Journal>>,
-    /// Calls with a number below this are answered, the others wait.
+    /// Calls with a number below this are answered; calls with other numbers wait.
     served: watch::Sender<u64>,
 }
 
 #[derive(Default)]
 struct Journal {
-    /// Number and run of each call, in order.
+    /// Number and run of each call, in the order of arrival.
     came: Vec<(u64, String)>,
     inside: usize,
     /// Maximum number of concurrent calls.
     most: usize,
 }
 
-/// Call in progress: it ends when it is answered or its caller disconnects.
+/// A call in progress. It ends when it is answered or its caller disconnects.
 struct Call(Desk);
 
 impl Drop for Call {
@@ -90,8 +90,8 @@ async fn stand(fleet: &Fleet, input: Value) -> String {
 }
 
 /// spec B10, B11, B12, B13: many requests, sent one after another through all servers, start in
-/// that order, one at a time, each once. After one that fails, one that is cancelled and one whose
-/// server is killed, the next one starts.
+/// that order, one at a time and each once. The next one also starts after a request that fails,
+/// one that is cancelled and one whose server is killed.
 async fn a_line_is_served_in_order(on: On) {
     let (desk, url) = Desk::start().await;
     let flow = "[[flow]]\nname = 'line'\nconcurrency = 'queue'\nactions.act = ";
@@ -109,7 +109,11 @@ async fn a_line_is_served_in_order(on: On) {
     {
         let journal = desk.journal.lock().unwrap();
         let expected: Vec<_> = (0..LINE).zip(runs).collect();
-        assert_eq!((&journal.came, journal.most), (&expected, 1), "in order, each once");
+        assert_eq!(
+            (&journal.came, journal.most),
+            (&expected, 1),
+            "calls must be made in order, each once, one at a time"
+        );
     }
 
     let failing = stand(&fleet, json!({ "n": LINE, "bad": true })).await;
@@ -121,14 +125,14 @@ async fn a_line_is_served_in_order(on: On) {
     desk.called(LINE + 2).await;
     fleet.next().post(&format!("/runs/{cancelled}/cancel"), json!({})).await;
     desk.called(LINE + 3).await;
-    // One of the servers executes the run, and the API does not say which.
+    // One of the servers executes the run. The API does not say which one, so each is killed.
     for victim in 0..fleet.len() {
         fleet.crash_and_restart(victim);
     }
     desk.served.send_replace(LINE + 4);
     fleet.next().until(&last, "completed").await;
     let mut again = desk.came().split_off(usize::try_from(LINE).unwrap());
-    assert!(again.len() > 4, "the killed call is repeated: {again:?}");
+    assert!(again.len() > 4, "the call of the killed server must be repeated: {again:?}");
     again.dedup();
     assert_eq!(again, [0, 1, 2, 3].map(|n| LINE + n));
     for (run, state) in [(&cancelled, "cancelled"), (&killed, "completed")] {

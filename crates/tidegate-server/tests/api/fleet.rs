@@ -1,4 +1,4 @@
-//! Test fleet: one server on a file, or two on one PostgreSQL.
+//! Test fleet: one server on a SQLite file, or two servers on one PostgreSQL database.
 
 use std::{
     sync::{
@@ -12,7 +12,7 @@ use reqwest::{Client, RequestBuilder, Response, StatusCode};
 
 use crate::{postgres::database, server::Server};
 
-/// Kind of fleet.
+/// Kind of a fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum On {
     /// One server on a file.
@@ -21,14 +21,14 @@ pub(crate) enum On {
     Postgres,
 }
 
-/// Servers, and a client of all of them.
+/// The servers, and a client of all of them.
 pub(crate) struct Fleet {
     servers: Vec<Server>,
     pub(crate) front: Front,
 }
 
 impl Fleet {
-    /// Starts the servers; `None`, with a loud message, without a PostgreSQL.
+    /// Starts the servers. Without a PostgreSQL it returns `None` and prints a message.
     pub(crate) async fn start(on: On, config: &str, variables: &[(&str, &str)]) -> Option<Self> {
         let (count, config) = match on {
             On::File => (1, config.to_owned()),
@@ -42,12 +42,12 @@ impl Fleet {
         Some(Self { servers, front })
     }
 
-    /// Next server, round robin.
+    /// Returns the next server, round robin.
     pub(crate) fn next(&self) -> &Server {
         &self.servers[self.front.turn() % self.servers.len()]
     }
 
-    /// Number of servers.
+    /// Returns the number of servers.
     pub(crate) fn len(&self) -> usize {
         self.servers.len()
     }
@@ -65,7 +65,7 @@ pub(crate) struct Front {
     http: Client,
     urls: Arc<RwLock<Vec<String>>>,
     turn: Arc<AtomicUsize>,
-    /// Preferred server; without it, round robin.
+    /// Index of the preferred server; if `None`, servers are used round robin.
     home: Option<usize>,
 }
 
@@ -75,7 +75,7 @@ const AGAIN: Duration = Duration::from_millis(20);
 const TRIES: usize = 3000;
 
 impl Front {
-    /// Client that prefers one server: others are used only while it is unavailable.
+    /// Returns a client that prefers one server. It uses others only while that one is unavailable.
     pub(crate) fn at(&self, home: usize) -> Self {
         Self { home: Some(home), ..self.clone() }
     }
@@ -84,8 +84,8 @@ impl Front {
         self.turn.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Sends a request and returns the head of the answer. The request may be sent twice: one that
-    /// must take effect once needs an idempotency key.
+    /// Sends a request until a server answers, and returns the head of the answer. The request may
+    /// be sent more than once: if it must take effect only once, it needs an idempotency key.
     pub(crate) async fn ask(&self, make: impl Fn(&Client, &str) -> RequestBuilder) -> Response {
         for tries in 0..TRIES {
             let url = {
@@ -98,6 +98,6 @@ impl Front {
                 Ok(_) | Err(_) => tokio::time::sleep(AGAIN).await,
             }
         }
-        panic!("no server has answered for a long time")
+        panic!("no server has answered after all attempts")
     }
 }

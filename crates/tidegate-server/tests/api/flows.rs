@@ -1,11 +1,12 @@
-//! Flows without code: each action is a durable call of a URL, arbitrated by its policy.
+//! Flows without code in the engine: each action is a durable call of a URL, arbitrated by its
+//! policy.
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
 use crate::{server::Server, target::Target};
 
-/// Flow with one action for each policy that the tests need.
+/// Returns the config of a flow with one action for each policy that the tests need.
 fn support(url: &str) -> String {
     format!(
         r#"
@@ -19,8 +20,8 @@ fn support(url: &str) -> String {
     )
 }
 
-/// spec requests: the call has the request and its session unchanged; a rejected request names the
-/// run inside, which can be followed to its end.
+/// spec requests: the call has the request and its session, unchanged. The answer to a rejected
+/// request names the run that holds the gate, and a client can follow that run to its end.
 #[tokio::test]
 async fn an_action_is_one_call_under_its_policy() {
     let target = Target::kind().await;
@@ -46,7 +47,11 @@ async fn an_action_is_one_call_under_its_policy() {
     let (_, answer) = server.post(&format!("{}?dryRun=true", at("respond")), &ask).await;
     assert_eq!(answer["outcome"], "started");
     let (status, answer) = server.post(&at("respond"), &ask).await;
-    assert_eq!(status, StatusCode::ACCEPTED, "another key is another gate: {answer}");
+    assert_eq!(
+        status,
+        StatusCode::ACCEPTED,
+        "a request with another key must be admitted: {answer}"
+    );
     target.called(2).await;
     let path = format!("/runs/{}/stream", first["requestId"].as_str().unwrap());
     let text = server.follow(&path, "event: state", || target.open(true)).await;
@@ -55,8 +60,8 @@ async fn an_action_is_one_call_under_its_policy() {
     assert_eq!((status, &answer["output"]["ok"]), (StatusCode::OK, &json!(true)), "{answer}");
 }
 
-/// Streamed chunks of a service reach the readers of the run's stream in order and before its end;
-/// the event named `output` is the run's output.
+/// Chunks that a service streams reach the readers of the run's stream in order and before its end.
+/// The event named `output` becomes the run's output.
 #[tokio::test]
 async fn a_stream_of_events_is_passed_on() {
     let said = "data: one\n\ndata: {\"n\": 2}\n\nevent: output\ndata: {\"whole\": true}\n\n";

@@ -1,5 +1,5 @@
-//! Server frozen in the middle of a transaction, beside one that serves the same workspace and
-//! another.
+//! A server is frozen in the middle of a transaction; another server serves the same workspace and
+//! a second one.
 
 use std::time::{Duration, Instant};
 
@@ -13,13 +13,14 @@ use crate::{
     target::Target,
 };
 
-/// Test timeout, reached only if an expected event never happens: a frozen process would hold its
-/// locks forever.
+/// Test timeout. It is reached only if an expected event never happens: a frozen process could hold
+/// its locks forever.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const OTHER: (&str, &str) = ("tidegate-workspace", "b");
 
-/// Longest idle transaction: its process, and its start time.
+/// Returns the transaction that has been idle for the longest time: its process id and its start
+/// time.
 async fn idle(db: &Client) -> Option<(i32, String)> {
     let sql = "select pid, xact_start::text from pg_stat_activity
                 where datname = current_database() and state = 'idle in transaction'
@@ -33,7 +34,7 @@ async fn freeze(db: &Client, server: &Server) {
     let began = Instant::now();
     loop {
         server.signal("STOP");
-        // A transaction that stays idle is that of the frozen process.
+        // A transaction that stays idle belongs to the frozen server.
         if let Some(held) = idle(db).await {
             tokio::time::sleep(Duration::from_millis(100)).await;
             if idle(db).await == Some(held) {
@@ -41,12 +42,12 @@ async fn freeze(db: &Client, server: &Server) {
             }
         }
         server.signal("CONT");
-        assert!(began.elapsed() < PATIENCE, "the server is never frozen in a transaction");
+        assert!(began.elapsed() < PATIENCE, "no attempt froze the server in a transaction");
         tokio::time::sleep(Duration::from_millis(7)).await;
     }
 }
 
-/// Posts an event in a workspace; returns its run.
+/// Posts an event in a workspace. Returns its run.
 async fn post(server: &Server, headers: &[(&str, &str)], data: Value) -> String {
     let event = json!({ "name": "sync", "data": data }).to_string();
     let (status, answer) = server.post_with("/events", headers, event).await;
@@ -67,9 +68,9 @@ async fn completed(server: &Server, run: &str) {
     }
 }
 
-/// While a server is frozen with the locks of a workspace, another server continues: events of both
-/// workspaces are acknowledged and their runs executed, though the commands of both share
-/// transactions. The page about PostgreSQL describes what bounds the delay.
+/// While a server is frozen and holds locks of a workspace, another server continues. It
+/// acknowledges events of both workspaces and executes their runs, although commands of both share
+/// transactions. The page about PostgreSQL in `docs/operate` describes what limits the delay.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_frozen_server_does_not_stop_other_workspaces() {
     let Some(url) = database().await else { return };
@@ -98,7 +99,8 @@ async fn a_frozen_server_does_not_stop_other_workspaces() {
             })
         };
         freeze(&db, &victim).await;
-        // Both keys are hot: one of these requests needs the lock of the frozen server.
+        // Both keys are used by the load: one of these requests needs a lock that the frozen server
+        // holds.
         let both = async {
             tokio::join!(
                 post(&server, &[], json!({ "k": 0 })),
@@ -112,7 +114,11 @@ async fn a_frozen_server_does_not_stop_other_workspaces() {
             }
         };
         let went_on = tokio::time::timeout(PATIENCE, async { tokio::join!(both, others) }).await;
-        assert!(went_on.is_ok(), "round {round}: log: {}", server.log());
+        assert!(
+            went_on.is_ok(),
+            "round {round}: the other server does not continue; its log: {}",
+            server.log()
+        );
         load.abort();
         victim.signal("CONT");
         victim.ready().await;

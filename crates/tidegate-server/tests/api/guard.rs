@@ -8,7 +8,7 @@ use tidegate_core::time::Timestamp;
 
 use crate::{server::Server, target::Target};
 
-/// Runs `tidegate keys` on a file.
+/// Runs `tidegate keys` on a SQLite file and returns its output.
 pub(crate) fn keys(store: &str, arguments: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
     command.env_clear().arg("keys").args(["--store", store]).args(arguments);
@@ -17,7 +17,7 @@ pub(crate) fn keys(store: &str, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// Method, path and required access of every operation.
+/// Returns the method, path and required access of every operation.
 fn operations(document: &Value) -> Vec<(String, String, String)> {
     let paths = document["paths"].as_object().unwrap();
     let all = paths.iter().flat_map(|(path, methods)| {
@@ -32,8 +32,9 @@ fn operations(document: &Value) -> Vec<(String, String, String)> {
     all
 }
 
-/// spec N14 (OWASP API1 and API5): every operation for every kind of caller. The operations come
-/// from the server's OpenAPI document, and the required access of each is frozen in a file.
+/// spec N14 (OWASP API1 and API5): checks every operation with every kind of caller. The list of
+/// operations comes from the server's OpenAPI document, and the required access of each is frozen
+/// in a file.
 #[tokio::test]
 async fn every_operation_lets_in_whom_it_should() {
     let target = Target::kind().await;
@@ -51,7 +52,7 @@ async fn every_operation_lets_in_whom_it_should() {
     let config = format!("workspaces = [\"other\"]\n[[workflow]]\nname = \"a\"\nurl = \"{url}\"");
     let server = Server::start_on(&store, &config, &log);
     let bearer = |key: &str| format!("Bearer {key}");
-    // A last character that differs from the key's.
+    // A character that differs from the last one of the key.
     let last = if full.ends_with('0') { '1' } else { '0' };
     let unknown = format!("{}{last}", &full[..full.len() - 1]);
     let canary = "canary-in-the-payload";
@@ -102,11 +103,11 @@ async fn every_operation_lets_in_whom_it_should() {
     let said = std::fs::read_to_string(&log).unwrap();
     for secret in [&*full, &*read, &*other, &*gone, &*unknown, canary] {
         let secret = secret.rsplit('_').next().unwrap();
-        assert!(!said.contains(secret), "the log holds a secret:\n{said}");
+        assert!(!said.contains(secret), "the log contains a secret:\n{said}");
     }
 }
 
-/// A key can be revoked over HTTP, and is never accepted in a URL.
+/// A key can be revoked over HTTP, and a key in a URL is never accepted.
 async fn revoked_and_never_shown(server: &Server, full: &str, read: &str, run: &str) {
     let shown = |key: &str| format!("Bearer {key}");
     let (all, look) = (shown(full), shown(read));
@@ -127,13 +128,13 @@ async fn revoked_and_never_shown(server: &Server, full: &str, read: &str, run: &
     assert_eq!(revoked.status, 200, "{}", revoked.text);
     let began = std::time::Instant::now();
     while server.raw("GET", "/runs", &[("authorization", &look)], "").await.unwrap().status != 401 {
-        assert!(began.elapsed().as_secs() < 60, "the key is never revoked");
+        assert!(began.elapsed().as_secs() < 60, "the revoked key is still accepted");
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
 }
 
-/// Without keys: cross-site requests, other host names, other content types and public listen
-/// addresses are refused, each with its code.
+/// A server without keys refuses cross-site requests, other host names, other content types and
+/// public listen addresses, each with its code.
 #[tokio::test]
 async fn what_a_browser_could_be_made_to_send_is_refused() {
     let server = Server::start("workspaces = [\"other\"]");
@@ -165,8 +166,8 @@ async fn what_a_browser_could_be_made_to_send_is_refused() {
     assert!(said.contains("create one with `tidegate keys create`"), "{said}");
 }
 
-/// On the server that created it, a key is valid from its answer on and invalid after it is
-/// revoked; and invalid after its expiry.
+/// On the server that created it, a key is valid as soon as the answer with it is sent, and invalid
+/// as soon as it is revoked. It is also invalid after its expiry.
 #[tokio::test]
 async fn a_key_counts_at_once_and_until_its_end() {
     let server = Server::start("");
@@ -176,7 +177,7 @@ async fn a_key_counts_at_once_and_until_its_end() {
     let none = server.raw("GET", "/runs", &[], "").await.unwrap();
     assert_eq!(
         none.status, 401,
-        "the first key closes the server to callers without one: {}",
+        "once a key exists, requests without a key must be refused: {}",
         none.text
     );
     let get = async |key: &str| {
@@ -187,7 +188,8 @@ async fn a_key_counts_at_once_and_until_its_end() {
         server.raw("POST", "/keys", &headers, &body.to_string()).await.unwrap().json()
     };
     for n in 0..10 {
-        // A request with an unknown key has just refreshed the cached keys.
+        // This request with an unknown key makes the server read the keys again, so its cache is
+        // fresh.
         assert_eq!(get(&format!("Bearer tg_{n}_x")).await, 401);
         let made = new_key(json!({ "name": format!("k{n}") })).await;
         let key = bearer(&made);
@@ -195,11 +197,15 @@ async fn a_key_counts_at_once_and_until_its_end() {
         let path = format!("/keys/{}", made["id"].as_str().unwrap());
         let headers = [("authorization", full.as_str())];
         assert_eq!(server.raw("DELETE", &path, &headers, "").await.unwrap().status, 200);
-        assert_eq!(get(&key).await, 401, "key {n} is revoked");
+        assert_eq!(get(&key).await, 401, "revoked key {n} must be refused");
     }
     for (end, status) in [("2020-01-01T00:00:00Z", 401), ("2100-01-01T00:00:00Z", 200)] {
         let made = new_key(json!({ "name": end, "expiresAt": end })).await;
-        assert_eq!(get(&bearer(&made)).await, status, "it expires at {end}");
+        assert_eq!(
+            get(&bearer(&made)).await,
+            status,
+            "wrong status for a key that expires at {end}"
+        );
     }
 }
 
@@ -233,13 +239,13 @@ async fn a_new_key_opens_every_server_of_the_store() {
     let new = format!("Bearer {}", made["key"].as_str().unwrap());
     let began = std::time::Instant::now();
     while two.raw("GET", "/runs", &[("authorization", &new)], "").await.unwrap().status != 200 {
-        assert!(began.elapsed().as_secs() < 60, "the key never becomes valid there");
+        assert!(began.elapsed().as_secs() < 60, "the key never becomes valid on the other server");
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
 }
 
-/// The security page lists every operation that needs no key, and `keys` accepts its settings
-/// before and after its subcommand.
+/// The security page lists every operation that needs no key. The command `keys` accepts its
+/// settings before and after its subcommand.
 #[tokio::test]
 async fn the_page_says_what_needs_no_key() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operate/security.md");
@@ -247,7 +253,10 @@ async fn the_page_says_what_needs_no_key() {
     let matrix = include_str!("matrix.txt");
     let open = matrix.lines().filter_map(|line| line.strip_suffix(": nothing"));
     for operation in open {
-        assert!(page.contains(&format!("`{operation}`")), "{operation} needs no key: {page}");
+        assert!(
+            page.contains(&format!("`{operation}`")),
+            "{operation} needs no key, but the security page does not list it: {page}"
+        );
     }
     let folder = tempfile::tempdir().unwrap();
     let store = format!("sqlite:{}", folder.path().join("tidegate.db").display());
@@ -255,5 +264,5 @@ async fn the_page_says_what_needs_no_key() {
     behind.env_clear().args(["keys", "create", "--name", "a", "--store", &store]);
     let output = behind.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(keys(&store, &["list"]).contains(" a "), "the key was created in that store");
+    assert!(keys(&store, &["list"]).contains(" a "), "the key must be in the store of `--store`");
 }

@@ -1,11 +1,11 @@
-//! Model Context Protocol: actions as tools, message by message.
+//! Model Context Protocol: actions as tools. The tests send single messages.
 
 use serde_json::{Value, json};
 use tidegate_core::time::Timestamp;
 
 use crate::{guard::keys, server::Server, target::Target};
 
-/// Service that fails, streams or succeeds.
+/// Test service that fails, streams or succeeds, depending on the path.
 async fn service() -> Target {
     let (json, events) = ("application/json", "text/event-stream");
     let streamed = "data: one\n\ndata: {\"n\": 2}\n\nevent: output\ndata: \"whole\"\n\n";
@@ -49,14 +49,14 @@ fn call(tool: &str, arguments: &Value, meta: &Value) -> Value {
     message("tools/call", &json!({ "name": tool, "arguments": arguments, "_meta": meta }))
 }
 
-/// Answer to a message.
+/// Sends a message and returns the answer.
 async fn ask(server: &Server, message: Value) -> Value {
     let (status, answer) = server.post("/mcp", message).await;
     assert_eq!((status.as_u16(), &answer["id"]), (200, &json!("q")), "{answer}");
     answer
 }
 
-/// Code of a tool's error, and the run that it names.
+/// Sends a call that fails. Returns the code of the error, and the run that the error names.
 async fn refused(server: &Server, message: Value) -> (Value, Value) {
     let answer = ask(server, message).await;
     let result = &answer["result"];
@@ -67,7 +67,7 @@ async fn refused(server: &Server, message: Value) -> (Value, Value) {
     (error.clone(), result["structuredContent"][named].clone())
 }
 
-/// Protocol frame: revision, invalid messages, and authentication.
+/// Framing of the protocol: revisions, invalid messages, and authentication.
 #[tokio::test]
 async fn messages_of_three_revisions_are_answered() {
     let target = service().await;
@@ -116,7 +116,8 @@ async fn messages_of_three_revisions_are_answered() {
     }
 }
 
-/// spec mcp, B9, B32, B33: tools are actions, and a call is arbitrated as any other request.
+/// spec mcp, B9, B32, B33: tools are actions, and a call of a tool is arbitrated like any other
+/// request.
 #[tokio::test]
 async fn a_tool_is_an_action_under_its_policy() {
     let target = service().await;
@@ -135,7 +136,11 @@ async fn a_tool_is_an_action_under_its_policy() {
     assert_eq!(rest["result"]["tools"].as_array().unwrap().len(), 1);
     let answer = ask(&server, call("support_count", &json!({ "input": 7 }), &json!({}))).await;
     let expected = json!({ "type": "text", "text": r#"{"ok":  true}"# });
-    assert_eq!(answer["result"]["content"], json!([expected]), "byte for byte: {answer}");
+    assert_eq!(
+        answer["result"]["content"],
+        json!([expected]),
+        "the content must be equal byte for byte: {answer}"
+    );
     assert_eq!(answer["result"]["structuredContent"], json!({ "ok": true }));
     let body: Value = serde_json::from_str(&target.calls()[0].body).unwrap();
     assert_eq!((&body["input"], &body["user"]), (&json!(7), &Value::Null));
@@ -150,7 +155,7 @@ async fn a_tool_is_an_action_under_its_policy() {
     assert_eq!(code, "bad_input");
     let (code, run) = refused(&server, call("support_fail", &none, &none)).await;
     server.until(run.as_str().unwrap(), "failed").await;
-    assert_ne!(code, "failed", "the error of the run itself");
+    assert_ne!(code, "failed", "the code must be that of the run's error");
     let (status, answer) = server.post("/flows/support/actions/count", r#"{"input":"x"}"#).await;
     assert_eq!((status.as_u16(), &answer["error"]), (422, &json!("bad_input")), "{answer}");
     assert!(answer["detail"].as_str().unwrap().contains(r#"`input` must have type "integer""#));
@@ -160,7 +165,7 @@ async fn a_tool_is_an_action_under_its_policy() {
     arbitrated(&server, &target).await;
 }
 
-/// Flow settings in the config file apply only to the workspace of the file.
+/// Ingress settings in the config file apply only to the workspace of that file.
 #[tokio::test]
 async fn a_file_hides_no_tool_of_another_workspace() {
     let target = service().await;
@@ -181,7 +186,8 @@ async fn a_file_hides_no_tool_of_another_workspace() {
     }
 }
 
-/// Descriptions and schemas of a definition are shown, and create no new version.
+/// Descriptions and schemas of a definition are listed with its tool. Adding them creates no new
+/// version.
 async fn described(server: &Server, url: &str) {
     let (_, answer) = server.get("/workflows/support%2Fcount").await;
     assert_eq!(answer["schema"], json!({ "type": "integer", "minimum": 1 }), "{answer}");
@@ -193,7 +199,8 @@ async fn described(server: &Server, url: &str) {
     }
 }
 
-/// Two concurrent calls conflict by their user, but not by a session, which they do not have.
+/// Two concurrent calls conflict if they have the same user. They cannot conflict by session,
+/// because calls have none.
 async fn arbitrated(server: &Server, target: &Target) {
     let (none, before) = (json!({}), target.calls().len());
     let by = |user: &str| json!({ "progressToken": 1, "tidegate/user": user });
@@ -211,7 +218,11 @@ async fn arbitrated(server: &Server, target: &Target) {
     assert_eq!(code, "busy");
     let (status, answer) =
         server.post("/flows/support/actions/sync_invoice", r#"{"user":"ada"}"#).await;
-    assert_eq!((status.as_u16(), &answer["requestId"]), (409, &holder), "over HTTP too: {answer}");
+    assert_eq!(
+        (status.as_u16(), &answer["requestId"]),
+        (409, &holder),
+        "a request over HTTP must be rejected too: {answer}"
+    );
     let wait = call("my__flow_wait", &json!({ "text": "hi" }), &by("ada"));
     let _holder = server.open("/mcp", wait.to_string()).await;
     target.called(before + 5).await;
@@ -224,14 +235,17 @@ async fn arbitrated(server: &Server, target: &Target) {
     let (_, answer) = server.get("/runs?workflow=my_flow/line").await;
     let at = |name: &str| Timestamp::parse_rfc3339(answer["runs"][0][name].as_str().unwrap());
     let wait = at("queuedAt").map(|at| at.plus_ms(30_000));
-    assert_eq!(at("dueAt"), wait, "default of the policy: {answer}");
+    assert_eq!(at("dueAt"), wait, "a call must leave the queue after 30 s by default: {answer}");
     target.open(true);
     let text = first.text().await.unwrap();
-    assert!(text.contains(&format!("\"tidegate/requestId\":{holder}")), "{holder} in {text}");
+    assert!(
+        text.contains(&format!("\"tidegate/requestId\":{holder}")),
+        "the result of run {holder} is missing in {text}"
+    );
     assert_eq!(refused(server, sync("ada")).await, (json!("deduped"), holder));
 }
 
-/// A long call reports its progress in order; a disconnect changes nothing.
+/// A long call reports its progress in order. If its client disconnects, the run continues.
 #[tokio::test]
 async fn a_long_call_tells_of_its_progress() {
     let target = service().await;
@@ -242,8 +256,9 @@ async fn a_long_call_tells_of_its_progress() {
     assert_eq!(answer.headers()["content-type"], "text/event-stream");
     let mut text = String::new();
     while !text.contains("\"message\":\"running: ") {
-        text += std::str::from_utf8(&answer.chunk().await.unwrap().expect("the stream continues"))
-            .unwrap();
+        text +=
+            std::str::from_utf8(&answer.chunk().await.unwrap().expect("the stream must not end"))
+                .unwrap();
     }
     drop(server.open("/mcp", draft).await);
     target.called(2).await;
@@ -267,7 +282,8 @@ async fn a_long_call_tells_of_its_progress() {
     assert_eq!(reply["runs"].as_array().unwrap().len(), 2, "{reply}");
 }
 
-/// A read-only API key lists tools and cannot call them; the name of a full key is the user.
+/// A read-only API key can list tools but not call them. For a call with a full key, the user is
+/// the name of the key.
 #[tokio::test]
 async fn a_key_decides_what_a_client_may_do() {
     let target = service().await;

@@ -4,21 +4,21 @@ use serde_json::json;
 
 use crate::{server::Server, target::Target};
 
-/// Metrics that exist only after a program's reaction has failed or lost a lease.
+/// Metrics that exist only after a reaction of a program has failed or lost its lease.
 const OF_TROUBLE: [&str; 3] = [
     "tidegate_reaction_failures_total",
     "tidegate_reaction_blocks_total",
     "tidegate_reaction_lost_leases_total",
 ];
 
-/// Metrics that exist only with reactions, which programs register.
+/// Metrics that exist only if there are reactions, which only programs can register.
 const OF_REACTIONS: [&str; 3] = [
     "tidegate_reaction_claims_total",
     "tidegate_reaction_events_total",
     "tidegate_reaction_lag_seconds",
 ];
 
-/// Every metric of the book can be scraped after some runs, and so can the numbers of runs by
+/// Every metric of the documentation is exported after some runs, and so are the numbers of runs by
 /// state.
 #[tokio::test]
 async fn every_metric_of_the_book_can_be_scraped() {
@@ -44,7 +44,10 @@ async fn every_metric_of_the_book_can_be_scraped() {
         "tidegate_lease_losses_total 0",
         "tidegate_takeovers_total 0",
     ] {
-        assert!(text.lines().any(|it| it == line), "{line} is not in\n{text}");
+        assert!(
+            text.lines().any(|it| it == line),
+            "the metrics do not have the line {line}:\n{text}"
+        );
     }
     target.open(true);
     server.until(&first, "completed").await;
@@ -52,10 +55,13 @@ async fn every_metric_of_the_book_can_be_scraped() {
     let book = include_str!("../../../../docs/operate/metrics.md");
     let rows = book.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
     let names: Vec<_> = rows.filter(|name| name.starts_with("tidegate_")).collect();
-    assert!(names.len() > 10, "the book has a table of metrics: {names:?}");
+    assert!(
+        names.len() > 10,
+        "too few metrics found in the table of docs/operate/metrics.md: {names:?}"
+    );
     for name in names {
         let elsewhere = OF_TROUBLE.contains(&name) || OF_REACTIONS.contains(&name);
         let answer = text.contains(&format!("# TYPE {name} "));
-        assert!(answer || elsewhere, "{name} is not in\n{text}");
+        assert!(answer || elsewhere, "metric {name} is documented but not exported:\n{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! Query operations over HTTP: lists, statistics, streams, and their consistency.
+//! Operations that read: lists, statistics, event streams, and whether they agree.
 
 use expect_test::expect;
 use reqwest::StatusCode;
@@ -7,7 +7,7 @@ use tidegate_core::flow::{CONTROLS, gate_owners};
 
 use crate::{server::Server, target::Target};
 
-/// Workflows with controls, and one without.
+/// Starts a server with workflows that have controls, and one without.
 async fn busy() -> (Target, Server) {
     let target = Target::kind().await;
     target.open(false);
@@ -24,7 +24,7 @@ async fn busy() -> (Target, Server) {
     (target, server)
 }
 
-/// Items of all pages of a list; `then` runs after each page.
+/// Returns the items of all pages of a list. `then` is called after each page.
 async fn pages(server: &Server, path: &str, list: &str, then: impl AsyncFn()) -> Vec<Value> {
     let (mut all, mut cursor) = (Vec::new(), String::new());
     loop {
@@ -37,7 +37,8 @@ async fn pages(server: &Server, path: &str, list: &str, then: impl AsyncFn()) ->
     }
 }
 
-/// spec B133, B134, B135, B136, B139, B140: statistics need no set-up and are consistent.
+/// spec B133, B134, B135, B136, B139, B140: statistics need no configuration and agree with the
+/// lists.
 #[tokio::test]
 async fn what_is_seen_agrees_with_what_runs() {
     let (target, server) = busy().await;
@@ -79,7 +80,7 @@ async fn what_is_seen_agrees_with_what_runs() {
     assert_eq!(narrowed["workflows"], json!([flow["workflows"][0]]));
     let (_, none) = server.get("/flow-state?app=other").await;
     assert_eq!(none["workflows"], json!([]));
-    // The third event fills the buffer: its events become a run at once.
+    // The third event fills the buffer: the buffered events become a run at once.
     let run = server.start_run("index", json!(2)).await;
     let (_, flow) = server.get("/flow-state?workflow=index").await;
     assert_eq!(flow["workflows"][0]["batch"], json!({ "pending": 0, "keys": [] }));
@@ -102,8 +103,8 @@ async fn what_is_seen_agrees_with_what_runs() {
     assert_eq!((&stats["inFlight"], &stats["queued"]), (&json!(0), &json!(0)), "{stats}");
 }
 
-/// spec events, stats: events and receipts are listed newest first, stable while more arrive, and
-/// an event shows its verdicts.
+/// spec events, stats: events and receipts are listed newest first. Pages stay consistent while
+/// more events arrive. An event shows its verdicts.
 #[tokio::test]
 async fn events_and_receipts_are_listed_while_more_arrive() {
     let (_target, server) = busy().await;
@@ -116,12 +117,12 @@ async fn events_and_receipts_are_listed_while_more_arrive() {
     let late = async || drop(server.post("/events", json!({ "name": "sync.late" })).await);
     let listed = pages(&server, "/events?name=sync*", "events", late).await;
     let ids: Vec<_> = listed.iter().map(|event| event["id"].clone()).collect();
-    assert_eq!(ids, posted, "events after the first page are not listed");
+    assert_eq!(ids, posted, "events posted after the first page must not be listed");
     assert_eq!(listed[0]["data"], json!({ "k": "a", "n": 4 }));
     assert_eq!(pages(&server, "/events?name=none", "events", late).await, Vec::<Value>::new());
     let receipts = pages(&server, "/receipts?workflow=sync", "receipts", async || {}).await;
     let of: Vec<_> = receipts.iter().map(|receipt| receipt["eventId"].clone()).collect();
-    assert_eq!(of, posted[..3], "two started at once, which leaves no receipt");
+    assert_eq!(of, posted[..3], "the two events that started at once must have no receipt");
     assert_eq!((&receipts[0]["outcome"], &receipts[0]["key"]), (&json!("queued"), &json!("a")));
     for (query, count) in [("control=concurrency&key=a", 3), ("outcome=dropped", 0), ("key=b", 0)] {
         let found = pages(&server, &format!("/receipts?{query}"), "receipts", async || {}).await;
@@ -142,7 +143,7 @@ async fn events_and_receipts_are_listed_while_more_arrive() {
     assert_eq!(shown["events"].as_array().unwrap().len(), 5);
 }
 
-/// The list of controls is the table of core, for readers of every workspace.
+/// `GET /controls` returns core's table of controls, in every workspace.
 #[tokio::test]
 async fn the_controls_are_those_of_the_table() {
     let server = Server::start("");
@@ -187,7 +188,7 @@ async fn the_controls_are_those_of_the_table() {
     assert_eq!(status, StatusCode::OK, "{receipts}");
 }
 
-/// Invalid query parameters are refused with the valid values.
+/// Invalid query parameters are refused, and the error lists the valid values.
 #[tokio::test]
 async fn bad_questions_get_clear_answers() {
     let server = Server::start("");
@@ -214,7 +215,8 @@ async fn bad_questions_get_clear_answers() {
     }
 }
 
-/// spec N24: stream readers see new events and changed runs, and resume where they were.
+/// spec N24: readers of event streams get new events and changed runs. After a reconnect they
+/// continue where they were.
 #[tokio::test]
 async fn events_and_runs_can_be_read_along() {
     let (target, server) = busy().await;
@@ -235,7 +237,10 @@ async fn events_and_runs_can_be_read_along() {
     let last = text.lines().filter_map(|line| line.strip_prefix("id: ")).next_back().unwrap();
     post(3).await;
     let text = server.read_along("/events/stream", Some(last), r#""data":3"#, async || {}).await;
-    assert!(!text.contains(r#""data":2"#), "only later events: {text}");
+    assert!(
+        !text.contains(r#""data":2"#),
+        "only events after `Last-Event-ID` must be sent: {text}"
+    );
     let text = server.read_along("/runs/stream", None, r#""state":"completed""#, async || {
         target.open(true);
         post(4).await;
@@ -243,7 +248,7 @@ async fn events_and_runs_can_be_read_along() {
     assert!(text.await.contains("event: runs"));
 }
 
-/// spec N24: a stream reader gets each event once, also after a reconnect while more arrive.
+/// spec N24: a reader gets each event once, even if it reconnects while more events arrive.
 #[tokio::test]
 async fn a_live_tail_repeats_nothing() {
     let (target, server) = busy().await;
@@ -257,14 +262,15 @@ async fn a_live_tail_repeats_nothing() {
     let text = server.read_along("/events/stream", None, r#""data":4"#, async || {
         for n in 2..4 {
             post(n).await;
-            // Long enough for the next scan of the store to be a separate one.
+            // Waits until the next poll of the store, so that the poller does not read both events
+            // together.
             tokio::time::sleep(std::time::Duration::from_millis(700)).await;
         }
         post(4).await;
     });
     let text = text.await;
     for (n, count) in [(1, 0), (2, 1), (3, 1), (4, 1)] {
-        assert_eq!(times(&text, n), count, "event {n} in {text}");
+        assert_eq!(times(&text, n), count, "event {n} must be sent {count} times: {text}");
     }
     last += text.lines().find_map(|line| line.strip_prefix("id: ")).unwrap();
     let text = server.read_along("/events/stream", Some(&last), r#""data":5"#, async || {
@@ -273,11 +279,15 @@ async fn a_live_tail_repeats_nothing() {
     });
     let text = text.await;
     for (n, count) in [(1, 0), (2, 0), (3, 1), (4, 1), (5, 1)] {
-        assert_eq!(times(&text, n), count, "event {n} behind {last} in {text}");
+        assert_eq!(
+            times(&text, n),
+            count,
+            "after id {last}, event {n} must be sent {count} times: {text}"
+        );
     }
 }
 
-/// A reader that connects after all others have left gets changes like the first one.
+/// A reader that connects after all others have disconnected gets changes like the first reader.
 #[tokio::test]
 async fn a_watcher_who_comes_back_is_told_of_changes() {
     let (target, server) = busy().await;
@@ -288,13 +298,13 @@ async fn a_watcher_who_comes_back_is_told_of_changes() {
                 server.start_run("plain", json!(n)).await;
             })
             .await;
-        // Long enough for the scan of the store to end, since it has no reader.
+        // Long enough for the poller to stop, since it has no reader.
         tokio::time::sleep(std::time::Duration::from_millis(1500)).await;
     }
     target.open(true);
 }
 
-/// Stream readers get events of their own workspace only, whichever connected first.
+/// A reader gets only events of its own workspace, whichever workspace's reader connected first.
 #[tokio::test]
 async fn a_live_tail_is_of_one_workspace() {
     let server = Server::start("workspaces = [\"other\"]");
@@ -313,8 +323,8 @@ async fn a_live_tail_is_of_one_workspace() {
     assert!(!ours.contains("secret"), "{ours}");
 }
 
-/// Unknown query parameters are refused by all operations: a misspelled filter would match
-/// everything. Webhooks are exempt, since their senders add parameters of their own.
+/// All operations refuse unknown query parameters, because a misspelled filter would match
+/// everything. Webhooks are exempt: their senders add their own parameters.
 #[tokio::test]
 async fn unknown_parameters_are_refused_everywhere() {
     let server = Server::start("");
@@ -337,7 +347,8 @@ async fn unknown_parameters_are_refused_everywhere() {
     }
 }
 
-/// A NUL in a name or a parameter is refused as an invalid name, not as a store error.
+/// A NUL character in a name or a parameter is refused as an invalid name, and does not cause a
+/// store error.
 async fn a_nul_is_no_name(server: &Server) {
     let (_, described) = server.get("/openapi.json").await;
     for (path, methods) in described["paths"].as_object().unwrap() {
@@ -381,7 +392,7 @@ async fn a_nul_is_no_name_on_postgres() {
     a_nul_is_no_name(&Server::start_on(&store, "", &log.path().join("log"))).await;
 }
 
-/// A time filter finds old runs on the first page, however many newer ones there are.
+/// A time filter finds old runs on the first page, however many newer runs there are.
 #[tokio::test]
 async fn a_list_by_time_has_no_empty_page() {
     let (_target, server) = busy().await;
@@ -396,7 +407,11 @@ async fn a_list_by_time_has_no_empty_page() {
     let next = tidegate_core::time::Timestamp::parse_rfc3339(&queued).unwrap();
     let next = tidegate_core::time::Timestamp::from_micros(next.micros() + 1).rfc3339();
     let (_, page) = server.get(&format!("/runs?from={queued}&to={next}&limit=10")).await;
-    assert_eq!(page["runs"][0]["id"], old.as_str(), "the first page: {page}");
+    assert_eq!(
+        page["runs"][0]["id"],
+        old.as_str(),
+        "the old run must be on the first page: {page}"
+    );
     let (_, none) = server.get("/runs?to=2020-01-01T00:00:00Z").await;
     assert_eq!((&none["runs"], &none["next"]), (&json!([]), &json!(null)));
 }

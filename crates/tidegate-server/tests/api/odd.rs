@@ -1,7 +1,7 @@
 //! Unusual payloads on every read path: every reader must be able to read any valid payload.
 //!
 //! JSON allows values that `serde_json::Value` cannot hold, such as half a surrogate pair and
-//! `1e400`. One of them must not stop a list, a stream or a tool for all other readers.
+//! `1e400`. A single such payload must not make a list, a stream or a tool fail for other readers.
 
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, value::RawValue};
@@ -24,7 +24,7 @@ const CONFIG: &str = r#"
     actions.draft = { url = "URL/stream" }
 "#;
 
-/// Input of a request, in the body of the call to its service.
+/// Returns the input of a request from the body of the call to its service.
 fn input(body: &str) -> String {
     #[derive(Deserialize)]
     struct Called<'a> {
@@ -34,7 +34,7 @@ fn input(body: &str) -> String {
     serde_json::from_str::<Called<'_>>(body).unwrap().input.get().to_owned()
 }
 
-/// Service that echoes its input, as a document or as a stream.
+/// Service that answers with its input, as a document or as a stream.
 async fn echo() -> Target {
     let (json, events) = ("application/json", "text/event-stream");
     Target::start(move |call, _| match call.path.as_str() {
@@ -49,12 +49,13 @@ async fn echo() -> Target {
     .await
 }
 
-/// Payload without surrounding white space, which is not part of the value.
+/// Returns a payload without the surrounding white space, which is not part of the value.
 fn value(payload: &str) -> &str {
     payload.trim_matches([' ', '\n', '\r', '\t'])
 }
 
-/// Stores one payload in an event, a run's input and output, a session, a stream and a signal.
+/// Names of everything that contains one payload: an event, a run's input and output, a session, a
+/// stream and a signal.
 struct Planted {
     event: String,
     run: String,
@@ -77,7 +78,7 @@ async fn plant(server: &Server, payload: &'static str, n: usize) -> Planted {
     Planted { event, run, payload }
 }
 
-/// JSON text of a run, once it has ended.
+/// Returns the JSON text of a run once it has ended.
 async fn ended(server: &Server, run: &str) -> String {
     loop {
         let text = server.text(&format!("/runs/{run}")).await;
@@ -89,15 +90,15 @@ async fn ended(server: &Server, run: &str) -> String {
     }
 }
 
-/// Every OpenAPI path that is read as a document, with its parameters filled in; a new operation is
-/// covered without a change here, unless its path has new parameters.
+/// Returns every path of the OpenAPI document that is read as a document, with its parameters
+/// filled in. A new operation is tested without a change here, unless its path has new parameters.
 fn documents(described: &Value, planted: &Planted) -> Vec<String> {
     let paths = described["paths"].as_object().unwrap();
     let read = paths.iter().filter(|(_, methods)| {
         let kinds = &methods["get"]["responses"]["200"]["content"];
         kinds.get("application/json").is_some()
     });
-    // `/ready` has no payload, and may fail on a busy machine.
+    // `/ready` is left out: it has no payload, and may fail on a busy machine.
     let read = read.filter(|(path, _)| !path.starts_with("/runs/bulk/") && *path != "/ready");
     let filled = read.map(|(path, _)| {
         let id = if path.starts_with("/events") { &planted.event } else { &planted.run };
@@ -105,7 +106,7 @@ fn documents(described: &Value, planted: &Planted) -> Vec<String> {
         let path = if session { path.replace("{id}", "s1") } else { path.replace("{id}", id) };
         let path = path.replace("{flow}", "chat").replace("{stream}", "odd");
         let path = path.replace("{name}", "odd");
-        assert!(!path.contains('{'), "{path}: add its parameters here");
+        assert!(!path.contains('{'), "{path}: add a value for its path parameter here");
         path
     });
     filled.collect()
@@ -145,12 +146,12 @@ async fn odd_payloads_are_read_as_they_were_sent_by_every_operation() {
         vec!["streams", "show", "odd"],
     ] {
         let printed = server.command(&command);
-        assert!(printed.is_ok(), "{command:?}: {printed:?}");
+        assert!(printed.is_ok(), "command {command:?} failed: {printed:?}");
     }
     assert!(!server.log().contains("panicked"), "{}", server.log());
 }
 
-/// Event streams continue after an unusual value.
+/// Event streams continue after an unusual payload.
 #[tokio::test]
 async fn odd_payloads_stop_no_stream_of_events() {
     let target = echo().await;
@@ -183,7 +184,8 @@ async fn odd_payloads_stop_no_stream_of_events() {
     assert!(!server.log().contains("panicked"), "{}", server.log());
 }
 
-/// Arguments, results, streamed parts, request ids and progress tokens of MCP clients.
+/// Unusual values in arguments, results, streamed chunks, request ids and progress tokens of MCP
+/// clients.
 #[tokio::test]
 async fn odd_payloads_stop_no_tool() {
     let target = echo().await;

@@ -11,7 +11,7 @@ use crate::{
     target::Target,
 };
 
-/// Runs the binary; returns exit status, stdout and stderr.
+/// Runs the binary. Returns its exit status, stdout and stderr.
 fn run(arguments: &[&str]) -> (i32, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
     let output = command.env_clear().args(arguments).output().unwrap();
@@ -19,7 +19,7 @@ fn run(arguments: &[&str]) -> (i32, String, String) {
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 
-/// A reader that closes the pipe early, as `head` does, is no failure of the command.
+/// A command does not fail if the reader of its output closes the pipe early, as `head` does.
 #[test]
 fn a_reader_that_leaves_is_no_error() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
@@ -30,8 +30,8 @@ fn a_reader_that_leaves_is_no_error() {
     assert_eq!((output.status.code(), &*output.stderr), (Some(0), &b""[..]));
 }
 
-/// The doctor finds nothing on a healthy store in use, and names a corrupted row; a backup of a
-/// running server is complete, and can be restored.
+/// The doctor finds no violation in a healthy store in use, and names a corrupted row. A backup of
+/// a running server is complete and can be restored.
 #[tokio::test]
 async fn a_file_is_checked_copied_and_restored() {
     let target = Target::kind().await;
@@ -49,7 +49,11 @@ async fn a_file_is_checked_copied_and_restored() {
     assert_eq!((&answer["healthy"], &answer["found"]), (&json!(true), &json!(0)));
     assert!(answer["rows"].as_u64().unwrap() > 40, "{answer}");
     let holds = answer["checks"].as_array().unwrap().iter().find(|check| check["number"] == "I4");
-    assert_eq!(holds.unwrap()["checked"], 24, "4 gates, 4 holds and 16 places: {answer}");
+    assert_eq!(
+        holds.unwrap()["checked"],
+        24,
+        "the check must count 4 gates, 4 holds and 16 queued runs: {answer}"
+    );
 
     let (store, copy) = (format!("sqlite:{}", server.file("tidegate.db")), server.file("copy.db"));
     let (status, said, _) = run(&["backup", &copy, "--store", &store]);
@@ -81,7 +85,11 @@ async fn a_file_is_checked_copied_and_restored() {
     assert_eq!(status, 0, "{said}");
     server.restart();
     let (_, answer) = server.get("/runs?limit=100").await;
-    assert_eq!(answer["runs"].as_array().unwrap().len(), 20, "the last run is not in the backup");
+    assert_eq!(
+        answer["runs"].as_array().unwrap().len(),
+        20,
+        "the restored store must have the 20 runs of the backup"
+    );
     target.open(true);
     for run in answer["runs"].as_array().unwrap() {
         server.until(run["id"].as_str().unwrap(), "completed").await;
@@ -89,7 +97,7 @@ async fn a_file_is_checked_copied_and_restored() {
     assert_eq!(run(&["migrate", "--check", "--store", &store]).1, "the schema is up to date\n");
 }
 
-/// The same checks on PostgreSQL, beside the server.
+/// The same checks on PostgreSQL, while the server is running.
 #[tokio::test]
 async fn a_database_is_checked() {
     let Some(url) = database().await else { return };
@@ -119,7 +127,7 @@ async fn a_database_is_checked() {
     assert!(status == 1 && said.contains("use `pg_dump"), "{said}");
 }
 
-/// Exit statuses of failed commands tell the reason to scripts.
+/// The exit status of a failed command tells scripts the reason.
 #[tokio::test]
 async fn the_exit_status_says_why() {
     let server = Server::start("");
@@ -137,8 +145,8 @@ async fn the_exit_status_says_why() {
     }
 }
 
-/// A backup can be restored over a missing file whose WAL still exists, only with `--force`,
-/// because the WAL may have the last commits.
+/// The store's file was deleted, but its WAL still exists. A backup is restored only with
+/// `--force`, because the WAL may have the last commits.
 #[tokio::test]
 async fn a_file_that_is_gone_is_restored() {
     let target = Target::kind().await;
@@ -154,10 +162,13 @@ async fn a_file_that_is_gone_is_restored() {
     server.kill();
     std::fs::remove_file(&file).unwrap();
     let log = format!("{file}-wal");
-    assert!(std::fs::metadata(&log).is_ok_and(|log| log.len() > 0), "its WAL still exists");
+    assert!(
+        std::fs::metadata(&log).is_ok_and(|log| log.len() > 0),
+        "the WAL of the deleted file must exist"
+    );
     let (status, _, said) = run(&["restore", &copy, "--store", &store]);
     assert!(status == 1 && said.contains(&log) && said.contains("--force"), "{said}");
-    assert!(std::path::Path::new(&log).exists(), "nothing was changed");
+    assert!(std::path::Path::new(&log).exists(), "a refused restore must not delete the WAL");
     let (status, said, error) = run(&["restore", &copy, "--store", &store, "--force"]);
     assert_eq!(status, 0, "{said}{error}");
     server.restart();

@@ -1,4 +1,4 @@
-//! Database outages.
+//! Outages of the database.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -11,8 +11,8 @@ use crate::{
     target::Target,
 };
 
-/// PostgreSQL fails while runs are in progress: the server reports it, loses nothing, and recovers
-/// by itself.
+/// PostgreSQL fails while runs are in progress: the server reports the outage, loses no run, and
+/// recovers by itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_comes_back_is_gone_on_with() {
     let Some(url) = database().await else { return };
@@ -33,22 +33,30 @@ async fn a_database_that_comes_back_is_gone_on_with() {
     let event = json!({ "name": "sync", "data": 4, "dedupeId": "late" }).to_string();
     unready_because_of(&server, "store_unavailable").await;
     let (_, again, _) = server.try_ask("/ready", None).await.unwrap();
-    assert!(again, "it has `Retry-After`");
-    assert_eq!(server.get("/health").await.0, StatusCode::OK, "the server itself is healthy");
-    // The calls are answered while the answers cannot be recorded.
+    assert!(again, "the answer must have `Retry-After`");
+    assert_eq!(
+        server.get("/health").await.0,
+        StatusCode::OK,
+        "the health check must succeed during an outage"
+    );
+    // The service answers the calls while the store cannot record the answers.
     target.open(true);
     if std::env::var_os("TIDEGATE_TEST_FULL").is_some() {
-        // Longer than the request timeout.
+        // This outage is longer than the request timeout.
         let (status, again, answer) = server.try_ask("/events", Some(event.clone())).await.unwrap();
         assert_eq!((status, again), (StatusCode::SERVICE_UNAVAILABLE, true), "{answer}");
     }
     let (late, ()) = tokio::join!(server.try_ask("/events", Some(event.clone())), async {
-        // The database comes back once the server has reported the outage.
+        // The test ends the outage once the server has reported it.
         assert_eq!(server.try_ask("/ready", None).await.unwrap().0, 503);
         door.open(true);
     });
     let (status, _, answer) = late.unwrap();
-    assert_eq!(status, StatusCode::ACCEPTED, "a request waits for a short outage: {answer}");
+    assert_eq!(
+        status,
+        StatusCode::ACCEPTED,
+        "a request during a short outage must wait and succeed: {answer}"
+    );
     let (_, answer) = server.get("/runs?limit=10").await;
     let all: BTreeSet<String> = answer["runs"]
         .as_array()
@@ -56,7 +64,10 @@ async fn a_database_that_comes_back_is_gone_on_with() {
         .iter()
         .map(|run| run["id"].as_str().unwrap().to_owned())
         .collect();
-    assert!(all.is_superset(&runs) && all.len() == 5, "{all:?} of {runs:?}");
+    assert!(
+        all.is_superset(&runs) && all.len() == 5,
+        "wrong runs: got {all:?}, acknowledged {runs:?}"
+    );
     for run in &all {
         server.until(run, "completed").await;
     }
@@ -69,11 +80,12 @@ async fn a_database_that_comes_back_is_gone_on_with() {
         }
     })
     .await
-    .expect("the server is ready again");
+    .expect("the server must become ready again");
 }
 
-/// After `rm` the open file accepts writes that would be lost: none is acknowledged, and the server
-/// reports it, whether or not another server has created a new file at the same path.
+/// After `rm` of the store's file, the server could still write to the open file, but the data
+/// would be lost. So it acknowledges no write and reports the problem, whether or not another
+/// server has created a new file at the same path.
 #[tokio::test]
 async fn a_file_that_is_removed_under_the_server_takes_no_more_events() {
     let target = Target::kind().await;
@@ -93,7 +105,7 @@ async fn a_file_that_is_removed_under_the_server_takes_no_more_events() {
     assert_eq!(
         (status, problem["error"].clone()),
         gone,
-        "reported by the commit, not by a heartbeat"
+        "the commit must report the failure, not a heartbeat"
     );
     unready_because_of(&server, "store_file_gone").await;
     let log = server.file("other.log");
@@ -112,7 +124,7 @@ async fn a_file_that_is_removed_under_the_server_takes_no_more_events() {
 }
 
 /// Waits until `/ready` reports this code, which follows from the last write. `/ready` is public,
-/// so the answer names no path.
+/// so its answer must not contain a path.
 pub(crate) async fn unready_because_of(server: &Server, code: &str) {
     let began = std::time::Instant::now();
     loop {
@@ -121,7 +133,10 @@ pub(crate) async fn unready_because_of(server: &Server, code: &str) {
             let text = problem.to_string();
             return assert!(!text.contains(".db") && !text.contains('/'), "{text}");
         }
-        assert!(began.elapsed() < Duration::from_secs(60), "never `{code}`: {problem}");
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "`/ready` never reports `{code}`: {problem}"
+        );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

@@ -1,4 +1,4 @@
-//! PostgreSQL behind a pooler, and failover to another host.
+//! PostgreSQL behind a connection pooler, and failover to another host.
 
 use reqwest::StatusCode;
 use serde_json::json;
@@ -11,8 +11,8 @@ use crate::{
     target::Target,
 };
 
-/// Basic tests through PgBouncer in transaction mode: runs are called, queued, and taken over from
-/// a killed server. Wake-ups use the direct address.
+/// Basic tests through PgBouncer in transaction mode: runs are called and queued, and other servers
+/// take over the runs of a killed one. Wake-ups use a direct connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_works_behind_a_pooler() {
     let (Some(direct), Some(pooler)) = (database().await, pgbouncer::url()) else { return };
@@ -43,11 +43,11 @@ async fn a_server_works_behind_a_pooler() {
     let database = client(&direct).await;
     let count = "select count(*) from pg_tables where schemaname = 'behind'";
     let tables: i64 = database.query_one(count, &[]).await.unwrap().get(0);
-    assert!(tables > 0, "the schema of the settings");
+    assert!(tables > 0, "the tables must be in the schema of the setting");
 }
 
-/// The primary moves to another host of the connection string: the server follows without a
-/// restart.
+/// The primary moves to another host of the connection string, and the server connects to it
+/// without a restart.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_follows_the_primary_to_another_host() {
     let Some(url) = database().await else { return };
@@ -67,7 +67,7 @@ async fn a_server_follows_the_primary_to_another_host() {
     first.open(false);
     unready_because_of(&server, "store_unavailable").await;
     second.open(true);
-    // A request waits for the failover.
+    // The request waits for the end of the failover.
     let run = server.start_run("sync", json!(2)).await;
     server.until(&run, "completed").await;
     server.ready().await;

@@ -1,4 +1,4 @@
-//! Test databases, and a proxy that can cut the connection to one.
+//! Test databases, and a proxy that can cut the connections to one.
 
 use std::{pin::pin, sync::Arc};
 
@@ -10,14 +10,15 @@ use tokio::{
     sync::watch,
 };
 
-/// Database connection.
+/// Connects to a database.
 pub(crate) async fn client(url: &str) -> Client {
     let (client, connection) = connect(url, NoTls).await.unwrap();
     tokio::spawn(connection);
     client
 }
 
-/// URL of a new database; `None`, with a loud message, without a PostgreSQL.
+/// Creates a database and returns its URL. Without a PostgreSQL it returns `None` and prints a
+/// message.
 pub(crate) async fn database() -> Option<String> {
     let url = postgres::url()?;
     let name = postgres::fresh_schema("server");
@@ -36,7 +37,7 @@ pub(crate) fn database_now() -> Option<String> {
     made.join().unwrap()
 }
 
-/// URL of the same database through a pooler.
+/// Returns the URL of the same database through a pooler.
 pub(crate) fn through(pooler: &str, database: &str) -> String {
     format!("{}{}", split(pooler).0, split(database).1)
 }
@@ -48,7 +49,7 @@ fn split(url: &str) -> (&str, &str) {
     (&url[..end], &url[end..])
 }
 
-/// Proxy to the database that can be cut: open connections end, and new ones are refused.
+/// Proxy to the database. When it is cut, open connections are closed and new ones refused.
 #[derive(Clone)]
 pub(crate) struct Door {
     pub(crate) url: String,
@@ -92,8 +93,8 @@ impl Door {
         Self { url: door, open, frozen }
     }
 
-    /// Whether no data passes while connections are accepted and stay open, as with a stalled
-    /// database machine.
+    /// Freezes or continues the proxy. While it is frozen, connections are accepted and stay open
+    /// but carry no data, as with a stalled database machine.
     pub(crate) fn freeze(&self, frozen: bool) {
         self.frozen.send_replace(frozen);
     }

@@ -10,8 +10,8 @@ use tidegate_store::{SqliteStore, SystemClock};
 
 use crate::server::Server;
 
-/// State left by a program with reactions: `mail` is blocked in `order-a` and `order-b`, done with
-/// `order-c`, and `audit` has handled nothing.
+/// Creates the state that a program with reactions leaves: `mail` is blocked in `order-a` and
+/// `order-b` and has finished `order-c`; `audit` has handled nothing.
 async fn left_behind(path: &Path) {
     let store = SqliteStore::open(path, Arc::new(SystemClock)).await.unwrap();
     let mail = Reaction::new("mail").source("order-*").on_any(
@@ -47,14 +47,14 @@ async fn server() -> Server {
     Server::start_in(folder, "")
 }
 
-/// Stream names in an answer, which has strings or objects.
+/// Returns the names of the streams in an answer, which lists strings or objects.
 fn streams(answer: &Value) -> Vec<&str> {
     let all = answer["streams"].as_array().unwrap_or_else(|| panic!("{answer}"));
     all.iter().map(|at| at.get("stream").unwrap_or(at).as_str().unwrap()).collect()
 }
 
-/// spec reactions: each position shows its progress and what blocks it; blocked ones are found by a
-/// filter and continue after `unblock`; a reset of all streams must be explicit.
+/// spec reactions: each position shows its progress and the error that blocks it. Blocked positions
+/// are found by a filter and continue after `unblock`. A reset of all streams must be explicit.
 #[tokio::test]
 async fn what_is_stuck_is_found_and_mended() {
     let server = server().await;
@@ -96,7 +96,11 @@ async fn what_is_stuck_is_found_and_mended() {
         mend("unblock?dryRun=true", json!({ "streams": ["order-b", "order-c", "none"] })).await;
     assert_eq!((streams(&answer), &answer["dryRun"]), (vec!["order-b"], &json!(true)));
     assert_eq!(streams(&mend("unblock", json!({ "stream": "^order-a" })).await), ["order-a"]);
-    assert_eq!(streams(&mend("unblock", json!({})).await), ["order-b"], "all blocked ones");
+    assert_eq!(
+        streams(&mend("unblock", json!({})).await),
+        ["order-b"],
+        "without a selection all blocked streams must be unblocked"
+    );
     assert_eq!(mend("reset", json!({})).await["error"], "reset_needs_all");
     assert_eq!(streams(&mend("reset", json!({ "streams": ["order-c"] })).await), ["order-c"]);
     let (_, answer) = server.get("/reactions?stream=order-c").await;
@@ -108,7 +112,7 @@ async fn what_is_stuck_is_found_and_mended() {
     assert_eq!(streams(&answer), ["order-a", "order-b", "order-c"]);
 }
 
-/// An ambiguous selection of streams is refused.
+/// A request that selects streams in two ways is refused.
 #[tokio::test]
 async fn what_is_not_clear_is_refused() {
     let server = server().await;

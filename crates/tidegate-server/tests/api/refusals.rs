@@ -1,4 +1,4 @@
-//! Policies that admit one request at a time, and the effects of rejected ones.
+//! Policies that admit one request at a time, and the answers to rejected requests.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::{
     ways::{SECRETS, deliver, flow},
 };
 
-/// Service that refuses bad input.
+/// Service that refuses invalid input.
 async fn strict() -> Target {
     let json = ("content-type", "application/json");
     let answer = move |call: &crate::target::Call, _| {
@@ -22,9 +22,9 @@ async fn strict() -> Target {
     Target::start(answer).await
 }
 
-/// spec B14, B15, B16, B17, B18, B19, B39: of many concurrent requests one is admitted; the others
-/// get its id, can follow it to its result, leave no run, and are not started later; however it
-/// ends, the next request is admitted.
+/// spec B14, B15, B16, B17, B18, B19, B39: of many concurrent requests one is admitted. The others
+/// get its id and can follow it to its result; they leave no run and are not started later. However
+/// the admitted request ends, the next one is admitted.
 async fn one_of_many_is_let_in(on: On) {
     let target = strict().await;
     let config = flow("one", "concurrency = 'reject'", "", &target.url);
@@ -40,7 +40,11 @@ async fn one_of_many_is_let_in(on: On) {
         }
         let answer = asked.join_all().await;
         let (taken, refused): (Vec<_>, Vec<_>) = answer.into_iter().partition(|it| it.0 == 202);
-        assert_eq!((taken.len(), refused.len()), (1, 19), "{taken:?} {refused:?}");
+        assert_eq!(
+            (taken.len(), refused.len()),
+            (1, 19),
+            "one request must be admitted and 19 rejected: {taken:?} {refused:?}"
+        );
         let holder = taken[0].1["requestId"].as_str().unwrap();
         for (status, answer) in &refused {
             assert_eq!((status.as_u16(), &answer["error"]), (409, &json!("busy")), "{answer}");
@@ -55,9 +59,13 @@ async fn one_of_many_is_let_in(on: On) {
         let followed = fleet.next().follow(&path, "event: ", || target.open(true)).await;
         assert!(followed.contains(&format!("\"state\":\"{ending}\"")), "{followed}");
         assert_eq!(ending == "completed", followed.contains(r#""output":{"ok": true}"#));
-        assert_eq!(target.calls().len(), n + 1, "a rejected request is not started later");
+        assert_eq!(target.calls().len(), n + 1, "a rejected request must not be started later");
         let (_, runs) = fleet.next().get("/runs?limit=500").await;
-        assert_eq!(runs["runs"].as_array().unwrap().len(), n + 1, "and leaves no run");
+        assert_eq!(
+            runs["runs"].as_array().unwrap().len(),
+            n + 1,
+            "a rejected request must leave no run"
+        );
     }
 }
 
@@ -71,9 +79,10 @@ async fn one_of_many_is_let_in_on_two_servers() {
     one_of_many_is_let_in(On::Postgres).await;
 }
 
-/// spec B37, B38, B40, B41, B42: the flow's `reject` applies to webhook deliveries too, while they
-/// run; with an idempotency key a delivery runs once, during and after; the key alone arbitrates
-/// nothing. spec B43: a burst under `debounce` is one run, and cancels none.
+/// spec B37, B38, B40, B41, B42: the flow's policy `reject` also applies to webhook deliveries, as
+/// long as the first one runs. With an idempotency key a delivery runs once, also after its end;
+/// but the idempotency key alone does not arbitrate between different deliveries. spec B43: many
+/// deliveries under `debounce` become one run, and cancel no run.
 async fn deliveries_are_arbitrated(on: On) {
     let target = strict().await;
     let id = "key = 'metadata.webhook.deliveryId'";
@@ -104,7 +113,10 @@ async fn deliveries_are_arbitrated(on: On) {
     assert_eq!(answer, "", "another delivery");
     let (_, left) = send("once", "d1").await;
     let (answer, right) = send("once", "d2").await;
-    assert_eq!(answer, "", "on the same session, without arbitration");
+    assert_eq!(
+        answer, "",
+        "without a policy, another delivery of the same session must be admitted"
+    );
     for run in [&left, &right] {
         fleet.next().until(run, "running").await;
     }
@@ -116,16 +128,25 @@ async fn deliveries_are_arbitrated(on: On) {
         burst.push(send("calm", &format!("d{n}")).await.1);
     }
     burst.dedup();
-    let [late] = &burst[..] else { panic!("one run for all of the burst: {burst:?}") };
+    let [late] = &burst[..] else {
+        panic!("all deliveries of the burst must become one run: {burst:?}")
+    };
     target.open(true);
     for run in [&first, &once, &other, &left, &right, &calm, late] {
         fleet.next().until(run, "completed").await;
     }
     let calls = target.calls();
     let last = calls.iter().find(|call| call.header("tidegate-run") == late).unwrap();
-    assert!(last.body.contains(r#""id":"d10""#), "the last one counts: {}", last.body);
+    assert!(
+        last.body.contains(r#""id":"d10""#),
+        "the run must have the last delivery: {}",
+        last.body
+    );
     let (answer, again) = send("busy", "d1").await;
-    assert_eq!(answer, "", "reject does not dedupe over time");
+    assert_eq!(
+        answer, "",
+        "after the end of the first run, `reject` must admit the same delivery again"
+    );
     fleet.next().until(&again, "completed").await;
     assert_eq!(send("both", "d1").await, ("deduped".to_owned(), once));
     assert_eq!(target.calls().len(), 8);
@@ -141,9 +162,9 @@ async fn deliveries_are_arbitrated_on_two_servers() {
     deliveries_are_arbitrated(On::Postgres).await;
 }
 
-/// spec B45, B46: an occurrence is one run over all servers; it is skipped, with a record, while
-/// the last run of its schedule is live, unless occurrences may overlap. It has no session, so the
-/// flow's policy does not apply to it (spec B25).
+/// spec B45, B46: an occurrence of a schedule becomes one run over all servers. It is skipped, with
+/// a receipt, while the previous run of its schedule is live, unless occurrences may overlap. It
+/// has no session, so the flow's policy does not apply to it (spec B25).
 async fn occurrences_are_runs_or_are_skipped(on: On) {
     let target = Target::kind().await;
     target.open(false);
@@ -172,7 +193,11 @@ async fn occurrences_are_runs_or_are_skipped(on: On) {
     let path = "/receipts?workflow=clock%2Falone&outcome=skipped";
     let skipped = until(path, "receipts", 1).await;
     let alone = until("/runs?workflow=clock%2Falone", "runs", 1).await;
-    assert_eq!(alone.len(), 1, "the others are skipped: {alone:?}");
+    assert_eq!(
+        alone.len(),
+        1,
+        "only one run may exist, other occurrences must be skipped: {alone:?}"
+    );
     assert_eq!(skipped[0]["holder"], alone[0]["id"], "{}", skipped[0]);
     let moment = |call: &crate::target::Call| {
         let body: Value = serde_json::from_str(&call.body).unwrap();
@@ -185,7 +210,11 @@ async fn occurrences_are_runs_or_are_skipped(on: On) {
     let all = planned.len();
     planned.sort_unstable();
     planned.dedup();
-    assert_eq!((planned.len(), all >= beside.len()), (all, true), "each occurrence once");
+    assert_eq!(
+        (planned.len(), all >= beside.len()),
+        (all, true),
+        "each occurrence must start exactly one run"
+    );
     target.open(true);
 }
 

@@ -1,11 +1,11 @@
-//! SIGHUP: reload of the config file.
+//! Reload of the config file on SIGHUP.
 
 use serde_json::json;
 
 use crate::{server::Server, target::Target};
 
-/// A limit changed by a reload applies to queued runs; an invalid file changes nothing, and
-/// settings that a reload cannot change are logged.
+/// A limit that a reload changes applies to queued runs. A reload of an invalid file has no effect,
+/// and changed settings that need a restart are logged.
 #[tokio::test]
 async fn a_changed_file_counts_after_a_hangup() {
     let target = Target::kind().await;
@@ -35,7 +35,7 @@ async fn a_changed_file_counts_after_a_hangup() {
     let log = server.log();
     assert!(
         log.contains("workflow `other`: concurrency.limit must be at least 1, got 0"),
-        "the log names the mistake: {log}"
+        "the log must name the mistake: {log}"
     );
     assert_eq!((version("sync").await, version("other").await), (json!(2), json!(1)));
 
@@ -47,11 +47,12 @@ async fn a_changed_file_counts_after_a_hangup() {
     server.command(&["release", "sync", "2"]).unwrap();
     server.reload(&format!("workers = 7\n{}", workflow("sync", 5)));
     server.logged("file_version=3 released_version=2").await;
-    assert_eq!(version("sync").await, 2, "a manual release stays in force");
-    assert!(!server.log().contains('\x1b'), "a log to a file has no colours");
+    assert_eq!(version("sync").await, 2, "a reload must not undo a manual release");
+    assert!(!server.log().contains('\x1b'), "a log to a file must have no colours");
 }
 
-/// A file is applied as a whole: if a flow in it is invalid, its workflows stay unchanged.
+/// A config file is applied as a whole: if one of its flows is invalid, its workflows are not
+/// changed either.
 #[tokio::test]
 async fn a_file_with_a_bad_flow_changes_no_workflow() {
     let target = Target::kind().await;
@@ -69,7 +70,7 @@ async fn a_file_with_a_bad_flow_changes_no_workflow() {
     assert_eq!(answer["version"], 1, "{answer}");
 }
 
-/// A reload logs changes since the last reload, not since the start.
+/// A reload logs only the changes since the last reload, not since the start.
 #[tokio::test]
 async fn a_workflow_that_is_gone_is_said_once() {
     let target = Target::kind().await;
@@ -82,7 +83,7 @@ async fn a_workflow_that_is_gone_is_said_once() {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     };
-    // The warnings of a reload are between its log line and that of the next reload.
+    // In the log, the warnings of a reload are between its line and that of the next reload.
     for (n, file) in [workflow("a"), workflow("a"), both].iter().enumerate() {
         server.reload(file);
         read(n + 1).await;
@@ -91,7 +92,7 @@ async fn a_workflow_that_is_gone_is_said_once() {
     assert_eq!(log.matches("deletes it name=\"b\"").count(), 1, "{log}");
 }
 
-/// A mistake in the file is found before anything is created.
+/// An invalid config file is refused before any file is created.
 #[test]
 fn a_file_with_a_mistake_leaves_no_store_behind() {
     for mistake in ["workers = \"many\"", "[[workflow]]\nname = \"w\"\nurl = \"ftp://h\""] {
@@ -103,7 +104,7 @@ fn a_file_with_a_mistake_leaves_no_store_behind() {
     }
 }
 
-/// An unchanged file creates no version and releases nothing.
+/// A reload of an unchanged file creates no version and releases none.
 #[tokio::test]
 async fn a_reload_of_the_same_file_does_nothing() {
     let target = Target::kind().await;
@@ -129,7 +130,7 @@ async fn a_reload_of_the_same_file_does_nothing() {
     assert_eq!(defined(), count + 1, "{}", server.log());
 }
 
-/// The migrations of a new store are one log line.
+/// The migrations of a new store are logged in one line.
 #[tokio::test]
 async fn a_new_store_is_migrated_in_one_line() {
     let mut stores = vec![String::new()];
@@ -143,8 +144,8 @@ async fn a_new_store_is_migrated_in_one_line() {
     }
 }
 
-/// Suspicious settings in the file are logged as warnings, at the start and at a reload; they still
-/// apply.
+/// Suspicious settings in the config file are logged as warnings, at the start and at a reload.
+/// They still apply.
 #[tokio::test]
 async fn warnings_of_the_file_are_logged() {
     let target = Target::kind().await;

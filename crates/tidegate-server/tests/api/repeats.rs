@@ -1,4 +1,4 @@
-//! `Idempotency-Key`: a repeated request takes effect once and gets the same answer.
+//! Header `Idempotency-Key`: a repeated request takes effect once and gets the same answer.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -31,8 +31,9 @@ async fn ask(server: &Server, path: &str, key: &str, body: impl ToString) -> Raw
     server.raw("POST", path, &headers, &body.to_string()).await.expect("an answer")
 }
 
-/// spec B225, N81: the first answer is replayed byte for byte, errors too, and marked as replayed;
-/// a temporary error is not stored; another request with the same key is refused.
+/// spec B225, N81: a repeated request gets the first answer byte for byte, also if it is an error,
+/// and marked as replayed. A temporary error is not stored. A different request with the same key
+/// is refused.
 #[tokio::test]
 async fn the_first_answer_is_repeated() {
     let target = Target::kind().await;
@@ -71,7 +72,11 @@ async fn the_first_answer_is_repeated() {
     let other = ask(&server, "/events", "0", json!({ "name": "order", "data": 2 })).await;
     assert_eq!((other.status, &other.json()["error"]), (422, &json!("idempotency_mismatch")));
     let elsewhere = ask(&server, "/flows/shop/actions/buy", "0", json!({})).await;
-    assert_eq!(elsewhere.status, 202, "another path is another scope: {}", elsewhere.text);
+    assert_eq!(
+        elsewhere.status, 202,
+        "the same key with another path must be accepted: {}",
+        elsewhere.text
+    );
     let long = ask(&server, "/events", &"k".repeat(256), &event).await;
     assert_eq!((long.status, &long.json()["error"]), (422, &json!("bad_idempotency_key")));
     let (path, one) = ("/flows/shop/actions/once", json!({ "session": "one" }));
@@ -81,12 +86,21 @@ async fn the_first_answer_is_repeated() {
     target.open(true);
     let run = first.json()["requestId"].as_str().unwrap().to_owned();
     server.until(&run, "completed").await;
-    assert_eq!(ask(&server, path, "b", &one).await.status, 202, "the key was free");
+    assert_eq!(
+        ask(&server, path, "b", &one).await.status,
+        202,
+        "the key must be usable after a temporary error"
+    );
     let (_, runs) = server.get("/runs?workflow=order&limit=500").await;
-    assert_eq!(runs["runs"].as_array().unwrap().len(), 2, "one of them without a key");
+    assert_eq!(
+        runs["runs"].as_array().unwrap().len(),
+        2,
+        "there must be two runs, one of them without a key"
+    );
 }
 
-/// spec B226: a repeat during the first request gets the same result, and never a second run.
+/// spec B226: a request that is repeated while the first one is in progress gets the same result,
+/// and never starts a second run.
 #[tokio::test]
 async fn a_repeat_waits_for_the_same_run() {
     let target = Target::kind().await;
@@ -100,7 +114,11 @@ async fn a_repeat_waits_for_the_same_run() {
     target.called(1).await;
     let again = tokio::spawn(buy(server.clone(), 60_000));
     let other = buy(server.clone(), 1).await;
-    assert_eq!(other.json()["error"], "idempotency_mismatch", "another query is another request");
+    assert_eq!(
+        other.json()["error"],
+        "idempotency_mismatch",
+        "the same key with another query must be refused"
+    );
     target.open(true);
     let (first, again) = (first.await.unwrap(), again.await.unwrap());
     assert_eq!((first.status, &first.json()["state"]), (200, &json!("completed")));
@@ -121,7 +139,7 @@ async fn database() -> Option<String> {
 
 const KEYS: usize = 60;
 
-/// Request with an idempotency key.
+/// Returns the path and body of the n-th request.
 fn request(n: usize) -> (&'static str, String) {
     if n.is_multiple_of(2) {
         ("/events", json!({ "name": "order", "data": n }).to_string())
@@ -130,9 +148,9 @@ fn request(n: usize) -> (&'static str, String) {
     }
 }
 
-/// spec B228: two servers on one PostgreSQL; one is killed while it answers, and all requests are
-/// repeated through the other. Requests with an answer get the same one, and every request took
-/// effect once.
+/// spec B228: two servers use one PostgreSQL. One is killed while it answers, and all requests are
+/// repeated through the other. A request that got an answer gets the same one again, and every
+/// request takes effect once.
 #[tokio::test]
 async fn a_killed_server_loses_and_doubles_nothing() {
     let Some(store) = database().await else { return };
@@ -154,7 +172,7 @@ async fn a_killed_server_loses_and_doubles_nothing() {
             })
         })
         .collect();
-    // Some requests are answered, the others are in progress.
+    // Waits until some requests are answered; others are still in progress.
     let some = u32::try_from(KEYS / 3).unwrap();
     answered.acquire_many(some).await.unwrap().forget();
     first.crash();
@@ -165,24 +183,27 @@ async fn a_killed_server_loses_and_doubles_nothing() {
         assert_eq!(again.status, 202, "{}", again.text);
         if let Some(first) = first.await.unwrap() {
             known += 1;
-            assert_eq!(again.text, first.text, "the answer of key {n}");
+            assert_eq!(
+                again.text, first.text,
+                "the repeated request with key {n} got another answer"
+            );
             assert_eq!(again.header("idempotency-replayed"), "true");
         }
     }
-    assert!(known >= KEYS / 3, "{known} had an answer");
+    assert!(known >= KEYS / 3, "too few requests were answered before the kill: {known}");
     let (_, reply) = second.get("/runs?limit=500").await;
     let runs: BTreeSet<_> =
         reply["runs"].as_array().unwrap().iter().map(|it| it["id"].to_string()).collect();
-    assert_eq!(runs.len(), KEYS, "every key has one run");
+    assert_eq!(runs.len(), KEYS, "every key must have one run");
     for run in &runs {
         second.until(run.trim_matches('"'), "completed").await;
     }
     let called: BTreeSet<_> =
         target.calls().iter().map(|it| it.header("tidegate-run").to_owned()).collect();
-    assert_eq!(called.len(), KEYS, "the service was called for every run and no other");
+    assert_eq!(called.len(), KEYS, "the service must be called once for every run");
 }
 
-/// spec N81: the scope of a key is the workspace, the method and the path.
+/// spec N81: an idempotency key is valid within its workspace, method and path.
 #[tokio::test]
 async fn a_key_of_another_workspace_is_another_key() {
     let server = Server::start("workspaces = [\"other\"]");
@@ -195,10 +216,18 @@ async fn a_key_of_another_workspace_is_another_key() {
     let (status, replayed, first) = ask("default", "/events", event(1)).await;
     assert_eq!((status, replayed), (202, false), "{first}");
     let (status, replayed, other) = ask("other", "/events", event(2)).await;
-    assert_eq!((status, replayed), (202, false), "neither a repeat nor a mismatch: {other}");
+    assert_eq!(
+        (status, replayed),
+        (202, false),
+        "the same key in another workspace must be a new request: {other}"
+    );
     let (status, replayed, text) =
         ask("default", "/streams/s/events", json!({ "events": [{ "name": "a" }] })).await;
-    assert_eq!((status, replayed), (201, false), "another path: {text}");
+    assert_eq!(
+        (status, replayed),
+        (201, false),
+        "the same key with another path must be a new request: {text}"
+    );
     for (ws, data, reply) in [("default", 1, &first), ("other", 2, &other)] {
         let (status, replayed, again) = ask(ws, "/events", event(data)).await;
         assert_eq!((status, replayed, &again), (202, true, reply), "{ws}");

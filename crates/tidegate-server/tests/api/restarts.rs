@@ -1,5 +1,5 @@
-//! `restart` is atomic: runs that write their session in parts replace each other, servers are
-//! killed, and readers see the writes of complete runs only.
+//! The policy `restart` is atomic: runs that write parts of their session's document replace each
+//! other, servers are killed, and readers see only the writes of complete runs.
 
 use std::{
     sync::{
@@ -21,18 +21,18 @@ use tokio::task::JoinSet;
 use crate::fleet::{Fleet, Front, On};
 
 const SESSIONS: usize = 10;
-/// Number of server kills.
+/// Number of times that a server is killed.
 const KILLS: usize = 2;
-/// Parts that a run writes, one step each.
+/// Parts of the document. A run writes each in a step of its own.
 const PARTS: [&str; 3] = ["a", "b", "c"];
 
-/// Service that writes the parts of a session, one after another.
+/// Service that writes the parts of a session's document, one after another.
 #[derive(Clone, Default)]
 struct Writer {
     front: Arc<OnceLock<Front>>,
 }
 
-/// Writes the parts; a replaced run is refused, and stops.
+/// Writes the parts for a run. If the run was replaced, a write is refused, and the service stops.
 async fn serve(State(writer): State<Writer>, headers: HeaderMap, body: Bytes) -> StatusCode {
     let body: Value = serde_json::from_slice(&body).unwrap();
     let run = headers["tidegate-run"].to_str().unwrap();
@@ -44,17 +44,19 @@ async fn serve(State(writer): State<Writer>, headers: HeaderMap, body: Bytes) ->
             let request = http.patch(format!("{url}/sessions/draft/{session}"));
             request.header("tidegate-run", run).body(change.to_string())
         };
-        let answer = writer.front.get().expect("the servers are started").ask(make).await;
+        let answer = writer.front.get().expect("the servers must be started").ask(make).await;
         match answer.status().as_u16() {
             200 => {}
             409 => return StatusCode::SERVICE_UNAVAILABLE,
-            status => panic!("{run} was answered {status}: {}", answer.text().await.unwrap()),
+            status => {
+                panic!("a write of run {run} got status {status}: {}", answer.text().await.unwrap())
+            }
         }
     }
     StatusCode::OK
 }
 
-/// Run that wrote all parts of a document; none before the first.
+/// Returns the run that wrote all parts of a document; `None` if no run has written yet.
 fn writer_of(document: &Value) -> Option<&str> {
     let state = &document["state"];
     if state.is_null() {
@@ -62,12 +64,16 @@ fn writer_of(document: &Value) -> Option<&str> {
     }
     let [first, ..] = PARTS;
     for part in PARTS {
-        assert_eq!(state[part], state[first], "the document of one complete run: {state}");
+        assert_eq!(
+            state[part], state[first],
+            "all parts of the document must be of one run: {state}"
+        );
     }
     state[first]["run"].as_str()
 }
 
-/// Reads all sessions until `over`; every state must be that of a complete run.
+/// Reads all sessions until `over` is set. Every document must be that of one complete run. Returns
+/// the number of reads.
 async fn observe(front: Front, over: Arc<AtomicBool>) -> usize {
     let mut looks = 0;
     while !over.load(Ordering::Relaxed) {
@@ -83,8 +89,8 @@ async fn observe(front: Front, over: Arc<AtomicBool>) -> usize {
     looks
 }
 
-/// Sends requests to a session one after another, most of them too fast to complete; returns the
-/// last one.
+/// Sends requests to a session one after another. Most of them come so fast that they replace the
+/// previous one before it completes. Returns the last run.
 async fn write(front: Front, session: usize, requests: usize, sent: Arc<AtomicUsize>) -> String {
     let mut last = String::new();
     for n in 0..requests {
@@ -97,10 +103,11 @@ async fn write(front: Front, session: usize, requests: usize, sent: Arc<AtomicUs
         last = loop {
             let answer = front.ask(make).await;
             let status = answer.status().as_u16();
-            // The server may be killed before the end of its answer.
+            // If the server was killed before the end of its answer, the request is sent again.
             let Ok(text) = answer.text().await else { continue };
             let reply: Value = serde_json::from_str(&text).unwrap();
-            // A retry after a killed server may arrive while the first request is in progress.
+            // After a kill, the request may be repeated while the first attempt is still in
+            // progress.
             if reply["error"] == "in_progress" {
                 continue;
             }
@@ -113,7 +120,7 @@ async fn write(front: Front, session: usize, requests: usize, sent: Arc<AtomicUs
 }
 
 /// spec B44: however often runs replace each other and servers are killed, a session's document is
-/// that of one complete run, in the end that of the last completed one.
+/// that of one complete run. At the end it is that of the last completed run.
 async fn a_document_is_that_of_whole_runs(on: On, requests: usize) {
     let writer = Writer::default();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -124,7 +131,7 @@ async fn a_document_is_that_of_whole_runs(on: On, requests: usize) {
     let config =
         format!("{flow}{{ url = '{url}', retry = {{ maxAttempts = 9, backoffMs = 10 }} }}");
     let Some(mut fleet) = Fleet::start(on, &config, &[]).await else { return };
-    writer.front.set(fleet.front.clone()).ok().expect("the client is set once");
+    writer.front.set(fleet.front.clone()).ok().expect("the client must be set only once");
     let over = Arc::new(AtomicBool::new(false));
     let observer = tokio::spawn(observe(fleet.front.clone(), over.clone()));
     let (sent, mut people) = (Arc::<AtomicUsize>::default(), JoinSet::new());
@@ -144,12 +151,12 @@ async fn a_document_is_that_of_whole_runs(on: On, requests: usize) {
         assert_eq!(writer_of(&document), Some(last.as_str()));
     }
     over.store(true, Ordering::Relaxed);
-    assert!(observer.await.unwrap() > 0, "the observer has read documents");
+    assert!(observer.await.unwrap() > 0, "the observer must have read at least one document");
     judge(&fleet, requests).await;
 }
 
-/// Checks that every request was completed or replaced, and that each document has one version per
-/// completed run.
+/// Checks that every request was completed or replaced, and that each document has as many versions
+/// as completed runs.
 async fn judge(fleet: &Fleet, requests: usize) {
     let (mut versions, mut completed, mut known) = (0, 0, 0);
     for session in 0..SESSIONS {
@@ -168,9 +175,9 @@ async fn judge(fleet: &Fleet, requests: usize) {
         let Some(next) = answer["next"].as_str() else { break };
         cursor = format!("&cursor={next}");
     }
-    assert_eq!(known, SESSIONS * requests, "each request once");
-    assert_eq!(versions, completed, "one version per completed run");
-    assert!(completed > SESSIONS as u64, "some runs completed before the last");
+    assert_eq!(known, SESSIONS * requests, "each request must have one run");
+    assert_eq!(versions, completed, "each completed run must write one version");
+    assert!(completed > SESSIONS as u64, "not only the last run of each session must complete");
     let (_, answer) = fleet.next().get("/doctor").await;
     assert_eq!(answer["findings"], json!([]));
 }

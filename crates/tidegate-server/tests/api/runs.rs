@@ -5,7 +5,8 @@ use serde_json::json;
 
 use crate::{server::Server, target::Target};
 
-/// spec N15, why: a waiting run is explained; it can be paused, resumed, cancelled and replayed.
+/// spec N15, why: `why` explains a waiting run. A run can be paused, resumed, cancelled and
+/// replayed.
 #[tokio::test]
 async fn a_run_can_be_asked_and_told() {
     let target = Target::kind().await;
@@ -44,8 +45,8 @@ async fn a_run_can_be_asked_and_told() {
     );
 }
 
-/// Histories are exported in pages and from the command line, filtered, with their payloads byte
-/// for byte; the engine's replay check reads the same histories.
+/// Histories of runs are exported in pages, and by the command line. They can be filtered, and have
+/// their payloads byte for byte. The engine's replay check can read them.
 #[tokio::test]
 async fn histories_are_exported() {
     let target = Target::kind().await;
@@ -92,7 +93,7 @@ async fn histories_are_exported() {
     assert_eq!((status, &answer["error"]), (StatusCode::UNPROCESSABLE_ENTITY, &json!("bad_query")));
 }
 
-/// spec N15: lists are paged, newest first.
+/// spec N15: lists have pages, newest run first.
 #[tokio::test]
 async fn lists_come_in_pages() {
     let target = Target::kind().await;
@@ -129,7 +130,7 @@ async fn lists_come_in_pages() {
     assert_eq!((status, &answer["error"]), (StatusCode::NOT_FOUND, &json!("no_run")));
 }
 
-/// spec transports: a run can be followed to its end.
+/// spec transports: a client can follow a run to its end.
 #[tokio::test]
 async fn a_run_can_be_followed() {
     let target = Target::kind().await;
@@ -144,8 +145,8 @@ async fn a_run_can_be_followed() {
     assert!(text.contains(r#""state":"completed""#) && text.contains("event: end"), "{text}");
 }
 
-/// The run of an open window or buffer can be cancelled, paused and resumed by the id in the
-/// sender's answer, like any other.
+/// An open window or buffer can be cancelled, paused and resumed by the run id in the answer to the
+/// sender, like any other run.
 #[tokio::test]
 async fn a_run_that_still_collects_is_acted_on_like_any_other() {
     let target = Target::kind().await;

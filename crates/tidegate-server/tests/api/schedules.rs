@@ -4,8 +4,8 @@ use serde_json::json;
 
 use crate::{server::Server, target::Target};
 
-/// Schedules are listed with the last and the next five occurrences, paused and resumed; a pause
-/// survives restarts of the server and changes of the definition.
+/// The list of schedules has the last and the next five occurrences. A schedule can be paused and
+/// resumed; a pause survives restarts of the server and changes of the definition.
 #[tokio::test]
 async fn schedules_are_listed_paused_and_resumed() {
     let target = Target::kind().await;
@@ -28,7 +28,7 @@ async fn schedules_are_listed_paused_and_resumed() {
     assert_eq!((&often["flow"], &often["action"]), (&json!("books"), &json!("sync")));
     assert!(often["last"]["plannedAt"].is_string() && often["last"]["outcome"] == "started");
     assert_eq!(often["next"].as_array().map(Vec::len), Some(5));
-    let cursor = page["next"].as_str().expect("there is another page");
+    let cursor = page["next"].as_str().expect("there must be another page");
     let (_, rest) = server.get(&format!("/schedules?limit=1&cursor={cursor}")).await;
     let nightly = &rest["schedules"][0];
     assert_eq!((&nightly["name"], &rest["next"]), (&json!("nightly"), &json!(null)));
@@ -45,7 +45,7 @@ async fn schedules_are_listed_paused_and_resumed() {
     let (_, page) = server.get("/schedules?app=default").await;
     assert_eq!(page["schedules"][0]["pausedAt"], paused["pausedAt"]);
     let list = server.command(&["schedules"]).unwrap();
-    let line = list.lines().find(|line| line.starts_with(id)).expect("the schedule is listed");
+    let line = list.lines().find(|line| line.starts_with(id)).expect("the schedule must be listed");
     assert!(line.contains("often") && line.ends_with("paused"), "{list}");
     let said = server.command(&["schedules", "resume", id]).unwrap();
     assert!(said.starts_with("* * * * * * of books/sync is resumed, next at 20"), "{said}");
@@ -55,7 +55,7 @@ async fn schedules_are_listed_paused_and_resumed() {
     assert_eq!(said, "* * * * * * of books/sync is paused\n");
 }
 
-/// Invalid requests are refused with the valid alternatives.
+/// Invalid requests are refused, and the error lists the valid values.
 #[tokio::test]
 async fn what_is_no_schedule_is_refused() {
     let server = Server::start("");

@@ -1,4 +1,4 @@
-//! Test server: a process of the real binary with its own store, and a client.
+//! Test server: a process of the real binary with its own store, and a client for it.
 
 use std::{
     fs::OpenOptions,
@@ -12,18 +12,18 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tidegate_testkit::pgbouncer;
 
-/// Running server, its data, and a client.
+/// A running server, its data, and a client.
 pub(crate) struct Server {
     process: Child,
     url: String,
     client: Client,
     folder: TempDir,
-    /// Command line of the first start, used again at restarts.
+    /// Environment variables of the first start, used again at restarts.
     variables: Vec<(String, String)>,
 }
 
 impl Drop for Server {
-    #[expect(clippy::print_stderr, reason = "whoever reads why a story failed wants this too")]
+    #[expect(clippy::print_stderr, reason = "the reader of a failed test needs this output too")]
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -33,29 +33,29 @@ impl Drop for Server {
     }
 }
 
-/// Status, whether there is a `Retry-After`, and the body.
+/// Status of an answer, whether it has `Retry-After`, and its body.
 pub(crate) type Answer = (StatusCode, bool, Value);
 
-/// Test timeout, longer than anything here takes; reached only if an expected event never happens.
+/// Test timeout. It is reached only if an expected event never happens.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Lease of test servers. A server that stalls for two fifths of its lease releases its runs, and
-/// their calls are repeated: a stall of three seconds must not do that. Tests wait for it after a
-/// kill.
+/// their calls are repeated; with this lease, a stall of three seconds does not cause that. After a
+/// kill, tests wait until the lease has expired.
 const LEASE_MS: &str = "8000";
 
 impl Server {
-    /// Starts a server on an empty file, with this configuration.
+    /// Starts a server on an empty store, with this configuration.
     pub(crate) fn start(config: &str) -> Self {
         Self::start_with(config, &[])
     }
 
-    /// Like `start`, with these environment variables.
+    /// Like `start`, with additional environment variables.
     pub(crate) fn start_with(config: &str, variables: &[(&str, &str)]) -> Self {
         Self::launch(tempfile::tempdir().unwrap(), config, variables)
     }
 
-    /// Starts a server on an empty SQLite file, whatever store other tests use.
+    /// Starts a server on an empty SQLite file, also if other tests use PostgreSQL.
     pub(crate) fn start_on_file(config: &str) -> Self {
         Self::start_in(tempfile::tempdir().unwrap(), config)
     }
@@ -98,12 +98,12 @@ impl Server {
         &self.url
     }
 
-    /// Path of a file in the server's folder; the data are in `tidegate.db`.
+    /// Returns the path of a file in the server's folder; the store is `tidegate.db`.
     pub(crate) fn file(&self, name: &str) -> String {
         self.folder.path().join(name).display().to_string()
     }
 
-    /// Status and body of a slow answer, if there is one.
+    /// Sends a request that may take long. Returns the answer, if there is one.
     pub(crate) async fn try_ask(&self, path: &str, body: Option<String>) -> Option<Answer> {
         let url = format!("{}{path}", self.url);
         let request = match body.clone() {
@@ -142,7 +142,7 @@ impl Server {
         }
     }
 
-    /// Log so far.
+    /// Returns the log so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
@@ -194,7 +194,7 @@ impl Server {
         (status, serde_json::from_str(&text).unwrap())
     }
 
-    /// Head of an answer whose body is streamed.
+    /// Sends a request and returns the head of the answer, whose body is streamed.
     pub(crate) async fn open(&self, path: &str, body: String) -> Response {
         self.client.post(format!("{}{path}", self.url)).body(body).send().await.unwrap()
     }
@@ -203,7 +203,7 @@ impl Server {
         self.ask(Method::PUT, path, Some(body.to_string())).await
     }
 
-    /// Changes a session, as a step of a run if one is given.
+    /// Changes a session; as a step of a run, if one is given.
     pub(crate) async fn patch(
         &self,
         path: &str,
@@ -219,18 +219,18 @@ impl Server {
         self.ask(Method::DELETE, path, None).await
     }
 
-    /// Status of an answer, if there is one.
+    /// Posts a body. Returns the status of the answer, if there is one.
     pub(crate) async fn try_post(&self, path: &str, body: String) -> Option<StatusCode> {
         let request = self.client.post(format!("{}{path}", self.url)).body(body);
         request.send().await.ok().map(|answer| answer.status())
     }
 
-    /// Full text of an answer that is not a JSON document.
+    /// Returns the full text of an answer that is not a JSON document.
     pub(crate) async fn text(&self, path: &str) -> String {
         self.client.get(format!("{}{path}", self.url)).send().await.unwrap().text().await.unwrap()
     }
 
-    /// Full text of an event stream; `then` runs once a mark is in it.
+    /// Returns the full text of an event stream. Calls `then` once the text contains `mark`.
     pub(crate) async fn follow(&self, path: &str, mark: &str, then: impl FnOnce()) -> String {
         let request = self.client.get(format!("{}{path}", self.url));
         let (mut answer, mut text) = (request.send().await.unwrap(), String::new());
@@ -246,7 +246,8 @@ impl Server {
         text
     }
 
-    /// Text of an event stream up to a mark; `then` runs once the stream has started.
+    /// Returns the text of an event stream until it contains `mark`. Calls `then` once the stream
+    /// has started.
     pub(crate) async fn read_along(
         &self,
         path: &str,
@@ -260,12 +261,14 @@ impl Server {
         }
         let (mut answer, mut text) = (request.send().await.unwrap(), String::new());
         then().await;
-        // One timeout for the whole read: keep-alive comments continue on a stalled stream.
+        // One timeout for the whole read: a stalled stream still sends keep-alive comments, so a
+        // timeout per chunk would never expire.
         let end = tokio::time::Instant::now() + PATIENCE;
         while !text.contains(mark) {
             let chunk = tokio::time::timeout_at(end, answer.chunk()).await;
-            let chunk = chunk.unwrap_or_else(|_| panic!("never `{mark}` in `{text}`"));
-            text += std::str::from_utf8(&chunk.unwrap().expect("the stream continues")).unwrap();
+            let chunk =
+                chunk.unwrap_or_else(|_| panic!("`{mark}` never came in the stream: `{text}`"));
+            text += std::str::from_utf8(&chunk.unwrap().expect("the stream must not end")).unwrap();
         }
         text
     }
@@ -287,7 +290,7 @@ impl Server {
         answer["events"][0]["runs"][0]["runId"].as_str().expect("a run").to_owned()
     }
 
-    /// Waits until a run is in a state; returns the run.
+    /// Waits until a run has this state. Returns the run.
     pub(crate) async fn until(&self, run: &str, state: &str) -> Value {
         let began = Instant::now();
         loop {
@@ -295,19 +298,19 @@ impl Server {
             if answer["state"] == state {
                 return answer;
             }
-            assert!(began.elapsed() < PATIENCE, "{run} is never {state}: {answer}");
+            assert!(began.elapsed() < PATIENCE, "{run} never has state {state}: {answer}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
 }
 
 impl Server {
-    /// Error output of a server that refuses to start with this configuration.
+    /// Returns the error output of a server that refuses to start with this configuration.
     pub(crate) fn refused(config: &str) -> String {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("tidegate.toml"), config).unwrap();
         let output = command(&folder).stderr(Stdio::piped()).output().unwrap();
-        assert!(!output.status.success(), "the server has started");
+        assert!(!output.status.success(), "the server must refuse to start");
         String::from_utf8(output.stderr).unwrap()
     }
 }
@@ -354,7 +357,7 @@ impl Server {
         Self { process, url, client, folder, variables: Vec::new() }
     }
 
-    /// Number of unread bytes in the log pipe, after the server has exited.
+    /// Returns the number of unread bytes in the log pipe, after the server has exited.
     pub(crate) fn unread(&mut self) -> usize {
         let mut log = Vec::new();
         self.process.stderr.take().unwrap().read_to_end(&mut log).unwrap();
@@ -366,7 +369,7 @@ impl Server {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("tidegate.toml"), config).unwrap();
-        // A free port: the server prints its own port only after the start.
+        // A port that is free now: the server prints its own port only after the start.
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let mut command = command_at(&folder, store, &free.to_string());
         let process = command.stdout(Stdio::null()).spawn().unwrap();
@@ -393,7 +396,7 @@ impl Server {
         assert!(killed.unwrap().success());
     }
 
-    /// Answer to a raw request, if there is one.
+    /// Sends a raw request. Returns the answer, if there is one.
     pub(crate) async fn raw(
         &self,
         method: &str,
@@ -408,14 +411,15 @@ impl Server {
         }
         let answer = request.body(body.to_owned()).send().await.ok()?;
         let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
-        // An event stream may be endless.
+        // The body is not read to its end: an event stream may be endless.
         let endless = headers.get("content-type").is_some_and(|it| it == "text/event-stream");
         let text = if endless { String::new() } else { described(&method, path, answer).await?.2 };
         Some(Raw { status, headers, text })
     }
 }
 
-/// Status, content type and text of an answer, which fits the description of the API.
+/// Returns status, content type and text of an answer, after comparing it with the OpenAPI
+/// document.
 async fn described(
     method: &Method,
     path: &str,
@@ -431,15 +435,15 @@ async fn described(
 fn command(folder: &TempDir) -> Command {
     let at = |name: &str| folder.path().join(name).display().to_string();
     let config = std::fs::read_to_string(at("tidegate.toml")).unwrap();
-    // A configuration with a store keeps it.
+    // If the configuration names a store, the server uses it.
     let named = config.strip_prefix("store = \"").and_then(|rest| rest.split_once('"'));
     let own = own_store(folder);
     command_on(folder, named.map_or(&own, |(store, _)| store))
 }
 
-/// Default store of test servers: a file, or with `TIDEGATE_TEST_SERVER=postgres` a database per
-/// server, which a restart uses again; with `TIDEGATE_TEST_SERVER=pgbouncer` the server connects to
-/// that database through a pooler.
+/// Returns the default store of test servers: a file. With `TIDEGATE_TEST_SERVER=postgres` it is a
+/// database per server, which a restart uses again; with `TIDEGATE_TEST_SERVER=pgbouncer` the
+/// server connects to that database through a pooler.
 fn own_store(folder: &TempDir) -> String {
     let note = folder.path().join("store");
     if let Ok(known) = std::fs::read_to_string(&note) {
@@ -481,7 +485,7 @@ fn command_at(folder: &TempDir, store: &str, listen: &str) -> Command {
     command
 }
 
-/// Log file beside the configuration of a server.
+/// Returns the path of the log file, which is beside the server's configuration.
 fn log_of(command: &Command) -> String {
     let config = command.get_args().skip_while(|it| *it != "--config").nth(1).unwrap();
     std::fs::read_to_string(std::path::Path::new(config).with_file_name("log")).unwrap_or_default()
@@ -492,7 +496,7 @@ fn spawn(command: &mut Command) -> (Child, String) {
     let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
     let Some(first) = lines.next() else {
         let (status, log) = (process.wait().unwrap(), log_of(command));
-        panic!("the server ended before it listened, {status}; it has logged {log}");
+        panic!("the server ended before it listened, {status}; its log: {log}");
     };
     let first = first.unwrap();
     let (_, url) = first.split_once(" listening on ").expect("an address");

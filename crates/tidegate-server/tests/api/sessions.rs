@@ -1,4 +1,4 @@
-//! Sessions over HTTP: from outside, and as a step of a run.
+//! Sessions over HTTP: changed by clients, and as steps of a run.
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};
@@ -7,8 +7,8 @@ use crate::{server::Server, target::Target};
 
 const CHAT: &str = "/sessions/chat/s1";
 
-/// spec sessions: operations on a document with a version; a wrong `expectedVersion` changes
-/// nothing.
+/// spec sessions: operations on a document that has a version. An operation with a wrong
+/// `expectedVersion` has no effect.
 #[tokio::test]
 async fn a_session_is_read_and_changed_from_outside() {
     let server = Server::start("");
@@ -52,11 +52,12 @@ async fn a_session_is_read_and_changed_from_outside() {
         assert!(answer["detail"].as_str().unwrap().contains(said), "{answer}");
     }
     let (_, answer) = server.get(CHAT).await;
-    assert_eq!(answer["version"], 5, "refused operations changed nothing");
+    assert_eq!(answer["version"], 5, "refused operations must not change the version");
 }
 
-/// spec sessions, replace: a called service changes the session as steps of the run: each once,
-/// staged under `restart`, and not at all after the run was replaced.
+/// spec sessions, replace: a called service changes the session as steps of its run. Each step
+/// takes effect once; under `restart` the changes are staged until the run ends, and discarded if
+/// the run is replaced.
 #[tokio::test]
 async fn a_called_service_changes_the_session_as_the_run() {
     let target = Target::kind().await;
@@ -76,19 +77,23 @@ async fn a_called_service_changes_the_session_as_the_run() {
     let second = answer["requestId"].as_str().unwrap().to_owned();
     target.called(2).await;
     let (status, answer) = server.patch(CHAT, Some(&first), append("b", "torn")).await;
-    assert_eq!(status, StatusCode::CONFLICT, "its run was replaced: {answer}");
+    assert_eq!(status, StatusCode::CONFLICT, "a step of a replaced run must be refused: {answer}");
     for _ in 0..2 {
         let (_, answer) = server.patch(CHAT, Some(&second), append("a", "new")).await;
-        assert_eq!(answer["value"], 1, "once, however often it is sent: {answer}");
+        assert_eq!(answer["value"], 1, "a repeated step must take effect once: {answer}");
     }
     let get = json!({ "op": "get", "step": "look" });
     let (_, answer) = server.patch(CHAT, Some(&second), get).await;
-    assert_eq!(answer["value"], json!({ "log": ["new"] }), "the run sees its staged changes");
+    assert_eq!(answer["value"], json!({ "log": ["new"] }), "the run must see its staged changes");
     let misfit = json!({ "op": "increment", "path": "log", "by": 1, "step": "c" });
     let (status, answer) = server.patch(CHAT, Some(&second), misfit).await;
     assert_eq!((status.as_u16(), &answer["error"]), (422, &json!("session_type_mismatch")));
     let (_, answer) = server.get(CHAT).await;
-    assert_eq!((&answer["version"], &answer["state"]), (&json!(0), &Value::Null), "others do not");
+    assert_eq!(
+        (&answer["version"], &answer["state"]),
+        (&json!(0), &Value::Null),
+        "other clients must not see staged changes"
+    );
     target.open(true);
     server.until(&second, "completed").await;
     let (_, answer) = server.get(CHAT).await;
@@ -96,10 +101,10 @@ async fn a_called_service_changes_the_session_as_the_run() {
     let (status, answer) = server.patch(CHAT, Some(&second), append("d", "late")).await;
     assert_eq!((status, &answer["error"]), (StatusCode::CONFLICT, &json!("run_ended")));
     let (status, _) = server.patch(CHAT, Some(&second), json!({ "op": "get" })).await;
-    assert_eq!(status.as_u16(), 422, "a step without a name");
+    assert_eq!(status.as_u16(), 422, "a step without a name must be refused");
 }
 
-/// A step with a wrong `expectedVersion` changes nothing.
+/// A step with a wrong `expectedVersion` has no effect.
 #[tokio::test]
 async fn a_step_changes_the_version_that_it_expects() {
     let target = Target::kind().await;
@@ -121,8 +126,8 @@ async fn a_step_changes_the_version_that_it_expects() {
     target.open(true);
 }
 
-/// The default app of a request is that of the server's config file, for flows, sessions and
-/// definitions in every operation. A step of a run uses the run's app.
+/// The default app of a request is that of the server's config file, in every operation on flows,
+/// sessions and definitions. A step of a run uses the app of the run.
 #[tokio::test]
 async fn the_app_of_the_file_is_meant_unless_one_is_named() {
     let target = Target::kind().await;
@@ -160,8 +165,8 @@ async fn the_app_of_the_file_is_meant_unless_one_is_named() {
     assert_eq!(server.get("/workflows/w").await.0, StatusCode::NOT_FOUND);
 }
 
-/// spec sessions: a step is one operation. Its id with another operation, path or session is
-/// refused; with another value, the first value counts.
+/// spec sessions: a step is one operation. A request that uses the step's id for another operation,
+/// path or session is refused. If only the value differs, the first value counts.
 #[tokio::test]
 async fn a_step_is_not_used_for_another_operation() {
     let target = Target::kind().await;
@@ -203,12 +208,16 @@ async fn a_step_is_not_used_for_another_operation() {
         }
         let get = json!({ "op": "get", "path": "log", "step": "look" });
         let (_, answer) = server.patch(CHAT, Some(&run), get).await;
-        assert_eq!(answer["value"], json!([1]), "{policy}: nothing else was done");
+        assert_eq!(
+            answer["value"],
+            json!([1]),
+            "{policy}: only the first operation must have an effect"
+        );
     }
     target.open(true);
 }
 
-/// The length limits of sessions and users hold for every kind of request.
+/// The maximum lengths of session ids and users apply to every kind of request.
 #[tokio::test]
 async fn names_have_the_lengths_of_the_description() {
     let target = Target::kind().await;

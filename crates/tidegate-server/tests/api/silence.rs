@@ -1,4 +1,5 @@
-//! Slow services: the idle timeout bounds their silence, not the duration of their answer.
+//! Slow services: the call timeout limits the time without data, not the duration of the whole
+//! response.
 
 use std::{
     sync::{
@@ -16,8 +17,8 @@ use tokio::{
 
 use crate::server::Server;
 
-/// Service that writes each answer in parts, with a pause before each part. After the last part it
-/// closes the connection or stays silent.
+/// Service that writes each response in parts, with a pause before each part. After the last part
+/// it closes the connection or stays silent.
 struct Slow {
     url: String,
     calls: Arc<AtomicUsize>,
@@ -62,16 +63,16 @@ async fn answer(mut stream: TcpStream, script: Script) {
         }
     }
     if !script.hangs_up {
-        // A caller that gives up closes the connection.
+        // Waits until the caller gives up and closes the connection.
         let _ = stream.read(&mut request).await;
     }
 }
 
-/// An answer that takes far longer than the idle timeout is passed on completely, in one call.
+/// A response that takes far longer than the call timeout is passed on completely, with one call.
 #[tokio::test]
 async fn a_streamed_reply_may_take_longer_than_its_longest_silence() {
     let events = (0..25).map(|n| format!("data: {n}\n\n"));
-    // Without chunked encoding, only this marks the end of the stream.
+    // Without chunked encoding, only the event `output` marks the end of the stream.
     let events = events.chain(["event: output\ndata: done\n\n".to_owned()]);
     let parts: Vec<_> = std::iter::once(STREAM.to_owned()).chain(events).collect();
     let script = Script { parts, pause: Duration::from_millis(250), hangs_up: true };
@@ -80,15 +81,15 @@ async fn a_streamed_reply_may_take_longer_than_its_longest_silence() {
     let server = Server::start_with(&config, &[("TIDEGATE_CALL_TIMEOUT_MS", "5000")]);
     let run = server.start_run("say", json!(1)).await;
     server.until(&run, "completed").await;
-    assert_eq!(slow.calls(), 1, "the call is not repeated");
+    assert_eq!(slow.calls(), 1, "the call must not be repeated");
     let text = server.text(&format!("/runs/{run}/stream")).await;
     let chunks: Vec<usize> =
         text.lines().filter_map(|line| line.strip_prefix("data: ")?.parse().ok()).collect();
     assert_eq!(chunks, (0..25).collect::<Vec<_>>());
 }
 
-/// A call to a service that is silent before its answer, in the middle of a streamed one, or in the
-/// middle of a plain one times out, and is retried by the definition.
+/// A call times out if the service is silent before its response, or in the middle of a streamed or
+/// plain one. It is then retried as the definition says.
 #[tokio::test]
 async fn a_silent_service_is_given_up() {
     let plain = "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{";
@@ -113,7 +114,7 @@ async fn a_silent_service_is_given_up() {
     }
 }
 
-/// The timeout of a definition overrides the server's.
+/// The `callTimeoutMs` of a definition overrides that of the server.
 #[tokio::test]
 async fn a_definition_may_allow_a_longer_silence() {
     let parts = vec!["HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n".to_owned(), "done".to_owned()];

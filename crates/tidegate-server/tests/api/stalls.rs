@@ -1,5 +1,5 @@
-//! Causes that must never stall a server: an unresponsive store, a log without a reader, other
-//! servers that are frozen, a busy machine, and a clock that steps back.
+//! Conditions that must not stall a server: a store that does not respond, a log without a reader,
+//! other servers that are frozen, a busy machine, and a clock that steps back.
 
 use std::{
     sync::{
@@ -23,10 +23,10 @@ use crate::{
     target::Target,
 };
 
-/// Test timeout, longer than anything here takes; reached only if an expected event never happens.
+/// Test timeout. It is reached only if an expected event never happens.
 const PATIENCE: Duration = Duration::from_secs(100);
 
-/// `/ready` answers from memory while the store does not respond, reports the store once a
+/// While the store does not respond, `/ready` answers from memory. It reports the store once a
 /// heartbeat is overdue, and the server exits on a signal.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_whose_store_says_nothing_answers_and_ends() {
@@ -37,7 +37,11 @@ async fn a_server_whose_store_says_nothing_answers_and_ends() {
     assert_eq!(server.get("/ready").await.0, StatusCode::OK);
     door.freeze(true);
     let (status, answer) = server.get("/ready").await;
-    assert_eq!(status, StatusCode::OK, "the store was not queried: {answer}");
+    assert_eq!(
+        status,
+        StatusCode::OK,
+        "`/ready` must answer without a query to the store: {answer}"
+    );
     assert!(answer["heartbeatAgeMs"].is_u64(), "{answer}");
     unready_because_of(&server, "store_unavailable").await;
     door.freeze(false);
@@ -47,7 +51,7 @@ async fn a_server_whose_store_says_nothing_answers_and_ends() {
     assert!(server.ended().await.success());
 }
 
-/// A server that starts on an unresponsive database exits on a signal.
+/// A server that starts on a database that does not respond exits on a signal.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_waits_for_its_store_ends_when_it_is_told_to() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -58,11 +62,11 @@ async fn a_server_that_waits_for_its_store_ends_when_it_is_told_to() {
     assert!(server.ended().await.success(), "{}", server.log());
 }
 
-/// A server whose start is blocked by a lock on the definitions logs it.
+/// A server that waits at its start for a lock on the definitions logs that.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_starts_says_so() {
     let Some(url) = database().await else { return };
-    // Creates the schema.
+    // The first start creates the schema.
     drop(Server::start(&format!("store = \"{url}\"\n")));
     let outside = client(&url).await;
     outside
@@ -72,7 +76,7 @@ async fn a_server_that_starts_says_so() {
     let mut server = Server::begin(&url, "");
     let began = std::time::Instant::now();
     let answer = loop {
-        // Requests fail until the server listens.
+        // Requests fail until the server listens, so they are repeated.
         if let Some((status, again, answer)) = server.try_ask("/ready", None).await {
             assert_eq!((status, again), (StatusCode::SERVICE_UNAVAILABLE, true), "{answer}");
             break answer;
@@ -88,7 +92,7 @@ async fn a_server_that_starts_says_so() {
     assert!(server.ended().await.success());
 }
 
-/// A log without a reader fills its pipe: requests and signals are still handled.
+/// A log without a reader fills its pipe; the server still handles requests and signals.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_that_nobody_reads_stops_nothing() {
     let mut server = Server::start_unread("", "debug");
@@ -110,8 +114,8 @@ async fn a_log_that_nobody_reads_stops_nothing() {
     assert!(unread > 60_000, "the pipe was not full: {unread} bytes");
 }
 
-/// spec I14: with the database's clock set back by an hour, a throttled key waits for its period
-/// only.
+/// spec I14: the database's clock is set back by an hour, and a throttled key still waits only for
+/// its period.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clock_that_steps_back_stops_no_key() {
     let Some(url) = database().await else { return };
@@ -134,7 +138,7 @@ async fn a_clock_that_steps_back_stops_no_key() {
     }
 }
 
-/// CPU load until dropped.
+/// Threads that use the CPU until this is dropped.
 struct Busy(Arc<AtomicBool>);
 
 impl Busy {
@@ -154,8 +158,8 @@ impl Drop for Busy {
     }
 }
 
-/// Servers start on a busy machine, beside others that are frozen under load and killed later: each
-/// answers, becomes ready and exits on a signal. `TIDEGATE_TEST_FULL=1` starts 200.
+/// Servers start on a busy machine, next to others that are frozen under load and killed later.
+/// Each one answers, becomes ready and exits on a signal. `TIDEGATE_TEST_FULL=1` starts 200.
 #[tokio::test(flavor = "multi_thread")]
 async fn servers_start_beside_frozen_ones() {
     let Some(url) = database().await else { return };
@@ -176,12 +180,16 @@ async fn servers_start_beside_frozen_ones() {
         peer.signal("STOP");
         frozen.push(peer);
         if frozen.len() > 2 {
-            // Killed while frozen.
+            // Dropping a server kills it; this one is frozen.
             drop(frozen.remove(0));
         }
         let mut server = begun(&config, round).await;
         let ready = tokio::time::timeout(PATIENCE, server.ready()).await;
-        assert!(ready.is_ok(), "round {round}: never ready; log: {}", server.log());
+        assert!(
+            ready.is_ok(),
+            "round {round}: the server never becomes ready; log: {}",
+            server.log()
+        );
         server.signal("TERM");
         assert!(server.ended().await.success(), "round {round}");
         if full {
@@ -190,7 +198,7 @@ async fn servers_start_beside_frozen_ones() {
     }
 }
 
-/// Server, once it has printed its address.
+/// Starts a server and returns it once it has printed its address.
 async fn begun(config: &str, round: usize) -> Server {
     let config = config.to_owned();
     let started = tokio::task::spawn_blocking(move || Server::start(&config));

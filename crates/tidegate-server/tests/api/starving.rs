@@ -1,4 +1,4 @@
-//! Starvation: a service that never answers does not block calls to others.
+//! Starvation: a service that never answers must not block calls to other services.
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};
@@ -9,9 +9,9 @@ use crate::{
     target::Target,
 };
 
-/// spec L1, L2, L3: more runs hang than there are workers; a run of another workflow is still
-/// called, and `why` of a waiting run names the workflows that keep the workers busy. With the
-/// default settings, or with fewer workers on two servers.
+/// spec L1, L2, L3: more runs hang than there are workers. A run of another workflow is still
+/// called, and `why` of a waiting run names the workflow that keeps the workers busy. Tested with
+/// the default settings, and with fewer workers on two servers.
 async fn others_are_called(on: On) {
     let target = Target::kind().await;
     target.shut("/stuck", true);
@@ -52,10 +52,10 @@ async fn others_are_called(on: On) {
     assert!(sentence.contains(&kept) && sentence.contains(advice), "{why}");
     waiting_is_shown(fleet.next(), held, &last).await;
     let stuck = target.calls().iter().filter(|call| call.path == "/stuck").count();
-    assert_eq!(stuck, held, "a tenth is reserved for other workflows");
+    assert_eq!(stuck, held, "a tenth of the workers must be reserved for other workflows");
 }
 
-/// spec L1: verdict, list, statistics and metrics show runs that wait for workers.
+/// spec L1: the verdict, the list, the statistics and the metrics show runs that wait for workers.
 async fn waiting_is_shown(server: &Server, held: usize, waits: &str) {
     let event = json!({ "name": "stuck", "data": {} });
     let (_, answer) = server.post("/events", event).await;

@@ -9,8 +9,8 @@ fn named(reply: &Value, list: &str, member: &str) -> Vec<Value> {
     reply[list].as_array().unwrap().iter().map(|item| item[member].clone()).collect()
 }
 
-/// spec streams: versions have no gap, a wrong `expectedVersion` writes nothing and the answer has
-/// the current version, and a name with a slash is one path segment.
+/// spec streams: versions have no gap. A commit with a wrong `expectedVersion` writes nothing, and
+/// its answer has the current version. A name with a slash is one path segment.
 #[tokio::test]
 async fn what_is_committed_is_read() {
     let server = Server::start("");
@@ -44,7 +44,10 @@ async fn what_is_committed_is_read() {
     let first = &answer["events"][0];
     assert_eq!((&first["correlationId"], &first["causationId"]), (&json!("c-1"), &json!("mail")));
     let text = server.text(&format!("{path}?limit=1")).await;
-    assert!(text.contains(r#""data":{ "n": 1.10 }"#), "kept byte for byte: {text}");
+    assert!(
+        text.contains(r#""data":{ "n": 1.10 }"#),
+        "the data must be stored byte for byte: {text}"
+    );
     let (_, answer) = server.get(&format!("{path}?from=2")).await;
     assert_eq!(
         (named(&answer, "events", "version"), &answer["next"]),
@@ -54,7 +57,7 @@ async fn what_is_committed_is_read() {
     assert_eq!((named(&answer, "events", "version"), &answer["next"]), (vec![json!(1)], &json!(0)));
 }
 
-/// Streams are listed by name, in pages, each with its last version.
+/// The list of streams is ordered by name and has pages. Each stream has its last version.
 #[tokio::test]
 async fn streams_are_listed_by_name() {
     let server = Server::start("");

@@ -1,4 +1,4 @@
-//! Test service for workflows: records every call and answers as the test defines.
+//! Test service for workflows: it records every call and answers as the test says.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +11,7 @@ use axum::{
 };
 use tokio::sync::watch;
 
-/// Recorded call.
+/// A recorded call.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) path: String,
@@ -28,18 +28,18 @@ impl Call {
 type Answer =
     dyn Fn(&Call, usize) -> (u16, Vec<(&'static str, &'static str)>, String) + Send + Sync;
 
-/// Test service.
+/// The test service.
 #[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) url: String,
     calls: Arc<Mutex<Vec<Call>>>,
-    /// Paths whose calls are held: all, or one.
+    /// Calls that are held open: none, all, or those of one path.
     shut: watch::Sender<Option<String>>,
     answer: Arc<Answer>,
 }
 
 impl Target {
-    /// Starts a service that answers each call with a status, headers and a body; the function also
+    /// Starts a service that answers each call with a status, headers and a body. The function also
     /// gets the number of earlier calls.
     pub(crate) async fn start(
         answer: impl Fn(&Call, usize) -> (u16, Vec<(&'static str, &'static str)>, String)
@@ -62,12 +62,12 @@ impl Target {
         Self::start(move |_, _| (200, vec![json], r#"{"ok": true}"#.to_owned())).await
     }
 
-    /// Releases or holds all calls.
+    /// Holds all calls open, or releases them.
     pub(crate) fn open(&self, open: bool) {
         self.shut.send_replace((!open).then(String::new));
     }
 
-    /// Holds or releases calls at a path.
+    /// Holds calls of a path open, or releases them.
     pub(crate) fn shut(&self, path: &str, shut: bool) {
         self.shut.send_replace(shut.then(|| path.to_owned()));
     }
@@ -76,7 +76,7 @@ impl Target {
         self.calls.lock().unwrap().clone()
     }
 
-    /// Waits until there were this many calls.
+    /// Waits until the service has received this many calls.
     pub(crate) async fn called(&self, times: usize) {
         while self.calls().len() < times {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;

@@ -1,5 +1,5 @@
-//! Two servers on one PostgreSQL, killed at random times; the journal of the called service is the
-//! reference.
+//! Two servers on one PostgreSQL are killed at random times. Results are compared with the journal
+//! of the called service.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,13 +30,13 @@ struct Log {
     inside: BTreeMap<(String, u64), BTreeSet<String>>,
     /// Maximum number of concurrent calls, by workflow and key.
     most: BTreeMap<(String, u64), usize>,
-    /// Completed calls by workflow, as run ids.
+    /// Runs whose calls completed, by workflow.
     served: BTreeMap<String, BTreeSet<String>>,
 }
 
 type Shared = Arc<Mutex<Log>>;
 
-/// Call in progress: it ends when it is answered or its caller disconnects, whichever is first.
+/// A call in progress. It ends when it is answered or its caller disconnects.
 struct Call {
     log: Shared,
     place: (String, u64),
@@ -73,7 +73,7 @@ async fn serve(State(log): State<Shared>, headers: HeaderMap, body: Bytes) -> &'
     "done"
 }
 
-/// Pseudo-random generator, so that a seed repeats the test.
+/// Pseudo-random number generator with a seed, so that the test can be repeated.
 struct Chance(u64);
 
 impl Chance {
@@ -84,7 +84,7 @@ impl Chance {
     }
 }
 
-/// Sends one event until a server has accepted it; every attempt may go to another server.
+/// Sends one event until a server has accepted it. Each attempt goes to a random server.
 async fn send(http: &Client, urls: &RwLock<[String; 2]>, chance: &mut Chance, event: &str) {
     loop {
         let url = urls.read().unwrap()[usize::try_from(chance.below(2)).unwrap()].clone();
@@ -97,7 +97,7 @@ async fn send(http: &Client, urls: &RwLock<[String; 2]>, chance: &mut Chance, ev
     }
 }
 
-/// Runs of a workflow in the API, all of which must be completed.
+/// Returns the runs of a workflow from the API. All of them must be completed.
 async fn known(server: &Server, workflow: &str) -> BTreeSet<String> {
     let (mut runs, mut cursor) = (BTreeSet::new(), String::new());
     loop {
@@ -117,11 +117,11 @@ async fn known(server: &Server, workflow: &str) -> BTreeSet<String> {
     runs
 }
 
-/// Limits, windows, singletons, idempotency keys and events hold over both servers, whichever is
-/// killed: the verdict on every event is carried out once, and no key exceeds its limit.
+/// Limits, windows, singletons, idempotency keys and events hold over both servers, also when one
+/// is killed: every verdict takes effect once, and no key exceeds its limit.
 ///
-/// The calls of a killed server end with its sockets, long before its leases expire, so the limit
-/// is exact at the service also after a kill.
+/// The connections of a killed server are closed at once, long before its leases expire. So the
+/// calls of its runs end first, and the service never sees more concurrent calls than the limit.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_servers_are_one() {
     let Some(database) = database().await else { return };
@@ -163,7 +163,7 @@ async fn two_servers_are_one() {
                 let mut chance = Chance(seed ^ (client + 1));
                 for n in 0..events {
                     let workflow = ["work", "alone", "once", "last"][n % 4];
-                    // Every client sends the same ids.
+                    // All clients send events with the same ids, so idempotency must merge them.
                     let data = json!({ "k": chance.below(KEYS), "id": n, "n": n });
                     let id = format!("{client}.{n}");
                     let event = json!({ "name": workflow, "data": data, "dedupeId": id });
@@ -192,24 +192,30 @@ async fn two_servers_are_one() {
     judge(&servers, &log, all, events, &repeat).await;
 }
 
-/// Checks that the acknowledged work was done once, and within the limits.
+/// Checks that all acknowledged work was done once and within the limits.
 async fn judge(servers: &[Server; 2], log: &Shared, all: usize, events: usize, repeat: &str) {
     let mut counts = BTreeMap::new();
     for workflow in ["work", "alone", "once", "last"] {
         let runs = known(&servers[0], workflow).await;
         let served = log.lock().unwrap().served.get(workflow).cloned().unwrap_or_default();
-        assert_eq!(runs, served, "{workflow}: acknowledged and completed work; {repeat}");
+        assert_eq!(
+            runs, served,
+            "{workflow}: the runs of the API differ from the calls of the service; {repeat}"
+        );
         counts.insert(workflow, runs.len());
     }
-    assert_eq!(counts["work"], all / 4, "each event is one run; {repeat}");
-    assert_eq!(counts["once"], events / 4, "each id is one run; {repeat}");
+    assert_eq!(counts["work"], all / 4, "each event must start one run; {repeat}");
+    assert_eq!(counts["once"], events / 4, "each id must start one run; {repeat}");
     for ((workflow, key), most) in &log.lock().unwrap().most {
         let limit = match workflow.as_str() {
             "work" => LIMIT,
             "alone" => 1,
             _ => continue,
         };
-        assert!(*most <= limit, "{most} were inside of {workflow} for {key}; {repeat}");
+        assert!(
+            *most <= limit,
+            "{workflow}, key {key}: {most} concurrent calls exceed the limit; {repeat}"
+        );
     }
     let (_, answer) = servers[1].get("/doctor").await;
     assert_eq!(answer["findings"], json!([]), "{repeat}");

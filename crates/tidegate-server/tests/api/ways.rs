@@ -1,4 +1,4 @@
-//! Ingress of flows, as callers use it: HTTP, chat and webhooks.
+//! The three kinds of ingress of a flow, as callers use them: HTTP, chat and webhooks.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::{Value, json};
@@ -6,11 +6,11 @@ use sha2::Sha256;
 
 use crate::server::Server;
 
-/// Secrets of webhook signatures, for the environment of the servers.
+/// Secrets of webhook signatures, as environment variables of the servers.
 pub(crate) const SECRETS: [(&str, &str); 1] = [("HOOK_SECRET", "secret")];
 
-/// Flow whose action `act` is reachable through every ingress. The policy is the flow's, so that it
-/// applies to each ingress; the controls are the action's.
+/// Returns the config of a flow whose action `act` is reachable through every ingress. The policy
+/// belongs to the flow, so that it applies to each ingress; the controls belong to the action.
 pub(crate) fn flow(name: &str, policy: &str, controls: &str, url: &str) -> String {
     format!(
         r#"
@@ -36,8 +36,8 @@ pub(crate) enum Way {
 impl Way {
     pub(crate) const ALL: [Self; 3] = [Self::Http, Self::Chat, Self::Webhook];
 
-    /// Requests the action for a session; returns the status, and the answer or the first event of
-    /// a stream.
+    /// Requests the action for a session. Returns the status, and the answer or the first event of
+    /// a streamed answer.
     pub(crate) async fn ask(self, server: &Server, flow: &str, session: &str) -> (u16, Value) {
         match self {
             Self::Http => {
@@ -54,7 +54,7 @@ impl Way {
                 }
                 let mut text = String::new();
                 while !text.contains("\n\n") {
-                    let chunk = answer.chunk().await.unwrap().expect("the stream continues");
+                    let chunk = answer.chunk().await.unwrap().expect("the stream must not end");
                     text += std::str::from_utf8(&chunk).unwrap();
                 }
                 let (kind, data) = events(&text).remove(0);
@@ -66,7 +66,7 @@ impl Way {
     }
 }
 
-/// Signed delivery to the webhook of a flow.
+/// Sends a signed delivery to the webhook of a flow.
 pub(crate) async fn deliver(server: &Server, flow: &str, body: Value) -> (u16, Value) {
     let body = body.to_string();
     let mut mac = Hmac::<Sha256>::new_from_slice(b"secret").unwrap();
@@ -79,7 +79,7 @@ pub(crate) async fn deliver(server: &Server, flow: &str, body: Value) -> (u16, V
     (status.as_u16(), answer)
 }
 
-/// Name and data of each server-sent event that has data.
+/// Returns the name and data of each server-sent event that has data.
 pub(crate) fn events(text: &str) -> Vec<(String, Value)> {
     let part = |event: &str, name: &str| {
         let line = event.lines().find_map(|line| line.strip_prefix(name))?;

@@ -38,7 +38,7 @@ fn hex(secret: &[u8], signed: &str) -> String {
     mac.finalize().into_bytes().iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
 }
 
-/// Delivery in GitHub's format.
+/// Sends a delivery in GitHub's format.
 async fn deliver(server: &Server, name: &str, id: &str, body: &Value) -> (StatusCode, Value) {
     let body = body.to_string();
     let signature = format!("sha256={}", hex(b"old", &body));
@@ -50,8 +50,8 @@ async fn deliver(server: &Server, name: &str, id: &str, body: &Value) -> (Status
     server.post_with(&format!("/webhooks/repo/{name}"), &headers, body).await
 }
 
-/// spec N42, B31, B37: a signed delivery is accepted, with session, user and the sender's delivery
-/// id; a changed byte, an unknown webhook and an unsigned delivery are refused.
+/// spec N42, B31, B37: a signed delivery is accepted, with session, user and the delivery id of the
+/// sender. A delivery that was changed or not signed, or is for an unknown webhook, is refused.
 #[tokio::test]
 async fn a_signed_delivery_is_a_request() {
     let target = Target::kind().await;
@@ -93,7 +93,8 @@ async fn a_signed_delivery_is_a_request() {
     target.open(true);
 }
 
-/// spec B41: a delivery that is sent three times at once and once more later starts one run.
+/// spec B41: a delivery that is sent three times at the same time and once more later starts one
+/// run.
 async fn a_delivery_that_is_sent_again_runs_once(on: On) {
     let target = Target::kind().await;
     let Some(fleet) = Fleet::start(on, &flow(&target.url), &SECRETS).await else { return };
@@ -125,8 +126,8 @@ async fn a_delivery_that_is_sent_again_runs_once_on_two_servers() {
     a_delivery_that_is_sent_again_runs_once(On::Postgres).await;
 }
 
-/// A delivery with an old signature is refused, even a valid one; and a rate limit is answered as
-/// such, so that the sender retries.
+/// A delivery with an old timestamp is refused, even if its signature is valid. An exceeded rate
+/// limit is answered with its own status, so that the sender retries.
 #[tokio::test]
 async fn an_old_delivery_is_refused_and_a_limit_is_told() {
     let target = Target::kind().await;
@@ -145,8 +146,8 @@ async fn an_old_delivery_is_refused_and_a_limit_is_told() {
     assert_eq!((status.as_u16(), &answer["error"]), (429, &json!("rate_limited")), "{answer}");
 }
 
-/// Slack's URL verification is answered only if it is signed by Slack: otherwise anyone could make
-/// the server echo any text.
+/// Slack's URL verification is answered only if Slack has signed it: otherwise anyone could make
+/// the server return any text.
 #[tokio::test]
 async fn a_challenge_is_answered_only_if_it_is_signed() {
     let config = "[[flow]]\nname = \"f\"\nactions.a = { url = \"http://localhost\" }\n\

@@ -10,10 +10,10 @@ use tokio::{
 
 use crate::{guard::keys, server::Server};
 
-/// Test timeout, longer than anything here takes; reached only if an expected event never happens.
+/// Test timeout. It is reached only if an expected event never happens.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Connection on which a text was sent.
+/// Opens a connection and sends a text.
 async fn connect(server: &Server, text: &str) -> TcpStream {
     let address = server.url().strip_prefix("http://").unwrap();
     let mut stream = TcpStream::connect(address).await.unwrap();
@@ -21,7 +21,8 @@ async fn connect(server: &Server, text: &str) -> TcpStream {
     stream
 }
 
-/// Next answer: status, head in lower case, body; `None` if the server closes the connection.
+/// Returns the next answer (status, head in lower case, body), or `None` if the server closes the
+/// connection.
 async fn answer(stream: &mut TcpStream) -> Option<(u16, String, String)> {
     let read = async {
         let mut bytes = Vec::new();
@@ -38,24 +39,27 @@ async fn answer(stream: &mut TcpStream) -> Option<(u16, String, String)> {
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
         Some((status, head, String::from_utf8(body).unwrap()))
     };
-    tokio::time::timeout(PATIENCE, read).await.expect("an answer, or the end of the connection")
+    tokio::time::timeout(PATIENCE, read)
+        .await
+        .expect("the server must answer or close the connection")
 }
 
 /// Whether the server closes the connection.
 async fn hangs_up(stream: &mut TcpStream) -> bool {
     let read = tokio::time::timeout(PATIENCE, stream.read_u8()).await;
-    read.expect("the end of the connection").is_err()
+    read.expect("the server must close the connection").is_err()
 }
 
-/// Head of a request with a body of some length.
+/// Returns the head of a request with a body of this length.
 fn head(method: &str, path: &str, more: &str, length: usize) -> String {
     format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n{more}content-length: {length}\r\n\r\n")
 }
 
 const GET: &str = "GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
-/// An error answer after the whole body keeps the connection open; one before the end of the body
-/// announces the close, and closes it. Neither answer is lost.
+/// An error answer that is sent after the whole body keeps the connection open. One that is sent
+/// before the end of the body announces that the connection will be closed, and closes it. The
+/// client gets both answers.
 #[tokio::test]
 async fn a_refusal_that_closes_a_connection_says_so() {
     let folder = tempfile::tempdir().unwrap();
@@ -82,7 +86,11 @@ async fn a_refusal_that_closes_a_connection_says_so() {
         let (got, said, _) = answer(&mut stream).await.unwrap();
         assert_eq!((got, said.contains("connection: close")), (status, false), "{reply}: {said}");
         stream.write_all(GET.as_bytes()).await.unwrap();
-        assert_eq!(answer(&mut stream).await.unwrap().0, 200, "{reply}: the connection is reused");
+        assert_eq!(
+            answer(&mut stream).await.unwrap().0,
+            200,
+            "{reply}: the next request on the connection must be answered"
+        );
 
         let mut stream = connect(&server, &(head(method, path, &more, 20) + "half")).await;
         let (got, said, _) = answer(&mut stream).await.unwrap();
@@ -94,12 +102,12 @@ async fn a_refusal_that_closes_a_connection_says_so() {
         let large = 5 * 1024 * 1024;
         let mut stream = connect(&server, &head("POST", "/events", &shown(&full, ""), large)).await;
         stream.write_all(&vec![b'x'; large]).await.unwrap();
-        let (status, said, _) = answer(&mut stream).await.expect("the answer is not lost");
+        let (status, said, _) = answer(&mut stream).await.expect("the client must get the answer");
         assert_eq!((status, said.contains("connection: close")), (413, true), "{said}");
     }
 }
 
-/// Requests that a proxy may parse differently (request smuggling) are refused, as the first
+/// Requests that a proxy may parse differently (request smuggling) are refused, both as the first
 /// request of a connection and after others.
 #[tokio::test]
 async fn a_request_that_can_be_read_in_two_ways_is_refused() {
@@ -140,10 +148,15 @@ async fn a_request_that_can_be_read_in_two_ways_is_refused() {
         }
     }
     let (_, events) = server.get("/events").await;
-    assert_eq!(events["events"].as_array().unwrap().len(), 2 * bad.len(), "only the valid ones");
+    assert_eq!(
+        events["events"].as_array().unwrap().len(),
+        2 * bad.len(),
+        "only valid requests must take effect"
+    );
 }
 
-/// More clients than the request limit send half of a body each; others are still answered.
+/// More clients than the request limit send half a body each; requests of other clients are still
+/// answered.
 #[tokio::test]
 async fn bodies_that_are_half_sent_keep_nobody_out() {
     let server = Server::start("");
@@ -158,14 +171,14 @@ async fn bodies_that_are_half_sent_keep_nobody_out() {
         assert_eq!(status.as_u16(), 202, "{reply}");
         assert_eq!(server.get("/runs").await.0.as_u16(), 200);
     }
-    // A request whose body is completed is handled like any other.
+    // When the rest of its body arrives, such a request is handled like any other.
     let rest = "\"b\"".to_owned() + &" ".repeat(88) + "}";
     held[0].write_all(rest.as_bytes()).await.unwrap();
     assert_eq!(answer(&mut held[0]).await.unwrap().0, 202);
 }
 
-/// A connection without a request is closed after the idle timeout of the settings, which differs
-/// from the timeout of an incomplete head.
+/// A connection without a request is closed after `keepAliveMs`. For an incomplete first head the
+/// timeout is different.
 #[tokio::test]
 async fn an_idle_connection_lives_as_long_as_the_settings_say() {
     let (short, long) = (Server::start("keepAliveMs = 2000"), Server::start(""));
@@ -174,7 +187,7 @@ async fn an_idle_connection_lives_as_long_as_the_settings_say() {
     assert_eq!(answer(&mut idle).await.unwrap().0, 200);
     tokio::select! {
         ended = hangs_up(&mut idle) => assert!(ended),
-        _ = hangs_up(&mut slow) => panic!("a first head has ten seconds, and this one had two"),
+        _ = hangs_up(&mut slow) => panic!("closed after two seconds, but a first head has ten"),
     }
     let said = Server::refused("keepAliveMs = 0");
     assert!(said.contains("`keepAliveMs` must be a whole number from 1 to 3600000"), "{said}");

@@ -5,8 +5,8 @@ use serde_json::json;
 
 use crate::{server::Server, target::Target};
 
-/// spec retired: a deleted workflow starts nothing, its runs continue under its limit, and when it
-/// is defined again its version numbers continue.
+/// spec retired: events start no run of a deleted workflow, but its runs continue under its limit.
+/// When it is defined again, its version numbers continue.
 #[tokio::test]
 async fn a_workflow_is_deleted_and_comes_back() {
     let target = Target::kind().await;
@@ -39,10 +39,14 @@ async fn a_workflow_is_deleted_and_comes_back() {
     assert_eq!(server.until(&run, "completed").await["version"], 2);
     server.delete("/workflows/sync").await;
     server.post("/workflows/sync/release", json!({ "version": 1 })).await;
-    assert_eq!(server.get("/workflows/sync").await.1["version"], 1, "a release restores it too");
+    assert_eq!(
+        server.get("/workflows/sync").await.1["version"],
+        1,
+        "a release must restore a deleted workflow too"
+    );
 }
 
-/// Names and URLs are validated when they are defined, in the file and over HTTP.
+/// Names and URLs of a definition are validated in the config file and over HTTP.
 #[tokio::test]
 async fn what_cannot_be_called_cannot_be_defined() {
     let server = Server::start("");
@@ -80,7 +84,7 @@ async fn what_cannot_be_called_cannot_be_defined() {
     assert_eq!(status, StatusCode::OK, "{answer}");
 }
 
-/// Rest of a definition, as TOML.
+/// Returns further fields of a definition as TOML.
 fn toml_of(definition: &serde_json::Value) -> String {
     let on_failure = definition["onFailure"]["url"].as_str();
     let on_failure = on_failure.map(|url| format!("onFailure = {{ url = \"{url}\" }}\n"));
@@ -88,7 +92,7 @@ fn toml_of(definition: &serde_json::Value) -> String {
     on_failure.into_iter().chain(triggers).collect()
 }
 
-/// Passwords in a definition are redacted wherever it is shown or logged.
+/// Passwords in the URLs of a definition are redacted wherever it is shown or logged.
 #[tokio::test]
 async fn user_info_in_urls_is_hidden_from_readers() {
     let target = Target::kind().await;
@@ -104,7 +108,11 @@ async fn user_info_in_urls_is_hidden_from_readers() {
     let run = server.start_run("a", json!(1)).await;
     server.until(&run, "completed").await;
     let [call] = &target.calls()[..] else { panic!("it is called once") };
-    assert_eq!(call.header("authorization"), "Basic bWU6Y2FuYXJ5", "the call still has it");
+    assert_eq!(
+        call.header("authorization"),
+        "Basic bWU6Y2FuYXJ5",
+        "the call must have the password"
+    );
     server.reload(&workflow("a", "b"));
     server.logged("config file reloaded").await;
     server.reload(&(workflow("a", "c") + &workflow("b", "d e")));
@@ -124,14 +132,15 @@ async fn user_info_in_urls_is_hidden_from_readers() {
     let (_, reply) = server.get("/workflows/a").await;
     let shown = format!("http://***@{place}/b");
     assert_eq!((&reply["url"], &reply["definition"]["url"]), (&json!(shown), &json!(shown)));
-    // A redacted definition cannot be written back by mistake.
+    // A redacted definition is refused when it is written back, so that a password is not lost by
+    // mistake.
     let (status, reply) = server.put("/workflows/a", &reply["definition"]).await;
     assert_eq!(status.as_u16(), 422, "{reply}");
     assert!(reply["detail"].as_str().unwrap().contains("user info written out"), "{reply}");
     assert!(!server.log().contains("canary"), "{}", server.log());
 }
 
-/// A definition that no engine serves is accepted, and the answer says so.
+/// A definition that no engine serves is accepted with a warning.
 #[tokio::test]
 async fn a_workflow_that_nothing_serves_says_so() {
     let server = Server::start("");
@@ -144,8 +153,8 @@ async fn a_workflow_that_nothing_serves_says_so() {
     assert_eq!(answer["warnings"], json!(["workflow `b`: batch.maxSize of 1 collects nothing"]));
 }
 
-/// spec api: `flowControl` has the control fields as they were defined, explicit defaults included,
-/// and an explicit default is no new version.
+/// spec api: `flowControl` has the control fields as they were defined, including defaults that
+/// were written out. Writing out a default creates no new version.
 #[tokio::test]
 async fn controls_are_shown_as_they_were_defined() {
     let server = Server::start("");
@@ -184,7 +193,8 @@ async fn controls_are_shown_as_they_were_defined() {
     );
 }
 
-/// spec release: a release lists the live runs of older versions that lack the key of its handoff.
+/// spec release: the answer to a release lists the live runs of older versions that have no key for
+/// its handoff.
 #[tokio::test]
 async fn a_release_lists_the_runs_that_lack_its_key() {
     let target = Target::kind().await;
@@ -207,7 +217,7 @@ async fn a_release_lists_the_runs_that_lack_its_key() {
     assert!(!said.contains(&with), "{said}");
 }
 
-/// The definition of an action from `GET` can be `PUT` back unchanged, and changes nothing.
+/// The definition of an action from `GET` can be sent with `PUT` unchanged, and has no effect then.
 #[tokio::test]
 async fn an_action_can_be_put_back() {
     let target = Target::kind().await;
@@ -238,7 +248,7 @@ async fn an_action_can_be_put_back() {
     }
 }
 
-/// Each problem of a definition has a code; problems of schedules have their own codes.
+/// Each problem of a definition has a code, and problems of schedules have their own.
 #[tokio::test]
 async fn problems_of_schedules_have_their_codes() {
     let server = Server::start("");

@@ -1,4 +1,4 @@
-// Sentences for controls: every control (spec controls) has one.
+// Sentences that describe controls: every control (spec controls) has one.
 import assert from 'node:assert/strict';
 import test, { after, before } from 'node:test';
 import { controlsOf, lasting, letsIn, namesOf, rate } from '../../console/ui/controls.mjs';

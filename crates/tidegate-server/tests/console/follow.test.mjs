@@ -1,4 +1,4 @@
-// Positions of runs in a lane, from one update to the next.
+// Positions of runs in a lane, computed from one update to the next.
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { follow } from '../../console/pages/gates/follow.mjs';

@@ -1,4 +1,4 @@
-// Pages show the server's state, and their actions take effect.
+// Pages show the server's state, and their actions take effect on the server.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { api, closeBrowser, look, serve, target, until } from './rig.mjs';
@@ -46,7 +46,7 @@ debounce = { periodMs = 600000, key = "doc" }
     await until(async () => (await figure('Queued')) === '18' && (await figure('Debouncing')) === '7', 'the page shows the burst');
     const [stats, flow] = [await ask.get('/runs/stats'), await ask.get('/flow-state')];
     assert.deepEqual([stats.inFlight, stats.queued], [2, 18]);
-    // The page is updated twice a second: each figure reaches the server's value.
+    // The page is updated twice a second, so the test waits until each number equals the server's.
     const debouncing = flow.workflows.reduce((/** @type {number} */ sum, /** @type {any} */ it) => sum + it.debounce.pending, 0);
     for (const [of, number] of [['In flight', stats.inFlight], ['Queued', stats.queued], ['Debouncing', debouncing]]) {
       await until(async () => (await figure(of)) === String(number), `${of} is ${number}`);

@@ -1,4 +1,4 @@
-// All pages over the demo, which has data for each of them.
+// Tests every page with the demo, which has data for each of them.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import { createRequire } from 'node:module';
@@ -20,7 +20,7 @@ after(async () => {
 
 for (const theme of /** @type {const} */ (['light', 'dark'])) {
   test(`every page can be read in ${theme} colours, by everybody`, async () => {
-    // axe is injected into the page, which the page's security policy would not allow.
+    // The page's content security policy would not allow injecting axe into it, so it is bypassed.
     const seen = await look(world.url, { colorScheme: theme, bypassCSP: true });
     for (const page of PAGES) {
       await seen.go(`/${page}`);
@@ -116,10 +116,11 @@ test('a blocked stream is unblocked from the page', async () => {
       await details.getByRole('button', { name: 'Unblock …', exact: true }).click();
       await details.getByRole('button', { name: 'Unblock 1 stream …', exact: true }).click();
       await seen.page.getByRole('dialog', { name: 'Unblock 1 stream?' }).getByRole('button', { name: 'Unblock', exact: true }).click();
-      // The demo unblocks streams too, but only the page shows this text, with 0 if the demo was first.
+      // The demo unblocks streams too. The page shows this text only for its own request, and with
+      // 0 streams if the demo was first.
       await seen.page.getByText('1 stream unblocked', { exact: true }).waitFor();
     } catch (error) {
-      // The demo was first, or the machine is slow: retries with another stream.
+      // The demo unblocked the stream first, or the machine is slow: try again with another stream.
       if (tries >= 4) throw error;
       await seen.close();
       continue;

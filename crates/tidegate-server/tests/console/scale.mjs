@@ -1,5 +1,5 @@
-// Load measurement: response and render times with 100,000 runs on 10,000 gates at 1,000 events per
-// second. Prints figures; asserts nothing.
+// Load measurement: response and render times with 100,000 runs at 10,000 gates and 1,000 events
+// per second. It prints numbers and asserts nothing.
 import { performance } from 'node:perf_hooks';
 import { closeBrowser, look, serve, target } from './rig.mjs';
 

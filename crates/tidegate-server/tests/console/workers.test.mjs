@@ -1,4 +1,4 @@
-// Workers on the overview: busy workers, their workflows, and the runs that wait for a worker.
+// Workers on the overview page: busy workers, their workflows, and the runs that wait for a worker.
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { api, closeBrowser, look, serve, target, until } from './rig.mjs';

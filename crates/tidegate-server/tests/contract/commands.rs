@@ -1,4 +1,4 @@
-//! Contract of commands, arguments, flags and settings.
+//! Contract of the command line: commands, arguments, flags and settings.
 
 use std::{fmt::Write as _, process::Command};
 
@@ -6,13 +6,13 @@ use expect_test::expect_file;
 
 use crate::tidegate;
 
-/// Section of a help text under a heading.
+/// Returns the lines of a help text under a heading.
 fn section<'a>(help: &'a str, heading: &str) -> impl Iterator<Item = &'a str> {
     let lines = help.lines().skip_while(move |line| *line != heading).skip(1);
     lines.take_while(|line| line.is_empty() || line.starts_with(' '))
 }
 
-/// Help texts of a command and its subcommands, in order.
+/// Returns the help texts of a command and its subcommands, in order.
 fn helps(path: &[&str]) -> Vec<(String, String)> {
     let help = tidegate(&[path, &["--help"]].concat());
     let mut all =
@@ -28,13 +28,15 @@ fn helps(path: &[&str]) -> Vec<(String, String)> {
     all
 }
 
-/// Facts of a help text that scripts rely on: usage, flags, defaults, variables and values.
+/// Returns the parts of a help text that scripts rely on: usage, flags, defaults, variables and
+/// values.
 fn facts(help: &str) -> Vec<String> {
     let usage = help.lines().filter_map(|line| line.strip_prefix("Usage: ")).map(str::to_owned);
     let mut facts: Vec<String> = usage.collect();
     for line in section(help, "Arguments:").chain(section(help, "Options:")) {
         let trimmed = line.trim_start();
-        // Descriptions follow after two spaces, or on separate lines with more indentation.
+        // The description of a flag follows after two spaces, or on the next lines with more
+        // indentation.
         if trimmed.starts_with(['-', '[', '<']) && !trimmed.starts_with("[env") {
             let name = trimmed.split("  ").next().unwrap_or_default().to_owned();
             facts.push(name);
@@ -42,15 +44,16 @@ fn facts(help: &str) -> Vec<String> {
         for tag in ["[env: ", "[default: ", "[possible values: ", "[aliases: "] {
             if let Some((_, rest)) = line.split_once(tag) {
                 let value = rest.split(']').next().unwrap_or_default();
-                let last = facts.last_mut().expect("a tag belongs to a flag");
-                write!(last, " {tag}{value}]").expect("a string takes everything");
+                let last = facts.last_mut().expect("a tag must follow a flag");
+                write!(last, " {tag}{value}]").expect("writing to a string cannot fail");
             }
         }
     }
     facts
 }
 
-/// Every help text word by word, and every command with its flags, without descriptions.
+/// Freezes all help texts word by word, and separately all commands with their flags but without
+/// descriptions.
 #[test]
 fn commands_and_flags_are_the_agreed_ones() {
     let helps = helps(&[]);
@@ -63,7 +66,7 @@ fn commands_and_flags_are_the_agreed_ones() {
     expect_file!["help.txt"].assert_eq(&texts.collect::<Vec<_>>().join("\n"));
 }
 
-/// Flags of commands that ask a server, on commands that do not.
+/// Flags for a server are refused by commands that do not use a server.
 #[test]
 fn a_flag_that_a_command_does_not_use_is_refused() {
     for arguments in [
@@ -80,14 +83,14 @@ fn a_flag_that_a_command_does_not_use_is_refused() {
     }
 }
 
-/// Every setting with its default and its variable.
+/// Freezes all settings with their defaults and variables.
 #[test]
 fn settings_and_defaults_are_the_agreed_ones() {
     let printed = tidegate(&["config", "print"]);
     let lines: Vec<_> = printed.lines().collect();
     let settings = lines.chunks(2).map(|pair| {
-        let [setting, about] = pair else { panic!("two lines for each setting: {pair:?}") };
-        let (_, variable) = about.rsplit_once("; ").expect("the variable comes last");
+        let [setting, about] = pair else { panic!("each setting must have two lines: {pair:?}") };
+        let (_, variable) = about.rsplit_once("; ").expect("the line must end with the variable");
         let words: Vec<_> = setting.split_whitespace().collect();
         format!("{} {variable}\n", words.join(" "))
     });

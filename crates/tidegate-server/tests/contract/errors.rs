@@ -1,5 +1,5 @@
-//! Contract of error codes. The codes of the server are literals in the code, so the sources are
-//! scanned; the codes of refusals and their statuses are checked in `src/http/problem`.
+//! Contract of error codes. The codes of the server are string literals, so this test scans the
+//! source files. The codes of refusals and their statuses are checked in `src/http/problem`.
 
 use std::{
     collections::BTreeSet,
@@ -13,7 +13,8 @@ use tidegate_core::definition::Code;
 /// Crates whose errors users see.
 const CRATES: [&str; 4] = ["tidegate", "tidegate-core", "tidegate-server", "tidegate-store"];
 
-/// Codes of problems of a definition: in the list `problems` of an answer with `bad_definition`.
+/// Codes of problems in a definition. They are in the list `problems` of an answer with the code
+/// `bad_definition`.
 const OF_DEFINITIONS: [Code; 14] = [
     Code::MissingField,
     Code::WrongType,
@@ -34,7 +35,7 @@ const OF_DEFINITIONS: [Code; 14] = [
 /// Code of an invalid filter, which the server sends as `bad_query`.
 const OF_FILTERS: &str = "bad_stream_filter";
 
-/// All source files of a folder.
+/// Collects all source files of a folder.
 fn sources(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -50,7 +51,7 @@ fn is_test(path: &Path) -> bool {
     path.ends_with("tests.rs") || path.ends_with("statuses.rs")
 }
 
-/// Shipped part of every source file, without comments.
+/// Returns the shipped part of every source file, without comments and tests.
 fn texts() -> Vec<String> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut files = Vec::new();
@@ -66,17 +67,17 @@ fn texts() -> Vec<String> {
     shipped.collect()
 }
 
-/// First literal of every call of a function, and the text before it.
+/// Returns the first string literal of every call of a function, and the text before it.
 fn calls<'a>(text: &'a str, function: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
     text.split(function).skip(1).filter_map(|rest| {
         let (before, rest) = rest.split_once('"')?;
-        // A literal of another expression.
+        // With one of these characters between, the literal is not an argument of this call.
         let plain = !before.contains([';', '{', '}', ')']);
         plain.then_some((before.trim(), rest.split('"').next()?))
     })
 }
 
-/// Status and code of errors that the server itself returns.
+/// Freezes the status and code of the errors that the server itself returns.
 #[test]
 fn the_servers_own_problems_are_the_agreed_ones() {
     let mut lines = BTreeSet::new();
@@ -105,7 +106,7 @@ fn the_servers_own_problems_are_the_agreed_ones() {
     expect_file!["problems.txt"].assert_eq(&lines.concat());
 }
 
-/// Error codes of runs and steps, and those of every `code` function.
+/// Freezes the error codes of runs and steps, and those of every function `code`.
 #[test]
 fn the_codes_of_errors_are_the_agreed_ones() {
     let definitions = OF_DEFINITIONS.map(|code| code.as_str().to_owned());
@@ -134,13 +135,16 @@ fn the_codes_of_errors_are_the_agreed_ones() {
         let is_told = answer.lines().any(|line| line.split(' ').next() == Some(code));
         let of_expressions = code.starts_with("expression_"); // inside a definition's problem
         let inside = definitions.contains(code) || code == OF_FILTERS || of_expressions;
-        assert!(is_told || inside, "`{code}`: add its variant to src/http/problem/statuses.rs");
+        assert!(
+            is_told || inside,
+            "no status for `{code}`: add its variant to src/http/problem/statuses.rs"
+        );
     }
     let lines: Vec<_> = lines.into_iter().map(|line| line + "\n").collect();
     expect_file!["codes.txt"].assert_eq(&lines.concat());
 }
 
-/// Documented codes that no test expects by name, with the reason.
+/// Documented codes that no test expects by name, each with the reason.
 const NOT_CAUSED: [(&str, &str); 23] = [
     ("BadMatch", "a mistake in a handler; no test makes it yet"),
     ("BadRecord", "a record that the same program has written can be read"),
@@ -167,7 +171,7 @@ const NOT_CAUSED: [(&str, &str); 23] = [
     ("too_slow", "takes 90 s"),
 ];
 
-/// Codes of the reference: words in backticks in a column of its tables.
+/// Returns the codes of the reference: words in backticks in a column of its tables.
 fn documented() -> BTreeSet<String> {
     let reference = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference");
     let mut codes = BTreeSet::new();
@@ -175,7 +179,7 @@ fn documented() -> BTreeSet<String> {
         [("errors.md", "# Errors", 1), ("http.md", "## What is refused", 2)]
     {
         let text = fs::read_to_string(reference.join(file)).unwrap();
-        let (_, tables) = text.split_once(after).expect("the heading of the tables");
+        let (_, tables) = text.split_once(after).expect("the reference must have this heading");
         for row in tables.lines().filter(|line| line.starts_with('|')) {
             let cell = row.split('|').nth(column).unwrap_or_default();
             codes.extend(cell.split('`').skip(1).step_by(2).map(str::to_owned));
@@ -184,7 +188,7 @@ fn documented() -> BTreeSet<String> {
     codes
 }
 
-/// Text of all tests: files of tests, test modules of sources, and the test kit.
+/// Returns the text of all tests: test files, test modules of source files, and the test kit.
 fn tests() -> String {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut all = String::new();
@@ -215,20 +219,21 @@ fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// Lists of codes, which cause none.
+/// Whether a file only lists codes, so that a code in it does not count as expected by a test.
 fn is_contract(path: &Path) -> bool {
     path.ends_with("statuses.rs") || path.parent().is_some_and(|it| it.ends_with("contract"))
 }
 
-/// `SessionConflict` for `session_conflict`: the spelling in errors of steps, and of variants.
+/// Returns the code in the spelling of step errors and variants: `SessionConflict` for
+/// `session_conflict`.
 fn in_words(code: &str) -> String {
     let capital = |word: &str| word[..1].to_uppercase() + &word[1..];
     code.split('_').map(capital).collect()
 }
 
-/// A code that is documented is expected by a test: as a literal, in a message before a colon or in
-/// parentheses, as commands print it, or as a variant. (Codes that are sent are documented: the
-/// client of the API tests checks each.)
+/// Every documented code is expected by a test: as a literal, in a message before a colon or in
+/// parentheses, as commands print it, or as a variant. (The other direction, that every code that
+/// is sent is documented, is checked by the client of the API tests.)
 #[test]
 fn every_documented_code_is_expected_by_a_test() {
     let (tests, codes) = (tests(), documented());
@@ -245,5 +250,8 @@ fn every_documented_code_is_expected_by_a_test() {
     };
     let exceptions: BTreeSet<_> = NOT_CAUSED.iter().map(|(code, _)| (*code).to_owned()).collect();
     let unexpected: BTreeSet<_> = codes.into_iter().filter(|code| !is_expected(code)).collect();
-    assert_eq!(unexpected, exceptions, "cause it in a test, or give the reason in NOT_CAUSED");
+    assert_eq!(
+        unexpected, exceptions,
+        "wrong list of codes without a test: write a test, or give the reason in NOT_CAUSED"
+    );
 }

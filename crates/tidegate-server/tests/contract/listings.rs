@@ -1,4 +1,5 @@
-//! Contract of listings: output of commands on a fixed store, the database of an earlier build.
+//! Contract of listings: the output of commands on a fixed store, which is the database of an
+//! earlier build.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -9,10 +10,10 @@ use crate::tidegate;
 
 const DATABASE: &str = "../tidegate/tests/old_databases/before_0023/sqlite.db";
 
-/// Years of times that come from the clock of this machine.
+/// Beginning of all times in the fixed database. Other times come from the clock of this machine.
 const NOW: &str = "2026-02-0";
 
-/// Commands that read a file; `RUN` is a run with steps, and `EVENT` its event.
+/// Commands that read the file. `RUN` stands for a run with steps, and `EVENT` for its event.
 const LOOKS: [&[&str]; 15] = [
     &["runs", "list", "--limit", "12"],
     &["runs", "list", "--state", "failed"],
@@ -31,10 +32,10 @@ const LOOKS: [&[&str]; 15] = [
     &["schedules", "--workspace", "other"],
 ];
 
-/// Commands that open a store themselves.
+/// Commands that open the store themselves.
 const OPENS: [&[&str]; 2] = [&["keys", "list"], &["doctor"]];
 
-/// Every listing command with its output.
+/// A listing command with its output.
 struct Printed {
     command: String,
     plain: String,
@@ -49,7 +50,7 @@ fn all() -> Vec<Printed> {
     let listed = tidegate(&["runs", "list", "--file", &file, "--json", "--limit", "500"]);
     let listed: Value = serde_json::from_str(&listed).unwrap();
     let run = listed["runs"].as_array().unwrap().iter().find(|run| run["workflow"] == "retrying");
-    let run = run.expect("the database has such a run");
+    let run = run.expect("the database must have a run with steps");
     let text = |field: &str| run[field].as_str().unwrap();
     let looks = LOOKS.iter().map(|arguments| (arguments, ["--file".to_owned(), file.clone()]));
     let opens = OPENS.iter().map(|it| (it, ["--store".to_owned(), format!("sqlite:{file}")]));
@@ -69,7 +70,7 @@ fn all() -> Vec<Printed> {
     printed.collect()
 }
 
-/// Replaces times that are not from the database.
+/// Replaces the times that come from the clock of this machine.
 fn without_now(text: &str) -> String {
     let words = text.split_inclusive(|c: char| c.is_whitespace() || c == '"');
     let is_now = |word: &str| {
@@ -79,7 +80,7 @@ fn without_now(text: &str) -> String {
     words.map(|word| if is_now(word) { "(now) " } else { word }).collect()
 }
 
-/// Every listing as text; of its JSON the members and the types of their values.
+/// Freezes every listing as text, and of its JSON form the members and the types of their values.
 #[test]
 fn listings_are_printed_as_agreed() {
     let printed = all();

@@ -1,13 +1,13 @@
-//! Contract tests. The interfaces that users and scripts rely on are frozen in files beside this
-//! one: commands and flags, output of commands, settings with their defaults and variables, error
-//! codes.
+//! Contract tests. The interfaces that users and scripts rely on are frozen in the text files
+//! beside this file: commands and flags, output of commands, settings with their defaults and
+//! variables, error codes.
 //!
-//! Elsewhere: the HTTP API in `docs/reference/openapi.json`, metrics in
+//! Other contracts: the HTTP API in `docs/reference/openapi.json`, metrics in
 //! `crates/tidegate/tests/metrics`, the storage format in `crates/tidegate-testkit/tests/stored`.
 //! Log lines are no contract.
 //!
-//! `UPDATE_EXPECT=1` rewrites the files. `help.txt` may change with every better sentence; a
-//! removed or changed line of any other file is a breaking change that the changelog has to name.
+//! `UPDATE_EXPECT=1` rewrites the files. Texts in `help.txt` may change at any time. A removed or
+//! changed line of any other file is a breaking change, which the changelog must list.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -17,7 +17,7 @@ mod listings;
 
 use std::process::Command;
 
-/// Runs the binary without settings from the environment; returns its output.
+/// Runs the binary without settings from the environment. Returns its output.
 fn tidegate(arguments: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
     let output = command.env_clear().args(arguments).output().unwrap();

@@ -1,5 +1,5 @@
-//! PostgreSQL cluster of the rig: a primary and a synchronous standby, which are crashed and
-//! promoted.
+//! PostgreSQL cluster of the storm test: a primary and a synchronous standby. The test crashes the
+//! primary and promotes the standby.
 
 use std::{
     path::{Path, PathBuf},
@@ -15,30 +15,30 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// Timeout of a database for an answer, a promotion or a new standby.
+/// Maximum time for a database to answer, to be promoted, or to become a standby.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Poll interval.
 const LOOK: Duration = Duration::from_millis(40);
 
-/// Settings other than the defaults. Durability settings stay: the results must hold for real
-/// servers.
+/// Settings that differ from the defaults. Durability settings keep their defaults, because the
+/// results must hold for real servers.
 const SETTINGS: &str = "listen_addresses = '127.0.0.1'\nunix_socket_directories = ''\n\
     max_connections = 200\nwal_level = replica\nmax_wal_senders = 10\nshared_buffers = '32MB'\n\
     wal_receiver_status_interval = 1\nwal_retrieve_retry_interval = '100ms'\n";
 
-/// Database server and its data.
+/// A database server and its data.
 struct Node {
     data: PathBuf,
     port: u16,
     process: Child,
 }
 
-/// Primary and standby.
+/// The primary and its standby.
 pub(crate) struct Cluster {
     bin: PathBuf,
     folder: TempDir,
-    /// Unprivileged user of the database servers, if this process is root.
+    /// Unprivileged user that runs the database servers, if this process is root.
     owner: Option<String>,
     password: String,
     primary: Node,
@@ -48,7 +48,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts the cluster; `None` if the machine has no PostgreSQL.
+    /// Starts the cluster. Returns `None` if the machine has no PostgreSQL.
     pub(crate) async fn start() -> Option<Self> {
         let bin = find_binaries()?;
         let folder = tempfile::Builder::new().prefix("tidegate-storm-").tempdir().unwrap();
@@ -73,22 +73,22 @@ impl Cluster {
         Some(cluster)
     }
 
-    /// Port of the primary.
+    /// Returns the port of the primary.
     pub(crate) fn port(&self) -> u16 {
         self.primary.port
     }
 
-    /// URL of a database, through a port that leads to the primary.
+    /// Returns the URL of a database through this port, which may be that of a proxy.
     pub(crate) fn url(&self, port: u16, database: &str) -> String {
         format!("postgres://postgres:{}@127.0.0.1:{port}/{database}", self.password)
     }
 
-    /// Connects to the primary; waits until that succeeds.
+    /// Connects to the primary. Tries again until that succeeds.
     async fn answers(&self) -> Client {
         client(&self.url(self.primary.port, "postgres")).await
     }
 
-    /// Creates the database of a round and drops those of earlier ones.
+    /// Creates the database of a round, and drops those of earlier rounds.
     pub(crate) async fn create_database(&self, seed: u64) -> String {
         let client = self.answers().await;
         let old = "select datname from pg_database where datname like 'storm_%'";
@@ -102,7 +102,7 @@ impl Cluster {
         name
     }
 
-    /// Kills every process of the primary at once and starts it again on its data.
+    /// Kills every process of the primary at once, and starts it again on the same data.
     pub(crate) async fn crash(&mut self) {
         kill_all(&mut self.primary).await;
         let (data, port) = (self.primary.data.clone(), self.primary.port);
@@ -110,24 +110,24 @@ impl Cluster {
         drop(self.answers().await);
     }
 
-    /// Kills the primary permanently and promotes its standby, which has all acknowledged commits;
-    /// returns the port of the new primary.
+    /// Kills the primary permanently and promotes its standby, which has all acknowledged commits.
+    /// Returns the port of the new primary.
     pub(crate) async fn promote(&mut self) -> u16 {
         self.in_step().await;
         kill_all(&mut self.primary).await;
-        let standby = self.standby.take().expect("there is a standby between two promotions");
+        let standby = self.standby.take().expect("there must be a standby before a promotion");
         let old = std::mem::replace(&mut self.primary, standby);
         std::fs::remove_dir_all(old.data).unwrap();
         let client = self.answers().await;
         // The new primary has no standby yet, so its commits must not wait for one.
         let promoted = client.query_one("select pg_promote(true, 60)", &[]).await.unwrap();
-        assert!(promoted.get::<_, bool>(0), "the standby is not promoted");
+        assert!(promoted.get::<_, bool>(0), "the standby was not promoted");
         client.batch_execute("alter system set synchronous_standby_names = ''").await.unwrap();
         client.batch_execute("select pg_reload_conf()").await.unwrap();
         self.primary.port
     }
 
-    /// Creates a new standby from the primary, and makes commits synchronous.
+    /// Creates a new standby of the primary, and makes commits wait for it.
     pub(crate) async fn rebuild_standby(&mut self) {
         self.made += 1;
         let data = self.folder.path().join(self.made.to_string());
@@ -144,20 +144,20 @@ impl Cluster {
         self.in_step().await;
     }
 
-    /// Waits until the standby is synchronous.
+    /// Waits until commits are synchronously replicated to the standby.
     async fn in_step(&self) {
         let client = self.answers().await;
         let began = Instant::now();
         let sql = "select count(*) from pg_stat_replication where sync_state = 'sync' \
             and state = 'streaming'";
         while client.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) != 1 {
-            assert!(began.elapsed() < PATIENCE, "the standby does not follow");
+            assert!(began.elapsed() < PATIENCE, "the standby does not become synchronous");
             sleep(LOOK).await;
         }
     }
 }
 
-/// Directory of PostgreSQL's programs.
+/// Returns the directory of PostgreSQL's programs.
 fn find_binaries() -> Option<PathBuf> {
     let all = std::fs::read_dir("/usr/lib/postgresql").ok()?.flatten();
     let mut all: Vec<_> = all.map(|it| it.path().join("bin")).collect();
@@ -165,7 +165,8 @@ fn find_binaries() -> Option<PathBuf> {
     all.into_iter().rev().find(|bin| bin.join("initdb").exists())
 }
 
-/// User that PostgreSQL runs as, since it refuses to run as root.
+/// Returns the user that runs PostgreSQL if this process is root: PostgreSQL refuses to run as
+/// root.
 fn owner() -> Option<String> {
     let user = std::process::Command::new("id").arg("-u").output().unwrap().stdout;
     let is_user =
@@ -173,7 +174,7 @@ fn owner() -> Option<String> {
     (user == b"0\n").then(|| ["postgres", "nobody"].iter().copied().find(is_user).unwrap().into())
 }
 
-/// Command that runs as the owner and is killed with this process.
+/// Returns a command that runs as the owner and is killed when this process ends.
 fn as_owner(owner: Option<&str>, program: &Path) -> Command {
     let mut command = Command::new("setpriv");
     if let Some(owner) = owner {
@@ -181,7 +182,7 @@ fn as_owner(owner: Option<&str>, program: &Path) -> Command {
         let group = String::from_utf8(id).unwrap();
         command.args(["--reuid", owner, "--regid", group.trim(), "--clear-groups"]);
     }
-    // The owner may have no access to the current directory of this process.
+    // The owner may not be allowed to read the current directory of this process.
     command.args(["--pdeathsig", "KILL", "--"]).arg(program).current_dir("/");
     command
 }
@@ -189,7 +190,7 @@ fn as_owner(owner: Option<&str>, program: &Path) -> Command {
 async fn run(command: &mut Command) {
     let output = command.output().await.unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {said}");
+    assert!(output.status.success(), "{command:?} failed: {said}");
 }
 
 async fn free_port() -> u16 {
@@ -226,13 +227,13 @@ async fn client(url: &str) -> Client {
     }
 }
 
-/// Kills a server and all its backends with SIGKILL, and waits until all have exited: the next
-/// server must not find shared memory of the last one.
+/// Kills a database server and all its backends with SIGKILL, and waits until all have exited:
+/// otherwise the next server would find their shared memory and not start.
 async fn kill_all(node: &mut Node) {
-    let parent = node.process.id().expect("the node is running");
+    let parent = node.process.id().expect("the node must be running");
     let children = children(parent);
     let pids = [parent].iter().chain(&children).map(u32::to_string).collect::<Vec<_>>();
-    // Some may have exited meanwhile.
+    // An error is ignored: some processes may have exited meanwhile.
     let _ = std::process::Command::new("kill").arg("-9").args(pids).stderr(Stdio::null()).status();
     node.process.wait().await.unwrap();
     while children.iter().any(|child| is_postgres(*child)) {
@@ -240,7 +241,7 @@ async fn kill_all(node: &mut Node) {
     }
 }
 
-/// Child processes of a parent.
+/// Returns the child processes of a process.
 fn children(parent: u32) -> Vec<u32> {
     let all = std::fs::read_dir("/proc").unwrap().flatten();
     let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -251,10 +252,10 @@ fn is_postgres(pid: u32) -> bool {
     status(pid).is_some_and(|(state, _)| state != 'Z')
 }
 
-/// State and parent of a process.
+/// Returns the state and the parent of a process.
 fn status(pid: u32) -> Option<(char, u32)> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name before it may contain any character, a bracket included.
+    // The process name before the last `)` may contain any character, also `)`.
     let mut rest = stat.rsplit_once(')')?.1.split_whitespace();
     Some((rest.next()?.chars().next()?, rest.next()?.parse().ok()?))
 }

@@ -1,4 +1,5 @@
-//! Servers of a round: the real binary, each incarnation with its own name.
+//! Servers of a round: processes of the real binary. Each start of a server is an incarnation with
+//! its own name.
 
 use std::{fs::OpenOptions, path::PathBuf, process::Stdio, sync::Arc, time::Duration};
 
@@ -16,29 +17,30 @@ use crate::{
     service::Service,
 };
 
-/// Timeout of a start or a stop.
+/// Maximum time for a server to start or to stop.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Drain timeout after SIGTERM.
 const DRAIN_MS: &str = "2000";
 
-/// Server slot, with one incarnation after another.
+/// One server of the round, which may be killed and started again as a new incarnation.
 pub(crate) struct Server {
     letter: char,
     /// Lease in milliseconds.
     pub(crate) ttl: u64,
     incarnation: u32,
     process: Option<Child>,
-    /// URL of its store.
+    /// URL of the server's store.
     store: String,
-    /// Proxy to its database, if it has one.
+    /// Proxy to the server's database, if it has one.
     pub(crate) proxy: Option<Arc<Proxy>>,
-    /// Frozen by SIGSTOP.
+    /// Whether the process is stopped by SIGSTOP.
     pub(crate) frozen: bool,
 }
 
 impl Server {
-    /// Name of this incarnation, also the secret of its call signatures.
+    /// Returns the name of the current incarnation, which is also the secret of its call
+    /// signatures.
     pub(crate) fn name(&self) -> String {
         format!("{}{}", self.letter, self.incarnation)
     }
@@ -46,7 +48,11 @@ impl Server {
     fn signal(&self, signal: &str) {
         let Some(pid) = self.process.as_ref().and_then(Child::id) else { return };
         let status = std::process::Command::new("kill").args([signal, &pid.to_string()]).status();
-        assert!(status.unwrap().success(), "kill {signal} of server {}", self.name());
+        assert!(
+            status.unwrap().success(),
+            "sending signal {signal} to server {} failed",
+            self.name()
+        );
     }
 }
 
@@ -89,7 +95,7 @@ impl Fleet {
         std::fs::write(self.folder.join("tidegate.toml"), config).unwrap();
     }
 
-    /// Starts a new incarnation after the last one has exited.
+    /// Starts a new incarnation of a server whose process has exited.
     pub(crate) async fn launch(&mut self, at: usize) {
         let server = &mut self.servers[at];
         server.incarnation += 1;
@@ -99,7 +105,7 @@ impl Fleet {
         let log = OpenOptions::new().create(true).append(true).open(log).unwrap();
         let config = self.folder.join("tidegate.toml").display().to_string();
         let binary = std::env::var("TIDEGATE_BINARY");
-        // The server must not outlive the rig, however the rig ends.
+        // `setpriv` kills the server when this test process ends, however it ends.
         let mut process = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "--"])
             .arg(binary.unwrap_or_else(|_| env!("CARGO_BIN_EXE_tidegate").to_owned()))
@@ -118,7 +124,7 @@ impl Fleet {
             .unwrap();
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let first = timeout(PATIENCE, lines.next_line()).await;
-        let first = first.unwrap_or_else(|_| panic!("server {name} does not start"));
+        let first = first.unwrap_or_else(|_| panic!("server {name} did not start in time"));
         let first = first.unwrap().unwrap_or_else(|| {
             panic!("server {name} ended: see its log in {}", self.folder.display())
         });
@@ -128,14 +134,14 @@ impl Fleet {
     }
 
     pub(crate) async fn kill(&mut self, at: usize) {
-        let mut process = self.servers[at].process.take().expect("the server is running");
+        let mut process = self.servers[at].process.take().expect("the server must be running");
         process.kill().await.unwrap();
     }
 
-    /// Sends SIGTERM; returns whether the server has exited in time.
+    /// Sends SIGTERM. Returns whether the server has exited in time.
     pub(crate) async fn terminate(&mut self, at: usize) -> bool {
         self.servers[at].signal("-TERM");
-        let mut process = self.servers[at].process.take().expect("the server is running");
+        let mut process = self.servers[at].process.take().expect("the server must be running");
         let ended = timeout(PATIENCE, process.wait()).await.is_ok();
         if !ended {
             process.kill().await.unwrap();
@@ -148,13 +154,13 @@ impl Fleet {
         self.servers[at].frozen = frozen;
     }
 
-    /// Raises the revisions of all definitions, and reloads the file on one server.
+    /// Raises the revision of every definition in the config file, and makes one server reload it.
     pub(crate) fn reload(&mut self, at: usize) {
         self.revise();
         self.servers[at].signal("-HUP");
     }
 
-    /// Raises the revisions of all definitions in the file.
+    /// Raises the revision of every definition in the config file.
     pub(crate) fn revise(&mut self) {
         for lane in LANES.iter().chain([&lanes::CLOCK]) {
             *self.revisions.entry(lane.name).or_insert(1) += 1;
@@ -162,7 +168,7 @@ impl Fleet {
         self.write_config();
     }
 
-    /// Redefines one workflow over HTTP; returns whether the answer was 200.
+    /// Redefines one workflow over HTTP with the next revision. Returns whether the answer was 200.
     pub(crate) async fn put(&mut self, pick: usize) -> bool {
         let all: Vec<_> = LANES.iter().filter(|lane| lane.way == Way::Event).collect();
         let lane = all[pick % all.len()];

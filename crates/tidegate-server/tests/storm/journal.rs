@@ -1,6 +1,7 @@
-//! Journal of a round: everything observed from outside the servers.
+//! Journal of a round: everything that was observed from outside the servers.
 //!
-//! Times are the machine's clock in microseconds: all processes of a round live on one machine.
+//! All times are of one clock, in microseconds, because all processes of a round are on one
+//! machine.
 
 use std::{fmt::Write as _, sync::Mutex};
 
@@ -8,41 +9,42 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tidegate_store::{Clock as _, SystemClock};
 
-/// Clock of the machine in microseconds.
+/// Returns the time of the machine's clock in microseconds.
 pub(crate) fn now() -> i64 {
     SystemClock.now().micros()
 }
 
-/// Answer to a caller.
+/// Answer to a request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    /// `started`, `queued`, `coalesced`, …; `taken` for an action; the error's code for a refusal.
+    /// `started`, `queued`, `coalesced`, …; `taken` for an accepted action; for a refusal the error
+    /// code.
     pub(crate) outcome: String,
     pub(crate) run: Option<String>,
     pub(crate) event: Option<String>,
-    /// Version of a stream or session.
+    /// Version of the stream or session after the request.
     pub(crate) version: Option<i64>,
-    /// Run that appends a message; `run` is that of its reply.
+    /// Run that appends a chat message; `run` is the run of its reply.
     #[serde(default)]
     pub(crate) appended: Option<String>,
 }
 
-/// Request of the load, with all its attempts, which have the same idempotency key.
+/// A request of the load. All its attempts have the same idempotency key.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Request {
-    /// Number in its payload: unique, and increasing in the order of sending.
+    /// Number in the request's payload. It is unique, and increases in the order of sending.
     pub(crate) n: u64,
     pub(crate) lane: String,
-    /// The key of its lane's controls, or the session or stream.
+    /// Value of the key of the lane's controls, or the session or stream.
     pub(crate) key: String,
     pub(crate) sent: i64,
-    /// Time of the last answer, or of the disconnect.
+    /// Time of the last answer, or of the caller's disconnect.
     pub(crate) done: i64,
     pub(crate) tries: u32,
-    /// `None`: the caller disconnected before the answer.
+    /// `None` if the caller disconnected before the answer.
     pub(crate) answer: Option<Answer>,
-    /// Answer to a repetition of the request.
+    /// Answer to the same request, sent a second time.
     pub(crate) again: Option<Answer>,
 }
 
@@ -54,36 +56,37 @@ pub(crate) struct Act {
     pub(crate) what: String,
     pub(crate) sent: i64,
     pub(crate) done: i64,
-    /// State of the run in a 200 answer; `None` if it was refused or never answered.
+    /// State of the run in an answer with status 200; `None` if the action was refused or not
+    /// answered.
     pub(crate) state: Option<String>,
 }
 
-/// End of a call to the service.
+/// How a call to the service ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum CallEnd {
     /// The service sent this status.
     Answered(u16),
-    /// The caller closed the connection.
+    /// The calling server closed the connection.
     Dropped,
-    /// Still in progress when the journal was closed.
+    /// The call was still in progress when the journal was closed.
     #[default]
     Open,
 }
 
-/// Call to the recording service.
+/// A call to the recording service.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Call {
     pub(crate) id: u64,
     pub(crate) lane: String,
-    /// Revision of the definition with this URL.
+    /// Revision of the definition, from the URL that was called.
     pub(crate) revision: u64,
     pub(crate) run: String,
-    /// The header `Idempotency-Key`.
+    /// Value of the header `Idempotency-Key`.
     pub(crate) effect: String,
     pub(crate) version: String,
-    /// Incarnation of the calling server, by its signature.
+    /// Incarnation of the calling server, found by its signature.
     pub(crate) server: String,
-    /// Numbers of the requests in its payload.
+    /// Numbers of the requests in the call's payload.
     pub(crate) numbers: Vec<u64>,
     pub(crate) key: String,
     pub(crate) begin: i64,
@@ -91,18 +94,18 @@ pub(crate) struct Call {
     pub(crate) how: CallEnd,
 }
 
-/// Injected fault.
+/// An injected fault.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Fault {
     pub(crate) kind: String,
-    /// Affected incarnation; empty for all.
+    /// Name of the affected incarnation; empty if all servers were affected.
     pub(crate) server: String,
     pub(crate) from: i64,
-    /// End of the fault: the process was running again, or the database answered.
+    /// End of the fault: the process runs again, or the database answers again.
     pub(crate) to: i64,
 }
 
-/// Run at the end of the round, from the API.
+/// State of a run at the end of the round, from the API.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Run {
     pub(crate) id: String,
@@ -113,30 +116,31 @@ pub(crate) struct Run {
     pub(crate) started: Option<i64>,
     pub(crate) reason: String,
     pub(crate) replaced_by: Option<String>,
-    /// Id of the call whose answer is the run's output.
+    /// Id of the call whose answer became the run's output.
     pub(crate) output: Option<u64>,
 }
 
-/// Stream, or list of a session, in order.
+/// Content of a stream, or of a list in a session, in order.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Log {
     pub(crate) lane: String,
     pub(crate) key: String,
-    /// Version and number; versions of a session's list are its indexes.
+    /// Version and request number of each entry. In a session's list the version is the index.
     pub(crate) entries: Vec<(i64, u64)>,
 }
 
-/// Final state from the API, after all load and faults have ended.
+/// Final state from the API, read after all load and faults have ended.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct World {
     pub(crate) runs: Vec<Run>,
     pub(crate) events: Vec<String>,
     pub(crate) logs: Vec<Log>,
-    /// Ids from answers that do not resolve, with the status.
+    /// Paths of ids from answers that the API does not find, with the status.
     pub(crate) unresolved: Vec<String>,
-    /// Runs that never ended.
+    /// Runs that have not ended.
     pub(crate) live: Vec<String>,
-    /// Gates with holders or a queue, windows and buffers with events, findings of the doctor.
+    /// Leaks: gates with holders or queued runs, windows and buffers with events, findings of the
+    /// doctor.
     pub(crate) leaks: Vec<String>,
 }
 
@@ -148,15 +152,15 @@ pub(crate) struct Journal {
     pub(crate) calls: Vec<Call>,
     pub(crate) faults: Vec<Fault>,
     pub(crate) world: World,
-    /// Answers that no request of the load may get.
+    /// Answers that no request of the load should get.
     pub(crate) unexpected: Vec<String>,
 }
 
-/// Journal that is shared by many tasks.
+/// Journal that many tasks share.
 pub(crate) type Shared = Mutex<Journal>;
 
 impl Journal {
-    /// One line for each record, ordered by time where records have one.
+    /// Returns the journal as text: one line per record, ordered by time where records have one.
     pub(crate) fn lines(&self) -> String {
         let mut lines: Vec<(i64, Value)> = Vec::new();
         lines.extend(self.requests.iter().map(|it| (it.sent, json!({ "request": it }))));

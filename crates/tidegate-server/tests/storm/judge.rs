@@ -1,8 +1,8 @@
 //! Judge: finds violations of the guarantees in a journal.
 //!
-//! The judge queries no server and knows only the rules of the engine that users are promised.
-//! Exceptions for faults are documented where they apply: a call of a server counts until that
-//! server was killed or frozen, and a call may be repeated only if a fault came between.
+//! The judge queries no server. It knows only the guarantees that are promised to users. Exceptions
+//! for faults are documented where they apply: a call of a server counts until that server was
+//! killed or frozen, and a call may be repeated only if a fault happened in between.
 
 mod chat;
 mod flow;
@@ -28,7 +28,7 @@ pub(crate) enum Kind {
     Stuck,
     Leaked,
     Unresolved,
-    /// An answer that no request of the load may get.
+    /// An answer that no request of the load should get.
     Unexpected,
 }
 
@@ -60,7 +60,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Violation, with the records that show it.
+/// A violation, with the records of the journal that show it.
 #[derive(Clone, Debug)]
 pub(crate) struct Violation {
     pub(crate) kind: Kind,
@@ -75,17 +75,18 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Maximum delay until the service notices a closed connection on a busy machine.
+/// Maximum delay until the service notices a closed connection on a busy machine, in microseconds.
 const LATE_NOTICE: i64 = 500_000;
 
-/// Maximum delay until a thawed server notices its expired lease.
+/// Maximum delay until a server that continues after SIGSTOP notices that its lease has expired, in
+/// microseconds.
 const WAKING: i64 = 1_500_000;
 
-/// Maximum delay until a server notices that the database is back, and that its leases have
-/// expired.
+/// Maximum delay until a server notices that the database is available again, and that its leases
+/// have expired, in microseconds.
 const RECONNECTING: i64 = 8_000_000;
 
-/// Journal with its indexes.
+/// Journal with indexes.
 pub(crate) struct Evidence<'a> {
     journal: &'a Journal,
     /// Calls of each run, in the order of their start.
@@ -93,7 +94,7 @@ pub(crate) struct Evidence<'a> {
     runs: BTreeMap<&'a str, &'a Run>,
 }
 
-/// All violations in a journal.
+/// Returns all violations in a journal.
 pub(crate) fn judge(journal: &Journal) -> Vec<Violation> {
     let evidence = Evidence::new(journal);
     let mut found = Vec::new();
@@ -152,12 +153,12 @@ impl<'a> Evidence<'a> {
         self.calls.get(run).map_or(&[], Vec::as_slice)
     }
 
-    /// First call of a run.
+    /// Returns the first call of a run.
     fn first_call(&self, run: &str) -> Option<&'a Call> {
         self.calls_of(run).first().copied()
     }
 
-    /// Answered requests, with their lanes.
+    /// Returns the answered requests, with their lanes.
     fn answered(&self) -> impl Iterator<Item = (&'a Request, &'static Lane)> {
         let all = self.journal.requests.iter().filter(|request| request.answer.is_some());
         all.filter_map(|request| Some((request, lanes::find(&request.lane)?)))
@@ -167,7 +168,7 @@ impl<'a> Evidence<'a> {
         self.journal.faults.iter().filter(move |it| it.server.is_empty() || it.server == server)
     }
 
-    /// Whether a fault of a server came between two times.
+    /// Whether a fault affected a server between two times.
     fn disturbed(&self, server: &str, from: i64, to: i64) -> bool {
         self.faults_of(server).any(|fault| {
             let after = match fault.kind.as_str() {
@@ -179,11 +180,12 @@ impl<'a> Evidence<'a> {
         })
     }
 
-    /// Time until which a call counts as in progress; `None` if it does not count at all.
+    /// Returns the time until which a call counts as in progress, or `None` if it does not count at
+    /// all.
     ///
-    /// A killed server makes no more calls, and a frozen one may lose its lease without noticing:
-    /// calls in progress, or sent before it notices, are outside of the guarantee
-    /// (exactly-once.md).
+    /// A killed server makes no more calls. A frozen server may lose its lease without noticing:
+    /// its calls that are in progress, or that it sends before it notices, are not covered by the
+    /// guarantee (exactly-once.md).
     fn counts_until(&self, call: &Call) -> Option<i64> {
         let mut end = match call.how {
             CallEnd::Answered(_) => call.end,
@@ -197,7 +199,7 @@ impl<'a> Evidence<'a> {
                 _ => {}
             }
         }
-        // The rig itself stalled: the time of the disconnect is unknown.
+        // If this test process itself stalled, it does not know the exact time of the disconnect.
         let stalls = self.journal.faults.iter().filter(|fault| fault.kind == "stall");
         for stall in stalls.filter(|_| call.how == CallEnd::Dropped) {
             if (call.begin..=call.end).contains(&stall.from) {
@@ -207,12 +209,12 @@ impl<'a> Evidence<'a> {
         Some(end)
     }
 
-    /// Whether an operator has acted on a run.
+    /// Whether an operator has sent one of these actions for a run.
     fn acted(&self, run: &str, what: &[&str]) -> bool {
         self.journal.acts.iter().any(|act| act.run == run && what.contains(&act.what.as_str()))
     }
 
-    /// Records that contain a text, such as the id of a run.
+    /// Returns the records that contain a text, such as the id of a run.
     fn about(&self, text: &str) -> Vec<String> {
         let ids = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
         let Some(id) = ids.into_iter().find(|id| id.starts_with("run_") || id.starts_with("evt_"))

@@ -1,47 +1,50 @@
-//! Lanes of the load: one control each, with the rules for its effects.
+//! Lanes of the load: each lane is a workflow or flow with one control, and the rules that its
+//! effects must follow.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use serde_json::Value;
 
-/// Kind of ingress.
+/// Kind of ingress through which requests of a lane are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// `POST /events`, with a `dedupeId`.
     Event,
-    /// `POST /flows/{lane}/actions/act`, with an `Idempotency-Key`; the key is the session.
+    /// `POST /flows/{lane}/actions/act`, with an `Idempotency-Key`. The request's key is the
+    /// session.
     Action,
-    /// `POST /webhooks/{lane}/hook`, signed; the delivery's id is the key of `idempotency`.
+    /// `POST /webhooks/{lane}/hook`, signed. The delivery id is the key of the control
+    /// `idempotency`.
     Webhook,
     /// `POST /flows/{lane}/sessions/{key}/messages`, with an `Idempotency-Key`.
     Chat,
-    /// Started by a schedule.
+    /// No requests: a schedule starts the runs.
     Schedule,
     /// `POST /streams/{key}/events` with `expectedVersion`, and an `Idempotency-Key`.
     Stream,
-    /// `PATCH /sessions/{lane}/{key}`, an append under an `Idempotency-Key`.
+    /// `PATCH /sessions/{lane}/{key}`: an append, with an `Idempotency-Key`.
     Session,
 }
 
-/// Treatment of several requests of one key.
+/// How several requests of one key are merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fold {
-    /// Each request is a separate run.
+    /// Not merged: each request has its own run.
     None,
-    /// One run has the last request.
+    /// One run, with the last request.
     Last,
-    /// One run has all requests.
+    /// One run, with all requests.
     All,
 }
 
-/// Lane of the load.
+/// A lane of the load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lane {
     pub(crate) name: &'static str,
     pub(crate) way: Way,
-    /// Controls, as TOML.
+    /// Controls of the workflow, as TOML.
     pub(crate) controls: &'static str,
-    /// Number of keys, and number of clients per key.
+    /// Number of keys. The next field is the number of clients per key.
     pub(crate) keys: u64,
     pub(crate) clients: u64,
     /// Mean time between two requests of a client, in milliseconds.
@@ -50,16 +53,16 @@ pub(crate) struct Lane {
     pub(crate) per_key: usize,
     /// Maximum number of concurrent calls of different runs for the lane.
     pub(crate) overall: usize,
-    /// Whether runs of one key start in the order in which their requests were answered.
+    /// Whether runs of one key must start in the order in which their requests were answered.
     pub(crate) ordered: bool,
-    /// Minimum time between the first starts of one key, in microseconds.
+    /// Minimum time between the first starts of runs of one key, in microseconds.
     pub(crate) gap: i64,
-    /// Rate of admissions of one key: number, and microseconds.
+    /// Maximum rate of admitted runs of one key: their number per this many microseconds.
     pub(crate) rate: Option<(i64, i64)>,
     pub(crate) fold: Fold,
-    /// Whether the control itself may cancel a run.
+    /// Whether the lane's control itself may cancel a run.
     pub(crate) cancels: bool,
-    /// Whether at most one run may ever have a key.
+    /// Whether a key may have at most one run in the whole round.
     pub(crate) once: bool,
 }
 
@@ -84,7 +87,7 @@ const fn lane(name: &'static str, way: Way, controls: &'static str) -> Lane {
     }
 }
 
-/// Retry settings for refused calls, generous enough that no run fails because of them.
+/// Retry settings for refused calls: enough attempts that no run fails because of them.
 const RETRY: &str = "retry = { maxAttempts = 20, backoffMs = 50 }";
 
 /// Every lane.
@@ -196,32 +199,32 @@ pub(crate) const LANES: [Lane; 20] = [
     lane("notes", Way::Session, ""),
 ];
 
-/// Lane of the schedule, with its period in seconds.
+/// Lane of the schedule. Its period is `CLOCK_SECONDS`.
 pub(crate) const CLOCK: Lane =
     Lane { keys: 0, per_key: 1, ordered: true, ..lane("clock", Way::Schedule, "") };
 pub(crate) const CLOCK_SECONDS: u64 = 2;
 
-/// Suffix of the name of a [`Way::Chat`] lane in calls that append a message.
+/// Suffix of the lane's name in calls that append a message of a [`Way::Chat`] lane.
 pub(crate) const APPEND: &str = "/append";
 
-/// Secret of the webhook.
+/// Secret with which webhook deliveries are signed.
 pub(crate) const HOOK_SECRET: &str = "storm";
 
-/// Lane with a name.
+/// Returns the lane with this name.
 pub(crate) fn find(name: &str) -> Option<&'static Lane> {
     static CLOCKED: Lane = CLOCK;
     LANES.iter().find(|lane| lane.name == name).or((name == CLOCK.name).then_some(&CLOCKED))
 }
 
-/// Lanes whose runs call the service.
+/// Returns the lanes whose runs call the service.
 pub(crate) fn called() -> impl Iterator<Item = &'static Lane> {
     LANES.iter().filter(|lane| !matches!(lane.way, Way::Stream | Way::Session))
 }
 
-/// Revision of each lane's definition: a deploy raises it.
+/// Revision of each lane's definition. A deploy raises it.
 pub(crate) type Revisions = BTreeMap<&'static str, u64>;
 
-/// Definition as TOML: a `[[workflow]]` or a `[[flow]]`.
+/// Returns the definition of a lane as TOML: a `[[workflow]]` or a `[[flow]]`.
 fn definition(lane: &Lane, service: &str, revision: u64) -> String {
     let Lane { name, controls, .. } = lane;
     let url = format!("url = '{service}/{name}?revision={revision}'");
@@ -254,14 +257,14 @@ fn definition(lane: &Lane, service: &str, revision: u64) -> String {
     }
 }
 
-/// Complete config file.
+/// Returns the complete config file.
 pub(crate) fn config(service: &str, revisions: &Revisions) -> String {
     let revision = |lane: &Lane| revisions.get(lane.name).copied().unwrap_or(1);
     let all = LANES.iter().chain([&CLOCK]);
     all.map(|lane| definition(lane, service, revision(lane))).collect()
 }
 
-/// Definition of one workflow, as the body of `PUT /workflows/{name}`.
+/// Returns the definition of one workflow as the body of `PUT /workflows/{name}`.
 pub(crate) fn body(lane: &Lane, service: &str, revision: u64) -> Value {
     let mut file: Value = toml::from_str(&definition(lane, service, revision)).unwrap();
     let mut workflow = file["workflow"][0].take();

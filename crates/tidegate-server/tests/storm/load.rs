@@ -1,5 +1,5 @@
-//! Load: clients that send through all servers and retry until they get an answer, and an operator
-//! who cancels, pauses and resumes runs.
+//! Load: clients that send requests through all servers and retry until they get an answer, and an
+//! operator who cancels, pauses and resumes runs.
 
 use std::{
     sync::{
@@ -21,19 +21,19 @@ use crate::{
     lanes::{CLOCK, HOOK_SECRET, LANES, Lane, Way},
 };
 
-/// Timeout of one attempt. A frozen server answers later than that.
+/// Timeout of one attempt. A frozen server does not answer within it.
 const TRY: Duration = Duration::from_secs(3);
 
-/// Timeout of a full read, when no server is frozen.
+/// Timeout of a read of a whole list, at a time when no server is frozen.
 const LOOK: Duration = Duration::from_secs(30);
 
-/// Time that a caller keeps retrying. No fault lasts as long.
+/// Time for which a caller retries. Every fault is shorter.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Delay between attempts.
 const AGAIN: Duration = Duration::from_millis(40);
 
-/// Lanes whose runs an operator acts on.
+/// Lanes whose runs the operator cancels, pauses and resumes.
 const OPERATED: [&str; 4] = ["sync", "line", "mail", "queue"];
 
 /// Client that uses all servers round robin.
@@ -55,7 +55,7 @@ impl Front {
         urls[self.turn.fetch_add(1, Ordering::Relaxed) % urls.len()].clone()
     }
 
-    /// One attempt: status and body of the answer, if there is one in time.
+    /// Makes one attempt. Returns the status and body of the answer, if it comes in time.
     pub(crate) async fn once(
         &self,
         make: &impl Fn(&Client, &str) -> RequestBuilder,
@@ -66,7 +66,7 @@ impl Front {
         let status = answer.status().as_u16();
         let kind = answer.headers().get("content-type").map_or(&[][..], |kind| kind.as_bytes());
         if kind.starts_with(b"text/event-stream") {
-            // The first event is enough; the rest is not read.
+            // Only the first event of a stream is read.
             let mut text = String::new();
             while !text.contains("\n\n") {
                 text.push_str(&String::from_utf8_lossy(&answer.chunk().await.ok()??));
@@ -77,8 +77,8 @@ impl Front {
         Some((status, serde_json::from_str(&answer.text().await.ok()?).unwrap_or_default()))
     }
 
-    /// Retries until there is an answer other than a temporary error; returns the number of
-    /// attempts and the answer.
+    /// Retries until the answer is not a temporary error. Returns the number of attempts and the
+    /// answer.
     pub(crate) async fn ask(
         &self,
         make: impl Fn(&Client, &str) -> RequestBuilder,
@@ -117,7 +117,7 @@ fn is_temporary(status: u16, body: &Value) -> bool {
         || ["in_progress", "too_many_requests"].contains(&code)
 }
 
-/// Load of a round.
+/// The load of a round.
 pub(crate) struct Load {
     pub(crate) front: Front,
     journal: Arc<Shared>,
@@ -126,7 +126,7 @@ pub(crate) struct Load {
     tasks: JoinSet<()>,
 }
 
-/// Client that sends for one key of one lane.
+/// A client that sends requests of one key of one lane.
 struct Sender {
     lane: &'static Lane,
     key: String,
@@ -134,7 +134,7 @@ struct Sender {
     front: Front,
     journal: Arc<Shared>,
     next: Arc<AtomicU64>,
-    /// Last known version of its stream.
+    /// Last known version of the sender's stream.
     version: i64,
 }
 
@@ -162,7 +162,7 @@ impl Load {
         load
     }
 
-    /// Stops sending; waits until every request in progress is answered or abandoned.
+    /// Stops sending, and waits until every request in progress is answered or abandoned.
     pub(crate) async fn stop(mut self) {
         self.stop.send_replace(true);
         while let Some(ended) = self.tasks.join_next().await {
@@ -171,7 +171,7 @@ impl Load {
     }
 }
 
-/// Whether to stop, checked during a pause.
+/// Waits for a pause. Returns true if the load must stop.
 async fn stopped(stop: &mut watch::Receiver<bool>, pause: Duration) -> bool {
     tokio::time::timeout(pause, stop.wait_for(|stop| *stop)).await.is_ok()
 }
@@ -179,7 +179,7 @@ async fn stopped(stop: &mut watch::Receiver<bool>, pause: Duration) -> bool {
 impl Sender {
     async fn run(mut self, mut stop: watch::Receiver<bool>) {
         loop {
-            // Mostly near the mean interval, sometimes a burst.
+            // The pause is mostly near the mean, and sometimes almost zero, which makes a burst.
             let pace = if self.dice.one_in(6) { 1 } else { self.dice.below(2 * self.lane.pace) };
             if stopped(&mut stop, Duration::from_millis(pace)).await {
                 return;
@@ -191,8 +191,8 @@ impl Sender {
     async fn send(&mut self) {
         let n = self.next.fetch_add(1, Ordering::Relaxed);
         let key = match self.lane.name {
-            // Numbers are shared by all lanes: several events report each payment, at once and
-            // later.
+            // A hundred successive request numbers of all lanes share a payment id. So each payment
+            // is reported by several events, some at the same time and some later.
             "pay" => format!("p{}", n / 100),
             "hook" => format!("d{n}"),
             _ => self.key.clone(),
@@ -202,7 +202,8 @@ impl Sender {
         let (way, version) = (self.lane.way, self.version);
         let (of, body) = (request.clone(), body(self.lane, &request, version));
         let make = move |http: &Client, url: &str| prepare(way, http, url, &of, &body);
-        // No disconnects here: folds have their last request, and versions of streams are counted.
+        // These clients do not disconnect: for windows the judge must know the last request, and
+        // for streams the next version.
         let stays = matches!(self.lane.fold, crate::lanes::Fold::Last) || way == Way::Stream;
         let answer = if !stays && self.dice.one_in(15) {
             request.tries = 1;
@@ -221,7 +222,7 @@ impl Sender {
         self.journal.lock().unwrap().requests.push(request);
     }
 
-    /// Parses an answer; records an unexpected one.
+    /// Parses an answer. An unexpected answer is recorded in the journal.
     fn read(&mut self, request: &Request, status: u16, body: &Value) -> Answer {
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let code = text(&body["error"]).unwrap_or_default();
@@ -268,7 +269,7 @@ impl Sender {
     }
 }
 
-/// Payload of a request.
+/// Returns the payload of a request.
 fn body(lane: &Lane, request: &Request, version: i64) -> Value {
     let Request { n, key, .. } = request;
     match lane.way {
@@ -288,7 +289,7 @@ fn body(lane: &Lane, request: &Request, version: i64) -> Value {
     }
 }
 
-/// Request, the same for each attempt.
+/// Builds a request. It is the same for each attempt.
 fn prepare(way: Way, http: &Client, url: &str, of: &Request, body: &Value) -> RequestBuilder {
     let Request { n, lane, key, .. } = of;
     let body = body.to_string();
@@ -312,7 +313,7 @@ fn prepare(way: Way, http: &Client, url: &str, of: &Request, body: &Value) -> Re
     if keyed { request.header("idempotency-key", format!("storm-{n}")) } else { request }
 }
 
-/// Cancels, pauses and resumes runs of the load.
+/// The operator: cancels, pauses and resumes runs of the load.
 async fn operate(
     front: Front,
     journal: Arc<Shared>,

@@ -1,4 +1,4 @@
-//! Final read of the API after all load and faults have ended.
+//! Reads the final state from the API, after all load and faults have ended.
 
 use std::{
     collections::BTreeSet,
@@ -15,7 +15,8 @@ use crate::{
     load::Front,
 };
 
-/// Time without progress after which remaining runs count as stuck, generous for a busy machine.
+/// Time without progress after which live runs count as stuck. It is long enough for a busy
+/// machine.
 const STUCK: Duration = Duration::from_secs(45);
 
 /// Poll interval until all runs have ended.
@@ -24,7 +25,7 @@ const LOOK: Duration = Duration::from_millis(150);
 /// Number of concurrent reads.
 const AT_ONCE: usize = 16;
 
-/// Pauses the schedules, waits until nothing changes any more, and reads the final state.
+/// Pauses the schedules, waits until the state does not change any more, and reads the final state.
 pub(crate) async fn settle(front: &Front, journal: &Shared) -> World {
     for schedule in list(front, "/schedules", "schedules").await {
         let path = format!("/schedules/{}/pause", text(&schedule["id"]));
@@ -71,14 +72,14 @@ async fn read(front: &Front, journal: &Shared) -> World {
     world
 }
 
-/// Workflows with events in windows or buffers.
+/// Returns the workflows that have events in windows or buffers.
 fn pending(folds: &Value) -> Vec<String> {
     let all = folds["workflows"].as_array().into_iter().flatten();
     let held = |it: &&Value| it["debounce"]["pending"] != 0 || it["batch"]["pending"] != 0;
     all.filter(held).map(|it| format!("a window or buffer is not empty: {it}")).collect()
 }
 
-/// Items of all pages of a list.
+/// Returns the items of all pages of a list.
 async fn list(front: &Front, path: &str, name: &str) -> Vec<Value> {
     let (mut all, mut cursor) = (Vec::new(), String::new());
     loop {
@@ -115,7 +116,7 @@ fn view(run: &Value) -> Run {
     }
 }
 
-/// Streams, and lists of the sessions.
+/// Returns the contents of all streams, and of the lists in sessions.
 async fn logs(front: &Front) -> Vec<Log> {
     let mut logs = Vec::new();
     for lane in LANES.iter().filter(|lane| matches!(lane.way, Way::Stream | Way::Session)) {
@@ -143,7 +144,8 @@ async fn logs(front: &Front) -> Vec<Log> {
     logs
 }
 
-/// Holds that remain although all runs have ended, and findings of the doctor.
+/// Returns gates, windows and buffers that are not empty although all runs have ended, and findings
+/// of the doctor.
 async fn leaks(front: &Front) -> Vec<String> {
     let mut leaks = Vec::new();
     for gate in list(front, "/gates", "gates").await {
@@ -157,12 +159,12 @@ async fn leaks(front: &Front) -> Vec<String> {
     leaks.extend(pending(&front.get("/flow-state").await.1));
     let (_, doctor) = front.get("/doctor").await;
     if doctor["healthy"] != true {
-        leaks.push(format!("the doctor finds {}", doctor["findings"]));
+        leaks.push(format!("the doctor found violations: {}", doctor["findings"]));
     }
     leaks
 }
 
-/// Ids from answers that do not resolve.
+/// Returns the ids from answers that the API does not find.
 async fn unresolved(front: &Front, journal: &Shared) -> Vec<String> {
     let mut paths = BTreeSet::new();
     for request in &journal.lock().unwrap().requests {

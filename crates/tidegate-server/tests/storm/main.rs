@@ -1,14 +1,14 @@
-//! Storm test: the real binary under load with all controls, fault injection, and an external
-//! judge.
+//! Storm test: the real binary under load with all controls, while faults are injected. An external
+//! judge checks the results.
 //!
-//! `scripts/storm` runs it. A round starts servers on a fresh store ([`fleet`]), loads them
-//! ([`load`]) and injects faults ([`round`]); the workflows call a recording service ([`service`])
-//! that survives every fault. Then all load ends, the API is read ([`look`]), and the [`judge`]
+//! `scripts/storm` runs it. A round starts servers on a new store ([`fleet`]), sends them load
+//! ([`load`]) and injects faults ([`round`]). The workflows call a recording service ([`service`]),
+//! which no fault affects. Then the load ends, the test reads the API ([`look`]), and the [`judge`]
 //! checks the [`journal`] alone. [`planted`] tests the judge.
 
 #![allow(clippy::unwrap_used, reason = "a rig that cannot go on fails")]
-#![expect(clippy::disallowed_methods, reason = "processes live in real time")]
-#![expect(clippy::print_stdout, reason = "whoever plays a storm watches it")]
+#![expect(clippy::disallowed_methods, reason = "processes run in real time")]
+#![expect(clippy::print_stdout, reason = "the person who runs a storm reads its output")]
 
 mod cluster;
 mod fleet;
@@ -51,11 +51,11 @@ fn number(name: &str) -> Option<u64> {
     setting(name).map(|text| text.parse().unwrap_or_else(|_| panic!("{name}: a number")))
 }
 
-/// Settings from `scripts/storm`.
+/// Settings of a storm, from the environment variables that `scripts/storm` sets.
 struct Plan {
     stores: Vec<Store>,
     faults: usize,
-    /// Leases of the servers, if not the defaults of the store.
+    /// Leases of the servers, if they differ from the defaults for the store.
     leases: Option<Vec<u64>>,
     seed: u64,
     until: Option<Instant>,
@@ -89,14 +89,14 @@ impl Plan {
     }
 }
 
-/// Runs the storm, only when started by `scripts/storm`.
+/// Runs the storm; without the environment variables of `scripts/storm` it does nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "long; scripts/storm plays it"]
 async fn storm() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     if let Some(path) = setting("JUDGE") {
         let found = judge(&Journal::read(&std::fs::read_to_string(&path).unwrap()));
-        show(&found, &format!("the journal is {path}"));
+        show(&found, &format!("journal file: {path}"));
         assert!(found.is_empty(), "{} violations", found.len());
         return;
     }
@@ -113,7 +113,7 @@ async fn storm() {
     assert_eq!(violations, 0, "violations");
 }
 
-/// Runs rounds on one store; returns the number of violations.
+/// Plays rounds on one store. Returns the number of violations.
 async fn play(plan: &Plan, store: Store, faults: usize, results: &mut Results) -> usize {
     let mut cluster = match store {
         Store::Sqlite => None,
@@ -122,7 +122,7 @@ async fn play(plan: &Plan, store: Store, faults: usize, results: &mut Results) -
             None => {
                 assert!(
                     env::var_os("CI").is_none(),
-                    "no PostgreSQL, and in CI a skip is a failure"
+                    "there is no PostgreSQL, and in CI the test must not be skipped"
                 );
                 println!("!!! NO POSTGRESQL: the storm on it is skipped");
                 return 0;

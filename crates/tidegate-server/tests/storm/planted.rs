@@ -1,5 +1,5 @@
-//! Tests of the judge: a clean journal passes, and each kind of violation is found in a modified
-//! one.
+//! Tests of the judge: it finds no violation in a correct journal, and finds each kind of violation
+//! in a changed one.
 
 use crate::{
     journal::{Act, Answer, Call, CallEnd, Fault, Journal, Log, Request, Run},
@@ -8,7 +8,7 @@ use crate::{
 
 const SECOND: i64 = 1_000_000;
 
-/// Request that was answered 10 ms after it was sent.
+/// Returns a request that was answered 10 ms after it was sent.
 fn request(n: u64, lane: &str, key: &str, sent: i64, outcome: &str) -> Request {
     let run = Some(format!("run_{n}"));
     let event = Some(format!("evt_{n}"));
@@ -18,7 +18,7 @@ fn request(n: u64, lane: &str, key: &str, sent: i64, outcome: &str) -> Request {
     Request { n, lane, key, sent, done: sent + 10_000, tries: 1, answer, again: None }
 }
 
-/// Call of 50 ms by server `a1`, answered 200.
+/// Returns a call of 50 ms by server `a1`, answered with 200.
 fn call(id: u64, n: u64, lane: &str, key: &str, begin: i64) -> Call {
     let (run, effect) = (format!("run_{n}"), format!("run_{n}:call"));
     let (lane, key, version) = (lane.to_owned(), key.to_owned(), "1".to_owned());
@@ -33,7 +33,7 @@ fn run(n: u64, lane: &str, queued: i64, output: u64) -> Run {
     Run { id, lane, version: 1, state, queued, started, output, ..Run::default() }
 }
 
-/// Complete runs: requests, calls and ends, one per second.
+/// Adds requests with their runs and calls, one per second.
 fn add(journal: &mut Journal, lane: &str, key: &str, first: u64, count: u64) {
     for n in first..first + count {
         let at = i64::try_from(n).unwrap() * SECOND;
@@ -44,7 +44,7 @@ fn add(journal: &mut Journal, lane: &str, key: &str, first: u64, count: u64) {
     }
 }
 
-/// Runs of many lanes without any fault.
+/// Returns a journal with runs of many lanes, without faults and violations.
 fn clean() -> Journal {
     let mut journal = Journal::default();
     for (lane, first) in
@@ -52,7 +52,7 @@ fn clean() -> Journal {
     {
         add(&mut journal, lane, "k0", first, 4);
     }
-    // A payment is reported four times and made once.
+    // A payment that is reported four times and made once.
     for n in 51..54 {
         journal.world.runs.retain(|run| run.id != format!("run_{n}"));
         journal.calls.retain(|call| call.run != format!("run_{n}"));
@@ -60,7 +60,7 @@ fn clean() -> Journal {
         let answer = request.answer.as_mut().unwrap();
         (answer.outcome, answer.run) = ("deduped".to_owned(), None);
     }
-    // A window of two, and a buffer of two.
+    // Two requests in one window, and two in one buffer.
     for (lane, first, word) in [("index", 70, "coalesced"), ("digest", 72, "buffered")] {
         add(&mut journal, lane, "k0", first, 2);
         let last = format!("run_{}", first + 1);
@@ -72,7 +72,7 @@ fn clean() -> Journal {
         journal.calls.retain(|call| call.lane != lane || call.run == last);
     }
     find_call(&mut journal, 73).numbers = vec![72, 73];
-    // A refused call is retried, a cancelled run ends, an occurrence follows another.
+    // A refused call that is retried, a run that is cancelled, and two occurrences of the schedule.
     let mut refused = call(900, 12, "sync", "k0", 12 * SECOND + 10_000);
     (refused.how, refused.end) = (CallEnd::Answered(503), refused.begin + 5000);
     journal.calls.push(refused);
@@ -90,8 +90,8 @@ fn clean() -> Journal {
     journal
 }
 
-/// Three messages of one conversation with their replies; the runs that append them have the
-/// numbers of the messages plus 200.
+/// Adds three messages of one chat with their replies. The run that appends message `n` has the
+/// number `n + 200`.
 fn converse(journal: &mut Journal) {
     add(journal, "chat", "k0", 100, 3);
     for n in 100..103 {
@@ -121,7 +121,8 @@ fn act(journal: &mut Journal, n: u64, what: &str, at: i64, state: &str) {
     journal.acts.push(Act { run, what, sent: at, done: at + 10_000, state });
 }
 
-/// Two more runs of `sync` k0 beside run 10, all three in progress at once: the limit is two.
+/// Adds two runs of lane `sync` and key k0 that are in progress together with run 10. That exceeds
+/// the limit of two.
 fn crowd(journal: &mut Journal) {
     add(journal, "sync", "k0", 14, 2);
     let begin = find_call(journal, 10).begin;
@@ -131,7 +132,7 @@ fn crowd(journal: &mut Journal) {
     }
 }
 
-/// The second call of run 10, by server `b1`, two seconds after the first.
+/// Adds a second call of run 10, by server `b1`, two seconds after the first.
 fn repeat(journal: &mut Journal) {
     let mut second = call(910, 10, "sync", "k0", 12 * SECOND + 500_000);
     "b1".clone_into(&mut second.server);
@@ -140,7 +141,7 @@ fn repeat(journal: &mut Journal) {
 
 type Doctor = fn(&mut Journal);
 
-/// Planted violations, and the kind that must be found.
+/// Changes to a journal, each with the kind of violation that the judge must find.
 #[rustfmt::skip]
 const PLANTED: [(&str, Kind, Doctor); 38] = [
     ("a repeat before its server has given the call up", Kind::Doubled, |it| {
@@ -266,9 +267,12 @@ fn every_planted_violation_is_found_and_nothing_else() {
         let mut journal = clean();
         doctor(&mut journal);
         let found = judge(&journal);
-        assert!(found.iter().any(|it| it.kind == kind), "{name}: not found in {found:#?}");
+        assert!(
+            found.iter().any(|it| it.kind == kind),
+            "{name}: the judge did not find the violation, only {found:#?}"
+        );
         let others: Vec<_> = found.iter().filter(|it| it.kind != kind).collect();
-        assert!(others.is_empty(), "{name}: {others:#?}");
+        assert!(others.is_empty(), "{name}: the judge found other violations: {others:#?}");
     }
 }
 
@@ -286,7 +290,8 @@ fn what_the_look_at_the_end_shows_is_reported() {
     }
 }
 
-/// Exceptions for faults, and no more: each is a violation above without its fault.
+/// Faults excuse exactly the violations that they cause. Without its fault, each of these changes
+/// is a violation (see above).
 #[test]
 fn faults_excuse_what_they_cause() {
     let during = 10 * SECOND + 20_500;
@@ -327,12 +332,12 @@ fn faults_excuse_what_they_cause() {
             fault(it, "term", "a1", 10 * SECOND + 20_200, 10 * SECOND + 90_000);
         }),
     ];
-    assert!(during > find_call(&mut clean(), 10).begin, "the faults come after the call began");
+    assert!(during > find_call(&mut clean(), 10).begin, "the faults must begin after the call");
     for (name, doctor) in excused {
         let mut journal = clean();
         doctor(&mut journal);
         let found = judge(&journal);
-        assert!(found.is_empty(), "{name}: {found:#?}");
+        assert!(found.is_empty(), "{name}: the judge must accept this, but found {found:#?}");
     }
 }
 

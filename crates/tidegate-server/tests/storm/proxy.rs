@@ -1,4 +1,4 @@
-//! Proxy between a server and its database, which can be cut, silenced and redirected.
+//! Proxy between a server and its database. It can be cut, silenced and redirected.
 
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -9,11 +9,11 @@ use tokio::{
     sync::watch,
 };
 
-/// Treatment of traffic.
+/// What the proxy does with traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Traffic {
     Flows,
-    /// Open connections end, new ones are closed at once.
+    /// Open connections are closed, and new ones are closed at once.
     Cut,
     /// Connections stay open, but no data passes until the proxy is open again.
     Silent,
@@ -22,7 +22,7 @@ pub(crate) enum Traffic {
 #[derive(Clone, Copy, Debug)]
 struct State {
     traffic: Traffic,
-    /// Port of the database; a change ends connections to the old port.
+    /// Port of the database. A change closes the connections to the old port.
     port: u16,
 }
 

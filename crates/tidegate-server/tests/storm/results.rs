@@ -1,4 +1,4 @@
-//! Results of all rounds, accumulated over runs of the storm.
+//! Results of all rounds, accumulated over all executions of the storm test.
 
 use std::{collections::BTreeMap, fmt::Write as _, path::Path};
 
@@ -9,7 +9,7 @@ use crate::{
     judge::{Kind, Violation},
 };
 
-/// Rounds on one store, and their violations.
+/// Results of the rounds on one store: their number, faults and violations.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Tally {
     pub(crate) rounds: u64,
@@ -18,17 +18,17 @@ pub(crate) struct Tally {
     pub(crate) requests: u64,
     pub(crate) runs: u64,
     pub(crate) calls: u64,
-    /// Repeated calls of a run.
+    /// Number of repeated calls of a run.
     pub(crate) repeated: u64,
     pub(crate) violations: BTreeMap<String, u64>,
 }
 
-/// All stores by name.
+/// Results of all stores, by name.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Results(pub(crate) BTreeMap<String, Tally>);
 
 impl Tally {
-    /// Number of injected faults. Stalls of the machine are not counted.
+    /// Returns the number of injected faults. Stalls of the machine are not counted.
     pub(crate) fn played(&self) -> u64 {
         self.faults.iter().filter(|(kind, _)| *kind != "stall").map(|(_, count)| count).sum()
     }
@@ -63,7 +63,7 @@ impl Results {
         }
     }
 
-    /// Table as text.
+    /// Returns the results as a table in text form.
     pub(crate) fn table(&self) -> String {
         let mut table = String::new();
         for (store, tally) in &self.0 {

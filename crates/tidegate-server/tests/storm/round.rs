@@ -1,4 +1,4 @@
-//! One round: servers on a fresh store, load, faults, then a quiet phase and the judge.
+//! One round: servers on a new store, load, faults, then a phase without load, and the judge.
 
 use std::{
     path::{Path, PathBuf},
@@ -19,7 +19,7 @@ use crate::{
     service::Service,
 };
 
-/// Kind of store.
+/// Kind of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Store {
     Sqlite,
@@ -34,7 +34,7 @@ impl Store {
         }
     }
 
-    /// Default leases of the servers in milliseconds.
+    /// Returns the default leases of the servers in milliseconds.
     pub(crate) fn leases(self) -> &'static [u64] {
         match self {
             Self::Sqlite => &[1500],
@@ -42,7 +42,7 @@ impl Store {
         }
     }
 
-    /// Faults of a round. Each kind has a fixed share of every ten.
+    /// Returns the faults of a round: of every ten faults, each kind has a fixed number.
     fn faults(self) -> [&'static str; 10] {
         match self {
             Self::Sqlite => [
@@ -65,10 +65,11 @@ impl Store {
     }
 }
 
-/// Wake-up delay of the rig above which the machine counts as stalled, for all servers.
+/// If a sleep of this process takes this much too long, the machine counts as stalled, and all
+/// servers with it.
 const STALL: Duration = Duration::from_millis(300);
 
-/// Frozen server, and the time when it is thawed.
+/// A frozen server, and the time at which it continues.
 struct Frozen {
     at: usize,
     until: Instant,
@@ -81,7 +82,7 @@ pub(crate) struct Round {
     journal: Arc<Shared>,
     dice: Dice,
     frozen: Vec<Frozen>,
-    /// Violations found during a fault.
+    /// Violations that were found while a fault was injected.
     wrong: Vec<String>,
 }
 
@@ -94,7 +95,7 @@ pub(crate) struct Setup<'a> {
     pub(crate) faults: usize,
 }
 
-/// Runs a round; returns its journal.
+/// Plays a round. Returns its journal.
 pub(crate) async fn play(
     setup: Setup<'_>,
     cluster: Option<&mut Cluster>,
@@ -119,7 +120,7 @@ pub(crate) async fn play(
     journal
 }
 
-/// Store URL, lease and database proxy of each server.
+/// Returns the store URL, the lease and the database proxy of each server.
 async fn stores(
     setup: Setup<'_>,
     cluster: Option<&Cluster>,
@@ -138,7 +139,7 @@ async fn stores(
     stores
 }
 
-/// Records stalls of this process: the servers were stalled too.
+/// Records stalls of this process, because the servers on the same machine stalled too.
 fn watch_stalls(journal: Arc<Shared>) -> JoinHandle<()> {
     const TICK: Duration = Duration::from_millis(50);
     tokio::spawn(async move {
@@ -176,7 +177,7 @@ impl Round {
         }
     }
 
-    /// Waits for 0.3 s plus a random time; thaws servers that are due.
+    /// Waits for 0.3 s plus a random time, and continues frozen servers whose time is over.
     async fn pause(&mut self, most: u64) {
         let until = Instant::now() + Duration::from_millis(300) + self.dice.up_to_ms(most);
         while Instant::now() < until {
@@ -194,7 +195,7 @@ impl Round {
         self.journal.lock().unwrap().faults.push(frozen.fault);
     }
 
-    /// Server that is not frozen; if all are, thaws one.
+    /// Returns a server that is not frozen. If all are, it continues one.
     async fn victim(&mut self) -> usize {
         loop {
             let servers = self.fleet.servers.iter().enumerate();
@@ -237,13 +238,13 @@ impl Round {
     async fn restart(&mut self, at: usize, name: &str, kind: &str) {
         let from = now();
         if !self.fleet.terminate(at).await {
-            self.wrong.push(format!("server {name} does not end after SIGTERM"));
+            self.wrong.push(format!("server {name} did not exit in time after SIGTERM"));
         }
         self.fleet.launch(at).await;
         self.note(kind, name, from);
     }
 
-    /// Cuts or silences the database traffic of one server, or of all.
+    /// Cuts or silences the database traffic of one server or of all.
     async fn cut(&mut self, at: usize, name: &str, ttl: u64) {
         let from = now();
         let all = self.dice.one_in(3);
@@ -258,8 +259,8 @@ impl Round {
         self.note("cut", if all { "" } else { name }, from);
     }
 
-    /// Changes definitions: over HTTP, by a reload of the file, or by a restart of one server while
-    /// the others keep running.
+    /// Changes definitions: over HTTP, by a reload of the config file, or by a restart of one
+    /// server while the others keep running.
     async fn deploy(&mut self, at: usize, name: &str) {
         let from = now();
         match self.dice.below(3) {
@@ -294,7 +295,7 @@ impl Round {
             proxy.lead_to(port);
         }
         self.note("promotion", "", from);
-        // Frozen servers that are due are thawed meanwhile.
+        // Meanwhile, frozen servers whose time is over continue.
         let mut rebuilt = std::pin::pin!(cluster.rebuild_standby());
         loop {
             tokio::select! {

@@ -1,4 +1,4 @@
-//! Recording service: called by all servers, and not affected by faults.
+//! Recording service: it is called by all servers, and no fault affects it.
 
 use std::{
     sync::{
@@ -24,13 +24,13 @@ use tokio::net::TcpListener;
 
 use crate::journal::{Call, CallEnd, Shared, now};
 
-/// Recording service.
+/// The recording service.
 #[derive(Clone)]
 pub(crate) struct Service {
     pub(crate) url: String,
     journal: Arc<Shared>,
     next: Arc<AtomicU64>,
-    /// Incarnations of servers, with the secrets of their signatures.
+    /// Names of the incarnations of servers, which are also the secrets of their signatures.
     callers: Arc<Mutex<Vec<String>>>,
 }
 
@@ -44,12 +44,12 @@ impl Service {
         service
     }
 
-    /// Registers an incarnation, whose secret is its name.
+    /// Registers an incarnation of a server. Its secret is its name.
     pub(crate) fn expect(&self, incarnation: &str) {
         self.callers.lock().unwrap().push(incarnation.to_owned());
     }
 
-    /// Incarnation that signed a call; empty if unknown.
+    /// Returns the incarnation that signed a call; empty if unknown.
     fn caller(&self, headers: &HeaderMap, body: &[u8]) -> String {
         let text = |name: &str| headers.get(name).map_or(&[][..], |it| it.as_bytes());
         let signature = text("webhook-signature").strip_prefix(b"v1,").unwrap_or_default();
@@ -66,7 +66,7 @@ impl Service {
     }
 }
 
-/// Call in progress: it ends when it is answered or its caller disconnects.
+/// A call in progress. It ends when it is answered or its caller disconnects.
 struct Open {
     service: Service,
     at: usize,
@@ -125,7 +125,7 @@ async fn serve(
     (status, axum::Json(json!({ "call": id }))).into_response()
 }
 
-/// Requests in a payload, and their key.
+/// Returns the numbers of the requests in a payload, and their key.
 fn carried(payload: &Value) -> (Vec<u64>, String) {
     let one = |data: &Value| {
         let data = data.get("input").unwrap_or(data);
@@ -143,12 +143,12 @@ fn carried(payload: &Value) -> (Vec<u64>, String) {
     (list.iter().map(|data| one(data).0).collect(), key.unwrap_or_default())
 }
 
-/// Whether the service permanently refuses a number.
+/// Whether the service always refuses a request number.
 pub(crate) fn is_refused(n: u64) -> bool {
     n % 29 == 11
 }
 
-/// Duration of a call, and the status of its answer.
+/// Returns the duration of a call, and the status of its answer.
 fn plan(call: &Call) -> (Duration, u16) {
     let n = call.numbers.first().copied().unwrap_or_default();
     let mixed = (n ^ call.id.rotate_left(17)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;

@@ -27,7 +27,7 @@ function Became({ event }) {
   const receipts = /** @type {any[]} */ (event.receipts ?? []);
   const told = new Set(receipts.map((it) => it.workflow));
   const plain = /** @type {any[]} */ (event.runs ?? []).filter((it) => !told.has(it.workflow));
-  if (receipts.length + plain.length === 0) return html`<p class="faint">Recorded; no workflow was started.</p>`;
+  if (receipts.length + plain.length === 0) return html`<p class="faint">The event was recorded. It started no workflow.</p>`;
   return html`<ul class="became">
     ${receipts.map((it) => html`<li><${State} state=${it.outcome} /> <${WorkflowLink} app=${it.app} name=${it.workflow} /><p><${Verdict} of=${it} />${it.keyMissing ? html` <span class="faint">(key missing)</span>` : ''}</p></li>`)}
     ${plain.map((it) => html`<li><${State} state="started" /> <${WorkflowLink} app=${it.app} name=${it.workflow} /><p>started at once as <${RunLink} id=${it.id} /></p></li>`)}

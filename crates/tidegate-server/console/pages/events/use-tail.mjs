@@ -1,5 +1,5 @@
-// Live list, newest first: new rows appear at the top, or are held back while the reader has
-// scrolled or paused it.
+// Live list, newest first. New rows appear at the top; they are held back while the reader has
+// scrolled down or paused the list.
 import { get } from '../../lib/api.mjs';
 import { useEffect, useRef, useSignal } from '../../lib/html.mjs';
 import { effect } from '@preact/signals';

@@ -1,4 +1,4 @@
-// Verdicts on listed events: receipts are read page by page, for all events at once.
+// Verdicts of the listed events. Receipts are read page by page, for all events at once.
 import { get } from '../../lib/api.mjs';
 import { useEffect, useRef, useSignal } from '../../lib/html.mjs';
 
@@ -36,7 +36,8 @@ export function useVerdicts(rows) {
         known.value = joined(known.peek(), page, newer ? upTo : '');
         failed.value = 0;
       } catch {
-        // The column stays empty until the retry; the details of an event have its verdicts.
+        // The verdict column stays empty until the retry. The details of an event load its verdicts
+        // separately.
         if (!stop.signal.aborted) failed.value += 1;
       }
     }, Math.max(0, asked.peek() + (failed.peek() > 0 ? LATER : OFTEN) - Date.now()));
@@ -44,7 +45,8 @@ export function useVerdicts(rows) {
       clearTimeout(timer);
       stop.abort();
     };
-    // `top` is no dependency: a steady stream of events must not delay the request forever.
+    // `top` is deliberately not a dependency: with a steady stream of new events it would restart
+    // the timer forever.
   }, [newer, older, high, next, failed.value]);
   return (id) => (id <= high && id >= low ? (known.value.of.get(id) ?? []) : null);
 }

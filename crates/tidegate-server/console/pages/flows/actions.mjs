@@ -1,4 +1,4 @@
-// Actions of a flow: policy of each, and numbers of runs.
+// Actions of a flow: each with its policy and its numbers of runs.
 import { html } from '../../lib/html.mjs';
 import { count } from '../../lib/format.mjs';
 import { versions } from '../../lib/live.mjs';

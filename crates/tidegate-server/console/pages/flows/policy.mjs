@@ -1,4 +1,4 @@
-// Policy of an action, in words.
+// Describes the policy of an action in words.
 import { span } from '../../lib/format.mjs';
 
 /** @typedef {import('../../lib/workflows.mjs').Workflow} Workflow */

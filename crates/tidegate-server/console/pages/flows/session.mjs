@@ -1,4 +1,4 @@
-// Details of a session: live requests and document.
+// Details of a session: its live requests and its document.
 import { html } from '../../lib/html.mjs';
 import { path } from '../../lib/api.mjs';
 import { useFetched } from '../../lib/data.mjs';
@@ -18,7 +18,7 @@ const SHOWN = 50;
 function Document({ flow, app, id }) {
   const told = useFetched(path`/sessions/${flow}/${id}`, { app });
   return html`<section><div class="line-head"><h3>Document</h3>${told.value && html`<${Badge} title="increases by one with every change">version ${count(told.value.version)}</${Badge}>`}</div>
-    ${notYet(told) ?? (told.value.version === 0 ? html`<p class="faint">Empty: runs write it with the operations of their session.</p>` : html`<${Json} value=${told.value.state} label="the session's document" />`)}</section>`;
+    ${notYet(told) ?? (told.value.version === 0 ? html`<p class="faint">Empty. Runs write it with the session operations of their handlers.</p>` : html`<${Json} value=${told.value.state} label="the session's document" />`)}</section>`;
 }
 
 /** @param {{ run: any, gate: any, flow: string }} props */
@@ -33,7 +33,7 @@ export function Session({ flow, app, slot, id, close }) {
   const gates = useFetched('/gates', { control: 'policy', app, workflow: flow, key: id, limit: 100 });
   const runs = useFetched('/runs', { text: `${flow}/`, key: id, limit: SHOWN });
   const gate = gates.value?.gates.find((/** @type {any} */ it) => it.key === id && it.slot === slot);
-  // Oldest first, as they are served.
+  // Oldest request first: the order in which they are processed.
   const listed = (runs.value?.runs ?? []).filter((/** @type {any} */ it) => it.workflow.startsWith(`${flow}/`)).reverse();
   const line = gate?.line?.count ?? 0;
   return html`<${Drawer} wide title=${html`${kindOf(slot) === 'session' ? 'Session' : kindOf(slot)} <code>${id}</code> <span class="faint">in ${flow}</span>`} close=${close}>

@@ -1,4 +1,5 @@
-// Keys that the policies of a flow arbitrate by, mostly sessions: runs inside and queued.
+// Keys that the policies of a flow arbitrate by (mostly session ids), with the runs inside and
+// queued.
 import { html } from '../../lib/html.mjs';
 import { useFetched, useList } from '../../lib/data.mjs';
 import { count } from '../../lib/format.mjs';
@@ -38,7 +39,7 @@ export function Sessions({ flow }) {
   const idle = query.get('idle') === 'true';
   const gates = useList('/gates', 'gates', { control: 'policy', workflow: flow, key, limit: 100 }, gateId);
   const actions = useActions(flow);
-  // Longest queues first, wherever they are in the list.
+  // Gates with the longest queues come first, on whatever page of the list they are.
   const known = new Map(gates.items.map((gate) => [gateId(gate), gate]));
   const top = busiest.value.filter((gate) => gate.control === 'policy' && gate.workflow === flow && (!key || gate.key.includes(key)));
   const tops = new Set(top.map(gateId));
@@ -50,7 +51,7 @@ export function Sessions({ flow }) {
     <${Stale} error=${gates.first ? gates.error : null} />
     ${notYet({ ...gates, value: gates.first }) ?? (rows.length === 0
       ? html`<${Empty} title=${idle ? 'No keys yet' : gates.next ? `None of the first ${count(gates.items.length)} keys is busy` : 'All keys are idle'}>
-          ${idle ? 'A key appears with its first request under a policy other than allow.' : html`${gates.next ? 'Keys with long queues are always listed here.' : 'No request is in flight.'} ${gates.items.length > 0 && html`<a href=${here({ idle: 'true' })}>Show idle keys</a>`}`}
+          ${idle ? 'A key is listed after its first request to an action whose policy is not allow.' : html`${gates.next ? 'Keys with long queues are always listed here.' : 'No request is in flight.'} ${gates.items.length > 0 && html`<a href=${here({ idle: 'true' })}>Show idle keys</a>`}`}
           ${key && html`<p>Open a session that is not listed: <button type="button" onClick=${() => setQuery({ session: key })}>Open ${key}</button></p>`}
           ${gates.next && html`<p><button type="button" onClick=${gates.more}>Load more</button></p>`}</${Empty}>`
       : html`<div class="squeezed"><${Table} label="Sessions and other keys" columns=${columns(actions)} rows=${rows} idOf=${gateId} chosen=${`${query.get('slot') ?? 'session'} ${query.get('session')}`}

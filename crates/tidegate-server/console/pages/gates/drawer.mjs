@@ -21,7 +21,7 @@ import { Why } from './why.mjs';
 export function GateDrawer({ id, known, workflows }) {
   const close = () => setQuery({ open: undefined, why: undefined });
   const of = fromId(id);
-  // If the list beside it has the gate, that copy is fresh enough.
+  // A gate that the list on the page already has is not fetched again.
   const asked = useFound(known || !of ? null : { control: of.control, app: of.app, workflow: of.workflow, key: of.key }, (it) => idOf(it) === id);
   const gate = known ?? asked.gate;
   if (!of) return html`<${Drawer} title="Gate" close=${close}><${Empty} title="Invalid gate address" /></${Drawer}>`;
@@ -40,7 +40,8 @@ function Body({ gate, workflows }) {
   const holders = gate.holders ?? [];
   const runs = useRuns(holders, first);
   const [chosen, setChosen] = useState('');
-  // The first queued run is explained until it leaves; not at a meter, where it leaves too soon to read.
+  // The drawer explains the first queued run until that run leaves the queue. Not at a meter: there
+  // a run leaves too soon to be read.
   const auto = useRef('');
   const there = (/** @type {string} */ it) => first.includes(it) || holders.includes(it);
   if (!there(auto.current)) auto.current = kind === 'slots' ? (first[0] ?? '') : '';

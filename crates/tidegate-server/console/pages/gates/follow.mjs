@@ -1,5 +1,5 @@
-// Positions of runs in a lane, computed from the gate's current state and the previous positions, so
-// that runs keep their position while they stay and are shown leaving.
+// Positions of runs in a lane, computed from the gate's current state and the previous positions. A
+// run keeps its position while it stays in the gate, and is shown for a moment while it leaves.
 
 /**
  * @typedef {import('./gate.mjs').Gate} Gate
@@ -37,7 +37,8 @@ export function follow(before, gate, now) {
   if (gate.pending !== undefined && gate.pending > 0 && gate.runId) put(gate.runId, 'coming', 0);
   if (gate.eventId && gate.runId) put(gate.runId, 'took', 0);
 
-  // Runs with better ranks push the last listed runs out of the list: those have not left.
+  // Runs with better ranks push others off the end of the listed part of the queue: those are still
+  // queued.
   const ahead = line.filter((id) => !was.has(id)).length;
   const more = (gate.line?.count ?? 0) > line.length;
   const left = before.filter((token) => {

@@ -1,4 +1,4 @@
-// Gates: the state of one control for one key.
+// A gate: the state of one control for one key.
 import { shortId } from '../../lib/format.mjs';
 import { to } from '../../lib/route.mjs';
 

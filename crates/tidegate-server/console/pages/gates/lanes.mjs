@@ -69,7 +69,8 @@ const OVERLAP = { skip: 'is skipped', reject: 'is skipped', queue: 'is queued un
 function overlapOf(gate, workflows) {
   const triggers = /** @type {any[]} */ (workflows.find((it) => it.app === gate.app && it.name === gate.workflow)?.triggers ?? []);
   const schedule = triggers.find((it) => it.cron && (it.cron === gate.key || `${it.cron} ${it.timeZone}` === gate.key));
-  // A schedule that is no longer defined, or not loaded yet, may have any policy.
+  // The policy is unknown if the schedule is not loaded yet or no longer defined: list all
+  // possibilities.
   return (schedule && OVERLAP[schedule.onOverlap?.policy ?? schedule.onOverlap ?? 'skip']) ?? 'is skipped, is queued or replaces it, by its onOverlap policy';
 }
 

@@ -24,7 +24,8 @@ const emptied = (gate) => ({
  */
 export function useLinger(gates, asked) {
   const kept = useRef({ asked, from: /** @type {Gate[] | null} */ (null), list: /** @type {{ gate: Gate, gone: number }[]} */ ([]) });
-  // Until the response arrives, the gates are those of the previous list: they are not kept.
+  // The filters changed: until the response arrives, `gates` is still the previous list. Its gates
+  // must not linger in the new one.
   if (kept.current.asked !== asked) kept.current = { asked, from: gates, list: gates.map((gate) => ({ gate, gone: LONG_AGO })) };
   const { from, list } = kept.current;
   if (from !== gates) {

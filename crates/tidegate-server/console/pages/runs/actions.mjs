@@ -17,7 +17,7 @@ export function Actions({ run, again }) {
   /** @param {string} what @param {unknown} body @param {string | ((run: any) => string)} done */
   const does = (what, body, done) => act(() => post(path`/runs/${run.id}/` + what, body), done).then(again);
   async function cancel() {
-    const reason = await askReason({ title: 'Cancel this run?', yes: 'Cancel run', text: html`<p>Nothing more of the run is committed, and the children that it waits for are cancelled too. This cannot be undone, but the run can be replayed.</p>` });
+    const reason = await askReason({ title: 'Cancel this run?', yes: 'Cancel run', text: html`<p>The run commits no further steps, and the child runs that it waits for are cancelled too. This cannot be undone, but the run can be replayed.</p>` });
     if (reason !== null) does('cancel', reason ? { reason } : {}, 'Run cancelled.');
   }
   if (!run.workflow) return null;

@@ -17,7 +17,8 @@ export async function another(ask, close) {
 
 /** Drawer that replays a run from its beginning. @param {{ run: any, close: () => void }} props */
 export function Replay({ run, close }) {
-  // Only the input of a request can be changed; session, user and metadata stay.
+  // Of a request, only `input` can be changed; its session, user and metadata are replayed
+  // unchanged.
   const before = run.source === 'request' ? run.input?.input : run.input;
   const given = before === undefined ? '' : JSON.stringify(before, null, 2);
   const [text, setText] = useState(given);
@@ -26,7 +27,7 @@ export function Replay({ run, close }) {
   return html`<${Drawer} title="Replay run" close=${close}>
     <p class="soft">Creates a new run of the current version. It passes concurrency gates, throttle and handoff like any other run; idempotency, rate limit, debounce and batch are not applied again.</p>
     ${run.source === 'request' && html`<p class="soft">Session, user and metadata of the request stay the same.</p>`}
-    ${Array.isArray(before) && html`<p class="soft">An unchanged batch is replayed as a batch; a changed input counts as one event.</p>`}
+    ${Array.isArray(before) && html`<p class="soft">If you leave the input unchanged, it is replayed as a batch of events. If you change it, it is replayed as one event.</p>`}
     <${EditJson} label=${same ? 'Input (unchanged)' : 'Input (changed)'} text=${text} set=${setText} rows=${14} />
     <p class="actions"><button type="button" class="primary" disabled=${Boolean(wrong)} onClick=${() => another(() => post(path`/runs/${run.id}/replay`, same ? {} : { input: value ?? null }), close)}>Replay</button>
       ${!same && html`<button type="button" class="quiet" onClick=${() => setText(given)}>Reset</button>`}</p>

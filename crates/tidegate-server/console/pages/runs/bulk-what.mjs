@@ -1,4 +1,4 @@
-// Bulk actions: filters, preview and texts.
+// Bulk actions on runs: their filters, preview and texts.
 import { get } from '../../lib/api.mjs';
 import { plural } from '../../lib/format.mjs';
 import { ALIVE } from './which.mjs';

@@ -79,7 +79,7 @@ function Chosen({ chosen, clear, again }) {
   async function each(action) {
     const ids = [...chosen];
     const many = plural(ids.length, 'selected run');
-    const also = await sure(action, `${WORDS[action].does} ${many}?`, action === 'cancel' ? html`<p>Nothing more of these runs is committed. This cannot be undone.</p>` : html`<p>Runs that have ended are not affected.</p>`);
+    const also = await sure(action, `${WORDS[action].does} ${many}?`, action === 'cancel' ? html`<p>These runs commit no further steps. This cannot be undone.</p>` : html`<p>Runs that have ended are not affected.</p>`);
     if (!also) return;
     let done = 0;
     let refused = '';

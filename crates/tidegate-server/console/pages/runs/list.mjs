@@ -49,7 +49,8 @@ function Nothing({ runs }) {
 export function RunList() {
   const asked = useMemo(() => which(route.value.query), [route.value.query.toString()]);
   const [chosen, choose] = useState(/** @type {Set<string>} */ (new Set()));
-  // The selection is always visible: with other filters, selected runs may not be in the list.
+  // A change of filters clears the selection: otherwise a bulk action could affect selected runs
+  // that are not in the list.
   useEffect(() => choose((before) => (before.size > 0 ? new Set() : before)), [JSON.stringify(asked)]);
   const runs = useRuns(asked, chosen.size > 0);
   const shown = useMemo(() => columns(runs.rows, chosen, choose), [runs.rows, chosen]);

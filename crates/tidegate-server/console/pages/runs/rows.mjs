@@ -1,4 +1,5 @@
-// Rows of a run's waterfall: gates, time ready, and steps with their attempts and waits.
+// Rows of a run's waterfall: one for each gate, one for the time in which it was ready, and one for
+// each step with its attempts and waits.
 import { keyNote, span } from '../../lib/format.mjs';
 
 /**
@@ -69,7 +70,8 @@ function ofSteps(spans, steps) {
   };
   for (const it of spans) if (it.kind === 'waiting' && it.step) row(it.step).bars.push(bar(it));
   const driven = spans.map((it, i) => ({ ...it, next: spans[i + 1] })).filter((it) => DRIVEN.includes(it.kind));
-  // End of the last recorded step within each span.
+  // `marks[i]`: where the next step of span `i` starts, which is the end of the last step recorded
+  // in it.
   const marks = driven.map((it) => it.from);
   let at = 0;
   for (const step of steps.map((it) => ({ ...it, when: Date.parse(it.at) })).sort((a, b) => a.when - b.when)) {

@@ -1,4 +1,4 @@
-// Page of a run: why, timeline, queue time, lineage, input and output.
+// Page of one run: explanation of its state, timeline, queue time, lineage, input and output.
 import { html, useEffect, useState } from '../../lib/html.mjs';
 import { path } from '../../lib/api.mjs';
 import { useFetched } from '../../lib/data.mjs';

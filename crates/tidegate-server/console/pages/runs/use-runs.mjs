@@ -1,4 +1,4 @@
-// List of runs: loaded pages, updated from the server's stream of newest runs.
+// List of runs: the loaded pages, updated from the server's stream of newest runs.
 import { epoch, get } from '../../lib/api.mjs';
 import { useEffect, useRef, useSignal } from '../../lib/html.mjs';
 import { follow } from '../../lib/sse.mjs';
@@ -72,11 +72,11 @@ export function useRuns(asked, chosen) {
       if (!stop.signal.aborted) state.value = { ...state.peek(), ...change };
     };
     const still = () => held.current || inHand();
-    // Another API key may see other runs.
+    // The API key is part of the list's identity: another key may see other runs.
     const of = JSON.stringify([epoch.peek(), asked]);
     const back = left?.of === of && Date.now() - left.at < FRESH ? left : null;
     set(back ? { ...back.runs, busy: false } : { rows: [], newer: [], many: false, next: null, cursors: [''], loading: true, error: null });
-    // Scrolls once the rows are rendered.
+    // Restores the scroll position once the rows are rendered.
     if (back) scrollBack(back.top, 60);
 
     let reading = false;
@@ -90,7 +90,8 @@ export function useRuns(asked, chosen) {
       try {
         const { rows, next } = await read(asked, '', stop.signal);
         const { rows: before, newer, many, cursors } = state.peek();
-        // There may be unread runs between this page and the known rows.
+        // `torn`: this first page does not reach down to the known rows, so runs between them are
+        // not loaded.
         const torn = before.length > 0 && next !== null && rows.length > 0 && rows.at(-1).id > (newer[0] ?? before[0]).id;
         const anew = before.length === 0 || (!still() && (many || torn || cursors.length === 1 || before.length > MANY));
         if (anew) set({ rows, next, newer: [], many: false, cursors: [''], loading: false, error: null });
@@ -155,10 +156,12 @@ export function useRuns(asked, chosen) {
     let last = Date.now();
     const end = follow('/runs/stream', {
       on(event, data) {
-        // A hidden list would only grow: it is read again when it is shown.
+        // A hidden page ignores the stream, so that its list does not grow; it reloads the list
+        // when it is shown.
         if (document.hidden) return;
         if (event === 'runs' && tellable(asked)) return take(data.runs);
-        // With a key filter the server scans thousands of runs, so not with every message.
+        // With a key filter the server scans thousands of runs for each reload, so not every
+        // message causes one.
         if (Date.now() - last < (tellable(asked) ? 900 : 3000)) return;
         last = Date.now();
         first();
@@ -169,7 +172,8 @@ export function useRuns(asked, chosen) {
     document.addEventListener('visibilitychange', turned);
     let top = scroller()?.scrollTop ?? 0;
     const scrolled = () => {
-      // Without the list the page is short, and its scroll position is not the reader's.
+      // While the list is not rendered the page is short, and its scroll position was not chosen by
+      // the reader.
       if (!document.querySelector('.runs')) return;
       top = scroller()?.scrollTop ?? 0;
       if (state.peek().newer.length && !still()) take([]);

@@ -1,4 +1,4 @@
-// Filters of the list of runs: the page's address as an API query.
+// Filters of the list of runs: converts the page's address to an API query.
 import { now } from '../../lib/clock.mjs';
 
 export const STATES = ['running', 'queued', 'waiting', 'paused', 'completed', 'failed', 'cancelled'];

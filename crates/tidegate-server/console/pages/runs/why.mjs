@@ -29,7 +29,7 @@ function Gate({ gate, first }) {
 /** @param {{ why: any }} props */
 function Earliest({ why }) {
   if (!why.earliest || why.stranded || !['queued', 'waiting'].includes(why.state)) return null;
-  // A wait that may end before its timeout.
+  // These waits may end before `earliest`, which is then their timeout.
   const latest = (why.waits ?? []).some((/** @type {any} */ wait) => ['event', 'signal', 'child'].includes(wait.for));
   return html` <span class=${`badge ${why.state === 'queued' ? 'wait' : 'idle'}`}>${why.state === 'queued' ? 'can start' : latest ? 'times out' : 'continues'} <${Until} at=${why.earliest} /></span>`;
 }
@@ -38,7 +38,7 @@ function Earliest({ why }) {
 export function Why({ why }) {
   const gates = /** @type {any[]} */ (why.gates ?? []);
   return html`<section class=${`card why ${why.stranded ? 'stranded' : why.state}`} aria-label="Why">
-    ${why.stranded && html`<p class="loud" role="alert">Stranded: this run will not continue by itself.</p>`}
+    ${why.stranded && html`<p class="loud" role="alert">Stranded: this run cannot continue without an action of an operator.</p>`}
     <p class="why-sentence"><${Sentence} text=${why.sentence} />.<${Earliest} why=${why} />${why.expiresAt && html` <span class="badge wait">expires <${Until} at=${why.expiresAt} /></span>`}</p>
     ${gates.length > 0 && html`<div class="why-gates"><table class="table" aria-label="Gates to pass, in order">
       <thead><tr><th scope="col">Gate</th><th scope="col">Key</th><th scope="col">Limit</th><th scope="col">Inside</th><th scope="col" class="num">Queue position</th><th scope="col">Freed by</th></tr></thead>

@@ -1,4 +1,4 @@
-// All streams by name, with their last versions.
+// List of all streams by name, each with its last version.
 import { html, useState } from '../../lib/html.mjs';
 import { useList } from '../../lib/data.mjs';
 import { count } from '../../lib/format.mjs';

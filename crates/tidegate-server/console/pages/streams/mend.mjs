@@ -1,4 +1,4 @@
-// Unblock or reset streams: selection, preview and result.
+// Dialog that unblocks or resets streams: selection, preview and result.
 import { html, useEffect, useState } from '../../lib/html.mjs';
 import { path, post } from '../../lib/api.mjs';
 import { plural } from '../../lib/format.mjs';

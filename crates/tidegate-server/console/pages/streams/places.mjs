@@ -1,4 +1,4 @@
-// Reactions, and their positions in streams.
+// List of reactions, with their positions in streams.
 import { html, signal } from '../../lib/html.mjs';
 import { useFetched, useList } from '../../lib/data.mjs';
 import { count, plural } from '../../lib/format.mjs';
@@ -58,7 +58,7 @@ export function Places() {
   const { query } = route.value;
   const asked = { reaction: query.get('reaction'), stream: query.get('stream'), blocked: query.get('blocked'), limit: 100 };
   const places = useList('/reactions', 'streams', asked, placeId);
-  // A filtered response has only the matching definitions; the select needs all.
+  // A filtered response lists only matching reactions, but the select needs the names of all.
   const known = useFetched('/reactions', { limit: 1 }, { live: false });
   const reactions = places.first?.reactions ?? [];
   const waits = notYet({ ...places, value: places.first });

@@ -1,4 +1,4 @@
-// Details of a stream: events in both directions, reactions, and a form to append.
+// Details of a stream: its events, older and newer; its reactions; and a form to append an event.
 import { html, useEffect, useState } from '../../lib/html.mjs';
 import { get, path } from '../../lib/api.mjs';
 import { useFetched } from '../../lib/data.mjs';

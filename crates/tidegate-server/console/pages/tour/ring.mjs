@@ -1,4 +1,5 @@
-// Outline around the element of a tour step; it follows the element while the page moves.
+// Outline around the element that a tour step explains; it follows the element when the page
+// scrolls or changes.
 import { html, useEffect, useState } from '../../lib/html.mjs';
 
 /** Interval in ms at which the element is located. */

@@ -1,4 +1,4 @@
-// Steps of the tour, in order. The names are those of the demo (src/demo/world/*.rs).
+// Steps of the tour, in order. The workflow names are those of the demo (src/demo/world/*.rs).
 import { get } from '../../lib/api.mjs';
 import { to } from '../../lib/route.mjs';
 

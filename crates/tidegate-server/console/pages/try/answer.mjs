@@ -1,4 +1,4 @@
-// Answer to one event or request, and its runs until they end.
+// The server's answer to one event or request, and its runs until they end.
 import { html, useEffect, useState } from '../../lib/html.mjs';
 import { path } from '../../lib/api.mjs';
 import { useFetched } from '../../lib/data.mjs';
@@ -16,7 +16,8 @@ const ENDS = ['completed', 'failed', 'cancelled'];
 /** Chunks that a run emits: strings as text, anything else as JSON. @param {{ chunks: any[] }} props */
 function Chunks({ chunks }) {
   if (!chunks.every((it) => typeof it === 'string')) return html`<${Json} value=${chunks} label="chunks" />`;
-  // Some runs emit words, others chunks of text with their spaces.
+  // Some runs emit single words, which need spaces between them; others emit text that contains its
+  // spaces.
   return html`<pre class="spoken" aria-label="emitted text">${chunks.join(chunks.some((it) => /\s/.test(it)) ? '' : ' ')}</pre>`;
 }
 

@@ -1,4 +1,5 @@
-// Form for a burst: number, rate, and the values of a field.
+// Form for a burst: its number of events or requests, their rate, and the values of a varying
+// field.
 import { html, useEffect } from '../../lib/html.mjs';
 import { get } from '../../lib/api.mjs';
 import { plural } from '../../lib/format.mjs';

@@ -1,4 +1,5 @@
-// Draft of the event or request, stored in the address, so that it can be shared as a link.
+// Draft of an event or request. It is stored in the page's address, so that it can be shared as a
+// link.
 import { useEffect, useRef, useSignal } from '../../lib/html.mjs';
 import { get, path } from '../../lib/api.mjs';
 import { route, setQuery } from '../../lib/route.mjs';
@@ -70,7 +71,7 @@ export async function beginning(draft, schema) {
       if (run?.input !== undefined && run.input !== null) return run.input;
     }
   } catch {
-    // Falls back to the schema.
+    // Without newest data, the draft starts with a template from the schema.
   }
   return schema ? template(schema) : {};
 }

@@ -1,4 +1,4 @@
-// Items of a burst.
+// Computes the events or requests of a burst.
 import { Exact, number } from '../../lib/json.mjs';
 
 /** Maximum size of a burst. */
@@ -49,7 +49,7 @@ const typed = (before, value) => ((typeof before === 'number' || before instance
 /** @param {number} i @param {string[]} values @param {string} how */
 function pick(i, values, how) {
   if (how === 'random') return values[Math.floor(Math.random() * values.length)];
-  // One noisy key: four in five get the first value.
+  // Four of five items get the first value, to simulate one noisy key.
   if (how === 'first') return i % 5 === 4 && values.length > 1 ? values[1 + (Math.floor(i / 5) % (values.length - 1))] : values[0];
   return values[i % values.length];
 }

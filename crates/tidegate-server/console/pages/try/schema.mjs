@@ -1,4 +1,4 @@
-// Subset of JSON Schema for forms.
+// The subset of JSON Schema that the forms support.
 
 /** Schema with references resolved and `null` removed. @param {any} schema @param {any} root @returns {any} */
 export function plain(schema, root, depth = 0) {

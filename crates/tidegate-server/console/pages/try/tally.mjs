@@ -1,4 +1,4 @@
-// Results of a burst: number of each outcome, by key, and the last verdicts.
+// Results of a burst: the number of each outcome, also by key, and the last verdicts.
 import { html } from '../../lib/html.mjs';
 import { count, span } from '../../lib/format.mjs';
 import { to } from '../../lib/route.mjs';

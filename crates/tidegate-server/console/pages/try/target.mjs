@@ -1,4 +1,4 @@
-// Target: an event name, or an action for a request.
+// Form for the target: the name of an event, or the action that a request calls.
 import { html } from '../../lib/html.mjs';
 import { to } from '../../lib/route.mjs';
 import { actionOf, controlsOf, eventNames, takes } from '../../lib/workflows.mjs';

@@ -1,4 +1,4 @@
-// Verdict on an event for one workflow, in words.
+// Describes the verdict of one workflow on an event in words.
 import { html } from '../../lib/html.mjs';
 import { keyNote } from '../../lib/format.mjs';
 import { RunLink, WorkflowLink } from '../../ui/link.mjs';

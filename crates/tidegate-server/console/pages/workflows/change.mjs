@@ -15,7 +15,7 @@ const LABELS = /** @type {Record<string, string>} */ ({
 
 /** Copy of a definition with other numbers in one control. @param {any} definition @param {Control} control @param {Record<string, string>} given */
 function changed(definition, { at, numbers }, given) {
-  // Not `structuredClone`, which rounds large numbers.
+  // Not `structuredClone`: it would lose digits of large numbers.
   const next = parse(JSON.stringify(definition));
   delete next.version;
   const it = at.reduce((part, name) => part[name], next);
@@ -57,7 +57,7 @@ export function Change({ control, workflow, done, close }) {
       <span class="hint">${name.endsWith('Ms') && given[name] ? lasting(Number(given[name])) : ' '}</span></label>`)}</div>
     <p class="preview"><span class="faint">After release: </span><b>${preview?.sentence}.</b></p>
     ${refused && html`<div class="refused" role="alert">${(refused.told?.problems ?? [{ message: refused.message }]).map((/** @type {any} */ it) => html`<p>${it.field ? html`<code>${it.field}</code> ` : ''}${it.message}</p>`)}</div>`}
-    <p class="faint">Takes effect on release, for all versions; runs inside the gate keep their slots. If the workflow is defined in the server's config file, change it there too: the server reads the file again at its next start.</p>
+    <p class="faint">A changed limit takes effect on release, for all versions of the workflow; runs inside the gate keep their slots. If the workflow is defined in the server's config file, change it there too: the server reads the file again at its next start.</p>
     <p class="actions"><button class="primary" disabled=${busy || same}>${busy ? 'Releasing …' : 'Release'}</button>
       <button type="button" onClick=${close}>Cancel</button></p>
   </form>`;

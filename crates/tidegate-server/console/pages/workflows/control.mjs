@@ -29,7 +29,8 @@ export function ControlCard({ control, workflow, folding, changeable, again }) {
   const has = table.value.gates.includes(name) && it.policy !== 'allow' && name !== 'idempotency';
   const { app, name: of } = workflow;
   const fetched = useFetched(has ? '/gates' : null, { app, workflow: of, control: name, limit: LOOKED });
-  // The gate of an unkeyed limit is listed after the gates of all keys.
+  // The gate of a limit without a key is listed after the gates of all keys, so it may not be on
+  // the first page.
   const behind = name === 'concurrency' && it.key === undefined && control.at.length > 1;
   const whole = useFound(behind && fetched.value?.next ? { app, workflow: of, control: name, key: '(whole)' } : null, (gate) => mine(control, gate));
   /** @type {Map<string, Gate>} */

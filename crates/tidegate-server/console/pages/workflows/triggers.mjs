@@ -6,7 +6,7 @@ export function Triggers({ workflow, short }) {
   const all = /** @type {any[]} */ (workflow.triggers ?? []);
   const action = workflow.name.includes('/');
   const parts = all.map((it) => one(it));
-  // A workflow without triggers is started by an event of its own name; an action, by requests.
+  // Without triggers, a workflow is started by events of its own name, and an action by requests.
   if (action) parts.unshift(html`<span class="soft">requests</span>`);
   else if (all.length === 0) parts.push(one(workflow.name));
   const shown = short ? parts.slice(0, 2) : parts;

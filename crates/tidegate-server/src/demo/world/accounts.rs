@@ -1,7 +1,7 @@
-//! Singleton: a sync that is replaced by the next one.
+//! Singleton: a sync run of an account is replaced by the next one.
 //!
-//! Look at a cancelled run of `sync-account`: it was replaced, and names the run that replaced it.
-//! There is never more than one for an account, and the last one reads the newest data.
+//! Look at a cancelled run of `sync-account`: it names the run that replaced it. An account never
+//! has more than one run at a time, and the last run reads the newest data.
 
 use std::{sync::Arc, time::Duration};
 

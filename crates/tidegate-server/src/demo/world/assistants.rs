@@ -1,7 +1,7 @@
-//! Handoff: a release while runs are active.
+//! Handoff: a new version is released while runs are active.
 //!
-//! Look at the versions of `assistant` right after a release: each customer's old shift ends under
-//! the version that it began with, and the new version's first run waits for it: it drains. A
+//! Look at the versions of `assistant` right after a release: the active run of each customer ends
+//! under the version with which it began, and the first run of the new version waits for that. A
 //! rollback is a release like any other.
 
 use std::{sync::Arc, time::Duration};
@@ -15,7 +15,7 @@ use super::{Check, Ledger, Seen, Town};
 const NAME: &str = "assistant";
 const CUSTOMERS: [&str; 3] = ["acme", "globex", "initech"];
 
-/// Delay of the first release, and the interval of the later ones.
+/// Time before the first release, and interval of the later releases.
 const FIRST_RELEASE_MS: u64 = 4000;
 const RELEASE_MS: u64 = 75_000;
 
@@ -80,6 +80,6 @@ async fn releases(town: &Town) -> anyhow::Result<()> {
 
 pub(super) fn drained(seen: &Seen) -> Check {
     let (most, releases) = (seen.ledger.most(NAME), seen.ledger.counted("releases"));
-    let what = format!("{most} assistant of a customer at once, through {releases} releases");
+    let what = format!("at most {most} assistant per customer at once, over {releases} releases");
     Check::new(most == 1 && releases > 1, what)
 }

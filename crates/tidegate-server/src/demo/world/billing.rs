@@ -1,7 +1,7 @@
-//! Idempotency: a payment provider that sends each webhook twice.
+//! Idempotency: a payment provider sends each webhook twice.
 //!
-//! Look at the receipts of `billing/settle`: each delivery has one run, and the repetition is
-//! `deduped` with the id of the first.
+//! Look at the receipts of `billing/settle`: each delivery has one run, and the repeated delivery
+//! is `deduped` with the id of the first run.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::sign::{self, Secret};
 const FLOW: &str = "billing";
 const ACTION: &str = "billing/settle";
 
-/// The shared secret of provider and server. A real one is read from the environment.
+/// Secret that provider and server share. A real one would be read from the environment.
 pub(super) const SECRET: &str = "whsec_dGlkZWdhdGUtZGVtbw==";
 
 async fn settle(ctx: Ctx, delivery: Value, ledger: Arc<Ledger>) -> Result<Value> {
@@ -36,7 +36,7 @@ pub(super) fn serve(builder: EngineBuilder, ledger: &Arc<Ledger>) -> EngineBuild
     builder.flow(Flow::new(FLOW).action(settle))
 }
 
-/// The ingress over HTTP.
+/// Returns the HTTP ingress of the flow.
 pub(super) fn way() -> Value {
     json!({
         "name": FLOW,
@@ -57,7 +57,9 @@ pub(super) async fn traffic(town: Town) -> anyhow::Result<()> {
         if [once, twice].iter().filter(|it| **it == StatusCode::ACCEPTED).count() != 1 {
             town.ledger.broken(
                 ACTION,
-                &format!("{id}, sent twice: expected 202 once, got {once}, {twice}"),
+                &format!(
+                    "{id}, sent twice: expected exactly one status 202, got {once} and {twice}"
+                ),
             );
         }
         if !town.pause(chance.of(1500..=4000)).await {

@@ -1,6 +1,7 @@
 //! Schedule: a workflow that is started every minute.
 //!
-//! Look at the schedule of `digest`: one run at every full minute, and when the next is planned.
+//! Look at the schedule of `digest`: it starts one run at every full minute, and shows when the
+//! next one is planned.
 
 use serde_json::Value;
 use tidegate::{Ctx, EngineBuilder, Result, Workflow};

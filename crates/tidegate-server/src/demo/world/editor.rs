@@ -1,7 +1,7 @@
-//! Debounce: saves that come with every key stroke.
+//! Debounce: an editor saves with every key stroke.
 //!
-//! Look at the debounce of `save-document`: a window for each document, its deadline moving with
-//! every save, and one run with the last text when the writer pauses.
+//! Look at the debounce of `save-document`: each document has a window whose deadline moves with
+//! every save. When the writer pauses, one run starts, with the last text.
 
 use std::{sync::Arc, time::Duration};
 
@@ -56,7 +56,8 @@ async fn writer(town: &Town, document: &str) -> anyhow::Result<()> {
 pub(super) fn last(seen: &Seen) -> Check {
     let (tally, behind) = (seen.of(NAME), seen.ledger.behind(NAME));
     let (saves, runs) = (tally.merged, tally.runs);
-    let missing = if behind.is_empty() { String::new() } else { format!(", but {behind:?}") };
-    let what = format!("{saves} saves became {runs} runs, the last text of each document{missing}");
+    let missing = if behind.is_empty() { String::new() } else { format!(", except {behind:?}") };
+    let what =
+        format!("{saves} saves became {runs} runs, with the last text of each document{missing}");
     Check::new(runs > 0 && runs < saves && behind.is_empty(), what)
 }

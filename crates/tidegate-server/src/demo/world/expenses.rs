@@ -46,11 +46,11 @@ pub(super) async fn traffic(town: Town) -> anyhow::Result<()> {
         if !town.pause(chance.of(4000..=9000)).await {
             return Ok(());
         }
-        // The decision is for the previous run, and one in three never gets any.
+        // The decision is sent to the previous run; one in three runs never gets a decision.
         let answered = before.replace(asked).flatten();
         if let Some(run) = answered.filter(|_| chance.of(1..=3) > 1) {
             let decision = Decision { by: "Grace".to_owned(), yes: chance.of(1..=4) > 1 };
-            // A user may have decided or cancelled it first.
+            // An error is ignored: a user may have decided about the run or cancelled it first.
             let _ = town.engine.signal(run, "decision", decision).await;
         }
     }

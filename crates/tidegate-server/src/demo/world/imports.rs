@@ -1,7 +1,7 @@
 //! Retries: several steps, some of which fail and are retried.
 //!
-//! Look at a run of `import-contacts`: its steps in a row, a download that needed another attempt,
-//! and files that cannot be read, for which a retry would not help.
+//! Look at a run of `import-contacts`: its steps, and a download that needed another attempt. Files
+//! that cannot be parsed fail the run at once, because a retry would not help.
 
 use std::time::Duration;
 

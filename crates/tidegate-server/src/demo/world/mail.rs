@@ -1,7 +1,7 @@
 //! Throttle: a provider that accepts five mails per second.
 //!
-//! Look at the throttle of `send-mail`: a burst is queued at the gate, one run starts every 200 ms,
-//! and `why` says when each will start.
+//! Look at the throttle of `send-mail`: the runs of a burst are queued at the gate, one run starts
+//! every 200 ms, and `why` says when each will start.
 
 use std::sync::Arc;
 
@@ -16,7 +16,8 @@ const BURSTS: &str = "bursts of mails";
 
 async fn deliver(ctx: Ctx, mail: Value, ledger: Arc<Ledger>) -> Result<String> {
     ledger.count("mails started", 1);
-    // A late run, on a busy machine, does not count for the next burst.
+    // On a busy machine a run may start after the next burst has begun: it is not counted in that
+    // burst.
     if mail["burst"] == ledger.counted(BURSTS) {
         check_turn(&ledger);
     }
@@ -47,13 +48,16 @@ pub(super) async fn traffic(town: Town) -> anyhow::Result<()> {
     }
 }
 
-/// Checks the rate: starts are a fifth of a second apart. The time since the burst began allows
-/// this many, and a run that passed the gate before may only have reached its code by now.
+/// Checks the rate of starts: one every 200 ms since the burst began, plus one at its beginning,
+/// plus one because a run may pass the gate earlier than its handler starts.
 fn check_turn(ledger: &Ledger) {
     let (time, started) = ledger.lap(NAME);
     let turns = 2 + time.as_millis() * u128::from(PER_SECOND) / 1000;
     if u128::from(started) > turns {
-        ledger.broken(NAME, &format!("{started} started, but the rate allows {turns}"));
+        ledger.broken(
+            NAME,
+            &format!("{started} runs of the burst have started, but the rate allows {turns}"),
+        );
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Look at the reaction `invoices`: now and then an order is damaged, and its stream is blocked
 //! with the error, while the streams of other cities and the reaction `stock` continue. Unblock it:
-//! by then the order is repaired.
+//! the order is repaired then, and the stream continues.
 
 use std::{
     collections::BTreeMap,
@@ -27,7 +27,7 @@ enum Order {
     Shipped { order: u64 },
 }
 
-/// Number of attempts per damaged order: it is repaired once its stream was blocked.
+/// Number of attempts per damaged order. An order counts as repaired once its stream was blocked.
 type Tries = Arc<Mutex<BTreeMap<EventId, u32>>>;
 
 async fn invoice(ctx: ReactionCtx, order: Order, tries: Tries) -> Result<()> {
@@ -70,7 +70,8 @@ pub(super) async fn traffic(town: Town) -> anyhow::Result<()> {
     let mut chance = town.chance(INVOICES);
     for order in 0.. {
         let stream = format!("orders-{}", chance.pick(&CITIES));
-        // One per minute, the first soon; a user has most of a minute to unblock it.
+        // One damaged order per minute, the first after a few seconds. A user has most of a minute
+        // to unblock its stream.
         let damaged = order % 60 == 2;
         let cents = chance.of(900..=40_000);
         commit(&town, &stream, &Order::Placed { order, cents, damaged }).await?;

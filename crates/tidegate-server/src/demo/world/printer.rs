@@ -1,8 +1,8 @@
 //! Priority: one printer, and urgent sheets.
 //!
-//! Look at the queued runs of `print-page` and `print-rush`: a rush comes last and is printed next.
-//! It has priority: it is ordered as if it had come a minute earlier. The printer is a separate
-//! engine with one worker, so that there is a queue.
+//! Look at the queued runs of `print-page` and `print-rush`: a rush run is queued last but printed
+//! next. It has priority: it is ranked as if it had arrived a minute earlier. The printer is a
+//! separate engine with one worker, so that there is a queue.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,6 +1,7 @@
-//! Concurrency: three tenants share a limit, and one of them is noisy.
+//! Concurrency: three tenants share a limit, and one of them, acme, sends too much.
 //!
-//! Look at the gates of `render-report`: acme's has a queue, and those of the others have none.
+//! Look at the gates of `render-report`: the gate of acme has a queue, and those of the other
+//! tenants have none.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +12,7 @@ use super::{Check, Ledger, Seen, Town, work};
 
 const NAME: &str = "render-report";
 
-/// Concurrency limit for one tenant, and in total.
+/// Concurrency limit per tenant, and the limit of all tenants together.
 const PER_TENANT: u32 = 2;
 const IN_ALL: u32 = 4;
 
@@ -48,7 +49,7 @@ pub(super) async fn traffic(town: Town) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Sends far more than the tenant's limit; then nothing, until the queue is empty.
+/// Sends far more than the tenant's limit, and then nothing until the queue is empty.
 async fn bursts(town: &Town) -> anyhow::Result<()> {
     let mut chance = town.chance(NOISY);
     loop {

@@ -1,7 +1,7 @@
-//! Batch: many small changes, few large calls.
+//! Batch: many small changes are indexed in few large calls.
 //!
-//! Look at the batch of `index-products`: it fills, and flushes at ten events, or when the first
-//! has waited for four seconds.
+//! Look at the batch of `index-products`: it collects events, and flushes at ten events, or when
+//! the first has waited for four seconds.
 
 use std::{sync::Arc, time::Duration};
 

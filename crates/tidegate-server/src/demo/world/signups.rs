@@ -13,7 +13,7 @@ use super::{Check, Seen, Town, work};
 const NAME: &str = "signup";
 const ROBOT: &str = "203.0.113.9";
 
-/// Limit per ten seconds from one address, which is also the burst.
+/// Maximum number of sign-ups per ten seconds from one address; it is also the burst.
 const LIMIT: u32 = 3;
 const PERIOD: Duration = Duration::from_secs(10);
 

@@ -1,7 +1,7 @@
-//! Policies: a chat whose bursts stay in order.
+//! Policies: in a chat, many messages in a short time are answered in their order.
 //!
 //! Look at a session of `support`: messages are stored at once, replies are queued, and each reply
-//! has seen every message that came before it. Its words are streamed as they are written.
+//! was written with every earlier message in view. Its words are streamed as they are written.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ struct Message {
 struct Reply {
     to: usize,
     text: String,
-    /// The messages that were stored when it was written.
+    /// Messages that were stored when the reply was written.
     seen: Vec<Message>,
     /// Number of the reply in its conversation, from 1.
     place: usize,
@@ -61,7 +61,7 @@ pub(super) fn serve(builder: EngineBuilder, ledger: &Arc<Ledger>) -> EngineBuild
     builder.flow(Flow::new(FLOW).action(append).action(respond))
 }
 
-/// The ingress over HTTP.
+/// Returns the HTTP ingress of the flow.
 pub(super) fn way() -> Value {
     json!({
         "name": FLOW,
@@ -77,7 +77,7 @@ pub(super) async fn traffic(town: Town) -> anyhow::Result<()> {
     tokio::try_join!(person(&town, "ada"), person(&town, "grace")).map(drop)
 }
 
-/// Conversations of a person who does not wait for an answer before writing on.
+/// Conversations of a person who sends the next message without waiting for a reply.
 async fn person(town: &Town, name: &str) -> anyhow::Result<()> {
     let mut chance = town.chance(name);
     for conversation in 1.. {
@@ -98,7 +98,7 @@ async fn person(town: &Town, name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Sends a message. It is stored when this returns; the reply is still to come.
+/// Sends a message. When this returns, the message is stored, and its reply is not written yet.
 async fn write(town: &Town, session: &str, message: &Message) -> anyhow::Result<reqwest::Response> {
     let url = format!("{}/flows/{FLOW}/sessions/{session}/messages", town.server);
     let body = json!({ "input": message, "user": session }).to_string();
@@ -116,17 +116,21 @@ async fn read(reply: reqwest::Response) -> anyhow::Result<Value> {
 
 fn check_reply(ledger: &Ledger, n: usize, end: &Value) {
     let reply = Reply::deserialize(&end["output"]);
-    // A reply that a user cancels has no output.
+    // A reply that a user cancelled has no output, so it is not checked.
     let Ok(Reply { to, seen, place, .. }) = reply else { return };
     ledger.count("replies", 1);
     if (to, place) != (n, n) {
-        let how = format!("message {n} got the reply to {to}, which is number {place}");
+        let how =
+            format!("message {n} got the reply to message {to}, which is reply number {place}");
         ledger.broken("chat", &how);
     }
     let in_order = seen.iter().enumerate().all(|(at, message)| message.n == at + 1);
     if seen.len() < n || !in_order {
         let seen: Vec<usize> = seen.iter().map(|message| message.n).collect();
-        ledger.broken("chat", &format!("the reply to message {n} saw only {seen:?}"));
+        ledger.broken(
+            "chat",
+            &format!("the reply to message {n} must have seen messages 1 to {n}, saw {seen:?}"),
+        );
     }
 }
 

@@ -1,4 +1,4 @@
-//! Compensation: a trip that is booked in parts, and undone in parts.
+//! Compensation: a trip is booked in parts; if it fails, the booked parts are undone.
 //!
 //! Look at a failed run of `book-trip`: the flight and the hotel are child runs, the card was tried
 //! three times, and the bookings were undone by a run that `compensates` it.
@@ -16,13 +16,13 @@ const NAME: &str = "book-trip";
 #[derive(Serialize, Deserialize)]
 struct Trip {
     to: String,
-    /// Number of attempts for which the card is refused.
+    /// Number of attempts in which the card is refused.
     refusals: u32,
 }
 
 async fn book_trip(ctx: Ctx, trip: Trip) -> Result<Value> {
     let to = json!({ "to": trip.to });
-    // Registered first: from the moment something may be booked, it can be undone.
+    // The compensation is registered before the booking, so that a booking can always be undone.
     ctx.compensate("the flight", || work(200)).await?;
     ctx.compensate("the hotel", || work(200)).await?;
     let flight = ctx.invoke::<_, String>("flight", "book-flight", &to);
@@ -51,7 +51,7 @@ async fn book_hotel(ctx: Ctx, trip: Value) -> Result<String> {
     Ok(format!("room 7 in {}", trip["to"]))
 }
 
-/// The failure handler, called once after a trip has failed permanently.
+/// Failure handler, called once after a trip has failed permanently.
 async fn apologise(ctx: Ctx, _: Trip) -> Result<()> {
     ctx.step("apologise", || work(80)).await
 }
@@ -65,7 +65,8 @@ pub(super) fn serve(builder: EngineBuilder) -> EngineBuilder {
 
 pub(super) async fn traffic(town: Town) -> anyhow::Result<()> {
     let mut chance = town.chance(NAME);
-    // One that succeeds, one whose card works the second time, and one whose card never does.
+    // In turn: a card that works at once, a card that never works, and a card that works at the
+    // second attempt.
     for refusals in [0, 3, 1].into_iter().cycle() {
         let to = chance.pick(&["Lima", "Kyoto", "Tromsø", "Turin"]).to_owned();
         town.send(NAME, Trip { to, refusals }).await?;

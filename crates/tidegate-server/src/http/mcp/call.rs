@@ -1,4 +1,4 @@
-//! `tools/call`: calls an action, and returns its end as the result of the tool.
+//! `tools/call`: calls an action and returns the end of its run as the result of the tool.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -32,18 +32,18 @@ use crate::http::{
     workflows,
 };
 
-/// Maximum time in the queue of a gate where the policy has none (spec mcp): models and people give
-/// up sooner or later, and a call without a waiting client should not keep its position.
+/// Maximum time in the queue of a gate, if the policy sets none (spec mcp). Clients give up after a
+/// while, and a call that no client waits for should not keep its position in the queue.
 const MAX_WAIT_MS: u64 = 30_000;
 
-/// Time to wait for a single JSON response. After it the response is a stream, on which no proxy
-/// times out.
+/// Time to wait for a result that is sent as one JSON response. After it the response becomes a
+/// stream, so that no proxy closes the connection as idle.
 const AT_ONCE: Duration = Duration::from_secs(20);
 
 /// Poll interval of a run whose progress is streamed.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Number of messages that are queued for a slow client before polling stops.
+/// Number of messages that are buffered for a slow client before polling pauses.
 const WAITING: usize = 16;
 
 #[derive(Deserialize)]
@@ -63,15 +63,15 @@ struct Meta<'a> {
     user: Option<String>,
 }
 
-/// Result of dispatching a call.
+/// Outcome of dispatching a call.
 enum Called {
     /// The call continues as this run.
     Run(RunId),
-    /// The call is over: it was rejected, or is invalid.
+    /// The call has ended without a run of its own: it was rejected, is invalid or is a duplicate.
     Over(MethodResult),
 }
 
-/// Answers a call, as a stream if its client wants progress or the call takes long.
+/// Answers a call. The answer is a stream if the client wants progress or the call takes long.
 pub(super) async fn call(
     app: &App,
     caller: &Caller,
@@ -96,7 +96,7 @@ pub(super) async fn call(
     stream(Progress { engine, run, token, after: 0, steps: 0, said: None }, request.id)
 }
 
-/// The result of a call, however long it takes.
+/// Returns the result of a call, however long it takes.
 pub(super) async fn result_of(
     app: &App,
     caller: &Caller,
@@ -112,7 +112,7 @@ pub(super) async fn result_of(
     })
 }
 
-/// Dispatches the action in the same way as every transport.
+/// Dispatches the action, as the HTTP operation does.
 async fn dispatch(
     app: &App,
     caller: &Caller,
@@ -147,8 +147,9 @@ async fn dispatch(
     Ok(admitted.unwrap_or_else(|problem| Called::Over(Ok(refused(problem)))))
 }
 
-/// The request of a call. It has no session. Its user is the one that the client names, else the
-/// name of its key: a key that may call actions may name any user over HTTP too.
+/// Returns the request of a call. It has no session. Its user is the one that the client names,
+/// otherwise the name of the API key. A client may name any user: over HTTP, too, a key that may
+/// call actions may do so.
 fn request(
     tool: &Tool<'_>,
     input: &str,
@@ -178,7 +179,7 @@ fn request(
     })
 }
 
-/// The run that carries a request, or the reason why there is none.
+/// Returns the run that processes a request, or the result if there is none.
 fn admitted(engine: &Engine, verdict: &Verdict) -> Result<Called, Problem> {
     if let Verdict::Deduped { run, .. } = verdict {
         return Ok(Called::Over(Ok(deduped(*run))));
@@ -186,13 +187,13 @@ fn admitted(engine: &Engine, verdict: &Verdict) -> Result<Called, Problem> {
     verdict.run().map(Called::Run).ok_or_else(|| actions::refused(engine, verdict))
 }
 
-/// The result of a duplicate: another call with the same idempotency key was first.
+/// Returns the result of a duplicate: another call with the same idempotency key was first.
 fn deduped(first: Option<RunId>) -> Box<RawValue> {
     let detail = "duplicate: an earlier call has the same idempotency key";
     error(&json!({ "error": "deduped", "detail": detail, "requestId": first }))
 }
 
-/// The result of a tool from the end of its run.
+/// Returns the result of a tool, made from the end of its run.
 fn result(ended: Result<Ended, tidegate::Error>) -> MethodResult {
     let ended = ended.map_err(|error| Fault::internal(error.to_string()))?;
     let request_id = ended.id;
@@ -210,13 +211,13 @@ fn result(ended: Result<Ended, tidegate::Error>) -> MethodResult {
                 "error": "cancelled", "detail": reason, "requestId": request_id,
                 "state": "cancelled",
             });
-            // As over HTTP, where some ends have their own code.
+            // The same errors as over HTTP: some endings have their own code there.
             actions::answered(request_id, ended).map_or_else(refused, |_| error(&failure))
         }
     })
 }
 
-/// The result of a tool, as it is sent.
+/// Result of a tool, as it is sent.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ToolResult {
@@ -254,7 +255,8 @@ fn refused(problem: Problem) -> Box<RawValue> {
     error(&json!(problem.into_body()))
 }
 
-/// An error that the model sees: a code, and a text with the fix.
+/// Returns a tool result for an error that the model must see: a code, and a text that says how to
+/// fix it.
 fn error(what: &Value) -> Box<RawValue> {
     let part = |name: &str| what.get(name).and_then(Value::as_str).unwrap_or_default();
     to_raw(&ToolResult {
@@ -265,7 +267,8 @@ fn error(what: &Value) -> Box<RawValue> {
     })
 }
 
-/// Streams the progress of a run, and finally its end. A disconnect changes nothing.
+/// Streams the progress of a run, and finally its end. If the client disconnects, the run
+/// continues.
 fn stream(mut progress: Progress, id: &RawValue) -> Result<Response, Problem> {
     let room = run_stream::room()?;
     let (sender, receiver) = mpsc::channel(WAITING);
@@ -302,7 +305,7 @@ fn stream(mut progress: Progress, id: &RawValue) -> Result<Response, Problem> {
 struct Progress {
     engine: Engine,
     run: RunId,
-    /// The client's token of the call; `None` if it wants no progress.
+    /// Progress token that the client sent with the call; `None` if it wants no progress.
     token: Option<Box<RawValue>>,
     after: u32,
     steps: u64,
@@ -310,9 +313,10 @@ struct Progress {
 }
 
 impl Progress {
-    /// The messages since the last poll, and the end of the run.
+    /// Returns the messages since the last poll, and the end of the run if it has ended.
     async fn look(&mut self) -> Result<(Vec<String>, Option<Ended>), tidegate::Error> {
-        // The state is read first: a run that has ended emits nothing more.
+        // The state is read before the chunks: a run that has ended emits no more chunks, so none
+        // is missed.
         let (_, ended) = self.engine.look_up(self.run).await?;
         let mut messages = Vec::new();
         if let Some(newer) = ended.as_ref().and_then(|ended| ended.ending.displaced_by()) {
@@ -336,13 +340,14 @@ impl Progress {
         Ok((messages, ended))
     }
 
-    /// `notifications/progress`: it counts up, as the total is unknown.
+    /// Returns a `notifications/progress` message. Its progress is a counter, because the total is
+    /// unknown.
     fn notification(&mut self, said: &str) -> Option<String> {
         let token = self.token.as_ref()?;
         self.steps += 1;
         let said = to_raw(&said);
         let steps = self.steps;
-        // Formatted as text: a token may be a number that no `Value` can hold.
+        // Built as text: a progress token may be a number that a `Value` cannot hold.
         Some(format!(
             r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":{steps},"message":{said}}}}}"#
         ))
@@ -355,7 +360,8 @@ mod tests {
 
     use super::{super::super::ending::Ending, Progress};
 
-    /// However the end of a run falls between the reads of a poll, its last chunks come before it.
+    /// The last chunks of a run are sent before its end, whichever read of a poll the run ends
+    /// after.
     #[tokio::test]
     async fn the_last_chunks_come_before_the_result() {
         for reads in 0..8 {
@@ -380,7 +386,10 @@ mod tests {
             for chunk in ["first", "last"] {
                 let count =
                     said.iter().filter(|it| it.contains(&format!("\\\"{chunk}\\\""))).count();
-                assert_eq!(count, 1, "{chunk}; the run ends behind read {reads}: {said:?}");
+                assert_eq!(
+                    count, 1,
+                    "chunk {chunk} must be sent once (the run ends after read {reads}): {said:?}"
+                );
             }
             ending.engine.shutdown().await;
         }

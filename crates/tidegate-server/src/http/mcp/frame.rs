@@ -1,4 +1,4 @@
-//! Framing of the Model Context Protocol: JSON-RPC messages and protocol revisions.
+//! Messages of the Model Context Protocol: JSON-RPC framing and protocol revisions.
 
 use axum::{
     Json,
@@ -12,7 +12,7 @@ use serde_json::{
     value::{RawValue, to_raw_value},
 };
 
-/// The supported revisions, oldest first.
+/// Supported protocol revisions, oldest first.
 pub(super) const REVISIONS: [&str; 3] = ["2025-03-26", "2025-06-18", "2025-11-25"];
 
 /// A request of a client.
@@ -37,7 +37,7 @@ pub(super) struct Message<'a> {
     params: Option<&'a RawValue>,
 }
 
-/// Parses a message; `None` if it needs no response, as notifications.
+/// Parses a message. Returns `None` if it needs no response, as a notification.
 pub(super) fn read(text: &RawValue) -> Result<Option<Request<'_>>, Fault> {
     if !text.get().starts_with('{') {
         return Err(Fault::invalid("a message must be an object"));
@@ -64,7 +64,7 @@ pub(super) fn is_id(value: &RawValue) -> bool {
 }
 
 impl<'a> Request<'a> {
-    /// Parses the parameters; absent ones count as `{}`.
+    /// Parses the parameters of the request. Absent parameters count as `{}`.
     pub(super) fn params<T: Deserialize<'a>>(&self) -> Result<T, Fault> {
         let text = self.params.map_or("{}", RawValue::get);
         if !text.starts_with('{') {
@@ -89,39 +89,39 @@ impl Fault {
         Self { code, message: message.into(), data: None }
     }
 
-    /// The body is not JSON.
+    /// Error: the body is not JSON.
     pub(super) fn parse(error: &serde_json::Error) -> Self {
         Self::new(-32700, format!("the request body is not JSON: {error}"))
     }
 
-    /// The body is not a message of the protocol.
+    /// Error: the body is not a message of the protocol.
     pub(super) fn invalid(message: impl Into<String>) -> Self {
         Self::new(-32600, message)
     }
 
-    /// The method is unknown.
+    /// Error: the method is unknown.
     pub(super) fn method(method: &str) -> Self {
         Self::new(-32601, format!("there is no method `{method}`"))
     }
 
-    /// The parameters of the method are invalid.
+    /// Error: the parameters of the method are invalid.
     pub(super) fn params(message: impl Into<String>) -> Self {
         Self::new(-32602, message)
     }
 
-    /// Internal error.
+    /// Error: the server failed.
     pub(super) fn internal(message: impl Into<String>) -> Self {
         Self::new(-32603, message)
     }
 
-    /// The revision is not supported.
+    /// Error: the protocol revision is not supported.
     pub(super) fn revision(requested: &str) -> Self {
         let message = format!("MCP-Protocol-Version `{requested}` is not supported");
         let data = json!({ "supported": REVISIONS, "requested": requested });
         Self { data: Some(data), ..Self::invalid(message) }
     }
 
-    /// The response to a body that has no request to answer.
+    /// Returns the HTTP response with this error, for a body that contains no valid request.
     pub(super) fn refuse(self) -> Response {
         let answer = Answer { id: None, ..Answer::new(RawValue::NULL, Err(self)) };
         (StatusCode::BAD_REQUEST, Json(answer)).into_response()
@@ -136,7 +136,7 @@ pub(super) fn to_raw(result: &impl Serialize) -> Box<RawValue> {
     to_raw_value(result).expect("a result can be serialized")
 }
 
-/// The response to a message, or the responses to a batch.
+/// Response to one message, or the responses to a batch.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 #[schemars(inline)]
@@ -146,7 +146,7 @@ pub(super) enum Answers {
     Batch(Vec<Answer>),
 }
 
-/// The response to a request.
+/// Response to one request.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "McpAnswer")]
 pub(super) struct Answer {
@@ -168,7 +168,7 @@ impl Answer {
     }
 }
 
-/// Negotiates a revision: the client's if it is supported, else the newest.
+/// Negotiates a protocol revision: that of the client if it is supported, otherwise the newest.
 pub(super) fn initialize(request: &Request<'_>) -> MethodResult {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]

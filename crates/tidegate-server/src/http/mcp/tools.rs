@@ -1,4 +1,4 @@
-//! Tools: the actions of a workspace's flows, as clients of the protocol see them.
+//! Tools: the actions of a workspace's flows, as clients of the Model Context Protocol see them.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
@@ -13,7 +13,7 @@ use crate::{ingress::Ingress, keys::hash};
 /// Number of tools in a page.
 const PAGE: usize = 100;
 
-/// The longest name of a tool that all clients accept.
+/// Maximum length of a tool name that all clients accept.
 const MAX_NAME: usize = 64;
 
 /// An action that may be called as a tool.
@@ -24,7 +24,8 @@ pub(super) struct Tool<'a> {
     pub(super) action: &'a Definition,
 }
 
-/// All tools, by name. `ways` is the ingress of the file, if it applies to this workspace.
+/// Returns all tools, ordered by name. `ways` is the ingress of the config file, if it applies to
+/// this workspace.
 pub(super) fn all<'a>(catalog: &'a Catalog, ways: Option<&Ingress>) -> Vec<Tool<'a>> {
     let open = catalog.entries().filter_map(|(_, entry)| Some(&*entry.open()?.workflow));
     let mut tools: Vec<_> = open
@@ -38,14 +39,15 @@ pub(super) fn all<'a>(catalog: &'a Catalog, ways: Option<&Ingress>) -> Vec<Tool<
     tools
 }
 
-/// `tools/list`: a page of tools.
+/// `tools/list`: returns a page of tools.
 pub(super) fn list(tools: &[Tool<'_>], request: &Request<'_>) -> MethodResult {
     #[derive(Deserialize)]
     struct Wanted {
         cursor: Option<String>,
     }
     let Wanted { cursor } = request.params()?;
-    // A position between names, which stays valid when tools are added and removed.
+    // The cursor is the last name of the previous page. So it stays valid when tools are added or
+    // removed.
     let from = cursor.map_or(0, |last| tools.partition_point(|tool| tool.name <= last));
     let page = &tools[from..tools.len().min(from + PAGE)];
     let mut listed = json!({ "tools": page.iter().map(Tool::view).collect::<Vec<_>>() });
@@ -66,14 +68,16 @@ impl Tool<'_> {
             "inputSchema": self.takes(),
         });
         let key = self.action.idempotency.as_ref().map(|it| it.key.as_ref());
-        // By any other key, calls with the same input may differ.
+        // The hint says that calls with the same input have one effect. It holds only if the
+        // idempotency key depends on the input alone.
         if key.is_some_and(|key| key.is_none_or(|path| path.names()[0] == "input")) {
             view["annotations"] = json!({ "idempotentHint": true });
         }
         view
     }
 
-    /// The input schema. Arguments are an object: any other input is a member of it.
+    /// Returns the input schema. Tool arguments are always an object: an input of another type is
+    /// sent as its member `input`.
     fn takes(&self) -> Value {
         match &self.action.schema {
             None => json!({ "type": "object" }),
@@ -85,7 +89,7 @@ impl Tool<'_> {
         }
     }
 
-    /// The action's input in the arguments of a call, byte for byte.
+    /// Returns the action's input from the arguments of a call, byte for byte.
     pub(super) fn input<'b>(&self, arguments: Option<&'b RawValue>) -> Result<&'b str, Fault> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
@@ -111,12 +115,12 @@ fn is_object(schema: &Value) -> bool {
     schema.as_object().and_then(|it: &Map<_, _>| it.get("type")) == Some(&json!("object"))
 }
 
-/// The unique name of an action's tool.
+/// Returns the unique tool name of an action.
 ///
-/// `flow_action`, or `app--flow_action` if the app is not the default one; a `_` in the name of the
-/// app or the flow is doubled, so that the first `_` without a second one ends it. A name that does
-/// not fit into 64 letters, digits, `_` and `-` is replaced by its hash, after a single `_`, which
-/// no other name begins with.
+/// It is `flow_action`, or `app--flow_action` if the app is not the default one. A `_` in the name
+/// of the app or the flow is doubled, so the first single `_` ends it. A name that does not fit
+/// into 64 letters, digits, `_` and `-` is replaced by a single `_` and its hash; no other name
+/// begins with a single `_`.
 fn name(app: &str, flow: &str, action: &str) -> String {
     let letters =
         |text: &str| text.chars().all(|it| it.is_ascii_alphanumeric() || matches!(it, '_' | '-'));
@@ -179,7 +183,7 @@ mod tests {
         }
     }
 
-    /// All short names of the characters that have a meaning in the name of a tool.
+    /// Tests all short names that consist of the characters with a meaning in tool names.
     #[test]
     fn no_two_actions_have_one_name() {
         let mut names = vec![String::new()];
@@ -197,7 +201,10 @@ mod tests {
                     let plain = |it: char| it.is_ascii_alphanumeric() || "_-".contains(it);
                     assert!(tool.len() <= 64 && tool.chars().all(plain), "{tool}");
                     let other = seen.insert(tool.clone(), (app, flow, action));
-                    assert_eq!(other, None, "{tool} is also {app}, {flow}, {action}");
+                    assert_eq!(
+                        other, None,
+                        "two actions have the tool name {tool}, one is {app}, {flow}, {action}"
+                    );
                 }
             }
         }

@@ -1,5 +1,5 @@
-//! The status and the code of every refusal of the engine and every error of a store, frozen in a
-//! file.
+//! Checks the HTTP status and the code of every refusal of the engine and every store error against
+//! a file.
 
 use expect_test::expect_file;
 use tidegate::{Error, StepError};
@@ -89,7 +89,7 @@ fn of_sessions() -> [Refusal; 9] {
     .map(Refusal::from)
 }
 
-/// Every other error of a store and of an engine.
+/// Returns one error of every kind that is not a refusal.
 fn others() -> Vec<Error> {
     let stores = [
         StoreError::Unavailable(text().into()),

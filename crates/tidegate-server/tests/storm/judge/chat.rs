@@ -1,4 +1,5 @@
-//! Every appended message is answered once, after it and in order, also if its sender disconnects.
+//! Rules of chat: every appended message is answered once, after it was appended and in order, even
+//! if its sender disconnects.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,7 @@ use crate::{
     lanes::{self, APPEND, Way},
 };
 
-/// Calls of a conversation for one message.
+/// All calls for one message of a chat: those that append it, and those of its reply.
 #[derive(Default)]
 struct Message<'a> {
     appends: Vec<&'a Call>,
@@ -18,7 +19,7 @@ struct Message<'a> {
 /// Admission time of a message, its number, and the first call of its reply.
 type Answered<'a> = (i64, u64, &'a Call);
 
-/// All messages, by lane and number.
+/// Returns all messages by lane and number.
 fn messages<'a>(evidence: &Evidence<'a>) -> BTreeMap<(&'a str, u64), Message<'a>> {
     let mut all: BTreeMap<(&str, u64), Message<'_>> = BTreeMap::new();
     for call in &evidence.journal.calls {
@@ -36,8 +37,8 @@ fn messages<'a>(evidence: &Evidence<'a>) -> BTreeMap<(&'a str, u64), Message<'a>
     all
 }
 
-/// An appended message has a reply, which was called after it. That there is no second one is a
-/// rule of all lanes: one number is in one run.
+/// Every appended message has a reply, whose call begins after the append. That it has no second
+/// reply is checked for all lanes: a request number is in one run only.
 pub(super) fn replies(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
     for ((lane, n), Message { appends, replies }) in messages(evidence) {
         let good = appends.iter().filter(|call| call.how == CallEnd::Answered(200));
@@ -46,19 +47,22 @@ pub(super) fn replies(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
             evidence.runs.get(call.run.as_str()).is_some_and(|run| run.state == "completed")
         });
         if completed && replies.is_empty() {
-            let text = format!("{lane} {n} is in, and is not answered");
+            let text = format!("{lane}: message {n} is appended but has no reply");
             let run = appends.first().map_or("", |call| &call.run);
             evidence.report(found, Kind::Lost, run, text);
         }
         let first = replies.iter().min_by_key(|call| call.begin);
         if let Some(first) = first.filter(|call| taken_in.is_none_or(|at| call.begin < at)) {
-            let text = format!("{lane} {n} is answered by {} before it is in", first.run);
+            let text = format!(
+                "{lane}: the reply to message {n}, {}, began before the append ended",
+                first.run
+            );
             evidence.report(found, Kind::OutOfOrder, &first.run, text);
         }
     }
 }
 
-/// Replies of one session start in the order in which their messages were admitted.
+/// The replies of a session start in the order in which their messages were admitted.
 pub(super) fn order(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
     let mut sessions: BTreeMap<(&str, &str), Vec<Answered<'_>>> = BTreeMap::new();
     for ((lane, n), Message { appends, replies }) in messages(evidence) {
@@ -73,7 +77,10 @@ pub(super) fn order(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
         for pair in all.windows(2) {
             let ((at, n, first), (later, m, second)) = (pair[0], pair[1]);
             if at < later && second.begin < first.begin {
-                let text = format!("{lane} of {key}: {m} ({}) is answered before {n}", second.run);
+                let text = format!(
+                    "{lane}, {key}: reply to {m} ({}) began before that to {n}",
+                    second.run
+                );
                 evidence.report(found, Kind::OutOfOrder, &second.run, text);
             }
         }

@@ -1,4 +1,4 @@
-//! Limits are not exceeded, and order is kept.
+//! Rules of flow control: limits are not exceeded, and runs start in order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,8 @@ use crate::{
     lanes::{self, CLOCK, Lane},
 };
 
-/// Calls of different runs in progress never exceed the limit of their key and of their lane.
+/// The number of different runs with a call in progress never exceeds the limit of their key or of
+/// their lane.
 pub(super) fn concurrency(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
     let mut gates: BTreeMap<(&str, Option<&str>), Vec<&Call>> = BTreeMap::new();
     for call in &evidence.journal.calls {
@@ -25,7 +26,7 @@ pub(super) fn concurrency(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
     }
 }
 
-/// Reports each time at which more runs than the limit are in progress.
+/// Reports every time at which more runs than the limit have a call in progress.
 fn crowd(
     evidence: &Evidence<'_>,
     at: &str,
@@ -43,18 +44,21 @@ fn crowd(
         let runs: BTreeSet<&str> = inside.iter().map(|(call, _)| call.run.as_str()).collect();
         if runs.len() > limit {
             let lines = inside.iter().map(|(call, end)| {
-                format!("counts until {end}: {}", serde_json::to_string(call).unwrap_or_default())
+                format!(
+                    "call in progress until {end}: {}",
+                    serde_json::to_string(call).unwrap_or_default()
+                )
             });
             found.push(Violation {
                 kind: Kind::OverLimit,
-                text: format!("{at}: {} at once, at most {limit}: {runs:?}", runs.len()),
+                text: format!("{at}: {} runs at once, the limit is {limit}: {runs:?}", runs.len()),
                 lines: lines.collect(),
             });
         }
     }
 }
 
-/// Runs of a lane by key, each with a time.
+/// Returns the runs of a lane by key, each with a time.
 fn moments<'a>(
     evidence: &Evidence<'a>,
     lane: &Lane,
@@ -73,21 +77,23 @@ fn moments<'a>(
     keys
 }
 
-/// First starts of one key keep the minimum interval, and no call comes before its start.
+/// The first starts of the runs of one key keep the minimum interval, and no run makes a call
+/// before its start.
 pub(super) fn throttle(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
     for lane in lanes::called().filter(|lane| lane.gap > 0) {
         for (key, starts) in moments(evidence, lane, |run| run.started) {
             for pair in starts.windows(2).filter(|pair| pair[1].0 - pair[0].0 < lane.gap) {
                 let apart = pair[1].0 - pair[0].0;
                 let text = format!(
-                    "{} of {key}: {} starts {apart} µs after {}, at least {}",
+                    "{} of {key}: {} starts {apart} µs after {}, the minimum is {}",
                     lane.name, pair[1].1, pair[0].1, lane.gap
                 );
                 evidence.report(found, Kind::OverLimit, pair[1].1, text);
             }
             for (at, run) in starts {
                 if evidence.first_call(run).is_some_and(|call| call.begin < at) {
-                    let text = format!("{} of {key}: {run} calls before its start", lane.name);
+                    let text =
+                        format!("{} of {key}: {run} makes a call before its start", lane.name);
                     evidence.report(found, Kind::OverLimit, run, text);
                 }
             }
@@ -95,7 +101,7 @@ pub(super) fn throttle(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
     }
 }
 
-/// In no interval are more runs of one key admitted than burst and refill allow.
+/// In no interval are more runs of one key admitted than the burst and the refill allow.
 pub(super) fn rate(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
     for lane in lanes::called() {
         let Some((limit, per)) = lane.rate else { continue };
@@ -106,7 +112,7 @@ pub(super) fn rate(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
                     let most = limit + (last - first) * limit / per;
                     if count > most {
                         let text = format!(
-                            "{} of {key}: {count} admitted in {} µs, at most {most}",
+                            "{} of {key}: {count} runs admitted in {} µs, the limit is {most}",
                             lane.name,
                             last - first
                         );
@@ -118,10 +124,11 @@ pub(super) fn rate(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
     }
 }
 
-/// Request, its run, and the time of the run's first call.
+/// A request, its run, and the time of the run's first call.
 type Started<'a> = (&'a Request, &'a str, i64);
 
-/// A request that was answered before another request of its key was sent starts before it.
+/// If a request was answered before another one of the same key was sent, its run starts first.
+/// Occurrences of a schedule start in order, too.
 pub(super) fn order(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
     let mut queues: BTreeMap<(&str, &str), Vec<Started<'_>>> = BTreeMap::new();
     for (request, lane) in evidence.answered().filter(|it| it.1.ordered) {
@@ -142,7 +149,8 @@ pub(super) fn order(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
                 .find(|(earlier, _, first)| earlier.done < later.sent && first > begin);
             if let Some((earlier, other, _)) = passed {
                 let (n, m) = (later.n, earlier.n);
-                let text = format!("{lane} of {key}: {n} ({run}) starts before {m} ({other})");
+                let text =
+                    format!("{lane}, {key}: request {n} ({run}) starts before {m} ({other})");
                 evidence.report(found, Kind::OutOfOrder, run, text);
             }
         }
@@ -151,12 +159,13 @@ pub(super) fn order(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
     let mut ticks: Vec<_> = calls.filter(|call| call.lane == CLOCK.name).collect();
     ticks.sort_by_key(|call| call.begin);
     for pair in ticks.windows(2).filter(|pair| pair[0].numbers > pair[1].numbers) {
-        let text = format!("{} starts before an earlier occurrence", pair[0].run);
+        let text = format!("{} starts before the run of an earlier occurrence", pair[0].run);
         evidence.report(found, Kind::OutOfOrder, &pair[0].run, text);
     }
 }
 
-/// A run that was cancelled, or paused before its first call, is not called until it is resumed.
+/// A run that was cancelled is not called any more. A run that was paused before its first call is
+/// not called until it is resumed.
 pub(super) fn held_back(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
     for act in evidence.journal.acts.iter().filter(|act| act.state.is_some()) {
         let from = act.done + LATE_NOTICE;
@@ -170,24 +179,29 @@ pub(super) fn held_back(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
             }
             _ => continue,
         };
-        // A disconnected server may continue until its lease expires.
+        // Not a violation after a fault: a server without a connection may continue until its lease
+        // expires.
         let wrong = evidence.calls_of(&act.run).iter().find(|call| {
             (from..until).contains(&call.begin)
                 && !evidence.disturbed(&call.server, act.sent, call.begin)
         });
         if wrong.is_some() {
-            let text = format!("{} is called after `{}` was answered", act.run, act.what);
+            let text = format!("{} makes a call although `{}` was acknowledged", act.run, act.what);
             evidence.report(found, Kind::OutOfOrder, &act.run, text);
         }
         let ended = evidence.runs.get(act.run.as_str()).map(|run| run.state.as_str());
         if until == i64::MAX && act.what == "cancel" && ended.is_some_and(|it| it != "cancelled") {
-            let text = format!("{} was cancelled, and is {}", act.run, ended.unwrap_or_default());
+            let text = format!(
+                "{}: cancel was acknowledged, but its state is {}",
+                act.run,
+                ended.unwrap_or_default()
+            );
             evidence.report(found, Kind::Lost, &act.run, text);
         }
     }
 }
 
-/// A run keeps the version it started with, and a version keeps its definition.
+/// All calls of a run have the same version, and all calls of a version have the same definition.
 pub(super) fn versions(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
     let mut revisions: BTreeMap<(&str, &str), u64> = BTreeMap::new();
     for (run, calls) in &evidence.calls {
@@ -195,7 +209,7 @@ pub(super) fn versions(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
             let known = *revisions.entry((&call.lane, &call.version)).or_insert(call.revision);
             let first = calls[0];
             if known != call.revision || first.version != call.version {
-                let text = format!("{run} changes its version, or its definition");
+                let text = format!("{run}: the version or its definition changed between calls");
                 evidence.report(found, Kind::OutOfOrder, run, text);
             }
         }

@@ -63,7 +63,7 @@ async fn check(Change { name, old, new, then }: Change) {
         (Then::Stops(words), ReplayEnd::Breaks(fault)) => {
             let message = fault.to_string();
             // Operations behind the sleep are not reached before the sleep is answered.
-            let reached = if message.contains("asked for were") { &words[..1] } else { words };
+            let reached = if message.contains("requested steps:") { &words[..1] } else { words };
             let missing: Vec<_> = reached.iter().filter(|word| !message.contains(**word)).collect();
             assert!(missing.is_empty(), "{name}: {message}");
         }

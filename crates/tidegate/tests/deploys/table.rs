@@ -96,13 +96,13 @@ fn of_records() -> Vec<Change> {
             "a recorded step is of another kind",
             order(),
             vec![sleep("charge"), night(), step("mail")],
-            Stops(&["`charge` is recorded as a step and asked for as a sleep"]),
+            Stops(&["`charge` is recorded as a step, but requested as a sleep"]),
         ),
         change(
             "a recorded sleep is of another kind",
             order(),
             vec![step("charge"), step("night"), step("mail")],
-            Stops(&["`night` is recorded as a sleep and asked for as a step"]),
+            Stops(&["`night` is recorded as a sleep, but requested as a step"]),
         ),
         change(
             "a recorded step has a value of another type",

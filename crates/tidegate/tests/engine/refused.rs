@@ -238,7 +238,7 @@ pub(crate) async fn one_failing_command_stops_no_sweep(harness: &TestHarness, fa
     assert_eq!(states(harness, "slow").await, ["failed"]);
     assert_eq!(states(harness, CURSED).await, [""; 0]);
     assert_eq!(states(harness, "cursed.nap").await, ["waiting"]);
-    assert!(log.count("retrying sweep") > 1, "it is logged and tried again");
+    assert!(log.count("sweep failed, retrying") > 1, "it is logged and tried again");
     faults.lift_curse();
     harness.advance(secs(1)).await;
     for name in [CURSED, "cursed.nap"] {
@@ -265,11 +265,11 @@ pub(crate) async fn one_failing_schedule_stops_no_other(harness: &TestHarness, f
     let engine = engine.workflow(every("later")).start().await.unwrap();
     harness.advance(secs(65)).await;
     assert_eq!(journal.take(), ["before", "later"], "the cursed one could not be planned");
-    assert!(log.count("retrying schedule plan") > 1, "it is logged and tried again");
+    assert!(log.count("planning schedule failed, retrying") > 1, "it is logged and tried again");
     faults.curse(Flaw::Nul, |change| run_of(change).is_some());
     harness.advance(secs(60)).await;
     assert_eq!(journal.take(), ["before", "later"], "now its occurrence fails");
-    assert!(log.count("retrying occurrence") > 1, "it is logged and tried again");
+    assert!(log.count("starting occurrence failed, retrying") > 1, "it is logged and tried again");
     faults.lift_curse();
     harness.advance(secs(1)).await;
     assert_eq!(journal.take(), [CURSED], "it catches up, once");
@@ -337,7 +337,7 @@ pub(crate) async fn one_run_that_stays_keeps_no_other_from_a_takeover(
     harness.advance(secs(9)).await;
     assert_eq!(states(harness, "job").await, vec!["completed"; RUNS + 2]);
     assert_eq!(states(harness, CURSED).await, ["running"; 3], "these cannot be taken over");
-    assert!(log.count("retrying takeover of dead engine") > 3, "it is logged");
+    assert!(log.count("takeover of dead engine failed, retrying") > 3, "it is logged");
     faults.lift_curse();
     harness.advance(secs(3)).await;
     assert_eq!(states(harness, CURSED).await, ["completed"; 3]);
@@ -371,7 +371,7 @@ pub(crate) async fn one_stream_that_cannot_be_followed_keeps_no_other(
     harness.advance(secs(5)).await;
     assert_eq!(marks.all().len(), STREAMS - 1);
     assert_eq!(marks.count("s-0007"), 0);
-    assert!(log.count("retrying catch-up on existing streams") > 1, "it is logged");
+    assert!(log.count("catching up on existing streams failed, retrying") > 1, "it is logged");
     faults.lift_curse();
     harness.advance(secs(2)).await;
     assert_eq!((marks.count("s-0007"), marks.all().len()), (1, STREAMS));

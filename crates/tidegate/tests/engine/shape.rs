@@ -205,7 +205,7 @@ pub(crate) async fn a_bad_payload_makes_no_run(harness: &TestHarness) {
     }
     let many = vec![new_event("order", 1).unwrap(); 1001];
     let refused = engine.send_all(many).await.unwrap_err().to_string();
-    assert_eq!(refused, "at most 1000 events go together, got 1001");
+    assert_eq!(refused, "at most 1000 events per call, got 1001");
     let map = std::collections::BTreeMap::from([((1, 2), 3)]);
     engine.send("order", map).await.unwrap_err();
     harness.settle().await;

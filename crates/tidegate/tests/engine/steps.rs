@@ -288,11 +288,11 @@ pub(crate) async fn changed_code_is_noticed(harness: &TestHarness) {
     harness.advance(Duration::from_mins(1)).await;
     let fault = failed(&after, kind).await;
     assert_eq!(fault.code(), "ChangedWorkflow");
-    assert!(fault.message().contains("`old` is recorded as a step and asked for as a sleep"));
+    assert!(fault.message().contains("`old` is recorded as a step, but requested as a sleep"));
     let fault = failed(&after, gone).await;
     assert_eq!(fault.code(), "ChangedWorkflow");
-    assert!(fault.message().contains("`old` is recorded and not asked for"), "{fault}");
-    assert!(fault.message().contains("the code asks for `new` (a step) instead"), "{fault}");
+    assert!(fault.message().contains("`old` is recorded, but no longer requested"), "{fault}");
+    assert!(fault.message().contains("the code requests `new` (a step) instead"), "{fault}");
     assert_eq!(marks.count("effect"), 2, "once in each run, before the change");
 }
 

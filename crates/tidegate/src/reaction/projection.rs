@@ -142,6 +142,6 @@ async fn transact(
 }
 
 fn no_fold(store: &str) -> TransactionError<StepError> {
-    let message = format!("this reaction has no fold for a store of the kind: {store}");
+    let message = format!("this reaction has no fold for a store that is {store}");
     TransactionError::Step(StepError::coded("NoDatabase", message).fatal())
 }

@@ -86,8 +86,8 @@
 //! | [`Policy`] | for a request to a busy session | queued, refused, merged, or it replaces |
 //!
 //! Controls are applied in one fixed order, and a combination that would lose inputs is refused
-//! when the engine starts. A limit counts a stored set of runs, never a counter, so a slot cannot
-//! leak.
+//! when the engine starts. The runs that count against a limit are stored as a set, not as a
+//! counter, so a slot cannot leak.
 //!
 //! # Tests on a virtual clock
 //!

@@ -41,8 +41,8 @@ async fn main() -> Result<()> {
 
     harness.advance(2 * DAY).await;
     println!("{}", lunch.why().await?.sentence);
-    assert_eq!(engine.driven(), 0, "a waiting run occupies no worker");
-    // A deploy in between makes no difference.
+    assert_eq!(engine.driven(), 0, "a waiting run occupies a worker");
+    // A restart for a deploy does not disturb the waiting run.
     engine.shutdown().await;
     let engine = serve().start().await?;
     let [lunch, yacht] = [lunch, yacht].map(|run| engine.handle::<String>(run.id()));

@@ -33,7 +33,7 @@ async fn main() -> Result<()> {
     let saved = (1..=250).map(|number| new_event("document/saved", document(number)));
     engine.send_all(saved.collect::<Result<_, _>>()?).await?;
     harness.settle().await;
-    assert_eq!(harness.runs("index").await.len(), 2, "full batches run at once");
+    assert_eq!(harness.runs("index").await.len(), 2, "each full batch must start a run at once");
     harness.advance(Duration::from_secs(5)).await;
 
     let mut written = Vec::new();

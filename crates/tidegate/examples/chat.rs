@@ -11,16 +11,16 @@ use tidegate::{
     testing::TestHarness,
 };
 
-/// Appends a message to the session.
+/// Action `append`: appends a message to the session.
 async fn append(ctx: Ctx, text: String) -> Result<u64> {
     ctx.session()?.append("said", "messages", text).await
 }
 
-/// Answers the messages so far.
+/// Action `respond`: answers the messages of the session.
 async fn respond(ctx: Ctx, _: Value) -> Result<String> {
     let session = ctx.session()?;
     let messages: Vec<String> = session.get("read", "messages").await?.unwrap_or_default();
-    // Stands for the call to a model.
+    // In place of a call to a language model, which takes time.
     ctx.sleep("think", Duration::from_secs(2)).await?;
     let answer = format!("I have read {} messages.", messages.len());
     ctx.step("write", || async {

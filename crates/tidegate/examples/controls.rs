@@ -1,7 +1,7 @@
-//! Every control, each on its own workflow: the verdicts on a burst of the events a, b and c, and
-//! the time at which each runs.
+//! Every control, each on a workflow of its own. Prints the verdicts on a burst of three events (a,
+//! b and c) and the time at which each one runs.
 //!
-//! A run takes a second on the harness's virtual clock, so no real time passes.
+//! A run takes one second of the harness's virtual clock, so no real time passes.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -19,7 +19,7 @@ use tidegate::{
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The inputs that ran, each with its time.
+/// Inputs of the executed runs, each with its start time.
 type Ran = Arc<Mutex<Vec<String>>>;
 
 #[tokio::main(flavor = "current_thread")]
@@ -43,7 +43,8 @@ async fn main() -> Result<()> {
     let drain = Handoff::singleton(OnNewVersion::Drain);
     show("handoff", |it| it.handoff(drain), "started queued queued: a 0s, b 1s, c 2s").await?;
 
-    // A batch takes many inputs, and the turns between workflows need two that share one worker.
+    // The two cases below need another setup: a batch takes a list of inputs, and turns are visible
+    // only with two workflows that share one worker.
     let (harness, ran) = (TestHarness::new(), Ran::default());
     let batch = work::<Vec<Value>>("work", &harness, &ran).on_event("letter/*");
     let batch = batch.batch(Batch::of(2).within(5 * SECOND));
@@ -68,7 +69,7 @@ async fn show(
     burst(control, &harness, harness.engine().workflow(workflow), &ran, expected).await
 }
 
-/// Sends the burst, advances the clock by a minute and compares verdicts and times.
+/// Sends the burst, advances the clock by a minute, and checks the verdicts and the start times.
 async fn burst(
     control: &str,
     harness: &TestHarness,
@@ -87,7 +88,7 @@ async fn burst(
     Ok(())
 }
 
-/// A workflow that records its input and takes a second.
+/// Returns a workflow that records its input and takes one second.
 fn work<I>(name: &str, harness: &TestHarness, ran: &Ran) -> Workflow<I, ()>
 where
     I: DeserializeOwned + Into<Value> + Send + 'static,

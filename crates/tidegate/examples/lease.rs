@@ -1,5 +1,6 @@
-//! A named lease and the purpose of its fence: a holder that was suspended past its TTL resumes,
-//! still believes it holds the lease, and is refused by the resource it writes to.
+//! A named lease, and why it has a fence. A holder is suspended for longer than the lease's TTL. It
+//! resumes and still believes that it holds the lease, but the resource that it writes to refuses
+//! its old fence.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -10,11 +11,11 @@ use tidegate::{
     lease::{Acquire, Lease, Leases, Renew},
 };
 
-/// The time without a renewal after which another holder may take the lease.
+/// Time without a renewal after which another holder may take the lease.
 const TTL: Duration = Duration::from_secs(30);
 
-/// The resource that the lease protects. It keeps the greatest fence it has seen; in a database
-/// the fence is a column, compared in the transaction that writes.
+/// The resource that the lease protects. It stores the highest fence that it has seen. In a
+/// database, store the fence in a column and compare it in the transaction that writes.
 #[derive(Default)]
 struct Ledger {
     fence: i64,
@@ -34,8 +35,8 @@ impl Ledger {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // A manual clock, so that the example does not wait. A program passes `SystemClock`, or opens
-    // a `SqliteStore` or `PostgresStore` instead.
+    // With a manual clock the example need not wait. A real program passes `SystemClock`, or uses a
+    // `SqliteStore` or `PostgresStore`.
     let clock = Arc::new(ManualClock::default());
     let leases: Arc<dyn Leases> = Arc::new(MemoryStore::new(clock.clone()));
     let mut ledger = Ledger::default();
@@ -55,7 +56,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("-- one wakes up");
     assert!(!ledger.write(&first, "one continues"));
     assert_eq!(leases.renew(&first, TTL).await?, Renew::Lost);
-    assert!(!leases.release(&first).await?, "the lease is no longer its own");
+    assert!(!leases.release(&first).await?, "the first holder released a lease that it had lost");
 
     assert!(ledger.write(&second, "two ends"));
     assert!(leases.release(&second).await?);

@@ -1,5 +1,5 @@
 //! Three engines on one PostgreSQL, standing for three processes: a concurrency limit holds across
-//! all of them, and runs left by one engine are finished by the others.
+//! all of them, and the other engines finish the runs of an engine that shuts down.
 //!
 //! Uses the database that `TIDEGATE_TEST_POSTGRES` or `DATABASE_URL` names, with its own schema,
 //! which is dropped at the end.
@@ -25,8 +25,8 @@ const CALL: WorkflowRef<serde_json::Value, String> = WorkflowRef::new("call.api"
 static INSIDE: AtomicUsize = AtomicUsize::new(0);
 static MOST: AtomicUsize = AtomicUsize::new(0);
 
-/// Guard that counts concurrent calls. It decrements on drop, because an engine that shuts down
-/// drops a step in the middle.
+/// Guard that counts concurrent calls. It decrements the count on drop: an engine that shuts down
+/// drops unfinished steps.
 struct Inside;
 
 impl Inside {

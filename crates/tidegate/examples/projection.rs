@@ -20,7 +20,7 @@ enum Account {
     Withdrawn(i64),
 }
 
-/// Folds a batch of events of one account into its row.
+/// Applies a batch of events of one account to that account's row.
 fn balances(tx: &SqliteTransaction<'_>, batch: &[StreamEvent]) -> Result<()> {
     tx.execute_batch(
         "create table if not exists shop_balance (account text primary key, balance integer)",

@@ -16,7 +16,7 @@ struct Order {
     to: String,
 }
 
-/// The external systems: the calls they received, in order.
+/// The external systems, as the list of the calls that they received, in order.
 #[derive(Clone, Default)]
 struct World(Arc<Mutex<Vec<String>>>);
 

@@ -18,7 +18,7 @@ use tidegate::{
     testing::{TestHarness, VirtualClock},
 };
 
-/// The attempts at the payment, and at the mail.
+/// Number of attempts at the payment, and of attempts at the mail.
 static PAYMENTS: AtomicU32 = AtomicU32::new(0);
 static MAILS: AtomicU32 = AtomicU32::new(0);
 

@@ -1,8 +1,8 @@
 //! Version handoff: a new version of a long-lived agent (one run per customer) is deployed while
 //! the agent works.
 //!
-//! Both versions are served by one process. With `drain` the old run finishes first; with
-//! `supersede` the old run is cancelled and the new one starts.
+//! One process serves both versions. With `drain` the old run finishes first; with `supersede` the
+//! old run is cancelled and the new one starts.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 

@@ -16,7 +16,8 @@ use tidegate::{
 const DAY: Duration = Duration::from_hours(24);
 
 async fn book(ctx: Ctx, webhook: Value) -> Result<Value> {
-    // The external service gets an idempotency key, so that a crash in the middle still books once.
+    // The external service gets an idempotency key, so that it books only once even if the step is
+    // executed again after a crash.
     let key = ctx.idempotency_key("book");
     let booked = ctx.step("book", || async { Ok(json!({ "key": key })) }).await?;
     ctx.sleep("settle", Duration::from_secs(10)).await?;
@@ -39,12 +40,17 @@ async fn main() -> Result<()> {
     let engine = harness.engine().flow(Flow::new("payments").action(book)).start().await?;
 
     assert_eq!(deliver(&engine, "d-1", "p-7").await?, "started");
-    assert_eq!(deliver(&engine, "d-1", "p-7").await?, "deduped", "the same delivery, at once");
-    assert_eq!(deliver(&engine, "d-2", "p-7").await?, "skipped", "another delivery, payment busy");
+    assert_eq!(deliver(&engine, "d-1", "p-7").await?, "deduped", "same delivery, repeated at once");
+    assert_eq!(
+        deliver(&engine, "d-2", "p-7").await?,
+        "skipped",
+        "another delivery while the payment's run is live"
+    );
     assert_eq!(deliver(&engine, "d-3", "p-8").await?, "started", "another payment");
     harness.advance(Duration::from_mins(1)).await;
-    assert_eq!(deliver(&engine, "d-1", "p-7").await?, "deduped", "the same delivery, later");
-    // The delivery was skipped, not lost: its sender retries, and the payment is free by now.
+    assert_eq!(deliver(&engine, "d-1", "p-7").await?, "deduped", "same delivery, repeated later");
+    // The skipped delivery is not lost: the provider sends it again, and now the first run has
+    // ended.
     assert_eq!(deliver(&engine, "d-2", "p-7").await?, "started");
     harness.advance(Duration::from_mins(1)).await;
     let runs = harness.runs("payments/book").await;

@@ -1,4 +1,4 @@
-//! Alarm of the sweep: the time at which it has to run next.
+//! Alarm of the sweep: the time at which the sweep has to run next.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use crate::timer::Timer;
 
-/// Wakes its one listener at the earliest of the times that were set.
+/// Wakes its one listener at the earliest time that was set.
 #[derive(Debug, Default)]
 pub(crate) struct Alarm {
     at: Mutex<Option<Duration>>,
@@ -17,7 +17,7 @@ pub(crate) struct Alarm {
 }
 
 impl Alarm {
-    /// Sets the alarm to this time, unless it is set to an earlier one.
+    /// Sets the alarm to `at`, unless it is already set to an earlier time.
     pub(crate) fn set(&self, at: Duration) {
         let mut set = self.at.lock().unwrap_or_else(PoisonError::into_inner);
         if set.is_none_or(|set| at < set) {
@@ -26,7 +26,7 @@ impl Alarm {
         }
     }
 
-    /// Waits for the alarm, which is unset from then on.
+    /// Waits until the alarm's time, then clears the alarm.
     pub(crate) async fn ring(&self, timer: &dyn Timer) {
         loop {
             let at = *self.at.lock().unwrap_or_else(PoisonError::into_inner);

@@ -32,9 +32,9 @@ use crate::{
 
 /// An engine: decides which runs start, and drives them.
 ///
-/// Cheap to clone. When the last clone is dropped, the engine stops as in a crash and frees its
-/// store; other engines take its runs over when its lease expires. [`Engine::shutdown`] hands them
-/// over at once.
+/// Cheap to clone. When the last clone is dropped, the engine stops as in a crash and releases its
+/// store; other engines take over its runs when its lease expires. [`Engine::shutdown`] hands the
+/// runs over at once.
 ///
 /// ```
 /// use tidegate::prelude::*;
@@ -43,7 +43,7 @@ use crate::{
 /// # async fn main() -> Result<()> {
 /// let count = Workflow::new("count", async |_: Ctx, text: String| Ok(text.len()));
 /// let engine = Engine::in_memory().workflow(count).start().await?;
-/// // An event starts all workflows that it triggers: here the one of its name.
+/// // An event starts all workflows that it triggers: here the workflow of the same name.
 /// let posted = engine.send("count", "four").await?;
 /// let run = engine.handle::<usize>(posted.run().expect("no control drops it"));
 /// assert_eq!(run.output().await?, 4);
@@ -55,7 +55,7 @@ use crate::{
 #[must_use = "an engine stops when its last handle is dropped"]
 pub struct Engine {
     shared: Arc<Shared>,
-    /// Shared by all clones. The engine's own tasks have none.
+    /// Stops the engine when its last clone is dropped. The engine's own tasks do not hold one.
     _alive: Arc<StopOnDrop>,
     ws: Workspace,
     /// Idempotency key under which commands of this handle are executed at most once.
@@ -83,7 +83,7 @@ impl Engine {
         Self { shared, _alive: alive, ws, once: None }
     }
 
-    /// Returns a handle to the same engine, acting in another workspace.
+    /// Returns a handle to the same engine that acts in another workspace.
     pub fn in_workspace(&self, ws: impl Into<Workspace>) -> Self {
         Self { ws: ws.into(), once: None, ..self.clone() }
     }
@@ -100,7 +100,7 @@ impl Engine {
         &self.shared
     }
 
-    /// Returns the answer that a command would get now. Changes nothing.
+    /// Returns the answer that the command would get now, without executing it.
     pub(crate) async fn would(&self, command: Command) -> Result<Answer, Error> {
         let (answer, seen) = dry_run(&**self.store(), (command, 0)).await?;
         let mut answer = answer?;
@@ -172,7 +172,7 @@ impl Engine {
 
     /// Dispatches a request to an action.
     ///
-    /// This is the single entry point for every transport.
+    /// Every transport calls this method.
     pub async fn dispatch(&self, mut request: Request) -> Result<Outcome, Error> {
         check_request(&request)?;
         request.function_key = self.function_key(&request);
@@ -193,8 +193,8 @@ impl Engine {
     /// The second run's position in every queue is fixed now. Returns the outcomes of both; the
     /// second is `None` if the first was refused.
     ///
-    /// While it waits, the second run keeps its position, and every gate that runs hold until they
-    /// end. Give the first action the policy `allow` and no such gate (`singleton`, `span: run`),
+    /// While the second run waits, it keeps its position and all gates that a run holds until it
+    /// ends. Give the first action the policy `allow` and no such gate (`singleton`, `span: run`),
     /// or queue both at the same gate: otherwise the runs of two such calls can wait for each
     /// other.
     pub async fn dispatch_then(
@@ -220,7 +220,7 @@ impl Engine {
 
     /// Waits for a run to end, whichever engine drives it.
     pub async fn ended(&self, run: RunId) -> Result<Ended, Error> {
-        // Subscribed first, so that no end is missed in between.
+        // Subscribe before the first lookup, so that an end between the two is not missed.
         let mut end = self.shared.endings.subscribe(run);
         let mut wait = FIRST_LOOK;
         loop {
@@ -230,7 +230,7 @@ impl Engine {
                 Err(_) if self.shared.drives_any(run.seq) => {}
                 Err(_) => match self.look_up(run).await? {
                     (_, Some(ended)) => return Ok(ended),
-                    // An open window or buffer: its run does not exist yet.
+                    // No run and no end: an open window or buffer may still become this run.
                     (None, None) if !self.is_promised(run).await? => {
                         return Err(Refusal::NoRun(run).into());
                     }
@@ -249,8 +249,8 @@ impl Engine {
         }
     }
 
-    /// Waits for a run to end. Where a newer run took its place before it started (`latest`), waits
-    /// for that one, and returns its end.
+    /// Waits for a run to end. If a newer run displaced it before it started (`latest`), waits for
+    /// the newer run, and returns that run's end.
     pub async fn ended_or_displaced(&self, mut run: RunId) -> Result<Ended, Error> {
         loop {
             let ended = self.ended(run).await?;
@@ -261,8 +261,8 @@ impl Engine {
         }
     }
 
-    /// Waits for a run to end, and returns its output. Where a newer run took its place before it
-    /// started (`latest`), returns the output of that one.
+    /// Waits for a run to end, and returns its output. If a newer run displaced it before it
+    /// started (`latest`), returns the newer run's output.
     pub async fn output<T: DeserializeOwned>(
         &self,
         run: RunId,
@@ -278,7 +278,8 @@ impl Engine {
         })
     }
 
-    /// Returns whether an open window or buffer will become this run.
+    /// Returns whether this id is a live run, an ended run, or an open window or buffer that will
+    /// become the run.
     pub(crate) async fn is_promised(&self, run: RunId) -> Result<bool, Error> {
         match why(&*self.shared.store, &self.ws, run).await? {
             Ok(_) => Ok(true),
@@ -331,7 +332,8 @@ impl Engine {
 
     /// Starts a new run from a step of a run that has ended.
     ///
-    /// Records from before that step are kept, and effect keys stay the same.
+    /// The new run starts with copies of the records before that step. Idempotency keys of steps
+    /// stay the same.
     pub async fn retry_from(&self, run: RunId, step: &str) -> Result<Outcome, Error> {
         self.again(run, None, Some(step.to_owned())).await
     }
@@ -351,7 +353,7 @@ impl Engine {
         }
     }
 
-    /// Sends a signal to a run, which receives it when it waits for it.
+    /// Sends a signal to a run. The run receives the signal when it waits for it.
     pub async fn signal(&self, run: RunId, name: &str, data: impl Serialize) -> Result<(), Error> {
         let (ws, name, data) = (self.ws.clone(), name.to_owned(), payload(data)?);
         self.ask(Command::Signal { ws, run, name, data }).await.map(drop)
@@ -359,7 +361,7 @@ impl Engine {
 
     /// Releases a registered version: new runs use it.
     ///
-    /// A rollback is a release, too.
+    /// To roll back, release the earlier version.
     pub async fn release(
         &self,
         app: &str,
@@ -373,10 +375,10 @@ impl Engine {
         }
     }
 
-    /// Retires a workflow: nothing starts it any more.
+    /// Retires a workflow: no new run of it starts.
     ///
-    /// Its runs continue under its controls, its history stays, and a release or a new definition
-    /// brings it back.
+    /// Its existing runs continue under its controls, and its history stays. A release or a new
+    /// definition ends the retirement.
     pub async fn retire(
         &self,
         app: &str,
@@ -389,8 +391,8 @@ impl Engine {
         }
     }
 
-    /// Returns the code of a workflow, if it is served here: of this version, or else of the newest
-    /// one.
+    /// Returns the code of this version of a workflow, or else of the newest version that this
+    /// engine serves; `None` if it serves none.
     pub(crate) fn code(
         &self,
         app: &str,
@@ -401,7 +403,7 @@ impl Engine {
         registry.code(app, workflow, version)
     }
 
-    /// Returns the key function of an action, if it is served here.
+    /// Returns the key function of an action; `None` if this engine does not serve the action.
     pub(crate) fn key_function(&self, app: &str, action: &str) -> Option<KeyFunction> {
         let registry = self.shared.registry.lock().expect("nothing panics under this lock");
         registry.key_function(app, action)
@@ -412,8 +414,8 @@ impl Engine {
         self.shared.driven()
     }
 
-    /// Takes no more runs, lets the driven runs continue until the deadline, hands over the rest,
-    /// and shuts down.
+    /// Takes no more runs, lets the driven runs continue until the deadline, hands over the runs
+    /// that remain, and shuts down.
     pub async fn drain(&self, deadline: Duration) {
         self.hand_over(deadline).await;
         self.leave().await;
@@ -427,15 +429,15 @@ impl Engine {
     }
 
     /// Takes no more runs, lets the driven runs continue until the deadline, and hands over the
-    /// rest.
+    /// runs that remain.
     ///
-    /// Unlike after [`Engine::drain`], the engine still answers: a server first finishes the
+    /// Unlike after [`Engine::drain`], the engine still answers calls: a server first finishes the
     /// requests that it has accepted, then calls [`Engine::shutdown`].
     ///
     /// # Cancellation
     ///
-    /// If this future is dropped before it completes, the driven runs are left as they are, and no
-    /// new ones are taken.
+    /// If this future is dropped before it completes, the driven runs continue, and no new ones are
+    /// taken.
     pub async fn hand_over(&self, deadline: Duration) {
         self.shared.committer.close();
         self.shared.reactions.close();
@@ -470,7 +472,7 @@ impl Engine {
         if self.shared.driven() == 0 {
             heartbeat::leave(&self.shared).await;
         }
-        // A handler that never returns keeps its task alive, and must not block the shutdown.
+        // The wait is limited, because a handler that never returns keeps its task alive.
         let timer = &*self.shared.timer;
         tokio::select! {
             biased;
@@ -497,17 +499,18 @@ impl Engine {
         }
     }
 
-    /// Stops as a crash would: nothing is handed over.
+    /// Stops the tasks without handing over any run, as a crash would.
     pub(crate) fn kill(&self) {
         self.shared.stop_tasks();
     }
 }
 
-/// First interval at which the end of a run that is driven elsewhere is polled; it doubles each
-/// time.
+/// First interval of polling for the end of a run that another engine drives. The interval doubles
+/// each time.
 const FIRST_LOOK: Duration = Duration::from_millis(25);
 
-/// Time that a shutdown waits for its last reports. Supervisors give little more than a second.
+/// Maximum time that a shutdown waits for its tasks and their last reports. Supervisors often kill
+/// a process little more than a second after they stop it.
 const HAND_OVER: Duration = Duration::from_millis(900);
 
 /// Serializes a value into a payload.
@@ -522,11 +525,11 @@ pub fn new_event(name: &str, data: impl Serialize) -> Result<NewEvent, Error> {
     Ok(NewEvent { name, data, dedupe_id: None, ts: None })
 }
 
-/// Checks the rules for events of any sender.
+/// Checks the rules that apply to the events of every sender.
 pub(crate) fn check_events(events: &[NewEvent]) -> Result<(), Error> {
     if events.len() > MAX_EVENTS {
         let got = events.len();
-        return Err(Error::Value(format!("at most {MAX_EVENTS} events go together, got {got}")));
+        return Err(Error::Value(format!("at most {MAX_EVENTS} events per call, got {got}")));
     }
     for (place, event) in events.iter().enumerate() {
         let ids = event.dedupe_id.iter().map(|id| ("dedupeId", id.as_str()));
@@ -538,7 +541,7 @@ pub(crate) fn check_events(events: &[NewEvent]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks the rules for requests of any sender.
+/// Checks the rules that apply to the requests of every sender.
 pub(crate) fn check_request(request: &Request) -> Result<(), Error> {
     for (what, name) in [("session", &request.session), ("user", &request.user)] {
         let checked = name.as_deref().map_or(Ok(()), check_name);
@@ -563,5 +566,5 @@ pub fn new_request(flow: &str, action: &str, input: impl Serialize) -> Result<Re
 }
 
 pub(crate) fn unexpected(answer: &Answer) -> Error {
-    Error::Value(format!("the store answered something else: {answer:?}"))
+    Error::Value(format!("the command got an answer of another kind: {answer:?}"))
 }

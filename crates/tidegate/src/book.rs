@@ -1,4 +1,4 @@
-//! Programs of the README and of the book, compiled as doctests so that they cannot rot.
+//! Programs of the README and of the book, compiled as doctests so that they stay correct.
 
 macro_rules! pages {
     ($($name:ident = $path:literal,)*) => {

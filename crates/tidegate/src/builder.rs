@@ -42,12 +42,11 @@ pub const DEFAULT_WORKSPACE: &str = "default";
 /// Default lease duration.
 pub(crate) const LEASE_TTL: Duration = Duration::from_secs(30);
 
-/// Minimum lease duration. A shorter lease is lost in a pause that every machine makes now and
-/// then.
+/// Minimum lease duration. Short pauses happen on every machine, and a shorter lease would expire
+/// in one.
 const SHORTEST_TTL: Duration = Duration::from_millis(100);
 
-/// Maximum lease duration. A longer lease keeps the runs of a dead engine for longer than any
-/// operator watches.
+/// Maximum lease duration. After a crash, the runs of the dead engine wait for this time.
 const LONGEST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Builder of an [`Engine`]: collects the definitions that it serves, checks them, and starts it.
@@ -69,10 +68,10 @@ pub struct EngineBuilder {
     state: SharedState,
 }
 
-/// Poll interval of a store without wake-ups: short enough to replace them.
+/// Poll interval on a store without wake-ups. It is short, because polling replaces the wake-ups.
 const POLL: Duration = Duration::from_secs(1);
 
-/// Maximum poll interval of a store with wake-ups.
+/// Maximum poll interval on a store with wake-ups.
 const IDLE_POLL: Duration = Duration::from_secs(15);
 
 impl fmt::Debug for EngineBuilder {
@@ -114,9 +113,9 @@ impl EngineBuilder {
 
     /// Serves a workflow.
     ///
-    /// Several versions of one workflow can be served side by side. Code without a version number
-    /// serves all versions that were registered without one, including those that other processes
-    /// register later.
+    /// One engine can serve several versions of a workflow. A workflow without a version number
+    /// serves all versions that were registered without one, including versions that other
+    /// processes register later.
     pub fn workflow(mut self, workflow: impl Into<ServedWorkflow>) -> Self {
         let mut served = workflow.into();
         let read = match served.unreadable.take() {
@@ -182,8 +181,8 @@ impl EngineBuilder {
 
     /// Runs a reaction.
     ///
-    /// Its name identifies its position in the streams: different code under the same name
-    /// continues where the last one stopped.
+    /// A reaction's position in the streams is stored under its name: changed code under the same
+    /// name continues at that position.
     pub fn reaction(mut self, reaction: Reaction) -> Self {
         self.reactions.push(reaction.into_served());
         self
@@ -195,28 +194,32 @@ impl EngineBuilder {
         self
     }
 
-    /// Sets the maximum number of runs driven at once by handlers of this program.
+    /// Sets the maximum number of runs that this engine drives at once with handlers of this
+    /// program.
     ///
-    /// Defaults to 100. 0 drives none.
+    /// Defaults to 100. With 0 the engine drives none.
     pub fn workers(mut self, workers: usize) -> Self {
         self.options.workers = workers;
         self
     }
 
-    /// Sets the maximum number of runs driven at once whose code is elsewhere
-    /// ([`EngineBuilder::handler_resolver`]).
+    /// Sets the maximum number of runs that this engine drives at once with code outside of this
+    /// program ([`EngineBuilder::handler_resolver`]).
     ///
-    /// Defaults to 1,000, as they mostly wait for an answer. 0 drives none.
+    /// Defaults to 1,000, because such runs mostly wait for an answer. With 0 the engine drives
+    /// none.
     pub fn call_workers(mut self, workers: usize) -> Self {
         self.options.call_workers = workers;
         self
     }
 
-    /// Sets the number of stream states that stay in memory after actions on their streams.
+    /// Sets the number of stream states that the engine caches after actions on their streams.
     ///
-    /// The least recently used are evicted first. Defaults to 2,000. 0 keeps none.
+    /// The least recently used states are evicted first. Defaults to 2,000. With 0 no state is
+    /// cached.
     ///
-    /// An action on such a stream loads nothing, unless another process has committed to it.
+    /// An action on a cached stream loads nothing, unless another process has committed to the
+    /// stream.
     pub fn stream_state_cache(mut self, streams: usize) -> Self {
         self.options.stream_state_cache = streams;
         self
@@ -226,8 +229,9 @@ impl EngineBuilder {
     ///
     /// Defaults to 30 s; the maximum is 24 hours.
     ///
-    /// Runs of a dead engine become available again after this time. Engines on one store may have
-    /// different settings: each publishes its own to the others.
+    /// When an engine dies, its runs become available to others after this time. Engines on one
+    /// store may have different settings: each writes its own setting to the store, where the
+    /// others read it.
     pub fn lease_ttl(mut self, ttl: Duration) -> Self {
         self.options.lease_ttl = ttl;
         self
@@ -238,7 +242,7 @@ impl EngineBuilder {
     ///
     /// Defaults to 10. 0 never pauses.
     ///
-    /// The first death is not counted: until then it is not recorded whether the handler is
+    /// The first death is not counted: the store records only from then on whether the handler is
     /// executing. [`Engine::resume`] resumes the run and resets the count. A recorded step also
     /// resets it. The engine that takes the run over applies its own setting.
     pub fn pause_after_deaths(mut self, deaths: u32) -> Self {
@@ -248,8 +252,8 @@ impl EngineBuilder {
 
     /// Sets the interval at which the store is polled when no wake-up arrives.
     ///
-    /// Defaults to half of the lease, at most 15 s, where engines receive each other's wake-ups; to
-    /// 1 s behind a pooler, where they do not.
+    /// If the store delivers wake-ups between engines, defaults to half of the lease, at most 15 s.
+    /// Otherwise, for example behind a connection pooler, defaults to 1 s.
     pub fn poll_interval(mut self, interval: Duration) -> Self {
         self.poll = Some(interval);
         self
@@ -263,10 +267,10 @@ impl EngineBuilder {
         self
     }
 
-    /// Drives stored versions that no workflow of this program serves, with the handlers that this
-    /// function returns for them.
+    /// Sets a function that returns handlers for stored versions that no workflow of this program
+    /// serves. The engine drives these versions, too.
     ///
-    /// The function is called at the start, and again when definitions change.
+    /// The function is called when the engine starts, and again when definitions change.
     pub fn handler_resolver(
         mut self,
         code: impl Fn(&Definition) -> Option<Arc<dyn Handler>> + Send + Sync + 'static,
@@ -275,14 +279,15 @@ impl EngineBuilder {
         self
     }
 
-    /// Allows a definition to change without a new version number, for development: under the
-    /// number that its author gave, or the one that was assigned last.
+    /// Allows definitions to change without a new version number, for development: a changed
+    /// definition replaces the one under its own number, or under the number that was assigned
+    /// last.
     pub fn dev(mut self) -> Self {
         self.dev = true;
         self
     }
 
-    /// Uses another clock than the machine's.
+    /// Sets the clock and the timer, instead of the machine's.
     pub(crate) fn on_clock(mut self, clock: Arc<dyn Clock>, timer: Arc<dyn Timer>) -> Self {
         self.clock = clock;
         self.timer = Some(timer);
@@ -295,7 +300,7 @@ impl EngineBuilder {
         self
     }
 
-    /// Counts tasks that have work to do.
+    /// Counts the tasks of the engine that have work to do.
     pub(crate) fn tracked(mut self, busy: Arc<Busy>) -> Self {
         self.busy = Some(busy);
         self
@@ -351,15 +356,15 @@ impl EngineBuilder {
         }
         define(&shared, &self.workspaces, &reactions).await?;
         if !triggered && shared.stored.handler_resolver.is_some() {
-            // A later definition may need triggers; until then there is nothing to claim.
+            // A later definition may need triggers. The reaction has no work until then.
             reactions.push(reaction::triggers());
         }
         let reactions: Vec<_> = reactions.into_iter().map(Arc::new).collect();
         let of = |ws: &Workspace| reactions.iter().map(|it| (ws.clone(), it.clone())).collect();
         shared.reactions.serve(self.workspaces.iter().flat_map::<Vec<_>, _>(of).collect());
-        *shared.registry.lock().expect("nobody else knows it yet") = registry;
+        *shared.registry.lock().expect("no other task uses the registry yet") = registry;
         dynamic::look(&shared).await?;
-        // The first heartbeat starts the lease that everything else is done under.
+        // The first heartbeat starts the engine's lease. All later work happens under that lease.
         let asked = shared.timer.elapsed();
         shared.store.heartbeat(shared.id(), shared.options.lease_ms()).await?;
         shared.health.beaten(asked);
@@ -385,9 +390,8 @@ impl EngineBuilder {
     }
 }
 
-/// Returns the poll interval of an idle engine. The runs of a dead engine become available only
-/// when its lease ends, so polls as long as half a lease add little delay, and an idle engine costs
-/// little.
+/// Returns the poll interval of an idle engine. A dead engine's runs become available only when its
+/// lease ends, so an interval of half a lease adds little delay and costs little.
 fn poll(hears: bool, lease: Duration) -> Duration {
     if hears { (lease / 2).min(IDLE_POLL) } else { POLL }
 }
@@ -401,7 +405,7 @@ fn check_lease(ttl: Duration) -> Result<(), Error> {
     Err(Error::Value(format!("lease_ttl must be between {least} ms and {most} ms, got {got}")))
 }
 
-/// Returns the catalogs of the workspaces.
+/// Returns the catalog of each workspace.
 pub(crate) async fn known(
     store: &dyn Store,
     workspaces: &[Workspace],
@@ -410,7 +414,7 @@ pub(crate) async fn known(
     Ok(store.read(reads).await?.catalogs)
 }
 
-/// Finds versions given twice: only one of them could run.
+/// Finds workflow versions that the program serves twice: only one of them could run.
 fn served_twice(served: &[(Definition, ServedWorkflow)]) -> Vec<Problem> {
     let mut known = BTreeSet::new();
     let again = served.iter().filter(|(definition, _)| {
@@ -421,7 +425,7 @@ fn served_twice(served: &[(Definition, ServedWorkflow)]) -> Vec<Problem> {
         .collect()
 }
 
-/// Finds reaction names given twice: both would share one position.
+/// Finds reaction names that the program uses twice: both reactions would share one position.
 fn reacts_twice(reactions: &[reaction::ServedReaction]) -> Vec<Problem> {
     let mut known = BTreeSet::new();
     let again = reactions.iter().filter(|it| !known.insert(&it.definition.name));
@@ -452,8 +456,9 @@ async fn define(
     Ok(())
 }
 
-/// Finds version numbers that are registered with another definition. Runs before anything is
-/// registered: otherwise the definitions beside them would be released without an engine.
+/// Finds version numbers that are already registered with another definition. This check comes
+/// before any registration: otherwise the other definitions would be released although the engine
+/// does not start.
 fn changed<'a>(
     catalog: &'a Catalog,
     served: &'a [(Definition, ServedWorkflow)],
@@ -496,7 +501,7 @@ async fn register(
         (Command::Register { ws: ws.clone(), workflow, dev }, shared.entropy.number())
     });
     let answers = commit(&*shared.store, commands.collect()).await?;
-    // Other engines may have code for the new definitions.
+    // Wakes other engines, which may have code for the new definitions.
     shared.store.wake();
     let known = known(&*shared.store, std::slice::from_ref(ws)).await?;
     for ((definition, served), answer) in served.iter().zip(answers) {
@@ -506,7 +511,11 @@ async fn register(
             && released.older > 0
         {
             let older = released.older;
-            tracing::info!(workflow, older, "version released, handoff applies to older runs");
+            tracing::info!(
+                workflow,
+                older,
+                "version released, its handoff applies to the older runs"
+            );
         }
         let entry = known.get(ws).and_then(|catalog| catalog.entry(app, workflow));
         let current = entry.and_then(|entry| entry.current.as_ref()).map(|it| it.version.number);

@@ -1,8 +1,9 @@
-//! Group commit: commands gather while a transaction runs, and go together into the next.
+//! Group commit: commands gather while a transaction runs, and the next transaction takes all of
+//! them.
 //!
-//! An idle engine adds no delay; a busy one pays one transaction for many commands. Each
-//! transaction also leases runs for the workers that are free by its end, so that a run is handed
-//! to a worker by the very commit that made it ready.
+//! An idle engine adds no delay; a busy one needs one transaction for many commands. Each
+//! transaction also leases runs for the workers that will be free after it: a run can be leased in
+//! the transaction that makes it ready.
 
 use std::{
     collections::VecDeque,
@@ -29,11 +30,12 @@ use crate::{
     turns::{Lease, PerKind, WorkerKind},
 };
 
-/// Maximum number of commands in one transaction: more make it long, and gain nothing.
+/// Maximum number of commands in one transaction. More would make the transaction longer without
+/// more throughput.
 const MAX_BATCH: usize = 512;
 
-/// Maximum number of events in one transaction, give or take one command: a transaction is full at
-/// 4,000 rows, and commands that do not fit would be decided for nothing.
+/// Maximum number of events in one transaction; the last command may exceed it. A transaction takes
+/// at most 4,000 rows, and deciding commands that do not fit would be wasted work.
 const MAX_EVENTS: usize = 1800;
 
 /// A command that waits for its transaction.
@@ -42,15 +44,15 @@ struct Pending {
     waiting: Waiting,
 }
 
-/// The sender of a command, which waits for its answer.
+/// The caller of a command, which waits for the answer.
 struct Waiting {
-    /// Kind of the worker that becomes free with this command.
+    /// Kind of the worker that becomes free when this command is committed, if any.
     ends: Option<WorkerKind>,
     reply: oneshot::Sender<Result<Answer, Error>>,
 }
 
 impl Pending {
-    /// Returns the number of events that the command contributes to a transaction.
+    /// Returns the number of events of the command, or 1 for a command without events.
     fn weight(&self) -> usize {
         let command = match &self.salted.0 {
             Command::Once { command, .. } => command,
@@ -64,11 +66,11 @@ impl Pending {
 struct Batch {
     pending: Vec<Pending>,
     leases: Vec<Lease>,
-    /// Free workers that the leases are meant for.
+    /// Number of free workers for which these leases were requested, by kind.
     reserved: PerKind,
-    /// All workers that are free by its end; `None` if no runs are leased.
+    /// Number of workers that are free after the transaction, by kind; `None` if it leases no runs.
     idle: Option<PerKind>,
-    /// Inputs to read in the same transaction.
+    /// Sequence numbers of runs whose inputs are read in the same transaction.
     inputs: Vec<Seq>,
 }
 
@@ -86,18 +88,18 @@ impl fmt::Debug for Committer {
 }
 
 #[derive(Default)]
-#[expect(clippy::struct_excessive_bools, reason = "independent switches")]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent of each other")]
 struct Queue {
     pending: VecDeque<Pending>,
-    /// Idle workers.
+    /// Number of idle workers, by kind.
     free: PerKind,
-    /// Whether there may be ready runs that have not been looked for.
+    /// Whether there may be ready runs for which no lease was tried yet.
     look: bool,
-    /// Whether no more runs are leased.
+    /// Whether leasing has stopped.
     closed: bool,
     /// Whether a transaction that leases runs is in flight.
     leasing: bool,
-    /// Whether no more commands are decided.
+    /// Whether the engine is shut down: commands are dropped undecided.
     shut: bool,
     /// Whether all commands are refused.
     read_only: bool,
@@ -114,7 +116,8 @@ impl Committer {
         self.queue.lock().expect("nothing panics under this lock")
     }
 
-    /// Sends a command. The answer is durable when it arrives. A reporting worker passes its kind.
+    /// Queues a command. When the answer arrives, the command is durable. A worker that sends a
+    /// report passes its kind.
     pub(crate) fn send(&self, salted: SeededCommand, worker: Option<WorkerKind>) -> Reply {
         let (reply, answer) = oneshot::channel();
         let ends = worker.filter(|_| match &salted.0 {
@@ -125,14 +128,15 @@ impl Committer {
         if queue.read_only {
             let _ = reply.send(Err(Error::ReadOnly));
         } else if !queue.shut {
-            // Dropping its sender answers the command: the engine has been shut down.
+            // If the engine is shut down, `reply` is dropped instead, and the caller gets
+            // `Error::ShutDown`.
             queue.pending.push_back(Pending { salted, waiting: Waiting { ends, reply } });
             self.bell.notify_one();
         }
         Reply(answer)
     }
 
-    /// Frees a worker, other than by a command that ended its run.
+    /// Adds a free worker whose run was not ended by a command.
     pub(crate) fn release(&self, kind: WorkerKind) {
         *self.queue().free.get(kind) += 1;
         self.look();
@@ -149,12 +153,12 @@ impl Committer {
         self.queue().closed = true;
     }
 
-    /// Returns whether no more runs are leased.
+    /// Returns whether leasing has stopped.
     pub(crate) fn is_closed(&self) -> bool {
         self.queue().closed
     }
 
-    /// Returns whether runs are being leased.
+    /// Returns whether a transaction that leases runs is in flight.
     pub(crate) fn is_leasing(&self) -> bool {
         self.queue().leasing
     }
@@ -190,8 +194,8 @@ impl Committer {
         }
     }
 
-    /// Yields to tasks that are ready to send: the last answers have woken many, and the first of
-    /// them to send would otherwise have a transaction to itself.
+    /// Lets other tasks run until they send no more commands. The last answers have woken many
+    /// tasks; without this wait, the first task to send would get a transaction of its own.
     async fn gather(&self) {
         let mut before = None;
         loop {
@@ -204,7 +208,7 @@ impl Committer {
         }
     }
 
-    /// Takes the contents of the next transaction.
+    /// Takes the commands and leases of the next transaction.
     fn take(&self, shared: &Shared) -> Batch {
         let mut queue = self.queue();
         let mut events = 0;
@@ -215,7 +219,7 @@ impl Committer {
         };
         let count = queue.pending.iter().take(MAX_BATCH).take_while(fits).count();
         let pending: Vec<Pending> = queue.pending.drain(..count).collect();
-        // Every command may make runs ready, and frees the workers of those that end.
+        // Commands that end runs also free their workers.
         let mut idle = queue.free;
         for kind in pending.iter().filter_map(|pending| pending.waiting.ends) {
             *idle.get(kind) += 1;
@@ -235,7 +239,8 @@ impl Committer {
         Batch { pending, leases, reserved, idle: look.then_some(idle), inputs }
     }
 
-    /// Commits a batch in one transaction, or in several if one is too small for all.
+    /// Commits a batch in one transaction. If the store refuses it, the batch is split and
+    /// committed in parts.
     async fn decide(&self, shared: &Arc<Shared>, batch: Batch) {
         let Batch { pending, leases, reserved, idle, inputs } = batch;
         let mut parts = vec![pending];
@@ -260,8 +265,8 @@ impl Committer {
                     let idle = idle.filter(|_| last);
                     self.answer(shared, &commands, part, (with, idle), &inputs, done);
                 }
-                // A row that the store refuses must not fail its neighbours, whether it belongs to
-                // a command or to a lease. The leases stay with the last part.
+                // One row that the store refuses must not fail the other commands: halve the batch
+                // and commit both parts. The leases go with the last part.
                 Err(StoreError::Data(_) | StoreError::TooManyRounds)
                     if !part.is_empty() && part.len() + with.len() > 1 =>
                 {
@@ -293,7 +298,7 @@ impl Committer {
         shared.idle.notify_waiters();
     }
 
-    /// Sends the answers, and hands over the leased runs.
+    /// Sends the answers to the callers, and hands the leased runs to workers.
     fn answer(
         &self,
         shared: &Arc<Shared>,
@@ -361,8 +366,8 @@ impl Committer {
     }
 }
 
-/// Yields to all other tasks of this thread. (Not `tokio::task::yield_now`, which wakes later, so
-/// that a test might conclude that nothing is left to do.)
+/// Yields to all other tasks of this thread. `tokio::task::yield_now` does not serve here: it wakes
+/// this task later, and a test could conclude meanwhile that all tasks are idle.
 pub(crate) async fn step_aside() {
     let mut waited = false;
     poll_fn(|cx| {
@@ -375,7 +380,7 @@ pub(crate) async fn step_aside() {
     .await;
 }
 
-/// Future of an answer, which is durable when it arrives.
+/// Future of a command's answer. When it is ready, the command is durable.
 #[derive(Debug)]
 pub(crate) struct Reply(oneshot::Receiver<Result<Answer, Error>>);
 

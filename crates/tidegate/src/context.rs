@@ -1,7 +1,7 @@
 //! A handler's view of its run: [`Ctx`].
 //!
 //! Steps are recorded by id, not by position. A handler may be started any number of times, on any
-//! engine: recorded steps return their records, and the others are executed.
+//! engine: recorded steps return their recorded results, and all other steps are executed.
 
 mod ops;
 mod output;
@@ -57,12 +57,12 @@ use crate::{
     timer::Timer,
 };
 
-/// A leased run with everything that its handler starts from. In a compensation run: the run that
-/// is undone, as it was.
+/// A leased run with its input and its definition. In a compensation run: the run that is
+/// compensated, as it was at its end.
 #[derive(Clone, Debug)]
 pub(crate) struct Activation {
     pub(crate) run: Run,
-    /// Input, or all inputs of a batch; never empty.
+    /// The run's event, or all events of a batch; never empty.
     pub(crate) events: Vec<Event>,
     pub(crate) definition: Arc<Definition>,
 }
@@ -73,7 +73,7 @@ pub(crate) struct Activation {
 pub struct Replaced {
     /// Id of the replaced run.
     pub run: RunId,
-    /// Outcomes of its steps, by id.
+    /// Outcomes of the steps of the replaced run, by step id.
     pub steps: BTreeMap<String, Result<Payload>>,
 }
 
@@ -159,7 +159,7 @@ impl Ctx {
         self.0.shared.entropy.chance()
     }
 
-    /// Returns the wait for this step's retry, if its backoff has not elapsed.
+    /// Returns the wait until this step's next attempt, if its backoff has not elapsed.
     fn backs_off(&self, step: &str) -> Option<NewWait> {
         let waits = &self.activation().run.waits;
         let wait = waits.iter().find(|wait| wait.step == step && wait.on == WaitOn::Retry)?;
@@ -190,7 +190,7 @@ impl Ctx {
         self.activation().run.version
     }
 
-    /// Returns the number of this step's next attempt, from 1.
+    /// Returns the number of this step's next attempt, starting at 1.
     pub fn attempt(&self, step: &str) -> u32 {
         self.activation().run.failures.get(step).copied().unwrap_or_default() + 1
     }
@@ -216,13 +216,13 @@ impl Ctx {
     /// Returns the value of this type that the program gave to its engine with
     /// [`EngineBuilder::state`](crate::EngineBuilder::state): a database pool, a client, settings.
     ///
-    /// Clone it where a closure needs one of its own. Handlers such as `async |ctx, input|` cannot
-    /// capture a value, because each run needs another copy; this is the way in.
+    /// Clone the value for a closure that must own it. Handlers such as `async |ctx, input|` cannot
+    /// capture values, because they are called for many runs; use this method instead.
     ///
     /// # Errors
     ///
-    /// Fails with `NoState`, and names the type, if the engine has no value of it. The run is
-    /// retried: an engine that has the value may take it over.
+    /// Fails with `NoState` and the name of the type if the engine has no value of this type. The
+    /// run is retried, and an engine that has the value may take it over.
     pub fn state<T: Send + Sync + 'static>(&self) -> Result<&T> {
         self.0.shared.state.get(format_args!("workflow `{}`", self.workflow()))
     }
@@ -244,7 +244,7 @@ impl Ctx {
         Ok(Some(Replaced { run, steps }))
     }
 
-    /// Returns the run whose failure this one handles; `None` in any other run.
+    /// Returns the failed run that this run handles as a failure handler; `None` in any other run.
     pub fn failure_of(&self) -> Option<RunId> {
         match self.activation().run.purpose {
             Purpose::OnFailure(run) => Some(run),
@@ -252,7 +252,7 @@ impl Ctx {
         }
     }
 
-    /// Returns the failed run and its error, in a failure handler.
+    /// In a failure handler, returns the failed run and its error; otherwise `None`.
     pub async fn failure(&self) -> Result<Option<(RunId, StepError)>> {
         let Some(run) = self.failure_of() else { return Ok(None) };
         let key = RowKey::Ended(run.seq);
@@ -267,7 +267,8 @@ impl Ctx {
         }
     }
 
-    /// Returns the handler's input as JSON: an event's data, a list of them, or a request's input.
+    /// Returns the handler's input as JSON: the data of the event, a list of the data of all events
+    /// of a batch, or the input of the request.
     pub fn input(&self) -> String {
         let Activation { events, definition, .. } = self.activation();
         if let Some(events) = self.events() {
@@ -289,9 +290,9 @@ impl Ctx {
     /// After a crash between its effect and its record, the step runs again: pass the
     /// [`Ctx::idempotency_key`] to the service that it calls.
     ///
-    /// Only the value that the closure returns is recorded. A variable outside that the closure
-    /// changes is not: when the handler is replayed, the closure does not run, and the variable
-    /// keeps its old value. Return it instead:
+    /// Only the value that the closure returns is recorded. If the closure changes a variable
+    /// outside, that change is lost: when the handler is replayed, the closure does not run. Return
+    /// the value instead:
     ///
     /// ```
     /// # use tidegate::{Ctx, Result};
@@ -314,7 +315,8 @@ impl Ctx {
         Step::new(self.clone(), id.into(), run)
     }
 
-    /// Sleeps, without a worker and without an executing slot.
+    /// Sleeps. Meanwhile the run occupies no worker, and no slot that it holds only while it
+    /// executes.
     pub fn sleep(&self, id: impl Into<String>, duration: Duration) -> Wait<()> {
         let until = Some(wait::in_time(duration));
         Wait::new(self, id.into(), StepKind::Sleep, Ok(NewWaitOn::Time), until)
@@ -326,9 +328,9 @@ impl Ctx {
         Wait::new(self, id.into(), StepKind::Sleep, Ok(NewWaitOn::Time), until)
     }
 
-    /// Waits for an event that is posted from now on.
+    /// Waits for an event that is posted after this call.
     ///
-    /// Without a timeout it waits forever.
+    /// Without a timeout, the wait has no end.
     pub fn wait_for_event<T: DeserializeOwned>(
         &self,
         id: impl Into<String>,
@@ -340,7 +342,7 @@ impl Ctx {
 
     /// Waits for a signal to this run.
     ///
-    /// Signals that arrived earlier are in its inbox.
+    /// A signal that arrived earlier is stored in the run's inbox, and is received too.
     pub fn wait_for_signal<T: DeserializeOwned>(
         &self,
         id: impl Into<String>,
@@ -362,7 +364,7 @@ impl Ctx {
     ///
     /// async fn order(ctx: Ctx, cents: u32) -> Result<String> {
     ///     let receipt = ctx.invoke("pay", &PAY, cents).await?;
-    ///     // By name, the types are the caller's.
+    ///     // By name, the caller chooses the types.
     ///     let parcel: u64 = ctx.invoke("ship", "warehouse.ship", &receipt).await?;
     ///     Ok(format!("{receipt}, parcel {parcel}"))
     /// }
@@ -370,8 +372,9 @@ impl Ctx {
     ///
     /// # Errors
     ///
-    /// Fails with `UnknownWorkflow` if no version of it is released, with `Refused` if one of its
-    /// controls admits no run, and with the code of the other run's error if that run fails.
+    /// Fails with `UnknownWorkflow` if no version of the workflow is released, with `Refused` if
+    /// one of its controls admits no run, and with the code of the other run's error if that run
+    /// fails.
     pub fn invoke<I: Serialize, O: DeserializeOwned>(
         &self,
         id: impl Into<String>,
@@ -409,7 +412,8 @@ impl Ctx {
     ///
     /// # Errors
     ///
-    /// If the run has ended or does not exist, the step fails with `run_ended` or `no_run`.
+    /// The step fails with `run_ended` if the other run has ended, and with `no_run` if it does not
+    /// exist.
     pub async fn signal(
         &self,
         id: impl Into<String>,
@@ -429,7 +433,7 @@ impl Ctx {
         outcome.map(drop).map_err(|fault| StepError::recorded(&fault))
     }
 
-    /// Returns the state of the session that this run's request belongs to.
+    /// Returns the session of this run's request.
     pub fn session(&self) -> Result<Session> {
         let session = self.event().data.select(&["session".to_owned()]);
         let id = session.and_then(|id| serde_json::from_str(id).ok());
@@ -441,29 +445,31 @@ impl Ctx {
         Ok(Session::new(self, SessionRef { app, flow, id }))
     }
 
-    /// Returns the time by this machine's clock, as a recorded step.
+    /// Returns the time of this machine's clock, recorded as a step.
     pub async fn now(&self, id: impl Into<String>) -> Result<Timestamp> {
         self.remember(id.into(), || self.0.shared.clock.now()).await
     }
 
-    /// Returns a random number, as a recorded step.
+    /// Returns a random number, recorded as a step.
     pub async fn random(&self, id: impl Into<String>) -> Result<u64> {
         self.remember(id.into(), || self.0.shared.entropy.number()).await
     }
 
     /// Writes a line to the log, unless an earlier activation has written it.
     ///
-    /// After a crash, or an error of the handler outside of its steps, lines after the last step
-    /// are written again.
+    /// If the engine crashes, or the handler fails outside of its steps, the lines since the last
+    /// recorded step are written again.
     pub fn log(&self, message: impl fmt::Display) {
         if !self.activation_state().is_replaying() {
             tracing::info!(run = %self.run_id(), workflow = self.workflow(), "{message}");
         }
     }
 
-    /// Completes when this engine has to stop the run: it was cancelled, replaced, or lost.
+    /// Completes when this engine has to stop driving the run, because the run was cancelled or
+    /// replaced, or the engine lost its lease.
     ///
-    /// The handler is dropped then; tasks that it has spawned should watch this.
+    /// The handler is dropped then. Tasks that the handler has spawned should await this future and
+    /// stop.
     pub fn cancelled(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut stop = self.0.stop.clone();
         async move {
@@ -472,10 +478,10 @@ impl Ctx {
         }
     }
 
-    /// Returns the outcome of a step that the store decides, once it is durable.
+    /// Returns the outcome of a step that the store executes, once the outcome is durable.
     async fn recorded(&self, step: &str) -> Result<Outcome> {
         poll_fn(|cx| self.activation_state().poll_durable(cx)).await;
-        let missing = || StepError::coded("BadRecord", format!("step `{step}` left no record"));
+        let missing = || StepError::coded("BadRecord", format!("step `{step}` has no record"));
         self.record_of(step).await?.ok_or_else(missing)
     }
 

@@ -1,13 +1,13 @@
-//! Flow controls as a program writes them.
+//! Builders of flow controls, for definitions written in Rust.
 //!
-//! Each is the field of the same name in a definition written as data, so the same rules check both
-//! when the engine is built.
+//! Each builder writes the field of the same name of a definition in JSON. Both forms are checked
+//! by the same rules when the engine is built.
 
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-/// Formats a duration as definitions write it.
+/// Converts a duration to milliseconds, the unit of definitions.
 pub(crate) fn millis(duration: Duration) -> Value {
     json!(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }
@@ -35,17 +35,17 @@ macro_rules! control {
 /// Setters shared by workflows and actions.
 macro_rules! on_both {
     () => {
-        /// Spreads out starts; none is lost.
+        /// Spreads starts over time: runs beyond the rate wait.
         pub fn throttle(self, rate: $crate::Rate) -> Self {
             self.with("throttle", rate.into_value())
         }
 
-        /// Drops starts beyond the rate.
+        /// Drops events and requests beyond the rate.
         pub fn rate_limit(self, rate: $crate::Rate) -> Self {
             self.with("rateLimit", rate.into_value())
         }
 
-        /// Starts one run when a burst is over.
+        /// Starts one run for a burst of events, when the burst is over.
         pub fn debounce(self, debounce: $crate::Debounce) -> Self {
             self.with("debounce", debounce.into_value())
         }
@@ -60,22 +60,22 @@ macro_rules! on_both {
             self.with("singleton", singleton.into_value())
         }
 
-        /// Starts one run per key in a period.
+        /// Starts one run per key within a period.
         pub fn idempotency(self, idempotency: $crate::Idempotency) -> Self {
             self.with("idempotency", idempotency.into_value())
         }
 
-        /// Sets the handoff from one version to the next.
+        /// Sets what happens to the runs of older versions when a new version starts.
         pub fn handoff(self, handoff: $crate::Handoff) -> Self {
             self.with("handoff", handoff.into_value())
         }
 
-        /// Cancels a run that has not started this long after it was queued.
+        /// Cancels a run that has not started within this time after it was queued.
         pub fn start_within(self, time: std::time::Duration) -> Self {
             self.with("startWithinMs", $crate::controls::millis(time))
         }
 
-        /// Sets the retry policy of failing steps.
+        /// Sets the retry policy for steps that fail.
         pub fn retry(self, retry: $crate::Retry) -> Self {
             self.with("retry", serde_json::to_value(retry).unwrap_or_default())
         }
@@ -85,21 +85,21 @@ macro_rules! on_both {
             self.with("timeoutMs", $crate::controls::millis(timeout))
         }
 
-        /// Sets the description, for people and for models that choose among tools.
+        /// Sets the description, which people read, and models that choose among tools.
         pub fn description(self, text: &str) -> Self {
             self.with("description", serde_json::json!(text))
         }
 
-        /// Sets the schema of the input: a subset of JSON Schema.
+        /// Sets the schema of the input, in a subset of JSON Schema.
         ///
-        /// Requests that do not match are refused.
+        /// Inputs that do not match the schema are refused.
         pub fn schema(self, schema: serde_json::Value) -> Self {
             self.with("schema", schema)
         }
 
         /// Sets the version number.
         ///
-        /// The highest number that was ever registered is released automatically.
+        /// A version whose number is higher than all registered ones is released automatically.
         pub fn version(self, version: u32) -> Self {
             self.with("version", serde_json::json!(version))
         }
@@ -110,7 +110,8 @@ pub(crate) use on_both;
 macro_rules! keyed {
     ($name:ident) => {
         impl $name {
-            /// Counts each value of a key separately: a dotted path into the event's data.
+            /// Applies the control to each value of a key separately. The key is a dotted path into
+            /// the event's data.
             pub fn key(self, path: &str) -> Self {
                 self.with("key", json!(path))
             }
@@ -135,55 +136,45 @@ control!(
 keyed!(Concurrency);
 
 impl Concurrency {
-    /// Allows at most this number of runs at once, over all engines.
+    /// Allows at most this number of concurrent runs, over all engines.
     pub fn limit(limit: u32) -> Self {
         Self(Map::new()).with("limit", json!(limit))
     }
 
-    /// Counts a run until it ends, not only while a worker drives it.
+    /// Counts a run from its start to its end, also while it waits without a worker.
     pub fn for_the_whole_run(self) -> Self {
         self.with("span", json!("run"))
     }
 }
 
 control!(
-    /// Number of starts per period: a throttle spreads them out, a rate limit drops the excess.
-    ///
-    /// ```
-    /// use serde_json::Value;
-    /// use tidegate::prelude::*;
-    ///
-    /// let call = Workflow::new("call", async |_: Ctx, _: Value| Ok(()))
-    ///     .throttle(Rate::per_second(10).burst(20));
-    /// let mail = Workflow::new("mail", async |_: Ctx, _: Value| Ok(()))
-    ///     .rate_limit(Rate::per_hour(100).key("tenant"));
-    /// ```
+    /// Maximum number of starts per period: a throttle delays the excess, a rate limit drops it.
     Rate
 );
 keyed!(Rate);
 
 impl Rate {
-    /// Allows this number per period.
+    /// Allows `limit` starts per period.
     pub fn of(limit: u32, per: Duration) -> Self {
         Self(Map::new()).with("limit", json!(limit)).with("perMs", millis(per))
     }
 
-    /// Allows this number per second.
+    /// Allows `limit` starts per second.
     pub fn per_second(limit: u32) -> Self {
         Self::of(limit, Duration::from_secs(1))
     }
 
-    /// Allows this number per minute.
+    /// Allows `limit` starts per minute.
     pub fn per_minute(limit: u32) -> Self {
         Self::of(limit, Duration::from_secs(60))
     }
 
-    /// Allows this number per hour.
+    /// Allows `limit` starts per hour.
     pub fn per_hour(limit: u32) -> Self {
         Self::of(limit, Duration::from_secs(60 * 60))
     }
 
-    /// Allows this number at once after a quiet time.
+    /// Allows up to `burst` starts at once after a time without starts.
     pub fn burst(self, burst: u32) -> Self {
         self.with("burst", json!(burst))
     }
@@ -206,19 +197,19 @@ control!(
 keyed!(Debounce);
 
 impl Debounce {
-    /// Starts the run after a quiet time of this length.
+    /// Starts the run when no event has arrived for this time.
     pub fn quiet(period: Duration) -> Self {
         Self(Map::new()).with("periodMs", millis(period))
     }
 
-    /// Starts the run after this time at the latest, however busy it is.
+    /// Starts the run at most this long after the first event, even if more events arrive.
     pub fn at_most(self, max_wait: Duration) -> Self {
         self.with("maxWaitMs", millis(max_wait))
     }
 }
 
 control!(
-    /// Many events in one run.
+    /// Collects many events into one run.
     ///
     /// ```
     /// use std::time::Duration;
@@ -226,7 +217,7 @@ control!(
     ///
     /// let index = Workflow::new("index", async |_: Ctx, all: Vec<String>| Ok(all.len()))
     ///     .batch(Batch::of(100).within(Duration::from_secs(5)));
-    /// // A start gives one of them.
+    /// // The handler gets a list, but each start passes one event.
     /// let reference: WorkflowRef<String, usize> = index.reference();
     /// ```
     Batch
@@ -239,19 +230,19 @@ impl Batch {
         Self(Map::new()).with("maxSize", json!(max_size))
     }
 
-    /// Starts the run at the latest this long after the first event.
+    /// Starts the run at most this long after the first event.
     pub fn within(self, timeout: Duration) -> Self {
         self.with("timeoutMs", millis(timeout))
     }
 
-    /// Collects at most this number of bytes of data into one run.
+    /// Collects events with at most this number of bytes of data into one run.
     pub fn max_bytes(self, bytes: u64) -> Self {
         self.with("maxBytes", json!(bytes))
     }
 }
 
 control!(
-    /// An earlier position in the queue.
+    /// Priority: gives runs an earlier position in the queue.
     ///
     /// ```
     /// use std::time::Duration;
@@ -273,7 +264,7 @@ impl Priority {
 }
 
 control!(
-    /// At most one run that has not ended.
+    /// Singleton: at most one live run, or one for each value of a key.
     ///
     /// ```
     /// use serde_json::Value;
@@ -288,17 +279,18 @@ control!(
 keyed!(Singleton);
 
 impl Singleton {
-    /// Drops a new run while another exists.
+    /// Drops a new run while another one is live.
     pub fn skip() -> Self {
         Self(Map::new()).with("mode", json!("skip"))
     }
 
-    /// Replaces the existing run with the new one.
+    /// Cancels the live run, and starts the new one.
     pub fn cancel() -> Self {
         Self(Map::new()).with("mode", json!("cancel"))
     }
 
-    /// Lets the new run wait for one that has started, and replace one that has not.
+    /// Keeps a run that has started, and queues the new run behind it. Replaces a run that has not
+    /// started.
     pub fn latest() -> Self {
         Self(Map::new()).with("mode", json!("latest"))
     }
@@ -321,14 +313,14 @@ control!(
 keyed!(Idempotency);
 
 impl Idempotency {
-    /// Drops repetitions within this time.
+    /// Drops events whose key was used within this time.
     pub fn within(period: Duration) -> Self {
         Self(Map::new()).with("periodMs", millis(period))
     }
 }
 
 control!(
-    /// The handoff from one version to the next.
+    /// Handoff: what happens to the runs of older versions when a new version starts.
     Handoff
 );
 
@@ -347,15 +339,15 @@ impl Handoff {
     }
 }
 
-/// Treatment of older runs when a newer version gets its first run.
+/// Handling of the runs of older versions when a newer version gets its first run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnNewVersion {
-    /// Older runs are cancelled.
+    /// Runs of older versions are cancelled.
     Supersede,
-    /// Older runs finish first.
+    /// Runs of older versions finish before the new run starts.
     Drain,
-    /// Older runs continue beside the new one.
+    /// Runs of older versions continue, and the new run starts beside them.
     Coexist,
 }
 
@@ -387,12 +379,12 @@ impl Policy {
         Self(Map::new()).with("policy", json!(name))
     }
 
-    /// Runs the request beside the other.
+    /// Runs the request concurrently with the other runs of the session.
     pub fn allow() -> Self {
         Self::named("allow")
     }
 
-    /// Queues the request.
+    /// Queues the request behind the other runs of the session.
     pub fn queue() -> Self {
         Self::named("queue")
     }
@@ -402,7 +394,7 @@ impl Policy {
         Self::named("reject")
     }
 
-    /// Replaces the other run.
+    /// Cancels the conflicting run, and starts this one.
     pub fn restart() -> Self {
         Self::named("restart")
     }
@@ -412,7 +404,7 @@ impl Policy {
         Self::named("latest")
     }
 
-    /// Joins an open window, which starts after a quiet time of this length.
+    /// Merges requests into one run, which starts when no request has arrived for this time.
     pub fn debounce(period: Duration) -> Self {
         Self::named("debounce").with("periodMs", millis(period))
     }
@@ -422,13 +414,14 @@ impl Policy {
         self.with("maxWaitMs", millis(max_wait))
     }
 
-    /// Sets a function of the program that computes the key by which requests conflict.
+    /// Sets the name of the program's function that computes the key. Requests with the same key
+    /// conflict.
     pub(crate) fn by_function(self, name: &str) -> Self {
         self.with("key", json!({ "function": name }))
     }
 
-    /// Sets the key by which requests conflict: `session`, `user`, `none`, or a path such as
-    /// `input.account`.
+    /// Sets the key: `session`, `user`, `none`, or a path such as `input.account`. Requests with
+    /// the same key conflict.
     pub fn key(self, path: &str) -> Self {
         self.with("key", json!(path))
     }
@@ -459,14 +452,16 @@ impl Schedule {
         self.with("timeZone", json!(zone))
     }
 
-    /// Sets the policy for an occurrence while the last one has not ended.
+    /// Sets the policy for an occurrence that is due while the previous run of the schedule has not
+    /// ended.
     ///
-    /// Defaults to skipping it (`reject`). An occurrence cannot be debounced, and needs no key.
+    /// Defaults to skipping the occurrence (`reject`). `debounce` is not allowed, and no key is
+    /// needed.
     pub fn on_overlap(self, policy: Policy) -> Self {
         self.with("onOverlap", policy.into_value())
     }
 
-    /// Sets how late an occurrence may be and still run after an outage.
+    /// Sets the maximum delay with which a missed occurrence still runs after an outage.
     ///
     /// Defaults to an hour; the minimum is ten seconds.
     pub fn catch_up(self, window: Duration) -> Self {

@@ -4,11 +4,12 @@
 //! is one of `@yearly`, `@monthly`, `@weekly`, `@daily`, `@hourly`. It is read in a time zone of
 //! the IANA database. Where clocks change:
 //!
-//! - an occurrence that the clock jumps over (`30 2 * * *` in spring) happens at the first moment
-//!   after the jump, once however many were skipped; with `*` or `*/n` for the hour it is left out,
-//!   as the next hour is there already;
-//! - an occurrence that comes twice (in autumn) happens the first time; with `*` or `*/n` for the
-//!   hour, the minute or the second it happens both times, as a frequency has no pause.
+//! - If the clock jumps over occurrences (`30 2 * * *` in spring), one occurrence happens at the
+//!   first moment after the jump. With `*` or `*/n` as the hour they are left out, because the
+//!   schedule continues with the next matching hour.
+//! - If a local time comes twice (in autumn), the occurrence happens the first time. With `*` or
+//!   `*/n` as the hour, the minute or the second it happens both times, because such an expression
+//!   is a frequency.
 
 use std::fmt;
 
@@ -26,11 +27,11 @@ pub struct Cron {
     zone: TimeZone,
 }
 
-/// An invalid cron expression or time zone, with the fix.
+/// Error for an invalid cron expression or time zone; its text says how to fix it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadCron {
-    /// The expression cannot be read.
+    /// The expression cannot be parsed.
     #[error(
         "cron `{cron}` cannot be read ({reason}): write five fields (minute hour day month \
          weekday), six with seconds in front, or a word such as `@daily`"
@@ -38,11 +39,11 @@ pub enum BadCron {
     Expression {
         /// Cron expression.
         cron: String,
-        /// Reason why it cannot be read.
+        /// Reason why the expression cannot be parsed.
         reason: String,
     },
     /// No date matches the expression.
-    #[error("cron `{cron}` never occurs: no date fits its day and month, give it others")]
+    #[error("cron `{cron}` never occurs: no date matches its day and month, change them")]
     Never {
         /// Cron expression.
         cron: String,
@@ -61,12 +62,12 @@ pub enum BadCron {
 }
 
 impl BadCron {
-    /// Returns the stable error code.
+    /// Returns the stable code of this error.
     pub fn code(&self) -> &'static str {
         self.kind().as_str()
     }
 
-    /// Returns the code of the problem in a definition.
+    /// Returns the code under which a definition's problem is reported.
     pub(crate) fn kind(&self) -> Code {
         match self {
             Self::Expression { .. } => Code::BadCron,
@@ -95,9 +96,8 @@ impl Cron {
 
     /// Returns the first occurrence strictly after a time; `None` beyond the end of the calendar.
     ///
-    /// The calendar library is asked for local times, between one clock change and the next: its
-    /// own answers at clock changes differ from ours (it lets `0 1 * * *` occur again after a jump
-    /// at 02:00).
+    /// The cron library only computes local times between two clock changes. Its own results at
+    /// clock changes differ from our rules: after a jump at 02:00 it lets `0 1 * * *` occur again.
     pub fn next(&self, after: Timestamp) -> Option<Timestamp> {
         // Occurrences are at whole seconds.
         let second = after.micros().div_euclid(1_000_000);
@@ -120,7 +120,7 @@ impl Cron {
         Some(micros(at))
     }
 
-    /// Returns the next occurrence as if clocks never changed: its local time, and its timestamp.
+    /// Returns the next occurrence as a local time, as if clocks never changed, and its timestamp.
     fn next_shown(
         &self,
         offset: Offset,
@@ -140,13 +140,14 @@ impl Cron {
         }
     }
 
-    /// Returns whether the expression gives a frequency rather than a time.
+    /// Returns whether the expression is a frequency (`*` in hours, minutes or seconds) rather than
+    /// a time of day.
     fn is_frequent(&self) -> bool {
         let fields = &self.pattern.pattern;
         [&fields.hours, &fields.minutes, &fields.seconds].iter().any(|field| field.from_wildcard)
     }
 
-    /// Decides what to do about a planned occurrence at this time.
+    /// Decides whether a planned occurrence waits, starts or is missed at the time `now`.
     pub fn turn(&self, planned: Timestamp, now: Timestamp, catch_up: CatchUp) -> Turn {
         if planned > now {
             return Turn::Wait;
@@ -161,7 +162,8 @@ impl Cron {
         loop {
             let since = now.minus_ms(window);
             let kept = if planned >= since { Some(planned) } else { self.next(just_before(since)) };
-            // Halving finds the latest of many without counting all of them.
+            // Too many occurrences are within the window: halve it until at most `most` are left,
+            // without counting all of them.
             if self.count(kept, now, most + 1) > most && window > 0 {
                 window /= 2;
                 continue;
@@ -174,7 +176,7 @@ impl Cron {
         }
     }
 
-    /// Counts the occurrences from the first to a time, at most up to `most`.
+    /// Counts the occurrences from `first` up to `until`, and stops at `most`.
     fn count(&self, first: Option<Timestamp>, until: Timestamp, most: u32) -> u32 {
         let (mut at, mut count) = (first, 0);
         while let Some(occurrence) = at.filter(|at| *at <= until && count < most) {
@@ -185,20 +187,22 @@ impl Cron {
     }
 }
 
-/// Maximum count of missed occurrences: a schedule of every second has millions in a year.
+/// Number at which the count of missed occurrences stops. A schedule with an occurrence every
+/// second misses millions in a year.
 const MAX_COUNTED: u32 = 1000;
 
-/// Limits of missed occurrences that still run.
+/// Limits for running missed occurrences later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CatchUp {
     /// Maximum lateness of an occurrence.
     pub window_ms: u64,
-    /// Maximum number that run one after another; of more, the latest run.
+    /// Maximum number of missed occurrences that run; if there are more, only the latest run.
     pub most: u32,
 }
 
 impl Default for CatchUp {
-    /// A hundred keeps a schedule of every second from flooding its workflow.
+    /// A maximum of 100 prevents a schedule with an occurrence every second from flooding its
+    /// workflow.
     fn default() -> Self {
         Self { window_ms: CATCH_UP_MS, most: 100 }
     }
@@ -209,12 +213,12 @@ impl Default for CatchUp {
 pub enum Turn {
     /// The occurrence is not due.
     Wait,
-    /// The occurrence runs.
+    /// The occurrence starts now.
     Start {
         /// Next occurrence.
         next: Option<Timestamp>,
     },
-    /// The occurrence is too late, and so are all before `next`.
+    /// The occurrence and all others before `next` are too late to run.
     Miss {
         /// First occurrence that is not too late.
         next: Option<Timestamp>,
@@ -231,7 +235,7 @@ fn just_before(at: Timestamp) -> Timestamp {
     Timestamp::from_micros(at.micros().saturating_sub(1))
 }
 
-/// Converts the library's error text to our form.
+/// Converts the text of the cron library's error to the style of our errors.
 fn plain(error: &impl fmt::Display) -> String {
     let text = error.to_string();
     let text = text.trim_end_matches('.');

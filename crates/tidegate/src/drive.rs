@@ -1,6 +1,6 @@
 //! Driver of one run: from its lease to the report that releases it.
 //!
-//! The handler is polled here and nowhere else. Operations are reported as they complete; when the
+//! Only this driver polls the run's handler. Operations are reported as they complete; when the
 //! handler can only wait, the run is released and the handler dropped.
 
 mod poll;
@@ -36,22 +36,22 @@ use crate::{
     turns::WorkerKind,
 };
 
-/// Reason why a run is stopped from outside.
+/// Reason for stopping a run from outside of its handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StopReason {
-    /// The run was cancelled or replaced: confirm that it is no longer driven.
+    /// The run was cancelled or replaced: stop, and confirm that the run is no longer driven.
     Cancelled,
-    /// The engine has to assume that another one drives the run by now: report nothing.
+    /// The lease may have ended, and another engine may drive the run: stop, and report nothing.
     Lost,
     /// The engine shuts down: hand the run over.
     Yield,
 }
 
-/// First and maximum backoff of a report's retries.
+/// First and maximum delay between the attempts of a report.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// Next event in the life of a driven run.
+/// Next event that the driver handles.
 enum Turn {
     Stopped(StopReason),
     Reported(std::result::Result<Answer, Error>),
@@ -63,18 +63,18 @@ pub(crate) struct Driver {
     shared: Arc<Shared>,
     ctx: Ctx,
     handler: Polled,
-    /// Whether the code has given its [`Ctx`] to spawned tasks.
+    /// Whether the handler has given its [`Ctx`] to spawned tasks.
     spawns: Arc<AtomicBool>,
     stop: watch::Receiver<Option<StopReason>>,
     engine: EngineId,
     kind: WorkerKind,
-    /// Whether the handler may be polled. If an engine has died with the run, the handler waits
-    /// until its start is recorded.
+    /// Whether the handler may be polled. If an engine died while it drove this run, the handler
+    /// waits until its start is recorded.
     begun: bool,
 }
 
-/// Replays a handler on the records of the run to compensate, until it has registered all
-/// compensations again, and executes them.
+/// Replays the handler on the records of the run to compensate, until all compensations are
+/// registered again, and executes them.
 fn undo(mut handler: Polled, past: Ctx, ctx: Ctx) -> BoxFuture<Result<Payload>> {
     Box::pin(async move {
         let registered = std::future::poll_fn(|cx| {
@@ -114,8 +114,8 @@ impl Driver {
         let (engine, purpose) = (run.owner.unwrap_or_default(), run.purpose);
         let begun = run.begun == Begun::Untracked;
         let Loaded { events, mut steps, undoes } = loaded;
-        // An answer that arrived between lease and load belongs to the next activation, as later
-        // ones do: the order of the records says so.
+        // An answer that arrived after the lease and before the load belongs to the next
+        // activation, because the order of records says so.
         steps.retain(|step| step.kind.is_effect() || step.fence < run.fence);
         let definition = version.definition.clone();
         let activation = Activation { run, events, definition };
@@ -151,8 +151,8 @@ impl Driver {
         &self.ctx.activation().run
     }
 
-    /// Drives the run until it is released. Returns `true` if a report released it and freed its
-    /// worker.
+    /// Drives the run until it is released. Returns `true` if a report released the run and freed
+    /// its worker.
     pub(crate) async fn drive(mut self) -> bool {
         let mut report = (!self.begun).then(|| self.report(Ops::default(), Then::Continue));
         loop {
@@ -186,7 +186,7 @@ impl Driver {
                 }
                 Turn::Reached(Reached::Next(_)) => {}
                 Turn::Reached(Reached::End(result)) => {
-                    // One report at a time: the last one carries the end.
+                    // There is one report at a time. The last report also records the end.
                     if let Some(report) = report.take() {
                         match report.await {
                             Ok(Answer::Recorded(Recorded::GoOn)) => {}
@@ -201,7 +201,8 @@ impl Driver {
         }
     }
 
-    /// Waits for the next event.
+    /// Waits until the run is stopped, a report is answered, or the handler reaches a point where
+    /// the driver has to act.
     async fn turn(
         &mut self,
         report: &mut Option<BoxFuture<std::result::Result<Answer, Error>>>,
@@ -238,8 +239,8 @@ impl Driver {
         }
     }
 
-    /// Returns how the run continues after its handler has returned. An error of the handler takes
-    /// precedence over records that it has not requested: it may request them at its next attempt.
+    /// Returns how the run continues after its handler has returned. If the handler failed and also
+    /// has not requested all records, the failure counts: the next attempt may request them.
     fn ending(&mut self, result: Result<Payload>) -> Then {
         let (broken, lost) = {
             let state = self.ctx.activation_state();
@@ -258,9 +259,9 @@ impl Driver {
         }
     }
 
-    /// Returns how a run continues whose code has not requested every record. A task that the
-    /// handler has spawned may be about to do so: it outlives the handler and holds its [`Ctx`].
-    /// Then the run is replayed once more, and waits for such tasks.
+    /// Returns how the run continues if its code has not requested every record. A task that the
+    /// handler has spawned may still request them: it outlives the handler and holds its [`Ctx`].
+    /// In that case the run is replayed once more, and that replay waits for such tasks.
     fn changed(&mut self, fault: &StepError) -> Then {
         self.drop_handler();
         if self.handler.waits_for_tasks() || !self.ctx.is_held_elsewhere() {
@@ -294,8 +295,9 @@ impl Driver {
         }
     }
 
-    /// Handles a report that was not accepted: another engine has the run, or something in it
-    /// cannot be stored, which fails the run. Returns `true` if a report freed the worker.
+    /// Handles a report that was not accepted. If another engine drives the run, the run is left to
+    /// it. If the store refuses a value of the report, the run fails. Returns `true` if a report
+    /// freed the worker.
     async fn refused(&mut self, answer: std::result::Result<Answer, Error>) -> bool {
         self.drop_handler();
         let error = match answer {
@@ -312,7 +314,7 @@ impl Driver {
         self.report(Ops::default(), Then::Fail(fault.to_row())).await.is_ok()
     }
 
-    /// Reports until the store answers: repeating a report changes nothing.
+    /// Sends a report until the store answers. A repeated report has no further effect.
     fn report(&self, ops: Ops, then: Then) -> BoxFuture<std::result::Result<Answer, Error>> {
         let (shared, known, engine) = (self.shared.clone(), self.run().clone(), self.engine);
         let Ops { steps, sends, session, commits, chunks, progress } = ops;
@@ -326,7 +328,7 @@ impl Driver {
             loop {
                 match shared.committer.send(salted.clone(), Some(kind)).await {
                     Err(Error::Store(error)) if !matches!(*error, StoreError::Data(_)) => {
-                        tracing::warn!(%error, "retrying report");
+                        tracing::warn!(%error, "report failed, retrying");
                         shared.timer.sleep_until(shared.timer.elapsed() + pause).await;
                         pause = (pause * 2).min(LONGEST_PAUSE);
                     }
@@ -336,7 +338,7 @@ impl Driver {
         })
     }
 
-    /// Stops the run on request. Returns `true` if a report freed the worker.
+    /// Stops the run for the given reason. Returns `true` if a report freed the worker.
     async fn stopped(
         mut self,
         stop: StopReason,
@@ -365,14 +367,14 @@ impl Driver {
         self.handler.stop();
     }
 
-    /// Confirms that the run is no longer driven. No effect unless it was cancelled.
+    /// Confirms that the run is no longer driven. This has an effect only if the run was cancelled.
     async fn confirm_stop(&mut self) {
         self.drop_handler();
         let known = Box::new(self.run().clone());
         let salted = (Command::Stopped { known }, self.shared.entropy.number());
         if let Err(error) = self.shared.committer.send(salted, None).await {
-            // The end of the lease has the same effect, later.
-            tracing::warn!(%error, run = %self.run().id, "stop not confirmed");
+            // Without the confirmation, the end of the lease has the same effect later.
+            tracing::warn!(%error, run = %self.run().id, "confirming the stop of a run failed");
         }
     }
 }

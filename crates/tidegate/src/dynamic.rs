@@ -1,6 +1,5 @@
-//! Resolution of stored versions to code, including versions registered later by others: another
-//! process may have newer or older code of a workflow, and the server's workflows are called by
-//! URL.
+//! Finds the code for stored versions, also for versions that other processes register later: those
+//! may have newer or older code of a workflow, and the server calls its workflows by URL.
 
 use std::{
     collections::BTreeMap,
@@ -29,7 +28,7 @@ use crate::{
     turns::WorkerKind,
 };
 
-/// Returns the code of a stored definition, if this program has any.
+/// Function that returns the code of a stored definition; `None` if this program has none.
 pub(crate) type HandlerResolver = dyn Fn(&Definition) -> Option<Arc<dyn Handler>> + Send + Sync;
 
 /// Code that drives stored versions.
@@ -40,9 +39,9 @@ pub(crate) struct DynamicHandlers {
     pub(crate) served: Vec<(Definition, ServedWorkflow)>,
     /// Indexes in `served`, by app and name.
     places: BTreeMap<(String, String), Vec<usize>>,
-    /// Code for definitions without a workflow in this program.
+    /// Finds code for definitions that no workflow of this program serves.
     pub(crate) handler_resolver: Option<Box<HandlerResolver>>,
-    /// Epochs of the catalogs that were last applied.
+    /// Epoch of the catalog that was last applied, by workspace.
     taken_up: Mutex<BTreeMap<Workspace, i64>>,
 }
 
@@ -68,7 +67,7 @@ impl DynamicHandlers {
         Self { workspaces, served, places, handler_resolver, taken_up: Mutex::default() }
     }
 
-    /// Returns whether versions registered later by others may have code here.
+    /// Returns whether this program may have code for versions that other processes register later.
     pub(crate) fn follows(&self) -> bool {
         let follows = |(definition, served): &(Definition, ServedWorkflow)| {
             definition.version.is_none() || served.also_serves.is_some()
@@ -76,9 +75,9 @@ impl DynamicHandlers {
         self.handler_resolver.is_some() || self.served.iter().any(follows)
     }
 
-    /// Returns the code that drives the runs of a version: code of its number, code that declares
-    /// that it also serves it, or code without a number if the version was registered without one.
-    /// A version that is called by URL has its code elsewhere.
+    /// Returns the code that drives the runs of a version. This is the first of: code with this
+    /// version number; code that also serves this number; code without a number, if the version was
+    /// registered without one and is not called by URL; the result of the handler resolver.
     fn code(&self, version: &StoredVersion) -> Option<ServedVersion> {
         let stored = version.workflow()?;
         let places = self.places.get(&(stored.app.clone(), stored.name.clone()));
@@ -102,7 +101,8 @@ impl DynamicHandlers {
     }
 }
 
-/// Creates a version that is driven by code of this program, which may be another version's.
+/// Creates a served version that is driven by code of this program. The code may have been written
+/// for another version.
 fn in_process(stored: &Arc<Definition>, served: &ServedWorkflow) -> ServedVersion {
     let (definition, handler) = (stored.clone(), served.handler.clone());
     let promised = stored.handles_failure();
@@ -111,7 +111,7 @@ fn in_process(stored: &Arc<Definition>, served: &ServedWorkflow) -> ServedVersio
     ServedVersion::new(definition, handler, on_failure, WorkerKind::Handler)
 }
 
-/// Follows definitions registered by others, until the engine stops.
+/// Applies definitions that other processes register, until the engine stops.
 pub(crate) async fn run(shared: &Arc<Shared>) {
     if !shared.stored.follows() {
         return;
@@ -121,12 +121,12 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
         if let Err(error) = look(shared).await {
             tracing::warn!(%error, "reading definitions failed");
         }
-        // On an idle engine the sweep reads the epochs as well, so nothing is read here.
+        // On an idle engine this needs no read of its own: the sweep's reads update the epochs.
         while !shared.rest(&mut wakes, None).await && !has_changed(shared) {}
     }
 }
 
-/// Returns whether this process has seen newer definitions than those that it applied.
+/// Returns whether this process has seen newer catalogs than it has applied.
 fn has_changed(shared: &Shared) -> bool {
     let catalogs = shared.store.catalogs();
     let seen = |ws: &Workspace| catalogs.get(ws).map_or(0, |catalog| catalog.epoch);
@@ -134,12 +134,12 @@ fn has_changed(shared: &Shared) -> bool {
     shared.stored.workspaces.iter().any(|ws| taken_up.get(ws) != Some(&seen(ws)))
 }
 
-/// Serves the versions that this program has code for, and withdraws those without code, in
-/// workspaces whose definitions have changed.
+/// In workspaces whose definitions have changed, serves the versions that this program has code
+/// for, and withdraws the others.
 pub(crate) async fn look(shared: &Arc<Shared>) -> Result<(), Error> {
     let mut changed = false;
     let catalogs = known(&*shared.store, &shared.stored.workspaces).await?;
-    // Held to the end: an older catalog must not be applied after a newer one.
+    // The lock is held to the end, so that an older catalog is not applied after a newer one.
     let mut taken_up = shared.stored.taken_up.lock().unwrap_or_else(PoisonError::into_inner);
     for (ws, catalog) in catalogs {
         let before = taken_up.get(&ws).copied().unwrap_or(i64::MIN);
@@ -151,7 +151,8 @@ pub(crate) async fn look(shared: &Arc<Shared>) -> Result<(), Error> {
         for version in entries.flat_map(|entry| entry.versions.values()) {
             let turn = Turn { workflow: version.turn, lane: version.lane };
             let serves = shared.serves(turn.lane);
-            // Only a version that turns out to have an author's number loses its code.
+            // A served version with an assigned number keeps its code. Only a version whose author
+            // set the number can lose it.
             if serves && version.is_assigned() {
                 continue;
             }
@@ -179,7 +180,7 @@ impl Engine {
     /// Registers a definition written as data, whose code is resolved by
     /// [`EngineBuilder::handler_resolver`].
     ///
-    /// A definition without a version gets the next number, unless nothing has changed.
+    /// A definition without a version number gets the next number, unless it equals the last one.
     ///
     /// [`EngineBuilder::handler_resolver`]: crate::EngineBuilder::handler_resolver
     pub async fn define(&self, definition: &Value) -> Result<Registered, Error> {
@@ -218,14 +219,14 @@ impl Engine {
         Ok(all)
     }
 
-    /// Returns what [`Engine::define`] would return, without any effect.
+    /// Returns what [`Engine::define`] would return, without registering anything.
     pub async fn would_define(&self, definition: &Value) -> Result<Registered, Error> {
         let workflow = parse::workflow(definition).map_err(Error::Definition)?.value;
         let mut registered = self.register(vec![workflow], true).await?;
         registered.pop().ok_or_else(|| Error::Value("the definition was not answered".to_owned()))
     }
 
-    /// Returns what [`Engine::define_flow`] would return, without any effect.
+    /// Returns what [`Engine::define_flow`] would return, without registering anything.
     pub async fn would_define_flow(
         &self,
         definition: &Value,
@@ -250,7 +251,7 @@ impl Engine {
         rehearsal: bool,
     ) -> Result<Vec<Registered>, Error> {
         if workflows.iter().any(reaction::asks) && !rehearsal {
-            // First, so that no event of a stream is missed in between.
+            // The reaction is defined before the workflows, so that it misses no event of a stream.
             let command = StreamCommand::Define(reaction::triggers().definition);
             self.ask(Command::Stream { ws: self.ws(), command }).await?;
         }
@@ -264,12 +265,13 @@ impl Engine {
                 answers.push(self.would(command).await?);
             }
         } else {
-            // All are sent before the first is awaited, so that they share a transaction.
+            // All commands are sent before the first answer is awaited, so that they share a
+            // transaction.
             let replies: Vec<_> = commands.map(|command| self.ask(command)).collect();
             for reply in replies {
                 answers.push(reply.await?);
             }
-            // Other engines may have code for them.
+            // Wakes other engines, which may have code for the new versions.
             self.store().wake();
         }
         let registered = answers.into_iter().map(|answer| match answer {

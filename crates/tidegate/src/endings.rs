@@ -1,4 +1,4 @@
-//! Notification of callers in this process that wait for runs to end.
+//! Notifies callers of this process when a run that they wait for ends.
 
 use std::{
     collections::{BTreeMap, VecDeque, btree_map::Entry},
@@ -11,7 +11,7 @@ use tidegate_core::{
 };
 use tokio::sync::oneshot;
 
-/// Number of ends that are remembered.
+/// Number of ended runs that are remembered.
 const RECENT: usize = 1024;
 
 /// Callers that wait for runs to end.
@@ -21,11 +21,12 @@ pub(crate) struct Endings(Arc<Mutex<Inner>>);
 #[derive(Debug, Default)]
 struct Inner {
     waiters: BTreeMap<Seq, Vec<oneshot::Sender<Ended>>>,
-    /// The last ends, for callers that subscribe a moment too late.
+    /// Runs that ended last, for callers that subscribe just after the end.
     recent: VecDeque<Ended>,
 }
 
-/// Subscription of a caller to the end of one run. Dropping it unregisters the caller.
+/// Subscription of a caller to the end of one run. Dropping the subscription unregisters the
+/// caller.
 #[derive(Debug)]
 pub(crate) struct Subscription {
     /// Resolves once, when the run ends through this engine.
@@ -39,7 +40,7 @@ impl Endings {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Subscribes to the end of a run. The subscription to a run that has just ended resolves at
+    /// Subscribes to the end of a run. If the run has just ended, the subscription resolves at
     /// once.
     pub(crate) fn subscribe(&self, run: RunId) -> Subscription {
         let (tell, told) = oneshot::channel();
@@ -52,7 +53,7 @@ impl Endings {
         Subscription { told, endings: self.clone(), run: run.seq }
     }
 
-    /// Notifies all callers that wait for these ends.
+    /// Notifies the callers that wait for these runs.
     pub(crate) fn tell(&self, ends: Vec<Ended>) {
         let mut waiting = Vec::new();
         let mut inner = self.lock();
@@ -63,7 +64,7 @@ impl Endings {
             inner.recent.push_front(ended);
         }
         drop(inner);
-        // After the lock is released: a notified caller drops its subscription, which takes the
+        // The lock is released first: a notified caller drops its subscription, and that takes the
         // lock.
         for (waiter, ended) in waiting {
             let _ = waiter.send(ended);
@@ -94,17 +95,17 @@ mod tests {
 
     use crate::{Ctx, Engine, RunId, Workflow, testing::TestHarness};
 
-    /// Returns the number of runs that are waited for, and of callers that wait.
+    /// Returns the number of runs that callers wait for, and the number of these callers.
     fn registered(engine: &Engine) -> (usize, usize) {
         let inner = engine.shared().endings.lock();
         (inner.waiters.len(), inner.waiters.values().map(Vec::len).sum())
     }
 
-    /// Polls a future, so that it waits, and drops it.
+    /// Polls a future once, checks that it is pending, and drops it.
     async fn begin_and_drop<T>(future: impl Future<Output = T>) {
         let mut future = pin!(future);
         let waits = std::future::poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_pending()));
-        assert!(waits.await, "it has nothing to wait for");
+        assert!(waits.await, "the future must be pending after the first poll");
     }
 
     async fn harness() -> (TestHarness, Engine, Vec<RunId>) {
@@ -122,8 +123,7 @@ mod tests {
         (harness, engine, runs)
     }
 
-    /// A server answers long polls for weeks: each one that is cut off would otherwise stay
-    /// forever.
+    /// Clients of a server often abandon long polls: a registration for each would fill the memory.
     #[tokio::test]
     async fn a_dropped_wait_leaves_no_registration() {
         let (harness, engine, runs) = harness().await;
@@ -136,7 +136,7 @@ mod tests {
         }
         assert_eq!(registered(&engine), (0, 0));
 
-        // A dropped subscription does not remove others.
+        // Dropping one subscription does not remove the other subscriptions.
         let others: Vec<_> = [runs[0], runs[0], runs[1]]
             .into_iter()
             .map(|run| {
@@ -153,10 +153,14 @@ mod tests {
         for (other, run) in others.into_iter().zip([runs[0], runs[0], runs[1]]) {
             assert_eq!(other.await.unwrap(), run);
         }
-        assert_eq!(registered(&engine), (0, 0), "and an end leaves none");
+        assert_eq!(
+            registered(&engine),
+            (0, 0),
+            "no registration may remain after the runs have ended"
+        );
     }
 
-    /// Waits that are refused or answered at once leave no registration either.
+    /// A wait that is refused, or answered at once, leaves no registration.
     #[tokio::test]
     async fn a_wait_that_is_over_leaves_no_registration() {
         let (harness, engine, runs) = harness().await;
@@ -166,7 +170,10 @@ mod tests {
         for run in &runs {
             assert_eq!(engine.ended(*run).await.unwrap().id, *run);
         }
-        assert!(engine.ended(unknown).await.is_err(), "it is no better known for the end");
+        assert!(
+            engine.ended(unknown).await.is_err(),
+            "an id with a wrong salt must be unknown after the run's end, too"
+        );
         assert_eq!(registered(&engine), (0, 0));
     }
 }

@@ -46,26 +46,26 @@ use crate::{
 /// Settings of an engine, each with a default.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    /// Maximum number of runs that handlers drive at once.
+    /// Maximum number of runs that are driven at once by handlers of this program.
     pub(crate) workers: usize,
-    /// Maximum number of runs driven at once by calls to URLs.
+    /// Maximum number of runs that are driven at once by calls to URLs.
     pub(crate) call_workers: usize,
     /// Duration of a lease without renewal.
     pub(crate) lease_ttl: Duration,
-    /// Number of consecutive engine deaths that pause a run whose handler was executing; 0 for
-    /// never.
+    /// Number of consecutive engine deaths, each while the run's handler was executing, after which
+    /// the run is paused; 0 for never.
     pub(crate) max_deaths: u32,
     /// Interval at which the store is polled when no wake-up arrives.
     pub(crate) poll: Duration,
-    /// Number of stream states that stay cached after actions on their streams.
+    /// Number of stream states that are cached after actions on their streams.
     pub(crate) stream_state_cache: usize,
     /// Retention of ended runs and other finished rows.
     pub(crate) retention: Retention,
 }
 
 impl Options {
-    /// Returns the lease duration that other engines see, in whole milliseconds, rounded up so that
-    /// it is never too short.
+    /// Returns the lease duration that other engines read, in milliseconds. It is rounded up,
+    /// because other engines must not take over too early.
     pub(crate) fn lease_ms(&self) -> u32 {
         u32::try_from(self.lease_ttl.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX)
     }
@@ -81,32 +81,33 @@ pub(crate) struct Shared {
     pub(crate) committer: Committer,
     pub(crate) loader: Loader,
     pub(crate) registry: Mutex<Registry>,
-    /// Values of the program for its handlers.
+    /// Values that the program gives to its handlers
+    /// ([`EngineBuilder::state`](crate::EngineBuilder::state)).
     pub(crate) state: SharedState,
     pub(crate) stored: DynamicHandlers,
     /// Time at which the sweep has to run next.
     pub(crate) alarm: Alarm,
     pub(crate) tasks: Tasks,
     pub(crate) reactions: Reactions,
-    /// Writers of the streams that are being acted on.
+    /// Writers of the streams on which actions are being executed.
     pub(crate) lines: Arc<WriterCache>,
     /// Notified when the set of served versions changes.
     pub(crate) served: Notify,
-    /// Notified when other engines may have cancelled runs of this engine.
+    /// Notified when another engine may have cancelled runs that this engine drives.
     pub(crate) own: Notify,
-    /// Notified when a run has been released, and when there was none to lease.
+    /// Notified when a run was released, and when a lease found no run.
     pub(crate) idle: Notify,
-    /// Set on shutdown: runs that are leased from then on are handed over at once.
+    /// Whether the engine is shutting down: runs that it still leases are handed over at once.
     leaving: AtomicBool,
     identity: Mutex<Identity>,
-    /// Results of the last writes.
+    /// Outcomes of the last heartbeats and commits.
     pub(crate) health: Notes,
     driven: Mutex<BTreeMap<Seq, Driven>>,
-    /// Callers that wait for runs to end.
+    /// Callers of this process that wait for runs to end.
     pub(crate) endings: Endings,
 }
 
-/// Leaves out the store, which may hold a great deal.
+/// The output leaves out the store, which may contain many rows.
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (id, driven) = (self.id(), self.driven());
@@ -117,14 +118,14 @@ impl fmt::Debug for Shared {
 /// Identity under which this engine leases runs.
 #[derive(Debug)]
 struct Identity {
-    /// Engine id. Replaced after a lease was lost.
+    /// Engine id. It is replaced by a new one after the lease was lost.
     id: EngineId,
-    /// Whether the store has recorded a heartbeat of this id. Without one, no other engine could
-    /// tell when it is dead.
+    /// Whether the store has a heartbeat of this id. Before that no run may be leased, because
+    /// other engines could not detect the death of this one.
     known: bool,
 }
 
-/// Minimum time between two polls that wake-ups cause.
+/// Minimum time between two polls that are caused by wake-ups.
 const NEWS: Duration = Duration::from_secs(1);
 
 /// A run that is driven by this engine, or is being loaded for it.
@@ -132,11 +133,12 @@ const NEWS: Duration = Duration::from_secs(1);
 struct Driven {
     fence: i64,
     stop: watch::Sender<Option<StopReason>>,
-    /// Held while the run is driven: one task at a time drives a run, whatever the store says.
+    /// Held by the task that drives the run, so that only one task at a time drives it, even if the
+    /// store leases the run again.
     mutex: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// Slot of a leased run among the driven runs.
+/// Entry of a leased run among the driven runs, until its task starts.
 #[derive(Debug)]
 pub(crate) struct Seat {
     stop: watch::Receiver<Option<StopReason>>,
@@ -145,7 +147,8 @@ pub(crate) struct Seat {
     kind: WorkerKind,
 }
 
-/// Frees a run's slot and its worker on drop, also if a destructor of its handler panics.
+/// On drop, removes a run from the driven runs and frees its worker, also if a destructor of the
+/// handler panics.
 struct Leave {
     shared: Arc<Shared>,
     seq: Seq,
@@ -218,7 +221,7 @@ impl Shared {
         lock(&self.identity).id
     }
 
-    /// Records that the store has a heartbeat of this id: runs can be leased under it.
+    /// Records that the store has a heartbeat of this id: from now on the engine can lease runs.
     pub(crate) fn beaten(&self, engine: EngineId) {
         let mut identity = lock(&self.identity);
         if identity.id == engine && !identity.known {
@@ -228,28 +231,28 @@ impl Shared {
         }
     }
 
-    /// Reports the served versions to the store, for `why` and for the release of versions, and
-    /// looks for runs of these versions.
+    /// Writes the served versions to the store, where `why` and releases read them, and looks for
+    /// runs of these versions.
     pub(crate) fn say_what_is_served(&self) {
         let Identity { id, known } = *lock(&self.identity);
         if known {
-            // No caller waits for the answer.
+            // The answer is not needed.
             drop(self.ask(Command::Serve { engine: id, lanes: self.lanes() }));
             self.committer.look();
         }
     }
 
-    /// Adds a version: its runs can be driven from now on.
+    /// Starts to serve a version: its runs can be driven here from now on.
     pub(crate) fn serve(&self, ws: &Workspace, turn: Turn, version: ServedVersion) {
         lock(&self.registry).serve(ws, turn, version);
     }
 
-    /// Removes a version: its runs are left to other engines from now on.
+    /// Stops serving a version: from now on only other engines drive its runs.
     pub(crate) fn withdraw(&self, ws: &Workspace, turn: Turn) {
         lock(&self.registry).withdraw(ws, turn);
     }
 
-    /// Returns the lanes whose runs this engine can drive.
+    /// Returns the lanes (one for each version) whose runs this engine can drive.
     pub(crate) fn lanes(&self) -> Vec<Seq> {
         lock(&self.registry).lanes()
     }
@@ -270,13 +273,13 @@ impl Shared {
         lock(&self.registry).schedules()
     }
 
-    /// Returns the leases to request with the next transaction.
+    /// Returns the leases to request in the next transaction, for these free workers.
     pub(crate) fn leases(&self, free: PerKind) -> Vec<Lease> {
         let Identity { id, known } = *lock(&self.identity);
         if known { lock(&self.registry).leases(id, free) } else { Vec::new() }
     }
 
-    /// Returns the claims under which this engine takes runs, by workspace and kind of worker.
+    /// Returns the claims with which this engine leases runs, by workspace and kind of worker.
     pub(crate) fn claims(&self) -> Vec<Claim> {
         lock(&self.registry).claims()
     }
@@ -292,40 +295,42 @@ impl Shared {
         lock(&self.registry).leased(lease, runs)
     }
 
-    /// Returns the workers of one kind, as a workspace may see them.
+    /// Returns the number of workers of one kind, without details of other workspaces.
     pub(crate) fn workers(&self, kind: WorkerKind, ws: &Workspace) -> Workers {
         lock(&self.registry).workers(kind, ws)
     }
 
-    /// Returns the kind of worker that drives runs of this lane here.
+    /// Returns the kind of worker that drives runs of this lane on this engine.
     pub(crate) fn kind_of(&self, lane: Seq) -> Option<WorkerKind> {
         lock(&self.registry).version(lane).map(|version| version.kind)
     }
 
-    /// Returns the runs that a transaction left ready and that find no worker here, given the free
-    /// workers.
+    /// Returns the runs that a transaction left ready but for which this engine has no worker, if
+    /// these workers are free.
     pub(crate) fn without_worker(&self, seen: &CommitEffects, free: PerKind) -> BTreeSet<RunId> {
         let registry = lock(&self.registry);
         let ready = seen.ready.iter().filter(|(_, (_, turn))| registry.is_out(turn.lane, free));
         ready.map(|(run, _)| *run).collect()
     }
 
-    /// Returns the runs that a transaction would leave ready and that would find no worker here.
+    /// Returns the runs that a transaction would leave ready but for which this engine would have
+    /// no worker.
     pub(crate) fn would_wait(&self, seen: &CommitEffects) -> BTreeSet<RunId> {
         let registry = lock(&self.registry);
         let ready = seen.ready.iter().filter(|(_, (ws, turn))| registry.is_out_for(ws, *turn));
         ready.map(|(run, _)| *run).collect()
     }
 
-    /// Requests a check of the runs driven here: another engine may have cancelled some.
+    /// Requests a check of the runs that this engine drives: another engine may have cancelled
+    /// some.
     pub(crate) fn look_at_own(&self) {
         if self.driven() > 0 {
             self.own.notify_one();
         }
     }
 
-    /// Waits for `next` or for the poll interval, whichever is shorter. Wake-ups from other engines
-    /// end the wait, but not within its first second: a busy store sends many. Returns `true` after
+    /// Waits until `next`, at most for the poll interval. A wake-up from another engine ends the
+    /// wait, but not within the first second, because a busy store sends many. Returns `true` after
     /// a wake-up.
     pub(crate) async fn rest(
         &self,
@@ -356,7 +361,7 @@ impl Shared {
         self.options.lease_ttl / 60
     }
 
-    /// Starts leased runs.
+    /// Starts leased runs: loads them, and drives each in a task.
     pub(crate) fn hand_over(
         self: &Arc<Self>,
         runs: Vec<(WorkerKind, Run)>,
@@ -371,11 +376,12 @@ impl Shared {
         }
     }
 
-    /// Counts a leased run as driven from now on, so that it can be stopped while it is loaded.
+    /// Enters a leased run into the driven runs, so that it can be stopped while it is being
+    /// loaded.
     fn seat(&self, run: &Run, kind: WorkerKind) -> Seat {
         let mut driven = lock(&self.driven);
         let mutex = driven.remove(&run.id.seq).map_or_else(Arc::default, |before| {
-            // The run was taken from the old task, which may not have noticed yet.
+            // An older task drove this run and lost it, but may not have noticed. It must stop.
             let _ = before.stop.send(Some(StopReason::Lost));
             before.mutex
         });
@@ -389,7 +395,7 @@ impl Shared {
         Seat { stop: stopped, mutex, leased: self.timer.elapsed(), kind }
     }
 
-    /// Drives a loaded run in its own task.
+    /// Drives a loaded run in a task of its own.
     pub(crate) fn start(self: &Arc<Self>, run: Run, seat: Seat, loaded: Loaded) {
         let (seq, of, fence) = (run.id.seq, (run.ws.clone(), run.turn()), run.fence);
         let (shared, Seat { stop, mutex, leased, kind }) = (self.clone(), seat);
@@ -417,7 +423,8 @@ impl Shared {
         tracing::Instrument::instrument(driver.drive(), span).await
     }
 
-    /// Acts on the effects of a transaction.
+    /// Applies the effects of a transaction to this engine: stops runs, sets the alarm, wakes other
+    /// engines, and notifies callers.
     pub(crate) fn saw(&self, seen: CommitEffects) {
         let mut elsewhere = false;
         for run in &seen.stopping {
@@ -442,7 +449,7 @@ impl Shared {
         self.endings.tell(seen.ended);
     }
 
-    /// Stops a run that is driven here. Returns `false` if it is not.
+    /// Stops a run. Returns `false` if this engine does not drive it.
     pub(crate) fn stop(&self, run: Seq, stop: StopReason) -> bool {
         let driven = lock(&self.driven);
         let Some(driven) = driven.get(&run) else { return false };
@@ -454,7 +461,7 @@ impl Shared {
         true
     }
 
-    /// Stops all runs that are driven here.
+    /// Stops all runs that this engine drives.
     pub(crate) fn stop_all(&self, stop: StopReason) {
         let runs: Vec<Seq> = lock(&self.driven).keys().copied().collect();
         for run in runs {
@@ -462,36 +469,35 @@ impl Shared {
         }
     }
 
-    /// Hands over all runs that are driven here, and those that are just being leased.
+    /// Hands over all runs that this engine drives, and runs that it is about to lease.
     pub(crate) fn hand_back(&self) {
         self.leaving.store(true, Ordering::SeqCst);
         self.stop_all(StopReason::Yield);
         self.reactions.stop();
     }
 
-    /// Stops all tasks at their current await, and decides no more commands.
+    /// Stops all tasks at their current await, and refuses further commands.
     pub(crate) fn stop_tasks(&self) {
         self.tasks.abort();
         self.committer.shut();
     }
 
-    /// Returns whether no run is driven here or is about to be.
+    /// Returns whether this engine drives no run, and is not about to lease one.
     pub(crate) fn is_idle(&self) -> bool {
         !self.committer.is_leasing() && self.driven() == 0 && self.reactions.is_idle()
     }
 
-    /// Returns the number of runs driven here.
+    /// Returns the number of runs that this engine drives.
     pub(crate) fn driven(&self) -> usize {
         lock(&self.driven).len()
     }
 
-    /// Returns whether this run is driven here under this fence.
+    /// Returns whether this engine drives this run under this fence.
     pub(crate) fn drives(&self, run: Seq, fence: i64) -> bool {
         lock(&self.driven).get(&run).is_some_and(|driven| driven.fence == fence)
     }
 
-    /// Handles the loss of the lease of this id: all runs stop, and the engine continues under a
-    /// new id.
+    /// Handles the loss of this id's lease: stops all runs and continues under a new id.
     pub(crate) fn lose(&self, engine: EngineId) {
         {
             let mut identity = lock(&self.identity);
@@ -500,12 +506,12 @@ impl Shared {
             }
             *identity = Identity { id: self.entropy.engine_id(), known: false };
         }
-        tracing::error!("engine lease lost, stopping its runs");
+        tracing::error!("this engine lost its lease, stopping its runs");
         telemetry::lease_lost();
         self.stop_all(StopReason::Lost);
     }
 
-    /// Returns whether this run is driven here.
+    /// Returns whether this engine drives this run under any fence.
     pub(crate) fn drives_any(&self, run: Seq) -> bool {
         lock(&self.driven).contains_key(&run)
     }

@@ -1,20 +1,20 @@
-//! Source of randomness: the machine, or a test's seed.
+//! Source of random numbers: the operating system, or the seed of a test.
 
 use std::sync::{Mutex, PoisonError};
 
-/// Random numbers. Ids are made from them, so the next one must not be predictable.
+/// Generator of random numbers. Ids are made from them, so the next number must not be predictable.
 #[derive(Debug)]
 pub(crate) struct Entropy(Mutex<Source>);
 
 #[derive(Debug)]
 enum Source {
-    /// Numbers of the operating system, fetched in batches: a call for each would be expensive.
+    /// Numbers from the operating system, fetched in batches because each call is expensive.
     System(Vec<u64>),
     /// Always the same numbers for the same seed.
     Seeded(u64),
 }
 
-/// Number of random numbers fetched at a time.
+/// Number of random numbers that are fetched together.
 const STOCK: usize = 64;
 
 impl Entropy {
@@ -54,7 +54,7 @@ impl Entropy {
         f64::from(bits) / f64::from(u32::MAX)
     }
 
-    /// Returns a new engine id, for each start.
+    /// Returns a new engine id.
     pub(crate) fn engine_id(&self) -> u128 {
         (u128::from(self.number()) << 64) | u128::from(self.number())
     }

@@ -1,4 +1,4 @@
-//! Errors of an engine's callers.
+//! Errors that an engine returns to its callers.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use tidegate_store::StoreError;
 
 use crate::step_error::StepError;
 
-/// Error of an engine's operation.
+/// Error of an operation of an engine.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operation was refused, and nothing changed.
+    /// The rules refused the operation. Nothing was changed.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The store failed. Nothing changed, except where the error says that the outcome is unknown.
+    /// The store failed. Nothing was changed, unless the error says that the outcome is unknown.
     #[error(transparent)]
     Store(#[from] Arc<StoreError>),
     /// The definitions are invalid. Lists all their problems.
@@ -30,14 +30,15 @@ pub enum Error {
     Value(String),
     /// The events of a closed stream could not be archived. The stream stays closed, and no event
     /// is deleted.
-    #[error("the archive failed, and the stream stays closed with all its events: {0}")]
+    #[error("archiving the stream failed, so it stays closed and keeps all its events: {0}")]
     Archive(StepError),
     /// A control admitted no run for the input of [`Engine::start`](crate::Engine::start).
     #[error("workflow `{workflow}` was not started: {}", refused(.verdict))]
     NotStarted {
         /// Name of the workflow.
         workflow: String,
-        /// Verdict: the control, its key, and when or because of which run.
+        /// Verdict: the control and its key, and the time to retry at or the run that holds the
+        /// control.
         verdict: Box<Verdict>,
     },
     /// The run has failed: [`RunHandle::output`](crate::RunHandle::output) has no value.
@@ -45,7 +46,7 @@ pub enum Error {
     RunFailed {
         /// Id of the run.
         run: RunId,
-        /// Error of its handler, with the handler's own code.
+        /// Error of the run's handler, with the handler's own code.
         error: StepError,
     },
     /// The run was cancelled, or replaced by another.
@@ -53,7 +54,7 @@ pub enum Error {
     RunCancelled {
         /// Id of the run.
         run: RunId,
-        /// Reason that was given.
+        /// Reason given for the cancellation.
         reason: String,
     },
     /// The engine has been shut down.
@@ -65,7 +66,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns the stable code: a row of the reference, and the same as over HTTP.
+    /// Returns the stable code of this error. It is listed in the reference of errors, and is the
+    /// same over HTTP.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Refused(refusal) => refusal.code(),
@@ -89,10 +91,10 @@ impl From<StoreError> for Error {
     }
 }
 
-/// Displayed key of a control without one.
+/// Text that is displayed as the key of a control without a key.
 const WHOLE: &str = "(whole)";
 
-/// Describes a verdict without a run.
+/// Describes why a verdict started no run.
 fn refused(verdict: &Verdict) -> String {
     let of = |key: &str| match key {
         "" | WHOLE => String::new(),

@@ -1,4 +1,4 @@
-//! Types of the other crates that are a part of this crate's interface.
+//! Types of other crates that are part of the public API of this crate.
 
 /// Retries, with the backoff between them:
 ///

@@ -1,4 +1,4 @@
-//! Flows and actions as a program defines them.
+//! Builders of flows and actions.
 
 use std::{fmt, future::Future, ops::RangeInclusive, sync::Arc};
 
@@ -35,7 +35,7 @@ use crate::{
 /// let engine = harness.engine().flow(chat).start().await?;
 /// let mut request = new_request("chat", "respond", "Why")?;
 /// request.session = Some("ada".to_owned());
-/// let run = engine.dispatch(request).await?.verdict.run().expect("a queue refuses none");
+/// let run = engine.dispatch(request).await?.verdict.run().expect("a queue refuses no request");
 /// assert_eq!(engine.handle::<String>(run).output().await?, "Why? Let me think.");
 /// # Ok(())
 /// # }
@@ -49,7 +49,7 @@ pub struct Flow {
     unreadable: Option<Problem>,
 }
 
-/// Name of the key function of a flow's own policy in definitions.
+/// Name that definitions use for the key function of a flow's own policy.
 const FLOWS_OWN: &str = "*";
 
 impl Flow {
@@ -60,7 +60,7 @@ impl Flow {
 
     /// Creates a flow from a definition written as data.
     ///
-    /// Its actions get their code by name, from [`Flow::action`].
+    /// [`Flow::action`] adds the code of each action, by the action's name.
     pub fn from_definition(definition: Value) -> Self {
         let (definition, unreadable) = read_fields("flow", definition);
         Self { definition, actions: Vec::new(), key_function: None, unreadable }
@@ -87,8 +87,8 @@ impl Flow {
     /// Sets the policy as [`Flow::policy`] does, with a key that this function computes from a
     /// request.
     ///
-    /// If it returns `None`, the request is not arbitrated. All actions without a policy of their
-    /// own share this key space.
+    /// If the function returns `None`, the policy does not apply to the request. All actions
+    /// without a policy of their own share this key space.
     pub fn policy_by<K: Into<ActionKey>>(
         mut self,
         policy: Policy,
@@ -104,8 +104,8 @@ impl Flow {
         self
     }
 
-    /// Returns the whole definition, the code of each action in the same order, and the problems of
-    /// both.
+    /// Returns the whole definition, the code of each action in the same order, and the problems
+    /// found in either.
     pub(crate) fn into_parts(self) -> (Value, Vec<ServedWorkflow>, Vec<Problem>) {
         let Self { mut definition, mut actions, key_function, unreadable } = self;
         if let Some(unreadable) = unreadable {
@@ -135,7 +135,8 @@ impl Flow {
     }
 }
 
-/// Returns the actions of a definition as a list, written as a list or as a map.
+/// Returns the actions of a definition as a list. The definition may have them as a list or as a
+/// map.
 pub(crate) fn written_actions(actions: Value) -> Vec<Value> {
     let named = |(name, mut action): (String, Value)| {
         if let Some(fields) = action.as_object_mut() {
@@ -239,7 +240,7 @@ impl Action {
     /// Sets the policy as [`Action::policy`] does, with a key that this function computes from a
     /// request.
     ///
-    /// If it returns `None`, the request is not arbitrated.
+    /// If the function returns `None`, the policy does not apply to the request.
     pub fn policy_by<K: Into<ActionKey>>(
         self,
         policy: Policy,
@@ -251,10 +252,10 @@ impl Action {
         action
     }
 
-    /// Adds a schedule that starts the action as well.
+    /// Adds a schedule that starts the action, in addition to requests.
     ///
-    /// Its input is then `{schedule, plannedAt}`, which is not checked against a schema; the run
-    /// has no session and no user.
+    /// The input of such a run is `{schedule, plannedAt}`, which is not checked against the
+    /// action's schema. The run has no session and no user.
     pub fn schedule(mut self, schedule: crate::Schedule) -> Self {
         match &mut self.0.definition["triggers"] {
             Value::Array(triggers) => triggers.push(schedule.into_value()),
@@ -265,20 +266,20 @@ impl Action {
 
     crate::controls::on_both!();
 
-    /// Limits the number of its concurrent runs, in addition to its policy.
+    /// Limits the number of concurrent runs of this action, in addition to its policy.
     pub fn concurrency(self, limit: Concurrency) -> Self {
         self.and_concurrency(limit.into_value())
     }
 
-    /// Continues runs of these older versions with the same code.
+    /// Declares that this code also continues the runs of these older versions.
     pub fn also_serves(mut self, versions: RangeInclusive<u32>) -> Self {
         self.0.also_serves = Some(versions);
         self
     }
 
-    /// Sets the handler that runs, once, after a run has failed for good.
+    /// Sets the failure handler: it runs once, after a run has failed permanently.
     ///
-    /// It records its own steps.
+    /// The failure handler is a run of its own and records its own steps.
     pub fn on_failure<F, Fut, I>(mut self, handler: F) -> Self
     where
         F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
@@ -290,7 +291,7 @@ impl Action {
     }
 }
 
-/// Value of a key function: text, a whole number or a boolean.
+/// Key that a key function returns: text, a whole number or a boolean.
 #[derive(Clone, Debug)]
 pub struct ActionKey(Key);
 

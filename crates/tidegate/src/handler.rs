@@ -1,8 +1,8 @@
 //! Interface between the driver of a run and the code that executes it.
 //!
-//! An activation enters through [`Ctx`], and operations leave through it: completed or failed
-//! steps, sleeps, waits, calls, and finally a result. Neither side knows whether the code is an
-//! async function of this program or a service that answers over a network.
+//! The code gets its [`Ctx`] from the driver, and requests all operations from it: steps, sleeps,
+//! waits and calls. At its end it returns a result. The driver does not know whether the code is an
+//! async function of this program or a service that is called over a network.
 
 use std::{fmt, future::Future, marker::PhantomData, ops::RangeInclusive, sync::Arc};
 
@@ -22,27 +22,28 @@ use crate::{
 
 /// Executes the runs of one definition.
 pub trait Handler: Send + Sync + 'static {
-    /// Starts the run, or restarts it with the recorded results.
+    /// Starts the handler of a run, or starts it again with the recorded results.
     fn call(&self, ctx: Ctx) -> std::pin::Pin<Box<dyn Future<Output = Result<Payload>> + Send>>;
 }
 
-/// Function of a program that computes a key from a request; [`Key::Missing`] if there is none.
+/// Function of a program that computes the key of a request; [`Key::Missing`] if the request has
+/// none.
 pub(crate) type KeyFunction = Arc<dyn Fn(&Request) -> Key + Send + Sync>;
 
-/// A definition in the author's form with the code that serves it.
+/// A definition as its author wrote it, with the code that serves it.
 #[derive(Clone)]
 pub struct ServedWorkflow {
-    /// Definition, as data.
+    /// Definition, as JSON.
     pub(crate) definition: serde_json::Value,
-    /// Problem that prevented the definition from being read at all.
+    /// Problem because of which the definition could not be parsed at all.
     pub(crate) unreadable: Option<Problem>,
-    /// Handler of its runs.
+    /// Handler of the runs.
     pub(crate) handler: Arc<dyn Handler>,
     /// Handler that runs after a failure.
     pub(crate) on_failure: Option<Arc<dyn Handler>>,
-    /// Older versions that the same code continues.
+    /// Older versions whose runs the same code continues.
     pub(crate) also_serves: Option<RangeInclusive<u32>>,
-    /// Key function of its policy, by name.
+    /// Function that computes the key of the definition's policy.
     pub(crate) key_function: Option<KeyFunction>,
 }
 
@@ -82,8 +83,8 @@ where
     }
 }
 
-/// Failure handler of a version whose serving code has none. The run is retried by its retry
-/// policy: another process may have the handler.
+/// Failure handler of a version whose code in this process has none. It fails, and the run is
+/// retried by its retry policy: another process may have the real handler.
 pub(crate) struct NoFailureHandler;
 
 impl Handler for NoFailureHandler {
@@ -99,7 +100,7 @@ impl Handler for NoFailureHandler {
     }
 }
 
-/// Error code of an input that the handler cannot read.
+/// Error code for an input that cannot be read as the handler's type.
 pub(crate) const BAD_INPUT: &str = "BadInput";
 
 /// Reads the handler's input: the data of an event, of all events of a batch, or of a request.
@@ -115,10 +116,11 @@ fn read_input<I: DeserializeOwned>(ctx: &Ctx) -> Result<I> {
 
 /// Maximum size of a value that a step or a run returns.
 ///
-/// Larger data belongs in a file store, with its address in the value.
+/// Put larger data into a file store, and return its address.
 pub const MAX_VALUE_BYTES: usize = 4 * 1024 * 1024;
 
-/// Checks the name of a step, an event or a signal. The error is the rule that it breaks.
+/// Checks the name of a step, an event or a signal. The error describes the rule that the name
+/// breaks.
 pub(crate) fn check_name(name: &str) -> Result<(), String> {
     let chars = name.chars().count();
     match chars {

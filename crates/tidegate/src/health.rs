@@ -1,4 +1,4 @@
-//! Health of the store from an engine's last writes, for readiness probes.
+//! Health of the store, derived from an engine's last heartbeats and commits, for readiness probes.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -10,38 +10,38 @@ use tokio::sync::Notify;
 
 /// Health of the store as an engine last observed it.
 ///
-/// Read from memory: a probe never waits for the store.
+/// This is kept in memory: a probe never waits for the store.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Health {
     /// Time since the last successful heartbeat was sent.
     pub heartbeat_age: Duration,
-    /// Maximum heartbeat age of a store that answers: half of the lease.
+    /// Heartbeat age above which the store counts as not answering: half of the lease.
     pub heartbeat_limit: Duration,
     /// Error of the last heartbeat, if it failed.
     pub heartbeat_error: Option<Arc<StoreError>>,
-    /// Error of the last commit, if it failed and nothing was written since.
+    /// Error of the last commit, if it failed and no later write succeeded.
     pub commit_error: Option<Arc<StoreError>>,
 }
 
 impl Health {
-    /// Returns the failure that keeps the engine from working, if there is one.
+    /// Returns the error of the last write, if it failed.
     pub fn error(&self) -> Option<&StoreError> {
         self.commit_error.as_deref().or(self.heartbeat_error.as_deref())
     }
 
-    /// Returns whether no heartbeat was written for too long.
+    /// Returns whether the last successful heartbeat is too old.
     pub fn is_overdue(&self) -> bool {
         self.heartbeat_age > self.heartbeat_limit
     }
 }
 
-/// Results of the last writes, recorded by the tasks of an engine.
+/// Outcomes of the last heartbeats and commits, recorded by the tasks of an engine.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
     last: Mutex<Last>,
-    /// Notified when a commit has failed: the next heartbeat, sent at once, shows whether the store
-    /// is gone or only that transaction failed.
+    /// Notified when a commit has failed. The engine then sends a heartbeat at once, which shows
+    /// whether the store is unavailable or only that transaction failed.
     pub(crate) doubt: Notify,
 }
 
@@ -57,7 +57,7 @@ impl Notes {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records a heartbeat that was sent at this time and written: earlier failures are over.
+    /// Records that a heartbeat sent at this time was written. Clears earlier failures.
     pub(crate) fn beaten(&self, sent: Duration) {
         *self.last() = Last { heartbeat_at: sent, ..Last::default() };
     }
@@ -104,17 +104,17 @@ mod tests {
         notes.beaten(s(1));
         assert!(!code(&notes));
         notes.commit_failed(gone());
-        assert!(code(&notes), "at once, not after the next heartbeat");
+        assert!(code(&notes), "a failed commit must count at once");
         notes.committed();
         assert!(!code(&notes));
         notes.commit_failed(gone());
         notes.heartbeat_failed(gone());
         notes.committed();
-        assert!(code(&notes), "heartbeats still fail");
+        assert!(code(&notes), "a failed heartbeat must count although a commit succeeded");
         notes.beaten(s(2));
         assert!(!code(&notes));
         notes.commit_failed(Arc::new(StoreError::Data("x".into())));
-        assert!(!code(&notes), "a refused row is no trouble of the store");
+        assert!(!code(&notes), "a refused row must not count as a failure of the store");
     }
 
     #[test]

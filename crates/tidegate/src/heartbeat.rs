@@ -1,9 +1,10 @@
 //! Heartbeats and dead-engine detection.
 //!
-//! An engine renews one lease for all its runs. It judges others by their heartbeat on its own
-//! monotonic clock and by the length of *their* lease, which their row carries: engines with
-//! different settings share a store. It judges itself too: if it could not renew in time it stops
-//! all its runs before others may take them over. No wall clock is involved.
+//! An engine renews one lease for all its runs. It declares another engine dead when that engine's
+//! heartbeat has not changed for the length of *its* lease, which is in its row (engines on one
+//! store may have different settings). Time is measured by the observer's monotonic clock; no wall
+//! clock is involved. An engine that could not renew its own lease in time stops all its runs
+//! before others may take them over.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -18,27 +19,27 @@ use tidegate_store::{StoreError, commit};
 
 use crate::{builder::LEASE_TTL, drive::StopReason, engine::Shared, error::Error, telemetry};
 
-/// Maximum number of runs of a dead engine that are taken over at a time.
+/// Maximum number of a dead engine's runs that are taken over at a time.
 const REAP: u32 = 256;
 
 /// Maximum number of engines that are watched.
 const ENGINES: u32 = 1000;
 
-/// Maximum number of its own runs that an engine checks.
+/// Maximum number of its own runs that an engine checks at a time.
 const OWNED: u32 = 10_000;
 
 /// Time that a stopping engine waits for the store to remove its row.
 const LEAVE: Duration = Duration::from_millis(900);
 
-/// Renews the lease, and stops all runs if that fails for too long.
+/// Renews the engine's lease. If renewals fail for too long, stops all its runs.
 pub(crate) async fn renew(shared: &Arc<Shared>) {
     let ttl = shared.options.lease_ttl;
     let timer = &*shared.timer;
     let mut renewed = timer.elapsed();
     loop {
         let (id, asked) = (shared.id(), timer.elapsed());
-        // Other engines wait for a whole TTL after the last heartbeat that they saw; a quarter is
-        // the margin.
+        // Other engines wait for the whole TTL after the last heartbeat that they saw. This engine
+        // gives up after three quarters of it, so that a quarter is the margin.
         let deadline = renewed + ttl * 3 / 4;
         let answer = tokio::select! {
             biased;
@@ -79,7 +80,8 @@ pub(crate) async fn renew(shared: &Arc<Shared>) {
         tokio::select! {
             biased;
             () = timer.sleep_until(timer.elapsed() + wait) => {}
-            // Not more often than after a failed heartbeat.
+            // After a failed commit, send the next heartbeat early, but not earlier than after a
+            // failed heartbeat.
             () = shared.health.doubt.notified() => {
                 timer.sleep_until(timer.elapsed() + wait.min(ttl / 30)).await;
             }
@@ -87,8 +89,8 @@ pub(crate) async fn renew(shared: &Arc<Shared>) {
     }
 }
 
-/// Removes this engine from the store: it holds no runs, and no other engine has to wait for its
-/// lease to end.
+/// Removes the row of this engine, which drives no runs, so that no other engine has to wait for
+/// the end of its lease.
 pub(crate) async fn leave(shared: &Shared) {
     let engine = shared.id();
     let key = RowKey::Engine(engine);
@@ -99,20 +101,21 @@ pub(crate) async fn leave(shared: &Shared) {
         let commands = vec![(dead, 0), (Command::Bury { engine }, 0)];
         commit(&*shared.store, commands).await.map(drop)
     };
-    // A store that does not answer must not delay the end of the process: the lease ends by itself.
+    // The wait is limited, so that a store that does not answer does not delay the end of the
+    // process. Without the removal, the lease ends by itself.
     let timer = &*shared.timer;
     tokio::select! {
         biased;
         left = left => if let Err(error) = left {
-            tracing::debug!(%error, "engine row not removed");
+            tracing::debug!(%error, "removing the row of this engine failed");
         },
         () = timer.sleep_until(timer.elapsed() + LEAVE) => {
-            tracing::debug!("engine row not removed: no answer in time");
+            tracing::debug!("removing the row of this engine timed out");
         }
     }
 }
 
-/// Last observed change of an engine's heartbeat.
+/// Heartbeat of an engine, and the time at which this engine first saw it.
 struct Sighting {
     beat: i64,
     at: Duration,
@@ -120,8 +123,9 @@ struct Sighting {
 
 /// Returns the length of an engine's lease, from its own row.
 ///
-/// A row of an older binary has none. It gets the longer of the observer's own setting and the
-/// default: waiting too long delays a takeover once, waiting too little repeats work in progress.
+/// An older binary writes no length. For such a row, the longer of the observer's own setting and
+/// the default is used: waiting too long only delays a takeover, while waiting too little repeats
+/// work in progress.
 fn lease_of(engine: &Engine, own: Duration) -> Duration {
     engine.lease_ms.map_or(own.max(LEASE_TTL), |ms| Duration::from_millis(ms.into()))
 }
@@ -147,19 +151,19 @@ pub(crate) async fn watch(shared: &Arc<Shared>) {
     }
 }
 
-/// Returns the minimum time between two checks of the other engines, and the time to the next one
-/// if nothing happens. `lease_end` is the time until the first lease of another engine ends.
+/// Returns the minimum time between two checks of the other engines, and the time to the next check
+/// if no wake-up arrives. `lease_end` is the time until the first lease of another engine ends.
 ///
-/// An engine with a long lease checks as often as one with the default: others may have shorter
-/// leases, and an engine that has started since the last check is not known yet.
+/// An engine with a long lease checks as often as one with the default lease: other engines may
+/// have shorter leases, and engines that have started since the last check are not known yet.
 fn pauses(own: Duration, lease_end: Option<Duration>) -> (Duration, Duration) {
     let own = own.min(LEASE_TTL);
     let (pause, next) = (own / 60, own / 3);
     (pause, lease_end.map_or(next, |end| end.min(next)).max(pause))
 }
 
-/// Checks all engines and the runs of this one, in one transaction. Returns the time at which the
-/// first lease of another engine ends if no heartbeat changes.
+/// Checks all engines, and the runs of this engine. Returns the time at which the first lease of
+/// another engine ends if no heartbeat changes.
 async fn look(
     shared: &Arc<Shared>,
     seen: &mut BTreeMap<EngineId, Sighting>,
@@ -173,7 +177,7 @@ async fn look(
     let mut snapshot = shared.store.read(reads()).await?;
     let (lease_end, died) = look_around(shared, &snapshot, seen).await;
     if died {
-        // The takeover leaves engines to bury.
+        // After the takeover there are more engine rows to delete.
         snapshot = shared.store.read(reads()).await?;
     }
     bury(shared, &snapshot).await;
@@ -212,13 +216,13 @@ async fn look_around(
         // An engine whose runs cannot be taken over must not block the takeover of others.
         if let Err(error) = take_over(shared, engine, beat, marked).await {
             let engine = format_args!("{engine:032x}");
-            tracing::warn!(%error, %engine, "retrying takeover of dead engine");
+            tracing::warn!(%error, %engine, "takeover of dead engine failed, retrying");
         }
     }
     (lease_end, died)
 }
 
-/// Declares an engine dead, unless it is already, and takes over its runs.
+/// Declares an engine dead, unless it is declared dead already, and takes over its runs.
 async fn take_over(
     shared: &Arc<Shared>,
     engine: EngineId,
@@ -268,12 +272,13 @@ async fn reap(shared: &Arc<Shared>, engine: EngineId) -> Result<(), Error> {
             };
             answered = true;
             match answer {
-                // The run had ended before, and is only cleaned up: no engine takes it over.
+                // The run was cancelled and only had to be cleaned up: this does not count as a
+                // takeover.
                 Answer::Changed(true) if stopping => {}
                 Answer::Changed(true) => telemetry::taken_over(),
                 Answer::Paused { reason } => {
                     telemetry::taken_over();
-                    tracing::warn!(%run, reason, "run paused");
+                    tracing::warn!(%run, reason, "run paused after too many engine deaths");
                 }
                 _ => {}
             }
@@ -284,19 +289,20 @@ async fn reap(shared: &Arc<Shared>, engine: EngineId) -> Result<(), Error> {
     }
 }
 
-/// Deletes the rows of dead engines that own no more runs.
+/// Deletes the rows of dead engines that own no runs any more.
 async fn bury(shared: &Arc<Shared>, snapshot: &Snapshot) {
     for row in snapshot.found(&Scan::Buriable) {
         let Row::Engine(Engine { id: engine, .. }) = row else { continue };
         if let Err(error) = shared.ask(Command::Bury { engine: *engine }).await {
             let engine = format_args!("{engine:032x}");
-            tracing::warn!(%error, %engine, "retrying deletion of dead engine row");
+            tracing::warn!(%error, %engine, "deletion of dead engine row failed, retrying");
         }
     }
 }
 
-/// Stops runs that others have cancelled, and returns runs that no task here drives: a lease whose
-/// answer was lost. A run counts as stray when two checks in a row find it so.
+/// Stops runs that other engines have cancelled, and releases stray runs: runs leased to this
+/// engine that none of its tasks drives, because the answer to the lease was lost. A run counts as
+/// stray when two checks in a row find it without a task.
 async fn look_at_own(
     shared: &Arc<Shared>,
     snapshot: &Snapshot,
@@ -326,14 +332,14 @@ async fn look_at_own(
             Command::Record { known, report }
         };
         if let Err(error) = shared.ask(command).await {
-            tracing::debug!(%error, run = %run.id, "stray run already released");
+            tracing::debug!(%error, run = %run.id, "releasing a stray run failed");
         }
     }
     Ok(found)
 }
 
-/// Looks for work on wake-ups from other engines. Work without a wake-up is found by the sweep's
-/// polls.
+/// Looks for work when a wake-up from another engine arrives. The sweep's polls find work without a
+/// wake-up.
 pub(crate) async fn listen(shared: &Arc<Shared>) {
     let mut wakes = shared.store.wakes();
     while wakes.changed().await.is_ok() {
@@ -359,7 +365,7 @@ mod tests {
     use super::*;
     use crate::{engine::Options, entropy::Entropy, retention::Retention, timer::Timer};
 
-    /// A timer that stands still until it is moved, and a store with slow heartbeats.
+    /// A timer that a test advances by hand, and a store with slow heartbeats.
     #[derive(Debug, Default)]
     struct Slow {
         elapsed: Mutex<Duration>,
@@ -373,7 +379,8 @@ mod tests {
         }
     }
 
-    /// Ready at its time. Waiting tasks are polled after each move.
+    /// Sleep that is ready at its time. It needs no waker, because the test polls after each
+    /// advance.
     struct Sleep(Arc<Slow>, Duration);
 
     impl Future for Sleep {
@@ -412,7 +419,7 @@ mod tests {
             Err(gone())
         }
 
-        /// The second heartbeat is written at once and answered ten seconds later; all later ones
+        /// The second heartbeat is written at once and answered ten seconds later. All later ones
         /// fail.
         async fn heartbeat(&self, _: EngineId, _: u32) -> Result<bool, StoreError> {
             let before = self.written.lock().unwrap().len();
@@ -440,8 +447,8 @@ mod tests {
         }
     }
 
-    /// However late a heartbeat is answered: the other engines saw it when it was written, and
-    /// count the lease from there.
+    /// A late answer does not extend the lease: the other engines saw the heartbeat when it was
+    /// written, and their time runs from there.
     #[test]
     fn a_lease_is_given_up_before_others_may_take_it_over() {
         let (slow, ttl) = (Arc::new(Slow::default()), Duration::from_secs(30));
@@ -465,7 +472,10 @@ mod tests {
         }
         let (lost, written) = (shared.timer.elapsed(), slow.written.lock().unwrap().clone());
         assert_eq!(written.len(), 2);
-        assert!(lost < written[1] + ttl, "written at {written:?}, lost at {lost:?}");
+        assert!(
+            lost < written[1] + ttl,
+            "lease given up too late, at {lost:?}; heartbeats were written at {written:?}"
+        );
     }
 
     #[test]
@@ -476,11 +486,15 @@ mod tests {
             (s(30), Some(s(2)), (ms(500), s(2))),
             (s(30), Some(ms(1)), (ms(500), ms(500))),
             (s(3), Some(s(2)), (ms(50), s(1))),
-            // The longest lease of all.
+            // The engine's own lease is much longer than the default.
             (s(3600), None, (ms(500), s(10))),
             (s(3600), Some(s(1)), (ms(500), s(1))),
         ] {
-            assert_eq!(pauses(own, lease_end), looks, "{own:?}, {lease_end:?}");
+            assert_eq!(
+                pauses(own, lease_end),
+                looks,
+                "wrong pauses for own lease {own:?}, lease end {lease_end:?}"
+            );
         }
     }
 
@@ -490,7 +504,7 @@ mod tests {
         for (engine, own, length) in [
             (&Engine::new(1, 1_000), 30, 1),
             (&Engine::new(1, 30_000), 1, 30),
-            // The setting of an older binary is unknown: it gets the longer time.
+            // The setting of an older binary is unknown: the longer time counts.
             (&old, 1, 30),
             (&old, 60, 60),
         ] {

@@ -1,4 +1,4 @@
-//! Histories: runs as data, for a replay of their records against the current code.
+//! Histories: recorded runs as data, for replaying them against the current code.
 
 use std::collections::BTreeMap;
 
@@ -20,10 +20,10 @@ use crate::{
     load::{Loaded, load},
 };
 
-/// A run with everything that its handler starts from.
+/// A run with everything that its handler starts from: input, records and waits.
 ///
-/// `tidegate runs export` writes one history per line of JSON. Payloads are included as JSON text,
-/// so that every byte is preserved.
+/// `tidegate runs export` writes one history per line of JSON. Payloads are JSON texts, so that
+/// every byte is preserved.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -37,39 +37,39 @@ pub struct History {
     pub workflow: String,
     /// Version that the run was admitted under.
     pub version: u32,
-    /// State of the run.
+    /// State of the run, such as `waiting` or `completed`.
     pub state: String,
-    /// Purpose of the run.
+    /// Purpose of the run: ordinary, failure handler or compensation.
     #[serde(default)]
     pub purpose: Purpose,
-    /// Time of its admission.
+    /// Time at which the run was admitted.
     pub queued_at: Timestamp,
-    /// Whether it was started with a batch.
+    /// Whether the run was started by a batch.
     #[serde(default)]
     pub batch: bool,
-    /// Input of the run, or all inputs of its batch.
+    /// Event of the run, or all events of its batch.
     pub events: Vec<Input>,
-    /// Run that it replaced.
+    /// Run that this run replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaced: Option<RunId>,
-    /// Run that it is a new attempt at.
+    /// Run that this run replays or retries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay_of: Option<RunId>,
-    /// Run whose id its idempotency keys begin with, if that is another.
+    /// Run whose id is the prefix of this run's idempotency keys, if it is another run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect_run: Option<RunId>,
-    /// Failed attempts of steps that are not recorded yet.
+    /// Number of failed attempts of steps that are not recorded yet, by step id.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub failures: BTreeMap<String, u32>,
-    /// Unanswered waits.
+    /// Waits without an answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schemars", schemars(with = "Vec<serde_json::Value>"))]
     pub waits: Vec<Wait>,
-    /// Records of its steps, in the order in which they were written.
+    /// Records of the steps, in the order in which they were written.
     pub steps: Vec<Recorded>,
 }
 
-/// An input of a run.
+/// An event that started a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema), schemars(rename = "HistoryInput"))]
 #[serde(rename_all = "camelCase")]
@@ -87,7 +87,7 @@ pub struct Input {
     pub data: Payload,
 }
 
-/// A record of a run.
+/// Record of a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema), schemars(rename = "HistoryStep"))]
 #[serde(rename_all = "camelCase")]
@@ -97,9 +97,9 @@ pub struct Recorded {
     pub id: String,
     /// Kind of the step.
     pub kind: StepKind,
-    /// Fence of the lease under which it was written.
+    /// Fence of the lease under which the record was written.
     pub fence: i64,
-    /// Time at which it was written.
+    /// Time at which the record was written.
     pub at: Timestamp,
     /// Output, unless the step failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -115,19 +115,19 @@ pub struct Recorded {
 pub struct Histories {
     /// Histories of this page.
     pub histories: Vec<History>,
-    /// Cursor: the next page begins below this run.
+    /// Cursor of the next page, which begins with the run below this one.
     pub next: Option<Seq>,
 }
 
-/// Size limit of a page: it ends after the run with which its payloads exceed this, whatever its
-/// row limit. A single run may record gigabytes, and a page is held in memory.
+/// Size limit of a page: the page ends after the run whose payloads exceed it, whatever the row
+/// limit. A single run may record gigabytes, and a page is held in memory.
 const PAGE_BYTES: usize = 16 * 1024 * 1024;
 
 impl Engine {
     /// Returns a page of histories of runs, newest first, for
     /// [`testing::replay`](crate::testing::replay).
     ///
-    /// The next page begins below the last page's `next`.
+    /// For the next page, pass this page's `next`.
     pub async fn histories(
         &self,
         which: &RunFilter,

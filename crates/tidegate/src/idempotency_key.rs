@@ -1,4 +1,4 @@
-//! Idempotency keys: requests that may be sent again, and are executed once.
+//! Idempotency keys: a request with such a key is executed once, even if it is sent several times.
 
 use std::sync::{
     Arc,
@@ -18,7 +18,7 @@ use crate::{
     error::Error,
 };
 
-/// A request under an idempotency key, while it is answered.
+/// A request with an idempotency key, while it is executed.
 #[derive(Debug)]
 pub struct IdempotentCall {
     asked: IdempotentRequest,
@@ -27,23 +27,23 @@ pub struct IdempotentCall {
     seen: AtomicU8,
 }
 
-/// The request was executed, now or before.
+/// A command of the request was executed, now or earlier.
 const DONE: u8 = 1;
-/// The request was executed before.
+/// A command of the request was executed by an earlier request with the same key.
 const AGAIN: u8 = 2;
 
 impl IdempotentCall {
-    /// Returns whether the request was executed before.
+    /// Returns whether an earlier request with the same key was executed.
     ///
-    /// Its answer is then the one that was, or would have been, given the first time.
+    /// The answer of this request then equals the answer of the first.
     pub fn is_again(&self) -> bool {
         self.seen.load(Ordering::SeqCst) == AGAIN
     }
 
     /// Wraps a command with its idempotency key.
     ///
-    /// Each command is stored under its number: a repeated request issues the same commands in the
-    /// same order, because it gets the same answers on the way.
+    /// The answer of each command is stored under the command's number. A repeated request gets the
+    /// same answers, so it issues the same commands in the same order.
     pub(crate) fn wrap(&self, command: Command) -> Command {
         let mut asked = self.asked.clone();
         match self.asks.fetch_add(1, Ordering::SeqCst) {
@@ -53,7 +53,7 @@ impl IdempotentCall {
         Command::Once { asked, command: Box::new(command) }
     }
 
-    /// Unwraps the answer for the caller.
+    /// Unwraps the answer for the caller, and notes whether it was stored earlier.
     pub(crate) fn unwrap(&self, answer: Answer) -> Answer {
         let (answer, seen) = match answer {
             Answer::Again(answer) => (*answer, AGAIN),
@@ -67,15 +67,15 @@ impl IdempotentCall {
 impl Engine {
     /// Returns a handle to the same engine for one request under an idempotency key.
     ///
-    /// Its commands are executed once, over all engines of the store and for 24 hours, and get the
-    /// same answers when repeated.
+    /// Each command of the handle is executed once within 24 hours, over all engines of the store.
+    /// A repeated command gets the first answer.
     pub fn once(&self, asked: IdempotentRequest) -> (Self, Arc<IdempotentCall>) {
         let (asks, seen) = (AtomicU32::new(0), AtomicU8::new(0));
         let once = Arc::new(IdempotentCall { asked, asks, seen });
         (self.under(once.clone()), once)
     }
 
-    /// Returns the stored reply to a request under an idempotency key.
+    /// Returns the stored reply to a request with an idempotency key, if there is one.
     pub async fn kept(&self, asked: &IdempotentRequest) -> Result<Option<Reply>, Error> {
         let key = RowKey::Reply(asked.ws.clone(), asked.id.clone());
         let snapshot = self.store().read(ReadSet::default().row(key.clone())).await?;
@@ -87,8 +87,8 @@ impl Engine {
         Ok(Some(kept.clone()))
     }
 
-    /// Stores the response to the request, and returns the response to send: the first one stored
-    /// wins.
+    /// Stores the response to the request, and returns the response to send: the one that was
+    /// stored first.
     pub async fn keep(&self, once: &IdempotentCall, response: Payload) -> Result<Payload, Error> {
         let done = once.seen.load(Ordering::SeqCst) != 0;
         let command = Command::Keep { asked: once.asked.clone(), response, done };

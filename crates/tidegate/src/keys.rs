@@ -1,8 +1,8 @@
 //! Key functions: keys that a program computes from requests.
 //!
-//! The definition names the function; its code is in the engines that serve the action. An engine
-//! without the function computes no key, and the policy refuses the request: without its key it
-//! would bypass the policy.
+//! A definition names the function; the engines that serve the action have its code. An engine
+//! without the function computes no key, and the policy refuses the request: a request without a
+//! key would bypass the policy.
 
 use tidegate_core::{
     id::RunId,
@@ -16,14 +16,15 @@ use tidegate_core::{
 use crate::{api::Engine, error::Error};
 
 impl Engine {
-    /// Returns the key of a request, by the key function of its action.
+    /// Returns the key that the key function of the action computes for a request.
     pub(crate) fn function_key(&self, request: &Request) -> Option<Key> {
         let action = format!("{}/{}", request.flow, request.action);
         let function = self.key_function(&request.app, &action)?;
         Some(function(request))
     }
 
-    /// Returns the key of the request of an ended run, or of that request with another input.
+    /// Returns the key that the key function computes for the request of an ended run, or for that
+    /// request with another input.
     pub(crate) async fn function_key_again(
         &self,
         run: RunId,
@@ -53,7 +54,7 @@ impl Engine {
     }
 }
 
-/// Returns a part of a recorded request.
+/// Returns one member of the recorded request, such as its input.
 fn part(event: &Event, name: &str) -> Payload {
     let text = event.data.select(&[name.to_owned()]);
     let part = text.and_then(|text| Payload::parse(text.as_bytes(), usize::MAX).ok());

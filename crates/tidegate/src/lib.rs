@@ -73,7 +73,7 @@
 //!
 //! | control | effect | when it is full |
 //! |---|---|---|
-//! | [`Concurrency`] | at most so many runs at once, per key | runs are queued |
+//! | [`Concurrency`] | limits the runs at once, per key | runs are queued |
 //! | [`Rate`] as [throttle](Workflow::throttle) | starts spread over time | runs are queued |
 //! | [`Rate`] as [rate limit](Workflow::rate_limit) | so many starts in a period | inputs drop |
 //! | [`Debounce`] | one run when a burst is over | inputs merge |
@@ -85,13 +85,14 @@
 //! | [`Handoff`] | one version hands over to the next | |
 //! | [`Policy`] | for a request to a busy session | queued, refused, merged, or it replaces |
 //!
-//! They combine in one order, and a combination that would lose inputs is refused when the engine
-//! starts. A limit is a set of runs in the store, never a counter: it cannot leak.
+//! Controls are applied in one fixed order, and a combination that would lose inputs is refused
+//! when the engine starts. The runs that count against a limit are stored as a set, not as a
+//! counter, so a slot cannot leak.
 //!
 //! # Tests on a virtual clock
 //!
-//! [`testing::TestHarness`] runs the real engine, limits and leases included, on a clock that the
-//! test moves. Two days pass in a millisecond.
+//! [`testing::TestHarness`] runs the real engine, with limits and leases, on a clock that the test
+//! advances. Two days of it take a millisecond.
 //!
 //! ```
 //! use std::time::Duration;
@@ -118,8 +119,8 @@
 //! # Errors
 //!
 //! Handlers and steps return [`Result<T>`](Result) with a [`StepError`], into which every error
-//! converts by `?`. It is retried by the [`Retry`] of its step or workflow unless it is
-//! [fatal](StepResultExt::fatal). Operations of an engine return [`Error`], whose
+//! converts by `?`. A step that fails is retried by the [`Retry`] of the step or workflow, unless
+//! the error is [fatal](StepResultExt::fatal). Operations of an engine return [`Error`], whose
 //! [`code`](Error::code) never changes its meaning; the error of the database is its
 //! [`source`](std::error::Error::source).
 //!
@@ -134,11 +135,12 @@
 //! | `otel` | | export of traces and metrics by OpenTelemetry, over HTTPS too | yes (`ring`) |
 //! | `schemars` | | JSON Schemas of the types in answers, for a description of an API | no |
 //!
-//! [`Engine::in_memory`] is always there. With `default-features = false` nothing but memory is.
+//! [`Engine::in_memory`] is always available. With `default-features = false` it is the only store.
 //!
-//! Transactional steps take the transaction of the store's own driver, so a program that uses them
-//! has the same version of it: `rusqlite` 0.39 to 0.41, `tokio-postgres` 0.7. With their feature
-//! `sqlite`, `sqlx` 0.9 and `diesel` 2.3 resolve beside it, and `sqlx` 0.8 does not.
+//! Transactional steps use the transaction type of the store's database driver, so a program with
+//! such steps must depend on the same driver version: `rusqlite` 0.39 to 0.41, `tokio-postgres`
+//! 0.7. `sqlx` 0.9 and `diesel` 2.3 with their feature `sqlite` can be dependencies of the same
+//! program; `sqlx` 0.8 cannot.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![expect(

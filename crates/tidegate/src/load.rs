@@ -1,6 +1,6 @@
 //! Loader of leased runs: their inputs and recorded steps.
 //!
-//! Loads are grouped like commits: many runs, one read.
+//! Loads are grouped like commits: one read loads many runs.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,10 +22,10 @@ use crate::{
 
 /// Maximum number of steps of one run.
 ///
-/// Split larger work into several runs.
+/// Split more work into several runs.
 pub const MAX_STEPS: u32 = 10_000;
 
-/// Maximum number of events read of one batch.
+/// Maximum number of events that are read for one batch.
 const MAX_ITEMS: u32 = 100_000;
 
 /// Queue of runs to load.
@@ -70,18 +70,18 @@ impl Loader {
     }
 }
 
-/// Rows that a run starts from.
+/// Rows that the handler of a run starts from.
 #[derive(Debug, Default)]
 pub(crate) struct Loaded {
-    /// Input of the run, or all inputs of its batch.
+    /// Event of the run, or all events of its batch.
     pub(crate) events: Vec<Event>,
     /// Recorded steps.
     pub(crate) steps: Vec<Step>,
-    /// Run that it compensates, with the recorded steps of that run.
+    /// The run that this run compensates, with its recorded steps.
     pub(crate) undoes: Option<(Ended, Vec<Step>)>,
 }
 
-/// Reads the rows that runs start from.
+/// Reads the rows that the handlers of these runs start from.
 pub(crate) async fn load<'a>(
     store: &dyn Store,
     runs: impl IntoIterator<Item = &'a Run>,
@@ -138,33 +138,33 @@ pub(crate) async fn load<'a>(
     Ok(loaded)
 }
 
-/// Prefetched inputs of runs that are next in a queue: read in the transaction that may lease them,
-/// so that a hot key is handed on without a read in between.
+/// Prefetched inputs of the runs that are next in a queue. They are read in the transaction that
+/// may lease these runs, so that handing on a slot of a busy key needs no further read.
 #[derive(Debug, Default)]
 pub(crate) struct Ahead {
-    /// Inputs to read in the next transaction that leases runs.
+    /// Sequence numbers of inputs to read in the next transaction that leases runs.
     wanted: BTreeSet<Seq>,
-    /// Inputs that were read and are not needed yet. Only a cache: an input that is missing here is
-    /// read as usual.
+    /// Inputs that were read and not used yet. This is only a cache: an input that is not here is
+    /// read when its run is loaded.
     here: BTreeMap<Seq, Event>,
 }
 
-/// Maximum number of prefetched inputs, and maximum size of each.
+/// Maximum number of prefetched inputs, and maximum size of one.
 const MAX_AHEAD: usize = 64;
 const MAX_AHEAD_BYTES: usize = 16 * 1024;
 
-/// Maximum number of queues for prefetching. If more queues move at once, their next runs are not
-/// driven at once: their inputs are read together when they are.
+/// Maximum number of queues for which inputs are prefetched. With more queues, their next runs do
+/// not start immediately, and one read loads the inputs of all of them.
 const MAX_LINES: usize = 8;
 
 impl Ahead {
-    /// Takes the inputs to read now.
+    /// Takes the sequence numbers of the inputs to read now.
     pub(crate) fn take(&mut self) -> Vec<Seq> {
         std::mem::take(&mut self.wanted).into_iter().collect()
     }
 
-    /// Stores the inputs that a transaction has read and the next runs, and returns the inputs of
-    /// the runs that it leased.
+    /// Stores the inputs that a transaction has read, adds the inputs of the leased runs to `seen`,
+    /// and notes which inputs to read next.
     pub(crate) fn saw(
         &mut self,
         read: &[Seq],
@@ -194,7 +194,7 @@ impl Ahead {
     }
 }
 
-/// Returns the rows that a just admitted run starts from, if they are known without reading.
+/// Returns the rows that a run starts from, if the run was just admitted and no read is needed.
 pub(crate) fn at_hand(run: &Run, events: &BTreeMap<Seq, Event>) -> Option<Loaded> {
     let fresh = run.fence == 1 && run.replay_of.is_none() && run.purpose == Purpose::Ordinary;
     let event = events.get(&run.source.first().seq)?;

@@ -19,25 +19,26 @@ use tidegate_store::look;
 
 use crate::{api::Engine, error::Error, schedule};
 
-/// Queries of the rows that gates decide on. They take no locks, and each is bounded.
+/// Queries of events, gates, schedules and runs. They take no locks, and the rows that each one
+/// reads are limited.
 impl Engine {
     /// Returns a page of the workspace's posted events, newest first.
     ///
-    /// The next page begins below the last page's `next`. The name filter applies while paging, so
-    /// a page may be short although there are more events.
+    /// For the next page, pass this page's `next`. The name filter applies while paging, so a page
+    /// may be short although there are more events.
     pub async fn events(&self, name: &Name, part: Part) -> Result<Newest<Event>, Error> {
         let ws = self.ws();
         Ok(look(&**self.store(), &ws, |draft| events::list(draft, &ws, name, part)).await?)
     }
 
-    /// Returns an event with its receipts and the runs that carry it; `None` if no event has this
-    /// id.
+    /// Returns an event with its receipts and the runs that it is an input of; `None` if no event
+    /// has this id.
     pub async fn event(&self, id: EventId) -> Result<Option<EventDetails>, Error> {
         let ws = self.ws();
         Ok(look(&**self.store(), &ws, |draft| events::show(draft, &ws, id)).await?)
     }
 
-    /// Returns a page of verdicts other than plain starts, newest first.
+    /// Returns a page of receipts (verdicts other than plain starts), newest first.
     pub async fn receipts(
         &self,
         which: &receipts::ReceiptFilter,
@@ -49,7 +50,7 @@ impl Engine {
 
     /// Returns a page of gates in the order of their keys.
     ///
-    /// The next page begins after the last page's `next`.
+    /// For the next page, pass this page's `next`.
     pub async fn gates(
         &self,
         which: &gates::GateFilter,
@@ -60,10 +61,10 @@ impl Engine {
         Ok(look(&**self.store(), &ws, |draft| gates::list(draft, &ws, which, after, limit)).await?)
     }
 
-    /// Returns the gates with the longest queues, longest first, as far as a bounded query finds
-    /// them.
+    /// Returns the gates with the longest queues, longest first. The query is bounded and may miss
+    /// some.
     ///
-    /// The gates of the last query (`known`) are counted again.
+    /// The gates of the last query (`known`) are always counted again.
     pub async fn busiest_gates(
         &self,
         known: &[GateKey],
@@ -73,10 +74,10 @@ impl Engine {
         Ok(look(&**self.store(), &ws, |draft| gates::busiest(draft, &ws, known, most)).await?)
     }
 
-    /// Returns a page of the schedules of the current releases, ordered by app, workflow and
+    /// Returns a page of the schedules of all released versions, ordered by app, workflow and
     /// expression, with the next occurrences of each.
     ///
-    /// The next page begins after the last page's `next`.
+    /// For the next page, pass this page's `next`.
     pub async fn schedules(
         &self,
         which: &schedules::ScheduleFilter,
@@ -98,14 +99,14 @@ impl Engine {
         Ok(look(&**self.store(), &ws, |draft| stats::stats(draft, &ws)).await?)
     }
 
-    /// Returns the origin of a run: its input, and the runs that it belongs to; `None` if no run
-    /// has this id, or its input has been deleted.
+    /// Returns the origin of a run: its input, its parent and its children; `None` if no
+    /// run has this id or its input has been deleted.
     pub async fn origin(&self, run: RunId) -> Result<Option<Origin>, Error> {
         let ws = self.ws();
         Ok(look(&**self.store(), &ws, |draft| origin::origin(draft, &ws, run)).await?)
     }
 
-    /// Returns the timeline of a run, phase by phase; `None` if no run has this id.
+    /// Returns the phases of a run with their times; `None` if no run has this id.
     pub async fn timeline(&self, run: RunId) -> Result<Option<Timeline>, Error> {
         let ws = self.ws();
         Ok(look(&**self.store(), &ws, |draft| timeline::timeline(draft, &ws, run)).await?)

@@ -28,15 +28,15 @@ use tidegate_core::time::Timestamp;
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Occurrence {
-    /// Schedule: its expression, and its time zone if that is not UTC.
+    /// Cron expression of the schedule, and its time zone if that is not UTC.
     pub schedule: String,
-    /// Planned time. The run starts at it or after it, by [`Engine::now`](crate::Engine::now).
+    /// Planned time. The run starts at this time or later, by [`Engine::now`](crate::Engine::now).
     #[serde(serialize_with = "rfc3339")]
     pub planned_at: Timestamp,
 }
 
 impl Occurrence {
-    /// Creates an occurrence, to call a handler by hand.
+    /// Creates an occurrence, for calling a handler directly.
     pub fn new(schedule: impl Into<String>, planned_at: Timestamp) -> Self {
         Self { schedule: schedule.into(), planned_at }
     }

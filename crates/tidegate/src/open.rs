@@ -1,4 +1,4 @@
-//! Constructors of engines on the usual stores with default options.
+//! Constructors of engines on each kind of store, with default options.
 
 use std::sync::Arc;
 #[cfg(feature = "sqlite")]
@@ -10,24 +10,24 @@ use tidegate_store::{MemoryStore, SystemClock};
 use crate::timer::{SystemTimer, Timer};
 use crate::{api::Engine, builder::EngineBuilder};
 
-/// Attempts to open a file that is in use.
+/// Maximum number of attempts to open a file that is in use.
 #[cfg(feature = "sqlite")]
 const OPEN_ATTEMPTS: u32 = 20;
 
-/// Pause between two such attempts.
+/// Pause between two attempts to open the file.
 #[cfg(feature = "sqlite")]
 const OPEN_PAUSE: Duration = Duration::from_millis(25);
 
 impl Engine {
-    /// Returns a builder for an engine in memory: nothing outlives the program.
+    /// Returns a builder for an engine in memory. Its data is lost when the program ends.
     pub fn in_memory() -> EngineBuilder {
         Self::builder(Arc::new(MemoryStore::new(Arc::new(SystemClock))))
     }
 
     /// Returns a builder for an engine on a SQLite file, which is created if it is missing.
     ///
-    /// One process owns a file. If it is in use, it is tried again for half a second: an engine
-    /// that was just dropped, or a process that is just ending, is about to free it.
+    /// One process owns a file. If the file is in use, opening it is retried for half a second,
+    /// because an engine that was just dropped, or a process that is just ending, soon releases it.
     #[cfg(feature = "sqlite")]
     pub async fn sqlite(
         path: impl AsRef<std::path::Path>,

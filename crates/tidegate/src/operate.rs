@@ -31,15 +31,15 @@ use crate::{
     step_error::StepError,
 };
 
-/// Maximum number of attempts to resume a schedule while occurrences happen concurrently.
+/// Maximum number of attempts to resume a schedule while its row is changed concurrently.
 const RESUMES: usize = 3;
 
 /// Progress of a bulk operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BulkProgress {
-    /// Results of the runs that it has processed.
+    /// Results of the runs processed so far.
     pub counts: BulkCounts,
-    /// Whether it has processed all of them.
+    /// Whether all matching runs have been processed.
     pub done: bool,
 }
 
@@ -47,7 +47,7 @@ pub struct BulkProgress {
 impl Engine {
     /// Returns a page of the workspace's runs, newest first.
     ///
-    /// The next page begins below the last page's `next`.
+    /// For the next page, pass this page's `next`.
     ///
     /// ```
     /// use tidegate::{RunFilter, prelude::*, testing::TestHarness};
@@ -88,7 +88,7 @@ impl Engine {
         Ok(steps)
     }
 
-    /// Returns the chunks that a run has emitted after a position, in order.
+    /// Returns the chunks of a run after this position, in order.
     pub async fn chunks(&self, run: RunId, after: u32, limit: u32) -> Result<Vec<Chunk>, Error> {
         self.known(run).await?;
         let scan = Scan::Chunks(run.seq, after);
@@ -99,7 +99,7 @@ impl Engine {
             .collect())
     }
 
-    /// Returns the verdicts that events would get, without any effect.
+    /// Returns the verdicts that events would get, without posting them.
     pub async fn dry_run(&self, events: Vec<NewEvent>) -> Result<Vec<Posted>, Error> {
         check_events(&events)?;
         let command = Command::Post { ws: self.ws(), events };
@@ -109,7 +109,7 @@ impl Engine {
         }
     }
 
-    /// Returns the outcome that a request would get, without any effect.
+    /// Returns the outcome that a request would get, without executing it.
     pub async fn would_dispatch(&self, mut request: Request) -> Result<event::Outcome, Error> {
         check_request(&request)?;
         request.function_key = self.function_key(&request);
@@ -128,13 +128,13 @@ impl Engine {
     /// Checks that the run belongs to this workspace.
     async fn known(&self, run: RunId) -> Result<(), Error> {
         match self.look_up(run).await? {
-            // An open window or buffer may become this run.
+            // There is no run, but an open window or buffer may become it.
             (None, None) => self.why(run).await.map(drop),
             _ => Ok(()),
         }
     }
 
-    /// Returns the time since which this engine has deleted no ended run.
+    /// Returns the time since which this engine has not deleted any ended run.
     pub fn runs_kept_since(&self) -> Timestamp {
         self.shared().options.retention.runs_kept_since(self.now())
     }
@@ -171,7 +171,7 @@ impl Engine {
 
     /// Applies an operation to a session's document from outside of a run.
     ///
-    /// With an expected version, the operation is refused if another writer was faster.
+    /// With an expected version, the operation is refused if the document has another version.
     pub async fn change_session(
         &self,
         session: SessionRef,
@@ -186,11 +186,11 @@ impl Engine {
     }
 
     /// Applies an operation to a session's document as a step of a run that is being driven, on any
-    /// engine: for services that its handler has called.
+    /// engine. Services that the run's handler has called use it.
     ///
-    /// The operation is executed once, with the step's record, and staged under `restart`. It is
-    /// refused once the run has ended or is not driven. Its steps are separate from the handler's
-    /// own: `a` is recorded as `session:a`.
+    /// The operation is executed once, together with the step's record, and staged under `restart`.
+    /// It is refused if the run has ended or is not driven. Its steps are separate from the
+    /// handler's own: step `a` is recorded as `session:a`.
     pub async fn change_session_in(
         &self,
         run: RunId,
@@ -215,7 +215,10 @@ impl Engine {
         };
         let outcome = step.result.as_ref().map_err(StepError::recorded).map(Outcome::from_payload);
         match outcome {
-            Ok(None) => Err(Error::Value(format!("step `{}` does something else", step.id))),
+            Ok(None) => Err(Error::Value(format!(
+                "step `{}` is recorded with another kind of operation",
+                step.id
+            ))),
             Ok(Some(outcome)) => Ok(Ok(outcome)),
             Err(fault) => Ok(Err(fault)),
         }
@@ -223,15 +226,17 @@ impl Engine {
 
     /// Pauses a schedule, and returns its new state.
     ///
-    /// From now on none of its occurrences is planned, over all engines of the store and through
-    /// restarts and releases that still have it. Runs that have started continue.
+    /// None of its occurrences starts from now on, on any engine of the store. The pause survives
+    /// restarts, and releases that still have the schedule. Runs that have started continue.
     pub async fn pause_schedule(&self, id: ScheduleId) -> Result<ScheduleView, Error> {
         self.hold(id, |_| Hold::Pause).await
     }
 
-    /// Resumes a paused schedule with its next occurrence from now, and returns its new state.
+    /// Resumes a paused schedule, and returns its new state. Its next occurrence is the first one
+    /// from now.
     pub async fn resume_schedule(&self, id: ScheduleId) -> Result<ScheduleView, Error> {
-        // The last planned occurrence has happened, even if the clock has stepped back.
+        // If the clock has stepped back, continue after the last occurrence, so that it does not
+        // happen twice.
         let after = |shown: &ScheduleView, now: Timestamp| {
             shown.last.as_ref().map_or(now, |last| now.max(last.planned_at))
         };
@@ -256,7 +261,7 @@ impl Engine {
         let ScheduleView { app, workflow, schedule, .. } = shown;
         let command = Command::HoldSchedule { ws: self.ws(), app, workflow, schedule, hold };
         self.ask(command).await?;
-        // Another engine may serve the schedule.
+        // Wakes other engines, because one of them may serve the schedule.
         self.store().wake();
         self.schedule(id).await
     }
@@ -268,7 +273,8 @@ impl Engine {
         found.pop().ok_or_else(|| Refusal::NoSchedule(id.to_string()).into())
     }
 
-    /// Posts an event once: a repetition with the same id within 24 hours changes nothing.
+    /// Posts an event once: a repeated call with the same `dedupe_id` within 24 hours has no
+    /// effect.
     pub async fn send_once(
         &self,
         dedupe_id: &str,

@@ -10,8 +10,8 @@
 //! # }
 //! ```
 //!
-//! A program that already has a `tracing` subscriber, or a recorder, uses the parts: [`start`],
-//! [`Guard::layer`] and [`Guard::recorder`].
+//! If a program already has a `tracing` subscriber or a metrics recorder, it calls [`start`]
+//! instead of `install`, and adds [`Guard::layer`] and [`Guard::recorder`] to its own.
 //!
 //! Separate threads export with a blocking HTTP client. An `https://` endpoint needs a certificate
 //! that the system trusts; the variables `HTTPS_PROXY` and `NO_PROXY` apply.
@@ -41,7 +41,7 @@ pub use self::recorder::Recorder;
 /// Instrumentation scope of spans and metrics.
 const SCOPE: &str = "tidegate";
 
-/// Timeout of one export, and of the last one of a program.
+/// Timeout of one export, and of the final export at the end of the program.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// Export options: the endpoint, and the data to export.
@@ -99,15 +99,15 @@ pub enum OtelError {
          such as http://localhost:4318"
     )]
     Endpoint {
-        /// Endpoint as it was given.
+        /// Endpoint as given in the options.
         endpoint: String,
-        /// Reason why it is invalid.
+        /// Reason why the endpoint is invalid.
         reason: String,
     },
-    /// An exporter rejects its configuration, which includes environment variables.
+    /// The exporter rejects its configuration, to which environment variables belong.
     #[error("the OTLP exporter cannot be built (see also the variables OTEL_*): {0}")]
     Exporter(#[from] ExporterBuildError),
-    /// The program already has a subscriber or a recorder.
+    /// The program already has a `tracing` subscriber or a metrics recorder.
     #[error(
         "the program has {0} already; use `otel::start` and add the guard's layer and recorder \
          to it"
@@ -118,8 +118,8 @@ pub enum OtelError {
     Flush(#[from] OTelSdkError),
 }
 
-/// Guard of the telemetry export: exports while it lives, and on drop sends what is left, for a few
-/// seconds at most.
+/// Guard of the telemetry export. On drop, it sends the pending telemetry, for a few seconds at
+/// most, and stops the export.
 #[derive(Debug)]
 #[must_use = "nothing is exported once it is dropped"]
 pub struct Guard {
@@ -128,7 +128,7 @@ pub struct Guard {
     level: Level,
 }
 
-/// Starts the export, and installs its subscriber and its recorder globally in the program.
+/// Starts the export, and installs its subscriber and its recorder globally.
 pub fn install(options: &Options) -> Result<Guard, OtelError> {
     if tracing::dispatcher::has_been_set() {
         return Err(OtelError::Taken("a tracing subscriber"));
@@ -174,13 +174,14 @@ pub fn start(options: &Options) -> Result<Guard, OtelError> {
 }
 
 impl Guard {
-    /// Returns a layer that exports spans, and the events within them.
+    /// Returns a layer that exports spans and the log events within them.
     pub fn layer<S>(&self) -> impl Layer<S> + Send + Sync + use<S>
     where
         S: Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
     {
         let tracer: SdkTracer = self.tracers.tracer(SCOPE);
-        // The source location of a span is the same for each, and costs more than the rest.
+        // Without source locations: they are the same for each kind of span, and cost more than all
+        // other attributes.
         let layer = tracing_opentelemetry::layer().with_tracer(tracer).with_location(false);
         layer.with_threads(false).with_filter(LevelFilter::from_level(self.level))
     }
@@ -192,15 +193,15 @@ impl Guard {
 
     /// Sends all pending telemetry.
     ///
-    /// Blocks: within async code, call it where blocking is allowed.
+    /// This call blocks. In async code, call it where blocking is allowed.
     pub fn flush(&self) -> Result<(), OtelError> {
         self.tracers.force_flush()?;
         Ok(self.meters.force_flush()?)
     }
 
-    /// Sends all pending telemetry, and stops.
+    /// Sends all pending telemetry, and stops the export.
     ///
-    /// Blocks, as dropping the guard does.
+    /// This call blocks; dropping the guard does so, too.
     pub fn shutdown(self) -> Result<(), OtelError> {
         self.end()
     }
@@ -216,7 +217,7 @@ impl Drop for Guard {
     fn drop(&mut self) {
         match self.end() {
             Ok(()) | Err(OtelError::Flush(OTelSdkError::AlreadyShutdown)) => {}
-            Err(error) => tracing::warn!(%error, "telemetry lost"),
+            Err(error) => tracing::warn!(%error, "sending the last telemetry failed"),
         }
     }
 }

@@ -1,6 +1,7 @@
-//! Parsing of definitions: the rules of the core, and calendars, which the core does not know.
+//! Parsing of definitions: checks the rules of the core, and cron expressions and time zones, which
+//! the core does not know.
 //!
-//! All problems of a definition are reported together, whichever side finds them.
+//! The problems found by either check are reported together.
 
 use serde_json::Value;
 use tidegate_core::{
@@ -39,8 +40,8 @@ fn together<T>(
     }
 }
 
-/// Finds schedules whose expression or time zone is invalid, in a definition that may be invalid
-/// elsewhere. A trigger that the core has refused is not reported again.
+/// Finds schedules with an invalid expression or time zone, also in a definition with other
+/// problems. A trigger that the core has refused is not reported again.
 fn schedule_problems(
     definition: &Value,
     flow: Option<&Value>,

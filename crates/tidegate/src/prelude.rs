@@ -1,7 +1,7 @@
 //! The names that most programs need: `use tidegate::prelude::*;`.
 //!
-//! [`Result`] replaces the standard one with a [`StepError`] as its default error;
-//! `Result<T, E>` means the same as before.
+//! [`Result`] replaces the standard `Result`: its default error type is [`StepError`]. `Result<T,
+//! E>` works as usual.
 
 #[doc(no_inline)]
 pub use crate::{

@@ -1,4 +1,4 @@
-//! Detection of whether a pending future can continue by itself.
+//! Detects whether a pending future can continue by itself.
 
 use std::{
     sync::{
@@ -8,14 +8,14 @@ use std::{
     task::{Context, Wake, Waker},
 };
 
-/// Watches the wakers of one future while it is polled.
+/// Observes the wakers that one future creates when it is polled.
 #[derive(Debug)]
 pub(crate) struct Watched {
     flag: Arc<Flag>,
     waker: Waker,
 }
 
-/// Waker that forwards a wake and remembers it.
+/// Waker that forwards each wake to the task and records it.
 #[derive(Debug)]
 struct Flag {
     task: Waker,
@@ -33,11 +33,11 @@ impl Wake for Flag {
     }
 }
 
-/// Number of references to the flag that belong to the watch itself.
+/// Number of references to `flag` that `Watched` itself has.
 const OWN: usize = 2;
 
 impl Watched {
-    /// Returns the watch of a task, recreated if the task has another waker than before.
+    /// Returns the given watch, or a new one if the task has another waker now.
     pub(crate) fn renewed(watched: Option<Self>, cx: &Context<'_>) -> Self {
         match watched {
             Some(watched) if watched.flag.task.will_wake(cx.waker()) => watched,
@@ -54,17 +54,18 @@ impl Watched {
         &self.waker
     }
 
-    /// Clears earlier wakes.
+    /// Forgets earlier wakes.
     pub(crate) fn start(&self) {
         self.flag.woken.store(false, Ordering::SeqCst);
     }
 
-    /// Returns whether the future was woken since the start.
+    /// Returns whether the future was woken since the last call of `start`.
     pub(crate) fn is_woken(&self) -> bool {
         self.flag.woken.load(Ordering::SeqCst)
     }
 
-    /// Returns whether anything besides the holders of this many wakers can wake the future.
+    /// Returns whether the future has given away more than `known` wakers: then something else can
+    /// wake it, too.
     pub(crate) fn is_awaited_by_more_than(&self, known: usize) -> bool {
         Arc::strong_count(&self.flag) > OWN + known
     }

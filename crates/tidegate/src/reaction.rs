@@ -1,8 +1,8 @@
 //! Reactions: code that follows streams, in order within a stream and in parallel over streams.
 //!
-//! Commits, sent events and calls of a handler through its [`ReactionCtx`] are committed together
-//! with the ack of the event, so that they happen exactly once. Internally, a reaction is one task
-//! that claims streams (`runner.rs`) and one task per claimed stream (`delivery.rs`).
+//! The commits, sent events and calls that a handler requests from its [`ReactionCtx`] are
+//! committed together with the ack of the event, so that they happen exactly once. A reaction has
+//! one task that claims streams (`runner.rs`) and one task per claimed stream (`delivery.rs`).
 
 mod catch_up;
 mod close;
@@ -44,10 +44,11 @@ use crate::{
     timer::BoxFuture,
 };
 
-/// Default number of streams that one engine works on at once.
+/// Default number of streams that one engine processes at once.
 const PARALLEL: usize = 10;
 
-/// Maximum number of streams at once: each holds a batch of events in memory.
+/// Maximum number of streams that one engine processes at once. Each holds a batch of events in
+/// memory.
 const MOST_PARALLEL: usize = 1000;
 
 type Each = Arc<dyn Fn(ReactionCtx, StreamEvent) -> BoxFuture<Result<()>> + Send + Sync>;
@@ -61,25 +62,25 @@ type PostgresFold = Arc<
         + Sync,
 >;
 
-/// Code that processes events.
+/// Code of a reaction.
 #[derive(Clone, Default)]
 pub(crate) enum Code {
     /// No code was given.
     #[default]
     None,
-    /// A handler for one event at a time.
+    /// Handler that gets one event at a time.
     Each(Each),
-    /// A fold of a batch in the store's own database.
+    /// Fold that writes a batch of events to tables of the store's own database.
     #[cfg_attr(
         not(any(feature = "sqlite", feature = "postgres")),
         expect(dead_code, reason = "a store in memory has no database")
     )]
     Fold(Folds),
-    /// The built-in code that triggers workflows.
+    /// Built-in code that starts workflows by their stream triggers.
     Triggers,
 }
 
-/// A fold for each database.
+/// Folds, one for each kind of database.
 #[derive(Clone, Default)]
 pub(crate) struct Folds {
     #[cfg(feature = "sqlite")]
@@ -123,7 +124,7 @@ impl fmt::Debug for Reaction {
 }
 
 impl Reaction {
-    /// Creates a reaction to the events of all streams, without code yet.
+    /// Creates a reaction to the events of all streams. It has no code yet.
     pub fn new(name: &str) -> Self {
         let mut definition = Map::new();
         definition.insert("name".to_owned(), json!(name));
@@ -136,12 +137,14 @@ impl Reaction {
         self
     }
 
-    /// Sets the streams that it follows, instead of all: `orders-1`, or `orders-*` for a family.
+    /// Sets the streams that the reaction follows, instead of all: `orders-1`, or `orders-*` for
+    /// all streams with this prefix.
     pub fn source(self, source: &str) -> Self {
         self.with("source", json!(source))
     }
 
-    /// Skips events from before its first definition: it sees only events that are committed later.
+    /// Starts at the current end of each stream: the reaction sees only events that are committed
+    /// after its first definition.
     pub fn from_head(self) -> Self {
         self.with("fromHead", json!(true))
     }
@@ -170,7 +173,7 @@ impl Reaction {
         })))
     }
 
-    /// Handles each event as it was committed, whatever its name.
+    /// Handles each event in its stored form, whatever its name is.
     pub fn on_any<F, Fut>(self, handler: F) -> Self
     where
         F: Fn(ReactionCtx, StreamEvent) -> Fut + Send + Sync + 'static,
@@ -185,7 +188,7 @@ impl Reaction {
 
     /// Folds batches of events into tables of the store's own SQLite file.
     ///
-    /// The fold's writes and the ack are committed together or not at all.
+    /// The fold's writes and the ack of the events are committed together or not at all.
     #[cfg(feature = "sqlite")]
     pub fn fold_sqlite<F>(mut self, fold: F) -> Self
     where
@@ -200,7 +203,7 @@ impl Reaction {
 
     /// Folds batches of events into tables of the store's own PostgreSQL database.
     ///
-    /// The fold's writes and the ack are committed together or not at all.
+    /// The fold's writes and the ack of the events are committed together or not at all.
     #[cfg(feature = "postgres")]
     pub fn fold_postgres<F, Fut>(mut self, fold: F) -> Self
     where
@@ -225,23 +228,23 @@ impl Reaction {
         self
     }
 
-    /// Sets the maximum number of retries of an event.
+    /// Sets the maximum number of retries of an event whose handler fails.
     ///
     /// Defaults to 3, which makes 4 attempts.
     pub fn max_retries(self, retries: u32) -> Self {
         self.with("maxRetries", json!(retries))
     }
 
-    /// Sets whether a stream is blocked when its retries are used up.
+    /// Sets whether a stream is blocked when the retries of one of its events are used up.
     ///
     /// Defaults to `true`. With `false`, the event is retried forever.
     pub fn block_on_error(self, block: bool) -> Self {
         self.with("blockOnError", json!(block))
     }
 
-    /// Sets the backoff before an event is retried.
+    /// Sets the backoff between the attempts of an event.
     ///
-    /// Without one it is retried at once.
+    /// Without a backoff, the event is retried at once.
     pub fn backoff(self, backoff: &Backoff) -> Self {
         self.with("backoff", json!(backoff))
     }
@@ -254,21 +257,22 @@ impl Reaction {
         self.with("leaseMs", json!(ms))
     }
 
-    /// Sets the maximum number of events of a stream that are handled in one turn.
+    /// Sets the maximum number of events of a stream that are handled under one claim.
     ///
     /// Defaults to 100.
     pub fn batch_size(self, events: u32) -> Self {
         self.with("batch", json!(events))
     }
 
-    /// Sets the maximum number of consecutive claims without progress before the stream is blocked.
+    /// Sets the maximum number of consecutive claims of a stream that end without progress. After
+    /// that, the stream is blocked.
     ///
     /// Defaults to 10.
     pub fn max_lost_leases(self, leases: u32) -> Self {
         self.with("maxLostLeases", json!(leases))
     }
 
-    /// Sets the number of streams that one engine works on at once.
+    /// Sets the number of streams that one engine processes at once.
     ///
     /// Defaults to 10.
     pub fn parallel_streams(mut self, streams: usize) -> Self {
@@ -276,7 +280,8 @@ impl Reaction {
         self
     }
 
-    /// Returns the definition for the store and the code for this engine, or all problems.
+    /// Returns the definition for the store and the code for this engine, or all problems of the
+    /// definition.
     pub(crate) fn into_served(self) -> Result<ServedReaction, Vec<Problem>> {
         let Self { definition, parallel, code } = self;
         let parsed = Definition::parse(&Value::Object(definition.clone()));
@@ -290,7 +295,8 @@ impl Reaction {
             problems.push(Problem { code, subject, field: field.to_owned(), message });
         };
         if name.starts_with('$') {
-            let message = format!("may not begin with $, which is Tidegate's own, got `{name}`");
+            let message =
+                format!("may not begin with $, which is reserved for Tidegate, got `{name}`");
             wrong(ProblemCode::BadName, "name", message);
         }
         if !(1..=MOST_PARALLEL).contains(&parallel) {
@@ -310,7 +316,7 @@ impl Reaction {
     }
 }
 
-/// A reaction that an engine runs.
+/// A reaction that an engine runs: its definition and its code.
 #[derive(Clone)]
 pub(crate) struct ServedReaction {
     pub(crate) definition: Definition,

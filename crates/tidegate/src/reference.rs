@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt, marker::PhantomData};
 
 use serde::Serialize;
 
-/// Typed name of a workflow, by which it is started and called.
+/// Name of a workflow with the types of its input and output, for starting and calling it.
 ///
 /// [`Workflow::reference`](crate::Workflow::reference) returns it. For a workflow whose code is in
 /// another process, write a constant beside the types of its input and output:
@@ -18,14 +18,15 @@ use serde::Serialize;
 ///     item: String,
 /// }
 ///
-/// /// Served by the warehouse.
+/// /// A workflow that the warehouse's process serves.
 /// const SHIP: WorkflowRef<Order, String> = WorkflowRef::new("ship");
 ///
 /// assert_eq!(SHIP.name(), "ship");
 /// ```
 ///
-/// It does not check that the workflow exists or has these types: [`Engine::start`] and
-/// [`Ctx::invoke`] report an unknown name, and a value of another type where it is read.
+/// Creating a reference does not check that the workflow exists or has these types.
+/// [`Engine::start`] and [`Ctx::invoke`] report an unknown name; a value of another type is an
+/// error where it is read.
 ///
 /// [`Engine::start`]: crate::Engine::start
 /// [`Ctx::invoke`]: crate::Ctx::invoke
@@ -37,13 +38,13 @@ pub struct WorkflowRef<I, O> {
 }
 
 impl<I, O> WorkflowRef<I, O> {
-    /// Creates a reference by name, to a workflow in the app of the caller: of the run that calls
-    /// it, or the default app of an engine that starts it.
+    /// Creates a reference by name. The workflow belongs to the app of the run that calls it, or to
+    /// the default app if an engine starts it.
     pub const fn new(name: &'static str) -> Self {
         Self { app: None, name: Cow::Borrowed(name), types: PhantomData }
     }
 
-    /// Creates a reference as [`WorkflowRef::new`] does, with a name that is computed.
+    /// Creates a reference as [`WorkflowRef::new`] does, from a name that is computed at run time.
     pub fn named(name: impl Into<String>) -> Self {
         Self { app: None, name: Cow::Owned(name.into()), types: PhantomData }
     }
@@ -74,9 +75,9 @@ impl<I, O> fmt::Debug for WorkflowRef<I, O> {
 
 /// A workflow to start or to call: a [`WorkflowRef`], or a name.
 ///
-/// A reference has one type of input and one of output; a name takes any that the caller writes.
+/// A reference fixes the types of input and output. With a name, the caller chooses them.
 pub trait WorkflowTarget<I, O>: sealed::Sealed {
-    /// Returns the app, `None` for the caller's, and the name.
+    /// Returns the app (`None` for the caller's app) and the name.
     fn target(&self) -> (Option<&str>, &str);
 }
 

@@ -1,4 +1,5 @@
-//! Registry of served versions: definitions with their code, by the lane of their runs.
+//! Registry of served versions: definitions with their code. The runs of a version are found by its
+//! lane.
 
 use std::{
     collections::BTreeMap,
@@ -28,7 +29,7 @@ pub(crate) struct ServedVersion {
     pub(crate) on_failure: Option<Arc<dyn Handler>>,
     /// Kind of worker that drives its runs.
     pub(crate) kind: WorkerKind,
-    /// Whether the code has given its `Ctx` to spawned tasks, so that replays wait for them.
+    /// Whether the handler has given its `Ctx` to spawned tasks: then replays wait for such tasks.
     pub(crate) spawns: Arc<AtomicBool>,
 }
 
@@ -65,7 +66,7 @@ impl Registry {
         Self { turns: [handlers, calls].map(Turns::new), ..Self::default() }
     }
 
-    /// Adds a version: its runs can be driven from now on.
+    /// Starts to serve a version: its runs can be driven here from now on.
     pub(crate) fn serve(&mut self, ws: &Workspace, turn: Turn, version: ServedVersion) {
         let Definition { app, name, triggers, .. } = &*version.definition;
         for (id, cron) in schedule::of(triggers) {
@@ -77,7 +78,7 @@ impl Registry {
         self.versions.insert(turn.lane, Arc::new(version));
     }
 
-    /// Removes a version: its runs are left to other engines from now on.
+    /// Stops serving a version: from now on only other engines drive its runs.
     pub(crate) fn withdraw(&mut self, ws: &Workspace, turn: Turn) {
         self.versions.remove(&turn.lane);
         for turns in &mut self.turns {
@@ -90,7 +91,8 @@ impl Registry {
         self.versions.get(&lane).cloned()
     }
 
-    /// Returns the code of a workflow: of this version if it is served, or else of the newest one.
+    /// Returns the code of this version of a workflow, or else of the newest version that is
+    /// served.
     pub(crate) fn code(&self, app: &str, name: &str, version: u32) -> Option<Arc<ServedVersion>> {
         let versions = self.versions.values().filter(|it| {
             let definition = &it.definition;
@@ -103,7 +105,7 @@ impl Registry {
         versions.max_by_key(newest).cloned()
     }
 
-    /// Sets a program's key function of an action.
+    /// Sets the key function of an action.
     pub(crate) fn set_key_function(&mut self, app: &str, action: &str, function: KeyFunction) {
         self.key_functions.insert((app.to_owned(), action.to_owned()), function);
     }
@@ -117,24 +119,25 @@ impl Registry {
         self.schedules.clone()
     }
 
-    /// Returns all lanes, of all workspaces.
+    /// Returns the lanes of all workspaces.
     pub(crate) fn lanes(&self) -> Vec<Seq> {
         self.versions.keys().copied().collect()
     }
 
-    /// Returns the workers of one kind, as a workspace may see them.
+    /// Returns the number of workers of one kind, without details of other workspaces.
     pub(crate) fn workers(&self, kind: WorkerKind, ws: &Workspace) -> Workers {
         self.turns[kind as usize].workers(kind, ws)
     }
 
-    /// Returns whether no worker is left for a run of this lane that the last lease skipped, given
-    /// the free workers; `false` if the lane is not driven here.
+    /// Returns whether all workers are busy for a run of this lane that the last lease skipped, if
+    /// these workers are free; `false` if this engine does not serve the lane.
     pub(crate) fn is_out(&self, lane: Seq, mut free: PerKind) -> bool {
         let kind = self.versions.get(&lane).map(|version| version.kind);
         kind.is_some_and(|kind| self.turns[kind as usize].is_out(*free.get(kind)))
     }
 
-    /// Returns whether a run of this turn that became ready now would find no worker.
+    /// Returns whether a run of this workflow and lane that became ready now would find all workers
+    /// busy.
     pub(crate) fn is_out_for(&self, ws: &Workspace, turn: Turn) -> bool {
         let kind = self.versions.get(&turn.lane).map(|version| version.kind);
         let of = (ws.clone(), turn.workflow);
@@ -148,19 +151,18 @@ impl Registry {
         }
     }
 
-    /// Returns the claims under which this engine takes runs, by workspace and kind of worker.
+    /// Returns the claims with which this engine leases runs, by workspace and kind of worker.
     pub(crate) fn claims(&mut self) -> Vec<Claim> {
         self.turns.iter_mut().flat_map(Turns::claims).collect()
     }
 
-    /// Returns the leases to request with the next transaction, given the free workers of each
-    /// kind.
+    /// Returns the leases to request in the next transaction, if these workers are free.
     pub(crate) fn leases(&mut self, engine: EngineId, mut free: PerKind) -> Vec<Lease> {
         let lease = |kind| self.turns[kind as usize].lease(kind, engine, *free.get(kind));
         WorkerKind::ALL.into_iter().filter_map(lease).collect()
     }
 
-    /// Records that a run of a workflow is no longer driven here.
+    /// Records that this engine no longer drives a run of a workflow.
     pub(crate) fn left(&mut self, kind: WorkerKind, of: (Workspace, Seq)) {
         self.turns[kind as usize].left(kind, of);
     }

@@ -1,5 +1,4 @@
-//! Retention: deletes old rows of finished work, in small batches, when the engine has nothing else
-//! to do.
+//! Retention: deletes the old rows of finished work, in small batches.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,14 +14,14 @@ use tidegate_store::StoreError;
 
 use crate::{engine::Shared, error::Error};
 
-/// Retention periods of finished data.
+/// Retention periods: how long finished data is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// Ended runs, with their steps and output.
+    /// Period of ended runs, with their steps and output.
     pub runs: Duration,
-    /// Events and other inputs.
+    /// Period of events and other inputs.
     pub events: Duration,
-    /// Receipts of verdicts.
+    /// Period of receipts.
     pub receipts: Duration,
 }
 
@@ -35,8 +34,8 @@ impl Default for Retention {
 }
 
 impl Retention {
-    /// Returns the time since which no ended run has been deleted, for clocks that are less than a
-    /// minute apart.
+    /// Returns the time since which no ended run has been deleted, if the clocks of all engines
+    /// differ by less than a minute.
     pub fn runs_kept_since(&self, now: Timestamp) -> Timestamp {
         let kept = self.runs.saturating_sub(Duration::from_millis(CLOCK_GRACE_MS));
         before(now, kept)
@@ -46,8 +45,8 @@ impl Retention {
 /// Maximum number of rows of one kind that a transaction checks.
 const PART: u32 = 500;
 
-/// Maximum time between two passes. Shorter retention periods are checked as often as they are
-/// long.
+/// Maximum time between two passes. A retention period below an hour makes the passes more
+/// frequent.
 const PAUSE: Duration = Duration::from_hours(1);
 
 /// Deletes old rows until the engine stops.
@@ -56,7 +55,7 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
     let pause = PAUSE.min(runs).min(events).min(receipts).max(Duration::from_secs(1));
     loop {
         shared.timer.sleep_until(shared.timer.elapsed() + pause).await;
-        // Runs first: rows that they keep alive can be deleted after them.
+        // Runs come first, because inputs can be deleted only after the runs that use them.
         let replies = Duration::from_millis(KEPT_MS);
         let kinds = [
             (Past::Runs, runs),
@@ -72,8 +71,8 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
     }
 }
 
-/// Makes one pass over one kind of rows, in batches. A batch that the store refuses is split, down
-/// to the row that it refuses, which is skipped: the others are deleted all the same.
+/// Makes one pass over one kind of rows, in batches. If the store refuses a batch, it is halved
+/// until only the refused row is left. That row is skipped, and the others are deleted.
 async fn pass(shared: &Arc<Shared>, past: Past, kept: Duration) -> Result<(), Error> {
     let now = shared.store.read(ReadSet::default()).await?.now;
     let before = before(now, kept);
@@ -107,13 +106,13 @@ async fn pass(shared: &Arc<Shared>, past: Past, kept: Duration) -> Result<(), Er
     Ok(())
 }
 
-/// Returns whether the same command would fail again.
+/// Returns whether the command was refused, so that it would fail again.
 fn is_refused(error: &Error) -> bool {
     let of_rows = |error: &StoreError| matches!(error, StoreError::Data(_));
     matches!(error, Error::Refused(_)) || matches!(error, Error::Store(error) if of_rows(error))
 }
 
-/// Returns the number of the first row after a number.
+/// Returns the sequence number of the first row after `after`.
 async fn next_number(shared: &Shared, past: Past, after: Seq) -> Result<Option<Seq>, Error> {
     let scan = past.scan(after);
     let snapshot = shared.store.read(ReadSet::default().scan(scan.clone(), 1)).await?;

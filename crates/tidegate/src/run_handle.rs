@@ -1,4 +1,4 @@
-//! Handles of started runs: status, output, cancellation, and a stream of updates.
+//! Handles of runs: status, output, cancellation, and a stream of updates.
 
 use std::{
     collections::VecDeque,
@@ -34,10 +34,10 @@ use crate::{
 impl Engine {
     /// Starts a workflow, whatever its triggers are, and returns a handle of its run.
     ///
-    /// The input and the verdict of the workflow's controls are durable when this returns. Any run
-    /// that carries the input is a success: a new run, started or queued, an open window or buffer
-    /// that the input has joined, and the earlier run of the same idempotency key.
-    /// [`RunHandle::verdict`] tells them apart.
+    /// The input and the verdict of the workflow's controls are durable when this returns. The call
+    /// succeeds if any run takes the input: a new run (started or queued), the future run of an
+    /// open window or buffer that the input has joined, or the earlier run with the same
+    /// idempotency key. [`RunHandle::verdict`] says which.
     ///
     /// ```
     /// use tidegate::{Ctx, Verdict, Workflow, testing::TestHarness};
@@ -52,7 +52,7 @@ impl Engine {
     /// assert!(matches!(run.verdict(), Some(Verdict::Started { .. })));
     /// assert_eq!(run.output().await?, 42);
     ///
-    /// // By name, the types are the caller's.
+    /// // By name, the caller chooses the types.
     /// let run = engine.start::<_, u32>("double", 4).await?;
     /// assert_eq!(run.output().await?, 8);
     /// # Ok(())
@@ -62,9 +62,10 @@ impl Engine {
     /// # Errors
     ///
     /// [`Error::NotStarted`] if a control admitted no run for the input: a rate limit dropped it, a
-    /// singleton skipped it, or a required key is missing. Its verdict names the control, and the
-    /// run that was in the way. [`Refusal::NoWorkflow`] if no version of the workflow is released,
-    /// and [`Refusal::BadInput`] if the input does not fit the workflow's schema.
+    /// singleton skipped it, or a required key is missing. The error's verdict names the control,
+    /// and the run that blocked the start, if any. [`Refusal::NoWorkflow`] if no version of the
+    /// workflow is released, and [`Refusal::BadInput`] if the input does not match the workflow's
+    /// schema.
     pub async fn start<I: Serialize, O>(
         &self,
         workflow: impl WorkflowTarget<I, O>,
@@ -89,10 +90,10 @@ impl Engine {
         }
     }
 
-    /// Returns a handle of a run by its id: of one that an event, a request or another process has
-    /// started.
+    /// Returns a handle of a run by its id, for example of a run that an event, a request or
+    /// another process has started.
     ///
-    /// Does not check that the run exists, or that its output has this type.
+    /// This does not check that the run exists, or that its output has this type.
     pub fn handle<O>(&self, run: RunId) -> RunHandle<O> {
         RunHandle { engine: self.clone(), id: run, verdict: None, output: PhantomData }
     }
@@ -100,7 +101,8 @@ impl Engine {
 
 /// Handle of a run, with the type of its output.
 ///
-/// Cheap to clone. It keeps its [`Engine`] alive; dropping it does not affect the run.
+/// Cheap to clone. The handle keeps its [`Engine`] alive. Dropping the handle does not affect the
+/// run.
 ///
 /// ```
 /// use std::time::Duration;
@@ -148,12 +150,13 @@ impl<O> RunHandle<O> {
         self.id
     }
 
-    /// Returns the verdict of the start that returned this handle; `None` for a handle by id.
+    /// Returns the verdict of the call that started the run; `None` for a handle created by id.
     pub fn verdict(&self) -> Option<&Verdict> {
         self.verdict.as_ref()
     }
 
-    /// Returns the current status. An open window or buffer that will become the run is queued.
+    /// Returns the current status. It is `queued` for an open window or buffer that will become the
+    /// run.
     pub async fn status(&self) -> Result<RunStatus, Error> {
         let (live, ended) = self.engine.look_up(self.id).await?;
         let ended = ended.map(|ended| RunStatus::of_ending(&ended.ending));
@@ -174,7 +177,7 @@ impl<O> RunHandle<O> {
         self.engine.cancel(self.id, reason).await
     }
 
-    /// Sends a signal to the run, which receives it when it waits for it.
+    /// Sends a signal to the run. The run receives the signal when it waits for it.
     pub async fn signal(&self, name: &str, data: impl Serialize) -> Result<(), Error> {
         self.engine.signal(self.id, name, data).await
     }
@@ -224,8 +227,8 @@ impl<O: DeserializeOwned> RunHandle<O> {
     ///
     /// # Errors
     ///
-    /// [`Error::RunFailed`] with the error of the handler, and [`Error::RunCancelled`] with the
-    /// reason, also if another run has replaced it.
+    /// [`Error::RunFailed`] with the error of the handler if the run failed.
+    /// [`Error::RunCancelled`] with the reason if it was cancelled or replaced by another run.
     pub async fn output(&self) -> Result<O, Error> {
         let run = self.id;
         match self.engine.ended(run).await?.ending {
@@ -273,19 +276,19 @@ impl<O: DeserializeOwned> RunHandle<O> {
 pub enum RunUpdate {
     /// The run has emitted a chunk of output. Chunks arrive in order, and none is left out.
     Chunk(Chunk),
-    /// The run has reported its progress. Only the latest report arrives.
+    /// The run has reported its progress. Older reports that were not read are left out.
     Progress(Progress),
 }
 
-/// Stream of the updates of a run, which ends when the run has ended.
+/// Stream of the updates of a run. It ends when the run has ended.
 ///
-/// [`RunUpdates::next`] needs no other crate; it is also a `futures_core::Stream`. The store is
-/// polled while the stream is: every 25 ms after an update, and less often the longer there is
-/// none, up to once a second. After an error the stream ends.
+/// [`RunUpdates::next`] needs no other crate; the type also implements `futures_core::Stream`. The
+/// store is polled only while this stream is polled: 25 ms after an update, then at growing
+/// intervals of up to one second. After an error the stream ends.
 #[must_use = "a stream does nothing unless it is polled"]
 pub struct RunUpdates(Stage);
 
-/// Result of one poll: the follower for the next one, and the update.
+/// Result of one poll: the follower for the next poll, and the update.
 type Followed = (Follower, Option<Result<RunUpdate, Error>>);
 type Next = Pin<Box<dyn Future<Output = Followed> + Send>>;
 
@@ -328,16 +331,16 @@ impl Stream for RunUpdates {
     }
 }
 
-/// First interval between two polls of a run; it doubles while there is no update.
+/// First interval between two polls. It doubles while there is no update.
 const FIRST_LOOK: Duration = Duration::from_millis(25);
 
-/// Longest interval between two polls of a run that is being driven.
+/// Maximum interval between two polls of a run that is being driven.
 const DRIVEN: Duration = Duration::from_millis(200);
 
-/// Longest interval between two polls of a run that is not.
+/// Maximum interval between two polls of a run that is not being driven.
 const PARKED: Duration = Duration::from_secs(1);
 
-/// Number of chunks per read.
+/// Maximum number of chunks per read.
 const CHUNKS: u32 = 100;
 
 /// Position of a subscriber in the updates of a run.
@@ -371,9 +374,10 @@ impl Follower {
         }
     }
 
-    /// Reads the updates since the last call. Returns the longest interval until the next.
+    /// Reads the updates since the last call. Returns the maximum interval until the next call.
     async fn look(&mut self) -> Result<Duration, Error> {
-        // The state is read first: a run that has ended emits nothing more.
+        // The run is read before its chunks: if it has ended, the chunks read afterwards are
+        // complete.
         let (live, ended) = self.engine.look_up(self.run).await?;
         let chunks = self.engine.chunks(self.run, self.after, CHUNKS).await?;
         let all = chunks.len() < CHUNKS as usize;
@@ -381,7 +385,7 @@ impl Follower {
         self.after = chunks.last().map_or(self.after, |chunk| chunk.seq);
         self.pending.extend(chunks.into_iter().map(RunUpdate::Chunk));
         let driven = live.as_ref().is_some_and(|run| run.phase == Phase::Driven);
-        // Behind the chunks that the run emitted before it.
+        // The progress comes after the chunks that the run emitted before it.
         if let Some(progress) = live.and_then(|run| run.progress).filter(|_| all)
             && self.progress.as_ref() != Some(&progress)
         {

@@ -1,4 +1,4 @@
-//! Schedules: plans their occurrences and starts each at its time, once over all engines.
+//! Schedules: plans occurrences, and starts each one at its time, once over all engines.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,13 +26,13 @@ use crate::{
 /// Maximum number of schedules checked at a time, the earliest first.
 const SCHEDULES: u32 = 1000;
 
-/// Number of future occurrences of a schedule that are shown.
+/// Number of future occurrences that the view of a schedule shows.
 const FORESEEN: usize = 5;
 
-/// Key of a schedule: workspace, app, workflow and its own id.
+/// Key of a schedule: workspace, app, workflow and schedule id.
 pub(crate) type ScheduleKey = (Workspace, String, String, String);
 
-/// Returns a definition's schedules, by id. The definitions have been checked.
+/// Returns the schedules of a definition that has been checked, by schedule id.
 pub(crate) fn of(triggers: &[Trigger]) -> impl Iterator<Item = (String, Cron)> {
     triggers.iter().filter_map(|trigger| {
         let Trigger::Cron { cron, time_zone, .. } = trigger else { return None };
@@ -45,7 +45,7 @@ pub(crate) fn next_of(shown: &ScheduleView, after: Timestamp) -> Option<Timestam
     Cron::parse(&shown.cron, &shown.time_zone).ok()?.next(after)
 }
 
-/// Adds the future occurrences to the view of a schedule; a paused one has none.
+/// Adds the future occurrences to the view of a schedule. A paused schedule has none.
 pub(crate) fn foresee(shown: &mut ScheduleView, now: Timestamp) {
     let Ok(cron) = Cron::parse(&shown.cron, &shown.time_zone) else { return };
     if shown.paused {
@@ -62,7 +62,8 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
     loop {
         let served = shared.schedules();
         if !served.keys().eq(known.keys()) {
-            // A new schedule here may be older than the last planned epoch.
+            // A schedule that is newly served here may belong to an epoch that was planned already,
+            // so plan all of them again.
             epochs.clear();
             known.clone_from(&served);
         }
@@ -88,7 +89,7 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
     }
 }
 
-/// Starts due occurrences. Returns the time until the next one.
+/// Starts the due occurrences. Returns the time until the next occurrence.
 async fn look(
     shared: &Arc<Shared>,
     served: &BTreeMap<ScheduleKey, Cron>,
@@ -99,7 +100,7 @@ async fn look(
     let now = snapshot.now;
     let (planned, mut failed) = plan(shared, served, epochs, now).await;
     if planned {
-        // The new plans are not in this snapshot.
+        // The snapshot does not contain the new plans: look again at once.
         return Ok(Some(Duration::ZERO));
     }
     let catalogs = shared.store.catalogs();
@@ -119,17 +120,22 @@ async fn look(
             }
             Turn::Miss { next, missed } => {
                 let (schedule, workflow) = (&row.id, &row.workflow);
-                tracing::warn!(schedule, workflow, missed.count, "occurrences missed");
+                tracing::warn!(
+                    schedule,
+                    workflow,
+                    missed.count,
+                    "scheduled occurrences were missed"
+                );
                 Command::Miss { occurrence: occurrence(row, planned_at, next), missed }
             }
         };
         match shared.ask(command).await {
-            // The next occurrence may be due as well.
+            // Look again at once: the following occurrence may be due as well.
             Ok(_) => next = Some(now),
-            // A failing occurrence must not delay others.
+            // An occurrence that fails must not delay the others.
             Err(error) => {
                 let (schedule, workflow) = (&row.id, &row.workflow);
-                tracing::warn!(%error, schedule, workflow, "retrying occurrence");
+                tracing::warn!(%error, schedule, workflow, "starting occurrence failed, retrying");
                 failed = true;
             }
         }
@@ -140,7 +146,7 @@ async fn look(
     Ok(next.into_iter().chain(retry).min())
 }
 
-/// Returns the catch-up limits of a schedule, by the current release.
+/// Returns the catch-up limits of a schedule from the released version.
 fn catch_up(catalogs: &BTreeMap<Workspace, Arc<Catalog>>, row: &Schedule) -> CatchUp {
     let entry = catalogs.get(&row.ws).and_then(|it| it.entry(&row.app, &row.workflow));
     let trigger = entry.and_then(Entry::open).and_then(|open| open.workflow.schedule(&row.id));
@@ -163,8 +169,9 @@ fn occurrence(row: &Schedule, planned_at: Timestamp, next: Option<Timestamp>) ->
     }
 }
 
-/// Plans schedules that are not planned yet: at the start, and whenever definitions have changed.
-/// Returns whether anything was planned, and whether a plan failed and has to be retried.
+/// Plans the next occurrence of all schedules, at the start of the engine and whenever definitions
+/// have changed. Returns whether a new plan must be read, and whether a plan failed and has to be
+/// retried.
 async fn plan(
     shared: &Arc<Shared>,
     served: &BTreeMap<ScheduleKey, Cron>,
@@ -189,7 +196,7 @@ async fn plan(
         match shared.ask(command).await {
             Ok(_) => planned = true,
             Err(error) => {
-                tracing::warn!(%error, schedule, workflow, "retrying schedule plan");
+                tracing::warn!(%error, schedule, workflow, "planning schedule failed, retrying");
                 failed.insert(ws.clone());
             }
         }

@@ -1,4 +1,4 @@
-//! State of the program that handlers use: pools, clients, settings.
+//! Values that the program gives to its handlers: pools, clients, settings.
 
 use std::{
     any::{Any, TypeId, type_name},
@@ -24,9 +24,10 @@ impl SharedState {
         self.0.insert(TypeId::of::<T>(), Arc::new(value));
     }
 
-    /// Returns the value of this type, or an error that names the type and its user.
+    /// Returns the value of this type, or an error that names the type and `user`, which requested
+    /// it.
     ///
-    /// The error is retried: a process that has the value may take the run over.
+    /// The error is retried, because a process that has the value may take over the run.
     pub(crate) fn get<T: Send + Sync + 'static>(&self, user: fmt::Arguments<'_>) -> Result<&T> {
         let value = self.0.get(&TypeId::of::<T>()).and_then(|value| value.downcast_ref());
         value.ok_or_else(|| {

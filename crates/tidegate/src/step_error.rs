@@ -1,4 +1,4 @@
-//! Errors of handlers and steps, and their retry decisions.
+//! Errors of handlers and steps, and whether they are retried.
 
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 
@@ -19,13 +19,14 @@ pub type Result<T, E = StepError> = std::result::Result<T, E>;
 
 /// Error of a handler or a step.
 ///
-/// Any error converts into it by `?`, those of `anyhow` and `eyre` and plain texts included, and is
-/// retried by the step's retry policy. [`StepResultExt::fatal`] makes it final;
+/// Any error converts into it by `?`, including errors of `anyhow` and `eyre` and plain texts. A
+/// step that fails is retried by its retry policy. [`StepResultExt::fatal`] prevents a retry;
 /// [`StepResultExt::retry_after`] sets the time of the next attempt. Code and message are recorded
-/// with the step; the [source](Self::source) is there until then.
+/// with the step; the [source](Self::source) is not.
 ///
-/// It is no [`std::error::Error`] itself, as `anyhow::Error` is none: the conversion from every error
-/// would overlap with the one from itself. [`into_error`](Self::into_error) gives one.
+/// Like `anyhow::Error`, it does not implement [`std::error::Error`], because the conversion from
+/// any error would overlap with the conversion from itself. [`into_error`](Self::into_error)
+/// converts it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -56,7 +57,7 @@ pub struct StepError {
     source: Option<Arc<dyn Error + Send + Sync>>,
 }
 
-/// Equal by code, message and retry decision.
+/// Two errors are equal if code, message and retry decision are equal.
 impl PartialEq for StepError {
     fn eq(&self, other: &Self) -> bool {
         (&self.code, &self.message, self.again) == (&other.code, &other.message, other.again)
@@ -94,7 +95,7 @@ impl StepError {
         Self { again: RetryDecision::Never, ..self }
     }
 
-    /// Retries after this time.
+    /// Sets the delay after which the step is retried.
     #[must_use]
     pub fn retry_after(self, delay: Duration) -> Self {
         Self { again: RetryDecision::After(delay), ..self }
@@ -115,12 +116,12 @@ impl StepError {
         self.again == RetryDecision::Never
     }
 
-    /// Returns the error that it was converted from; none once it was recorded.
+    /// Returns the error that this one was converted from; `None` for an error read from a record.
     pub fn source(&self) -> Option<&(dyn Error + Send + Sync + 'static)> {
         self.source.as_deref()
     }
 
-    /// Converts it into a boxed error, for code that wants `dyn Error`.
+    /// Converts the error into a boxed error, for code that needs `dyn Error`.
     pub fn into_error(self) -> Box<dyn Error + Send + Sync> {
         Box::new(Boxed(self))
     }
@@ -133,7 +134,7 @@ impl StepError {
         row::RunError { code: self.code.clone(), message: self.message.clone() }
     }
 
-    /// Creates the error of a recorded failure, which is not retried.
+    /// Creates the error of a recorded failure. It is not retried.
     pub(crate) fn recorded(fault: &row::RunError) -> Self {
         Self::coded(&fault.code, &fault.message).fatal()
     }
@@ -158,7 +159,7 @@ impl fmt::Debug for StepError {
     }
 }
 
-/// A [`StepError`] as an error.
+/// Wrapper of a [`StepError`] that implements `Error`.
 #[derive(Debug)]
 struct Boxed(StepError);
 
@@ -187,7 +188,7 @@ impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for StepError {
         let name = std::any::type_name::<E>();
         let name = name.split('<').next().unwrap_or(name);
         let code = match name.rsplit("::").next().unwrap_or(name) {
-            // A plain text has no name of its own.
+            // A plain text has no type name that would serve as a code.
             "&str" | "str" | "String" | "Cow" | "Box" => "Error",
             name => name,
         };
@@ -201,17 +202,17 @@ impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for StepError {
 /// use std::time::Duration;
 /// use tidegate::prelude::*;
 ///
-/// // Trying again does not make it a number.
+/// // A retry would fail in the same way.
 /// let amount: Result<u32> = "x".parse::<u32>().fatal();
 /// assert!(amount.unwrap_err().is_fatal());
-/// // The service has said when to come back.
+/// // The service has said when to retry.
 /// let busy: Result<()> = Err("busy").retry_after(Duration::from_secs(30));
 /// assert!(!busy.unwrap_err().is_fatal());
 /// ```
 pub trait StepResultExt<T> {
     /// Marks the error as final: it is not retried.
     fn fatal(self) -> Result<T>;
-    /// Retries after this time.
+    /// Sets the delay after which the step is retried.
     fn retry_after(self, delay: Duration) -> Result<T>;
 }
 

@@ -1,4 +1,4 @@
-//! Stranded runs: logs versions with live runs that no live engine serves.
+//! Stranded runs: logs workflow versions that have live runs but that no live engine serves.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -12,20 +12,20 @@ use tidegate_core::{
 
 use crate::{api::Engine, engine::Shared, error::Error};
 
-/// Maximum number of engines read.
+/// Maximum number of engines that are read.
 const ENGINES: u32 = 1000;
 
 /// Maximum number of runs of a version that are counted.
 const COUNTED: u32 = 1000;
 
-/// Maximum number of unserved versions checked at a time, the newest first: each is a scan.
+/// Maximum number of unserved versions checked at a time, newest first. Each one needs a scan.
 const VERSIONS: usize = 256;
 
 const WAYS_OUT: &str = "start code that serves the version, let newer code continue its runs \
                         (`also_serves`), or cancel them";
 
-/// Logs stranded versions at the start, and later those that became stranded since: a crashed
-/// engine counts as live until its lease ends.
+/// Logs stranded versions when the engine starts, and later each version that becomes stranded. A
+/// crashed engine counts as live until its lease ends.
 pub(crate) async fn run(shared: &Arc<Shared>) {
     let mut listed = BTreeSet::new();
     loop {
@@ -36,7 +36,7 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
     }
 }
 
-/// Logs each unserved version that has runs, unless it is listed already.
+/// Logs each unserved version that has live runs, unless it was logged before.
 async fn list(shared: &Shared, listed: &mut BTreeSet<Seq>) -> Result<(), Error> {
     let reads = ReadSet::default().scan(Scan::Engines, ENGINES);
     let reads = shared.stored.workspaces.iter().fold(reads, ReadSet::catalog);
@@ -53,7 +53,8 @@ async fn list(shared: &Shared, listed: &mut BTreeSet<Seq>) -> Result<(), Error> 
         .collect();
     versions.sort_by_key(|(_, version)| std::cmp::Reverse(version.lane));
     versions.truncate(VERSIONS);
-    // One run of each shows whether there are any. The others are counted once, for the log.
+    // First read one run of each version, to find the versions with runs. All runs of a version are
+    // counted only when it is logged.
     versions = live(shared, versions, 1).await?.into_iter().map(|(found, _)| found).collect();
     let stranded = versions.iter().map(|(_, version)| version.lane).collect();
     versions.retain(|(_, version)| !listed.contains(&version.lane));
@@ -68,7 +69,7 @@ async fn list(shared: &Shared, listed: &mut BTreeSet<Seq>) -> Result<(), Error> 
     Ok(())
 }
 
-/// Returns the versions that this engine or another live one has code for.
+/// Returns the lanes of the versions that this engine or another live engine serves.
 fn served(shared: &Shared, snapshot: &Snapshot) -> BTreeSet<Seq> {
     let mut served: BTreeSet<Seq> = shared.lanes().into_iter().collect();
     for row in snapshot.found(&Scan::Engines) {
@@ -87,7 +88,8 @@ impl Engine {
     }
 }
 
-/// Returns the versions that have live runs, each with their number up to a limit.
+/// Returns the versions that have live runs, each with the number of these runs, counted up to
+/// `limit`.
 async fn live<'a>(
     shared: &Shared,
     versions: Vec<(&'a Workspace, Version)>,

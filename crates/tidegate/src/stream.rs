@@ -1,4 +1,4 @@
-//! Typed streams: a state folded from events, and actions that decide on it.
+//! Typed streams: state that is folded from events, and actions that decide new events on it.
 
 mod act;
 pub mod event;
@@ -22,7 +22,7 @@ pub(crate) use writer_cache::WriterCache;
 
 use crate::{api::Engine, error::Error};
 
-/// A state that a stream is folded into.
+/// State that is folded from the events of a stream.
 ///
 /// ```
 /// use serde::{Deserialize, Serialize};
@@ -51,29 +51,29 @@ use crate::{api::Engine, error::Error};
 /// }
 /// ```
 pub trait State: Default + Clone + Serialize + DeserializeOwned + Send + Sync + 'static {
-    /// Event of the stream: an enum whose variants' names are the events' names.
+    /// Type of the events: an enum whose variant names are the names of the events.
     type Event: Serialize + DeserializeOwned + Clone + Send + Sync + 'static;
 
-    /// Number of events after which a snapshot is stored; without it all events are folded every
-    /// time.
+    /// Number of events after which a snapshot is stored. With `None`, no snapshots are stored, and
+    /// every load folds all events.
     const SNAPSHOT_EVERY: Option<u32> = None;
 
     /// Version of the snapshot format.
     ///
-    /// Raise it when old snapshots no longer mean what this type means. A snapshot that cannot be
-    /// read at all is skipped anyway.
+    /// Increase it when this type gives old snapshots another meaning. A snapshot that cannot be
+    /// read is always skipped.
     const SHAPE: u32 = 1;
 
     /// Applies an event to the state.
     ///
-    /// Must be pure: the same events always give the same state.
+    /// This must be a pure function: the same events always give the same state.
     fn apply(&mut self, event: &Self::Event);
 }
 
 /// Default number of retries of an action after conflicts.
 pub const DEFAULT_RETRIES: u32 = 32;
 
-/// A typed handle to a stream.
+/// Typed handle to a stream.
 ///
 /// Cheap to clone.
 #[derive(Clone, Debug)]
@@ -87,7 +87,7 @@ pub struct Stream<S> {
     of: PhantomData<fn() -> S>,
 }
 
-/// A state, and the version of the last event in it; -1 if there is none.
+/// State of a stream, and the version of the last event in it; -1 if there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Loaded<S> {
@@ -124,8 +124,8 @@ impl<S: State> Stream<S> {
         &self.name
     }
 
-    /// Acts only on this version (-1: only on a stream that does not exist), and otherwise fails at
-    /// once with [`ActError::Conflict`].
+    /// Executes actions only at this version of the stream (-1: only if it does not exist). At any
+    /// other version an action fails at once with [`ActError::Conflict`].
     pub fn expecting(mut self, version: i64) -> Self {
         self.expected = Some(version);
         self
@@ -139,7 +139,8 @@ impl<S: State> Stream<S> {
         self
     }
 
-    /// Sets the correlation and the causation of its commits, passed on from an event.
+    /// Sets the correlation id and the cause of the commits made through this handle, for example
+    /// those of an event.
     pub fn correlated(
         mut self,
         correlation: impl Into<String>,
@@ -159,8 +160,8 @@ impl<S: State> Stream<S> {
         self.load_until(Until::Version(version)).await
     }
 
-    /// Returns the state at a time of the store's clock: folded from all events before the first
-    /// later one.
+    /// Returns the state at a time of the store's clock. It is folded from all events before the
+    /// first event that is later.
     pub async fn load_as_of(&self, moment: Timestamp) -> Result<Loaded<S>, Error> {
         self.load_until(Until::Moment(moment)).await
     }

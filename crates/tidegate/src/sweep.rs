@@ -12,17 +12,17 @@ use tidegate_core::{
 
 use crate::{engine::Shared, error::Error};
 
-/// Maximum number of due rows of each kind read at once.
+/// Maximum number of due rows of each kind that one read returns.
 const DUE: u32 = 1000;
 
-/// Interval at which the clock is checked while something is due soon.
+/// Interval at which the store's clock is checked while a row is due soon.
 const CLOCK: Duration = Duration::from_secs(1);
 
-/// Threshold of "due soon": a delay of a row due within this time would be noticed.
+/// A row that is due within this time counts as due soon: a delay of it would be noticed.
 const SOON: Duration = Duration::from_secs(60);
 
-/// Processes rows when they are due. Polls as well, in the same transactions: looks periodically
-/// for ready runs, work of reactions and definitions for which this engine got no wake-up.
+/// Processes rows when they are due. The same reads also poll, from time to time, for ready runs,
+/// work of reactions and new definitions of which this engine got no wake-up.
 pub(crate) async fn run(shared: &Arc<Shared>) {
     let (timer, interval) = (&*shared.timer, shared.options.poll);
     let (mut clock, mut polled) = (None, timer.elapsed());
@@ -31,7 +31,7 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
         let next = match sweep(shared, &mut clock, polls).await {
             Ok(next) => next,
             Err(error) => {
-                tracing::warn!(%error, "retrying sweep");
+                tracing::warn!(%error, "sweep failed, retrying");
                 shared.pause().await;
                 Some(Duration::ZERO)
             }
@@ -50,15 +50,15 @@ fn wake_up(now: Duration, next: Option<Duration>, poll: Duration) -> Duration {
     next.map_or(poll, |next| poll.min(now + until_look(next)))
 }
 
-/// Returns the time until the sweep for a row that is due after this time. While it is due soon,
-/// the clock is checked as well: if a step back were noticed at the due time only, the row would
-/// wait for another period.
+/// Returns the time until the sweep that handles a row due after this time. While a row is due
+/// soon, the sweep runs more often to check the clock: a step back that is noticed only at the due
+/// time would delay the row by another period.
 pub(crate) fn until_look(due: Duration) -> Duration {
     if due <= SOON { due.min(CLOCK) } else { due }
 }
 
-/// Processes due rows. Returns the time until the next one. `clock` is the store's time at the last
-/// sweep.
+/// Processes due rows. Returns the time until the next row is due. `clock` is the store's time at
+/// the last sweep.
 async fn sweep(
     shared: &Arc<Shared>,
     clock: &mut Option<Timestamp>,
@@ -69,17 +69,19 @@ async fn sweep(
     let mut snapshot = shared.store.read(polled.reads(pages.reads())).await?;
     polled.tell(shared, &snapshot);
     let now = snapshot.now;
-    // At the start too: the clock may have stepped back while no engine was running.
+    // The first sweep counts as a step, too: the clock may have stepped back while no engine was
+    // running.
     let stepped = clock.is_none_or(|last| now < last);
     if stepped {
-        // Claims cap the times of reaction positions that were written before the step.
+        // The next claims cap the times of reaction positions that were written before the step.
         shared.reactions.look();
     }
     let mut looked = Looked::default();
     loop {
         looked.look(shared, pages.found(&snapshot), now, stepped).await;
-        // After a step, the times of all rows are capped. Without one, rows behind the first page
-        // are processed when that page is done, unless some of its rows fail.
+        // After a step, the due times of all rows are capped, so all pages are read. Otherwise the
+        // next sweep reads the rows after the first page, unless rows of this page failed and would
+        // block it.
         let last = if stepped { Timestamp::MAX } else { now };
         let failed = looked.failed.is_some();
         if !(stepped || failed) || !pages.turn(&snapshot, last) {
@@ -92,26 +94,27 @@ async fn sweep(
     }
     *clock = Some(now);
     if looked.busy {
-        // Processed rows may have made others due, and there may be more than were read.
+        // Sweep again at once: processed rows may have made others due, and more may be due than
+        // were read.
         return Ok(Some(Duration::ZERO));
     }
     let until = |due: Timestamp| due.micros().saturating_sub(now.micros()).max(0);
     Ok(looked.next.map(|due| Duration::from_micros(until(due).unsigned_abs())))
 }
 
-/// Results of a sweep's rows.
+/// Results of the rows that a sweep has processed.
 #[derive(Default)]
 struct Looked {
     /// Earliest future due time.
     next: Option<Timestamp>,
     /// Whether any row was due.
     busy: bool,
-    /// Error of a row that could not be processed.
+    /// Error of the last row that could not be processed.
     failed: Option<Error>,
 }
 
 impl Looked {
-    /// Processes the due rows, all at once. A row that fails does not prevent others.
+    /// Processes the due rows concurrently. A row that fails does not stop the others.
     async fn look(
         &mut self,
         shared: &Arc<Shared>,
@@ -134,14 +137,14 @@ impl Looked {
     }
 }
 
-/// Scan for rows of one kind that are due from a time on.
+/// Function that returns the scan for rows of one kind with due times from a time on.
 type Due = fn(Timestamp) -> Scan;
 
-/// Rows whose processing depends on time alone, in pages, the earliest first.
+/// Pages of rows with due times, earliest first: gates, runs and chores.
 struct Pages {
-    /// Start of the next page, for each kind that may have one.
+    /// Kinds that may have more rows, each with the due time at which its page starts.
     from: Vec<(Due, Timestamp)>,
-    /// Maximum number of rows of each kind on the page.
+    /// Maximum number of rows of each kind on a page.
     limit: u32,
 }
 
@@ -163,8 +166,8 @@ impl Pages {
     }
 
     /// Advances to the next pages, of rows that are due at `last` or before. Returns `false` if
-    /// there are none. A page begins with the due time at which the previous one ended, and is
-    /// larger if that page held a single due time.
+    /// there are none. A page starts with the due time at which the previous one ended. It is
+    /// larger if all rows of the previous page have the same due time.
     fn turn(&mut self, snapshot: &Snapshot, last: Timestamp) -> bool {
         let mut limit = DUE;
         let mut next = |(kind, from): &(Due, Timestamp)| {
@@ -191,8 +194,8 @@ fn due_of(row: &Row) -> Option<Timestamp> {
     row.as_gate().map_or_else(|| row.as_run().and_then(Run::due), |gate| gate.due)
 }
 
-/// Additional reads of a poll. They take no locks and write nothing: an idle engine uses no
-/// transaction ids of PostgreSQL except for its heartbeats.
+/// Additional reads for a poll. They take no locks and write nothing: on PostgreSQL, an idle engine
+/// uses transaction ids only for its heartbeats.
 #[derive(Default)]
 struct Polled {
     ready: Vec<Scan>,
@@ -213,13 +216,13 @@ impl Polled {
     }
 
     fn reads(&self, reads: ReadSet) -> ReadSet {
-        // One row shows that there is something.
+        // One row is enough to show that there is work.
         let scans = self.ready.iter().chain(&self.work);
         let reads = scans.fold(reads, |reads, scan| reads.scan(scan.clone(), 1));
         self.followed.iter().fold(reads, ReadSet::catalog)
     }
 
-    /// Wakes the tasks that have work. Definitions are followed by their own task.
+    /// Wakes the tasks that have work. Definitions are handled by a task of their own.
     fn tell(&self, shared: &Shared, snapshot: &Snapshot) {
         let found = |scans: &[Scan]| scans.iter().any(|scan| !snapshot.found(scan).is_empty());
         let ready = self.ready.iter().flat_map(|scan| snapshot.found(scan));
@@ -250,7 +253,7 @@ mod tests {
             (Some(0), 115, 100),
             (Some(30), 115, 101),
             (Some(60), 115, 101),
-            // A run that sleeps for long does not cost a transaction per second.
+            // A run that sleeps for longer does not cost a transaction per second.
             (Some(61), 115, 115),
             (Some(61), 1000, 161),
         ] {

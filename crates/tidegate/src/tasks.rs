@@ -1,4 +1,4 @@
-//! Tasks of an engine, so that none outlives it.
+//! Tasks of an engine. They all end with the engine.
 
 use std::{
     future::Future,
@@ -16,7 +16,7 @@ use tokio::{sync::Notify, task::JoinSet};
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
     tasks: Mutex<JoinSet<()>>,
-    /// Counter of busy tasks, for tests.
+    /// Counter of busy tasks, used by the test harness.
     busy: Option<Arc<Busy>>,
 }
 
@@ -31,17 +31,17 @@ impl Tasks {
             Some(busy) => drop(tasks.spawn(Tracked::new(task, busy.clone()))),
             None => drop(tasks.spawn(task)),
         }
-        // Ended tasks are removed, or the set would grow with every run.
+        // Remove tasks that have ended; otherwise the set would grow with every run.
         while tasks.try_join_next().is_some() {}
     }
 
-    /// Counts work on another thread until the guard is dropped, for tests.
+    /// Counts work on another thread as busy until the guard is dropped. Used by the test harness.
     pub(crate) fn underway(&self) -> Option<Underway> {
         self.busy.as_ref().map(Busy::begin)
     }
 
-    /// Waits until all tasks are dropped, after they were [aborted](Self::abort): resources that
-    /// they hold, such as the store, are free then.
+    /// Waits until all tasks are dropped, after [`abort`](Self::abort). Then the resources that
+    /// they held, such as the store, are released.
     pub(crate) async fn gone(&self) {
         let lock = || self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         let mut tasks = std::mem::take(&mut *lock());
@@ -54,7 +54,8 @@ impl Tasks {
     }
 }
 
-/// Counter of tasks that have been woken and not polled since.
+/// Counter of busy tasks: tasks that were woken and have not been polled since, and other work in
+/// progress.
 #[derive(Debug, Default)]
 pub(crate) struct Busy {
     count: AtomicUsize,
@@ -62,7 +63,7 @@ pub(crate) struct Busy {
 }
 
 impl Busy {
-    /// Counts work in progress, until the guard is dropped.
+    /// Counts work as in progress until the guard is dropped.
     pub(crate) fn begin(self: &Arc<Self>) -> Underway {
         self.add();
         Underway(self.clone())
@@ -78,14 +79,14 @@ impl Busy {
         }
     }
 
-    /// Waits until no task is busy. Sleeps meanwhile: tests that spin take the processor from the
-    /// database that they wait for.
+    /// Waits until no task is busy. It sleeps meanwhile, because a busy loop would take the
+    /// processor from the database that the tasks wait for.
     pub(crate) async fn idle(&self) {
         loop {
             let mut idle = std::pin::pin!(self.idle.notified());
             idle.as_mut().enable();
             if self.is_idle() {
-                // A task that has yielded is not woken before this one has yielded too.
+                // A task that has yielded is woken only after this task has yielded, too.
                 tokio::task::yield_now().await;
                 if self.is_idle() {
                     return;
@@ -101,7 +102,7 @@ impl Busy {
     }
 }
 
-/// Guard of work in progress.
+/// Guard that counts work in progress.
 pub(crate) struct Underway(Arc<Busy>);
 
 impl Drop for Underway {
@@ -110,7 +111,7 @@ impl Drop for Underway {
     }
 }
 
-/// A task that is counted while it has work to do.
+/// A task that counts as busy while it has work to do.
 struct Tracked {
     task: Pin<Box<dyn Future<Output = ()> + Send>>,
     flag: Arc<Flag>,
@@ -139,7 +140,7 @@ impl Flag {
 impl Wake for Flag {
     fn wake(self: Arc<Self>) {
         let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        // Without a waker the task has ended.
+        // If there is no waker, the task has ended.
         if let Some(waker) = waker {
             self.raise();
             waker.wake();
@@ -161,7 +162,8 @@ impl Future for Tracked {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         *self.flag.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(cx.waker().clone());
-        // Registered while the task is polled: a wake in between is for another poll.
+        // The waker is registered during each poll. A wake that arrives meanwhile is for the next
+        // poll.
         let waker = Waker::from(self.flag.clone());
         let counted = self.flag.woken.swap(false, Ordering::SeqCst);
         let _underway = counted.then(|| Underway(self.flag.busy.clone()));

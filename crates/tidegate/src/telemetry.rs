@@ -1,9 +1,10 @@
 //! Telemetry of an engine: spans with run ids, and metrics.
 //!
 //! Spans go to `tracing`, metrics to the recorder that the program has installed for the `metrics`
-//! crate; without one they cost next to nothing. Their names are in the book (operate/metrics).
+//! crate. Without a recorder, metrics cost almost nothing. The book lists their names
+//! (operate/metrics).
 //!
-//! Levels: at info there is one span for each time that a run is driven, and no line for a
+//! Levels: at info there is one span for each time that a run is driven, and no log line for a
 //! successful run. Operations that happen several times within a run or a request (steps, attempts,
 //! posts, dispatches) are at debug. Lines at warn and error are for operators.
 
@@ -21,7 +22,7 @@ use tidegate_core::{
 };
 use tracing::{Span, debug_span, field::Empty, info_span};
 
-/// Creates the span in which a run is driven. A request is named by the id of its run.
+/// Creates the span in which a run is driven. A request has the id of its run.
 pub(crate) fn run_span(run: &Run, is_request: bool) -> Span {
     let span = info_span!(
         "run",
@@ -43,7 +44,7 @@ pub(crate) fn step_span(step: &str, attempt: u32) -> Span {
     debug_span!("step", step, attempt)
 }
 
-/// Creates the span in which events are posted, named after the first.
+/// Creates the span in which events are posted. It has the name of the first event.
 pub(crate) fn post_span(ws: &str, events: &[NewEvent]) -> Span {
     let event = events.first().map(|event| event.name.as_str());
     debug_span!("post", workspace = ws, event, events = events.len(), event_id = Empty)
@@ -56,7 +57,7 @@ pub(crate) fn posted(span: &Span, posted: &[Posted]) {
     }
 }
 
-/// Creates the span in which a workflow is started by its name.
+/// Creates the span of [`Engine::start`](crate::Engine::start).
 pub(crate) fn start_span(ws: &str, workflow: &str) -> Span {
     debug_span!("start", workspace = ws, workflow, request_id = Empty, verdict = Empty)
 }
@@ -79,7 +80,10 @@ pub(crate) fn dispatched(span: &Span, outcome: &Outcome) {
 pub(crate) fn committed(commands: usize, took: Duration, good: bool) {
     let outcome = if good { "ok" } else { "error" };
     histogram!("tidegate_store_seconds", "outcome" => outcome).record(took.as_secs_f64());
-    #[expect(clippy::cast_precision_loss, reason = "a batch has at most some hundred commands")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a batch has at most some hundreds of commands"
+    )]
     histogram!("tidegate_batch_commands").record(commands as f64);
 }
 
@@ -126,7 +130,7 @@ pub(crate) fn stream_conflict() {
     counter!("tidegate_stream_conflicts_total").increment(1);
 }
 
-/// Records the lease of a run at a time of the store's clock.
+/// Records that a run was leased at `now`, by the store's clock.
 pub(crate) fn leased(run: &Run, now: Timestamp) {
     if run.fence == 1 {
         let waited = now.micros().saturating_sub(run.queued_at.micros()).max(0).unsigned_abs();
@@ -150,19 +154,22 @@ fn of_run(ws: &str, workflow: &str) -> Vec<Label> {
 
 /// Records the number of driven runs.
 pub(crate) fn driven(runs: usize) {
-    #[expect(clippy::cast_precision_loss, reason = "as many as there are workers")]
+    #[expect(clippy::cast_precision_loss, reason = "at most the number of workers")]
     gauge!("tidegate_driven_runs").set(runs as f64);
 }
 
-/// Records the number of workers of one kind, and how many of them are busy.
+/// Records the number of workers of one kind, and the number of busy ones.
 pub(crate) fn workers(kind: &'static str, of: usize, busy: usize) {
     for (name, count) in [("tidegate_workers", of), ("tidegate_busy_workers", busy)] {
-        #[expect(clippy::cast_precision_loss, reason = "some thousand workers")]
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "there are some thousands of workers at most"
+        )]
         gauge!(name, "kind" => kind).set(count as f64);
     }
 }
 
-/// Records that a leased run has reached its handler.
+/// Records that the driver of a leased run has started, and how long that took.
 pub(crate) fn handed_over(took: Duration) {
     histogram!("tidegate_hand_off_seconds").record(took.as_secs_f64());
 }
@@ -183,7 +190,7 @@ pub(crate) fn reaction_claimed(reaction: &str, streams: usize) {
     counter!("tidegate_reaction_claims_total", "reaction" => reaction.to_owned()).increment(claims);
 }
 
-/// Records the delivery of an event to a reaction, with the lag since its commit.
+/// Records that an event was delivered to a reaction, with the time since its commit.
 pub(crate) fn reaction_handled(reaction: &str, lag: Duration) {
     reaction_folded(reaction, 1);
     histogram!("tidegate_reaction_lag_seconds", "reaction" => reaction.to_owned())
@@ -201,7 +208,7 @@ pub(crate) fn reaction_failed(reaction: &str) {
     counter!("tidegate_reaction_failures_total", "reaction" => reaction.to_owned()).increment(1);
 }
 
-/// Records that a stream of a reaction is blocked.
+/// Records that a stream of a reaction was blocked.
 pub(crate) fn reaction_blocked(reaction: &str) {
     counter!("tidegate_reaction_blocks_total", "reaction" => reaction.to_owned()).increment(1);
 }
@@ -211,7 +218,7 @@ pub(crate) fn reaction_lost(reaction: &str) {
     counter!("tidegate_reaction_lost_leases_total", "reaction" => reaction.to_owned()).increment(1);
 }
 
-/// Records one verdict, by workflow; and the control that it waits for, if any.
+/// Records a verdict, by workflow, and the control that the run waits for, if any.
 fn admitted(outcome: &Outcome) {
     let (workflow, verdict) = (outcome.workflow.clone(), outcome.verdict.outcome());
     counter!("tidegate_admissions_total", "workflow" => workflow.clone(), "verdict" => verdict)
@@ -223,7 +230,7 @@ fn admitted(outcome: &Outcome) {
 
 #[cfg(test)]
 mod tests {
-    /// Operators find every name that the code uses, and none that it does not.
+    /// The book lists every metric name that the code uses, and no others.
     #[test]
     fn every_metric_is_in_the_book() {
         let code = include_str!("telemetry.rs").split("mod tests").next().unwrap_or_default();

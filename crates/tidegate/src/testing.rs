@@ -1,4 +1,4 @@
-//! Test support: the real engine on a virtual clock, limits and leases included.
+//! Test support: runs the real engine, with its limits and leases, on a virtual clock.
 //!
 //! ```
 //! use std::time::Duration;
@@ -23,8 +23,8 @@
 //! # }
 //! ```
 //!
-//! Time moves only by [`TestHarness::advance`], and only after everything that can happen without
-//! it has happened. Handlers should not do real I/O: the harness does not wait for it.
+//! Only [`TestHarness::advance`] advances the clock, and only when no task has anything left to do
+//! at the current time. Handlers should not do real I/O: the harness does not wait for it.
 
 mod counted;
 mod replay;
@@ -49,7 +49,7 @@ use self::counted::Counted;
 pub use self::replay::{ReplayEnd, Replayed, Report, replay};
 use crate::{api::Engine, builder::EngineBuilder, tasks::Busy, timer::Timer};
 
-/// A clock that moves only by hand: it tells the time, and wakes tasks that wait for it.
+/// A clock that a test advances. It returns the time, and wakes tasks that sleep.
 #[derive(Debug)]
 pub struct VirtualClock {
     start: Timestamp,
@@ -64,7 +64,7 @@ struct Inner {
 }
 
 impl Default for VirtualClock {
-    /// Creates a clock set to midnight, on a Friday in 2027.
+    /// Creates a clock set to midnight (UTC) on Friday, 1 January 2027.
     fn default() -> Self {
         Self::new(Timestamp::from_ms(1_798_761_600_000))
     }
@@ -80,8 +80,8 @@ impl VirtualClock {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Moves to the next time that a task waits for, at most to `limit`. Returns `false` if there
-    /// is none before.
+    /// Advances to the next time that a task sleeps until, at most to `limit`. Returns `false` if
+    /// no task sleeps until then.
     fn step(&self, limit: Duration) -> bool {
         let mut inner = self.inner();
         let next = inner.sleepers.keys().next().map(|(at, _)| *at).filter(|at| *at <= limit);
@@ -105,7 +105,7 @@ impl Clock for VirtualClock {
     }
 }
 
-/// The clock as an engine's timer.
+/// Timer of an engine on the virtual clock.
 #[derive(Clone, Debug)]
 struct VirtualTimer(Arc<VirtualClock>);
 
@@ -151,7 +151,7 @@ impl Drop for Sleep {
     }
 }
 
-/// A store and a virtual clock, with engines that share both.
+/// Test harness: a store and a virtual clock, for engines that share both.
 #[derive(Debug)]
 pub struct TestHarness {
     clock: Arc<VirtualClock>,
@@ -160,11 +160,11 @@ pub struct TestHarness {
     seed: Mutex<u64>,
 }
 
-/// Environment variable with the seed of a harness.
+/// Environment variable that sets the seed of a harness.
 const SEED: &str = "TIDEGATE_SEED";
 
-/// Lease and poll interval: no other process shares the store, so they need not keep a virtual
-/// month busy.
+/// Lease and poll interval of the engines. They are long, because no other process shares the
+/// store, and a simulated month should need few steps.
 const QUIET: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Default for TestHarness {
@@ -180,7 +180,7 @@ impl TestHarness {
         Self::on(Arc::new(MemoryStore::new(clock.clone())), clock)
     }
 
-    /// Creates a harness with the given store, which should tell the time by the same clock.
+    /// Creates a harness on the given store, which should use the same clock.
     pub fn on(store: Arc<dyn Store>, clock: Arc<VirtualClock>) -> Self {
         let seed = std::env::var(SEED).ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
         let busy = Arc::<Busy>::default();
@@ -188,7 +188,7 @@ impl TestHarness {
         Self { clock, store, busy, seed: Mutex::new(seed) }
     }
 
-    /// Sets the seed from which engines created later derive all randomness.
+    /// Sets the seed. Engines that are built afterwards derive all random numbers from it.
     #[must_use]
     pub fn seeded(self, seed: u64) -> Self {
         Self { seed: Mutex::new(seed), ..self }
@@ -196,13 +196,13 @@ impl TestHarness {
 
     /// Returns a builder for an engine on the harness's store and clock.
     ///
-    /// Several engines share both.
+    /// Several engines can be built; they share both.
     pub fn engine(&self) -> EngineBuilder {
         self.begin(self.store.clone())
     }
 
-    /// Returns a builder for an engine that reaches the harness's store through the given one: a
-    /// store that forwards calls, and fails now and then.
+    /// Returns a builder for an engine that uses `store`, a wrapper around the harness's store that
+    /// may fail calls on purpose.
     pub fn engine_through(&self, store: Arc<dyn Store>) -> EngineBuilder {
         self.begin(Arc::new(Counted { store, busy: self.busy.clone() }))
     }
@@ -216,28 +216,28 @@ impl TestHarness {
         builder.lease_ttl(QUIET).poll_interval(QUIET)
     }
 
-    /// Returns the store.
+    /// Returns the store of the harness.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
 
-    /// Returns a timer of the virtual clock: a step that takes a minute waits for it here.
+    /// Returns a timer on the virtual clock. A step can wait on it to take virtual time.
     pub fn timer(&self) -> Arc<dyn Timer> {
         Arc::new(VirtualTimer(self.clock.clone()))
     }
 
-    /// Returns the virtual time.
+    /// Returns the time of the virtual clock.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
-    /// Waits until nothing more happens without the clock.
+    /// Waits until no task can continue without advancing the clock.
     pub async fn settle(&self) {
         self.busy.idle().await;
     }
 
-    /// Advances the clock from one due time to the next, and lets everything happen that is due on
-    /// the way.
+    /// Advances the clock by `time`, from one due time to the next. At each one, waits until all
+    /// due work is done.
     pub async fn advance(&self, time: Duration) {
         self.settle().await;
         let until = self.clock.inner().elapsed + time;
@@ -246,7 +246,7 @@ impl TestHarness {
         }
     }
 
-    /// Stops an engine as a crash would: nothing is handed over, and its runs become available when
+    /// Stops an engine as a crash would: it hands over no run, and its runs become available when
     /// its lease expires.
     pub async fn crash(&self, engine: &Engine) {
         engine.kill();
@@ -255,7 +255,7 @@ impl TestHarness {
 
     /// Returns all runs of a workflow, oldest first.
     pub async fn runs(&self, workflow: &str) -> Vec<RunView> {
-        let rows = self.store.dump().await.expect("the harness's store works");
+        let rows = self.store.dump().await.expect("the store of the harness does not fail");
         let mut runs: BTreeMap<RunId, RunView> = BTreeMap::new();
         for row in rows {
             match row {
@@ -281,7 +281,8 @@ impl TestHarness {
     ///
     /// Panics if the run has not completed, with its state and the seed that repeats the test.
     pub async fn completed(&self, engine: &Engine, run: RunId) -> serde_json::Value {
-        let (live, ended) = engine.look_up(run).await.expect("the harness's store works");
+        let (live, ended) =
+            engine.look_up(run).await.expect("the store of the harness does not fail");
         match ended.map(|ended| ended.ending) {
             Some(Ending::Completed { output }) => {
                 serde_json::from_str(output.as_str()).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Timers of an engine: the machine's clock, or a test's.
+//! Timers of an engine: the clock of the machine, or of a test.
 
 use std::{fmt, future::Future, pin::Pin, time::Duration};
 
@@ -7,17 +7,16 @@ pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Measures durations and waits for them.
 ///
-/// A timer never steps back, and knows no dates: those are the store's.
+/// A timer never steps back. It does not know the date; that comes from the store's clock.
 pub trait Timer: Send + Sync + fmt::Debug {
-    /// Returns the time since a fixed point in the past, which stays the same while the program
-    /// runs.
+    /// Returns the time since a fixed start, which does not change while the program runs.
     fn elapsed(&self) -> Duration;
 
-    /// Waits until this much time has elapsed.
+    /// Waits until [`elapsed`](Self::elapsed) has reached this value.
     fn sleep_until(&self, elapsed: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 }
 
-/// The machine's clock.
+/// Timer on the monotonic clock of the machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SystemTimer(tokio::time::Instant);
 

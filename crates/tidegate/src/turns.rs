@@ -1,8 +1,8 @@
 //! Turns for free workers: round-robin over workspaces, and over the workflows of each.
 //!
-//! Turns are kept for each kind of worker separately. They only say where to continue looking: the
-//! store is asked which runs are ready, so that nothing is missed after a crash or because of other
-//! engines.
+//! Each kind of worker has turns of its own. They only decide where to look for ready runs next.
+//! Which runs are ready is always read from the store, so no run is missed after a crash or because
+//! of other engines.
 
 use std::{
     cmp::Reverse,
@@ -29,14 +29,14 @@ const MAX_WORKSPACES: usize = 16;
 pub(crate) enum WorkerKind {
     /// Executes a handler in this process.
     Handler,
-    /// Calls a URL and waits for the answer, which costs next to nothing here.
+    /// Calls a URL and waits for the answer, which needs almost no resources of this process.
     Call,
 }
 
 impl WorkerKind {
     pub(crate) const ALL: [Self; 2] = [Self::Handler, Self::Call];
 
-    /// Returns the name of its workers.
+    /// Returns the name of this kind of worker.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Handler => "handlers",
@@ -76,20 +76,20 @@ pub(crate) struct Lease {
     pub(crate) limit: u32,
 }
 
-/// Turns of one kind of worker.
+/// Turns of workspaces and workflows, for one kind of worker.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     workspaces: BTreeMap<Workspace, ServedWorkspace>,
     /// Workspace that had its turn last.
     last: Option<Workspace>,
-    /// Number of consecutive workspaces that had nothing ready.
+    /// Number of consecutive workspaces in which no run was ready.
     passed: usize,
     /// Number of all workers, free or not.
     workers: usize,
-    /// Workflows with runs that are driven here: their names, and the numbers of these runs.
+    /// Workflows whose runs this engine drives, with their names and the number of these runs.
     driven: BTreeMap<(Workspace, Seq), (String, usize)>,
-    /// Total number of these runs. Kept as a counter: a sum would cost each end of a run more with
-    /// every workflow.
+    /// Total number of these runs. It is counted, because summing it up at every end of a run would
+    /// be slow with many workflows.
     busy: usize,
     /// All served lanes.
     lanes: Lanes,
@@ -102,12 +102,12 @@ pub(crate) struct Turns {
 /// Served versions of one workspace.
 #[derive(Debug, Default)]
 struct ServedWorkspace {
-    /// All known versions, and whether they are served.
+    /// All known versions, and whether this engine serves them.
     versions: BTreeMap<Turn, bool>,
     ranges: Vec<Range>,
     /// Workflow that had its turn last.
     last: Option<Seq>,
-    /// Whether nothing was ready at the last check.
+    /// Whether no run was ready at the last check.
     idle: bool,
 }
 
@@ -116,15 +116,15 @@ impl Turns {
         Self { workers, ..Self::default() }
     }
 
-    /// Records a version of the catalog, and whether its runs are driven here.
+    /// Records a version of the catalog, and whether this engine drives its runs.
     pub(crate) fn set(&mut self, ws: &Workspace, turn: Turn, served: bool) {
         let of = self.workspaces.entry(ws.clone()).or_default();
         self.stale |= of.versions.insert(turn, served) != Some(served);
     }
 
-    /// Returns the number of workers reserved for workflows that have few: a tenth, unless there is
-    /// only one workflow. Without this reserve, a workflow whose service does not answer would
-    /// occupy all workers in the end.
+    /// Returns the number of workers that are reserved for workflows with few driven runs: a tenth,
+    /// unless there is only one workflow. Without this reserve, a workflow that calls a service
+    /// without an answer would finally occupy all workers.
     fn reserve(&self) -> usize {
         if self.workflows > 1 { self.workers / 10 } else { 0 }
     }
@@ -140,7 +140,7 @@ impl Turns {
         served.map(claim).collect()
     }
 
-    /// Returns the lease to request with the next transaction, given the free workers.
+    /// Returns the lease to request in the next transaction, if this number of workers is free.
     pub(crate) fn lease(&mut self, kind: WorkerKind, engine: EngineId, free: i64) -> Option<Lease> {
         self.refresh();
         let (free, reserve) = (usize::try_from(free).unwrap_or_default(), self.reserve());
@@ -168,8 +168,8 @@ impl Turns {
             let claim = served.last.map(|last| claim.after(last)).unwrap_or(claim);
             let over = many.iter().filter(|(of, _)| of == ws).map(|(_, workflow)| *workflow);
             let claim = over.fold(claim, |claim, workflow| claim.without(workflow));
-            // A workspace that had no ready run while others had some is asked for one, to check
-            // whether that is still so.
+            // A workspace without a ready run at the last check gets a limit of 1 while other
+            // workspaces have some, only to check whether it has one now.
             (claim, if served.idle && !calm { 1 } else { share })
         });
         let (claims, serves) = (claims.collect(), self.lanes.clone());
@@ -195,7 +195,8 @@ impl Turns {
         if let Some(run) = runs.last() {
             (self.last, self.passed) = (Some(run.ws.clone()), 0);
         } else if let Some((claim, _)) = claims.last() {
-            // If there are more workspaces than fit, the others are checked next, once round.
+            // There may be more workspaces than one lease can check. The remaining ones are checked
+            // next, each once.
             (self.last, self.passed) = (Some(claim.ws.clone()), self.passed + claims.len());
             more = self.passed < self.next().count();
         }
@@ -212,8 +213,8 @@ impl Turns {
         more
     }
 
-    /// Returns the workers and their workflows, the busiest first. Workflows of other workspaces
-    /// have no names.
+    /// Returns the workers and the workflows that occupy them, busiest first. Workflows of other
+    /// workspaces are only counted, without names.
     pub(crate) fn workers(&self, kind: WorkerKind, ws: &Workspace) -> Workers {
         let own = self.driven.iter().filter(|((of, _), _)| of == ws);
         let own = own.map(|(_, (workflow, runs))| Busy { workflow: workflow.clone(), runs: *runs });
@@ -225,20 +226,21 @@ impl Turns {
         Workers { kind, busy, of: self.workers, with, elsewhere, kept, ahead: 0 }
     }
 
-    /// Returns whether no worker is left for a run that the last lease skipped, given the free
-    /// workers.
+    /// Returns whether all workers are busy or reserved for a run that the last lease skipped, if
+    /// this number of workers is free.
     pub(crate) fn is_out(&self, free: i64) -> bool {
         usize::try_from(free).unwrap_or_default() <= self.reserve()
     }
 
-    /// Returns whether a run of this workflow that became ready now would find no worker.
+    /// Returns whether a run of this workflow that became ready now would find all workers busy or
+    /// reserved.
     pub(crate) fn is_out_for(&self, of: &(Workspace, Seq)) -> bool {
         let free = self.workers.saturating_sub(self.busy);
         let has_few = self.driven.get(of).is_none_or(|(_, runs)| *runs < self.reserve());
         free == 0 || (free <= self.reserve() && !has_few)
     }
 
-    /// Records that a run of a workflow is no longer driven here.
+    /// Records that this engine no longer drives a run of a workflow.
     pub(crate) fn left(&mut self, kind: WorkerKind, of: (Workspace, Seq)) {
         if let Entry::Occupied(mut driven) = self.driven.entry(of) {
             self.busy -= 1;
@@ -265,7 +267,7 @@ impl Turns {
         }
     }
 
-    /// Recomputes the ranges if the served versions have changed.
+    /// Recomputes ranges, lanes and the number of workflows if the served versions have changed.
     fn refresh(&mut self) {
         if !std::mem::take(&mut self.stale) {
             return;
@@ -284,7 +286,7 @@ impl Turns {
     }
 }
 
-/// Groups served versions without an unserved one between them into ranges.
+/// Groups consecutive served versions into ranges. An unserved version ends a range.
 fn ranges(versions: &BTreeMap<Turn, bool>) -> Vec<Range> {
     let mut ranges: Vec<Range> = Vec::new();
     let mut open = false;

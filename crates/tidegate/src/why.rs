@@ -1,4 +1,4 @@
-//! The `why` query: the store's explanation, and the workers of this engine.
+//! The `why` query: combines the store's explanation with the state of this engine's workers.
 
 use tidegate_core::{
     explain::{Why, Workers},
@@ -11,7 +11,7 @@ use tidegate_store::why;
 
 use crate::{api::Engine, error::Error, turns::WorkerKind};
 
-/// Maximum count of ready runs ahead of another.
+/// Number at which the count of ready runs ahead of a run stops.
 const MAX_AHEAD: u32 = 1000;
 
 impl Engine {
@@ -35,7 +35,7 @@ impl Engine {
         WorkerKind::ALL.into_iter().map(|kind| self.shared().workers(kind, &ws)).collect()
     }
 
-    /// Returns the number of ready runs of its workflow with a better rank.
+    /// Returns the number of ready runs of the same workflow with a better rank.
     async fn ahead_of(&self, run: &Run) -> Result<usize, Error> {
         let turn = |lane| Turn { workflow: run.turn(), lane };
         let turns = vec![(turn(Turn::FIRST.lane), turn(Turn::LAST.lane))];

@@ -1,4 +1,4 @@
-//! Workflows as a program defines them: an async function and its controls.
+//! Builder of workflows: an async function and its controls.
 
 use std::{fmt, future::Future, marker::PhantomData, ops::RangeInclusive, sync::Arc};
 
@@ -16,7 +16,7 @@ use crate::{
 
 /// A workflow: an async function of an input, started by events or by a schedule.
 ///
-/// Problems of its definition are reported when the engine is built.
+/// Problems of the definition are reported when the engine starts.
 ///
 /// ```
 /// use tidegate::{prelude::*, testing::TestHarness};
@@ -38,8 +38,8 @@ use crate::{
 /// # }
 /// ```
 ///
-/// `I` is the input of its handler and `O` its output. `S` is the input of one start, which is `I`
-/// except in a [batch](Workflow::batch).
+/// `I` is the input of the handler and `O` its output. `S` is the input that one start passes. It
+/// equals `I` except in a [batch](Workflow::batch).
 #[must_use]
 pub struct Workflow<I, O, S = I> {
     definition: Map<String, Value>,
@@ -63,7 +63,7 @@ where
 {
     /// Creates a workflow of this name.
     ///
-    /// Without triggers, an event of the same name starts it.
+    /// If the workflow has no triggers, an event of the same name starts it.
     pub fn new<F, Fut>(name: &str, handler: F) -> Self
     where
         F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
@@ -102,7 +102,7 @@ where
 }
 
 impl<I, O, S> Workflow<I, O, S> {
-    /// Returns the typed name of the workflow, by which it is started and called.
+    /// Returns a typed reference to the workflow, for starting and calling it.
     ///
     /// ```
     /// use tidegate::{Ctx, Workflow, WorkflowRef};
@@ -117,9 +117,9 @@ impl<I, O, S> Workflow<I, O, S> {
         WorkflowRef::named(name).app(text("app").unwrap_or(DEFAULT_APP))
     }
 
-    /// Sets the handler that runs, once, after a run has failed for good.
+    /// Sets the failure handler: it runs once, after a run has failed permanently.
     ///
-    /// It records its own steps.
+    /// The failure handler is a run of its own and records its own steps.
     pub fn on_failure<F, Fut>(mut self, handler: F) -> Self
     where
         F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
@@ -135,7 +135,7 @@ impl<I, O, S> Workflow<I, O, S> {
         self
     }
 
-    /// Appends to a field that may have several values.
+    /// Appends a value to a field that holds a list.
     fn and(mut self, field: &str, value: Value) -> Self {
         let values = self.definition.entry(field).or_insert_with(|| json!([]));
         if !values.is_array() {
@@ -152,25 +152,25 @@ impl<I, O, S> Workflow<I, O, S> {
         self.with("app", json!(app))
     }
 
-    /// Continues runs of these older versions with the same code.
+    /// Declares that this code also continues the runs of these older versions.
     pub fn also_serves(mut self, versions: RangeInclusive<u32>) -> Self {
         self.also_serves = Some(versions);
         self
     }
 
-    /// Starts the workflow on events of this name; a star at the end matches any suffix.
+    /// Starts the workflow on events of this name. A `*` at the end of the name matches any suffix.
     pub fn on_event(self, name: &str) -> Self {
         self.and("triggers", json!(name))
     }
 
     /// Starts the workflow on a cron schedule in this time zone.
     ///
-    /// An occurrence is skipped while the last one runs.
+    /// An occurrence is skipped while the run of an earlier one has not ended.
     pub fn cron(self, cron: &str, time_zone: &str) -> Self {
         self.and("triggers", json!({ "cron": cron, "timeZone": time_zone }))
     }
 
-    /// Starts the workflow as [`Workflow::cron`] does, except that occurrences may overlap.
+    /// Starts the workflow as [`Workflow::cron`] does, but occurrences may overlap.
     pub fn cron_overlapping(self, cron: &str, time_zone: &str) -> Self {
         self.and("triggers", json!({ "cron": cron, "timeZone": time_zone, "onOverlap": "allow" }))
     }
@@ -191,7 +191,8 @@ impl<I, O, S> Workflow<I, O, S> {
 }
 
 impl<E, O> Workflow<Vec<E>, O> {
-    /// Collects many events into one run: the handler takes all of them, a start gives one.
+    /// Collects many events into one run: the handler gets a list of inputs, and each start passes
+    /// one.
     pub fn batch(self, batch: Batch) -> Workflow<Vec<E>, O, E> {
         let Self { definition, handler, on_failure, also_serves, unreadable, .. } =
             self.with("batch", batch.into_value());
@@ -213,8 +214,8 @@ impl<I, O, S> From<Workflow<I, O, S>> for ServedWorkflow {
     }
 }
 
-/// Returns the fields of a definition, or the problem that prevents them from being read: it is
-/// reported when the engine is built, like every other problem.
+/// Returns the fields of a definition, or the problem because of which they cannot be read. The
+/// problem is reported when the engine starts, like all other problems.
 pub(crate) fn read_fields(what: &str, data: Value) -> (Map<String, Value>, Option<Problem>) {
     match data {
         Value::Object(fields) => (fields, None),

@@ -1,4 +1,4 @@
-//! Group commit: runs that progress together share their transactions.
+//! Group commit: runs that continue at the same time share their transactions.
 
 #![allow(clippy::unwrap_used, reason = "a story that cannot continue fails")]
 
@@ -25,14 +25,14 @@ use tidegate_core::{
 use tidegate_store::{Clock, Decide, Decision, MemoryStore, Store, StoreError};
 use tokio::sync::watch;
 
-/// Store wrapper that counts transactions, and reads beyond the first read set.
+/// Store wrapper that counts transactions and reads.
 #[derive(Debug)]
 struct Counting {
     store: MemoryStore,
     transactions: AtomicUsize,
-    /// Decisions that needed more rows.
+    /// Number of decisions that needed more rows than were read first.
     asked_again: Arc<AtomicUsize>,
-    /// Reads of inputs outside of any transaction.
+    /// Number of reads of inputs outside of a transaction.
     inputs_read: AtomicUsize,
 }
 
@@ -85,7 +85,7 @@ impl Store for Counting {
     }
 }
 
-// On a multi-thread runtime, as programs have: there, the task that was woken last runs first.
+// A multi-thread runtime, as programs use it: there, the task that was woken last runs first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn runs_that_were_answered_together_report_together() {
     let clock = Arc::new(VirtualClock::new(Timestamp::from_micros(0)));
@@ -105,12 +105,13 @@ async fn runs_that_were_answered_together_report_together() {
     engine.send_all(events.collect()).await.unwrap();
     harness.settle().await;
     assert_eq!(harness.runs("steps").await.len(), 50);
-    // One for the events and one for each step: the last one includes the ends. Some more, because
-    // the test and the engine are on different threads; separately, each run would take eleven.
+    // One transaction for the events and one for each step; the last one also records the ends.
+    // There are some more, because the test and the engine run on different threads. Without group
+    // commit, each run would take eleven.
     let transactions = store.transactions.load(Ordering::SeqCst) - before;
-    assert!(transactions <= 50, "{transactions} transactions");
+    assert!(transactions <= 50, "{transactions} transactions are too many for fifty runs");
     let asked_again = store.asked_again.load(Ordering::SeqCst) - asked_before;
-    assert_eq!(asked_again, 0, "the first read covers plain runs");
+    assert_eq!(asked_again, 0, "the first read must be enough for runs without controls");
 }
 
 #[tokio::test]
@@ -127,9 +128,10 @@ async fn a_hot_key_is_handed_on_without_a_read_in_between() {
     harness.settle().await;
     for (n, posted) in posted.iter().enumerate() {
         let output: Value = engine.output(posted.run().unwrap()).await.unwrap().unwrap();
-        assert_eq!(output, json!(n), "each has its own input");
+        assert_eq!(output, json!(n), "each run must get its own input");
     }
-    // The first run had its input at hand, and that the second would be next was not known yet.
+    // The first run needs no read of its input. The input of the second may have to be read,
+    // because it was not known in advance that this run would be next.
     let read = store.inputs_read.load(Ordering::SeqCst);
-    assert!(read <= 1, "inputs were read {read} times");
+    assert!(read <= 1, "inputs were read {read} times instead of prefetched");
 }

@@ -1,4 +1,4 @@
-//! OTLP export of spans and metrics to a collector: a minimal server on loopback.
+//! OTLP export of spans and metrics. The collector is a minimal server on the loopback interface.
 
 #![allow(clippy::unwrap_used, reason = "a story that cannot continue fails")]
 
@@ -27,10 +27,11 @@ use tidegate::{
 use tracing::Level;
 use tracing_subscriber::{layer::SubscriberExt, registry::Registry};
 
-/// A received request: the path, the content type, and the body.
+/// A received request: path, content type, and body.
 type Post = (String, String, Vec<u8>);
 
-/// Starts a collector that answers with a status, and returns its endpoint and its requests.
+/// Starts a collector that answers every request with this status. Returns its endpoint and the
+/// receiver of its requests.
 fn collector(status: &'static str) -> (String, Receiver<Post>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
@@ -38,8 +39,8 @@ fn collector(status: &'static str) -> (String, Receiver<Post>) {
     thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
-            // Passed on before it is answered, so that the request is there once the client has the
-            // answer.
+            // The request is passed on before it is answered, so that the test has it when the
+            // client gets the answer.
             if tell.send(read(&stream)).is_err() {
                 return;
             }
@@ -54,8 +55,8 @@ fn answer(stream: &mut impl Write, status: &str) {
     stream.flush().unwrap();
 }
 
-/// Starts a collector with TLS and a certificate for `localhost`, and returns its port and its
-/// requests.
+/// Starts a collector with TLS and a certificate for `localhost`. Returns its port and the receiver
+/// of its requests.
 fn tls_collector() -> (u16, Receiver<Post>) {
     let certificate = CertificateDer::from_pem_slice(include_bytes!("otel/cert.pem")).unwrap();
     let key = PrivateKeyDer::from_pem_slice(include_bytes!("otel/key.pem")).unwrap();
@@ -72,7 +73,8 @@ fn tls_collector() -> (u16, Receiver<Post>) {
         for stream in listener.incoming() {
             let connection = ServerConnection::new(config.clone()).unwrap();
             let mut stream = StreamOwned::new(connection, stream.unwrap());
-            // A client that does not trust the certificate goes away during the handshake.
+            // A client that does not trust the certificate closes the connection during the
+            // handshake.
             if stream.conn.complete_io(&mut stream.sock).is_err() {
                 continue;
             }
@@ -117,7 +119,8 @@ async fn order(harness: &TestHarness) -> String {
     posted.runs[0].verdict.run().unwrap().to_string()
 }
 
-/// Runs one order with an exporter, and returns the run's id and the received requests.
+/// Runs one order with an exporter. Returns the id of the run and the requests that the collector
+/// received.
 async fn exported(level: Level) -> (String, Vec<Post>) {
     let (endpoint, answer) = collector("200 OK");
     let options = Options::new(endpoint).service_name("shop").level(level);
@@ -146,7 +149,7 @@ const METRICS: &str = "/v1/metrics";
 async fn spans_with_the_runs_id_and_metrics_arrive_by_the_time_of_the_shutdown() {
     let (run, posts) = exported(Level::DEBUG).await;
     for text in ["shop", "run_id", run.as_str(), "pay the bill", "post"] {
-        assert!(holds(&posts, TRACES, text), "no span with {text}");
+        assert!(holds(&posts, TRACES, text), "the exported spans do not contain {text}");
     }
     for text in [
         "shop",
@@ -158,7 +161,7 @@ async fn spans_with_the_runs_id_and_metrics_arrive_by_the_time_of_the_shutdown()
         "tidegate_store_seconds",
         "tidegate_driven_runs",
     ] {
-        assert!(holds(&posts, METRICS, text), "no metric with {text}");
+        assert!(holds(&posts, METRICS, text), "the exported metrics do not contain {text}");
     }
 }
 
@@ -210,7 +213,8 @@ fn a_bad_endpoint_is_refused_with_what_is_wrong_with_it() {
     }
 }
 
-/// Set in the process that trusts the certificates of this test.
+/// Environment variable that is set in the child process, which trusts the certificate of this
+/// test.
 const TRUSTING: &str = "TIDEGATE_TEST_TRUSTING";
 
 fn export_to(endpoint: String) -> Result<(), OtelError> {
@@ -220,8 +224,8 @@ fn export_to(endpoint: String) -> Result<(), OtelError> {
     guard.shutdown()
 }
 
-/// The certificates that a process trusts are read from its environment, so the test runs itself in
-/// another process.
+/// A process reads the trusted certificates from its environment, so the test starts itself again
+/// as another process.
 #[tokio::test]
 async fn a_collector_with_a_certificate_that_the_system_trusts_is_reached_by_https() {
     if std::env::var_os(TRUSTING).is_none() {
@@ -238,7 +242,7 @@ async fn a_collector_with_a_certificate_that_the_system_trusts_is_reached_by_htt
     export_to(format!("https://localhost:{port}")).unwrap();
     let posts: Vec<Post> = answer.try_iter().collect();
     assert!(holds(&posts, METRICS, "orders"));
-    // The certificate is not for this name.
+    // The certificate is for another name.
     let error = export_to(format!("https://127.0.0.1:{port}")).unwrap_err().to_string();
     assert!(error.contains("could not be exported"), "{error}");
     assert_eq!(answer.try_iter().count(), 0);

@@ -1,8 +1,8 @@
-//! The public items of the crate, as a snapshot: a change of it is a change for users.
+//! Snapshot of the public items of the crate. A difference is a change for users.
 //!
-//! The listing is read from the source: the exports of the root, and the public functions of the
-//! exported types and of the public modules. Those of macros (the controls) are listed under the
-//! name of the macro. Items of other crates are listed by their names.
+//! The list is read from the source: the exports of the root, and the public functions of exported
+//! types and of public modules. Functions that a macro generates (for the controls) are listed
+//! under the name of the macro. Items of other crates are listed by name only.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![allow(clippy::wildcard_enum_match_arm, reason = "it names the items that it lists")]
@@ -29,7 +29,7 @@ fn is_public(visibility: &Visibility) -> bool {
     matches!(visibility, Visibility::Public(_))
 }
 
-/// Returns the names that a `use` brings in, each with its path.
+/// Returns the names that a `use` imports, each with its path.
 fn names(tree: &UseTree, path: &str) -> Vec<(String, String)> {
     match tree {
         UseTree::Path(it) => names(&it.tree, &format!("{path}{}::", it.ident)),
@@ -48,11 +48,11 @@ fn exports(path: &Path) -> BTreeMap<String, String> {
     });
     let uses = uses.flatten().filter(|(_, path)| path != "exports::*");
     let names: BTreeMap<String, String> = uses.collect();
-    assert!(!names.contains_key("*"), "a glob hides what is exported");
+    assert!(!names.contains_key("*"), "an export with `*` hides the exported names");
     names
 }
 
-/// Returns all source files.
+/// Returns all source files below a folder.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let mut all: Vec<PathBuf> = entries
@@ -63,7 +63,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// Writes tokens with the spaces that people write.
+/// Formats tokens with the usual spaces.
 fn text(tokens: impl ToTokens) -> String {
     let mut text = tokens.to_token_stream().to_string();
     for (from, to) in [
@@ -90,7 +90,7 @@ fn text(tokens: impl ToTokens) -> String {
     text.trim().to_owned()
 }
 
-/// Adds the public functions of an item, each under the name of its type.
+/// Adds the public functions of an item to `all`, each with the name of its type.
 fn functions(item: &Item, own: &BTreeSet<String>, all: &mut BTreeSet<String>) {
     match item {
         Item::Impl(item) if item.trait_.is_none() => {
@@ -168,7 +168,7 @@ fn has_example(attributes: &[Attribute]) -> bool {
         .any(|it| it.path().is_ident("doc") && it.to_token_stream().to_string().contains("```"))
 }
 
-/// Every name of the prelude has an example in its documentation, which runs as a doctest.
+/// Every name of the prelude has an example in its documentation, which is executed as a doctest.
 #[test]
 fn every_name_of_the_prelude_has_an_example() {
     let mut without: BTreeSet<String> = exports(&source().join("prelude.rs")).into_keys().collect();
@@ -183,7 +183,7 @@ fn every_name_of_the_prelude_has_an_example() {
                 let names = names(&it.tree, "").into_iter().map(|it| it.0).collect();
                 (names, has_example(&it.attrs))
             }
-            // `control!` takes a documented name.
+            // The macro `control!` takes a documented name.
             Item::Macro(it) if it.mac.path.is_ident("control") => {
                 let tokens = it.mac.tokens.to_string();
                 let name = tokens.split_whitespace().last().unwrap_or_default().to_owned();
@@ -195,5 +195,5 @@ fn every_name_of_the_prelude_has_an_example() {
             without.retain(|name| !names.contains(name));
         }
     }
-    assert!(without.is_empty(), "without an example: {without:?}");
+    assert!(without.is_empty(), "these names of the prelude have no example: {without:?}");
 }

@@ -39,7 +39,7 @@ use tracing_subscriber::{
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Metrics recorder: all values of each metric with its labels, in order.
+/// Metrics recorder that keeps all values of each metric and its labels, in order.
 #[derive(Clone, Default)]
 struct Heard(Arc<Mutex<BTreeMap<String, Vec<f64>>>>);
 
@@ -121,7 +121,7 @@ impl Recorder for Heard {
     }
 }
 
-/// A workflow whose one step takes ten seconds.
+/// A workflow with one step, which takes ten seconds.
 fn slow(harness: &TestHarness, name: &str) -> Workflow<Value, Value> {
     let timer = harness.timer();
     Workflow::new(name, move |ctx: Ctx, input: Value| {
@@ -235,12 +235,12 @@ async fn a_lost_lease_is_counted() {
     assert_eq!(heard.sum("tidegate_lease_losses_total"), 1.0);
 }
 
-/// The spans that start, as `LEVEL parent>name field=value …`.
+/// Started spans, each as `LEVEL parent>name field=value …`.
 #[derive(Clone, Default)]
 struct Spans(Arc<Mutex<BTreeMap<u64, (Level, String)>>>);
 
 impl Spans {
-    /// Returns the spans of a level, without ids that differ between programs.
+    /// Returns the spans of a level, without ids that differ between executions.
     fn of(&self, level: Level) -> Vec<String> {
         let spans = self.0.lock().unwrap();
         spans.values().filter(|(at, _)| *at == level).map(|(_, line)| line.clone()).collect()
@@ -273,7 +273,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Spans {
             });
             let mut spans = self.0.lock().unwrap();
             let place = spans.len() as u64;
-            // A later span may reuse the id of an ended one, which is kept.
+            // A later span may get the id of an ended one, so the ended one is moved away.
             if let Some(ended) = spans.remove(&id.into_u64()) {
                 spans.insert(u64::MAX - place, ended);
             }
@@ -353,7 +353,8 @@ async fn commit_to(engine: &tidegate::Engine, stream: &str) {
     engine.streams().commit(stream, vec![event], None).await.unwrap();
 }
 
-/// spec B221: claims, acks and blocks are logged at trace, and nothing at other levels.
+/// spec B221: claims, acks and blocks of reactions are logged at trace level, and nothing at other
+/// levels.
 #[tokio::test]
 async fn a_reaction_leaves_breadcrumbs_at_trace_only() {
     let (lines, heard, harness) = (Lines::default(), Heard::default(), TestHarness::new());
@@ -387,7 +388,7 @@ async fn a_reaction_leaves_breadcrumbs_at_trace_only() {
     assert_eq!(lags, [0.0, 0.0]);
 }
 
-/// All log lines at any level, without spans.
+/// All log lines of every level, without spans.
 #[derive(Clone, Default)]
 struct Told(Arc<Mutex<Vec<String>>>);
 
@@ -400,7 +401,7 @@ impl<S: Subscriber> Layer<S> for Told {
     }
 }
 
-/// spec B220: a conflict is reported only to the caller, and logged at no level.
+/// spec B220: a conflict is reported only to the caller. It is not logged at any level.
 #[tokio::test]
 async fn a_conflict_is_told_to_the_caller_only() {
     let (answer, harness) = (Told::default(), TestHarness::new());
@@ -414,8 +415,16 @@ async fn a_conflict_is_told_to_the_caller_only() {
     let pinned = pinned.unwrap_err().to_string();
     assert_eq!(pinned, "stream `order`: expected no stream, got version 0");
     harness.settle().await;
-    assert_eq!(*answer.0.lock().unwrap(), quiet, "same log as a commit without a conflict");
+    assert_eq!(
+        *answer.0.lock().unwrap(),
+        quiet,
+        "a conflict must log no more than a commit without one"
+    );
     tracing::warn!("heard");
-    assert_eq!(answer.0.lock().unwrap().len(), quiet.len() + 1, "the subscriber is active");
+    assert_eq!(
+        answer.0.lock().unwrap().len(),
+        quiet.len() + 1,
+        "the test's subscriber must receive log lines"
+    );
     drop(listening);
 }

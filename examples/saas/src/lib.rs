@@ -1,7 +1,7 @@
-//! Back end of a small product: HTTP in front, durable workflows behind, one SQLite file below.
+//! Back end of a small product: an HTTP API, durable workflows, and one SQLite file.
 //!
 //! `cargo run -p tidegate-example-saas` serves it on port 3000, with its data in `saas.db`. Its
-//! tests run the same code, limits included, on a virtual clock.
+//! tests run the same code, with its limits, on a virtual clock.
 
 pub mod outside;
 pub mod routes;

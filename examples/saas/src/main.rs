@@ -15,7 +15,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
     let ctrl_c = async { drop(tokio::signal::ctrl_c().await) };
     axum::serve(listener, routes::router(engine.clone())).with_graceful_shutdown(ctrl_c).await?;
-    // Runs get ten seconds to finish; the others continue after the next start.
+    // Runs get ten seconds to finish. Unfinished runs continue after the next start.
     engine.drain(Duration::from_secs(10)).await;
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Services outside of the program: mail, booking systems, a model. They record their calls, so
-//! that tests can compare them; a real program has clients here.
+//! External services: mail, booking systems, a language model. Here they only record their calls,
+//! so that tests can check them. A real program has clients here.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,7 +13,7 @@ pub struct Outside(Arc<Mutex<Vec<String>>>);
 /// Answer of the model: text, or a tool that it wants to use first.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Reply {
-    /// Words of the answer, as they arrive.
+    /// Words of the answer, in order.
     pub words: Vec<String>,
     /// Tool to call, if the answer is not final.
     pub tool: Option<String>,
@@ -25,7 +25,7 @@ impl Outside {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Calls a service. The idempotency key lets it recognise a repeated call.
+    /// Calls a service. By the idempotency key, the service recognises a repeated call.
     pub async fn call(&self, what: &str, _idempotency_key: &str) -> Result<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(what.to_owned());
         match what {
@@ -36,7 +36,8 @@ impl Outside {
         }
     }
 
-    /// Asks the model: it looks up the first message, and answers when it has the result.
+    /// Calls the model. For the first message it requests a tool; with the tool's result it
+    /// answers.
     pub async fn complete(&self, messages: &[String]) -> Result<Reply> {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect();
         Ok(match messages {

@@ -27,7 +27,7 @@ pub fn router(engine: Engine) -> Router {
         .with_state(engine)
 }
 
-/// Error of an operation, as an answer.
+/// Error of an operation, converted to an HTTP response.
 struct Refused(Error);
 
 impl From<Error> for Refused {
@@ -77,7 +77,7 @@ async fn show_report(
     Ok(Json(if status == RunStatus::Completed {
         json!({ "status": "completed", "url": run.output().await? })
     } else {
-        // Why it waits: the gate, the runs inside, the position in the queue.
+        // The answer of `why`: the gate, the runs that hold it, and the position in the queue.
         json!({ "status": status.as_str(), "why": run.why().await?.sentence })
     }))
 }

@@ -10,19 +10,19 @@ use crate::outside::Outside;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Time after which a new customer who has not come back gets a reminder.
+/// Time after which a new customer who has not used the product again gets a reminder.
 pub const REMINDER: Duration = Duration::from_secs(2 * 24 * 60 * 60);
 
-/// Maximum number of turns of the assistant.
+/// Maximum number of model calls for one answer.
 const TURNS: usize = 5;
 
-/// Workflow of a new customer. Returns whether a reminder was sent.
+/// Workflow for a new customer. Returns whether a reminder was sent.
 pub const ONBOARD: WorkflowRef<Signup, bool> = WorkflowRef::new("onboard");
-/// Workflow of a report. Returns its address.
+/// Workflow for a report. Returns the address of the report.
 pub const REPORT: WorkflowRef<Report, String> = WorkflowRef::new("report");
-/// Workflow of a trip: both bookings, or neither.
+/// Workflow for a trip: makes both bookings or neither.
 pub const TRIP: WorkflowRef<Trip, Vec<String>> = WorkflowRef::new("trip");
-/// Workflow of a question. Emits the answer word by word.
+/// Workflow for a question. Emits the answer word by word.
 pub const ANSWER: WorkflowRef<Question, String> = WorkflowRef::new("answer");
 
 /// A new customer.
@@ -30,7 +30,7 @@ pub const ANSWER: WorkflowRef<Question, String> = WorkflowRef::new("answer");
 pub struct Signup {
     /// Name of the customer.
     pub tenant: String,
-    /// Address for mail.
+    /// Mail address of the customer.
     pub mail: String,
 }
 
@@ -59,7 +59,8 @@ pub struct Question {
     pub text: String,
 }
 
-/// Creates the tables of the application beside those of the engine, which opens the file first.
+/// Creates the tables of the application in the engine's file. The engine must have opened the file
+/// before.
 pub fn create_tables(path: impl AsRef<Path>) -> rusqlite::Result<()> {
     let tables = "create table if not exists app_account (
         tenant text primary key,
@@ -68,17 +69,17 @@ pub fn create_tables(path: impl AsRef<Path>) -> rusqlite::Result<()> {
     Connection::open(path)?.execute_batch(tables)
 }
 
-/// Serves all workflows.
+/// Adds all workflows to an engine.
 pub fn serve(engine: EngineBuilder, outside: Outside) -> EngineBuilder {
     let retry = Retry::attempts(3).fixed(Duration::from_secs(10));
     engine
         .state(outside)
-        // A customer who presses the button twice is welcomed once.
+        // A customer who clicks twice is welcomed once.
         .workflow(
             Workflow::new(ONBOARD.name(), onboard)
                 .idempotency(Idempotency::within(DAY).key("tenant")),
         )
-        // Two reports of one customer at a time, however many others there are.
+        // At most two reports per customer at a time, however many customers there are.
         .workflow(
             Workflow::new(REPORT.name(), report)
                 .concurrency(Concurrency::limit(2).key("tenant").for_the_whole_run()),
@@ -92,7 +93,8 @@ pub fn serve(engine: EngineBuilder, outside: Outside) -> EngineBuilder {
 
 async fn onboard(ctx: Ctx, signup: Signup) -> Result<bool> {
     let outside = ctx.state::<Outside>()?;
-    // The row and the record of the step are one transaction: there is never one account too many.
+    // The row and the step's record are written in one transaction, so the account is created
+    // exactly once.
     let tenant = signup.tenant.clone();
     let create = ctx.sqlite_step("create account", move |tx| {
         Ok(tx.execute("insert into app_account (tenant) values (?1)", [&tenant])?)
@@ -119,7 +121,7 @@ async fn report(ctx: Ctx, report: Report) -> Result<String> {
     let outside = ctx.state::<Outside>()?;
     let (key, text) = (ctx.idempotency_key("export"), format!("export {}", report.tenant));
     ctx.step("export", || outside.call(&text, &key)).await?;
-    // The warehouse needs a while. The run needs no worker meanwhile, and keeps its slot.
+    // The data warehouse takes some time. Meanwhile the run needs no worker, but keeps its slot.
     ctx.sleep("warehouse", Duration::from_secs(60)).await?;
     Ok(format!("/files/{}-{}.pdf", report.tenant, report.month))
 }
@@ -128,7 +130,8 @@ async fn trip(ctx: Ctx, trip: Trip) -> Result<Vec<String>> {
     let outside = ctx.state::<Outside>()?;
     let mut booked = Vec::new();
     for what in ["flight", "hotel"] {
-        // Registered before the booking, so that it is undone as soon as it may have happened.
+        // Registered before the booking, so that the booking is cancelled even if a crash leaves
+        // open whether it happened.
         let (undo, text) = (outside.clone(), format!("cancel {what} in {}", trip.to));
         let key = ctx.idempotency_key(&format!("cancel {what}"));
         ctx.compensate(format!("{what} booked"), move || async move {

@@ -1,4 +1,4 @@
-//! The application on a virtual clock: two days pass in a millisecond.
+//! Tests the application on a virtual clock: two days take a millisecond.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -18,7 +18,7 @@ use tidegate::{
 };
 use tower::ServiceExt;
 
-/// The application on a file of its own.
+/// The application on a SQLite file of its own.
 struct App {
     harness: TestHarness,
     engine: Engine,
@@ -39,7 +39,7 @@ impl App {
         Self { harness, engine, outside, dir }
     }
 
-    /// Runs a statement on the application's own tables.
+    /// Executes a statement on the application's own tables.
     fn execute(&self, sql: &str) -> usize {
         Connection::open(self.dir.path().join("saas.db")).unwrap().execute(sql, []).unwrap()
     }
@@ -71,7 +71,7 @@ async fn a_second_sign_up_finds_the_first_one() {
     assert_eq!(first.id(), second.id());
     assert!(matches!(second.verdict(), Some(Verdict::Deduped { .. })));
     app.harness.settle().await;
-    assert_eq!(app.execute("update app_account set seen = 1"), 1, "there is one account");
+    assert_eq!(app.execute("update app_account set seen = 1"), 1, "there must be one account");
 }
 
 #[tokio::test]
@@ -90,7 +90,11 @@ async fn two_reports_of_a_customer_run_at_once_and_others_do_not_wait() {
     let (waiting, queued) = (RunStatus::Waiting, RunStatus::Queued);
     assert_eq!(statuses, [waiting, waiting, queued, waiting]);
     app.harness.advance(Duration::from_secs(60)).await;
-    assert_eq!(runs[2].status().await.unwrap(), waiting, "the first two have ended");
+    assert_eq!(
+        runs[2].status().await.unwrap(),
+        waiting,
+        "the third report must start when two have ended"
+    );
     app.harness.advance(Duration::from_secs(60)).await;
     assert_eq!(runs[2].output().await.unwrap(), "/files/acme-3.pdf");
 }

@@ -1,5 +1,6 @@
-//! Accounts and transfers: actions are decided on the events of an account, and money that leaves
-//! one account arrives at the other exactly once, even if engines crash in between.
+//! Accounts and transfers. An action reads the state of an account, which is folded from its
+//! events, and decides new events. Money that leaves one account arrives at the other exactly once,
+//! even if engines crash in between.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -19,11 +20,11 @@ use tidegate::{
     testing::{TestHarness, VirtualClock},
 };
 
-/// The streams of two accounts.
+/// Names of the two accounts' streams.
 const ADA: &str = "account-ada";
 const BOB: &str = "account-bob";
 
-/// The events of an account. The store keeps these names and fields.
+/// Events of an account. The store records them under these names and fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 enum Moved {
     Opened { owner: String },
@@ -32,7 +33,7 @@ enum Moved {
     Received { from: String, amount: u64 },
 }
 
-/// The state of an account: its events folded.
+/// State of an account, folded from its events.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Account {
     owner: Option<String>,
@@ -51,18 +52,18 @@ impl State for Account {
     }
 }
 
-/// The reasons for which an account refuses an action.
+/// Reasons why an account refuses an action.
 #[derive(Debug, PartialEq, thiserror::Error)]
 enum No {
-    #[error("the account is open already")]
+    #[error("the account is already open")]
     Open,
     #[error("the account was never opened")]
     NotOpen,
-    #[error("{amount} is more than the {balance} there is")]
+    #[error("cannot send {amount}: the balance is {balance}")]
     Overdrawn { balance: u64, amount: u64 },
 }
 
-// An action is a function of the state: it decides, and has no effects.
+// Each action is a pure function: it gets the account's state and returns new events.
 
 fn open(owner: &str, amount: u64) -> impl FnMut(&Account) -> Result<Vec<Moved>, No> {
     move |account| match account.owner {
@@ -79,8 +80,8 @@ fn send(to: &str, amount: u64) -> impl FnMut(&Account) -> Result<Vec<Moved>, No>
     }
 }
 
-/// The reaction that credits the receiving account. The handler's commits are written together
-/// with the ack of the event, so the handler may run again but the money arrives once.
+/// Reaction that credits the receiving account. The handler's commits and the ack of the event are
+/// written in one transaction: the handler may run twice, but the money arrives once.
 fn transfers(runs: &Arc<AtomicUsize>, first_hangs: bool) -> Reaction {
     let runs = runs.clone();
     Reaction::new("transfers").source("account-*").on(move |ctx: ReactionCtx, event: Moved| {
@@ -89,7 +90,7 @@ fn transfers(runs: &Arc<AtomicUsize>, first_hangs: bool) -> Reaction {
             let Moved::Sent { to, amount } = event else { return Ok(()) };
             ctx.commit(&to, [Moved::Received { from: ctx.stream().to_owned(), amount }])?;
             if runs.fetch_add(1, Ordering::SeqCst) == 0 && first_hangs {
-                // The engine crashes here, with the money in transit.
+                // Hangs until the engine is killed: the money is in transit then.
                 future::pending::<()>().await;
             }
             Ok(())
@@ -121,14 +122,14 @@ async fn audit(engine: &Engine) -> Result<u64, Error> {
             assert_eq!(sum + transit, paid, "after position {}", event.position);
         }
         if !page.more {
-            assert_eq!(transit, 0, "no money is left in transit");
+            assert_eq!(transit, 0, "money is still in transit");
             return Ok(paid);
         }
         query = query.from(page.cursor);
     }
 }
 
-/// Makes ten transfers at once: each is decided on the balance left by the earlier ones.
+/// Makes ten transfers at once. Each is decided on the balance that the earlier transfers left.
 async fn ten_at_once(
     engine: &Engine,
     harness: &TestHarness,
@@ -149,9 +150,10 @@ async fn ten_at_once(
     Ok(())
 }
 
-/// Queries the log about the past: correlation, causation and state as of a time.
+/// Queries the past events: by correlation, by cause, and the state at an earlier time.
 async fn look_back(engine: &Engine, noon: Timestamp) -> Result<(), Error> {
-    // Both events of a transfer share a correlation; the second names the first as its cause.
+    // Both events of a transfer have the same correlation id. The second names the first as its
+    // cause.
     let arrived = Query::stream(BOB).named(["Received"]).limit(1);
     let arrived = engine.streams().read(&arrived).await?.events.remove(0);
     let whole = Query::all().correlation(arrived.correlation.clone().expect("each has one"));
@@ -171,7 +173,7 @@ async fn look_back(engine: &Engine, noon: Timestamp) -> Result<(), Error> {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = std::env::temp_dir().join(format!("tidegate-accounts-{}", std::process::id()));
     std::fs::create_dir_all(&dir)?;
-    // A real file with a virtual clock, so that a minute takes no time.
+    // A real SQLite file with a virtual clock, so that a minute of the example takes no real time.
     let clock = Arc::new(VirtualClock::default());
     let store = SqliteStore::open(dir.join("bank.db"), clock.clone()).await?;
     let harness = TestHarness::on(Arc::new(store), clock);

@@ -1,4 +1,4 @@
-//! Completed operations of a run that are not reported yet.
+//! Completed operations of a run that have not been reported to the store.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use tidegate_core::{
     stream,
 };
 
-/// Operations of one report, by kind: a report records them in the order of these fields.
+/// Operations of one report, by kind. A report records the kinds in the order of these fields.
 #[derive(Debug, Default)]
 pub(crate) struct Ops {
     pub(crate) steps: Vec<NewStep>,
@@ -36,11 +36,11 @@ pub(crate) enum Op {
 /// may change several.
 const MAX_OPS: usize = 500;
 
-/// Maximum number of bytes in one report, give or take one value.
+/// Maximum number of bytes in one report; the last value may exceed it.
 const MAX_OPS_BYTES: usize = 8 * 1024 * 1024;
 
 impl Op {
-    /// Returns the rank of the operation's kind within a report.
+    /// Returns the position of the operation's kind in a report.
     fn rank(&self) -> u8 {
         match self {
             Self::Step(_) => 0,
@@ -55,7 +55,7 @@ impl Op {
             Self::Step(step) => step.result.as_ref().map_or(0, |value| value.as_str().len()),
             Self::Session(_) => 0,
             Self::Send(send) => send.what.data().as_str().len(),
-            // Each of its events is a row.
+            // Each event of a commit is a row of its own.
             Self::Commit(NewCommit { commit, .. }) => {
                 let events = &commit.events;
                 let rows = events.len() * (MAX_OPS_BYTES / MAX_OPS);
@@ -90,9 +90,10 @@ impl Unreported {
         self.progress = Some(progress);
     }
 
-    /// Takes the next report: as much as fits into one transaction, with no operation before one
-    /// that completed earlier. Thus a crash between two reports, and the sequence numbers of one,
-    /// leave a history that the code can have written.
+    /// Takes the operations of the next report: as many as fit into one transaction. A report
+    /// records its operations by kind, so it ends before an operation whose kind comes earlier than
+    /// that of its predecessor. Thus operations are always recorded in the order in which the code
+    /// completed them.
     pub(super) fn split(&mut self) -> Ops {
         let mut room = MAX_OPS_BYTES;
         let mut fits = |size: usize| {

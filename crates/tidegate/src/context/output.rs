@@ -13,10 +13,10 @@ use crate::{
 };
 
 impl Ctx {
-    /// Emits a chunk of output for subscribers of the run: durable, in order, and once, however
-    /// often the handler is replayed.
+    /// Emits a chunk of output for subscribers of the run. Chunks are durable and in order, and
+    /// each is emitted once, however often the handler is replayed.
     ///
-    /// A step that is retried emits its chunks again, as another attempt.
+    /// A step that is retried emits its chunks again, marked with the new attempt.
     pub fn emit(&self, chunk: impl Serialize) -> Result<()> {
         let data = write(&chunk)?;
         let size = data.as_str().len();
@@ -34,7 +34,7 @@ impl Ctx {
 
     /// Sets the progress of the run, from 0 to 1, with a text.
     ///
-    /// The last call wins.
+    /// Each call overwrites the previous one.
     pub fn progress(&self, fraction: f64, text: impl Into<String>) {
         #[expect(
             clippy::cast_possible_truncation,

@@ -1,4 +1,4 @@
-//! Patches: intended code changes in a workflow that has live runs.
+//! Patches: deliberate changes to the code of a workflow that has live runs.
 
 use tidegate_core::{json::Payload, row::StepKind, run::record::NewStep};
 
@@ -6,11 +6,11 @@ use super::{Ctx, replay::PATCH};
 use crate::step_error::Result;
 
 impl Ctx {
-    /// Returns whether the run takes the changed path of its code.
+    /// Returns whether the run takes the new path of the code.
     ///
-    /// `true` for a run that gets here for the first time, which is recorded; `false` for a run
-    /// that passed this point before the patch was in the code, so that it replays the steps it has
-    /// recorded.
+    /// Returns `true` to a run that reaches this point for the first time, and records that.
+    /// Returns `false` to a run that passed this point before the patch was in the code: it replays
+    /// its recorded steps on the old path.
     ///
     /// ```
     /// # use tidegate::{Ctx, Result};
@@ -22,7 +22,7 @@ impl Ctx {
     /// # }
     /// ```
     ///
-    /// The call can be removed, with the old path, when no run from before the patch is left.
+    /// When all runs from before the patch have ended, the call and the old path can be removed.
     pub async fn patched(&self, id: impl Into<String>) -> Result<bool> {
         let id = format!("{PATCH}{}", id.into());
         if let Some(outcome) = self.turn(&id, StepKind::Run).patch().await? {

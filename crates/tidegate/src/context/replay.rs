@@ -1,13 +1,13 @@
 //! Replay of a run's records: which records the code has requested, in which order it receives
 //! them, and which operations wait until the replay ends.
 //!
-//! Unchanged code requests every record again if it receives them in their original order, each one
-//! when it can advance on nothing else: then every branch has requested what it requested before.
-//! So records are delivered in that way, and an operation without a record begins only after them.
-//! A record that has not been requested by then proves that the code has changed, and the run stops
-//! before the new effect.
+//! Records are delivered in their original order, each one when the handler cannot advance by any
+//! other means. At that moment every branch of unchanged code has requested the same operations as
+//! in the earlier activation, so unchanged code requests every record. An operation without a
+//! record begins only after all records are delivered. If a record has not been requested by then,
+//! the code has changed, and the run stops before the new effect.
 //!
-//! A run without records skips all of this: its replay is open from the start.
+//! A run without records needs no replay: its new operations begin at once.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,7 +28,7 @@ pub(crate) type Outcome = Result<Payload, row::RunError>;
 struct Record {
     kind: StepKind,
     outcome: Outcome,
-    /// Position in the order of delivery.
+    /// Position in the delivery order.
     place: usize,
 }
 
@@ -43,28 +43,28 @@ struct Queued {
 pub(super) struct Replay {
     /// Records of earlier activations, by id.
     records: BTreeMap<String, Record>,
-    /// Ids that an earlier activation requested, and this one has not yet: of records, and of
-    /// unanswered waits.
+    /// Ids that an earlier activation requested and this one has not requested yet: of recorded
+    /// steps, and of waits without an answer.
     unclaimed: BTreeMap<String, StepKind>,
-    /// Like `unclaimed`, for steps that failed and are retried.
+    /// Ids of failed steps that are retried, and that this activation has not requested yet.
     retries: BTreeSet<String>,
-    /// Unclaimed ids that have a record, by the record's position.
+    /// Unclaimed ids that have a record, by the position of the record.
     lost: BTreeMap<usize, String>,
     /// Positions of records that the handler has not received yet.
     undelivered: BTreeSet<usize>,
     /// Undelivered records that the handler has requested.
     held: BTreeMap<usize, Waker>,
-    /// Operations without a record.
+    /// Requested operations without a record, which wait for the end of the replay.
     queue: BTreeMap<String, Queued>,
-    /// Waits that no earlier activation requested.
+    /// Requested waits that no earlier activation requested.
     new_waits: BTreeSet<String>,
-    /// Patches that the run passed before they were in the code.
+    /// Queued operations that need not wait for the end of the replay, see [`Replay::pass_early`].
     passed: BTreeSet<String>,
-    /// Whether some records are copies from another run, without its session operations.
+    /// Whether some records were copied from another run. Its session operations are not copied.
     copied: bool,
-    /// Whether operations without a record may begin.
+    /// Whether the replay is over: operations without a record may begin.
     open: bool,
-    /// Whether operations without a record never begin.
+    /// Whether this is a dry replay: operations without a record never begin.
     dry: bool,
 }
 
@@ -75,27 +75,29 @@ pub(super) enum Settled {
     Advanced,
     /// Nothing is left to replay.
     Over,
-    /// Nothing is left to replay, and an operation would begin.
+    /// Nothing is left to replay, and the handler requests an operation without a record (dry
+    /// replay).
     Fresh,
-    /// No operation is newly requested, and a record is unclaimed; or the handler is busy.
+    /// A record is unclaimed and the handler requests nothing; or the handler is busy.
     Stuck,
-    /// This record is unclaimed, and the handler cannot advance by itself before
-    /// [`Replay::proceed`] gives the record up as lost.
+    /// This record is unclaimed, and the handler can continue only if [`Replay::proceed`] treats
+    /// the record as lost.
     Halted(String),
 }
 
-/// Continuation of a replay without an unclaimed record.
+/// Result of [`Replay::proceed`]: what happens to a replay with an unclaimed record.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Proceeds {
     /// The handler received a record: poll it again.
     Advanced,
-    /// An operation would begin.
+    /// The handler requests a session operation, which was not copied from the other run (dry
+    /// replay).
     Fresh,
     /// The code has changed.
     Changed {
-        /// Id requested by an earlier activation, and not by this one.
+        /// Id that an earlier activation requested and this one did not.
         lost: String,
-        /// Ids requested instead.
+        /// Ids that this activation requested instead.
         new: Vec<String>,
     },
 }
@@ -112,7 +114,8 @@ impl Replay {
                 (id, Record { kind, outcome, place })
             })
             .collect();
-        // A failed attempt is not a record: `Ctx::attempt` may lead the next one elsewhere.
+        // A failed attempt is not a record: code that reads `Ctx::attempt` may take another path
+        // next time.
         let retries = run.waits.iter().filter(|wait| wait.on == WaitOn::Retry);
         let retries = retries.map(|wait| &wait.step).chain(run.failures.keys());
         let retries = retries.filter(|step| !step.is_empty()).cloned().collect();
@@ -129,13 +132,13 @@ impl Replay {
         Self { records, unclaimed, retries, lost, undelivered, copied, open, ..Self::default() }
     }
 
-    /// Makes this the replay of records that must have no further effect.
+    /// Makes this a dry replay: operations without a record never begin.
     pub(super) fn dry(self) -> Self {
         Self { dry: true, open: false, ..self }
     }
 
-    /// Claims an operation that the handler requests. Returns `true` if it has a record; the error
-    /// is its earlier kind, if it was another.
+    /// Claims an operation that the handler requests. Returns `true` if the operation has a record.
+    /// Returns the recorded kind as an error if it differs from `kind`.
     pub(super) fn claim(&mut self, id: &str, kind: StepKind) -> Result<bool, StepKind> {
         let recorded = self.records.get(id).map(|record| record.kind);
         if let Some(Record { place, .. }) = self.records.get(id) {
@@ -152,17 +155,17 @@ impl Replay {
         Ok(recorded.is_some())
     }
 
-    /// Returns whether an earlier activation got further than this one.
+    /// Returns whether this activation has not yet requested all operations of the earlier ones.
     pub(super) fn is_under_way(&self) -> bool {
         !self.unclaimed.is_empty() || !self.retries.is_empty()
     }
 
-    /// Returns whether operations without a record still wait.
+    /// Returns whether operations without a record still have to wait.
     pub(super) fn holds_back(&self) -> bool {
         !self.open
     }
 
-    /// Returns the number of operations that wait for their turn.
+    /// Returns the number of requested operations that wait for their turn.
     pub(super) fn waiting(&self) -> usize {
         self.held.len() + self.queue.len()
     }
@@ -171,8 +174,8 @@ impl Replay {
         self.records.get(id).map(|record| &record.outcome)
     }
 
-    /// Polls the turn of a requested operation: ready with its record in order of delivery, or with
-    /// `None` when the operation may begin.
+    /// Polls the turn of a requested operation. Ready with its record when that is delivered, or
+    /// with `None` when an operation without a record may begin.
     pub(super) fn poll_turn(
         &mut self,
         id: &str,
@@ -187,8 +190,8 @@ impl Replay {
         Poll::Ready(Some(record.outcome.clone()))
     }
 
-    /// Polls an operation without a record, which begins when the replay is over. A patch that the
-    /// run has passed yields `false`.
+    /// Polls an operation without a record, which may begin when the replay is over. A patch that
+    /// the run passed before it was in the code returns `false`.
     fn poll_begin(&mut self, id: &str, asks: Asks, cx: &Context<'_>) -> Poll<Option<Outcome>> {
         if self.passed.contains(id) {
             return Poll::Ready(asks.patch.then(|| Ok(Payload::from_value(&false.into()))));
@@ -201,7 +204,7 @@ impl Replay {
         Poll::Pending
     }
 
-    /// Removes an operation that was dropped before its turn.
+    /// Removes a requested operation whose future was dropped before its turn.
     pub(super) fn withdraw(&mut self, id: &str) {
         self.queue.remove(id);
         self.new_waits.remove(id);
@@ -212,8 +215,8 @@ impl Replay {
     }
 
     /// Delivers the next record after the handler was polled, or ends the replay. Neither depends
-    /// on what else the handler does, so both also happen while it is busy. `quiet`: the handler
-    /// cannot advance by itself.
+    /// on what else the handler does, so both also happen while the handler is busy. `quiet` says
+    /// that the handler cannot advance by itself.
     pub(super) fn settle(&mut self, quiet: bool) -> Settled {
         let (next, lost) = (self.held.first_key_value(), self.lost.first_key_value());
         if next.is_some_and(|(place, _)| lost.is_none_or(|(lost, _)| place < lost)) {
@@ -235,7 +238,7 @@ impl Replay {
         }
     }
 
-    /// Opens the replay: operations without a record may begin.
+    /// Ends the replay: operations without a record may begin.
     fn open(&mut self) -> Settled {
         self.open = true;
         let queue = std::mem::take(&mut self.queue);
@@ -246,7 +249,7 @@ impl Replay {
         settled
     }
 
-    /// Delivers the first record that the handler waits for.
+    /// Delivers the first record that the handler has requested. Returns `false` if there is none.
     fn deliver(&mut self) -> bool {
         let Some((place, waker)) = self.held.pop_first() else { return false };
         self.undelivered.remove(&place);
@@ -254,7 +257,7 @@ impl Replay {
         true
     }
 
-    /// Continues after [`Settled::Halted`]: unclaimed records will not be requested.
+    /// Continues after [`Settled::Halted`]: the code will not request the unclaimed records.
     pub(super) fn proceed(&mut self) -> Proceeds {
         if self.deliver() || self.pass_early() {
             return Proceeds::Advanced;
@@ -271,8 +274,9 @@ impl Replay {
         self.held.is_empty() && self.queue.is_empty() && self.new_waits.is_empty()
     }
 
-    /// Releases queued operations that need not wait for the end of the replay: patches that the
-    /// run has passed, and session operations that were rolled back with the run that was copied.
+    /// Releases queued operations that need not wait for the end of the replay: patches, and
+    /// session operations in a run with copied records (the session operations of the other run
+    /// were not copied). Returns whether there were any.
     fn pass_early(&mut self) -> bool {
         let copied = self.copied && !self.dry;
         let early = |Asks { kind, patch }| patch || copied && kind == StepKind::State;
@@ -285,13 +289,13 @@ impl Replay {
         passed
     }
 
-    /// Returns the first operation that the code should have requested: by its record, if any has
-    /// one.
+    /// Returns the id of the first unclaimed operation: the one whose record comes first, or else a
+    /// wait. Empty if there is none.
     pub(super) fn first_unclaimed(&self) -> String {
         self.lost.values().chain(self.unclaimed.keys()).next().cloned().unwrap_or_default()
     }
 
-    /// Returns the first recorded effect that the code has not requested.
+    /// Returns the id of the first recorded effect that the code has not requested.
     pub(super) fn lost_effect(&self) -> Option<&str> {
         let effect = |id: &&String| self.unclaimed.get(*id).is_some_and(|kind| kind.is_effect());
         self.lost.values().find(effect).map(String::as_str)
@@ -302,19 +306,19 @@ impl Replay {
         self.records.values().filter(|record| record.kind == kind).count()
     }
 
-    /// Returns whether this is a replay without effects.
+    /// Returns whether this is a dry replay.
     pub(super) fn is_dry(&self) -> bool {
         self.dry
     }
 
-    /// Returns the number of wakers of one task that are registered here.
+    /// Returns the number of wakers in this replay that belong to the task of `of`.
     pub(super) fn wakers(&self, of: &Waker) -> usize {
         let wakers = self.held.values().chain(self.queue.values().map(|queued| &queued.waker));
         wakers.filter(|waker| waker.data() == of.data()).count()
     }
 }
 
-/// Returns the kind of step that waits for an answer.
+/// Returns the kind of the step that waits in this way; `None` if no step does.
 fn kind_of(on: &WaitOn) -> Option<StepKind> {
     match on {
         WaitOn::Time => Some(StepKind::Sleep),
@@ -326,13 +330,13 @@ fn kind_of(on: &WaitOn) -> Option<StepKind> {
     }
 }
 
-/// Prefix of the ids of steps that callees of the handler have requested
-/// ([`Engine::change_session_in`](crate::Engine::change_session_in)): the handler's own code never
-/// requests them.
+/// Prefix of the ids of steps that code outside of the handler has requested with
+/// [`Engine::change_session_in`](crate::Engine::change_session_in). The handler's own code never
+/// requests these steps.
 pub(crate) const OUTSIDE: &str = "session:";
 
-/// Prefix reserved for the ids of the markers of [`Ctx::patched`](crate::Ctx::patched). The code
-/// may stop requesting them.
+/// Prefix of the ids of [`Ctx::patched`](crate::Ctx::patched) markers; other steps may not use it.
+/// A replay does not require the code to request the markers again.
 pub(super) const PATCH: &str = "patch:";
 
 fn is_outside(id: &str, kind: StepKind) -> bool {

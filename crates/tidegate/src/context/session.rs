@@ -1,4 +1,4 @@
-//! Session state, as the runs of its actions see it.
+//! Session state, as the handler of an action reads and writes it.
 
 use serde::{Serialize, de::DeserializeOwned};
 use tidegate_core::{
@@ -18,12 +18,12 @@ use crate::{
     step_error::{Result, StepError},
 };
 
-/// A session's document.
+/// The document of a session.
 ///
-/// Every operation is a step: executed once, with its record, or not at all.
+/// Every operation is a step: it is executed and recorded in one transaction, exactly once.
 ///
-/// In a run whose policy is `restart`, writes are staged: the run sees its own writes, and all of
-/// them are applied when it completes, or none.
+/// In a run with the policy `restart`, writes are staged: the run sees its own writes, and all of
+/// them are applied when the run completes. If it does not complete, none are.
 #[derive(Clone, Debug)]
 pub struct Session {
     ctx: Ctx,
@@ -40,10 +40,10 @@ impl Session {
         &self.session.id
     }
 
-    /// Returns the document as others see it at this moment, with its version.
+    /// Returns the committed document, without this run's staged writes, and its version.
     ///
-    /// This is not a step: every attempt reads it anew. Use it in a step that passes the document
-    /// on.
+    /// This is not a step: every attempt reads the document again. Use it inside a step that passes
+    /// the document to another service.
     pub async fn current(&self) -> Result<(i64, Payload)> {
         let ws = self.ctx.activation().run.ws.clone();
         let _reading = Executing::begin(&self.ctx);
@@ -51,7 +51,7 @@ impl Session {
         Ok(found.unwrap_or_else(|| (0, Payload::null())))
     }
 
-    /// Returns the value at a path, or `None`.
+    /// Returns the value at a path, or `None` if there is none.
     ///
     /// An empty path is the whole document.
     pub async fn get<T: DeserializeOwned>(&self, step: &str, at: &str) -> Result<Option<T>> {
@@ -80,7 +80,7 @@ impl Session {
         read(step, length)
     }
 
-    /// Adds to the number at a path, and returns its new value.
+    /// Adds an amount to the number at a path, and returns the new value.
     pub async fn increment<T: DeserializeOwned>(
         &self,
         step: &str,

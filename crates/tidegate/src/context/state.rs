@@ -1,4 +1,4 @@
-//! State of one activation, shared between its handler and its driver.
+//! State of one activation, shared by its handler and its driver.
 
 use std::{
     collections::BTreeMap,
@@ -31,30 +31,31 @@ use crate::{
 pub(crate) struct State {
     /// Replay of earlier activations.
     replay: Replay,
-    /// Operations that this activation has requested.
+    /// Ids and kinds of the operations that this activation has requested.
     asked: BTreeMap<String, StepKind>,
     /// Operations that the driver has to report.
     ops: Unreported,
     /// Whether a report is in flight.
     reporting: bool,
-    /// Waits of the handler.
+    /// Registered waits of the handler.
     waits: BTreeMap<String, NewWait>,
-    /// Number of executing closures.
+    /// Number of step closures that are executing.
     executing: usize,
-    /// Step whose closure is being polled.
+    /// Id of the step whose closure is being polled.
     scope: Option<String>,
-    /// Number of chunks that each step has emitted; the handler itself under the empty name.
+    /// Number of chunks that each step has emitted, by step id; the handler's own are under the
+    /// empty id.
     emitted: BTreeMap<String, u32>,
-    /// Compensations registered so far, oldest first.
+    /// Registered compensations, oldest first.
     undo: Vec<Undo>,
-    /// Error that no handler may swallow.
+    /// Error that fails the run even if the handler ignores it.
     broken: Option<StepError>,
-    /// Steps that wait for the report to be durable.
+    /// Steps that wait until all completed operations are durable.
     sleepers: Vec<Waker>,
     driver: Option<Waker>,
 }
 
-/// Next action of the driver.
+/// The driver's next action.
 #[derive(Debug)]
 pub(crate) enum Next {
     /// Report the completed operations.
@@ -65,14 +66,14 @@ pub(crate) enum Next {
     Again,
     /// Fail the run.
     Stop(StepError),
-    /// This record is unclaimed: [`State::proceed`] without it, unless the handler awaits something
-    /// outside of its operations and can continue by that.
+    /// This record is unclaimed. Call [`State::proceed`], unless the handler awaits something
+    /// outside of its operations and may continue when that is ready.
     Halted(String),
-    /// Fail the run: the code no longer requests a record.
+    /// Fail the run: the code no longer requests a recorded operation.
     Changed(StepError),
-    /// No record is left, and an operation would begin if it were allowed to.
+    /// The dry replay is over: the handler requests an operation without a record.
     Fresh,
-    /// The handler is busy.
+    /// Wait: the handler is busy.
     Wait,
 }
 
@@ -81,7 +82,7 @@ impl State {
         Self { replay: Replay::new(run, steps), ..Self::default() }
     }
 
-    /// Creates the state of a run that is only replayed: operations without a record never begin.
+    /// Creates the state of a dry replay: operations without a record never begin.
     pub(crate) fn past(run: &Run, steps: Vec<row::Step>) -> Self {
         Self { replay: Replay::new(run, steps).dry(), ..Self::default() }
     }
@@ -105,7 +106,7 @@ impl State {
         }
         if let Some(before) = self.asked.insert(id.to_owned(), kind) {
             let message = format!(
-                "step `{id}` ({}) is asked for twice, first as {}: ids are unique in a run, \
+                "step `{id}` ({}) is requested twice, first as {}: ids are unique in a run, \
                  add a number in loops",
                 word(kind),
                 word(before)
@@ -115,13 +116,13 @@ impl State {
         self.replay.claim(id, kind).map_err(|before| {
             let (before, now) = (word(before), word(kind));
             let message =
-                format!("step `{id}` is recorded as {before} and asked for as {now}: {ADVICE}");
+                format!("step `{id}` is recorded as {before}, but requested as {now}: {ADVICE}");
             self.break_off("ChangedWorkflow", message)
         })
     }
 
-    /// Polls the turn of a requested operation: ready with its record, or with `None` when it may
-    /// begin.
+    /// Polls the turn of a requested operation. Ready with its record, or with `None` when an
+    /// operation without a record may begin.
     pub(super) fn poll_turn(
         &mut self,
         id: &str,
@@ -133,19 +134,20 @@ impl State {
         }
         let before = self.replay.waiting();
         let turn = self.replay.poll_turn(id, asks, cx);
-        // A task that the handler has spawned makes requests while the driver is not polling it.
+        // A task that the handler has spawned may make requests while the driver is not polling.
         if self.replay.waiting() > before {
             self.wake_driver();
         }
         turn
     }
 
-    /// Removes an operation that was dropped before its turn.
+    /// Removes a requested operation whose future was dropped before its turn.
     pub(crate) fn withdraw(&mut self, id: &str) {
         self.replay.withdraw(id);
     }
 
-    /// Records that the current code cannot read a record: no handler may swallow this error.
+    /// Fails the run because the current code cannot read a record. The run fails even if the
+    /// handler ignores the error.
     pub(crate) fn unreadable(&mut self, fault: &StepError) -> StepError {
         self.break_off("ChangedWorkflow", format!("{}: {ADVICE}", fault.message()))
     }
@@ -156,8 +158,8 @@ impl State {
         fault
     }
 
-    /// Returns whether the code is replaying: it has not yet requested everything that it requested
-    /// before.
+    /// Returns whether the code is replaying: it has not yet requested all operations of the
+    /// earlier activations.
     pub(crate) fn is_replaying(&self) -> bool {
         self.replay.is_under_way()
     }
@@ -173,8 +175,8 @@ impl State {
         self.replay.wakers(of)
     }
 
-    /// Returns the error that fails the run whatever its handler returns, such as an id that is
-    /// requested twice.
+    /// Returns the error that fails the run whatever its handler returns, for example because an id
+    /// is requested twice.
     pub(crate) fn broken(&self) -> Option<StepError> {
         self.broken.clone()
     }
@@ -187,49 +189,50 @@ impl State {
     fn changed(&self, lost: &str, new: &[String]) -> StepError {
         let been = match self.replay.outcome(lost) {
             Some(_) => "recorded",
-            None => "on its way",
+            None => "a registered wait",
         };
         let message = if new.is_empty() {
             let asked: Vec<_> = self.asked.keys().map(|id| format!("`{id}`")).collect();
             let asked = if asked.is_empty() { "none".to_owned() } else { asked.join(", ") };
-            format!("asked for were {asked}")
+            format!("requested steps: {asked}")
         } else {
             let new = new.iter().take(MAX_NAMED).map(|id| {
                 let kind = self.asked.get(id).map_or("a step", |kind| word(*kind));
                 format!("`{id}` ({kind})")
             });
             let new = new.collect::<Vec<_>>().join(" and ");
-            format!("the code asks for {new} instead, which is not recorded")
+            format!("the code requests {new} instead, which is not recorded")
         };
-        let message = format!("step `{lost}` is {been} and not asked for any more; {message}");
+        let message = format!("step `{lost}` is {been}, but no longer requested; {message}");
         StepError::coded("ChangedWorkflow", format!("{message}: {ADVICE}")).fatal()
     }
 
-    /// Reports a completed step.
+    /// Queues a completed step for the next report.
     pub(crate) fn finish(&mut self, step: NewStep) {
         self.ops.push(Op::Step(step));
         self.wake_driver();
     }
 
-    /// Reports a step that sends an event or a signal.
+    /// Queues a step that sends an event or a signal for the next report.
     pub(crate) fn send(&mut self, send: NewSend) {
         self.ops.push(Op::Send(send));
         self.wake_driver();
     }
 
-    /// Reports a step that commits to a stream.
+    /// Queues a step that commits to a stream for the next report.
     pub(crate) fn commit(&mut self, commit: NewCommit) {
         self.ops.push(Op::Commit(commit));
         self.wake_driver();
     }
 
-    /// Reports a step that operates on a session's state.
+    /// Queues a step that operates on a session for the next report.
     pub(crate) fn change_session(&mut self, op: NewSessionOp) {
         self.ops.push(Op::Session(op));
         self.wake_driver();
     }
 
-    /// Sets the scope of further output: a step, or the handler itself. Returns the previous scope.
+    /// Sets the step that further chunks belong to; `None` for the handler itself. Returns the
+    /// previous value.
     pub(crate) fn enter(&mut self, scope: Option<String>) -> Option<String> {
         std::mem::replace(&mut self.scope, scope)
     }
@@ -245,7 +248,7 @@ impl State {
         *count - 1
     }
 
-    /// Reports an emitted chunk.
+    /// Queues an emitted chunk for the next report.
     pub(crate) fn emit(&mut self, chunk: NewChunk) {
         if self.replay.is_dry() {
             return;
@@ -254,7 +257,7 @@ impl State {
         self.wake_driver();
     }
 
-    /// Reports the progress of the run.
+    /// Queues the run's progress for the next report.
     pub(crate) fn set_progress(&mut self, progress: Progress) {
         if self.replay.is_dry() {
             return;
@@ -268,18 +271,19 @@ impl State {
         self.undo.push(undo);
     }
 
-    /// Returns the registered compensations, once every recorded one has been requested again.
+    /// Returns the registered compensations when all recorded ones are registered again; `None`
+    /// before.
     pub(crate) fn collected(&mut self) -> Option<Vec<Undo>> {
         let recorded = self.replay.count(StepKind::Compensate);
         (self.undo.len() >= recorded).then(|| std::mem::take(&mut self.undo))
     }
 
-    /// Records the start of a closure.
+    /// Records that the closure of a step starts.
     pub(crate) fn begin(&mut self) {
         self.executing += 1;
     }
 
-    /// Records the end of a closure, or its drop.
+    /// Records that the closure of a step ended or was dropped.
     pub(crate) fn end(&mut self) {
         self.executing -= 1;
         self.wake_driver();
@@ -306,21 +310,21 @@ impl State {
         Poll::Pending
     }
 
-    /// Returns the driver's next action while its handler is pending. `woken`: the handler can
-    /// continue by itself.
+    /// Returns the driver's next action while the handler is pending. `woken` says that the handler
+    /// can continue by itself.
     pub(crate) fn next(&mut self, cx: &Context<'_>, woken: bool) -> Next {
         self.driver = Some(cx.waker().clone());
         if self.reporting {
             return Next::Wait;
         }
         if let Some(fault) = &self.broken {
-            // Closures that execute when the run breaks off may complete, and are recorded.
+            // Closures that are executing when the run fails may complete, and are recorded.
             if self.executing == 0 {
                 return Next::Stop(fault.clone());
             }
         } else {
-            // An operation that was allowed to begin and waits for its report is not a sign of
-            // changed code.
+            // A step that was allowed to begin waits for the report: that is no sign of changed
+            // code.
             let begins = !self.sleepers.is_empty() && !self.ops.is_empty();
             match self.replay.settle(self.executing == 0 && !woken && !begins) {
                 Settled::Advanced => return Next::Again,
@@ -330,7 +334,7 @@ impl State {
                 Settled::Over | Settled::Stuck => {}
             }
         }
-        // A step that waits for the report is about to begin.
+        // While a step waits for the report, the handler is not idle: the step begins after it.
         let quiet = self.executing == 0 && self.sleepers.is_empty() && !woken;
         let idle = quiet && !self.waits.is_empty();
         if idle && let Some(lost) = self.replay.lost_effect() {
@@ -343,7 +347,7 @@ impl State {
         }
     }
 
-    /// Returns the next action after [`Next::Halted`], when the handler has had its time.
+    /// Returns the next action after [`Next::Halted`], when the time given to the handler is over.
     pub(crate) fn proceed(&mut self) -> Next {
         match self.replay.proceed() {
             Proceeds::Advanced => Next::Again,
@@ -352,19 +356,19 @@ impl State {
         }
     }
 
-    /// Returns the first unclaimed operation, if there is one.
+    /// Returns the id of the first unclaimed operation, if any.
     pub(crate) fn unclaimed(&self) -> Option<String> {
         Some(self.replay.first_unclaimed()).filter(|id| !id.is_empty())
     }
 
-    /// Takes the next report. Returns `true` if nothing is left to report after it.
+    /// Takes the operations of the next report. Returns `true` if it contains all that were left.
     pub(crate) fn take(&mut self) -> (Ops, bool) {
         self.reporting = true;
         let ops = self.ops.split();
         (ops, self.ops.is_empty())
     }
 
-    /// Records that the taken report is durable.
+    /// Records that the report taken last is durable.
     pub(crate) fn reported(&mut self) {
         self.reporting = false;
         for sleeper in self.sleepers.drain(..) {
@@ -379,12 +383,12 @@ impl State {
     }
 }
 
-/// Maximum number of operations that an error names.
+/// Maximum number of operations that an error message lists.
 const MAX_NAMED: usize = 5;
 
 /// Advice for errors about changed code.
-const ADVICE: &str = "the code has changed under the run; give changed code a new version, or \
-                      mark the change with `ctx.patched`";
+const ADVICE: &str = "the code has changed since the run started; give changed code a new \
+                      version, or mark the change with `ctx.patched`";
 
 /// Describes a step's kind in error texts.
 fn word(kind: StepKind) -> &'static str {

@@ -25,7 +25,7 @@ use crate::{
     telemetry,
 };
 
-/// Future of a step.
+/// Future of a step's closure.
 type StepFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
 /// A step, which runs when it is awaited.
@@ -53,7 +53,7 @@ impl<'a, T> Step<'a, T> {
         Self { ctx, id, run: Box::new(|| Box::pin(run())), retry: None, timeout: None }
     }
 
-    /// Sets the retry policy; defaults to the workflow's.
+    /// Sets the retry policy. Defaults to the retry policy of the workflow.
     pub fn retry(mut self, retry: Retry) -> Self {
         self.retry = Some(retry);
         self
@@ -88,14 +88,15 @@ where
             return ctx.read_record(&id, outcome);
         }
         if let Some(wait) = ctx.backs_off(&id) {
-            // The run was woken by something else before the backoff elapsed.
+            // Something else woke the run before the backoff elapsed.
             ctx.activation_state().wait(wait);
             return pending().await;
         }
         poll_fn(|cx| ctx.activation_state().poll_durable(cx)).await;
         let span = telemetry::step_span(&id, ctx.attempt(&id));
         let outcome = ctx.execute(&id, timeout, run).instrument(span).await;
-        // Read back, so that the first execution sees what every replay sees.
+        // The value is serialized and read back, so that the first execution returns the same value
+        // as every replay.
         let outcome = outcome.and_then(|value| write_back::<T>(&id, &value));
         let result = match outcome {
             Ok(written) => Ok(written),
@@ -116,8 +117,8 @@ where
     }
 }
 
-/// Returns a value as it is recorded, and as every replay reads it. If it cannot be read back, the
-/// step fails, before anything is recorded.
+/// Serializes a value and reads it back, as a replay will. If it cannot be read back, the step
+/// fails before anything is recorded.
 pub(super) fn write_back<T: Serialize + DeserializeOwned>(
     id: &str,
     value: &T,
@@ -137,14 +138,15 @@ pub(super) fn read<T: DeserializeOwned>(id: &str, value: Payload) -> Result<T> {
 }
 
 impl Ctx {
-    /// Returns a step's record in the caller's type. A record that cannot be read ends the run:
-    /// later effects would come from code that the run did not start with.
+    /// Returns a step's recorded value in the caller's type. If it cannot be read as this type, the
+    /// run fails: the code has changed, and must have no further effects.
     pub(super) fn read_record<T: DeserializeOwned>(&self, id: &str, outcome: Outcome) -> Result<T> {
         let value = outcome.map_err(|fault| StepError::recorded(&fault))?;
         read(id, value).map_err(|fault| self.activation_state().unreadable(&fault))
     }
 
-    /// Executes a closure: counted, timed, and with its panics caught.
+    /// Executes the closure of a step: counts it as executing, applies the timeout, and catches
+    /// panics.
     async fn execute<'a, T>(
         &self,
         id: &str,
@@ -177,7 +179,7 @@ impl Ctx {
         .await
     }
 
-    /// Returns the wait for the next attempt, if there is one.
+    /// Returns the wait until the next attempt; `None` if there is none.
     pub(crate) fn next_attempt(
         &self,
         step: &str,
@@ -192,7 +194,7 @@ impl Ctx {
             RetryDecision::Retry => delay_ms,
             RetryDecision::After(delay) => u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
         };
-        tracing::debug!(step, failures, delay_ms, %fault, "retrying step");
+        tracing::debug!(step, failures, delay_ms, %fault, "step failed, retrying");
         let until = Some(Until::In(delay_ms));
         Some(NewWait { step: step.to_owned(), on: NewWaitOn::Retry, until })
     }

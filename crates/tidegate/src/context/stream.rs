@@ -1,4 +1,4 @@
-//! Stream commits of a run: steps in the transaction of their record.
+//! Stream commits of a run: steps whose events are committed together with their record.
 
 use std::future::poll_fn;
 
@@ -21,7 +21,7 @@ impl Ctx {
     /// Appends events to a stream, exactly once however often the handler is replayed: they are
     /// committed with the step's record.
     ///
-    /// The events belong to the run, and name the step as their cause.
+    /// The events have the run as their correlation, and the step as their cause.
     pub async fn commit<E: Serialize>(
         &self,
         id: impl Into<String>,
@@ -41,11 +41,12 @@ impl Ctx {
         read(&step, outcome.ok_or_else(nothing)?)?.ok_or_else(nothing)
     }
 
-    /// Decides on a stream's state and commits the resulting events on exactly that version,
-    /// exactly once however often the handler is replayed.
+    /// Decides new events on a stream's state and commits them at exactly the version that the
+    /// decision saw, exactly once however often the handler is replayed.
     ///
-    /// After a conflict the action is called again. A refusal is recorded like any other result of
-    /// a step. Returns `None` if there was nothing to commit.
+    /// If another commit comes first, the action is called again on the new state. If the action
+    /// returns an error, that is recorded as the step's result. Returns `None` if the action
+    /// returned no events.
     pub async fn act<S, F>(
         &self,
         id: impl Into<String>,
@@ -79,7 +80,8 @@ impl Ctx {
             }
         }
         let times = DEFAULT_RETRIES + 1;
-        let message = format!("stream `{stream}`: others were first {times} times in a row");
+        let message =
+            format!("stream `{stream}`: {times} attempts in a row conflicted with other commits");
         Err(StepError::coded("Conflict", message))
     }
 
@@ -93,7 +95,8 @@ impl Ctx {
         read(&id, result)
     }
 
-    /// Commits with the step's record. Returns `None` after a conflict, which is not recorded.
+    /// Commits events together with the step's record. Returns `None` after a conflict, which is
+    /// not recorded.
     async fn try_commit(
         &self,
         step: &str,
@@ -124,7 +127,7 @@ impl Ctx {
     }
 }
 
-/// Reads a step's record.
+/// Converts a step's record.
 fn read(step: &str, outcome: Outcome) -> Result<Option<Committed>> {
     let recorded = outcome.map_err(|fault| StepError::recorded(&fault))?;
     if recorded == Payload::null() {

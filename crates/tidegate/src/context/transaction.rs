@@ -24,7 +24,7 @@ use crate::{
     telemetry,
 };
 
-/// Time limit of a step's part of a transaction. On SQLite every other writer waits for it.
+/// Time limit for a step's work inside a transaction. On SQLite all other writers wait meanwhile.
 const LIMIT: Duration = Duration::from_secs(5);
 
 impl Ctx {
@@ -82,7 +82,7 @@ impl Ctx {
         self.end_transaction(&id, done.map(|kept| kept.value)).await
     }
 
-    /// Requests the step.
+    /// Waits for the step's turn: returns its record, or what is needed to execute it.
     async fn begin_transaction(&self, id: &str) -> Result<Begin> {
         if let Some(outcome) = self.turn(id, StepKind::Run).await? {
             return Ok(Begin::Recorded(outcome));
@@ -104,9 +104,10 @@ impl Ctx {
         let fault = match done {
             Ok(value) => return read(id, value),
             Err(TransactionError::Step(fault)) => fault,
-            // Another task drives the run: this activation no longer counts.
+            // The fence was refused: another engine drives the run now, and this activation must
+            // stop.
             Err(TransactionError::Refused(_)) => return pending().await,
-            // An earlier attempt was committed after all.
+            // An earlier attempt was committed, although its answer was lost.
             Err(TransactionError::Recorded) => {
                 let outcome = self.recorded(id).await?;
                 return read(id, outcome.map_err(|fault| StepError::recorded(&fault))?);
@@ -127,7 +128,7 @@ impl Ctx {
     }
 
     fn no_database(&self, wanted: &str) -> StepError {
-        // Names only its kind: a store's own text may contain rows of other runs.
+        // The message names only the kind of store: its text could contain rows of other runs.
         let kind = match self.store().database() {
             #[cfg(feature = "sqlite")]
             Database::Sqlite(_) => "a SQLite file",
@@ -140,13 +141,13 @@ impl Ctx {
     }
 }
 
-/// A transactional step at its turn.
+/// A transactional step when its turn has come.
 enum Begin {
     Recorded(Outcome),
     New(Recorder),
 }
 
-/// Creates the record of a step, once its part is done.
+/// Creates the command that records a step, after its work in the transaction.
 struct Recorder {
     ctx: Ctx,
     id: String,

@@ -1,4 +1,4 @@
-//! The turn of an operation: it receives its record, or may begin.
+//! The turn of an operation: the moment at which it receives its record, or may begin.
 
 use std::{
     future::Future,
@@ -11,8 +11,8 @@ use tidegate_core::row::StepKind;
 use super::{Ctx, Outcome};
 use crate::step_error::Result;
 
-/// Future of an operation's turn: ready with its record when the replay gets to it, or without one
-/// when the operation may begin.
+/// Future of an operation's turn. Ready with the operation's record when the replay delivers it, or
+/// with `None` when the operation may begin.
 pub(super) struct Turn<'a> {
     ctx: &'a Ctx,
     id: &'a str,
@@ -24,7 +24,7 @@ pub(super) struct Turn<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asks {
     pub(super) kind: StepKind,
-    /// Whether the operation marks a code change.
+    /// Whether the operation is the marker of a patch.
     pub(super) patch: bool,
 }
 
@@ -36,14 +36,15 @@ enum Stage {
 }
 
 impl Ctx {
-    /// Requests an operation.
+    /// Requests an operation. Returns the future of its turn.
     pub(super) fn turn<'a>(&'a self, id: &'a str, kind: StepKind) -> Turn<'a> {
         Turn { ctx: self, id, asks: Asks { kind, patch: false }, stage: Stage::New }
     }
 }
 
 impl Turn<'_> {
-    /// Marks the operation as a patch: if the run has passed it, its outcome is `false`.
+    /// Marks the operation as a patch: if the run passed this point before the patch was in the
+    /// code, the outcome is `false`.
     pub(super) fn patch(mut self) -> Self {
         self.asks.patch = true;
         self

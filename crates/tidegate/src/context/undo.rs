@@ -1,8 +1,8 @@
 //! Compensations: code that undoes the effects of a run that failed, was cancelled or was replaced.
 //!
-//! A compensation is code, so a store cannot persist it. The store persists that it was registered.
-//! A separate run compensates: it replays the handler on the old run's records, as far as they go,
-//! which recreates the closures, and executes them newest first.
+//! A compensation is code, which a store cannot persist; the store persists only that it was
+//! registered. A separate run compensates: it replays the handler on all records of the old run,
+//! which recreates the closures, and then executes the closures, newest first.
 
 use std::{fmt, future::Future};
 
@@ -49,8 +49,8 @@ impl Ctx {
     }
 }
 
-/// Executes the registered compensations, newest first. One that fails for good does not prevent
-/// the others, and fails the run at the end.
+/// Executes the registered compensations, newest first. If one fails permanently, the remaining
+/// ones are still executed, and the run fails at the end.
 pub(crate) async fn undo_all(ctx: Ctx, registered: Vec<Undo>) -> Result<Payload> {
     let mut failed: Option<StepError> = None;
     for Undo { id, run } in registered.into_iter().rev() {

@@ -1,7 +1,7 @@
 //! Waits: for a time, an event, a signal or another workflow.
 //!
-//! A wait never ends while its handler runs: it is registered, the run releases its worker, and
-//! when the answer arrives the handler starts again and finds it recorded.
+//! A wait never ends while its handler runs. The wait is registered and the run releases its
+//! worker; when the answer arrives, it is recorded, and the handler is started again.
 
 use std::{
     fmt,
@@ -29,7 +29,7 @@ use crate::{
     step_error::{Result, StepError},
 };
 
-/// A wait, with its answer in the caller's type.
+/// A wait; its answer is converted to the caller's type.
 #[must_use = "a wait begins when it is awaited"]
 pub struct Wait<T> {
     ctx: Ctx,
@@ -50,7 +50,7 @@ enum Stage {
     Registered,
     /// Its answer is recorded.
     Answered,
-    /// Its answer is delivered.
+    /// Its answer was delivered to the handler.
     Over,
 }
 
@@ -77,7 +77,8 @@ impl<T> Wait<T> {
 
     /// Sets the timeout.
     ///
-    /// After it, a wait for an event or a signal returns `None`; a call fails with `TimedOut`.
+    /// After the timeout, a wait for an event or a signal returns `None`, and a call of a workflow
+    /// fails with `TimedOut`.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.until = Some(in_time(timeout));
         self
@@ -85,7 +86,7 @@ impl<T> Wait<T> {
 
     /// Accepts only events that have this value at this path.
     ///
-    /// All given conditions must match.
+    /// If this is called several times, all conditions must match.
     pub fn matching(mut self, path: &str, value: impl Serialize) -> Self {
         let document = write(&json!({ "it": value }));
         let found = document.map(|document| encoded(&document, "it"));
@@ -123,7 +124,7 @@ pub trait FromAnswer {
     fn from_answer(step: &str, answer: Payload) -> Result<Self::Value>;
 }
 
-/// A value, or `None` if the wait timed out.
+/// Answer of a wait for an event or a signal: a value, or `None` after the timeout.
 impl<T: DeserializeOwned> FromAnswer for Option<T> {
     type Value = Self;
 
@@ -132,7 +133,7 @@ impl<T: DeserializeOwned> FromAnswer for Option<T> {
     }
 }
 
-/// The end of a sleep.
+/// Answer of a sleep.
 impl FromAnswer for () {
     type Value = ();
 
@@ -141,7 +142,7 @@ impl FromAnswer for () {
     }
 }
 
-/// Output of a called workflow, for which a timeout is an error and not `None`.
+/// Answer of a called workflow: its output. A timeout is an error here, not `None`.
 #[derive(Debug)]
 pub struct Returned<T>(PhantomData<fn() -> T>);
 

@@ -66,28 +66,28 @@ fn an_occurrence_is_after_the_moment_to_the_microsecond() {
 #[test]
 fn where_clocks_change_nothing_is_lost_and_nothing_comes_twice() {
     let table: [(&str, &str, &str, &[&str]); 10] = [
-        // A jump from 02:00 to 03:00: the first moment after it.
+        // The clock jumps over 02:30: the occurrence is at the first moment after the jump.
         (
             "30 2 * * *",
             "Europe/Berlin",
             "2026-03-28T12:00:00Z",
             &["2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"],
         ),
-        // However many times are jumped over.
+        // The clock jumps over three occurrences: only one happens, after the jump.
         (
             "0,15,30 2 * * *",
             "Europe/Berlin",
             "2026-03-28T12:00:00Z",
             &["2026-03-29T01:00:00Z", "2026-03-30T00:00:00Z"],
         ),
-        // 02:30 comes twice: the first.
+        // 02:30 comes twice: the occurrence is at the first.
         (
             "30 2 * * *",
             "Europe/Berlin",
             "2026-10-24T12:00:00Z",
             &["2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"],
         ),
-        // An interval continues through both.
+        // An interval continues through both clock changes.
         (
             "*/30 * * * *",
             "Europe/Berlin",
@@ -100,35 +100,36 @@ fn where_clocks_change_nothing_is_lost_and_nothing_comes_twice() {
             "2026-03-29T00:00:00Z",
             &["2026-03-29T00:30:00Z", "2026-03-29T01:00:00Z", "2026-03-29T01:30:00Z"],
         ),
-        // Half an hour only.
+        // The clock jumps by only half an hour.
         (
             "15 2 * * *",
             "Australia/Lord_Howe",
             "2026-10-03T10:00:00Z",
             &["2026-10-03T15:30:00Z", "2026-10-04T15:15:00Z"],
         ),
-        // At midnight.
+        // The clock jumps at midnight.
         (
             "0 0 * * *",
             "America/Sao_Paulo",
             "2018-11-03T12:00:00Z",
             &["2018-11-04T03:00:00Z", "2018-11-05T02:00:00Z"],
         ),
-        // Samoa had no 30 December 2011.
+        // Samoa skipped 30 December 2011.
         (
             "0 12 * * *",
             "Pacific/Apia",
             "2011-12-29T12:00:00Z",
             &["2011-12-29T22:00:00Z", "2011-12-30T10:00:00Z", "2011-12-30T22:00:00Z"],
         ),
-        // The hour before a jump, which libraries repeat after it.
+        // An hour before the jump: the cron library alone would repeat the occurrence after the
+        // jump.
         (
             "0 1 * * *",
             "Europe/Berlin",
             "2026-03-28T12:00:00Z",
             &["2026-03-29T00:00:00Z", "2026-03-29T23:00:00Z"],
         ),
-        // Once an hour is once an hour.
+        // An hourly occurrence has no extra one after the jump.
         (
             "45 * * * *",
             "Europe/Berlin",
@@ -141,7 +142,7 @@ fn where_clocks_change_nothing_is_lost_and_nothing_comes_twice() {
     }
 }
 
-/// Zones with many, odd or late clock changes.
+/// Time zones with many or unusual clock changes.
 const ZONES: [&str; 20] = [
     "Africa/Cairo",
     "Africa/Casablanca",
@@ -165,7 +166,8 @@ const ZONES: [&str; 20] = [
     "Pacific/Kiritimati",
 ];
 
-/// Expressions on full quarters of an hour, with their kind: every hour, and frequent.
+/// Expressions whose times are full quarters of an hour. The flags: the hour is a wildcard; any
+/// field is a wildcard.
 const CRONS: [(&str, bool, bool); 8] = [
     ("30 2 * * *", false, false),
     ("0 0 * * *", false, false),
@@ -177,7 +179,8 @@ const CRONS: [(&str, bool, bool); 8] = [
     ("*/15 * * * *", true, true),
 ];
 
-/// Every kind of clock change from 1970 to 2040, against a walk in steps of a quarter of an hour.
+/// Compares every kind of clock change from 1970 to 2040 with a search in steps of a quarter of an
+/// hour.
 #[test]
 fn every_change_of_clocks_is_survived() {
     let end: jiff::Timestamp = "2040-01-01T00:00:00Z".parse().unwrap();
@@ -189,7 +192,7 @@ fn every_change_of_clocks_is_survived() {
         let changes = zone.following(jiff::Timestamp::UNIX_EPOCH).map(|it| it.timestamp());
         for change in changes.take_while(|at| *at < end) {
             let second = change.as_second();
-            // Most are like one in another year: the same jump at the same time of day.
+            // Most changes equal one of another year (same jump, same time of day) and are skipped.
             let before = zone.to_datetime(jiff::Timestamp::from_second(second - 1).unwrap());
             let shape = (before.time(), zone.to_datetime(change).time());
             if second % 900 != 0 || !shapes.insert((name, shape)) {
@@ -202,17 +205,25 @@ fn every_change_of_clocks_is_survived() {
                 let mut last = Timestamp::from_ms(from * 1000);
                 for at in expected {
                     last = cron.next(last).unwrap();
-                    assert_eq!(shown(last), at.to_string(), "{text} in {name} around {change}");
+                    assert_eq!(
+                        shown(last),
+                        at.to_string(),
+                        "wrong occurrence of {text} in {name} near the change {change}"
+                    );
                 }
                 let next = cron.next(last).unwrap();
-                assert!(next > Timestamp::from_ms(until * 1000), "{text} in {name}: {change}");
+                assert!(
+                    next > Timestamp::from_ms(until * 1000),
+                    "extra occurrence of {text} in {name} near the change {change}"
+                );
             }
         }
     }
     assert!(shapes.len() > 60, "{}", shapes.len());
 }
 
-/// Returns the occurrences after one second and until another, found by stepping through the clock.
+/// Returns the occurrences after `from` and up to `until`, found by testing every quarter of an
+/// hour.
 fn walked(
     cron: &Cron,
     from: i64,
@@ -268,7 +279,7 @@ fn what_cannot_be_used_is_said_with_the_fix() {
         cron `@fortnightly` cannot be read (pattern must have 5 or 6 fields when years are disallowed): write five fields (minute hour day month weekday), six with seconds in front, or a word such as `@daily`
         cron `every day` cannot be read (pattern must have 5 or 6 fields when years are disallowed): write five fields (minute hour day month weekday), six with seconds in front, or a word such as `@daily`
         cron `` cannot be read (cronPattern cannot be an empty string): write five fields (minute hour day month weekday), six with seconds in front, or a word such as `@daily`
-        cron `0 0 30 2 *` never occurs: no date fits its day and month, give it others
+        cron `0 0 30 2 *` never occurs: no date matches its day and month, change them
         time zone `Europe/Belin` of cron `* * * * *` is not known: write a name of the IANA database such as `Europe/Berlin`, or leave it out for UTC
         time zone `` of cron `* * * * *` is not known: write a name of the IANA database such as `Europe/Berlin`, or leave it out for UTC
     "#]].assert_eq(&told);
@@ -297,7 +308,7 @@ fn what_was_missed_runs_within_the_window_and_in_order() {
         miss("2026-01-01T11:10:00Z", 1000, true),
         "a year late"
     );
-    // To the second.
+    // At exactly an hour late the occurrence starts; a microsecond later it is missed.
     let edge = at("2026-01-01T12:00:00Z");
     let late = |micros| Timestamp::from_micros(edge.micros() + 3_600_000_000 + micros);
     let daily = Cron::parse("@daily", "UTC").unwrap();
@@ -307,9 +318,15 @@ fn what_was_missed_runs_within_the_window_and_in_order() {
     let miss = Turn::Miss { next: Some(tomorrow), missed };
     assert_eq!(daily.turn(edge, late(1), CatchUp::default()), miss);
     let week = CatchUp { window_ms: 7 * 86_400_000, ..CatchUp::default() };
-    assert!(matches!(daily.turn(edge, late(1), week), Turn::Start { .. }), "a longer window");
+    assert!(
+        matches!(daily.turn(edge, late(1), week), Turn::Start { .. }),
+        "must start within a longer window"
+    );
     let none = CatchUp { window_ms: 0, ..CatchUp::default() };
-    assert!(matches!(daily.turn(edge, edge, none), Turn::Start { .. }), "on time is not late");
+    assert!(
+        matches!(daily.turn(edge, edge, none), Turn::Start { .. }),
+        "an occurrence on time must start"
+    );
 }
 
 #[test]
@@ -326,12 +343,16 @@ fn of_too_many_missed_the_latest_run() {
             }
             Turn::Miss { next, missed: Missed { count, at_least } } => {
                 missed += 1;
-                assert_eq!((count, at_least), (1000, true), "counting has a bound");
+                assert_eq!(
+                    (count, at_least),
+                    (1000, true),
+                    "the count of missed occurrences must stop at 1000"
+                );
                 next.expect("there is always another second")
             }
         };
     }
-    assert_eq!(missed, 1, "in one go");
+    assert_eq!(missed, 1, "all missed occurrences must be reported together");
     assert!((50..=100).contains(&started.len()), "{}", started.len());
     assert_eq!(started.last(), Some(&now));
     assert!(started.windows(2).all(|two| two[1].micros() - two[0].micros() == 1_000_000));

@@ -1,4 +1,4 @@
-//! Polling of a handler until it can advance neither by itself nor on recorded results.
+//! Polling of a handler until it can advance neither by itself nor with recorded results.
 
 use std::{
     sync::Arc,
@@ -15,18 +15,18 @@ use crate::{
     timer::{BoxFuture, Timer},
 };
 
-/// Time that a halted replay waits for something that its handler awaits outside of its operations,
-/// before it treats the code as changed. Stopping a run late does no harm; stopping one whose code
-/// is the same cannot be undone.
+/// Time that a halted replay waits for something that its handler awaits outside of its operations.
+/// After that, the code counts as changed and the run fails. The limit is long because a run with
+/// unchanged code must not fail, while a late failure does no harm.
 const SETTLE_LIMIT: Duration = Duration::from_mins(1);
 
-/// Limits of a replay's wait for a record that its handler has not requested.
+/// Limits of the wait for a record that the handler has not requested.
 #[derive(Clone, Debug)]
 pub(crate) struct Patience {
     pub(crate) timer: Arc<dyn Timer>,
     pub(crate) limit: Duration,
-    /// Whether to wait even if the handler itself awaits nothing: tasks that it has spawned may
-    /// request the record.
+    /// Whether to wait although the handler awaits nothing outside of its operations: tasks that it
+    /// has spawned may still request the record.
     pub(crate) for_tasks: bool,
 }
 
@@ -44,10 +44,10 @@ pub(crate) struct Polled {
     settling: Option<Settling>,
 }
 
-/// The wait for one unclaimed record.
+/// Wait for one unclaimed record.
 struct Settling {
     lost: String,
-    /// Timer until the limit; `None` after it.
+    /// Timer of the time limit; `None` when the limit is over.
     limit: Option<BoxFuture<()>>,
 }
 
@@ -55,8 +55,7 @@ struct Settling {
 pub(crate) enum Reached {
     /// The handler returned.
     End(Result<Payload>),
-    /// A point where the driver has to act. Never [`Next::Wait`], [`Next::Again`] or
-    /// [`Next::Halted`].
+    /// The driver has to do this. Never [`Next::Wait`], [`Next::Again`] or [`Next::Halted`].
     Next(Next),
 }
 
@@ -96,7 +95,8 @@ impl Polled {
         }
     }
 
-    /// Polls the handler, with a watched waker while operations wait for the end of the replay.
+    /// Polls the handler. While operations wait for the end of the replay, the handler gets a
+    /// watched waker.
     fn poll_handler(&mut self, ctx: &Ctx, cx: &mut Context<'_>) -> Poll<Result<Payload>> {
         if !ctx.activation_state().holds_back() {
             self.watched = None;
@@ -109,8 +109,8 @@ impl Polled {
         polled
     }
 
-    /// Returns whether the handler can continue by itself. A handler that wakes itself forever
-    /// cannot.
+    /// Returns whether the handler can continue by itself. A handler that wakes itself all the time
+    /// counts only until the time limit.
     fn is_woken(&mut self, ctx: &Ctx, cx: &mut Context<'_>) -> bool {
         if !self.watched.as_ref().is_some_and(Watched::is_woken) {
             return false;
@@ -119,7 +119,8 @@ impl Polled {
         self.is_in_time(&lost, cx)
     }
 
-    /// Returns whether something outside of the handler's operations may still let it continue.
+    /// Returns whether something outside of the handler's operations may still make the handler
+    /// continue.
     fn may_settle(&mut self, lost: &str, ctx: &Ctx, cx: &mut Context<'_>) -> bool {
         let awaited = self.watched.as_ref().is_some_and(|watched| {
             watched.is_awaited_by_more_than(ctx.activation_state().wakers(watched.waker()))
@@ -127,7 +128,7 @@ impl Polled {
         (awaited || self.patience.for_tasks) && self.is_in_time(lost, cx)
     }
 
-    /// Returns whether the time limit for one record has not passed.
+    /// Returns whether the time limit of the wait for this record is not over.
     fn is_in_time(&mut self, lost: &str, cx: &mut Context<'_>) -> bool {
         let Patience { timer, limit, .. } = &self.patience;
         if self.settling.as_ref().is_none_or(|settling| settling.lost != lost) {

@@ -1,4 +1,5 @@
-//! HTTP client of exports. Exporters call it on their own threads, so it blocks.
+//! HTTP client for exports. It is a blocking client, because exporters call it on threads of their
+//! own.
 
 use std::{
     error::Error,
@@ -15,7 +16,7 @@ use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 use rustls::{ClientConfig, RootCertStore, crypto::ring};
 use rustls_platform_verifier::BuilderVerifierExt as _;
 
-/// Checks an endpoint. The error says what is wrong with it.
+/// Checks an endpoint. The error describes what is wrong with it.
 pub(super) fn check(endpoint: &str) -> Result<(), String> {
     if !["http://", "https://"].iter().any(|scheme| endpoint.starts_with(scheme)) {
         return Err("does not begin with http:// or https://".to_owned());
@@ -27,7 +28,7 @@ pub(super) fn check(endpoint: &str) -> Result<(), String> {
     }
 }
 
-/// Creates the client of an endpoint. For https it trusts the certificates of the system.
+/// Creates the client for an endpoint. For https, it trusts the certificates of the system.
 pub(super) fn client(endpoint: &str, limit: Duration) -> Result<reqwest::blocking::Client, String> {
     let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
     let tls = tls.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
@@ -38,16 +39,17 @@ pub(super) fn client(endpoint: &str, limit: Duration) -> Result<reqwest::blockin
     };
     let builder = reqwest::blocking::Client::builder().timeout(limit);
     let builder = builder.tls_backend_preconfigured(tls.with_no_client_auth());
-    // The client waits for a runtime of its own, which code in an async runtime must not do.
+    // Built on another thread: building a blocking client waits for a runtime, which is not allowed
+    // inside an async runtime.
     let built = thread::spawn(|| builder.build()).join();
     built.map_err(|_| "the client panicked".to_owned())?.map_err(|error| with_sources(&error))
 }
 
-/// Client that logs when exports begin to fail, and when they work again: once each.
+/// Client that logs once when exports begin to fail, and once when they work again.
 #[derive(Debug)]
 pub(super) struct Client {
     client: reqwest::blocking::Client,
-    /// Whether the last export failed, and the failure has been logged.
+    /// Whether the last export failed; its failure has been logged.
     failing: AtomicBool,
 }
 
@@ -81,7 +83,7 @@ impl HttpClient for Client {
     }
 }
 
-/// The text of an error with its causes: reqwest's own names only the URL.
+/// Returns the text of an error with its causes. The text of `reqwest` alone names only the URL.
 fn with_sources(error: &(dyn Error + 'static)) -> String {
     let (mut texts, mut cause) = (vec![error.to_string()], error.source());
     while let Some(error) = cause {

@@ -1,4 +1,4 @@
-//! The `metrics` facade on an OpenTelemetry meter.
+//! Implementation of the `metrics` facade on an OpenTelemetry meter.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -15,8 +15,8 @@ use opentelemetry::{
     metrics::{self as otel, Meter},
 };
 
-/// Upper bounds of histograms: from the hand-off of a run to a wait of days. OpenTelemetry's
-/// defaults are made for milliseconds; ours are seconds and counts.
+/// Upper bounds of the buckets of histograms, in seconds or counts: from the hand-over of a run to
+/// a wait of days. The defaults of OpenTelemetry are for milliseconds.
 const BOUNDS: [f64; 17] = [
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0, 600.0,
     3_600.0, 86_400.0,
@@ -26,11 +26,11 @@ const BOUNDS: [f64; 17] = [
 pub struct Recorder {
     meter: Meter,
     known: RwLock<Known>,
-    /// Units and descriptions, for instruments created later.
+    /// Units and descriptions of metrics, for instruments that are created later.
     described: Mutex<BTreeMap<String, (Option<Unit>, SharedString)>>,
 }
 
-/// Handles by name and labels: the macros request one each time that they count.
+/// Handles of metrics, by name and labels: the macros request a handle at each call.
 #[derive(Default)]
 struct Known {
     counters: HashMap<Key, Counter>,
@@ -44,7 +44,7 @@ impl fmt::Debug for Recorder {
     }
 }
 
-/// Returns the existing handle, or creates one.
+/// Returns the existing handle of a metric, or creates one.
 macro_rules! handle {
     ($self:ident, $key:ident, $kind:ident, $make:expr) => {{
         let known = $self.known.read().unwrap_or_else(PoisonError::into_inner);
@@ -69,8 +69,8 @@ impl Recorder {
         described.insert(key.as_str().to_owned(), (unit, description));
     }
 
-    /// Returns the unit and the description of an instrument. By convention a name may end in its
-    /// unit.
+    /// Returns the unit and the description of an instrument. If no unit was set, it may follow
+    /// from the end of the name.
     fn description(&self, name: &str) -> (&'static str, String) {
         let described = self.described.lock().unwrap_or_else(PoisonError::into_inner);
         let (unit, description) = described.get(name).cloned().unwrap_or((None, "".into()));
@@ -131,7 +131,7 @@ impl metrics::Recorder for Recorder {
 
 struct Counted {
     counter: otel::Counter<u64>,
-    /// Total so far: a counter can also be set to an absolute value.
+    /// Current total: needed because the facade can also set a counter to an absolute value.
     total: AtomicU64,
     attributes: Vec<KeyValue>,
 }
@@ -150,7 +150,7 @@ impl CounterFn for Counted {
 
 struct Level {
     gauge: otel::Gauge<f64>,
-    /// Current value: OpenTelemetry's gauge can only be set.
+    /// Current value: needed because an OpenTelemetry gauge can only be set, not increased.
     value: Mutex<f64>,
     attributes: Vec<KeyValue>,
 }

@@ -1,8 +1,8 @@
 //! Catch-up of a reaction on streams that existed before it.
 //!
-//! A commit notifies the reactions that follow the stream at that time; an idle stream would never
-//! be noticed. Every start scans all streams, so that it does not matter how far the last start
-//! got: a stream that is already followed costs a read.
+//! A commit adds its stream to the reactions that are defined at that time, so a new reaction would
+//! never see a stream without new commits. Every start of an engine scans all streams; a stream
+//! that is already followed costs only a read.
 
 use std::sync::Arc;
 
@@ -22,15 +22,15 @@ const PAGE: u32 = 500;
 /// Number of streams after which the progress is logged.
 const TELL: usize = 10_000;
 
-/// Follows existing streams, and retries until it is done.
+/// Follows all existing streams of the reaction's source. Retries until all are followed.
 pub(crate) async fn follow(shared: &Arc<Shared>, runner: &Arc<Runner>) {
-    // A reaction that begins at the head learns of a stream with its next event.
+    // A reaction that starts at the heads follows a stream from its next event on.
     if runner.served.definition.from_head {
         return;
     }
     let reaction = &runner.served.definition.name;
     while let Err(error) = bring_up(shared, runner).await {
-        tracing::warn!(%error, reaction, "retrying catch-up on existing streams");
+        tracing::warn!(%error, reaction, "catching up on existing streams failed, retrying");
         pause(shared).await;
     }
 }
@@ -65,16 +65,17 @@ async fn bring_up(shared: &Arc<Shared>, runner: &Runner) -> Result<(), Error> {
     failed.map_or(Ok(()), Err)
 }
 
-/// Returns the name after which the streams of a source begin.
+/// Returns a name that sorts before all streams of a source.
 fn first(source: &Source) -> String {
     let (Source::Stream(name) | Source::Family(name)) = source else { return String::new() };
-    // The greatest name that is less than this one: without its last character, or nothing.
+    // The name without its last character sorts before the name. Streams in between are filtered
+    // out later.
     let mut before = name.clone();
     before.pop();
     before
 }
 
-/// Returns whether streams of the source may come after this one.
+/// Returns whether streams of the source may sort after `last`.
 fn goes_on(source: &Source, last: &str) -> bool {
     match source {
         Source::Stream(name) => last < name.as_str(),
@@ -93,8 +94,8 @@ async fn page(shared: &Shared, runner: &Runner, after: &str) -> Result<Vec<Strea
     Ok(streams.collect())
 }
 
-/// Follows the streams that the reaction does not follow yet. Returns their number, and the error
-/// of a stream that cannot be followed, which does not prevent the others.
+/// Follows the streams that the reaction does not follow yet. Returns their number, and the last
+/// error, if any: one stream that cannot be followed does not stop the loop.
 async fn follow_all(
     shared: &Shared,
     runner: &Runner,

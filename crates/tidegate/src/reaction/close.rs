@@ -1,4 +1,5 @@
-//! Closing of a stream: guard, wait, archive, truncate, and optionally restart.
+//! Closing of a stream: commit the guard, wait for reactions, archive, truncate, and optionally
+//! restart.
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
@@ -24,7 +25,8 @@ use crate::{
 
 type Archive = Arc<dyn Fn(Vec<StreamEventRow>) -> BoxFuture<Handled<()>> + Send + Sync>;
 
-/// First and maximum interval between two checks of a close that waits; it doubles each time.
+/// First and maximum interval between two checks while a close waits. The interval doubles each
+/// time.
 const FIRST_LOOK: Duration = Duration::from_millis(50);
 const LAST_LOOK: Duration = Duration::from_secs(2);
 
@@ -48,19 +50,20 @@ impl fmt::Debug for Closing {
 }
 
 impl Closing {
-    /// Closes a stream wherever it ends, archives nothing, and does not wait.
+    /// Creates options that close the stream at any version, archive nothing, and do not wait.
     pub fn new(stream: &str) -> Self {
         let (stream, wait) = (stream.to_owned(), Duration::ZERO);
         Self { stream, expected: None, meta: json!({}), archive: None, snapshot: None, wait }
     }
 
-    /// Closes the stream only at this version; otherwise it is refused as a conflict.
+    /// Closes the stream only if it is at this version; otherwise the close is refused as a
+    /// conflict.
     pub fn expecting(mut self, expected: Expected) -> Self {
         self.expected = Some(expected);
         self
     }
 
-    /// Sets the metadata of the guard, such as who closes the stream and why.
+    /// Sets the metadata of the guard event, such as who closes the stream and why.
     pub fn meta(mut self, meta: Value) -> Self {
         self.meta = meta;
         self
@@ -68,7 +71,8 @@ impl Closing {
 
     /// Archives the events before they are deleted, in batches and in order.
     ///
-    /// After a crash the archive starts again, so writing the same events twice must do no harm.
+    /// After a crash, archiving starts again from the first event, so it must be safe to archive
+    /// the same events twice.
     pub fn archive<F, Fut>(mut self, archive: F) -> Self
     where
         F: Fn(Vec<StreamEventRow>) -> Fut + Send + Sync + 'static,
@@ -80,14 +84,14 @@ impl Closing {
 
     /// Restarts the stream at version 0 with a snapshot of its state.
     ///
-    /// Needs [`expecting`](Self::expecting): otherwise a repetition would close the restarted
-    /// stream.
+    /// This needs [`expecting`](Self::expecting): otherwise a repeated call would close the
+    /// restarted stream.
     pub fn restart(mut self, snapshot: impl Serialize) -> Self {
         self.snapshot = Some(payload(snapshot));
         self
     }
 
-    /// Sets the time to wait for reactions and leases.
+    /// Sets the maximum time to wait for reactions and leases.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
         self
@@ -98,25 +102,26 @@ impl Closing {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CloseProgress {
-    /// Closed, and kept for these reactions and leases, which are not done with it. Call it again
-    /// later.
+    /// The stream is closed, but its events are kept, because these reactions and leases still need
+    /// them. Call [`Engine::close`] again later.
     Waits(Vec<Behind>),
-    /// Closed and deleted, except for the guard.
+    /// The stream is closed, and all its events are deleted except the guard.
     Closed {
-        /// Version of the guard.
+        /// Version of the guard event.
         guard: i64,
     },
-    /// Closed, deleted, and restarted.
+    /// The stream was closed and deleted, and has been restarted.
     Restarted,
 }
 
 impl Engine {
-    /// Closes a stream: nothing more is committed to it, and once all reactions have passed its end
-    /// and no lease is held, its events are archived and deleted.
+    /// Closes a stream: no more events can be committed to it. When all reactions have passed its
+    /// end and no lease is held, its events are archived and deleted.
     ///
     /// # Cancellation
     ///
-    /// An interrupted close continues when it is called again with the same options.
+    /// If this future is dropped before it completes, call `close` again with the same options to
+    /// continue.
     pub async fn close(&self, closing: &Closing) -> Result<CloseProgress, Error> {
         if closing.snapshot.is_some() && closing.expected.is_none() {
             let text = "a restart needs the version that the stream is expected at";
@@ -156,8 +161,8 @@ impl Engine {
         self.question(|draft| close_phase::<Refusal>(draft, &ws, stream, followers)).await
     }
 
-    /// Commits the guard. Returns `true` if the stream was already closed with these options and
-    /// has been restarted.
+    /// Commits the guard event. Returns `true` if an earlier call with these options has already
+    /// closed and restarted the stream.
     async fn guard(&self, closing: &Closing) -> Result<bool, Error> {
         let Closing { stream, expected, meta, .. } = closing.clone();
         let close = Close { ws: self.ws(), stream, expected, meta: Payload::from_value(&meta) };
@@ -170,7 +175,7 @@ impl Engine {
         }
     }
 
-    /// Returns whether the stream begins with the snapshot of this close.
+    /// Returns whether the first event of the stream is the snapshot of this close.
     async fn has_begun_anew(&self, closing: &Closing) -> Result<bool, Error> {
         let guard = match closing.expected {
             Some(Expected::Version(version) | Expected::Of(_, version)) => version + 1,
@@ -191,7 +196,7 @@ impl Engine {
         let mut from = 0;
         loop {
             let mut events = self.logged(&row, from, TRUNCATE_CHUNK).await?;
-            // The guard stays.
+            // The guard event is neither archived nor deleted.
             events.retain(|event| event.version < row.head);
             let Some(last) = events.last().map(|event| event.version) else { return Ok(()) };
             archive(events).await.map_err(Error::Archive)?;
@@ -199,7 +204,7 @@ impl Engine {
         }
     }
 
-    /// Deletes events in chunks, until all are deleted or a reaction or lease has to be waited for
+    /// Deletes events in chunks, until all are deleted, or until a reaction or lease needs them
     /// again.
     async fn truncate(&self, stream: &str) -> Result<(), Error> {
         loop {

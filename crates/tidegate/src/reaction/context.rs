@@ -1,4 +1,4 @@
-//! Context of a reaction's handler: the event, and the effects to commit with the ack.
+//! Context of a reaction's handler: the event, and the effects that are committed with its ack.
 
 use std::{
     fmt,
@@ -27,8 +27,8 @@ use crate::{
 
 /// Context of the handler of one event.
 ///
-/// Cheap to clone. Commits, sent events and calls are collected, and committed after the handler
-/// has returned: together with the ack, or not at all.
+/// Cheap to clone. The context collects commits, sent events and calls. They are committed after
+/// the handler has returned, together with the ack of the event, or not at all.
 #[derive(Clone)]
 pub struct ReactionCtx(Arc<Inner>);
 
@@ -40,11 +40,11 @@ struct Inner {
     wanted: Mutex<Wanted>,
 }
 
-/// Requests of a handler.
+/// Effects that the handler has requested.
 #[derive(Debug, Default)]
 pub(super) struct Wanted {
     pub(super) effects: Vec<Effect>,
-    /// Time until which the event is deferred.
+    /// Time to which the event is deferred.
     pub(super) later: Option<Timestamp>,
 }
 
@@ -70,7 +70,7 @@ impl ReactionCtx {
         self.0.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the requests made so far.
+    /// Takes the effects requested so far.
     pub(super) fn take(&self) -> Wanted {
         std::mem::take(&mut *self.wanted())
     }
@@ -80,7 +80,8 @@ impl ReactionCtx {
         &self.0.reaction
     }
 
-    /// Returns a value of the program, as [`Ctx::state`](crate::Ctx::state) does.
+    /// Returns a value that the program gave to its engine, as [`Ctx::state`](crate::Ctx::state)
+    /// does.
     pub fn state<T: Send + Sync + 'static>(&self) -> Result<&T> {
         self.0.shared.state.get(format_args!("reaction `{}`", self.reaction()))
     }
@@ -90,12 +91,13 @@ impl ReactionCtx {
         &self.0.event.stream
     }
 
-    /// Returns the event as it was committed: id, version, position, name, data, time and trail.
+    /// Returns the event as it was committed, with its id, version, position, name, data, time and
+    /// metadata.
     pub fn event(&self) -> &StreamEvent {
         &self.0.event
     }
 
-    /// Returns the correlation of the event, or its id if it has none.
+    /// Returns the correlation id of the event, or the event's id if it has none.
     pub fn correlation(&self) -> String {
         let of_event = self.0.event.correlation.clone();
         of_event.unwrap_or_else(|| self.0.event.id.to_string())
@@ -109,7 +111,7 @@ impl ReactionCtx {
 
     /// Appends events to the end of a stream, whatever its version is by then.
     ///
-    /// The events inherit the correlation and name this event as their cause.
+    /// The new events have the correlation id of the handled event, and name it as their cause.
     pub fn commit<E: Serialize>(
         &self,
         stream: &str,
@@ -136,7 +138,7 @@ impl ReactionCtx {
         self.wanted().effects.push(effect);
     }
 
-    /// Posts an event, for workflows and for runs that wait for it.
+    /// Posts an event. It starts the workflows that it triggers, and wakes runs that wait for it.
     pub fn send(&self, name: &str, data: impl Serialize) -> Result<()> {
         check_name(name).map_err(|rule| {
             StepError::coded("BadName", format!("event name `{name}` {rule}")).fatal()
@@ -152,9 +154,10 @@ impl ReactionCtx {
         self.wanted().effects.push(Effect::Call(request));
     }
 
-    /// Defers the stream: this event is handled again at that time, and later events wait with it.
+    /// Defers the stream: this event is handled again at that time, and the later events of the
+    /// stream wait as well.
     ///
-    /// A deferral is not a failure. Other requests of the handler are dropped.
+    /// A deferral is not a failure. All effects that the handler has requested are dropped.
     pub fn defer(&self, until: Timestamp) {
         self.wanted().later = Some(until);
     }

@@ -1,4 +1,5 @@
-//! One turn of one stream: its events are loaded, handled in order, and acked with their effects.
+//! One turn of one stream: loads a batch of its events, handles them in order, and acks them with
+//! their effects.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -31,11 +32,11 @@ use crate::{
     telemetry,
 };
 
-/// Time for which handled events are gathered before they are acked in one transaction. A handler
-/// that takes longer is acked after each event, so that little is repeated after a crash.
+/// Time for which handled events are collected before one transaction acks them. If a handler takes
+/// longer than this, each event is acked by itself, so that little is repeated after a crash.
 const GATHER: Duration = Duration::from_millis(50);
 
-/// Maximum number of effects committed in one transaction, except for those of a single event.
+/// Maximum number of effects in one transaction. A single event may have more.
 const MOST_EFFECTS: usize = 256;
 
 /// Result of handling an event.
@@ -45,19 +46,19 @@ enum Handled {
     Later(Timestamp),
 }
 
-/// Handled events of a turn that are not acked yet.
+/// Events of a turn that are handled but not acked yet.
 #[derive(Default)]
 struct Pending {
-    /// Version of the last of them.
+    /// Version of the last of these events.
     upto: Option<i64>,
-    /// Effects of the events that have any.
+    /// Effects by event version, of the events that have effects.
     effects: Vec<(i64, Vec<Effect>)>,
     count: usize,
-    /// Time at which handling of the first of them began.
+    /// Time at which the handling of the first of these events began.
     since: Option<Duration>,
 }
 
-/// A claimed stream.
+/// Processing of a claimed stream.
 pub(super) struct Delivery {
     pub(super) keeper: Keeper,
     pub(super) served: Arc<ServedReaction>,
@@ -79,7 +80,7 @@ impl Delivery {
         Self { keeper, served, leased, at, pending: Pending::default(), place }
     }
 
-    /// Processes one batch, and releases the stream.
+    /// Handles one batch of events, and releases the stream.
     pub(super) async fn run(mut self) {
         let halt = match self.turn().await {
             Ok(()) => return,
@@ -94,7 +95,11 @@ impl Delivery {
         let events = self.load().await?;
         if events.is_empty() {
             let stream = &self.leased.lease.stream;
-            tracing::error!(stream, after = self.at, "events of stream missing");
+            tracing::error!(
+                stream,
+                after = self.at,
+                "stream has no events although its reaction has work"
+            );
             return self.put_off(self.keeper.shared.clock.now().plus_ms(60_000)).await;
         }
         match self.served.code.clone() {
@@ -104,7 +109,7 @@ impl Delivery {
         }
     }
 
-    /// Loads the next batch.
+    /// Loads the next batch of events.
     async fn load(&mut self) -> Result<Vec<StreamEvent>, Halt> {
         let scan = Scan::Log(self.leased.log, self.at + 1);
         let reads = ReadSet::default().scan(scan.clone(), self.served.definition.batch);
@@ -114,7 +119,7 @@ impl Delivery {
                 match shared.store.read(reads.clone()).await {
                     Ok(snapshot) => return snapshot,
                     Err(error) => {
-                        tracing::warn!(%error, "retrying read of stream");
+                        tracing::warn!(%error, "reading a stream failed, retrying");
                         pause(&shared).await;
                     }
                 }
@@ -156,7 +161,7 @@ impl Delivery {
         self.flush(Then::Free).await.map(drop)
     }
 
-    /// Calls the handler with one event; a panic is a failure.
+    /// Calls the handler with one event. A panic counts as a failure.
     async fn handle(&mut self, handler: &Each, event: StreamEvent) -> Result<Handled, Halt> {
         let name = &self.served.definition.name;
         let now = self.keeper.shared.clock.now();
@@ -176,7 +181,7 @@ impl Delivery {
         })
     }
 
-    /// Adds the keys that the program computes to calls of actions.
+    /// Adds the keys that the program's key functions compute to calls of actions.
     fn keyed(&self, mut effects: Vec<Effect>) -> Vec<Effect> {
         for effect in &mut effects {
             if let Effect::Call(request) = effect {
@@ -201,21 +206,21 @@ impl Delivery {
         pending.since.get_or_insert(begun);
     }
 
-    /// Returns whether the handled events should be acked before the next one is handled.
+    /// Returns whether the handled events must be acked before the next event is handled.
     fn is_full(&self) -> bool {
         let elapsed = self.keeper.shared.timer.elapsed();
         let late = self.pending.since.is_some_and(|since| elapsed.saturating_sub(since) >= GATHER);
         late || self.pending.count >= MOST_EFFECTS
     }
 
-    /// Acks the handled events, with their effects. Returns `false` if an effect was refused, which
-    /// is a failure of its event and ends the turn.
+    /// Acks the handled events together with their effects. Returns `false` if an effect was
+    /// refused: that counts as a failure of its event, and ends the turn.
     async fn flush(&mut self, then: Then) -> Result<bool, Halt> {
         let Pending { upto, effects, .. } = std::mem::take(&mut self.pending);
         let upto = upto.unwrap_or(self.at);
         let all = effects.iter().flat_map(|(_, effects)| effects.clone()).collect();
         let Err(refused) = self.react(upto, all, then).await? else { return Ok(true) };
-        // One effect was refused: acking the events one by one finds whose it is.
+        // An effect was refused. Acking the events one by one shows to which event it belongs.
         let several = effects.len() > 1;
         let mut refused = Some(refused).filter(|_| !several);
         for (version, effects) in effects {
@@ -234,7 +239,7 @@ impl Delivery {
         self.react(upto, Vec::new(), then).await.map(|done| done.is_ok())
     }
 
-    /// Sends one ack with effects. Returns the error if they were refused.
+    /// Sends one ack with effects. Returns the error if it was refused.
     async fn react(
         &mut self,
         upto: i64,
@@ -273,7 +278,7 @@ impl Delivery {
         }
     }
 
-    /// Reports a failure of the event after the handled ones.
+    /// Reports that the event after the handled ones has failed.
     pub(super) async fn fail(&mut self, fault: &StepError) -> Result<(), Halt> {
         if !self.pending.effects.is_empty() && !Box::pin(self.flush(Then::Keep)).await? {
             return Ok(());
@@ -311,7 +316,7 @@ impl Delivery {
         }
     }
 
-    /// Ends the turn: the event after the handled ones is handled at that time.
+    /// Ends the turn, and defers the event after the handled ones to `until`.
     async fn put_off(&mut self, until: Timestamp) -> Result<(), Halt> {
         if !self.pending.effects.is_empty() && !self.flush(Then::Keep).await? {
             return Ok(());
@@ -326,9 +331,9 @@ impl Delivery {
         }
     }
 
-    /// Releases the lease at once, with an ack of the handled events; nothing counts as a failure.
+    /// Releases the lease at once and acks the handled events. This does not count as a failure.
     async fn give_back(&mut self) {
-        // A time that has passed by every clock.
+        // A time in the past, so that the stream can be claimed again at once.
         let _lost = self.put_off(Timestamp::default()).await;
     }
 

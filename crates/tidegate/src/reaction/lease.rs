@@ -1,4 +1,4 @@
-//! Lease on a stream, renewed while its events are handled and given up in time.
+//! Lease on a stream: renewed while the stream's events are handled, and given up before it ends.
 
 use std::{future::Future, pin::pin, sync::Arc, time::Duration};
 
@@ -11,34 +11,34 @@ use tokio::sync::watch;
 
 use crate::{committer::Reply, engine::Shared, error::Error, telemetry};
 
-/// Reason why the work on a stream has to stop.
+/// Reason for stopping the work on a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Halt {
-    /// The stream belongs to another engine, or may do so: report nothing more about it.
+    /// Another engine holds the stream, or may hold it: report nothing more about it.
     Lost,
     /// The engine shuts down: release the stream.
     ShutDown,
 }
 
-/// First and maximum backoff of commands that the store did not answer.
+/// First and maximum delay between the attempts of a command that the store did not answer.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// Pause of a reaction after a failure of the store.
+/// Pause of a reaction after the store has failed.
 const PAUSE: Duration = Duration::from_millis(500);
 
 pub(super) async fn pause(shared: &Shared) {
     shared.timer.sleep_until(shared.timer.elapsed() + PAUSE).await;
 }
 
-/// Keeps one lease.
+/// Holder of one lease: renews it, and stops the work when it is lost.
 #[derive(Debug)]
 pub(super) struct Keeper {
     pub(super) shared: Arc<Shared>,
     pub(super) lease: Lease,
     time: Duration,
-    /// Last time at which the lease was known to be held: before it was requested, on our own
-    /// clock.
+    /// Time, by this engine's monotonic clock, at which the last successful claim or renewal was
+    /// sent.
     held: Duration,
     stop: watch::Receiver<bool>,
 }
@@ -54,18 +54,18 @@ impl Keeper {
         Self { shared, lease, time: Duration::from_millis(lease_ms), held, stop }
     }
 
-    /// Records that another command, sent at this time, has renewed the lease.
+    /// Records that a command sent at this time has renewed the lease.
     pub(super) fn renewed(&mut self, asked: Duration) {
         self.held = self.held.max(asked);
     }
 
-    /// Returns the end of the lease: after it, nothing here may act under it.
+    /// Returns the end of the lease. After it, this engine must no longer act under the lease.
     fn end(&self) -> Duration {
         self.held + self.time
     }
 
-    /// Runs a future under the lease, which is renewed meanwhile. Drops the future when the lease
-    /// is lost, and when the engine shuts down.
+    /// Runs a future, and renews the lease meanwhile. Drops the future when the lease is lost or
+    /// the engine shuts down.
     pub(super) async fn during<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Halt> {
         let mut work = pin!(work);
         let mut stop = self.stop.clone();
@@ -116,7 +116,7 @@ impl Keeper {
         self.shared.ask(Command::Stream { ws: self.lease.ws.clone(), command })
     }
 
-    /// Repeats a command until the store answers, as long as the lease lasts.
+    /// Repeats a command until the store answers, but only as long as the lease lasts.
     pub(super) async fn insist(&self, command: StreamCommand) -> Result<Answer, Error> {
         let command = Command::Stream { ws: self.lease.ws.clone(), command };
         let salted = (command, self.shared.entropy.number());
@@ -126,7 +126,7 @@ impl Keeper {
                 Err(Error::Store(error))
                     if !matches!(*error, StoreError::Data(_)) && timer.elapsed() < self.end() =>
                 {
-                    tracing::warn!(%error, "retrying report of reaction");
+                    tracing::warn!(%error, "report of a reaction failed, retrying");
                     timer.sleep_until(timer.elapsed() + pause).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }
@@ -135,10 +135,14 @@ impl Keeper {
         }
     }
 
-    /// Handles the loss of the lease: everything since the last ack is delivered again.
+    /// Handles the loss of the lease: all events after the last ack will be delivered again.
     pub(super) fn lost(&self) -> Halt {
         let Lease { reaction, stream, .. } = &self.lease;
-        tracing::warn!(reaction, stream, "stream lease lost, redelivering unacked events");
+        tracing::warn!(
+            reaction,
+            stream,
+            "lease of a stream lost, events without an ack will be delivered again"
+        );
         telemetry::reaction_lost(reaction);
         Halt::Lost
     }

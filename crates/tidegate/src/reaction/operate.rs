@@ -1,4 +1,4 @@
-//! Queries of the streams of reactions, and remedies for those that are stuck.
+//! Queries of a reaction's positions in its streams, and operations for streams that are stuck.
 
 use tidegate_core::{
     command::{Answer, Command, Refusal, StreamAnswer, StreamCommand},
@@ -15,19 +15,19 @@ use crate::{
     error::Error,
 };
 
-/// Number of streams repaired in one transaction.
+/// Number of streams that one transaction changes.
 const MEND: usize = 200;
 
-/// Number of subscriptions read at once, and the limit after which a page is returned as it is.
+/// Number of subscriptions that one read returns. A query ends its page when it has read this many.
 const READ: u32 = 1000;
 const MOST_READ: usize = 20_000;
 
 /// Query of the positions of reactions in streams.
 #[derive(Clone, Debug, Default)]
 pub struct StreamQuery {
-    /// Reaction to query; all, if `None`.
+    /// Reaction to query; `None` for all.
     pub reaction: Option<String>,
-    /// Further filter.
+    /// Filter of the streams.
     pub filter: Filter,
     /// Cursor: the `next` of the previous page.
     pub after: Option<(String, String)>,
@@ -45,7 +45,7 @@ pub struct StreamPage {
     pub next: Option<(String, String)>,
 }
 
-/// Position of a reaction in a stream, and its obstacles.
+/// Position of a reaction in a stream, and the reasons why it does not advance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StreamView {
@@ -53,23 +53,23 @@ pub struct StreamView {
     pub reaction: String,
     /// Name of the stream.
     pub stream: String,
-    /// Version of the last handled event; -1 at the start.
+    /// Version of the last handled event; -1 if none was handled.
     pub position: i64,
-    /// Version of the last event for the reaction.
+    /// Version of the last event that the reaction has to handle.
     pub want: i64,
     /// Number of consecutive failures.
     pub failures: u32,
-    /// Number of consecutive claims without progress.
+    /// Number of consecutive claims that ended without progress.
     pub claims: u32,
-    /// Reason why the stream is blocked until it is unblocked.
+    /// Reason why the stream is blocked; `None` if it is not.
     pub blocked: Option<String>,
     /// Error of the last failure.
     pub error: Option<String>,
-    /// Engine that holds the lease.
+    /// Engine that holds the lease on the stream.
     pub holder: Option<EngineId>,
-    /// End of that lease, unless it is renewed.
+    /// End of the lease, unless it is renewed.
     pub lease_end: Option<Timestamp>,
-    /// Earliest time of the next turn: backoff or deferral.
+    /// Earliest time at which the stream can be claimed again, because of a backoff or a deferral.
     pub due: Option<Timestamp>,
 }
 
@@ -96,7 +96,7 @@ impl StreamView {
 impl Engine {
     /// Unblocks streams of a reaction, and returns their names.
     ///
-    /// They continue after the last acked event.
+    /// The reaction continues after the last acked event of each stream.
     pub async fn unblock(
         &self,
         reaction: &str,
@@ -105,9 +105,10 @@ impl Engine {
         self.mend(reaction, Remedy::Unblock, which).await
     }
 
-    /// Resets streams of a reaction to their first event, blocked or not, and returns their names.
+    /// Resets a reaction to the first event of the selected streams, blocked or not, and returns
+    /// the names of these streams.
     ///
-    /// All of its streams are reset only by [`StreamSelection::All`].
+    /// To reset all streams of the reaction, pass [`StreamSelection::All`].
     pub async fn reset(
         &self,
         reaction: &str,
@@ -116,8 +117,8 @@ impl Engine {
         self.mend(reaction, Remedy::Reset, which).await
     }
 
-    /// Defers streams of a reaction until a time, except those being processed, and returns their
-    /// names.
+    /// Defers the selected streams of a reaction to a time, and returns their names. Streams that
+    /// are being processed are left out.
     pub async fn defer(
         &self,
         reaction: &str,
@@ -127,8 +128,8 @@ impl Engine {
         self.mend(reaction, Remedy::Defer(until), which).await
     }
 
-    /// Gives streams of a reaction the next turn, once, except those being processed, and returns
-    /// their names.
+    /// Makes the selected streams of a reaction the next ones to be claimed, once, and returns
+    /// their names. Streams that are being processed are left out.
     pub async fn prioritize(
         &self,
         reaction: &str,
@@ -137,7 +138,7 @@ impl Engine {
         self.mend(reaction, Remedy::Prioritize, which).await
     }
 
-    /// Returns the streams of a reaction that a remedy would apply to now, without any effect.
+    /// Returns the streams of a reaction that a remedy would apply to now, without applying it.
     pub async fn rehearse(
         &self,
         reaction: &str,
@@ -147,16 +148,16 @@ impl Engine {
         self.each_page(reaction, remedy, which, true).await
     }
 
-    /// Returns the reactions of the workspace by name, whichever engines run them.
+    /// Returns the reactions of the workspace, ordered by name, whichever engines run them.
     pub async fn reactions(&self) -> Result<Vec<Reaction>, Error> {
         let snapshot = self.store().read(ReadSet::default().catalog(&self.ws())).await?;
         let catalog = snapshot.catalogs.get(&self.ws());
         Ok(catalog.into_iter().flat_map(|catalog| catalog.reactions().cloned()).collect())
     }
 
-    /// Returns a page of the positions of reactions.
+    /// Returns a page of the positions of reactions in their streams.
     ///
-    /// Takes no lease and no lock.
+    /// This takes no lease and no lock.
     pub async fn query_streams(&self, query: &StreamQuery) -> Result<StreamPage, Error> {
         let limit = if query.limit == 0 { 100 } else { query.limit };
         let start = || (query.reaction.clone().unwrap_or_default(), String::new());
@@ -202,8 +203,8 @@ impl Engine {
         self.each_page(reaction, remedy, which, false).await
     }
 
-    /// Finds the selected streams page by page, and repairs each page, or only returns what would
-    /// be repaired.
+    /// Finds the selected streams page by page. Applies the remedy to each page, or with
+    /// `rehearsal` only returns the streams that it would apply to.
     async fn each_page(
         &self,
         reaction: &str,

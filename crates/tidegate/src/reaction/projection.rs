@@ -1,4 +1,4 @@
-//! Projections: a batch of events and its ack in one transaction of the store's own database.
+//! Projections: folds a batch of events and acks it in one transaction of the store's own database.
 
 use std::{panic::AssertUnwindSafe, time::Duration};
 
@@ -20,13 +20,14 @@ use crate::{
     telemetry,
 };
 
-/// Time limit of a fold. On SQLite every other writer waits for it.
+/// Time limit for a fold. On SQLite all other writers wait meanwhile.
 const LIMIT: Duration = Duration::from_secs(5);
 
 type Transacted = Result<StepRecord<()>, TransactionError<StepError>>;
 
 impl Delivery {
-    /// Folds a batch at once; if that fails, one event after another, to keep those that succeed.
+    /// Folds the whole batch at once. If that fails, folds one event after another, so that the
+    /// events before the failing one are recorded.
     pub(super) async fn fold(
         &mut self,
         folds: &Folds,
@@ -73,13 +74,15 @@ impl Delivery {
                             self.reacted(&reacted, asked);
                         }
                     }
-                    // The committer has not seen this transaction.
+                    // The committer has not seen this transaction, so the runner is told here that
+                    // there may be more work.
                     let of = (self.leased.lease.ws.clone(), self.leased.lease.reaction.clone());
                     shared.reactions.has_work(&of, asked, &*shared.timer);
                     telemetry::reaction_folded(&self.served.definition.name, kept.len());
                     return Ok(Ok(()));
                 }
-                // An earlier attempt was committed after all, and the lease with it.
+                // An earlier attempt was committed, although its answer was lost. It also renewed
+                // the lease.
                 Err(TransactionError::Recorded) => {
                     let until = (then == Then::Keep).then(|| shared.clock.now());
                     let effects = Vec::new();
@@ -90,7 +93,7 @@ impl Delivery {
                     ..
                 }))) => return Err(self.keeper.lost()),
                 Err(TransactionError::Store(error)) if !matches!(error, StoreError::Data(_)) => {
-                    tracing::warn!(%error, "retrying fold");
+                    tracing::warn!(%error, "fold failed, retrying");
                     pause(&shared).await;
                 }
                 Err(TransactionError::Step(fault)) => return Ok(Err(fault)),

@@ -1,4 +1,5 @@
-//! Runner of a reaction: claims streams that have work, up to its limit.
+//! Runner of a reaction: claims streams with events to handle, as many as the reaction may process
+//! at once.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,9 +31,9 @@ pub(crate) struct Reactions {
     runners: OnceLock<BTreeMap<(Workspace, String), Arc<Runner>>>,
     /// Number of claims and turns in progress.
     busy: AtomicUsize,
-    /// Whether no more streams are claimed.
+    /// Whether claiming has stopped.
     closed: AtomicBool,
-    /// Signal to release the streams that are being processed.
+    /// Tells the deliveries to release their streams.
     stop: watch::Sender<bool>,
 }
 
@@ -43,18 +44,19 @@ pub(crate) struct Runner {
     pub(super) served: Arc<ServedReaction>,
     /// Number of streams that are being processed.
     working: AtomicUsize,
-    /// Whether the last claim got as many streams as it requested: there may be more.
+    /// Whether there may be more streams to claim, because the last claim got as many as it
+    /// requested.
     more: AtomicBool,
     bell: Notify,
-    /// Times at which waiting streams can be claimed.
+    /// Times at which deferred streams can be claimed, by the engine's timer.
     moments: Mutex<BTreeSet<Duration>>,
 }
 
-/// Maximum number of times that are kept. Later ones are found by polling.
+/// Maximum number of these times that are kept. Streams with later times are found by polling.
 const MOMENTS: usize = 4096;
 
 impl Reactions {
-    /// Sets the defined reactions. Called once.
+    /// Sets the reactions that this engine runs. Called once.
     pub(crate) fn serve(&self, served: Vec<(Workspace, Arc<ServedReaction>)>) {
         let runners = served.into_iter().map(|(ws, served)| {
             let name = served.definition.name.clone();
@@ -83,8 +85,8 @@ impl Reactions {
         self.runners().for_each(|runner| runner.bell.notify_one());
     }
 
-    /// Records that streams of a reaction can be claimed at a time. Returns `false` if no runner
-    /// here can do so.
+    /// Records that streams of a reaction can be claimed at a time. Returns `false` if this engine
+    /// has no runner of the reaction, or none with free capacity now.
     pub(crate) fn has_work(
         &self,
         of: &(Workspace, String),
@@ -107,13 +109,13 @@ impl Reactions {
         self.closed.store(true, Ordering::SeqCst);
     }
 
-    /// Releases all streams that are being processed.
+    /// Stops claiming, and releases all streams that are being processed.
     pub(crate) fn stop(&self) {
         self.close();
         self.stop.send_replace(true);
     }
 
-    /// Returns whether no stream is being processed or is about to be.
+    /// Returns whether no stream is being processed or claimed.
     pub(crate) fn is_idle(&self) -> bool {
         self.busy.load(Ordering::SeqCst) == 0
     }
@@ -141,10 +143,10 @@ impl Runner {
         Scan::Work(self.ws.clone(), self.served.definition.name.clone())
     }
 
-    /// Returns the next time after now.
+    /// Returns the next time after `now` at which streams can be claimed.
     fn next_moment(&self, now: Duration) -> Option<Duration> {
         let mut moments = self.moments();
-        // Streams of past times have been looked for.
+        // Streams of past times have just been claimed: drop these times.
         *moments = moments.split_off(&(now + Duration::from_nanos(1)));
         moments.first().copied()
     }
@@ -154,7 +156,7 @@ impl Runner {
     }
 }
 
-/// Guard that counts work in progress.
+/// Guard that counts a claim or a turn in progress.
 struct Underway(Arc<Shared>);
 
 impl Underway {
@@ -208,7 +210,7 @@ pub(crate) async fn run(shared: &Arc<Shared>, runner: &Arc<Runner>) {
     }
 }
 
-/// Claims at most this number of streams. Returns `true` if there may be more.
+/// Claims at most `free` streams. Returns `true` if there may be more to claim now.
 async fn claim(shared: &Arc<Shared>, runner: &Arc<Runner>, free: usize) -> Result<bool, Error> {
     runner.more.store(false, Ordering::SeqCst);
     let definition = &runner.served.definition;
@@ -218,7 +220,7 @@ async fn claim(shared: &Arc<Shared>, runner: &Arc<Runner>, free: usize) -> Resul
     let claimed = match shared.ask(Command::Stream { ws: runner.ws.clone(), command }).await {
         Ok(Answer::Stream(StreamAnswer::Claimed(claimed))) => claimed,
         Ok(other) => return Err(crate::api::unexpected(&other)),
-        // The reaction has not been defined yet.
+        // The reaction has not been defined in the store yet.
         Err(Error::Refused(Refusal::NoReaction(_))) => return Ok(false),
         Err(error) => return Err(error),
     };
@@ -246,10 +248,10 @@ async fn claim(shared: &Arc<Shared>, runner: &Arc<Runner>, free: usize) -> Resul
     Ok(full && runner.free() > 0)
 }
 
-/// Guard of a stream's turn.
+/// Guard of the turn of one stream. It counts the stream as being processed.
 pub(super) struct Turn {
     runner: Arc<Runner>,
-    /// Whether handlers may run in it.
+    /// Whether the turn still handles events.
     handles: bool,
     _underway: Underway,
 }
@@ -260,8 +262,8 @@ impl Turn {
         Self { runner: runner.clone(), handles: true, _underway: Underway::begin(shared) }
     }
 
-    /// Ends the handling of events in this turn: the transaction that acks them may already claim
-    /// another stream.
+    /// Ends the handling of events, but not the turn: another stream may be claimed in the
+    /// transaction that acks these events.
     pub(super) fn handled(&mut self) {
         if std::mem::replace(&mut self.handles, false) {
             self.runner.working.fetch_sub(1, Ordering::SeqCst);

@@ -20,13 +20,13 @@ pub(crate) fn asks(workflow: &Definition) -> bool {
     workflow.flow.is_none() && workflow.triggers.iter().any(|it| it.of_stream().is_some())
 }
 
-/// Returns the reaction that starts workflows by their stream triggers.
+/// Returns the built-in reaction that starts workflows by their stream triggers.
 ///
-/// It begins at the heads of the streams when it is first defined: the first trigger is not meant
-/// for all past events.
+/// It starts at the heads of the streams when it is first defined, because a new trigger is not
+/// meant for past events.
 pub(crate) fn triggers() -> ServedReaction {
     ServedReaction {
-        // None of its effects can fail for good, so it is never blocked.
+        // None of its effects can fail permanently, so no stream needs to be blocked.
         definition: Reaction {
             from_head: true,
             block_on_error: false,
@@ -37,9 +37,10 @@ pub(crate) fn triggers() -> ServedReaction {
     }
 }
 
-/// Returns the effects of a stream's event: an event named after it, if a trigger matches it.
+/// Returns the effects of a stream's event: a workflow event with the prefixed name, for the
+/// workflows that it triggers.
 pub(super) fn effects(event: &StreamEvent) -> Vec<Effect> {
-    // Built-in events trigger nothing.
+    // Built-in events trigger no workflow.
     if event.name.starts_with('$') {
         return Vec::new();
     }
@@ -47,7 +48,8 @@ pub(super) fn effects(event: &StreamEvent) -> Vec<Effect> {
     vec![Effect::Trigger(NewEvent { name, data, dedupe_id: None, ts: Some(event.at) })]
 }
 
-/// Builds the payload. The event's data stays as it was committed, byte for byte.
+/// Builds the data of the workflow event. The stream event's own data stays unchanged, byte for
+/// byte.
 fn data(event: &StreamEvent) -> Payload {
     let StreamEvent { version, position, .. } = event;
     let (stream, name, data) = (json!(event.stream), json!(event.name), event.data.as_str());

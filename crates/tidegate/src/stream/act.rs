@@ -1,4 +1,4 @@
-//! Actions: functions of the state that return events, or a refusal.
+//! Actions: functions that read the state of a stream and return new events, or a refusal.
 
 use tidegate_core::{
     command::{Answer, Command, Refusal, StreamAnswer, StreamCommand},
@@ -16,31 +16,31 @@ use crate::{api::unexpected, error::Error};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Acted<S> {
-    /// State after its events.
+    /// State after the committed events.
     pub state: S,
-    /// Version of the last event; -1 if the stream has none.
+    /// Version of the last event of the stream; -1 if it has none.
     pub version: i64,
-    /// Committed events; empty if it had nothing to commit.
+    /// Committed events; empty if the action returned none.
     pub events: Vec<StreamEvent>,
     /// Number of calls of the action: one, and one more after each conflict.
     pub attempts: u32,
 }
 
-/// Error of an action, which has committed nothing.
+/// Error of an action. Nothing was committed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ActError<E> {
-    /// The action refused.
+    /// The action returned this error.
     #[error("{0}")]
     Refused(E),
-    /// The stream is not at the expected version, or other writers were first each time.
+    /// The stream is not at the expected version, or each attempt conflicted with another commit.
     #[error("stream `{stream}`: expected {expected}, got {}", Expected::after(*actual))]
     Conflict {
         /// Name of the stream.
         stream: String,
         /// Version that the action decided on.
         expected: Expected,
-        /// Actual version; -1 for none.
+        /// Actual version of the stream; -1 if it does not exist.
         actual: i64,
     },
     /// The stream is closed.
@@ -48,7 +48,7 @@ pub enum ActError<E> {
     Closed {
         /// Name of the stream.
         stream: String,
-        /// Version of the guard.
+        /// Version of the guard event that closed the stream.
         guard: i64,
     },
     /// Any other error.
@@ -80,9 +80,9 @@ impl<E> From<StreamRefusal> for ActError<E> {
 impl<S: State> Stream<S> {
     /// Calls the action with the current state, and commits its events on exactly that version.
     ///
-    /// After a conflict the action is called again, so it must do nothing but decide. Actions of
-    /// one engine on one stream wait for each other rather than collide. Whatever the result, the
-    /// action has decided on a state that the stream had after the call began.
+    /// After a conflict the action is called again, so it must have no side effects. Actions of one
+    /// engine on one stream are queued, so they do not conflict with each other. In every case, the
+    /// action has decided on a state that the stream had after this call began.
     pub async fn act<E, F>(&self, mut action: F) -> Result<Acted<S>, ActError<E>>
     where
         E: Send,
@@ -98,8 +98,8 @@ impl<S: State> Stream<S> {
             let (verdict, told) = line.decide(shared, &self.trail, &mut action).await?;
             attempts += 1;
             let joined = matches!(verdict, Verdict::Joined { .. });
-            // A state from before the call proves nothing about other writers now; the next one is
-            // loaded.
+            // The state was cached before this call, so a conflict shows only that the cache was
+            // outdated. It does not count as a retry, once: the next attempt loads the state.
             let kept = matches!(verdict, Verdict::Joined { kept: true, .. });
             let spare = kept && !std::mem::replace(&mut forgiven, kept);
             let committed = match told {
@@ -114,13 +114,14 @@ impl<S: State> Stream<S> {
                 }
                 Err(Lost::Conflict(_)) => conflicts += 1,
                 Err(Lost::Failed(error)) if joined => return Err(error.into()),
-                // Another action's commit failed: decide on the current state.
+                // The commit of another action failed, and the state with it: decide again on the
+                // current state.
                 Err(Lost::Failed(_) | Lost::Void) => {}
             }
         }
     }
 
-    /// Returns the caller's result, once the batch is committed.
+    /// Returns the result of the action, after its batch was committed.
     fn told<E>(
         &self,
         verdict: Verdict<S, E>,
@@ -139,7 +140,7 @@ impl<S: State> Stream<S> {
         Ok(Acted { state: loaded.state, version: loaded.version, events, attempts })
     }
 
-    /// Acts on this version or not at all.
+    /// Executes an action at this version of the stream, or not at all.
     async fn act_at<E, F>(&self, version: i64, mut action: F) -> Result<Acted<S>, ActError<E>>
     where
         E: Send,
@@ -165,7 +166,8 @@ impl<S: State> Stream<S> {
             Ok(NewLogged { name, data, meta: meta.clone() })
         });
         let logged = logged.collect::<Result<Vec<_>, Error>>()?;
-        // Not only the version: the stream may be restarted in between, and reach the same one.
+        // The expected stream number is checked, too: the stream may have been restarted meanwhile
+        // and have reached the same version again.
         let seen = Some(Expected::seen(folded.log, version));
         let commit = Commit { ws: ws.clone(), stream, events: logged.clone(), expected: seen };
         let command = Command::Stream { ws, command: StreamCommand::Commit(commit) };
@@ -185,7 +187,7 @@ impl<S: State> Stream<S> {
 async fn outcome(mut told: Told) -> Result<std::sync::Arc<Committed>, Lost> {
     match told.wait_for(Option::is_some).await {
         Ok(outcome) => outcome.clone().unwrap_or(Err(Lost::Void)),
-        // The sender has been dropped.
+        // The task that commits the batches was stopped.
         Err(_) => Err(Lost::Failed(Error::ShutDown)),
     }
 }

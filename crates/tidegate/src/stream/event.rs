@@ -1,7 +1,8 @@
-//! Typed events: an enum whose variants' names are the events' names.
+//! Typed events: an enum whose variant names are the names of the events.
 //!
-//! Plain serde, externally tagged: `Deposited { amount: 5 }` is the event `Deposited` with the data
-//! `{"amount":5}`, and a variant without fields has the data `null`.
+//! Events use the default representation of serde (externally tagged): `Deposited { amount: 5 }` is
+//! the event `Deposited` with the data `{"amount":5}`, and a variant without fields has the data
+//! `null`.
 
 use std::fmt;
 
@@ -17,7 +18,7 @@ use tidegate_core::{
 
 use crate::{api::payload, error::Error};
 
-/// Returns an event's name and data, as a stream stores them.
+/// Converts an event to the name and the data that a stream stores.
 pub fn name_and_data<E: Serialize>(event: &E) -> Result<(String, Payload), Error> {
     let text = serde_json::to_string(event).map_err(|error| Error::Value(error.to_string()))?;
     let parts = match text.as_bytes() {
@@ -74,16 +75,16 @@ fn tagged(inner: &str) -> Result<Option<(String, Payload)>, Error> {
     let Some(data) = inner[parts.byte_offset()..].strip_prefix(':') else { return Ok(None) };
     match Payload::parse(data.as_bytes(), MAX_EVENT_BYTES) {
         Ok(data) => Ok(Some((name, data))),
-        // A second field: a struct, or an enum with its tag inside.
+        // More follows: the value is a struct with several fields, or an enum with an internal tag.
         Err(tidegate_core::json::PayloadError::Syntax { .. }) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Deserializer that reads nothing: it only records the variants that a type requests.
+/// Deserializer that reads no data. It only records which enum variants a type expects.
 struct Asking;
 
-/// Variants that a type requested.
+/// Enum variants that a type expects; `None` if it is not an enum.
 #[derive(Debug)]
 struct Asked(Option<&'static [&'static str]>);
 

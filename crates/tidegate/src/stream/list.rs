@@ -9,14 +9,14 @@ use tidegate_core::{
 use super::Streams;
 use crate::error::Error;
 
-/// A stream as a list shows it.
+/// A stream, as [`Streams::list`](crate::Streams::list) returns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     /// Name of the stream.
     pub name: String,
     /// Version of the last event.
     pub version: i64,
-    /// Whether a guard has closed it: nothing more is committed.
+    /// Whether the stream is closed: it takes no more commits.
     pub closed: bool,
     /// Position of the last event among all events of the workspace.
     pub position: Option<i64>,
@@ -25,7 +25,7 @@ pub struct Listed {
 }
 
 impl Streams {
-    /// Returns at most `limit` streams of the workspace by name, after the given name.
+    /// Returns at most `limit` streams of the workspace, ordered by name, after the given name.
     pub async fn list(&self, after: Option<&str>, limit: u32) -> Result<Vec<Listed>, Error> {
         let store = self.engine.store();
         let scan = Scan::Streams(self.engine.ws(), after.unwrap_or_default().to_owned());
@@ -34,7 +34,7 @@ impl Streams {
         let streams: Vec<_> = rows
             .filter_map(|row| if let Row::Stream(it) = row { Some(it.clone()) } else { None })
             .collect();
-        // Heads have no positions: the last events have.
+        // The row of a stream has no position, so the last event of each stream is read.
         let last = |stream: &tidegate_core::row::Stream| Scan::Log(stream.id, stream.head);
         let reads =
             streams.iter().fold(ReadSet::default(), |reads, stream| reads.scan(last(stream), 1));

@@ -1,4 +1,4 @@
-//! Folding of a stream: from the newest matching snapshot, or from its start.
+//! Folds a stream from the newest matching snapshot, or from its first event.
 
 use tidegate_core::{
     command::Refusal,
@@ -17,14 +17,14 @@ use crate::error::Error;
 /// Number of events read at a time.
 const PAGE: u32 = 500;
 
-/// End of a fold.
+/// Last event of a fold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Until {
-    /// The end of the stream.
+    /// Last event of the stream.
     Head,
-    /// This version.
+    /// Event with this version.
     Version(i64),
-    /// The last event before the first later one.
+    /// Last event before the first event that is later than this time.
     Moment(Timestamp),
 }
 
@@ -32,19 +32,19 @@ pub(crate) enum Until {
 #[derive(Clone, Debug)]
 pub(crate) struct Folded<S> {
     pub(crate) loaded: Loaded<S>,
-    /// Number of the stream, if it exists.
+    /// Internal number of the stream, if it exists. A restarted stream has a new one.
     pub(crate) log: Option<Seq>,
-    /// Version of the guard, if the stream is closed.
+    /// Version of the guard event, if the stream is closed.
     pub(crate) closed: Option<i64>,
 }
 
-/// Returns the kind of a state's snapshots: the type and its format version. A state reads only its
-/// own snapshots.
+/// Returns the kind of a state's snapshots: the type and its format version. A state reads only
+/// snapshots of its own kind.
 pub(super) fn kind<S: State>() -> String {
     format!("{}#{}", std::any::type_name::<S>(), S::SHAPE)
 }
 
-/// Folds a stream.
+/// Loads a stream and folds its events into a state.
 pub(crate) async fn load<S: State>(
     store: &dyn Store,
     ws: &Workspace,
@@ -68,7 +68,8 @@ pub(crate) async fn load<S: State>(
             let closed = stream.closed.then_some(stream.head);
             return Ok(Folded { loaded, log: Some(stream.id), closed });
         }
-        // Its first events are missing: truncated for good, or before a restart.
+        // The first events are missing. Either the stream was truncated and stays closed, or it was
+        // restarted meanwhile.
         let now = stream_row(store, ws, name).await?;
         if now.is_some_and(|now| now.id == stream.id) {
             let (stream, guard) = (name.to_owned(), stream.head);
@@ -91,8 +92,8 @@ pub(super) async fn stream_row(
     }
 }
 
-/// Returns the state that the fold begins with, and the events that should follow it: snapshots are
-/// stored at known versions, so both can be read at once.
+/// Returns the state that the fold starts from (a snapshot, or the empty state), and events that
+/// may follow it. Snapshots are stored at predictable versions, so one read gets both.
 async fn start<S: State>(
     store: &dyn Store,
     stream: &row::Stream,
@@ -101,7 +102,8 @@ async fn start<S: State>(
     let limit = match until {
         Until::Head => i64::MAX,
         Until::Version(version) => version,
-        // The clock may have differed at each of the events in a snapshot.
+        // Snapshots are not used for a time, because the clock may have stepped back between the
+        // events in them.
         Until::Moment(_) => -1,
     };
     let empty = Loaded { state: S::default(), version: -1 };
@@ -112,7 +114,7 @@ async fn start<S: State>(
     let reads = ReadSet::default().row(key.clone()).scan(scan.clone(), PAGE);
     let mut snapshot = store.read(reads).await?;
     let Some(Some(Row::StreamSnapshot(kept))) = snapshot.rows.remove(&key) else {
-        // A short stream has no snapshot yet: then these are all of its events.
+        // There is no snapshot. If the stream is short, these are all of its events.
         return Ok((empty, events(snapshot, &scan)));
     };
     if kept.version > limit {
@@ -132,7 +134,8 @@ async fn start<S: State>(
     }
 }
 
-/// Continues the fold. Returns `None` if events are missing.
+/// Continues the fold from `loaded` with the following events. Returns `None` if events are
+/// missing.
 async fn fold<S: State>(
     store: &dyn Store,
     stream: &row::Stream,
@@ -165,7 +168,8 @@ async fn fold<S: State>(
             apply(&mut loaded.state, &stream.name, &logged)?;
             loaded.version = logged.version;
         }
-        // A stream keeps its last event as long as it exists.
+        // The last event of an existing stream is never deleted, so reaching it proves that none is
+        // missing.
         let whole = loaded.version >= stream.head;
         if !full && (whole || !more) {
             return Ok(whole.then_some(loaded));
@@ -173,7 +177,7 @@ async fn fold<S: State>(
     }
 }
 
-/// Reads events of a stream from a version on.
+/// Reads at most `limit` events of a stream, from version `from` on.
 pub(super) async fn page(
     store: &dyn Store,
     stream: Seq,
@@ -185,15 +189,15 @@ pub(super) async fn page(
     Ok(events(snapshot, &scan))
 }
 
-/// Returns the events that a scan has found.
+/// Takes the events that a scan has found from a snapshot.
 fn events(mut snapshot: Snapshot, scan: &Scan) -> Vec<StreamEventRow> {
     let found = snapshot.scans.remove(scan).unwrap_or_default();
     let rows = found.keys.iter().filter_map(|key| snapshot.rows.remove(key).flatten());
     rows.filter_map(|row| if let Row::StreamEventRow(it) = row { Some(it) } else { None }).collect()
 }
 
-/// Applies one event to a state. Built-in events are skipped, except the one that a restarted
-/// stream begins with: its state from before.
+/// Applies one event to a state. Built-in events are skipped, except the first event of a restarted
+/// stream: it has the state from before the restart.
 fn apply<S: State>(state: &mut S, stream: &str, logged: &StreamEventRow) -> Result<(), Error> {
     let StreamEventRow { version, name, data, .. } = logged;
     let unreadable =

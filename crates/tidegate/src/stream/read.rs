@@ -1,4 +1,4 @@
-//! Untyped streams: commits, reads and heads.
+//! Untyped access to streams: commits, reads and the last versions.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,19 +34,19 @@ pub struct StreamEvent {
     pub id: EventId,
     /// Name of the stream.
     pub stream: String,
-    /// Version: its index in the stream, from 0 without a gap.
+    /// Version: the index of the event in its stream, from 0 without gaps.
     pub version: i64,
     /// Position among all events of the workspace.
     pub position: i64,
     /// Name of the event. Names that begin with `$` are built in.
     pub name: String,
-    /// Data, as it was given.
+    /// Data of the event, unchanged.
     pub data: Payload,
     /// Time of the commit, by the store's clock.
     pub at: Timestamp,
     /// Correlation id, the same for all events with one origin.
     pub correlation: Option<String>,
-    /// Event, or step of a run, that caused it.
+    /// Event, or step of a run, that caused this event.
     pub causation: Option<String>,
 }
 
@@ -66,7 +66,7 @@ impl StreamEvent {
         Self { id, stream, version, position, name, data, at, correlation, causation }
     }
 
-    /// Creates events from a commit, from an index within the commit on.
+    /// Creates the events of a commit, beginning at an index within the commit.
     pub(super) fn committed(
         stream: &str,
         events: Vec<NewLogged>,
@@ -91,24 +91,24 @@ pub struct Streams {
     trail: Trail,
 }
 
-/// End of a stream.
+/// Last version of a stream, and whether it is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Head {
     /// Version of the last event.
     pub version: i64,
-    /// Whether a guard has closed it: nothing more is committed.
+    /// Whether the stream is closed: it takes no more commits.
     pub closed: bool,
 }
 
 /// Query for [`Streams::read`].
 ///
-/// Returns 100 events at a time unless a limit is set.
+/// A page has 100 events unless a limit is set.
 #[derive(Clone, Debug)]
 #[must_use = "a query is handed to `Streams::read`"]
 pub struct Query {
     of: Of,
-    /// Names to include; all, if `None`.
+    /// Event names to include; `None` for all.
     names: Option<BTreeSet<String>>,
     positions: (Bound<i64>, Bound<i64>),
     times: (Bound<Timestamp>, Bound<Timestamp>),
@@ -126,7 +126,7 @@ enum Of {
     Family(String),
 }
 
-/// Cursor of a read.
+/// Position in a read, to continue from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Cursor(i64);
@@ -135,19 +135,20 @@ pub struct Cursor(i64);
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Page {
-    /// Events, in the requested order. There may be fewer than the limit, or none, even if there
-    /// are more: a read checks a limited number of events.
+    /// Events in the requested order. There may be fewer than the limit, or none, although more
+    /// follow: one read checks a limited number of events.
     pub events: Vec<StreamEvent>,
-    /// Cursor to continue from; forwards also at the end, for later events.
+    /// Cursor to continue from. A forward read also returns one at the end, for events committed
+    /// later.
     pub cursor: Cursor,
-    /// Whether there was more.
+    /// Whether there may be more events.
     pub more: bool,
 }
 
 /// Number of events read from the store at a time.
 const CHUNK: u32 = 500;
 
-/// Number of events that one read checks before it returns what it has found.
+/// Number of events that one read checks before it returns the matching ones.
 const LOOK: usize = 5000;
 
 impl Query {
@@ -174,7 +175,7 @@ impl Query {
         Self::of(Of::Family(prefix.into()))
     }
 
-    /// Includes only events of these names; none, if the list is empty.
+    /// Includes only events with these names. An empty list matches no event.
     pub fn named<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.names = Some(names.into_iter().map(Into::into).collect());
         self
@@ -192,7 +193,7 @@ impl Query {
         self
     }
 
-    /// Includes only events of this correlation.
+    /// Includes only events with this correlation id.
     pub fn correlation(mut self, correlation: impl Into<String>) -> Self {
         self.correlation = Some(correlation.into());
         self
@@ -216,15 +217,15 @@ impl Query {
         self
     }
 
-    /// Begins with the event of this version, in either direction.
+    /// Starts with the event of this version, in either direction.
     ///
-    /// Applies to queries of one stream only.
+    /// Only for queries of one stream.
     pub fn from_version(mut self, version: i64) -> Self {
         self.version = Some(version);
         self
     }
 
-    /// Returns whether an event matches, apart from its stream.
+    /// Returns whether an event matches the filters, without checking its stream.
     fn wants(&self, event: &StreamEventRow) -> bool {
         let of = |correlation: &String| {
             Trail::read(&event.meta).correlation.as_ref() == Some(correlation)
@@ -235,8 +236,8 @@ impl Query {
             && self.correlation.as_ref().is_none_or(of)
     }
 
-    /// Returns where a read of the feed begins: before the first or after the last matching
-    /// position.
+    /// Returns the position at which a read of all events starts: just before the first, or just
+    /// after the last matching position.
     fn start(&self) -> i64 {
         match (self.from, self.backwards, self.positions) {
             (Some(Cursor(at)), ..) => at,
@@ -249,7 +250,7 @@ impl Query {
         }
     }
 
-    /// Returns whether nothing beyond this position can match.
+    /// Returns whether no event beyond this position can match.
     fn is_over(&self, position: i64) -> bool {
         let (first, last) = self.positions;
         match (if self.backwards { first } else { last }, self.backwards) {
@@ -265,7 +266,8 @@ impl Streams {
         Self { engine: engine.clone(), trail: Trail::default() }
     }
 
-    /// Sets the correlation and the causation of its commits, passed on from an event.
+    /// Sets the correlation id and the cause of the commits made through this handle, for example
+    /// those of an event.
     #[must_use]
     pub fn correlated(
         mut self,
@@ -276,15 +278,16 @@ impl Streams {
         self
     }
 
-    /// Sets the correlation and the causation as [`Streams::correlated`] does, if they are known:
-    /// commits without a correlation start a new one.
+    /// Sets correlation id and cause as [`Streams::correlated`] does, if they are given. A commit
+    /// without a correlation id gets a new one.
     #[must_use]
     pub fn under(mut self, correlation: Option<String>, causation: Option<String>) -> Self {
         self.trail = Trail { correlation, causation };
         self
     }
 
-    /// Appends events, all or none: at the expected version, or at the end.
+    /// Appends events to a stream, all or none: at the expected version, or at the end if none is
+    /// given.
     pub async fn commit(
         &self,
         stream: &str,
@@ -305,13 +308,13 @@ impl Streams {
         }
     }
 
-    /// Returns the end of a stream; `None` if nothing was ever committed to it.
+    /// Returns the last version of a stream; `None` if nothing was ever committed to it.
     pub async fn head(&self, stream: &str) -> Result<Option<Head>, Error> {
         let row = stream_row(&**self.engine.store(), &self.engine.ws(), stream).await?;
         Ok(row.map(|row| Head { version: row.head, closed: row.closed }))
     }
 
-    /// Returns the last position of all events of the workspace; 0 if there is none.
+    /// Returns the position of the last event of the workspace; 0 if there is none.
     pub async fn position(&self) -> Result<i64, Error> {
         let key = RowKey::LogHead(self.engine.ws());
         let snapshot = self.engine.store().read(ReadSet::default().row(key.clone())).await?;
@@ -402,7 +405,7 @@ impl Streams {
                 }
                 at = event.pos;
                 found.cursor = Cursor(at);
-                // A stream that no longer exists was restarted since.
+                // The row of the stream no longer exists: it was restarted under a new number.
                 let Some(stream) = streams.get(&event.stream) else { continue };
                 let name: &String = stream;
                 if name.starts_with(prefix) && query.wants(&event) {
@@ -427,7 +430,7 @@ impl Streams {
             .collect())
     }
 
-    /// Looks up the names of the streams that events belong to.
+    /// Reads the names of the streams that these events belong to.
     async fn learn(
         &self,
         streams: &mut BTreeMap<Seq, String>,

@@ -1,12 +1,13 @@
-//! Stream writers: actions of one process on a stream queue instead of colliding.
+//! Stream writers: the actions of one process on a stream are queued, so that they do not conflict.
 //!
-//! Each action is decided in turn, on the state as it will be after those before it, and its events
-//! join the next batch, as one commit on the version that the first of them saw. While a batch is
-//! being committed, the next one fills. When a batch is not committed, the state that all later
-//! ones have seen never existed: they are void, and all decide again.
+//! Actions are decided one after another, each on the state that the previous ones will have
+//! produced. Their events join the next batch, which is one commit. While a batch is being
+//! committed, the next batch fills. If a batch is not committed, the state on which the later
+//! actions were decided never existed: their batches are void, and all of these actions are decided
+//! again.
 //!
-//! The most recently used writers are cached, with their states, so that the next action needs no
-//! load: its commit shows whether the state is still that of the stream.
+//! The most recently used writers are cached with their states, so that the next action needs no
+//! load. Its commit shows whether the cached state was still current.
 
 use std::{
     collections::VecDeque,
@@ -36,12 +37,12 @@ use crate::{api::unexpected, committer::step_aside, engine::Shared, error::Error
 pub(super) struct StreamWriter<S> {
     key: Key,
     lines: Weak<WriterCache>,
-    /// State after all decided actions; locked by the action that decides.
+    /// State after all decided actions. The lock is held by the action that is being decided.
     turn: TurnMutex<Option<Ahead<S>>>,
     queue: Mutex<Queue>,
 }
 
-/// A state that may not be committed yet.
+/// State that may include events that are not committed yet.
 struct Ahead<S> {
     loaded: Loaded<S>,
     era: u64,
@@ -49,24 +50,24 @@ struct Ahead<S> {
 
 #[derive(Default)]
 struct Queue {
-    /// Incremented whenever a batch is not committed: earlier states no longer count.
+    /// Incremented whenever a batch is not committed: states of earlier eras are invalid.
     era: u64,
     waiting: VecDeque<Batch>,
-    /// Number of the stream that the state belongs to, once it is known.
+    /// Internal number of the stream that the state belongs to, if it is known.
     log: Option<Seq>,
-    /// Outcome of the last batch in the queue.
+    /// Receives the outcome of the last batch in the queue.
     last: Option<Told>,
-    /// Whether a sender task is running.
+    /// Whether the task that commits batches is running.
     sending: bool,
 }
 
 /// Events that are committed together.
 struct Batch {
-    /// Version before the first event.
+    /// Version of the stream before the first event.
     base: i64,
     events: Vec<NewLogged>,
     bytes: usize,
-    /// State at a version in this batch, if a snapshot is to be stored.
+    /// Version and state for a snapshot to store after this batch, if one is needed.
     snapshot: Option<(i64, Payload)>,
     tell: watch::Sender<Option<Outcome>>,
 }
@@ -80,25 +81,26 @@ pub(super) type Told = watch::Receiver<Option<Outcome>>;
 /// Reason why a batch was not committed.
 #[derive(Clone, Debug)]
 pub(super) enum Lost {
-    /// Another process was first.
+    /// Another process committed to the stream first.
     Conflict(StreamRefusal),
-    /// An error that deciding again does not fix.
+    /// Another error. Deciding the actions again would not help.
     Failed(Error),
-    /// A batch before it was not committed.
+    /// An earlier batch was not committed.
     Void,
 }
 
-/// Result of an action, on a state that may not be committed yet.
+/// Result of an action. It is valid only if the state that it was decided on is committed.
 pub(super) enum Verdict<S: State, E> {
-    /// The action refused.
+    /// The action returned an error.
     Refused(E),
-    /// The action had nothing to commit.
+    /// The action returned no events.
     Nothing(Loaded<S>),
-    /// Its events are in a batch, from this index on. `kept`: the state is from before the action.
+    /// The action's events are in a batch, from index `place` on. `kept` says that the action was
+    /// decided on a cached state, which may be outdated.
     Joined { after: Loaded<S>, place: usize, events: Vec<NewLogged>, kept: bool },
 }
 
-/// A function of the state that returns events, or a refusal.
+/// A function that reads the state and returns new events, or a refusal.
 pub(super) type Action<'a, S, E> = dyn FnMut(&S) -> Result<Vec<<S as State>::Event>, E> + Send + 'a;
 
 impl<S> Drop for StreamWriter<S> {
@@ -122,8 +124,8 @@ impl<S: State> StreamWriter<S> {
         &self.key.1
     }
 
-    /// Decides an action in its turn. The result holds once the returned batch is committed; at
-    /// once if there is none.
+    /// Decides an action when its turn comes. The result is valid when the returned batch is
+    /// committed, or at once if none is returned.
     pub(super) async fn decide<E>(
         self: &Arc<Self>,
         shared: &Arc<Shared>,
@@ -137,9 +139,9 @@ impl<S: State> StreamWriter<S> {
             if !known {
                 *turn = Some(Ahead { loaded: self.load(shared, era).await?, era });
             }
-            // A state from before this action may be outdated.
+            // A cached state with no commit under way may be outdated.
             let doubtful = known && last.is_none();
-            let ahead = turn.as_ref().expect("it was just loaded");
+            let ahead = turn.as_ref().expect("the state was just loaded");
             let verdict = match action(&ahead.loaded.state) {
                 Ok(events) if !events.is_empty() => {
                     let logged = self.logged(shared, trail, &events)?;
@@ -159,7 +161,7 @@ impl<S: State> StreamWriter<S> {
         }
     }
 
-    /// Returns the era, and the outcome of the last batch, if it is pending.
+    /// Returns the era, and the receiver of the last batch's outcome if that batch is pending.
     fn now(&self) -> (u64, Option<Told>) {
         let queue = self.queue();
         let open = queue.last.clone().filter(|told| told.borrow().is_none());
@@ -189,7 +191,7 @@ impl<S: State> StreamWriter<S> {
         Ok(stream.map_or(version == -1, |it| it.head == version && Some(it.id) == log))
     }
 
-    /// Returns an action's events as the stream stores them, if they can be committed at all.
+    /// Converts an action's events to their stored form, and checks that they can be committed.
     fn logged(
         &self,
         shared: &Shared,
@@ -212,7 +214,8 @@ impl<S: State> StreamWriter<S> {
         Commit { ws, stream, events, expected: Some(expected) }
     }
 
-    /// Adds an action's events to a batch. Returns `None` if its state has just been lost.
+    /// Adds an action's events to a batch. Returns `None` if the state that it was decided on has
+    /// become invalid.
     fn join<E>(
         self: &Arc<Self>,
         shared: &Arc<Shared>,
@@ -221,13 +224,15 @@ impl<S: State> StreamWriter<S> {
         logged: Vec<NewLogged>,
         kept: bool,
     ) -> Option<(Verdict<S, E>, Option<Told>)> {
-        // Dropped if `apply` panics: a half-applied state is invalid.
-        let Ahead { mut loaded, era } = turn.take().expect("it was just decided on");
+        // The state is taken out first: if `apply` panics, a half-changed state must not stay.
+        let Ahead { mut loaded, era } =
+            turn.take().expect("the action was just decided on this state");
         let base = loaded.version;
         for event in events {
             loaded.state.apply(event);
         }
-        loaded.version += i64::try_from(events.len()).expect("a commit has a limit");
+        loaded.version +=
+            i64::try_from(events.len()).expect("the number of events in a commit is limited");
         let snapshot = snapshot(&loaded, base);
 
         let mut queue = self.queue();
@@ -243,7 +248,8 @@ impl<S: State> StreamWriter<S> {
         Some((Verdict::Joined { after: loaded, place, events: logged, kept }, Some(told)))
     }
 
-    /// Voids all waiting batches after one was not committed: they were decided on it.
+    /// Voids all waiting batches after a batch was not committed, because they were decided on its
+    /// state.
     fn lose(&self, lost: &Lost) {
         let mut queue = self.queue();
         queue.era += 1;
@@ -258,7 +264,7 @@ impl<S: State> StreamWriter<S> {
 }
 
 impl Queue {
-    /// Adds events to the last batch, if they fit, or to a new one.
+    /// Adds events to the last batch if they fit, otherwise to a new batch.
     fn put(
         &mut self,
         base: i64,
@@ -288,7 +294,8 @@ impl Batch {
     }
 }
 
-/// Returns the snapshot to store of a state whose last events came after `base`.
+/// Returns the snapshot to store, if the events after `base` have crossed a multiple of
+/// `SNAPSHOT_EVERY`.
 fn snapshot<S: State>(loaded: &Loaded<S>, base: i64) -> Option<(i64, Payload)> {
     let every = i64::from(S::SNAPSHOT_EVERY.filter(|every| *every > 0)?);
     if (loaded.version + 1) / every == (base + 1) / every {
@@ -298,14 +305,14 @@ fn snapshot<S: State>(loaded: &Loaded<S>, base: i64) -> Option<(i64, Payload)> {
     match Payload::parse(&text, stream::MAX_SNAPSHOT_BYTES) {
         Ok(body) => Some((loaded.version, body)),
         Err(error) => {
-            tracing::debug!(%error, "snapshot not stored");
+            tracing::debug!(%error, "snapshot of a stream is not stored: it cannot be a payload");
             None
         }
     }
 }
 
-/// Sends batch after batch, until none waits. Runs as a separate task: a caller that waits for an
-/// answer may stop waiting.
+/// Commits one batch after another until none waits. This is a separate task, because a caller may
+/// stop waiting for its answer.
 async fn send<S: State>(line: Arc<StreamWriter<S>>, shared: Arc<Shared>) {
     let mut sending = Sending { line, done: false };
     let line = sending.line.clone();
@@ -349,8 +356,8 @@ async fn send<S: State>(line: Arc<StreamWriter<S>>, shared: Arc<Shared>) {
 }
 
 impl<S: State> StreamWriter<S> {
-    /// Lets the callers that were just notified act first: otherwise callers split into two halves,
-    /// and each commit is for one of them.
+    /// Lets the callers that were just notified send their next actions first. Otherwise the
+    /// callers split into two groups that share no commit.
     async fn gather(&self) {
         let mut before = None;
         loop {
@@ -362,7 +369,8 @@ impl<S: State> StreamWriter<S> {
         }
     }
 
-    /// Sends a snapshot after its commit. No caller waits for it: losing one loses nothing.
+    /// Sends the snapshot of a committed state. No caller waits for it: a lost snapshot has no
+    /// effect on results.
     fn keep(&self, shared: &Shared, committed: &Committed, snapshot: Option<(i64, Payload)>) {
         let Some((version, body)) = snapshot else { return };
         let (stream, log, kind) = (self.stream().to_owned(), committed.log, kind::<S>());
@@ -372,7 +380,7 @@ impl<S: State> StreamWriter<S> {
     }
 }
 
-/// Guard of a sender: if it is stopped, the callers that wait behind it get an error.
+/// Guard of the task that commits batches: if the task is stopped, waiting callers get an error.
 struct Sending<S: State> {
     line: Arc<StreamWriter<S>>,
     done: bool,
@@ -413,7 +421,7 @@ mod tests {
         fn apply(&mut self, event: &Counted) {
             match event {
                 Counted::One => self.0 += 1,
-                Counted::Bad => panic!("this event is not to be applied"),
+                Counted::Bad => panic!("apply was called with the event Bad"),
             }
         }
     }
@@ -450,11 +458,11 @@ mod tests {
         assert_eq!(engine.shared().lines.len(), 2);
         for (name, attempts) in [("b", 1), ("c", 2)] {
             let before = other.stream::<Count>(name).act(one).await.unwrap();
-            // An action on a cached state finds out that the state is outdated, and this does not
-            // count as one of its retries.
+            // The cached state is outdated. The action finds that out, and this does not count as a
+            // retry.
             let acted = engine.stream::<Count>(name).retries(0).act(one).await.unwrap();
             assert_eq!((acted.state.0, acted.version), (before.state.0 + 1, before.version + 1));
-            assert_eq!(acted.attempts, attempts, "`{name}`");
+            assert_eq!(acted.attempts, attempts, "wrong number of attempts on stream `{name}`");
         }
     }
 
@@ -490,7 +498,7 @@ mod tests {
         other.stream::<Count>("a").act(one).await.unwrap();
         match count.act(|count| Err::<Vec<Counted>, u32>(count.0)).await {
             Err(crate::ActError::Refused(seen)) => assert_eq!(seen, 2),
-            other => panic!("it was not refused: {other:?}"),
+            other => panic!("the action was not refused: {other:?}"),
         }
         other.stream::<Count>("a").act(one).await.unwrap();
         let nothing = count.act(|_| Ok::<_, u32>(Vec::new())).await.unwrap();
@@ -507,10 +515,10 @@ mod tests {
         let closing = crate::Closing::new("a").expecting(Expected::Version(0));
         let closed = other.close(&closing.restart(serde_json::json!(41))).await.unwrap();
         assert_eq!(closed, crate::CloseProgress::Restarted);
-        // The restarted stream is at version 0 as well.
+        // The restarted stream is at version 0, too, like the cached state.
         match count.act(|count| Err::<Vec<Counted>, u32>(count.0)).await {
             Err(crate::ActError::Refused(seen)) => assert_eq!(seen, 41),
-            other => panic!("it was not refused: {other:?}"),
+            other => panic!("the action was not refused: {other:?}"),
         }
         let other = other.stream::<Count>("a");
         other.act(one).await.unwrap();
@@ -518,7 +526,7 @@ mod tests {
         let closed = engine.close(&closing.restart(serde_json::json!(7))).await.unwrap();
         assert_eq!(closed, crate::CloseProgress::Restarted);
         count.act(one).await.unwrap();
-        // And here it reaches the cached version.
+        // This restarted stream reaches the same version as the cached state.
         assert_eq!(other.act(one).await.unwrap().state.0, 9);
     }
 

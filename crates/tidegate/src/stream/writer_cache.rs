@@ -1,4 +1,4 @@
-//! Cache of stream writers: those in use, and the most recently used with their states.
+//! Cache of stream writers: the writers in use, and the most recently used ones with their states.
 
 use std::{
     any::{Any, TypeId},
@@ -24,15 +24,15 @@ pub(crate) struct WriterCache {
 
 #[derive(Debug, Default)]
 struct Book {
-    /// All existing writers, and the last use of each.
+    /// All existing writers, with the number of their last use.
     lines: BTreeMap<Key, (Weak<Erased>, u64)>,
-    /// Cached writers, by their last use.
+    /// Cached writers, by the number of their last use.
     kept: BTreeMap<u64, Arc<Erased>>,
     uses: u64,
 }
 
 impl WriterCache {
-    /// Creates a cache that keeps at most this number of unused writers.
+    /// Creates a cache for at most this number of unused writers.
     pub(crate) fn new(most: usize) -> Self {
         Self { book: Mutex::default(), most }
     }
@@ -51,12 +51,12 @@ impl WriterCache {
             .unwrap_or_else(|| Arc::new(StreamWriter::new(key.clone(), Arc::downgrade(self))));
         let old = book.used(key, line.clone(), self.most);
         drop(book);
-        // A dropped writer locks the book.
+        // Dropped after the lock is released, because dropping a writer locks the book.
         drop(old);
         line
     }
 
-    /// Removes a dropped writer from the book, unless it was already replaced.
+    /// Removes the entry of a dropped writer, unless it was already replaced by a new writer.
     pub(super) fn forget(&self, key: &Key) {
         let mut book = self.lock();
         if book.lines.get(key).is_some_and(|(line, _)| line.strong_count() == 0) {
@@ -75,8 +75,8 @@ impl WriterCache {
 }
 
 impl Book {
-    /// Caches a writer that is used now. Returns the writers that are no longer cached because of
-    /// it.
+    /// Caches a writer that is used now. Returns the references that the cache gives up, to be
+    /// dropped without the lock.
     fn used(&mut self, key: Key, line: Arc<Erased>, most: usize) -> [Option<Arc<Erased>>; 2] {
         self.uses += 1;
         let before = self.lines.insert(key, (Arc::downgrade(&line), self.uses));

@@ -1,5 +1,5 @@
-//! A store wrapper that counts its calls in progress as work: a harness must not move its clock
-//! meanwhile.
+//! Store wrapper that counts calls in progress as work, because a harness must not advance its
+//! clock during a call.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use crate::tasks::Busy;
 
-/// Counts calls in progress.
+/// Store that counts its calls in progress.
 #[derive(Debug)]
 pub(super) struct Counted {
     pub(super) store: Arc<dyn Store>,

@@ -1,4 +1,4 @@
-//! Replay of histories against the current code, without effects.
+//! Replays histories against the current code, without effects.
 
 use std::{
     any::Any, collections::BTreeMap, fmt, future::poll_fn, panic::AssertUnwindSafe, sync::Arc,
@@ -29,7 +29,7 @@ use crate::{
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Report {
-    /// One entry for each history, in their order.
+    /// One entry for each history, in the order of the histories.
     pub runs: Vec<Replayed>,
 }
 
@@ -43,15 +43,15 @@ pub struct Replayed {
     pub workflow: String,
     /// Version that the run was admitted under.
     pub version: u32,
-    /// End of its replay.
+    /// Result of the replay.
     pub end: ReplayEnd,
 }
 
-/// End of a replay.
+/// Result of a replay.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ReplayEnd {
-    /// The code requested every record, and then something new or nothing at all.
+    /// The code requested every record. After that it may have requested a new operation.
     Fine,
     /// The run would fail.
     Breaks(StepError),
@@ -66,7 +66,8 @@ impl Report {
     }
 }
 
-/// One line for each run that would fail or could not be replayed, and one with the totals.
+/// Writes one line for each run that would fail or could not be replayed, and one line with the
+/// totals.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (mut broken, mut skipped) = (0, 0);
@@ -88,17 +89,17 @@ impl fmt::Display for Report {
     }
 }
 
-/// Time that a handler may await something outside of its operations.
+/// Maximum time that a handler may await something outside of its operations.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// Maximum number of histories replayed at once.
 const AT_ONCE: usize = 64;
 
-/// Replays histories against the code that an engine would serve, and reports the runs that it
-/// would break.
+/// Replays histories against the code that an engine would serve, and reports the runs that would
+/// fail with this code.
 ///
-/// A history is one line of JSON, as `tidegate runs export` writes it. No closure of a step is
-/// executed, nothing is sent, and a replay ends at the first operation without a record.
+/// A history is one line of JSON, as `tidegate runs export` writes it. No step closure is executed,
+/// no event is sent, and a replay ends at the first operation without a record.
 ///
 /// ```
 /// use serde_json::Value;
@@ -116,19 +117,20 @@ const AT_ONCE: usize = 64;
 /// # }
 /// ```
 ///
-/// Runs of other workflows, and runs that compensate or handle a failure, are skipped. Data that a
-/// handler reads from other runs ([`Ctx::replaced`]) is not in a history.
+/// Runs of workflows that the engine does not serve, and runs that compensate or handle a failure,
+/// are skipped. A history does not contain data that a handler reads from other runs
+/// ([`Ctx::replaced`]).
 pub async fn replay(
     serve: impl FnOnce(EngineBuilder) -> EngineBuilder,
     histories: &str,
 ) -> Result<Report, Error> {
     let harness = TestHarness::new();
-    // Nothing is sent to this engine and its clock stands still: it only resolves the code.
+    // This engine gets no events, and its clock does not advance. It only provides the code.
     let engine = serve(harness.engine()).start().await?;
     let (mut replays, mut runs) = (JoinSet::new(), BTreeMap::new());
     for (n, line) in histories.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let history: History = serde_json::from_str(line).map_err(|error| {
-            Error::Value(format!("line {} of the histories is none: {error}", n + 1))
+            Error::Value(format!("line {} of the histories cannot be read: {error}", n + 1))
         })?;
         if replays.len() >= AT_ONCE {
             runs.extend(replays.join_next().await.and_then(Result::ok));
@@ -161,7 +163,8 @@ async fn replay_one(
     if history.purpose != Purpose::Ordinary {
         return skipped("it compensates another run or handles its failure");
     }
-    // The run has already failed in this way, whatever the code.
+    // The run failed before its first record, so an error of the handler is no sign of changed
+    // code.
     let failed = history.state == "failed" && history.steps.is_empty();
     for for_tasks in [false, true] {
         let Some((run, events, steps)) = history.clone().into_rows(ws) else {
@@ -176,7 +179,8 @@ async fn replay_one(
             Err(fault) => Some(fault).filter(|_| !failed),
         };
         match broken {
-            // A task that the handler has spawned may be about to request more.
+            // A task that the handler has spawned may still request the records: try again, and
+            // wait for it.
             Some(_) if !for_tasks && ctx.is_held_elsewhere() => {}
             Some(fault) => return ReplayEnd::Breaks(fault),
             None => break,
@@ -185,8 +189,8 @@ async fn replay_one(
     ReplayEnd::Fine
 }
 
-/// Replays a handler. Returns the error that would stop the run whatever its handler does with it;
-/// the error case is an error of the handler's own code.
+/// Replays a handler. Returns the error that would fail the run whatever its handler does, if any.
+/// Returns `Err` for an error of the handler's own code.
 async fn reach(
     ctx: &Ctx,
     code: &ServedVersion,
@@ -203,7 +207,7 @@ async fn reach(
         let panicked = |payload: Box<dyn Any + Send>| StepError::panicked(payload.as_ref());
         polled.map_or_else(|payload| Poll::Ready(Err(panicked(payload))), |it| it.map(Ok))
     });
-    // Twice the limit, for what the handler awaits where nothing is left to replay.
+    // Twice the limit, because the handler may also await something after the last record.
     let reached = tokio::time::timeout(2 * LIMIT, reached).await;
     drop(handler);
     let state = ctx.activation_state();

@@ -1,4 +1,4 @@
-//! Draws a played story as a self-contained SVG, for light and dark pages.
+//! Draws a recorded story as a self-contained SVG, for light and dark pages.
 
 use std::fmt::Write as _;
 
@@ -7,10 +7,10 @@ use tidegate::RunId;
 use crate::play::{Arrival, Course, Doing, Played, Story, seconds};
 
 const WIDTH: u64 = 720;
-/// The start and the end of the time axis.
+/// Horizontal start and end of the time axis.
 const LEFT: f64 = 92.0;
 const RIGHT: f64 = 548.0;
-/// The position of the verdicts that callers get.
+/// Horizontal position of the column with the verdicts that callers get.
 const TOLD: u64 = 566;
 const ROW: u64 = 26;
 const BAR: u64 = 16;
@@ -34,7 +34,7 @@ fill:#3d4853}.s{fill:#65717e;font-size:11px}.m{text-anchor:middle}.e{text-anchor
 .wait,.open{stroke:#74a7ff}.bg{fill:#14191f}.open{fill:#1b293d}.no{stroke:#ff9a62}\
 .bad{fill:#ff9a62;stroke:#14191f}.claim{stroke:#e0b93f}}";
 
-/// One line of a panel: a run with the events that it carries, or an event without a run.
+/// One line of a panel: a run with its input events, or an event without a run.
 pub(crate) struct Line<'a> {
     pub(crate) arrivals: Vec<&'a Arrival>,
     pub(crate) course: Option<&'a Course>,
@@ -115,7 +115,7 @@ impl Picture<'_> {
         self.y += 6;
     }
 
-    /// Draws the marks of the axis, behind everything.
+    /// Draws the marks of the time axis, behind all other elements.
     fn grid(&mut self, from: u64, to: u64) {
         let marks = (0..=self.story.until).step_by(usize::try_from(self.story.mark).unwrap());
         let lines: Vec<String> = marks.map(|at| format!("M{} {from}V{to}", self.x(at))).collect();
@@ -123,7 +123,7 @@ impl Picture<'_> {
         self.put(format_args!("<path d=\"{lines}\" class=\"grid\"/>"));
     }
 
-    /// Draws events on the top axis, each connected to the line that carries it.
+    /// Draws the events on the top axis, each connected to the line of its run.
     fn arrivals(&mut self, lines: &[Line<'_>], top: u64) {
         let axis = top - 4;
         self.put(format_args!("<path d=\"M{LEFT} {axis}H{RIGHT}\" class=\"axis\"/>"));
@@ -215,7 +215,7 @@ impl Picture<'_> {
         self.put(format_args!("<text x=\"{at}\" y=\"{base}\" class=\"s bad\">{word}</text>"));
     }
 
-    /// Draws the period in which a key is remembered.
+    /// Draws the period for which a claim remembers its key.
     fn claim(&mut self, letter: char, from: u64, to: u64) {
         let (x, middle, base) = (self.x(from), self.y + ROW / 2, self.y + ROW / 2 + 4);
         let end = self.x(to.min(self.story.until));
@@ -273,7 +273,7 @@ impl Picture<'_> {
     }
 }
 
-/// Returns the lines of a panel: grouped by key, in order of arrival.
+/// Returns the lines of a panel, grouped by key and ordered by arrival.
 pub(crate) fn lines(played: &Played) -> Vec<Line<'_>> {
     let mut lines: Vec<(Option<RunId>, Line<'_>)> = Vec::new();
     for arrival in &played.arrivals {
@@ -292,7 +292,7 @@ pub(crate) fn lines(played: &Played) -> Vec<Line<'_>> {
     lines
 }
 
-/// Returns the verdicts of a line's callers; one, where all are the same.
+/// Returns the verdicts of a line's events; a single one if all are the same.
 pub(crate) fn told(arrivals: &[&Arrival]) -> String {
     let mut groups: Vec<(String, &str)> = Vec::new();
     for arrival in arrivals {
@@ -315,7 +315,7 @@ fn letter_of(played: &Played, run: RunId) -> Option<char> {
     played.arrivals.iter().find(|arrival| arrival.run == Some(run)).map(|arrival| arrival.letter)
 }
 
-/// Describes the picture in words.
+/// Describes the picture in words, for readers who cannot see it.
 fn describe(played: &Played) -> String {
     let mut text = format!("{}:", played.caption.replace('\n', ", "));
     for line in lines(played) {

@@ -9,14 +9,14 @@ async fn nothing(_: Ctx, _: Value) -> tidegate::Result<()> {
     Ok(())
 }
 
-/// Returns the code blocks of a page in one language.
+/// Returns the code blocks of a page that are written in one language.
 fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
     let fence = format!("```{language}\n");
     let blocks = page.split(fence.as_str()).skip(1);
     blocks.filter_map(|rest| rest.split("\n```").next()).collect()
 }
 
-/// Returns the tables of one name.
+/// Returns the TOML tables of a block that have this name.
 fn tables(block: &Value, name: &str) -> Vec<Value> {
     block[name].as_array().cloned().unwrap_or_default()
 }
@@ -33,14 +33,14 @@ async fn every_page_of_a_control_has_an_example_that_is_accepted() {
             continue;
         }
         let page = fs::read_to_string(&path).unwrap();
-        assert!(!blocks(&page, "rust").is_empty(), "{name}: an example in Rust is missing");
+        assert!(!blocks(&page, "rust").is_empty(), "{name}: the page has no example in Rust");
         let mut defined = 0;
         for block in blocks(&page, "toml") {
             let read: Value =
                 toml::from_str(block).unwrap_or_else(|error| panic!("{name}: {error}"));
             let mut builder = TestHarness::new().engine();
             for mut workflow in tables(&read, "workflow") {
-                // The server resolves code by URL; here the handler is given.
+                // The server finds the code by URL. Here the test passes a handler instead.
                 workflow.as_object_mut().unwrap().remove("url");
                 builder = builder.workflow(Workflow::from_definition(workflow, nothing));
                 defined += 1;
@@ -60,6 +60,6 @@ async fn every_page_of_a_control_has_an_example_that_is_accepted() {
             let engine = builder.start().await;
             engine.map_or_else(|error| panic!("{name}: {error}\n{block}"), drop);
         }
-        assert!(defined > 0, "{name}: an example in TOML is missing");
+        assert!(defined > 0, "{name}: the page has no example in TOML");
     }
 }

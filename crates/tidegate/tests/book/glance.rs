@@ -1,16 +1,17 @@
-//! Checks the tables of the page at-a-glance against the table of controls.
+//! Checks the tables of the page `at-a-glance` against the table of controls in the code.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
 use expect_test::expect_file;
 use tidegate_core::flow::{CONTROLS, Control, FieldType};
 
-/// The header of the table with one row for each control. The last two cells are written by hand.
+/// Header of the table with one row for each control. The last two cells of a row are written by
+/// hand.
 const OVERVIEW: &str =
     "| control | purpose | acts on | on overflow | missing key | verdict for the caller |";
-/// The hand-written cells of a new control.
+/// Empty hand-written cells, as the row of a new control gets them.
 const TO_FILL_IN: &str = "|  |  |";
-/// The header of the table with one row for each field.
+/// Header of the table with one row for each field.
 const FIELDS: &str = "| control | field | type | default |";
 
 #[test]
@@ -40,10 +41,13 @@ fn a_changed_cell_and_an_unknown_row_are_noticed() {
         format!("{OVERVIEW}\n|---|\n| a |\n| b |\n\nend\n")
     );
     let [first, ..] = &overview(&page)[..] else { panic!("no rows") };
-    assert!(first.ends_with(TO_FILL_IN), "a new control has cells to fill in: {first}");
+    assert!(
+        first.ends_with(TO_FILL_IN),
+        "the row of a new control must end with empty cells: {first}"
+    );
 }
 
-/// One row for each control. Its hand-written cells are those of the page.
+/// Returns one row for each control. The hand-written cells are copied from the page.
 fn overview(page: &str) -> Vec<String> {
     let written: BTreeMap<&str, &str> = rows(page, OVERVIEW)
         .filter_map(|row| {
@@ -61,7 +65,7 @@ fn overview(page: &str) -> Vec<String> {
     CONTROLS.iter().map(row).collect()
 }
 
-/// One row for each field of each control.
+/// Returns one row for each field of each control.
 fn fields() -> Vec<String> {
     let rows = CONTROLS.iter().flat_map(|control| {
         control.fields.iter().map(|field| {
@@ -70,7 +74,7 @@ fn fields() -> Vec<String> {
                 FieldType::Count => "count".to_owned(),
                 FieldType::Duration => "duration".to_owned(),
                 FieldType::Path => "path".to_owned(),
-                other => panic!("{other:?} has no word yet"),
+                other => panic!("the default {other:?} has no text for the table yet"),
             };
             let default = field.default.unwrap_or("required");
             format!("| {} | `{}` | {kind} | {default} |", control.name, field.name)
@@ -79,13 +83,13 @@ fn fields() -> Vec<String> {
     rows.collect()
 }
 
-/// The rows of the table below a header.
+/// Returns the rows of the table below a header.
 fn rows<'a>(page: &'a str, header: &str) -> impl Iterator<Item = &'a str> {
     let (_, rest) = page.split_once(header).expect("the page has the table");
     rest.lines().skip(2).take_while(|line| line.starts_with('|'))
 }
 
-/// The page with other rows below a header.
+/// Returns the page with other rows below a header.
 fn with_rows(page: &str, header: &str, other: &[String]) -> String {
     let (before, rest) = page.split_once(header).expect("the page has the table");
     let lines: Vec<&str> = rest.lines().collect();
@@ -96,7 +100,7 @@ fn with_rows(page: &str, header: &str, other: &[String]) -> String {
     format!("{before}{}\n", lines.join("\n"))
 }
 
-/// The page of a control: `rate-limit.md`.
+/// Returns the file name of a control's page, such as `rate-limit.md`.
 fn page_of(control: &Control) -> String {
     let kebab = control.name.chars().map(|letter| match letter {
         upper if upper.is_ascii_uppercase() => format!("-{}", upper.to_ascii_lowercase()),

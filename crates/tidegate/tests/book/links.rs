@@ -7,10 +7,10 @@ use std::{
     path::Path,
 };
 
-/// The index from which every page is reachable.
+/// Page from which every other page must be reachable.
 const INDEX: &str = "docs/README.md";
 
-/// Texts by their paths from the root of the tree.
+/// Texts of the pages, by their paths from the root of the tree.
 type Texts = BTreeMap<String, String>;
 
 #[test]
@@ -20,7 +20,7 @@ fn every_page_is_found_and_every_link_leads_somewhere() {
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
 }
 
-/// Reads the pages and pictures of the tree's root, of docs/ and of bench/.
+/// Reads the pages and pictures of the root folder, of docs/ and of bench/.
 fn read() -> Texts {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let (mut texts, mut folders) = (Texts::new(), vec![String::new()]);
@@ -39,8 +39,8 @@ fn read() -> Texts {
     texts
 }
 
-/// Returns the targets of a page's links, from the root of the tree, each with its heading if it
-/// names one. Web addresses are skipped.
+/// Returns the targets of a page's links, as paths from the root of the tree, each with its heading
+/// if the link names one. Web addresses are skipped.
 fn links(path: &str, text: &str) -> Vec<(String, Option<String>)> {
     let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     let near = targets.filter(|target| !target.contains("://") && !target.contains(' '));
@@ -63,7 +63,7 @@ fn links(path: &str, text: &str) -> Vec<(String, Option<String>)> {
     .collect()
 }
 
-/// Returns the headings and the anchors (`<a id="g1"></a>`) of a page as links name them.
+/// Returns the headings and the anchors (`<a id="g1"></a>`) of a page, in the form that links use.
 fn headings(text: &str) -> Vec<String> {
     let anchors = text.split("<a id=\"").skip(1).filter_map(|rest| rest.split('"').next());
     let titles = text.lines().filter(|line| line.starts_with('#'));
@@ -107,14 +107,14 @@ fn broken(texts: &Texts) -> Vec<String> {
     complaints
 }
 
-/// Returns whether a target is code: it must exist, whatever its content.
+/// Returns whether a target is a code file. Such a target must exist; its content is not checked.
 fn outside(target: &str) -> bool {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let is_code = ["crates/", "examples/"].iter().any(|folder| target.starts_with(folder));
     is_code && root.join(target).exists()
 }
 
-/// Returns the pages and pictures of the book that are not reachable from its index.
+/// Returns the pages and pictures of the book that no path of links from the index reaches.
 fn lost(texts: &Texts) -> Vec<String> {
     let mut found = BTreeSet::from([INDEX.to_owned()]);
     let mut next = vec![INDEX.to_owned()];
@@ -129,7 +129,9 @@ fn lost(texts: &Texts) -> Vec<String> {
     let mut lost = Vec::new();
     for path in texts.keys().filter(|path| path.starts_with("docs/")) {
         if ["md", "svg"].contains(&extension(path)) && !found.contains(path) {
-            lost.push(format!("{path}: no way leads there from {INDEX}: link it, or delete it"));
+            lost.push(format!(
+                "{path}: not reachable by links from {INDEX}: link it, or delete it"
+            ));
         }
     }
     lost
@@ -155,7 +157,7 @@ fn a_broken_link_and_a_lost_page_are_named() {
         [
             "docs/a/b.md: docs/a/c.md does not exist: correct the link",
             "docs/a/b.md: docs/README.md has no heading `z`",
-            "docs/a/p.svg: no way leads there from docs/README.md: link it, or delete it",
+            "docs/a/p.svg: not reachable by links from docs/README.md: link it, or delete it",
         ]
     );
 }

@@ -1,6 +1,7 @@
 //! Checks of the book's statements about controls against the engine: pictures, pairs, examples.
 //!
-//! An outdated statement fails here; `UPDATE_EXPECT=1` regenerates it, to be reviewed.
+//! An outdated statement fails a test here. `UPDATE_EXPECT=1` regenerates the statements; review
+//! the difference.
 
 #![allow(clippy::unwrap_used, reason = "a story that cannot continue fails")]
 #![allow(clippy::wildcard_enum_match_arm, reason = "a story looks at the rows it shows")]

@@ -1,4 +1,5 @@
-//! The combined effect of two controls, wherever docs/controls/combining.md names a trap.
+//! Tests of two controls together, for each pair whose effect docs/controls/combining.md warns
+//! about.
 
 use std::fmt::Write as _;
 
@@ -10,7 +11,7 @@ use crate::{
     play::{Doing, Panel, Played, Sent, Setting, Story, event, play, seconds},
 };
 
-/// Plays events on a workflow with these controls and compares the result.
+/// Sends events to a workflow with these controls, and compares the result.
 async fn check(controls: &str, sent: Vec<Sent>, expected: Expect) {
     let definition = format!("name = \"work\"\n{controls}");
     become_of(Setting::Workflows(vec![definition], 100), sent, expected).await;
@@ -22,7 +23,7 @@ async fn become_of(setting: Setting, sent: Vec<Sent>, expected: Expect) {
     expected.assert_eq(&written(&play(&story, &story.panels[0]).await));
 }
 
-/// Formats a line for each run or refused event.
+/// Formats one line for each run, and for each event without a run.
 fn written(played: &Played) -> String {
     let mut text = String::new();
     for line in lines(played) {
@@ -422,7 +423,10 @@ fn every_pair_has_a_row() {
     for (n, one) in names.iter().enumerate() {
         for other in &names[n + 1..] {
             let rows = [format!("| {one}, {other} |"), format!("| {other}, {one} |")];
-            assert!(rows.iter().any(|row| page.contains(row)), "no row for {one} and {other}");
+            assert!(
+                rows.iter().any(|row| page.contains(row)),
+                "docs/controls/combining.md has no row for {one} and {other}"
+            );
         }
     }
 }

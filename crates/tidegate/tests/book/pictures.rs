@@ -1,4 +1,4 @@
-//! The pictures of the book: an outdated one fails, and `UPDATE_EXPECT=1` redraws it.
+//! The pictures of the book. An outdated picture fails its test, and `UPDATE_EXPECT=1` redraws it.
 
 use expect_test::expect_file;
 
@@ -7,7 +7,7 @@ use crate::{
     play::{Panel, Sent, Setting, Story, event, play},
 };
 
-/// The maximum size of a picture: a larger one would be too detailed to read.
+/// Maximum size of a picture. A larger one would have too many details to read.
 const MAX_BYTES: usize = 12_000;
 
 macro_rules! pictures {
@@ -20,7 +20,7 @@ macro_rules! pictures {
             let page = include_str!(concat!("../../../../docs/", $folder, "/", $page, ".md"));
             assert!(page.contains(concat!("](pictures/", $page, ".svg)")), "page lacks {file}");
             for why in whys {
-                assert!(page.contains(&why), "docs/{}/{}.md: `why` says: {why}", $folder, $page);
+                assert!(page.contains(&why), "docs/{}/{}.md lacks `why`: {why}", $folder, $page);
             }
         })*
     };
@@ -50,7 +50,7 @@ mod tests {
     }
 }
 
-/// Returns the picture, and the answers of `why` along the way.
+/// Returns the picture of a story, and the answers of `why` that were requested in it.
 async fn drawn(story: Story) -> (String, Vec<String>) {
     let mut panels = Vec::new();
     for panel in &story.panels {
@@ -61,7 +61,7 @@ async fn drawn(story: Story) -> (String, Vec<String>) {
     (svg, panels.into_iter().flat_map(|panel| panel.whys).collect())
 }
 
-/// A workflow with one control, as it is written in TOML.
+/// Returns a panel for a workflow with one control, written in TOML.
 fn work(control: &str, sent: Vec<Sent>) -> Panel {
     let definition = format!("name = \"work\"\n{control}");
     let setting = Setting::Workflows(vec![definition], 100);
@@ -206,7 +206,7 @@ fn policies() -> Story {
     Story { title: "Policies", until: 9000, tick: 100, mark: 1000, panels }
 }
 
-/// A flow from the lines of its definition.
+/// Returns a panel for a flow with these lines of TOML.
 fn flow(lines: &[&str], actions: &'static [&'static str], sent: Vec<Sent>) -> Panel {
     let setting = Setting::Flow(lines.join("\n"), actions);
     Panel { caption: lines.join("   "), setting, sent, asked: Vec::new() }

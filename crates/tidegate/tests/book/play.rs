@@ -1,4 +1,4 @@
-//! Plays a story on the real engine and records the store's rows at every tick.
+//! Executes a story on the real engine, and records the state of the runs at every tick.
 
 use std::{
     collections::BTreeMap,
@@ -19,23 +19,23 @@ use tidegate_core::{
     time::Timestamp,
 };
 
-/// The content of one picture: one clock over one or more panels.
+/// Content of one picture: one or more panels with the same time axis.
 pub(crate) struct Story {
     pub(crate) title: &'static str,
-    /// The duration, the tick and the distance of the axis marks, in milliseconds.
+    /// Duration, tick, and distance of the axis marks, all in milliseconds.
     pub(crate) until: u64,
     pub(crate) tick: u64,
     pub(crate) mark: u64,
     pub(crate) panels: Vec<Panel>,
 }
 
-/// Events sent to one definition.
+/// One definition, and the events that are sent to it.
 pub(crate) struct Panel {
     /// The caption above the panel. Its TOML is the definition that the engine gets.
     pub(crate) caption: String,
     pub(crate) setting: Setting,
     pub(crate) sent: Vec<Sent>,
-    /// The events whose run `why` is called for, and the times.
+    /// Events and times at which `why` is called for the run of the event.
     pub(crate) asked: Vec<(char, u64)>,
 }
 
@@ -47,37 +47,38 @@ impl Panel {
 }
 
 pub(crate) enum Setting {
-    /// Workflows by their definitions, and the number of workers.
+    /// Workflows, as TOML, and the number of workers.
     Workflows(Vec<String>, usize),
-    /// A flow with these lines, whose actions are called on one session.
+    /// A flow, as TOML, and its actions, which are called in one session.
     Flow(String, &'static [&'static str]),
-    /// Versions 1 and 2 of a workflow, the number of workers, and the time at which 2 is released.
+    /// Versions 1 and 2 of a workflow, the number of workers, and the time at which version 2 is
+    /// released.
     Versions([String; 2], usize, u64),
 }
 
 impl Setting {
-    /// Two versions with the same controls.
+    /// Creates a setting with two versions that have the same controls.
     pub(crate) fn versions(definition: String, at: u64) -> Self {
         Self::Versions([definition.clone(), definition], 100, at)
     }
 }
 
-/// One event: its time, and the work of its run.
+/// One event: the time at which it is sent, and how long its run works.
 #[derive(Clone, Copy)]
 pub(crate) struct Sent {
     pub(crate) letter: char,
     at: u64,
     to: &'static str,
-    /// The name and the value of the key.
+    /// Name and value of the event's key.
     key: (&'static str, &'static str),
-    /// A second key.
+    /// Value of a second key.
     id: &'static str,
     works: u64,
-    /// The sleep after the work, and the work after that.
+    /// Duration of a sleep after the work, and of further work after the sleep.
     naps: Option<(u64, u64)>,
 }
 
-/// An event that arrives at a time and whose run works for a time.
+/// Creates an event that is sent at `at` and whose run works for `works`.
 pub(crate) fn event(letter: char, at: u64, works: u64) -> Sent {
     Sent { letter, at, to: "work", key: ("", ""), id: "", works, naps: None }
 }
@@ -110,7 +111,7 @@ impl Sent {
     }
 }
 
-/// The state of a run in the picture.
+/// State of a run in the picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Doing {
     /// The run does not exist yet: its window or buffer is open.
@@ -120,16 +121,16 @@ pub(crate) enum Doing {
     Sleeps,
 }
 
-/// The recorded course of a panel.
+/// Recorded result of a panel.
 pub(crate) struct Played {
     pub(crate) caption: String,
     pub(crate) arrivals: Vec<Arrival>,
     pub(crate) runs: BTreeMap<RunId, Course>,
-    /// The period for which each claim's key was remembered, in milliseconds, with the event that
-    /// took it.
+    /// For each claim: the event that took it, and the start and end of the period for which its
+    /// key was remembered, in milliseconds.
     pub(crate) claims: Vec<(char, u64, u64)>,
     pub(crate) released: Option<u64>,
-    /// The answers of `why`, with `run_…` for every run.
+    /// Answers of `why`, with every run id replaced by `run_…`.
     pub(crate) whys: Vec<String>,
 }
 
@@ -142,20 +143,20 @@ pub(crate) struct Arrival {
     pub(crate) run: Option<RunId>,
 }
 
-/// The recorded course of a run.
+/// Recorded states of a run over time.
 #[derive(Default)]
 pub(crate) struct Course {
     pub(crate) parts: Vec<(Doing, u64, u64)>,
-    /// The letters of its input, as its handler received them.
+    /// Letters of the events that the handler received as input.
     pub(crate) carries: String,
     pub(crate) version: u32,
-    /// The time at which it was cancelled, and the run that replaced it.
+    /// Time at which the run was cancelled, and the run that replaced it, if any.
     pub(crate) cancelled: Option<(u64, Option<RunId>)>,
 }
 
 type Inputs = Arc<Mutex<BTreeMap<RunId, String>>>;
 
-/// Plays one panel from its first event to the story's end.
+/// Executes one panel from its first event to the end of the story.
 pub(crate) async fn play(story: &Story, panel: &Panel) -> Played {
     let harness = TestHarness::new();
     let inputs = Inputs::default();
@@ -189,7 +190,7 @@ pub(crate) async fn play(story: &Story, panel: &Panel) -> Played {
         look(&harness, &mut played, &events, (now, story.tick), began).await;
         for (letter, _) in panel.asked.iter().filter(|(_, at)| *at == now) {
             let arrival = played.arrivals.iter().find(|arrival| arrival.letter == *letter);
-            let run = arrival.and_then(|arrival| arrival.run).expect("its event made a run");
+            let run = arrival.and_then(|arrival| arrival.run).expect("the event started a run");
             played.whys.push(without_ids(&engine.why(run).await.unwrap().sentence));
         }
         harness.advance(Duration::from_millis(story.tick)).await;
@@ -231,7 +232,8 @@ async fn engine(harness: &TestHarness, inputs: &Inputs, setting: &Setting) -> En
     }
 }
 
-/// Works, sleeps and works again, as its input says; a batch as its first event says.
+/// Handler: works, sleeps and works again, as the input says. A batch does what its first event
+/// says.
 async fn worked(ctx: Ctx, timer: Arc<dyn Timer>, inputs: Inputs, input: Value) -> Result<()> {
     let all = if let Value::Array(all) = input { all } else { vec![input] };
     let letters = all.iter().filter_map(|it| it["letter"].as_str()).collect::<Vec<_>>().join(" ");
@@ -266,7 +268,7 @@ async fn send(engine: &Engine, setting: &Setting, sent: &Sent) -> (Option<EventI
     (Some(posted.id), posted.runs.into_iter().next().unwrap().verdict)
 }
 
-/// Formats a verdict, with letters for ids and seconds for times.
+/// Formats a verdict. Ids are replaced by letters, and times are in seconds.
 fn told(
     verdict: &Verdict,
     events: &BTreeMap<EventId, char>,
@@ -290,7 +292,7 @@ fn told(
     }
 }
 
-/// Records the state of every run from now until the next tick.
+/// Records the state of every run for the time from now until the next tick.
 async fn look(
     harness: &TestHarness,
     played: &mut Played,

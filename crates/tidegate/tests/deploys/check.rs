@@ -1,4 +1,4 @@
-//! The replay check: its prediction for a history is what happens to the run.
+//! The replay check: what it predicts for a history is what happens to the run after the deploy.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{
     table::{self, Change, Then},
 };
 
-/// Exports the histories of all runs of a workspace, as `tidegate runs export` writes them.
+/// Exports the histories of all runs of a workspace in the format of `tidegate runs export`.
 async fn export(engine: &Engine) -> String {
     let (mut lines, mut below) = (String::new(), None);
     loop {
@@ -38,7 +38,7 @@ fn end_of(report: &Report, run: RunId) -> &ReplayEnd {
     &report.runs.iter().find(|replayed| replayed.run == run).unwrap().end
 }
 
-/// Checks the prediction before the deploy, and that the check has no effects.
+/// Checks that the replay check predicts the expected end before the deploy, and has no effects.
 async fn check(Change { name, old, new, then }: Change) {
     let harness = TestHarness::new();
     let world = World::new(&harness);
@@ -47,7 +47,7 @@ async fn check(Change { name, old, new, then }: Change) {
     harness.advance(Duration::from_secs(10)).await;
     let (before, histories) = (world.effects(), export(&engine).await);
     engine.shutdown().await;
-    // Completes the awaits of the code outside of its operations.
+    // Advances the clock, so that awaits of the code outside of its operations complete.
     let ticks = async {
         loop {
             harness.advance(Duration::from_millis(100)).await;
@@ -62,19 +62,20 @@ async fn check(Change { name, old, new, then }: Change) {
         (Then::Completes(_), ReplayEnd::Fine) => {}
         (Then::Stops(words), ReplayEnd::Breaks(fault)) => {
             let message = fault.to_string();
-            // Operations behind the sleep are not reached before the sleep is answered.
-            let reached = if message.contains("asked for were") { &words[..1] } else { words };
+            // Operations after the sleep are not reached, because the sleep has no answer yet.
+            let reached = if message.contains("requested steps:") { &words[..1] } else { words };
             let missing: Vec<_> = reached.iter().filter(|word| !message.contains(**word)).collect();
             assert!(missing.is_empty(), "{name}: {message}");
         }
         (_, end) => panic!("{name}: {end:?}"),
     }
-    assert_eq!(world.effects(), before, "{name}: the check had effects");
+    assert_eq!(world.effects(), before, "{name}: the replay check executed effects");
 }
 
 #[tokio::test]
 async fn the_check_says_before_a_deploy_what_becomes_of_a_run() {
-    // In parallel: some verdicts come only after some time on the system clock.
+    // The changes are checked in parallel, because some checks end only after a time limit of the
+    // system clock.
     let all = table::all().into_iter().chain([table::beside_a_busy_branch()]);
     let checks = all.map(|change| {
         let name = change.name;
@@ -102,7 +103,7 @@ async fn runs_in_all_states_are_replayed() {
         let send = async || engine.send("job", json!(null)).await.unwrap().run().unwrap();
         let first = send().await;
         harness.advance(Duration::from_secs(1)).await;
-        // The second run wakes after the first, which may occupy the only worker.
+        // The second run wakes after the first, which may then occupy the only worker.
         let second = send().await;
         harness.advance(Duration::from_secs(1)).await;
         match state {
@@ -126,7 +127,7 @@ async fn runs_in_all_states_are_replayed() {
     }
 }
 
-/// A handler whose input type has changed, or that panics, would fail every run.
+/// If the input type of a handler has changed, or the handler panics, every run would fail.
 #[tokio::test]
 async fn inputs_that_cannot_be_read_and_panics_break_a_run() {
     let harness = TestHarness::new();

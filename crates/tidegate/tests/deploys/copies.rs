@@ -1,4 +1,4 @@
-//! Runs that start with the records of another: retries from a step.
+//! Runs that start with copies of another run's records: retries from a step.
 
 use std::{
     sync::{
@@ -14,8 +14,8 @@ use tidegate_core::row::Ending;
 
 use crate::program::{All, Fails, Select, Signal, Sleep, Step, World, step};
 
-/// Under `restart` the staged session operations were discarded with the failed run: they run again
-/// before the copied steps, which does not count as changed code.
+/// Under `restart`, the staged session operations of the failed run were discarded. The new run
+/// executes them again before the copied steps, and this does not count as changed code.
 #[tokio::test]
 async fn a_retry_takes_staged_operations_again_before_copied_steps() {
     let harness = TestHarness::new();
@@ -49,8 +49,8 @@ async fn a_retry_takes_staged_operations_again_before_copied_steps() {
     assert_eq!(charged.load(SeqCst), 1);
 }
 
-/// The copies are replayed in the order in which the first run got them: a signal that arrived
-/// while its steps ran was seen after them.
+/// Copied records are replayed in the order in which the first run received them: a signal that
+/// arrived while its steps were executing comes after those steps.
 #[tokio::test]
 async fn a_retry_gets_its_copies_in_their_first_order() {
     let id = str::to_owned;

@@ -1,4 +1,4 @@
-//! Answers that arrive after a run is leased and before its records are loaded.
+//! Answers that arrive after a run was leased and before its records are loaded.
 
 use std::{
     collections::BTreeMap,
@@ -77,7 +77,8 @@ impl Store for Late {
     }
 }
 
-/// The signal's branch must not overtake steps that were recorded without it.
+/// The branch that waits for the signal must not run before steps that were recorded without the
+/// signal.
 #[tokio::test]
 async fn an_answer_between_lease_and_load_is_for_the_next_activation() {
     let id = str::to_owned;
@@ -97,6 +98,6 @@ async fn an_answer_between_lease_and_load_is_for_the_next_activation() {
         other.signal(run, "go", json!(null)).await.unwrap();
     }));
     harness.advance(Duration::from_mins(2)).await;
-    assert!(late.before.lock().unwrap().is_none(), "the signal was sent");
+    assert!(late.before.lock().unwrap().is_none(), "the signal was not sent");
     harness.completed(&engine, run).await;
 }

@@ -1,4 +1,4 @@
-//! Workflow code as data, so that a test can change it, cut it short and generate it at random.
+//! Workflow code as data, so that a test can change it, shorten it and generate it at random.
 
 use std::{
     collections::BTreeMap,
@@ -19,57 +19,59 @@ use tidegate::{Ctx, Result, Retry, StepError, Workflow, testing::TestHarness};
 /// A part of a workflow's code.
 #[derive(Clone, Debug)]
 pub(crate) enum Code {
-    /// A step with a number as its value, which takes this many milliseconds.
+    /// A step that returns a number and takes this many milliseconds.
     Step(String, u64),
-    /// A step with a text as its value.
+    /// A step that returns a text.
     Text(String),
     /// A step whose first attempt fails.
     Flaky(String),
     /// A step that fails permanently.
     Fails(String),
-    /// The time.
+    /// A call of `ctx.now`.
     Now(String),
-    /// An event that is sent.
+    /// A step that sends an event.
     Send(String),
     /// A registered compensation.
     Undo(String),
     /// A sleep of this many milliseconds.
     Sleep(String, u64),
-    /// A wait for an event, `go`, with a timeout in milliseconds.
+    /// A wait for the event `go`, with a timeout in milliseconds.
     Event(String, u64),
-    /// A wait for a signal, `go`, with a timeout in milliseconds.
+    /// A wait for the signal `go`, with a timeout in milliseconds.
     Signal(String, u64),
     /// A call of the workflow `child`.
     Invoke(String),
-    /// One after the other.
+    /// The parts, one after another.
     All(Vec<Code>),
-    /// In parallel, all of them.
+    /// All parts in parallel, until all are done.
     Join(Vec<Code>),
-    /// In parallel, until the first of them is done.
+    /// All parts in parallel, until the first is done.
     Select(Vec<Code>),
-    /// Repeated as often as a step says, which is a random number.
+    /// The part, repeated a random number of times. A step with this id returns the number.
     Loop(String, Box<Code>),
-    /// An error of the handler itself, or a panic, the second time that the code gets here.
+    /// An error or a panic of the handler itself, when the code gets here for the second time.
     Trip(String),
-    /// The first part at the first attempt of a step, otherwise the second.
+    /// The first part at the first attempt of the step with this id, the second part at later
+    /// attempts.
     Attempt(String, Box<Code>, Box<Code>),
-    /// The part, with its error ignored.
+    /// The part. If it fails, the error is ignored.
     Swallow(Box<Code>),
-    /// The first part if the run is patched, otherwise the second.
+    /// The first part if `ctx.patched` returns true, otherwise the second.
     Patch(String, Box<Code>, Box<Code>),
-    /// In parallel, all of them, each with its own waker.
+    /// All parts in parallel, each with a waker of its own.
     Unordered(Vec<Code>),
-    /// The first part in its own task beside the second, which is awaited before the task.
+    /// The first part in a task of its own, at the same time as the second. The second is awaited
+    /// first, then the task.
     Spawn(Box<Code>, Box<Code>),
-    /// The part in its own task that is never awaited.
+    /// The part in a task of its own that is never awaited.
     Detach(Box<Code>),
-    /// An await of something that is not an operation of the run.
+    /// An await of something outside of the run's operations.
     Yield,
-    /// An await of this many milliseconds that is not an operation of the run.
+    /// An await outside of the run's operations that takes this many milliseconds.
     Outside(u64),
-    /// An await that wakes itself forever.
+    /// An await that wakes itself again and again, and never completes.
     Spin,
-    /// An await of something external that never completes.
+    /// An await of something outside of the run's operations that never completes.
     Hang,
 }
 
@@ -82,7 +84,7 @@ pub(crate) fn step(id: &str) -> Code {
     Step(id.to_owned(), 0)
 }
 
-/// The sleep during which the code is changed.
+/// The sleep during which a test changes the code.
 pub(crate) fn night() -> Code {
     sleep("night")
 }
@@ -91,7 +93,7 @@ pub(crate) fn sleep(id: &str) -> Code {
     Sleep(id.to_owned(), 60_000)
 }
 
-/// The world of the programs: their effects, and a source of randomness.
+/// Environment of the programs: counts their effects, and determines the order of parallel parts.
 #[derive(Clone)]
 pub(crate) struct World {
     effects: Arc<Mutex<BTreeMap<String, usize>>>,
@@ -116,7 +118,7 @@ impl World {
         *self.effects.lock().unwrap().entry(id.to_owned()).or_default() += 1;
     }
 
-    /// Returns a workflow, `job`, with this code.
+    /// Returns the workflow `job` with this code.
     pub(crate) fn job(&self, code: &Code) -> Workflow<Value, ()> {
         let (world, code) = (self.clone(), code.clone());
         let retry = Retry::attempts(3).fixed(Duration::from_millis(70));
@@ -126,7 +128,7 @@ impl World {
         job.retry(retry)
     }
 
-    /// Plays a part. The suffix makes the ids of a loop's iterations unique.
+    /// Executes a part of the code. The suffix makes the step ids of loop iterations unique.
     fn play(self, ctx: Ctx, code: Code, suffix: String) -> Part {
         Box::pin(async move {
             let id = |id: String| format!("{id}{suffix}");
@@ -194,7 +196,7 @@ impl World {
         })
     }
 
-    /// Plays tasks, futures with their own wakers, awaits and errors that are no operations.
+    /// Executes the parts that are not operations of the run: tasks, wakers, awaits and errors.
     async fn play_outside(self, ctx: Ctx, code: Code, suffix: String) -> Result<()> {
         let ms = Duration::from_millis;
         match code {
@@ -247,7 +249,7 @@ impl World {
         ctx.step(id.clone(), closure).await
     }
 
-    /// Polls parts in an order that changes between activations, as `select!` does.
+    /// Polls parts in parallel, in an order that changes between activations, as `select!` does.
     async fn side_by_side(
         &self,
         ctx: &Ctx,

@@ -1,4 +1,4 @@
-//! Random unchanged programs, with crashes at random times: none is reported as changed.
+//! Executes random programs with crashes at random times. None is reported as changed code.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::program::{
     Sleep, Step, Swallow, Undo, Unordered, World, Yield,
 };
 
-/// A small random number generator, so that a seed repeats a program everywhere.
+/// A small random number generator that gives the same numbers for a seed on every machine.
 struct Dice(u64);
 
 impl Dice {
@@ -40,7 +40,8 @@ impl Dice {
             6 => Signal(id, times[self.index(5)]),
             7 => Flaky(id),
             8 => Undo(id),
-            // A race decided by something external may end differently on a replay: a step follows.
+            // What an await outside of the operations decides may differ on replay, so a step
+            // follows.
             9 => All(vec![Yield, Step(id, 0)]),
             10 => All(vec![Outside(times[self.index(4)]), Step(id, 0)]),
             11 => Invoke(id),
@@ -71,8 +72,9 @@ impl Dice {
     }
 }
 
-/// The number of programs, the maximum number of crashes and shutdowns of each, and of its rounds.
-/// An engine that dies before a lease expires never finds the previous engine dead.
+/// Number of programs, maximum number of crashes and shutdowns of a program, and maximum number of
+/// rounds of a program. The number of crashes is limited because an engine that crashes before a
+/// lease has expired never detects that the previous engine is dead.
 const PROGRAMS: u64 = 300;
 const STOPS: u32 = 8;
 const LONGEST: u64 = 4_000;
@@ -120,7 +122,7 @@ async fn play(seed: u64) {
                 engine = serve().await.unwrap();
             }
             2 => drop(engine.send("go", json!(null)).await.unwrap()),
-            // A run that has ended refuses signals.
+            // A signal to an ended run is refused, which is ignored here.
             3 => drop(engine.signal(run, "go", json!(null)).await),
             _ => {}
         }
@@ -131,5 +133,5 @@ async fn play(seed: u64) {
             return;
         }
     }
-    panic!("the run has not ended; {:?}\n{repeat}", engine.why(run).await);
+    panic!("the run has not ended: {:?}\n{repeat}", engine.why(run).await);
 }

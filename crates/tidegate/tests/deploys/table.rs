@@ -1,4 +1,4 @@
-//! Changes of code under a sleeping run, and the expected end of the run.
+//! Table of code changes during the sleep of a run, each with the expected end of the run.
 
 use std::time::Duration;
 
@@ -12,11 +12,12 @@ use crate::program::{
     Yield, night, sleep, step,
 };
 
-/// The expected end of a run.
+/// Expected end of a run.
 pub(crate) enum Then {
-    /// The run completes, and these closures start under the new code.
+    /// The run completes, and the new code starts exactly these closures.
     Completes(&'static [&'static str]),
-    /// The run fails with `ChangedWorkflow`, with these words in the message, before any effect.
+    /// The run fails with `ChangedWorkflow` before any new effect. The message contains these
+    /// words.
     Stops(&'static [&'static str]),
 }
 
@@ -45,7 +46,7 @@ fn boxed(code: Vec<Code>) -> Box<Code> {
     Box::new(All(code))
 }
 
-/// Changes of the steps of a sequential program.
+/// Changes to the steps of a sequential program.
 fn of_sequences() -> Vec<Change> {
     let order = || vec![step("charge"), night(), step("mail")];
     vec![
@@ -74,13 +75,13 @@ fn of_sequences() -> Vec<Change> {
             Stops(&["`night`", "`pack`"]),
         ),
         change(
-            "steps change places with one that is not recorded",
+            "a recorded step and one without a record are exchanged",
             order(),
             vec![step("mail"), night(), step("charge")],
             Stops(&["`charge`", "`mail`"]),
         ),
         change(
-            "recorded steps change places",
+            "two recorded steps are exchanged",
             vec![step("charge"), step("pack"), night(), step("mail")],
             vec![step("pack"), step("charge"), night(), step("mail")],
             Completes(&["mail"]),
@@ -88,7 +89,7 @@ fn of_sequences() -> Vec<Change> {
     ]
 }
 
-/// Changes of the kinds and values of records, and of waits.
+/// Changes to the kinds and values of records, and to waits.
 fn of_records() -> Vec<Change> {
     let order = || vec![step("charge"), night(), step("mail")];
     vec![
@@ -96,13 +97,13 @@ fn of_records() -> Vec<Change> {
             "a recorded step is of another kind",
             order(),
             vec![sleep("charge"), night(), step("mail")],
-            Stops(&["`charge` is recorded as a step and asked for as a sleep"]),
+            Stops(&["`charge` is recorded as a step, but requested as a sleep"]),
         ),
         change(
             "a recorded sleep is of another kind",
             order(),
             vec![step("charge"), step("night"), step("mail")],
-            Stops(&["`night` is recorded as a sleep and asked for as a step"]),
+            Stops(&["`night` is recorded as a sleep, but requested as a step"]),
         ),
         change(
             "a recorded step has a value of another type",
@@ -111,13 +112,13 @@ fn of_records() -> Vec<Change> {
             Stops(&["`charge`", "cannot be read as alloc::string::String", "invalid type"]),
         ),
         change(
-            "the error about another type is swallowed",
+            "the error about another type is ignored",
             order(),
             vec![Swallow(boxed(vec![Text(id("charge"))])), step("mail")],
             Stops(&["`charge`", "invalid type"]),
         ),
         change(
-            "the error about another kind is swallowed",
+            "the error about another kind is ignored",
             order(),
             vec![Swallow(boxed(vec![sleep("charge")])), step("mail")],
             Stops(&["`charge` is recorded as a step"]),
@@ -136,7 +137,7 @@ fn of_records() -> Vec<Change> {
         ),
         change("all that was left is removed", order(), vec![step("charge")], Completes(&[])),
         change(
-            "a step is added behind all records",
+            "a step is added after all records",
             order(),
             vec![step("charge"), night(), step("pack"), step("mail")],
             Completes(&["mail", "pack"]),
@@ -150,14 +151,14 @@ fn of_records() -> Vec<Change> {
     ]
 }
 
-/// Errors of the handler itself, before it has reached its records: it is retried.
+/// The handler itself fails before it has requested its records: the run is retried.
 fn of_errors() -> Vec<Change> {
     let order = |trip: &str| vec![Trip(id(trip)), step("charge"), night(), step("mail")];
     vec![
         same("the handler fails before its records", order("error"), &["error", "mail"]),
         same("the handler panics before its records", order("panic"), &["mail", "panic"]),
         same(
-            "an attempt that failed leads to another step",
+            "the code takes another path after a failed attempt",
             {
                 let cash = boxed(vec![step("cash"), night(), step("mail")]);
                 vec![step("charge"), Attempt(id("card"), boxed(vec![Flaky(id("card"))]), cash)]
@@ -167,7 +168,7 @@ fn of_errors() -> Vec<Change> {
     ]
 }
 
-/// Each kind of operation as the new one.
+/// Code that requests a new operation, once for each kind of operation.
 fn of_kinds() -> Vec<Change> {
     let new = [
         ("a new time", Now(id("new"))),
@@ -190,7 +191,7 @@ fn of_kinds() -> Vec<Change> {
     changes.collect()
 }
 
-/// Branches: unchanged programs complete, in whatever order their branches are polled.
+/// Parallel branches: unchanged programs complete, in whatever order their branches are polled.
 fn of_branches() -> Vec<Change> {
     let unequal = || {
         let ahead = All(vec![step("a1"), step("a2"), step("a3"), night(), step("a4")]);
@@ -220,7 +221,7 @@ fn of_branches() -> Vec<Change> {
         same("the loser of a race is recorded", loser(), &["after"]),
         same("the loser of a race is answered later", late(), &["after"]),
         change(
-            "a recorded loser is renamed",
+            "a recorded step of a branch that lost the race is renamed",
             loser(),
             vec![Select(vec![Step(id("w"), 1_000), step("other")]), night(), step("after")],
             Stops(&["`l1`", "`after`"]),
@@ -241,24 +242,25 @@ fn of_branches() -> Vec<Change> {
             Stops(&["`round.0`", "`turn.0`"]),
         ),
         same(
-            "a step is tried again beside a sleep",
+            "a step is retried while another branch sleeps",
             vec![Join(vec![All(vec![Flaky(id("f")), step("f2")]), All(vec![night(), step("n")])])],
             &["n"],
         ),
     ]
 }
 
-/// Tasks and awaits that the engine does not track: unchanged code continues with them.
+/// Tasks and awaits that the engine does not track: unchanged code continues to work.
 fn of_tasks() -> Vec<Change> {
     let spawned = |part: Vec<Code>| Spawn(boxed(vec![step("s1"), step("s2")]), boxed(part));
-    // The first step takes a while, so that the task makes progress before the run sleeps.
+    // The first step takes some time, so that the spawned task makes progress before the run
+    // sleeps.
     let order = || vec![Step(id("charge"), 1_000), night(), step("mail")];
     let slow = || All(vec![Outside(1_000), step("a"), Sleep(id("long"), 90_000)]);
     let race = |slow| Select(vec![slow, All(vec![Step(id("w"), 5_000), night()])]);
     vec![
         same("a task is awaited after new steps", vec![spawned(order())], &["mail"]),
         same(
-            "a task is awaited that waits for something outside at first",
+            "a task first awaits something outside, and is awaited",
             vec![Spawn(boxed(vec![Outside(500), step("s1")]), boxed(order()))],
             &["mail"],
         ),
@@ -268,12 +270,12 @@ fn of_tasks() -> Vec<Change> {
             &["mail"],
         ),
         same(
-            "a task is not awaited, and nothing new is asked for",
+            "a task is not awaited, and no new operation is requested",
             vec![Detach(boxed(vec![step("s1")])), Step(id("charge"), 1_000), night()],
             &[],
         ),
         change(
-            "a step beside a task is renamed",
+            "a step parallel to a task is renamed",
             vec![spawned(order())],
             vec![spawned(vec![step("bill"), night(), step("mail")])],
             Stops(&["`charge`", "`bill`"]),
@@ -297,7 +299,7 @@ fn of_tasks() -> Vec<Change> {
             Stops(&["`u`", "`v`"]),
         ),
         same(
-            "a branch that wakes itself for ever",
+            "a branch wakes itself again and again",
             vec![Select(vec![Spin, All(vec![step("a"), night(), step("b")])])],
             &["b"],
         ),
@@ -346,8 +348,8 @@ pub(crate) fn all() -> Vec<Change> {
     all.into_iter().flatten().collect()
 }
 
-/// A change that is detected only after some time of busy polling, during which a virtual clock
-/// stands still.
+/// A change next to a branch that polls all the time. It is detected only after a time limit, and
+/// the virtual clock does not advance meanwhile.
 pub(crate) fn beside_a_busy_branch() -> Change {
     let code = |first| vec![Select(vec![Spin, All(vec![step(first), night(), step("mail")])])];
     change("beside a branch that wakes itself", code("charge"), code("bill"), {
@@ -365,8 +367,8 @@ async fn changed_code_stops_a_run_before_its_effects_and_no_other_code_does() {
     assert!(failed.is_empty(), "{failed:#?}");
 }
 
-/// A handler that awaits something external might continue because of it, so it is stopped later,
-/// but it is stopped.
+/// A handler that awaits something outside of its operations might still continue, so changed code
+/// is detected later, but it is detected.
 #[tokio::test]
 async fn changed_code_that_awaits_something_outside_is_stopped_too() {
     let old = vec![step("charge"), night(), step("mail")];
@@ -387,7 +389,11 @@ async fn deploy(Change { name, old, new, then }: Change) {
         harness.engine().workflow(world.job(&old)).workflow(child()).start().await.unwrap();
     let run = engine.send("job", json!(null)).await.unwrap().run().unwrap();
     harness.advance(Duration::from_secs(10)).await;
-    assert_eq!(harness.runs("job").await[0].state, "waiting", "{name}");
+    assert_eq!(
+        harness.runs("job").await[0].state,
+        "waiting",
+        "{name}: the run must wait before the deploy"
+    );
     engine.shutdown().await;
     let before = world.effects();
     let engine =
@@ -413,8 +419,11 @@ async fn deploy(Change { name, old, new, then }: Change) {
             let message = StepError::coded(error.code, error.message).to_string();
             let missing: Vec<_> = words.iter().filter(|word| !message.contains(**word)).collect();
             assert!(missing.is_empty(), "{name}: {message}");
-            assert!(begun.is_empty(), "{name}: effects of changed code: {begun:?}");
-            assert!(harness.runs("child").await.is_empty(), "{name}: a child was called");
+            assert!(begun.is_empty(), "{name}: the changed code executed effects: {begun:?}");
+            assert!(
+                harness.runs("child").await.is_empty(),
+                "{name}: the changed code called a child"
+            );
         }
     }
 }

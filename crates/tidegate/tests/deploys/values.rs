@@ -1,4 +1,4 @@
-//! Values that cannot be read back, and ids that are reserved.
+//! Step values that cannot be read back, and step ids that are reserved.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use tidegate::{
 use tidegate_core::row::Ending;
 use tidegate_store::SqliteStore;
 
-/// A value that is written as a number and read as a text.
+/// A value that is written as a number but read as a text.
 #[derive(Deserialize)]
 #[serde(transparent)]
 struct OneWay(#[allow(dead_code, reason = "it is never read")] String);
@@ -24,7 +24,8 @@ impl Serialize for OneWay {
 
 const NIGHT: Duration = Duration::from_mins(1);
 
-/// The step fails on execution, with its name, and in the same way on every replay.
+/// A step whose value cannot be read back fails when it is executed, and in the same way on replay.
+/// The error names the step.
 #[tokio::test]
 async fn a_value_that_cannot_be_read_back_is_the_failure_of_its_step() {
     let harness = TestHarness::new();
@@ -41,7 +42,7 @@ async fn a_value_that_cannot_be_read_back_is_the_failure_of_its_step() {
     assert!(fault.contains("the record of step `value` cannot be read"), "{fault}");
 }
 
-/// The same in a transaction: nothing of it is written.
+/// The same for a transactional step: none of its writes is committed.
 #[tokio::test]
 async fn a_transaction_whose_value_cannot_be_read_back_is_undone() {
     let clock = Arc::new(VirtualClock::default());
@@ -71,7 +72,7 @@ async fn a_transaction_whose_value_cannot_be_read_back_is_undone() {
     assert_eq!(kept, 0);
 }
 
-/// A step with the id of a patch marker would not be checked.
+/// A step with the id of a patch marker would not be checked on replay, so it is refused.
 #[tokio::test]
 async fn ids_of_patch_markers_are_refused() {
     let harness = TestHarness::new();

@@ -5,7 +5,8 @@ use tidegate::{Batch, Ctx, Singleton, Workflow, testing::TestHarness};
 
 use crate::words::{Journal, burst, ms, secs, sharing, start, states, verdict};
 
-/// A workflow that records the `n`s of its events, through every accessor.
+/// A workflow that records the field `n` of its events. It checks that all accessors return the
+/// same events.
 fn collect(journal: &Journal, batch: Batch) -> Workflow<Vec<Order>, Value, Order> {
     let journal = journal.clone();
     Workflow::new("order", move |ctx: Ctx, orders: Vec<Order>| {
@@ -16,7 +17,11 @@ fn collect(journal: &Journal, batch: Batch) -> Workflow<Vec<Order>, Value, Order
             let seen: Vec<Order> =
                 events.iter().map(|it| serde_json::from_str(it.data.as_str()).unwrap()).collect();
             assert_eq!(seen, orders);
-            assert_eq!(ctx.event(), &events[0], "the one event is the first");
+            assert_eq!(
+                ctx.event(),
+                &events[0],
+                "ctx.event() must return the first event of the batch"
+            );
             journal.note(format!("{all:?}"));
             Ok(json!(all))
         }
@@ -33,8 +38,8 @@ fn at(moments: &[(u128, &str)]) -> Vec<(u128, String)> {
     moments.iter().map(|(at, line)| (*at, (*line).to_owned())).collect()
 }
 
-/// spec F2, B92, B93, B94, B95, B96, B100: a full buffer flushes at once, any other a fixed time
-/// after its first event; the run gets all its events, in order.
+/// spec F2, B92, B93, B94, B95, B96, B100: a full buffer flushes at once, any other buffer a fixed
+/// time after its first event. The run gets all events of the buffer, in order.
 pub(crate) async fn a_buffer_flushes_at_its_size_or_its_time(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let order = collect(&journal, Batch::of(3).within(secs(10)));
@@ -48,7 +53,7 @@ pub(crate) async fn a_buffer_flushes_at_its_size_or_its_time(harness: &TestHarne
     harness.settle().await;
     assert_eq!(journal.take_times(), at(&[(4000, "[0, 1, 2]")]));
     assert_eq!(harness.completed(&engine, first).await, json!([0, 1, 2]));
-    // The timer of the first buffer does not apply to the second.
+    // The deadline of the first buffer does not apply to the second.
     harness.advance(secs(1)).await;
     start(&engine, "order", json!({ "n": 3 })).await;
     harness.advance(secs(9)).await;
@@ -67,7 +72,7 @@ pub(crate) async fn a_run_without_batch_has_no_list_of_events(harness: &TestHarn
     assert_eq!(harness.completed(&engine, run).await, json!(true));
 }
 
-/// spec B98, B53: each key value has its own buffer and its own timer.
+/// spec B98, B53: each key value has a buffer and a timer of its own.
 pub(crate) async fn keys_are_collected_apart(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let order = collect(&journal, Batch::of(3).within(secs(10)).key("user"));
@@ -80,7 +85,7 @@ pub(crate) async fn keys_are_collected_apart(harness: &TestHarness) {
     assert_eq!(journal.take_times(), at(&[(4000, "[1, 3, 4]"), (10_000, "[0, 2]")]));
 }
 
-/// spec F2, B99: of a flood from two engines, every event is in exactly one run.
+/// spec F2, B99: when two engines send many events, every event is in exactly one run.
 pub(crate) async fn every_event_is_in_exactly_one_run(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let order = || collect(&journal, Batch::of(7).within(secs(1)));
@@ -118,19 +123,19 @@ pub(crate) async fn a_buffer_survives_a_restart(harness: &TestHarness) {
     assert_eq!(journal.take_times(), at(&[(60_000, "[0, 1, 2]"), (70_000, "[3]")]));
 }
 
-/// spec F2: one request can fill several buffers; a buffer never exceeds its byte limit.
+/// spec F2: one request can fill several buffers. A buffer never exceeds its byte limit.
 pub(crate) async fn one_request_fills_several_buffers(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let order = collect(&journal, Batch::of(4).within(secs(10)).max_bytes(22));
     let engine = harness.engine().workflow(order).start().await.unwrap();
     burst(&engine, "order", 12).await;
     harness.advance(secs(10)).await;
-    // {"n":0} has 7 bytes, and three of them fit.
+    // `{"n":0}` has 7 bytes, so three such events fit into a buffer.
     let expected = ["[0, 1, 2]", "[3, 4, 5]", "[6, 7, 8]", "[9, 10]", "[11]"];
     assert_eq!(journal.take(), expected);
 }
 
-/// spec F4: a buffer held by a singleton stays, and flushes in chunks when the holder ends.
+/// spec F4: a buffer that a singleton blocks is kept. When the holder ends, it flushes in chunks.
 pub(crate) async fn a_held_buffer_flushes_in_chunks(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let noted = journal.clone();
@@ -151,7 +156,7 @@ pub(crate) async fn a_held_buffer_flushes_in_chunks(harness: &TestHarness) {
     assert_eq!((journal.take_times(), journal.most("order")), (expected, 1));
 }
 
-/// spec N27, F4: the events that debounce fires are collected by batch.
+/// spec N27, F4: events that debounce releases are then collected by batch.
 pub(crate) async fn what_debounce_fires_is_what_batch_collects(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let quiet = tidegate::Debounce::quiet(secs(1)).key("user");
@@ -163,6 +168,7 @@ pub(crate) async fn what_debounce_fires_is_what_batch_collects(harness: &TestHar
     }
     harness.advance(secs(60)).await;
     assert_eq!(journal.take_times(), at(&[(1300, "[2, 3]")]));
-    // The first window's run carries both; the run id returned for the other window is ended too.
+    // The run of the first window has both events. The run id promised for the other window is
+    // cancelled.
     assert_eq!(states(harness, "order").await, ["cancelled", "completed"]);
 }

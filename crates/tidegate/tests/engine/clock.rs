@@ -1,4 +1,4 @@
-//! A store clock that steps back: engines detect it, and nothing stalls for the size of the step.
+//! The store's clock steps back: engines detect it, and no work is delayed by the size of the step.
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ use crate::{
     words::{Journal, Marks, burst, ms, secs, start, states, work},
 };
 
-/// spec I14: everything that waits when the clock steps back, by forty seconds and by an hour,
-/// continues after its own period, also on an engine that is started later.
+/// spec I14: when the clock steps back, by forty seconds or by an hour, waiting work of every kind
+/// continues after its own period, also if no engine was running at the step.
 async fn nothing_stands_still(
     store: Arc<dyn Store>,
     clock: Arc<VirtualClock>,
@@ -43,7 +43,7 @@ async fn nothing_stands_still(
     let mut engine = begin().await;
     let mut behind = 0;
     for (round, step) in [40, 3600, 40].into_iter().enumerate() {
-        // The first run starts at once, and each one after it waits.
+        // The first run starts at once; each later one waits for the throttle.
         burst(&engine, "call", if round == 0 { 2 } else { 1 }).await;
         for name in ["save", "index", "nap"] {
             start(&engine, name, json!({ "n": 0 })).await;
@@ -58,19 +58,23 @@ async fn nothing_stands_still(
         if round == 2 {
             engine = begin().await;
         }
-        // Its own period, and a second to detect the step.
+        // Ten seconds for the period of each workflow, and two to detect the step.
         for _ in 0..12 {
             harness.advance(secs(1)).await;
         }
         for (name, more) in [("call", 1), ("save", 0), ("index", 0), ("nap", 0)] {
             let all = vec!["completed"; round + 1 + more];
-            assert_eq!(states(&harness, name).await, all, "`{name}` after {step} s back");
+            assert_eq!(
+                states(&harness, name).await,
+                all,
+                "runs of `{name}` have not all completed after a step back by {step} s"
+            );
         }
     }
 }
 
-/// spec I14: a stream whose engine died before the clock stepped back is taken over once the lease
-/// has expired.
+/// spec I14: a reaction's lease was held by an engine that died before the clock stepped back. The
+/// stream is taken over when the lease has expired.
 async fn a_lease_of_a_reaction_ends(
     store: Arc<dyn Store>,
     clock: Arc<VirtualClock>,
@@ -87,11 +91,11 @@ async fn a_lease_of_a_reaction_ends(
     settable.set(-3_600_000_000);
     let _second = looking(&harness).reaction(reaction()).start().await.unwrap();
     seconds(&harness, 13).await;
-    assert_eq!(journal.take(), ["a 0"], "after the lease expired");
+    assert_eq!(journal.take(), ["a 0"], "the event must be handled again after the lease expired");
 }
 
-/// spec I14: an event that failed before the clock stepped back is retried after its backoff; a
-/// time set by a handler stays.
+/// spec I14: an event that failed before the clock stepped back is retried after its backoff. A
+/// time that a handler set with `defer` is not changed.
 async fn a_backoff_of_a_reaction_ends(
     store: Arc<dyn Store>,
     clock: Arc<VirtualClock>,
@@ -125,10 +129,14 @@ async fn a_backoff_of_a_reaction_ends(
     seconds(&harness, 13).await;
     assert_eq!(journal.take(), ["retried"], "after its backoff");
     harness.advance(secs(3600)).await;
-    assert_eq!(journal.take(), ["deferred"], "at the time it was deferred to");
+    assert_eq!(
+        journal.take(),
+        ["deferred"],
+        "the event must be handled at the time that it was deferred to"
+    );
 }
 
-/// spec I14: a queued occurrence times out after its own period.
+/// spec I14: a queued occurrence of a schedule times out after its own maximum wait.
 async fn an_occurrence_in_a_queue_gives_up(
     store: Arc<dyn Store>,
     clock: Arc<VirtualClock>,
@@ -140,7 +148,7 @@ async fn an_occurrence_in_a_queue_gives_up(
     let schedule = Schedule::cron("* * * * *").on_overlap(queue);
     let tick = work(&journal, "tick", secs(600)).schedule(schedule);
     let _engine = harness.engine().workflow(tick).start().await.unwrap();
-    // The first run is driven, and the second waits for it.
+    // The first occurrence is running, and the second is queued behind it.
     harness.advance(secs(60)).await;
     while states(&harness, "tick").await.len() < 2 {
         harness.advance(secs(1)).await;
@@ -152,7 +160,7 @@ async fn an_occurrence_in_a_queue_gives_up(
     assert_eq!((states.len(), cancelled), (2, 1), "{states:?}");
 }
 
-/// spec I14: the times of all rows are capped, even if they are more than one page.
+/// spec I14: the due times of all rows are capped, also if there is more than one page of them.
 async fn more_rows_than_a_page_go_on(
     store: Arc<dyn Store>,
     clock: Arc<VirtualClock>,

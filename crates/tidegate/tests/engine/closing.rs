@@ -24,9 +24,9 @@ fn archiving(stream: &str, marks: &Marks) -> Closing {
     })
 }
 
-/// spec B218, B219, N74: a close guards the stream first; while a reaction lags behind or holds a
-/// lease, the close waits and names the reaction; then it archives in order and deletes all but the
-/// guard. A repeated close changes nothing.
+/// spec B218, B219, N74: a close first commits the guard event. While a reaction has not reached
+/// the guard or holds a lease, the close waits and names the reaction. Then it archives the events
+/// in order and deletes all but the guard. A repeated close has no effect.
 pub(crate) async fn a_close_waits_for_reactions_and_says_for_whom(harness: &TestHarness) {
     let (journal, archive) = (Journal::new(harness), Marks::default());
     let engine =
@@ -36,13 +36,17 @@ pub(crate) async fn a_close_waits_for_reactions_and_says_for_whom(harness: &Test
     let wrong = engine.close(&closing.clone().expecting(Expected::Version(7))).await.unwrap_err();
     assert!(wrong.to_string().contains("expected version 7, got version 2"), "{wrong}");
     let CloseProgress::Waits(behind) = engine.close(&closing).await.unwrap() else {
-        panic!("a handler is running")
+        panic!("the close must wait while a handler is running")
     };
     assert_eq!((behind.len(), behind[0].reaction.as_str(), behind[0].at), (1, "mail", -1));
-    assert!(behind[0].lease.is_some(), "the lease is reported: {behind:?}");
+    assert!(behind[0].lease.is_some(), "the close must report the lease: {behind:?}");
     assert_eq!(archive.all(), [""; 0]);
     harness.advance(secs(20)).await;
-    assert_eq!(journal.take(), ["a 0", "a 1", "a 2"], "handlers do not get the guard event");
+    assert_eq!(
+        journal.take(),
+        ["a 0", "a 1", "a 2"],
+        "handlers must get all events except the guard"
+    );
     let view = view(&engine, "mail", "a").await;
     assert_eq!((view.position, view.want), (3, 3));
     for _ in 0..2 {
@@ -54,8 +58,8 @@ pub(crate) async fn a_close_waits_for_reactions_and_says_for_whom(harness: &Test
     assert_eq!(left.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["$closed"]);
 }
 
-/// spec N74: a failed archive leaves the stream guarded with all its events, and can be retried; a
-/// close may have a start time.
+/// spec N74: if archiving fails, the stream stays closed and keeps all its events, and the close
+/// can be repeated. The close waits for reactions as long as its options say.
 pub(crate) async fn a_failed_archive_can_be_tried_again(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let engine =
@@ -75,8 +79,9 @@ pub(crate) async fn a_failed_archive_can_be_tried_again(harness: &TestHarness) {
     assert_eq!((closed, archive.all().len()), (CloseProgress::Closed { guard: 100 }, 100));
 }
 
-/// spec N74: a close with a snapshot restarts the stream at version 0; reactions that have handled
-/// the events it replaces continue behind it. A repeated close reports that it is done.
+/// spec N74: a close with a snapshot restarts the stream at version 0. Reactions that have handled
+/// the old events continue after the snapshot. A repeated close reports that the stream was
+/// restarted.
 pub(crate) async fn a_restarted_stream_begins_with_its_snapshot(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let reaction = noting(&journal, "mail", Duration::ZERO);
@@ -85,7 +90,7 @@ pub(crate) async fn a_restarted_stream_begins_with_its_snapshot(harness: &TestHa
     let closing = Closing::new("a").restart(json!({ "sum": 3 }));
     assert!(engine.close(&closing).await.unwrap_err().to_string().contains("expected at"));
     let closing = closing.expecting(Expected::Version(2));
-    // The reaction has to pass the guard, which it may have done by the time of the check.
+    // The reaction has to pass the guard event first. It may already have done so.
     if engine.close(&closing).await.unwrap() != CloseProgress::Restarted {
         harness.settle().await;
     }
@@ -100,8 +105,8 @@ pub(crate) async fn a_restarted_stream_begins_with_its_snapshot(harness: &TestHa
     assert_eq!(events.len(), 2);
 }
 
-/// An interrupted close resumes, whichever of its transactions fails, before or after it is
-/// durable; every event is in the archive.
+/// An interrupted close can be continued, whichever of its transactions fails, before or after it
+/// is durable. Every event is in the archive.
 pub(crate) async fn an_interrupted_close_goes_on(harness: &TestHarness, faults: &Faults) {
     let reaction = Reaction::new("mail").on_any(async |_: ReactionCtx, _| Ok(()));
     let engine = looking(harness).reaction(reaction).start().await.unwrap();
@@ -116,7 +121,7 @@ pub(crate) async fn an_interrupted_close_goes_on(harness: &TestHarness, faults: 
             let mut tries = 0;
             loop {
                 tries += 1;
-                assert!(tries < 20, "{stream} is not closed");
+                assert!(tries < 20, "stream {stream} is still not closed after 20 attempts");
                 if matches!(engine.close(&closing).await, Ok(CloseProgress::Restarted)) {
                     break;
                 }

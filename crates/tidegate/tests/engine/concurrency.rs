@@ -1,12 +1,12 @@
-//! Concurrency: never more runs inside than there are slots, and no slot for a waiting run.
+//! Concurrency: at most as many runs execute as there are slots, and a waiting run holds no slot.
 
 use serde_json::{Value, json};
 use tidegate::{Concurrency, Ctx, Retry, StepError, Workflow, testing::TestHarness};
 
 use crate::words::{Journal, burst, ms, n, secs, sharing, start, states, work};
 
-/// spec G1, G4, B60, B66, B67: of fifty runs, five are inside at any instant, in order, and none is
-/// lost.
+/// spec G1, G4, B60, B66, B67: fifty runs with a limit of five: at every instant five execute, in
+/// order, and none is lost.
 pub(crate) async fn a_burst_of_fifty_is_driven_five_at_a_time(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let order = work(&journal, "order", secs(1)).concurrency(Concurrency::limit(5));
@@ -15,11 +15,11 @@ pub(crate) async fn a_burst_of_fifty_is_driven_five_at_a_time(harness: &TestHarn
     harness.advance(secs(10)).await;
     assert_eq!(journal.most("order"), 5);
     let expected: Vec<_> = (0..50_u64).map(|n| (u128::from(n / 5 * 1000), n.to_string())).collect();
-    assert_eq!(journal.take_times(), expected, "a free slot is taken at once");
+    assert_eq!(journal.take_times(), expected, "a free slot must be taken at once");
     assert_eq!(states(harness, "order").await, ["completed"; 50]);
 }
 
-/// spec G5, B53, B70: a full key delays no other.
+/// spec G5, B53, B70: a key whose slots are full does not delay other keys.
 pub(crate) async fn a_full_key_delays_no_other(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let order = work(&journal, "order", secs(1)).concurrency(Concurrency::limit(1).key("user.id"));
@@ -33,7 +33,8 @@ pub(crate) async fn a_full_key_delays_no_other(harness: &TestHarness) {
     assert_eq!(journal.take(), ["1", "2"]);
 }
 
-/// spec B54, B55, B56, B57: events without the key share one bucket, apart from keyed runs.
+/// spec B54, B55, B56, B57: runs of events without the key share one limit, separate from all runs
+/// with a key.
 pub(crate) async fn what_lacks_the_key_shares_one_bucket(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let order = work(&journal, "order", secs(1)).concurrency(Concurrency::limit(1).key("user"));
@@ -88,15 +89,15 @@ pub(crate) async fn whatever_a_run_waits_for_it_holds_no_slot(harness: &TestHarn
     harness.settle().await;
     harness.completed(&engine, last).await;
     assert_eq!(states(harness, "order").await[..5], ["waiting"; 5]);
-    // The delay of the retry has random jitter.
+    // The delay before the retry has random jitter.
     harness.advance(secs(11)).await;
     assert_eq!(states(harness, "order").await, ["completed"; 6]);
     let mut noted = journal.take();
     noted.retain(|line| line.starts_with('"'));
-    assert_eq!(noted.len(), 11, "each waiting run starts twice: {noted:?}");
+    assert_eq!(noted.len(), 11, "each waiting run must start twice: {noted:?}");
 }
 
-/// spec G3, G4, B64: a run that wakes at a full gate queues by its original rank.
+/// spec G3, G4, B64: a run that wakes while its gate is full is queued by its original rank.
 pub(crate) async fn a_run_that_wakes_queues_again_in_its_old_place(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let noted = journal.clone();
@@ -179,7 +180,8 @@ pub(crate) async fn two_engines_share_the_limit(harness: &TestHarness) {
     assert_eq!(states(harness, "order").await, ["completed"; 20]);
 }
 
-/// spec G6, B68, B168: slots of a dead engine become free when its lease has expired, no sooner.
+/// spec G6, B68, B168: slots that a dead engine's runs hold become free when its lease has expired,
+/// not earlier.
 pub(crate) async fn a_dead_engines_slot_comes_back_with_its_lease(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let order = || work(&journal, "order", secs(100)).concurrency(Concurrency::limit(1));
@@ -188,13 +190,17 @@ pub(crate) async fn a_dead_engines_slot_comes_back_with_its_lease(harness: &Test
     let two = sharing(harness).workflow(order()).start().await.unwrap();
     start(&two, "order", json!({ "n": 1 })).await;
     harness.advance(secs(45)).await;
-    assert_eq!(journal.take(), ["0"], "a live engine may take longer than a lease");
+    assert_eq!(journal.take(), ["0"], "a run of a live engine may take longer than the lease");
     // The last heartbeat was at 40 s.
     harness.crash(&one).await;
     harness.advance(ms(24_999)).await;
-    assert_eq!(journal.take(), [""; 0], "its lease has not expired");
+    assert_eq!(
+        journal.take(),
+        [""; 0],
+        "no run may start before the dead engine's lease has expired"
+    );
     harness.advance(secs(20)).await;
-    assert_eq!(journal.take(), ["0"], "its run is first, from its last record");
+    assert_eq!(journal.take(), ["0"], "the run of the dead engine must continue first");
     harness.advance(secs(200)).await;
     assert_eq!(journal.take(), ["1"]);
     assert_eq!((journal.most("order"), states(harness, "order").await), (1, vec!["completed"; 2]));
@@ -227,7 +233,8 @@ pub(crate) async fn several_limits_hold_at_once(harness: &TestHarness) {
     assert_eq!(states(harness, "order").await, ["completed"; 20]);
 }
 
-/// spec controls: with the span `run` a run counts until it ends, asleep or not.
+/// spec controls: with the span `run`, a run counts against the limit until it ends, also while it
+/// sleeps.
 pub(crate) async fn with_the_span_run_a_sleeping_run_counts(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let noted = journal.clone();

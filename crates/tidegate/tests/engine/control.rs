@@ -1,4 +1,4 @@
-//! Operations on runs (cancel, pause, replay), and what follows a failed run.
+//! Operations on runs (cancel, pause, replay), failure handlers and compensations.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use crate::words::{Door, Marks, failed, start, state};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A retry policy without retries.
+/// Returns a retry policy without retries.
 fn once() -> Retry {
     Retry::attempts(1)
 }
 
-/// Returns the runs that followed another: failure handlers and compensations.
+/// Returns the runs that were started because of another run: failure handlers and compensations.
 async fn followers(harness: &TestHarness, of: RunId) -> Vec<(Purpose, Ended)> {
     let rows = harness.store().dump().await.unwrap();
     let ended = |row| if let Row::Ended(ended) = row { Some(ended) } else { None };
@@ -33,8 +33,8 @@ async fn followers(harness: &TestHarness, of: RunId) -> Vec<(Purpose, Ended)> {
         .collect()
 }
 
-/// spec N9, B69, B76: a run can be cancelled in every state: queued, asleep, paused. It never
-/// continues, its slot is free at once, and an ended run cannot be cancelled.
+/// spec N9, B69, B76: a run can be cancelled while it is queued, asleep or paused. It never
+/// continues, and its slot is free at once. An ended run cannot be cancelled.
 pub(crate) async fn a_run_is_cancelled_wherever_it_is(harness: &TestHarness) {
     let (door, marks) = (Door::closed(), Marks::default());
     let (gate, seen) = (door.clone(), marks.clone());
@@ -74,9 +74,9 @@ pub(crate) async fn a_run_is_cancelled_wherever_it_is(harness: &TestHarness) {
     harness.completed(&engine, runs[4]).await;
 }
 
-/// spec N9, G7, B69: a driven run is cancelled at once and dropped at its next await; tasks that it
-/// spawned learn of it through `ctx.cancelled()`, nothing more of it is recorded, and its slot is
-/// free once it has stopped.
+/// spec N9, G7, B69: a driven run is cancelled at once and its handler is dropped at the next
+/// await. Tasks that the handler spawned learn of it through `ctx.cancelled()`. None of its later
+/// steps is recorded, and its slot is free when the handler has stopped.
 pub(crate) async fn a_driven_run_stops_at_its_next_await(harness: &TestHarness) {
     let (door, marks) = (Door::closed(), Marks::default());
     let (gate, seen) = (door.clone(), marks.clone());
@@ -116,8 +116,8 @@ pub(crate) async fn a_driven_run_stops_at_its_next_await(harness: &TestHarness) 
     assert_eq!(failed(&engine, first).await.code(), "Cancelled");
 }
 
-/// spec N9, B69: a run whose wait is answered by the commit that suspends it is leased again by
-/// that commit, before its old activation has ended. The new activation is cancelled at once, too.
+/// spec N9, B69: the commit that suspends a run may also answer its wait and lease it again, before
+/// the old activation has ended. A cancel then stops the new activation at once, too.
 pub(crate) async fn a_run_that_goes_on_at_once_can_be_cancelled(harness: &TestHarness) {
     let (door, marks) = (Door::closed(), Marks::default());
     let (gate, seen) = (door.clone(), marks.clone());
@@ -160,7 +160,7 @@ impl Drop for Told {
     }
 }
 
-/// spec N19: the children that a cancelled run waits for are cancelled with it.
+/// spec N19: children that a run waits for are cancelled when the run is cancelled.
 pub(crate) async fn a_cancelled_parent_takes_its_children_along(harness: &TestHarness) {
     let child =
         Workflow::new(
@@ -177,8 +177,9 @@ pub(crate) async fn a_cancelled_parent_takes_its_children_along(harness: &TestHa
     assert_eq!(harness.runs("child").await[0].state, "cancelled");
 }
 
-/// spec N10, N11, B107: a pause takes effect at the next step boundary and may be requested twice.
-/// A paused run keeps its singleton and uses no slot; once resumed, it continues where it was.
+/// spec N10, N11, B107: a pause takes effect at the next step boundary, and can be requested twice.
+/// A paused run keeps its singleton but holds no slot. When it is resumed, it continues where it
+/// was.
 pub(crate) async fn a_paused_run_stops_at_its_next_boundary(harness: &TestHarness) {
     let (door, marks) = (Door::closed(), Marks::default());
     let (gate, seen) = (door.clone(), marks.clone());
@@ -200,13 +201,21 @@ pub(crate) async fn a_paused_run_stops_at_its_next_boundary(harness: &TestHarnes
     harness.settle().await;
     engine.pause(first).await.unwrap();
     engine.pause(first).await.unwrap();
-    assert_eq!(state(harness, "work", first).await, "running", "until its step has finished");
+    assert_eq!(
+        state(harness, "work", first).await,
+        "running",
+        "the run must continue until its step has finished"
+    );
     door.open();
     harness.settle().await;
     assert_eq!(state(harness, "work", first).await, "paused");
     assert_eq!(marks.all(), ["first one"]);
     let posted = engine.send("work", json!("second")).await.unwrap();
-    assert_eq!(posted.runs[0].verdict.run(), None, "the singleton is kept: {posted:?}");
+    assert_eq!(
+        posted.runs[0].verdict.run(),
+        None,
+        "a paused run must keep its singleton: {posted:?}"
+    );
     engine.resume(first).await.unwrap();
     harness.settle().await;
     assert_eq!(harness.completed(&engine, first).await, json!("first"));
@@ -217,8 +226,8 @@ pub(crate) async fn a_paused_run_stops_at_its_next_boundary(harness: &TestHarnes
     }
 }
 
-/// spec N12: a replay runs everything again, with another input if one is given; a retry keeps the
-/// records before its step, under the same idempotency keys.
+/// spec N12: a replay executes all steps again, with another input if one is given. A retry from a
+/// step copies the records before that step and uses the same idempotency keys.
 pub(crate) async fn a_new_go_is_made_of_a_run_that_has_ended(harness: &TestHarness) {
     let marks = Marks::default();
     let seen = marks.clone();
@@ -248,8 +257,8 @@ pub(crate) async fn a_new_go_is_made_of_a_run_that_has_ended(harness: &TestHarne
     assert!(nowhere.to_string().contains("`two`"), "{nowhere}");
 }
 
-/// spec N20: the failure handler runs once for a permanently failed run, with its error and its own
-/// steps; not for a cancelled run.
+/// spec N20: the failure handler runs once for a run that failed permanently. It gets the error and
+/// records its own steps. It does not run for a cancelled run.
 pub(crate) async fn a_failure_is_handled_once(harness: &TestHarness) {
     let marks = Marks::default();
     let seen = marks.clone();
@@ -276,14 +285,15 @@ pub(crate) async fn a_failure_is_handled_once(harness: &TestHarness) {
     start(&engine, "work", json!("fine")).await;
     let cancelled = start(&engine, "work", json!("asleep")).await;
     harness.settle().await;
-    assert_eq!(marks.all(), [""; 0], "an attempt is left");
+    assert_eq!(marks.all(), [""; 0], "the failure handler must not run while an attempt is left");
     engine.cancel(cancelled, "enough").await.unwrap();
     harness.advance(SECOND * 60).await;
     assert_eq!(marks.all(), [format!("{broken} Broken glass glass"), "again".to_owned()]);
     assert_eq!(followers(harness, broken).await.len(), 1);
 }
 
-/// spec timeouts: a run that exceeds its timeout fails, asleep or driven, and is stopped.
+/// spec timeouts: a run that exceeds its timeout fails, whether it is asleep or driven, and its
+/// handler is stopped.
 pub(crate) async fn a_run_that_takes_too_long_fails(harness: &TestHarness) {
     let marks = Marks::default();
     let seen = marks.clone();
@@ -314,7 +324,8 @@ pub(crate) async fn a_run_that_takes_too_long_fails(harness: &TestHarness) {
     assert_eq!((marks.count("dropped"), engine.driven()), (1, 0));
 }
 
-/// A workflow that reserves three things, then ends as its input says.
+/// A workflow that reserves three things, each with a compensation, and then ends as its input
+/// says.
 fn trip(marks: &Marks, door: &Door) -> Workflow<String, ()> {
     let (marks, door) = (marks.clone(), door.clone());
     Workflow::new("trip", move |ctx: Ctx, then: String| {
@@ -344,9 +355,9 @@ fn undone(run: RunId) -> [String; 3] {
     ["car", "hotel", "flight"].map(|thing| format!("undo {run}:{thing}"))
 }
 
-/// spec compensation: a run's registered compensations run newest first, in a separate run, after
-/// failure, cancel and replacement alike, with the idempotency keys of the original run; not after
-/// success.
+/// spec compensation: the registered compensations of a run are executed newest first, in a
+/// separate run, with the idempotency keys of the original run. This happens after a failure, a
+/// cancel and a replacement, but not after success.
 pub(crate) async fn what_was_done_is_undone_newest_first(harness: &TestHarness) {
     let (door, marks) = (Door::closed(), Marks::default());
     door.open();
@@ -373,13 +384,17 @@ pub(crate) async fn what_was_done_is_undone_newest_first(harness: &TestHarness) 
     harness.settle().await;
     harness.completed(&engine, fine).await;
     let all = marks.all();
-    assert_eq!(all[before..before + 3], undone(old), "before the new run starts");
+    assert_eq!(
+        all[before..before + 3],
+        undone(old),
+        "the old run must be compensated before the new run starts"
+    );
     assert_eq!(all[before + 3..], ["flight", "hotel", "car"]);
     assert!(followers(harness, fine).await.is_empty());
 }
 
-/// spec compensation: the code is replayed to find the registered compensations; its next step is
-/// not started.
+/// spec compensation: the handler is replayed to find the registered compensations. Its next step
+/// is not started.
 pub(crate) async fn undoing_starts_nothing_of_the_old_run(harness: &TestHarness) {
     let (door, marks) = (Door::closed(), Marks::default());
     let (gate, seen) = (door.clone(), marks.clone());
@@ -410,8 +425,8 @@ pub(crate) async fn undoing_starts_nothing_of_the_old_run(harness: &TestHarness)
     assert_eq!(marks.all(), ["one".to_owned(), "two".to_owned(), format!("undo {run}")]);
 }
 
-/// spec compensation: a new run waits until all compensations have run, at most
-/// `compensateTimeoutMs`; after that they continue beside it.
+/// spec compensation: a new run waits until all compensations are done, at most for
+/// `compensateTimeoutMs`. After that, both continue at the same time.
 pub(crate) async fn a_newcomer_waits_for_the_undoing_for_a_while(harness: &TestHarness) {
     let (door, marks) = (Door::closed(), Marks::default());
     let trip = trip(&marks, &door).singleton(Singleton::cancel());
@@ -430,8 +445,8 @@ pub(crate) async fn a_newcomer_waits_for_the_undoing_for_a_while(harness: &TestH
     assert_eq!(all[6..], undone(old));
 }
 
-/// spec compensation: a failing compensation is retried up to its limit, does not keep the others
-/// from running, and its error ends the compensating run.
+/// spec compensation: a compensation that fails is retried up to its limit. The remaining
+/// compensations are still executed, and the error fails the compensating run.
 pub(crate) async fn an_undo_that_fails_keeps_no_other_from_being_done(harness: &TestHarness) {
     let marks = Marks::default();
     let seen = marks.clone();
@@ -460,8 +475,8 @@ pub(crate) async fn an_undo_that_fails_keeps_no_other_from_being_done(harness: &
     assert_eq!((error.code.as_str(), error.message.as_str()), ("Panicked", "it slipped"));
 }
 
-/// spec replace, steps: a failure handler that registers compensations and fails is compensated by
-/// its own code.
+/// spec replace, steps: if a failure handler registers compensations and then fails, it is
+/// compensated by its own code.
 pub(crate) async fn a_failure_handler_is_undone_by_its_own_code(harness: &TestHarness) {
     let marks = Marks::default();
     let seen = marks.clone();

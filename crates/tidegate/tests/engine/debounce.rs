@@ -1,12 +1,12 @@
-//! Debounce: one run when a burst is over, with its last event.
+//! Debounce: one run when a burst is over, with the data of the last event.
 
 use serde_json::json;
 use tidegate::{Debounce, Singleton, testing::TestHarness};
 
 use crate::words::{Journal, burst, ms, secs, sharing, start, states, verdict, work};
 
-/// spec F1, B85, B86, B87: each event moves the deadline, and one run starts with the last event's
-/// data.
+/// spec F1, B85, B86, B87: each event postpones the deadline. One run starts, with the data of the
+/// last event.
 pub(crate) async fn a_burst_gives_one_run_with_the_last_event(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let order = work(&journal, "order", ms(0)).debounce(Debounce::quiet(secs(10)));
@@ -18,16 +18,19 @@ pub(crate) async fn a_burst_gives_one_run_with_the_last_event(harness: &TestHarn
         runs.extend(answer.run());
         harness.advance(secs(9)).await;
     }
-    assert!(runs.iter().all(|run| *run == runs[0]), "the run id is known from the start");
+    assert!(
+        runs.iter().all(|run| *run == runs[0]),
+        "all events of the window must get the same run id"
+    );
     assert_eq!(states(harness, "order").await.len(), 0);
-    // The caller can wait for the run before it exists.
+    // A caller can wait for the run before it exists.
     let (answer, ()) = tokio::join!(engine.ended(runs[0]), harness.advance(secs(60)));
     assert_eq!(answer.unwrap().id, runs[0]);
     assert_eq!(journal.take_times(), [(46_000, "4".to_owned())]);
     assert_eq!(harness.runs("order").await.len(), 1);
 }
 
-/// spec B88, B53: each key debounces separately.
+/// spec B88, B53: each key value has a window of its own.
 pub(crate) async fn keys_debounce_apart(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let order = work(&journal, "order", ms(0)).debounce(Debounce::quiet(secs(10)).key("user"));
@@ -40,8 +43,8 @@ pub(crate) async fn keys_debounce_apart(harness: &TestHarness) {
     assert_eq!(journal.take_times(), [(14_000, "1".to_owned()), (18_000, "2".to_owned())]);
 }
 
-/// spec F1, B89, N29: after the fire a new window opens; a steady stream of events fires at the
-/// maximum wait.
+/// spec F1, B89, N29: after a window has fired, a new one opens. With a steady stream of events,
+/// windows fire at their maximum wait.
 pub(crate) async fn a_steady_stream_fires_now_and_then(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let quiet = Debounce::quiet(secs(10)).at_most(secs(30));
@@ -76,7 +79,7 @@ pub(crate) async fn a_window_survives_a_restart(harness: &TestHarness) {
     }
 }
 
-/// spec F1: an event after the deadline opens a new window, even if the fire is late.
+/// spec F1: an event after the deadline opens a new window, even if the old window fires late.
 pub(crate) async fn a_late_fire_takes_no_later_event(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let order = || work(&journal, "order", ms(0)).debounce(Debounce::quiet(secs(10)));
@@ -91,7 +94,7 @@ pub(crate) async fn a_late_fire_takes_no_later_event(harness: &TestHarness) {
     assert_eq!(journal.take_times(), [(60_000, "0".to_owned()), (70_000, "1".to_owned())]);
 }
 
-/// spec B91: one run, however many engines reach the deadline.
+/// spec B91: one run starts, however many engines notice the deadline.
 pub(crate) async fn one_run_however_many_engines_see_the_deadline(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let order = || work(&journal, "order", ms(0)).debounce(Debounce::quiet(secs(10)));
@@ -104,7 +107,8 @@ pub(crate) async fn one_run_however_many_engines_see_the_deadline(harness: &Test
     assert_eq!(journal.take(), ["5"]);
 }
 
-/// spec F4: a window held by a singleton keeps folding until the holder ends, and fires then.
+/// spec F4: a window that a singleton blocks takes more events until the holder ends, and fires
+/// then.
 pub(crate) async fn a_held_window_keeps_folding(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let quiet = Debounce::quiet(secs(1));

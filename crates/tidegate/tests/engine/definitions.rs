@@ -1,4 +1,4 @@
-//! Definitions as data and as builder calls, and the reporting of all their errors at once.
+//! Definitions as data and as builder calls. All errors of a definition are reported at once.
 
 use serde_json::{Value, json};
 use tidegate::{
@@ -21,7 +21,7 @@ fn data(definition: Value) -> Workflow<Value, ()> {
 async fn problems(builder: tidegate::EngineBuilder) -> Vec<Problem> {
     match builder.start().await {
         Err(Error::Definition(problems)) => problems,
-        other => panic!("expected a refusal: {other:?}"),
+        other => panic!("expected definition errors, got: {other:?}"),
     }
 }
 
@@ -72,7 +72,10 @@ pub(crate) async fn everything_that_is_wrong_is_said_at_once(harness: &TestHarne
     assert_eq!(answer.len(), expected.len(), "{answer:#?}");
     let near = |name: &str| answer.iter().any(|it| it.contains(&format!("`{name}`?")));
     assert!(near("debounce") && near("skip") && near("queue"), "{answer:#?}");
-    assert!(harness.store().dump().await.unwrap().is_empty(), "nothing is registered");
+    assert!(
+        harness.store().dump().await.unwrap().is_empty(),
+        "rows were written although the definitions are invalid"
+    );
 }
 
 /// spec versions: a version number with a changed definition is refused before anything is
@@ -90,11 +93,11 @@ pub(crate) async fn a_changed_definition_needs_a_new_number(harness: &TestHarnes
     assert!(found[0].message.contains("higher number"), "{found:?}");
     let rows = harness.store().dump().await.unwrap();
     let registered = rows.iter().filter(|row| matches!(row, Row::Def(_))).count();
-    assert_eq!(registered, 1, "the definitions beside it are not released");
+    assert_eq!(registered, 1, "other definitions of the refused program were released");
     assert!(harness.engine().workflow(order(2)).dev().start().await.is_ok());
 }
 
-/// Returns the stored body of a definition, independent of the form it was written in.
+/// Returns the stored body of a definition. It must not depend on the form of the definition.
 async fn kept(harness: &TestHarness, ws: &str, name: &str) -> String {
     let rows = harness.store().dump().await.unwrap();
     let mut bodies = rows.iter().filter_map(|row| match row {
@@ -109,14 +112,14 @@ async fn kept(harness: &TestHarness, ws: &str, name: &str) -> String {
     bodies.next().expect("it is registered")
 }
 
-/// Checks that all three forms of a definition are stored alike.
+/// Checks that the three forms of a definition are stored in the same way.
 async fn compare(harness: &TestHarness, name: &str) {
     let calls = kept(harness, "calls", name).await;
     assert_eq!(kept(harness, "json", name).await, calls);
     assert_eq!(kept(harness, "toml", name).await, calls);
 }
 
-/// spec N49, controls: a definition as builder calls, as JSON and as TOML is the same workflow.
+/// spec N49, controls: builder calls, JSON and TOML define the same workflow.
 pub(crate) async fn calls_json_and_toml_are_the_same(harness: &TestHarness) {
     let calls = Workflow::new("order", nothing)
         .app("shop")
@@ -186,7 +189,7 @@ pub(crate) async fn calls_json_and_toml_are_the_same(harness: &TestHarness) {
     compare(harness, "order").await;
 }
 
-/// spec controls: the same for a batch, whose handler takes a list.
+/// spec controls: the three forms are equal for a batch, whose handler takes a list.
 pub(crate) async fn a_batch_is_the_same_in_every_form(harness: &TestHarness) {
     async fn all(_: Ctx, _: Vec<Value>) -> tidegate::Result<()> {
         Ok(())
@@ -207,7 +210,7 @@ pub(crate) async fn a_batch_is_the_same_in_every_form(harness: &TestHarness) {
     compare(harness, "order").await;
 }
 
-/// spec B8, requests: the same for a flow, with the code of its actions by name.
+/// spec B8, requests: the three forms are equal for a flow, whose actions get their code by name.
 pub(crate) async fn a_flow_is_the_same_in_every_form(harness: &TestHarness) {
     let policies = [
         Policy::allow(),

@@ -1,5 +1,5 @@
-//! Deploys of code without a version number: the code continues the runs of all versions registered
-//! that way, older and newer, for deploys and rollbacks alike.
+//! Deploys of code without a version number. Such code continues the runs of all versions that were
+//! registered without a number, older and newer, so it serves deploys and rollbacks.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,8 +11,8 @@ use tidegate_core::row::{Ending, Row};
 
 use crate::words::{Warnings, secs, sharing, start, states, verdict};
 
-/// A build of `order` without a version number: each limit makes a separate version, and the result
-/// names the build that finished the run.
+/// A build of the workflow `order` without a version number. Each limit makes a separate version,
+/// and the output names the build that finished the run.
 fn order(limit: u32) -> Workflow<Value, Value> {
     let code = move |ctx: Ctx, input: Value| async move {
         ctx.sleep("nap", secs(input["nap"].as_u64().unwrap_or(10))).await?;
@@ -38,7 +38,7 @@ async fn sleeping(engine: &Engine, harness: &TestHarness) -> RunId {
     run
 }
 
-/// spec versions: newer code continues the sleeping runs of the version before.
+/// spec versions: newer code continues the sleeping runs of the previous version.
 pub(crate) async fn rolling_forward_strands_nobody(harness: &TestHarness) {
     let first = deploy(harness, 5).await;
     let old = sleeping(&first, harness).await;
@@ -51,8 +51,8 @@ pub(crate) async fn rolling_forward_strands_nobody(harness: &TestHarness) {
     assert_eq!(harness.completed(&second, new).await, json!([6, 2]));
 }
 
-/// spec versions: older code continues the runs of a newer version, and its controls apply again;
-/// alternating deploys of the same programs make no new versions.
+/// spec versions: after a rollback, older code continues the runs of the newer version, and the
+/// older controls apply again. Deploying the same programs in turn makes no new versions.
 pub(crate) async fn rolling_back_strands_nobody(harness: &TestHarness) {
     deploy(harness, 5).await.shutdown().await;
     let mut runs = Vec::new();
@@ -69,8 +69,8 @@ pub(crate) async fn rolling_back_strands_nobody(harness: &TestHarness) {
     }
 }
 
-/// spec versions: with both programs running, each drives the runs of both versions, also of one
-/// that was registered after it started; whichever dies, the other finishes all.
+/// spec versions: if both programs run, each drives the runs of both versions, also of a version
+/// that was registered after it started. If one dies, the other finishes all runs.
 pub(crate) async fn both_programs_at_once_finish_all_runs(harness: &TestHarness) {
     for survivor in [0, 1] {
         let old = deploy(harness, 5).await;
@@ -79,7 +79,8 @@ pub(crate) async fn both_programs_at_once_finish_all_runs(harness: &TestHarness)
         let second = sleeping(&new, harness).await;
         let (gone, left) = if survivor == 0 { (new, old) } else { (old, new) };
         harness.crash(&gone).await;
-        // No other engine serves them once the lease has expired.
+        // When the lease of the crashed engine has expired, only the other engine serves these
+        // runs.
         harness.advance(secs(60)).await;
         let limit = [5, 7][survivor as usize];
         assert_eq!(harness.completed(&left, first).await[0], json!(limit));
@@ -91,7 +92,7 @@ pub(crate) async fn both_programs_at_once_finish_all_runs(harness: &TestHarness)
     }
 }
 
-/// spec B108, B112: `singleton skip` skips only while the holder runs: a deploy leaves no stale
+/// spec B108, B112: `singleton skip` skips only while the holder is live. A deploy leaves no stale
 /// holder.
 pub(crate) async fn a_singleton_is_free_again_after_a_deploy(harness: &TestHarness) {
     let order = |limit| order(limit).singleton(Singleton::skip());
@@ -105,7 +106,7 @@ pub(crate) async fn a_singleton_is_free_again_after_a_deploy(harness: &TestHarne
     assert_eq!(verdict(&second, "order", json!({})).await.outcome(), "started");
 }
 
-/// spec versions: the limit of the most recently deployed program applies to the runs of all
+/// spec versions: the limit of the program that was deployed last applies to the runs of all
 /// versions.
 pub(crate) async fn the_newest_controls_rule(harness: &TestHarness) {
     let first = deploy(harness, 1).await;
@@ -126,11 +127,12 @@ pub(crate) async fn the_newest_controls_rule(harness: &TestHarness) {
     }
     harness.advance(secs(1)).await;
     let all = states(harness, "order").await;
-    assert_eq!(all[..3], ["waiting"; 3], "sleeping runs do not count in the old limit");
+    assert_eq!(all[..3], ["waiting"; 3], "sleeping runs must not count under the old limit");
     assert_eq!(all[3..], ["waiting", "waiting", "queued"]);
 }
 
-/// spec versions: a version number pins: code without one does not drive its runs, and vice versa.
+/// spec versions: code without a version number does not drive runs of a numbered version, and code
+/// with a number does not drive runs of versions without one.
 pub(crate) async fn a_number_pins(harness: &TestHarness) {
     let numbered = sharing(harness).workflow(order(5).version(1)).start().await.unwrap();
     let pinned = sleeping(&numbered, harness).await;
@@ -155,8 +157,8 @@ pub(crate) async fn a_number_pins(harness: &TestHarness) {
     assert_eq!(harness.completed(&also, assigned).await, json!([7, 2]));
 }
 
-/// spec versions: in development a definition changes under its number, given or assigned, and the
-/// current runs continue with the new code.
+/// spec versions: in development mode a definition can change under the same number, given or
+/// assigned, and live runs continue with the new code.
 pub(crate) async fn development_changes_a_definition_in_its_place(harness: &TestHarness) {
     for given in [false, true] {
         let name = if given { "given" } else { "assigned" };
@@ -173,7 +175,10 @@ pub(crate) async fn development_changes_a_definition_in_its_place(harness: &Test
         harness.advance(secs(1)).await;
         first.shutdown().await;
         if given {
-            assert!(build(6).start().await.is_err(), "otherwise a number is final");
+            assert!(
+                build(6).start().await.is_err(),
+                "outside of development mode a changed definition must need a new number"
+            );
         }
         let second = build(6).dev().start().await.unwrap();
         harness.advance(secs(20)).await;
@@ -185,7 +190,7 @@ pub(crate) async fn development_changes_a_definition_in_its_place(harness: &Test
     }
 }
 
-/// spec versions: a schedule introduced by newer code is kept by older code if no newer code runs.
+/// spec versions: a schedule that newer code introduced continues when only older code runs.
 pub(crate) async fn older_code_keeps_the_schedules_of_newer(harness: &TestHarness) {
     let old = deploy(harness, 5).await;
     let new = sharing(harness).workflow(order(6).cron("* * * * *", "UTC")).start().await.unwrap();
@@ -196,7 +201,7 @@ pub(crate) async fn older_code_keeps_the_schedules_of_newer(harness: &TestHarnes
     old.shutdown().await;
 }
 
-/// A failure handler that the current code does not have is not replaced by the failed handler.
+/// If the current code has no failure handler, the run's own handler is not executed in its place.
 pub(crate) async fn a_failure_handler_that_is_gone_repeats_nothing(harness: &TestHarness) {
     let work = Arc::new(Mutex::new(0));
     let build = |limit: u32| {
@@ -225,8 +230,8 @@ pub(crate) async fn a_failure_handler_that_is_gone_repeats_nothing(harness: &Tes
     assert_eq!(error.code, "NoFailureHandler");
 }
 
-/// spec versions: runs that no engine serves are logged when an engine starts, each version once,
-/// with the possible fixes; runs of a crashed engine are logged once its lease has expired.
+/// spec versions: runs that no engine serves are logged when an engine starts, once per version,
+/// with possible fixes. Runs of a crashed engine are logged when its lease has expired.
 pub(crate) async fn runs_that_nobody_serves_are_listed(harness: &TestHarness) {
     let (warnings, _listening) = Warnings::listen();
     let lines = || -> Vec<String> {
@@ -245,7 +250,7 @@ pub(crate) async fn runs_that_nobody_serves_are_listed(harness: &TestHarness) {
     assert_eq!(listed.len(), 1, "{listed:?}");
     let fields = ["workspace=default", "workflow=\"order\"", "version=1", "runs=3", "also_serves"];
     for field in fields {
-        assert!(listed[0].contains(field), "{field}: {listed:?}");
+        assert!(listed[0].contains(field), "the warning lacks the field {field}: {listed:?}");
     }
     harness.advance(secs(100)).await;
     assert_eq!(lines(), Vec::<String>::new(), "once");
@@ -254,7 +259,10 @@ pub(crate) async fn runs_that_nobody_serves_are_listed(harness: &TestHarness) {
     harness.crash(&second).await;
     let third = sharing(harness).workflow(order(7).version(3)).start().await.unwrap();
     harness.advance(secs(1)).await;
-    assert!(lines().iter().all(|line| line.contains("version=1")), "the other engine may be alive");
+    assert!(
+        lines().iter().all(|line| line.contains("version=1")),
+        "version 2 was logged before the lease of its engine expired"
+    );
     harness.advance(secs(100)).await;
     let listed = lines();
     assert!(listed.len() == 1 && listed[0].contains("version=2"), "{listed:?}");

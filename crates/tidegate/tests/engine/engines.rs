@@ -1,4 +1,4 @@
-//! Several engines on one store: leases, their loss, shutdown, and lost answers of the store.
+//! Several engines on one store: leases, lost leases, shutdown, and lost answers of the store.
 
 use std::{
     collections::BTreeSet,
@@ -20,8 +20,8 @@ use crate::{
     words::{Door, Journal, Marks, burst, ms, secs, sharing, start, state, states, steps, work},
 };
 
-/// A run that is cancelled through another engine stops soon: that engine wakes the one that drives
-/// the run, whose next poll would be much later.
+/// A run that is cancelled through another engine stops soon: the other engine wakes the engine
+/// that drives the run, long before its next poll.
 pub(crate) async fn a_run_that_is_cancelled_elsewhere_stops_soon(
     harness: &TestHarness,
     faults: &Faults,
@@ -38,8 +38,8 @@ pub(crate) async fn a_run_that_is_cancelled_elsewhere_stops_soon(
     assert_eq!(journal.take(), ["in", "out"]);
 }
 
-/// A transaction that changes definitions has no room for a lease. The lease goes into the next
-/// transaction at once, without a wake-up or a poll.
+/// A transaction that changes definitions has no room for a lease. The lease is requested in the
+/// next transaction at once, without a wake-up or a poll.
 pub(crate) async fn a_lease_that_does_not_fit_is_repeated_at_once(
     harness: &TestHarness,
     faults: &Faults,
@@ -64,7 +64,7 @@ pub(crate) async fn a_lease_that_does_not_fit_is_repeated_at_once(
     first.await.unwrap().unwrap();
     let (sent, released) = together.await.unwrap();
     let (run, release) = (sent.unwrap().run().unwrap(), released.unwrap());
-    assert_eq!(release.older, 1, "the run was created in the transaction of the release");
+    assert_eq!(release.older, 1, "the run must be created in the transaction of the release");
     harness.settle().await;
     assert_eq!(harness.completed(&engine, run).await["n"], json!(0));
 }
@@ -79,7 +79,8 @@ pub(crate) async fn all_runs_of_a_dead_engine_are_taken_over_at_once(harness: &T
     assert_eq!(journal.inside("long"), count);
     harness.crash(&first).await;
     let _second = build().start().await.unwrap();
-    // In small steps, because a run left over would be found by a later poll.
+    // The clock is advanced in small steps, because a later poll would also find a run that was
+    // missed.
     for _ in 0..1000 {
         harness.advance(ms(100)).await;
         if journal.inside("long") > 0 {
@@ -116,8 +117,8 @@ fn long(journal: &Journal) -> Workflow<Value, ()> {
 }
 
 /// spec B168, B173, B174, N36: an engine that cannot renew its lease stops its runs before the
-/// lease expires; another takes them over afterwards, and unfinished work of the first is not
-/// recorded. When the first can renew again it continues, under a new engine id.
+/// lease expires. Another engine takes them over afterwards, and unfinished work of the first is
+/// not recorded. When the first engine can renew again, it continues under a new engine id.
 pub(crate) async fn an_engine_that_cannot_renew_stops_in_time(
     harness: &TestHarness,
     faults: &Faults,
@@ -131,17 +132,21 @@ pub(crate) async fn an_engine_that_cannot_renew_stops_in_time(
     let name = faults.engines()[1];
     faults.set_beats(Beats::FailBut(name));
     harness.advance(secs(17)).await;
-    assert_eq!(first.driven(), 1, "the lease renewed at 10 s is still valid");
+    assert_eq!(first.driven(), 1, "the lease renewed at 10 s is valid, so the run must be driven");
     harness.advance(secs(18)).await;
     let times = journal.take_times();
     let [(0, _), (out, _), (again, _)] = times[..] else { panic!("{times:?}") };
     assert!((32_000..40_000).contains(&out), "stopped at {out}");
-    assert!((40_000..=50_000).contains(&again), "taken over at {again}");
+    assert!((40_000..=50_000).contains(&again), "the run was taken over at {again} ms");
     assert_eq!((first.driven(), second.driven()), (0, 1));
     harness.advance(secs(600)).await;
     harness.completed(&second, run).await;
     let records = steps(harness, run).await;
-    assert_eq!((records.len(), records[0].fence), (1, 2), "recorded by the second engine only");
+    assert_eq!(
+        (records.len(), records[0].fence),
+        (1, 2),
+        "only the second engine must record the step"
+    );
     faults.set_beats(Beats::Fine);
     harness.advance(secs(10)).await;
     second.shutdown().await;
@@ -150,8 +155,8 @@ pub(crate) async fn an_engine_that_cannot_renew_stops_in_time(
     assert_eq!(first.driven(), 1);
 }
 
-/// spec B172, G6: a dead engine is detected by its heartbeat, which covers all of its runs: an
-/// activation may be longer than the lease.
+/// spec B172, G6: a dead engine is detected by its heartbeat, which counts for all of its runs. So
+/// an activation may take longer than the lease.
 pub(crate) async fn an_activation_may_outlast_the_lease(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let first = sharing(harness).workflow(long(&journal)).start().await.unwrap();
@@ -162,8 +167,8 @@ pub(crate) async fn an_activation_may_outlast_the_lease(harness: &TestHarness) {
     assert_eq!(journal.take_times(), [(0, "in".to_owned()), (600_000, "out".to_owned())]);
 }
 
-/// spec B163, B164, B165, B167, B182: whatever wakes a run, and however often, one engine drives it
-/// at a time; other runs do not wait for it.
+/// spec B163, B164, B165, B167, B182: whatever wakes a run, and however often, only one engine
+/// drives it at a time. Other runs do not wait for it.
 pub(crate) async fn a_run_is_driven_by_one_at_a_time(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let job = |journal: &Journal| {
@@ -199,7 +204,7 @@ pub(crate) async fn a_run_is_driven_by_one_at_a_time(harness: &TestHarness) {
         harness.advance(ms(9_999)).await;
         for engine in &engines {
             for run in &runs {
-                // At the same instant as the timer loops of all three engines.
+                // Pause and resume happen at the same instant as the sweeps of all three engines.
                 let (paused, resumed) = tokio::join!(engine.pause(*run), engine.resume(*run));
                 paused.and(resumed).unwrap();
             }
@@ -216,11 +221,12 @@ pub(crate) async fn a_run_is_driven_by_one_at_a_time(harness: &TestHarness) {
         harness.completed(&engines[0], run).await;
         assert_eq!(journal.most(&format!("run {n}")), 1);
     }
-    assert_eq!(journal.take().len(), 4 * 5 * 2, "each step ran once");
+    assert_eq!(journal.take().len(), 4 * 5 * 2, "each step must be executed once");
 }
 
-/// spec N57, N79, B169: a shutdown hands runs over at once: no time passes, no recorded step runs
-/// again, and no run counts as lost, not even one the engine was just about to lease.
+/// spec N57, N79, B169: a shutdown hands over its runs at once: another engine continues them
+/// without delay, no recorded step is executed again, and no run is lost, not even one that the
+/// engine was about to lease.
 pub(crate) async fn a_shutdown_hands_runs_over(harness: &TestHarness) {
     let (door, marks) = (Door::closed(), Marks::default());
     let job = || {
@@ -249,20 +255,20 @@ pub(crate) async fn a_shutdown_hands_runs_over(harness: &TestHarness) {
     let rows = harness.store().dump().await.unwrap();
     let runs = rows.iter().filter_map(Row::as_run);
     let owners: BTreeSet<_> = runs.clone().map(|run| run.owner).collect();
-    assert_eq!(owners.len(), 1, "the second engine has all runs");
+    assert_eq!(owners.len(), 1, "the second engine must own all runs");
     assert!(runs.clone().all(|run| run.deaths == 0));
     let engines = rows.iter().filter(|row| matches!(row, Row::Engine(_))).count();
-    assert_eq!(engines, 1, "the first has deregistered");
+    assert_eq!(engines, 1, "the first engine must have removed its row");
     door.open();
     harness.settle().await;
     assert!(states(harness, "job").await.iter().all(|state| *state == "completed"));
-    assert_eq!(marks.count("one"), 60, "a recorded step does not run again");
+    assert_eq!(marks.count("one"), 60, "a recorded step was executed again");
     let refused = first.send("job", json!(null)).await.unwrap_err();
     assert!(matches!(refused, Error::ShutDown), "{refused}");
 }
 
-/// spec N79: a graceful shutdown takes no more runs and lets the current ones continue until its
-/// timeout; unfinished runs are handed over.
+/// spec N79: a drain takes no more runs and lets the driven ones continue until its deadline.
+/// Unfinished runs are handed over.
 pub(crate) async fn a_drain_has_a_deadline(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let builder = |harness: &TestHarness| {
@@ -299,8 +305,8 @@ pub(crate) async fn a_drain_has_a_deadline(harness: &TestHarness) {
     assert_eq!(times[3..].iter().map(|(at, _)| *at).collect::<Vec<_>>(), [10_000; 2]);
 }
 
-/// An engine that has handed its runs over takes no more, and still answers until it is shut down.
-/// An immediate hand-over cuts short a graceful one in progress.
+/// An engine that has handed over its runs takes no more, and still answers calls until it is shut
+/// down. An immediate hand-over ends a slower one that is in progress.
 pub(crate) async fn an_engine_answers_after_it_has_handed_over(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let builder =
@@ -311,7 +317,7 @@ pub(crate) async fn an_engine_answers_after_it_has_handed_over(harness: &TestHar
     assert!(!first.is_draining());
     tokio::select! {
         biased;
-        () = first.hand_over(secs(600)) => panic!("the run has not ended"),
+        () = first.hand_over(secs(600)) => panic!("hand_over returned before its run has ended"),
         () = harness.advance(secs(1)) => {}
     }
     assert_eq!((first.is_draining(), first.driven()), (true, 1), "the run continues");
@@ -319,7 +325,7 @@ pub(crate) async fn an_engine_answers_after_it_has_handed_over(harness: &TestHar
     assert_eq!(first.driven(), 0);
     let late = start(&first, "job", json!({ "n": 2 })).await;
     harness.settle().await;
-    assert_eq!(first.driven(), 0, "it takes no more runs");
+    assert_eq!(first.driven(), 0, "the engine must take no more runs after hand_over");
     let second = builder(harness).start().await.unwrap();
     harness.settle().await;
     assert_eq!(second.driven(), 2);
@@ -330,7 +336,8 @@ pub(crate) async fn an_engine_answers_after_it_has_handed_over(harness: &TestHar
     first.shutdown().await;
 }
 
-/// spec P2: an engine whose workers are all busy leaves runs to others; 0 workers drive none.
+/// spec P2: an engine whose workers are all busy leaves runs to other engines. An engine with 0
+/// workers drives none.
 pub(crate) async fn a_busy_engine_leaves_runs_to_others(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let engine = |workers: usize| {
@@ -383,8 +390,8 @@ fn any(marks: &Marks) -> [Workflow<String, String>; 2] {
     [any, child.concurrency(line)]
 }
 
-/// spec N57: a new process with the same store and definitions continues every run, whatever it
-/// waits for, including paused runs and runs that never started.
+/// spec N57: a new process with the same store and definitions continues every run, whatever the
+/// run waits for, including paused runs and runs that never started.
 pub(crate) async fn a_fresh_engine_goes_on_with_every_run(harness: &TestHarness) {
     let marks = Marks::default();
     let engine = |workers: usize| {
@@ -400,7 +407,7 @@ pub(crate) async fn a_fresh_engine_goes_on_with_every_run(harness: &TestHarness)
     harness.settle().await;
     before.pause(paused).await.unwrap();
     before.shutdown().await;
-    // Accepted by a process without workers.
+    // This run is accepted by an engine without workers.
     let front = engine(0).await.unwrap();
     let fresh = start(&front, "any", json!("sleep")).await;
     front.shutdown().await;
@@ -423,7 +430,8 @@ pub(crate) async fn a_fresh_engine_goes_on_with_every_run(harness: &TestHarness)
     }
 }
 
-/// The `order` workflow: pays, sends an event, invokes another workflow, and sleeps in between.
+/// Adds the workflow `order`: it pays, sends an event, invokes another workflow, and sleeps in
+/// between.
 fn shop(builder: EngineBuilder, marks: &Marks) -> EngineBuilder {
     let (paid, mailed) = (marks.clone(), marks.clone());
     let order = Workflow::new("order", move |ctx: Ctx, n: u64| {
@@ -445,7 +453,7 @@ fn shop(builder: EngineBuilder, marks: &Marks) -> EngineBuilder {
 }
 
 /// spec B130, B181, exact: whichever transaction fails, or whichever answer is lost, no run and no
-/// step is lost or doubled; a client repeats its request with the same `dedupeId`.
+/// step is lost or executed twice. A client repeats its request with the same `dedupeId`.
 pub(crate) async fn a_lost_answer_neither_loses_nor_doubles(
     harness: &TestHarness,
     faults: &Faults,
@@ -465,20 +473,28 @@ pub(crate) async fn a_lost_answer_neither_loses_nor_doubles(
             let all = [states(harness, "order"), states(harness, "mail"), states(harness, "pack")];
             for states in all {
                 let states = states.await;
-                assert_eq!(states, vec!["completed"; orders], "{failure:?} of commit {after}");
+                assert_eq!(
+                    states,
+                    vec!["completed"; orders],
+                    "runs have not all completed after {failure:?} of commit {after}"
+                );
             }
             let done = marks.all();
             let once: BTreeSet<_> = done.iter().collect();
-            assert_eq!((done.len(), once.len()), (orders * 2, orders * 2), "{failure:?} {after}");
+            assert_eq!(
+                (done.len(), once.len()),
+                (orders * 2, orders * 2),
+                "{failure:?} of commit {after}"
+            );
             if !faults.has_failed() {
-                assert!(after > 5, "a story has several transactions");
+                assert!(after > 5, "the workload must have more than five transactions");
                 break;
             }
         }
     }
 }
 
-/// The same with real concurrency, on the system clock.
+/// The same on the system clock, with real concurrency.
 mod live {
     use super::*;
 
@@ -492,8 +508,9 @@ mod live {
         }
     }
 
-    /// spec B163, B166, B174: an engine that has lost its lease and leases the same run again waits
-    /// for the handler of the first lease, which cannot be stopped because it blocks.
+    /// spec B163, B166, B174: an engine loses its lease and then leases the same run again. The new
+    /// activation waits for the handler of the first lease, which cannot be stopped because it
+    /// blocks.
     async fn overlapping_leases(store: Arc<dyn Store>) {
         let (faults, marks) = (Arc::new(Faults::new(store)), Marks::default());
         let (unblock, blocked) = mpsc::channel::<()>();
@@ -525,7 +542,7 @@ mod live {
             looks == 20
         })
         .await;
-        assert_eq!(marks.all(), ["in"], "the second waits for the first");
+        assert_eq!(marks.all(), ["in"], "the second activation must wait for the first");
         unblock.send(()).unwrap();
         assert_eq!(engine.output::<usize>(run).await.unwrap().unwrap(), 2);
         assert_eq!(marks.all(), ["in", "out", "in", "out"]);

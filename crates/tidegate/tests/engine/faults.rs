@@ -1,4 +1,4 @@
-//! A store wrapper that injects failures planned by the story.
+//! Store wrapper that fails as the test has planned.
 
 use std::{
     collections::BTreeMap,
@@ -19,25 +19,27 @@ use tidegate_store::{Database, Decide, Decision, SeededCommand, Store, StoreErro
 use tidegate_testkit::sample;
 use tokio::sync::{oneshot, watch};
 
-/// The way in which a transaction fails.
+/// Way in which a transaction fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// The connection dies before the commit: nothing is written, and the caller cannot know.
+    /// The connection breaks before the commit: nothing is written, and the caller cannot know
+    /// that.
     BeforeCommit,
-    /// The connection dies after the commit: everything is written, and the caller gets no answer.
+    /// The connection breaks after the commit: everything is written, but the caller gets no
+    /// answer.
     AfterCommit,
     /// The store is unreachable.
     Unavailable,
 }
 
-/// The defect of a row for which the store refuses its transaction.
+/// Defect of a row because of which the store refuses its transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
     /// A text contains a NUL.
     Nul,
-    /// The row's key is taken already: see [`Faults::occupy`].
+    /// A row with this key exists already, see [`Faults::occupy`].
     Taken,
-    /// The updated row does not exist.
+    /// The row to change does not exist.
     Absent,
 }
 
@@ -56,7 +58,7 @@ impl Flaw {
 /// A sequence number that no run has.
 const NOBODY: i64 = i64::MAX - 7;
 
-/// The changes that the store refuses, and their defect.
+/// Condition that selects changes, and the defect with which the store refuses them.
 #[derive(Clone)]
 struct Curse {
     flaw: Flaw,
@@ -69,7 +71,7 @@ impl fmt::Debug for Curse {
     }
 }
 
-/// The fate of heartbeats.
+/// What happens to heartbeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Beats {
     /// Heartbeats are written.
@@ -82,26 +84,26 @@ pub(crate) enum Beats {
 
 #[derive(Debug)]
 struct Plan {
-    /// The countdown to the failing transaction, and its failure.
+    /// Number of transactions before the failing one, and how that one fails.
     fails: Option<(usize, Failure)>,
-    /// The signal that the next transaction waits for.
+    /// Receiver of the signal that the next transaction waits for.
     held: Option<oneshot::Receiver<()>>,
-    /// Commands of another caller, run right before the next transaction.
+    /// Commands of another caller that are executed right before the next transaction.
     before: Vec<SeededCommand>,
     beats: Beats,
     engines: Vec<EngineId>,
-    /// Whether the store is unreachable: nothing is answered until the outage ends.
+    /// Whether the store is unreachable: no call is answered until the outage ends.
     outage: bool,
-    /// The number of wake-ups sent to other engines.
+    /// Number of wake-ups sent to other engines.
     wakes: usize,
     /// Whether all wake-ups are lost, as behind a connection pooler.
     deaf: bool,
     curse: Option<Curse>,
-    /// The number of events in each transaction that the curse refused.
+    /// Number of events in each transaction that was refused because of the curse.
     refused: Vec<usize>,
 }
 
-/// Store wrapper: passes all calls on, except for the planned failures.
+/// Store wrapper that forwards all calls, except for the planned failures.
 #[derive(Debug)]
 pub(crate) struct Faults {
     store: Arc<dyn Store>,
@@ -129,7 +131,7 @@ impl Faults {
         self.plan.lock().unwrap()
     }
 
-    /// Makes the transaction after `after` others fail, once.
+    /// Makes one transaction fail, after `after` others.
     pub(crate) fn fail(&self, after: usize, failure: Failure) {
         self.plan().fails = Some((after, failure));
     }
@@ -139,27 +141,28 @@ impl Faults {
         self.plan().fails.take().is_none()
     }
 
-    /// Holds up the next transaction until the returned sender is used.
+    /// Holds the next transaction back until the returned sender sends.
     pub(crate) fn hold(&self) -> oneshot::Sender<()> {
         let (go, held) = oneshot::channel();
         self.plan().held = Some(held);
         go
     }
 
-    /// Waits until a transaction is held up.
+    /// Waits until a transaction is held back.
     pub(crate) async fn holds(&self) {
         while self.plan().held.is_some() {
             tokio::task::yield_now().await;
         }
     }
 
-    /// Writes the row whose key [`Flaw::Taken`] conflicts with.
+    /// Writes the row that [`Flaw::Taken`] conflicts with.
     pub(crate) async fn occupy(&self) {
         let decide = |_| Decision::Apply(vec![Flaw::Taken.change()]);
         self.store.transact(ReadSet::default(), Box::new(decide)).await.unwrap();
     }
 
-    /// Makes the store refuse transactions with such changes from now on, by its own rules.
+    /// Makes the store refuse transactions with matching changes from now on, because of this
+    /// defect.
     pub(crate) fn curse(
         &self,
         flaw: Flaw,
@@ -168,14 +171,15 @@ impl Faults {
         self.plan().curse = Some(Curse { flaw, is_cursed: Arc::new(is_cursed) });
     }
 
-    /// Accepts them again. Returns the number of events in each refused transaction.
+    /// Makes the store accept such changes again. Returns the number of events in each refused
+    /// transaction.
     pub(crate) fn lift_curse(&self) -> Vec<usize> {
         let mut plan = self.plan();
         plan.curse = None;
         std::mem::take(&mut plan.refused)
     }
 
-    /// Adds the defective row to a decision that contains a cursed change.
+    /// Adds the defective row to a decision that contains a matching change.
     fn cursed(&self, mut decide: Decide) -> Decide {
         let Some(Curse { flaw, is_cursed }) = self.plan().curse.clone() else { return decide };
         let plan = self.plan.clone();
@@ -191,7 +195,7 @@ impl Faults {
         })
     }
 
-    /// Lets another caller run a command right before the next transaction.
+    /// Executes a command of another caller right before the next transaction.
     pub(crate) fn overtake(&self, command: Command) {
         self.plan().before.push((command, 7));
     }
@@ -211,12 +215,12 @@ impl Faults {
         if self.plan().outage { down() } else { Ok(()) }
     }
 
-    /// Returns the number of wake-ups that engines have sent to others.
+    /// Returns the number of wake-ups that engines have sent.
     pub(crate) fn wakes_given(&self) -> usize {
         self.plan().wakes
     }
 
-    /// Makes engines that start from now on receive no wake-ups, not even their own.
+    /// Makes engines that start from now on receive no wake-ups.
     pub(crate) fn deafen(&self) {
         self.plan().deaf = true;
     }
@@ -225,7 +229,7 @@ impl Faults {
         self.plan().beats = beats;
     }
 
-    /// Returns the engines that have sent heartbeats, in order.
+    /// Returns the engines that have sent heartbeats, in the order of their first heartbeat.
     pub(crate) fn engines(&self) -> Vec<EngineId> {
         self.plan().engines.clone()
     }

@@ -1,4 +1,5 @@
-//! Typed handles: start, status, output, updates, state, and the verdicts of controls on a start.
+//! Typed handles: start, status, output, updates and state; and the verdicts of controls on a
+//! start.
 
 use serde_json::{Value, json};
 use tidegate::{
@@ -12,7 +13,7 @@ use crate::words::{secs, states};
 /// A workflow that no engine serves.
 const NOBODY: WorkflowRef<Value, Value> = WorkflowRef::new("nobody");
 
-/// spec start: a start runs one workflow, whatever its triggers are, and no other.
+/// spec start: a start runs exactly one workflow, whatever its triggers are.
 pub(crate) async fn a_start_runs_one_workflow_and_no_other(harness: &TestHarness) {
     let length = Workflow::new("length", async |_: Ctx, text: String| Ok(text.len()));
     let length = length.on_event("text/saved");
@@ -31,10 +32,11 @@ pub(crate) async fn a_start_runs_one_workflow_and_no_other(harness: &TestHarness
     let error = engine.start(&NOBODY, json!(1)).await.unwrap_err();
     assert_eq!(error.code(), "no_workflow");
     let error = engine.start(&reference.app("shop"), "four".to_owned()).await.unwrap_err();
-    assert_eq!(error.code(), "no_workflow", "it is in another app");
+    assert_eq!(error.code(), "no_workflow", "a workflow of another app must not be found");
 }
 
-/// A schema is checked on a start as on a request, and a start of an action is a request.
+/// A start is checked against the workflow's schema, as a request is. A start of an action is a
+/// request.
 pub(crate) async fn a_start_fits_the_schema(harness: &TestHarness) {
     let schema = json!({ "type": "integer", "minimum": 1 });
     let count = Workflow::new("count", async |_: Ctx, n: u32| Ok(n)).schema(schema);
@@ -48,7 +50,8 @@ pub(crate) async fn a_start_fits_the_schema(harness: &TestHarness) {
     assert_eq!(echo.output().await.unwrap(), "hello");
 }
 
-/// Whatever carries the input is a run; whatever drops it is an error with its verdict.
+/// A start succeeds if any run takes the input. If a control drops the input, it returns an error
+/// with the verdict.
 pub(crate) async fn a_start_that_a_control_stops_says_so(harness: &TestHarness) {
     let nap = async |ctx: Ctx, n: u32| {
         ctx.sleep("nap", secs(60)).await?;
@@ -75,17 +78,21 @@ pub(crate) async fn a_start_that_a_control_stops_says_so(harness: &TestHarness) 
         assert_eq!((workflow.as_str(), verdict.outcome()), (name, name));
     }
     let again = engine.start::<_, u32>("deduped", 2).await.unwrap();
-    assert_eq!(again.id(), firsts[2].id(), "the run of the first");
+    assert_eq!(again.id(), firsts[2].id(), "a repeated start must return the run of the first");
     assert!(matches!(again.verdict(), Some(Verdict::Deduped { .. })));
     let merged = engine.start::<_, u32>("merged", 2).await.unwrap();
     assert_eq!(merged.id(), firsts[3].id());
-    assert_eq!(merged.status().await.unwrap(), RunStatus::Queued, "its window is open");
+    assert_eq!(
+        merged.status().await.unwrap(),
+        RunStatus::Queued,
+        "a run whose window is open must be queued"
+    );
     harness.advance(secs(70)).await;
     assert_eq!(again.output().await.unwrap(), 1);
-    assert_eq!(firsts[3].output().await.unwrap(), 2, "the data of the last");
+    assert_eq!(firsts[3].output().await.unwrap(), 2, "the run must get the data of the last start");
 }
 
-/// A batch takes many inputs, and a start gives one.
+/// Each start passes one input; the batch's handler gets a list of them.
 pub(crate) async fn a_start_joins_a_batch(harness: &TestHarness) {
     let sum = Workflow::new("sum", async |_: Ctx, all: Vec<u32>| Ok(all.iter().sum::<u32>()));
     let sum = sum.batch(Batch::of(3).within(secs(5)));
@@ -100,7 +107,7 @@ pub(crate) async fn a_start_joins_a_batch(harness: &TestHarness) {
     }
 }
 
-/// A failure and a cancellation are errors of `output`, each with its code.
+/// If a run failed or was cancelled, `output` returns an error with its own code.
 pub(crate) async fn a_run_without_an_output_is_an_error(harness: &TestHarness) {
     let fail = Workflow::new("fail", async |_: Ctx, (): ()| {
         Err::<(), _>(StepError::coded("NoStock", "there is none left").fatal())
@@ -125,7 +132,7 @@ pub(crate) async fn a_run_without_an_output_is_an_error(harness: &TestHarness) {
     assert_eq!(error.code(), "no_run");
 }
 
-/// All chunks of a run arrive in order, before its end, also those of earlier activations.
+/// All chunks of a run arrive in order and before its end, also those of earlier activations.
 pub(crate) async fn updates_arrive_in_order_until_the_end(harness: &TestHarness) {
     let count = Workflow::new("count", async |ctx: Ctx, (): ()| {
         for n in 0..250 {
@@ -141,7 +148,7 @@ pub(crate) async fn updates_arrive_in_order_until_the_end(harness: &TestHarness)
     harness.settle().await;
     let (mut updates, mut chunks, mut progress) = (run.updates(), Vec::new(), Vec::new());
     while progress.is_empty() {
-        match updates.next().await.expect("the run has not ended").unwrap() {
+        match updates.next().await.expect("the updates ended before the run").unwrap() {
             RunUpdate::Chunk(chunk) => chunks.push(chunk.get::<u32>().unwrap()),
             RunUpdate::Progress(update) => progress.push(update.permille),
             other => panic!("{other:?}"),
@@ -155,10 +162,11 @@ pub(crate) async fn updates_arrive_in_order_until_the_end(harness: &TestHarness)
         }
     }
     assert_eq!(chunks, (0..=250).collect::<Vec<_>>());
-    assert!(updates.next().await.is_none(), "it stays at its end");
+    assert!(updates.next().await.is_none(), "the updates continued after their end");
 }
 
-/// State is found by its type; what is missing is named, and an engine that has it goes on.
+/// State is found by its type. If an engine lacks it, the error names the type, and an engine that
+/// has it continues the run.
 pub(crate) async fn state_is_found_by_its_type(harness: &TestHarness) {
     struct Rate(u32);
     let convert = || {

@@ -5,8 +5,8 @@ use tidegate::{Ctx, Engine, Idempotency, NewEvent, Posted, Workflow, testing::Te
 
 use crate::words::{Journal, ms, recorded, secs, sharing, start, states, verdict, work};
 
-/// spec C1, B116, B117, B118, B119, B120: one run per key; the verdict on a repeat says so, and the
-/// repeat is still an event for all other workflows.
+/// spec C1, B116, B117, B118, B119, B120: one run starts per key. A repeat gets the verdict
+/// `deduped`, and its event is still delivered to all other workflows.
 pub(crate) async fn one_run_for_a_key(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let once = Idempotency::within(secs(60)).key("id");
@@ -35,7 +35,8 @@ pub(crate) async fn one_run_for_a_key(harness: &TestHarness) {
     harness.completed(&engine, waiting).await;
 }
 
-/// spec C1, B121, B122, B123: the window outlives the run, is not extended by repeats, and expires.
+/// spec C1, B121, B122, B123: the period of a key continues after the run has ended, is not
+/// extended by repeats, and expires.
 pub(crate) async fn the_window_is_fixed_and_outlives_the_run(harness: &TestHarness) {
     let order = Workflow::new("order", |_: Ctx, _: Value| async move {
         Err::<(), _>(tidegate::StepError::new("no").fatal())
@@ -54,7 +55,8 @@ pub(crate) async fn the_window_is_fixed_and_outlives_the_run(harness: &TestHarne
     assert_eq!(send().await, "started");
 }
 
-/// spec B124, B125: without a key one run per workflow, without a period one per day.
+/// spec B124, B125: without a key there is one run per workflow; without a period, the period is a
+/// day.
 pub(crate) async fn by_default_one_run_a_day(harness: &TestHarness) {
     let data = json!({ "name": "order", "idempotency": {} });
     let order = Workflow::from_definition(data, |_: Ctx, _: Value| async move { Ok(()) });
@@ -67,7 +69,7 @@ pub(crate) async fn by_default_one_run_a_day(harness: &TestHarness) {
     assert_eq!(send(4).await, "started");
 }
 
-/// spec B126: of concurrent repeats on two engines, exactly one runs.
+/// spec B126: when two engines get repeats at the same time, exactly one run starts.
 pub(crate) async fn of_repeats_at_once_one_runs(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let period = || Idempotency::within(secs(60)).key("n");
@@ -94,8 +96,8 @@ async fn post(engine: &Engine, dedupe_id: &str, data: Value) -> Posted {
     engine.send_all(vec![event]).await.unwrap().remove(0)
 }
 
-/// spec C2, B127, B128, B129, B130: a repeated `dedupeId` is dropped first of all, and answered
-/// with the verdicts of the first; after a day it is a new event.
+/// spec C2, B127, B128, B129, B130: a repeated `dedupeId` is dropped before any control is applied,
+/// and gets the verdicts of the first event. After a day it is a new event.
 pub(crate) async fn a_repeated_dedupe_id_is_dropped_before_anything(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let order = work(&journal, "order", ms(0));
@@ -125,7 +127,7 @@ pub(crate) async fn a_repeated_dedupe_id_is_dropped_before_anything(harness: &Te
     assert_eq!(journal.take(), ["0", "2", "3"]);
 }
 
-/// spec C2: a `dedupeId` is unique in its workspace, also within one request.
+/// spec C2: a `dedupeId` is unique within its workspace, and also within one request.
 pub(crate) async fn a_dedupe_id_is_one_per_workspace(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let order = work(&journal, "order", ms(0));

@@ -1,4 +1,4 @@
-//! The cost of an idle engine and of registration, in transactions counted at the store.
+//! Cost of an idle engine and of registrations, in transactions counted at the store.
 
 use std::{
     collections::BTreeMap,
@@ -26,7 +26,7 @@ use crate::words::{Journal, ms, secs, start, states, work};
 struct Tally {
     store: Arc<dyn Store>,
     reads: AtomicUsize,
-    /// Transactions that lock, whether they write or not.
+    /// Number of transactions that take locks, whether they write or not.
     locking: AtomicUsize,
     beats: AtomicUsize,
 }
@@ -37,7 +37,7 @@ impl Tally {
         Arc::new(Self { store, reads, locking, beats })
     }
 
-    /// Returns the counts since the last call.
+    /// Returns the counts since the last call: reads, locking transactions, heartbeats.
     fn take(&self) -> [usize; 3] {
         [&self.reads, &self.locking, &self.beats].map(|count| count.swap(0, Ordering::SeqCst))
     }
@@ -81,8 +81,8 @@ impl Store for Tally {
     }
 }
 
-/// An idle engine makes at most half a transaction a second, and writes only a heartbeat every
-/// third of its lease: with a handler resolver, a schedule and a reaction.
+/// An idle engine with a handler resolver, a schedule and a reaction makes at most one transaction
+/// in two seconds, and writes only a heartbeat every third of its lease.
 pub(crate) async fn an_idle_engine_costs_little(harness: &TestHarness) {
     let tally = Tally::of(harness.store().clone());
     let journal = Journal::new(harness);
@@ -97,24 +97,25 @@ pub(crate) async fn an_idle_engine_costs_little(harness: &TestHarness) {
     tally.take();
     harness.advance(secs(600)).await;
     let [reads, locking, beats] = tally.take();
-    let seen = format!("{reads} reads, {locking} that lock, {beats} heartbeats in 600 s");
+    let seen =
+        format!("{reads} reads, {locking} locking transactions, {beats} heartbeats in 600 s");
     assert!(reads + locking + beats <= 300, "{seen}");
-    assert_eq!(locking, 0, "a lock costs a transaction id: {seen}");
+    assert_eq!(locking, 0, "an idle engine must take no locks: {seen}");
     assert!((59..=61).contains(&beats), "{seen}");
-    // The engine still finds work: by wake-ups from another engine, and by polling otherwise.
+    // The idle engine still finds work at once.
     start(&engine, "job", json!({ "n": 2 })).await;
     harness.settle().await;
     assert_eq!(states(harness, "job").await, ["completed"; 2]);
 }
 
-/// Definitions of other processes are picked up soon, although definitions are read rarely.
+/// Definitions of other processes are applied soon, although definitions are read rarely.
 pub(crate) async fn what_others_define_is_taken_up_within_a_second(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let long = || harness.engine().lease_ttl(secs(30)).poll_interval(secs(15));
     let job = |n: u32| work(&journal, "job", ms(0)).throttle(Rate::per_second(n));
     let first = long().workflow(job(1)).start().await.unwrap();
     harness.advance(secs(100)).await;
-    // Newer code registers a version, and stops.
+    // A newer program registers a version, starts a run of it, and stops.
     let second = long().workers(0).workflow(job(2)).start().await.unwrap();
     let run = start(&second, "job", json!({ "n": 7 })).await;
     second.shutdown().await;
@@ -122,8 +123,8 @@ pub(crate) async fn what_others_define_is_taken_up_within_a_second(harness: &Tes
     harness.completed(&first, run).await;
 }
 
-/// Many definitions take few transactions: at an engine's start, by `define_all`, and beside
-/// registered ones.
+/// Registering many definitions takes few transactions: when an engine starts, with `define_all`,
+/// and when they are already registered.
 pub(crate) async fn many_definitions_take_few_transactions(harness: &TestHarness) {
     let tally = Tally::of(harness.store().clone());
     let journal = Journal::new(harness);
@@ -134,17 +135,17 @@ pub(crate) async fn many_definitions_take_few_transactions(harness: &TestHarness
     };
     let engine = start().await.unwrap();
     let [reads, locking, _] = tally.take();
-    assert!(reads + locking <= 12, "{reads} reads, {locking} that lock, at the start");
+    assert!(reads + locking <= 12, "first start: {reads} reads, {locking} locking transactions");
     let definitions: Vec<_> = many(1_200).map(|name| json!({ "name": name })).collect();
     let registered = engine.define_all(&definitions).await.unwrap();
     assert!(registered.iter().all(|it| it.version == 1 && it.released.is_some()));
     let [reads, locking, _] = tally.take();
-    assert!(reads + locking <= 12, "{reads} reads, {locking} that lock, for as many more");
+    assert!(reads + locking <= 12, "define_all: {reads} reads, {locking} locking transactions");
     engine.shutdown().await;
     tally.take();
     let engine = start().await.unwrap();
     let [reads, locking, _] = tally.take();
-    assert!(reads + locking <= 12, "{reads} reads, {locking} that lock, at the next start");
+    assert!(reads + locking <= 12, "next start: {reads} reads, {locking} locking transactions");
     crate::words::start(&engine, "job.1199", json!({ "n": 1 })).await;
     harness.settle().await;
     assert_eq!(states(harness, "job.1199").await, ["completed"]);

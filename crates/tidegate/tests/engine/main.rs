@@ -1,9 +1,10 @@
 //! End-to-end tests of the specified behaviour: scenarios ("stories") on the real engine and every
 //! store.
 //!
-//! A story is one function of a [`TestHarness`](tidegate::testing::TestHarness) and one line in the
-//! list below, from which the macro generates a test for each store. Its doc comment cites the
-//! lines of the specification that it tests. Time is advanced on a virtual clock, not waited for.
+//! A story is a function that takes a [`TestHarness`](tidegate::testing::TestHarness), and a line
+//! in the list below, from which a macro generates a test for each store. The doc comment of a
+//! story cites the lines of the specification that it tests. Stories advance a virtual clock and
+//! never wait for real time.
 
 #![allow(clippy::unwrap_used, reason = "a story that cannot continue fails")]
 #![allow(clippy::wildcard_enum_match_arm, reason = "a story looks at the rows it is about")]
@@ -67,7 +68,7 @@ macro_rules! stories {
     };
 }
 
-/// Generates the tests of stories in which the store fails.
+/// Generates the tests of stories that make the store fail.
 macro_rules! faulty_stories {
     ($($topic:ident { $($story:ident,)* })*) => {
         mod faulty {

@@ -1,4 +1,4 @@
-//! Engines with different lease lengths on one store: each expires by its own lease.
+//! Engines with different lease lengths on one store: each lease has its own length.
 
 use std::{
     sync::{
@@ -24,14 +24,14 @@ use crate::{
     words::{Journal, secs, start, states, work},
 };
 
-/// An engine with one worker, so that every engine drives its own run.
+/// Starts an engine with one worker, so that every engine drives a run of its own.
 async fn engine(harness: &TestHarness, journal: &Journal, ttl: Duration, ws: &str) -> Engine {
     let builder = harness.engine().lease_ttl(ttl).poll_interval(ttl / 3).workers(1);
     let job = work(journal, "job", secs(90));
     builder.workspaces([ws]).workflow(job).start().await.unwrap()
 }
 
-/// Returns the number of takeovers of each run, ended or not.
+/// Returns the number of takeovers of each run, live or ended.
 async fn takeovers(harness: &TestHarness) -> Vec<u32> {
     let rows = harness.store().dump().await.unwrap();
     let each = rows.iter().filter_map(|row| match row {
@@ -42,8 +42,8 @@ async fn takeovers(harness: &TestHarness) -> Vec<u32> {
     each.collect()
 }
 
-/// Runs that last longer than the shorter leases are not taken over by any engine, in the same
-/// workspace or in another.
+/// A run that lasts longer than the shorter leases is not taken over, neither by engines of the
+/// same workspace nor by others.
 pub(crate) async fn a_long_lease_is_not_judged_by_a_short_one(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let mut engines = Vec::new();
@@ -54,15 +54,16 @@ pub(crate) async fn a_long_lease_is_not_judged_by_a_short_one(harness: &TestHarn
         engines.push(engine);
     }
     let driven: Vec<_> = engines.iter().map(Engine::driven).collect();
-    assert_eq!(driven, [1; 4], "each drives one run");
+    assert_eq!(driven, [1; 4], "each engine must drive one run");
     harness.advance(secs(100)).await;
     assert_eq!(states(harness, "job").await, ["completed"; 4]);
     assert_eq!(takeovers(harness).await, [0; 4]);
     assert_eq!(journal.take().len(), 4, "no step ran twice");
 }
 
-/// Runs of a dead engine are released after its own lease: soon if that is short, however long the
-/// observer's is, and not earlier if that is long, however short the observer's is.
+/// Runs of a dead engine become available after that engine's own lease: soon if it is short,
+/// although the observer's lease is long; and not earlier if it is long, although the observer's
+/// lease is short.
 pub(crate) async fn a_dead_engine_is_judged_by_its_own_lease(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let short = engine(harness, &journal, secs(1), "default").await;
@@ -78,17 +79,17 @@ pub(crate) async fn a_dead_engine_is_judged_by_its_own_lease(harness: &TestHarne
     let short = engine(harness, &journal, secs(1), "default").await;
     harness.advance(secs(11)).await;
     harness.crash(&long).await;
-    // The last heartbeat was seen at most a third of a lease earlier.
+    // The last heartbeat was seen at most a third of the lease before the crash.
     harness.advance(secs(19)).await;
     assert_eq!((short.driven(), takeovers(harness).await), (0, vec![1]));
     harness.advance(secs(12)).await;
     assert_eq!((short.driven(), takeovers(harness).await), (1, vec![2]));
     harness.advance(secs(90)).await;
     harness.completed(&short, run).await;
-    assert_eq!(takeovers(harness).await, [2], "still recorded after the end");
+    assert_eq!(takeovers(harness).await, [2], "the takeovers must still be recorded after the end");
 }
 
-/// The lease length is changed engine by engine while runs continue: they are handed over, never
+/// The lease length is changed engine by engine while runs continue. Runs are handed over, never
 /// taken over.
 pub(crate) async fn a_rolling_change_of_the_lease_takes_nothing_over(harness: &TestHarness) {
     let journal = Journal::new(harness);
@@ -99,7 +100,7 @@ pub(crate) async fn a_rolling_change_of_the_lease_takes_nothing_over(harness: &T
     let mut engines = Vec::new();
     for ttl in [30, 30, 30, 1, 1, 1, 5, 60, 1] {
         engines.push(start_one(secs(ttl)).await);
-        let newest = engines.last().expect("one was just started");
+        let newest = engines.last().expect("an engine was just started");
         for n in 0..5 {
             start(newest, "job", json!({ "n": n })).await;
         }
@@ -113,8 +114,8 @@ pub(crate) async fn a_rolling_change_of_the_lease_takes_nothing_over(harness: &T
     assert_eq!(takeovers(harness).await, [0; 45]);
 }
 
-/// A run during which the process crashes repeatedly is paused, and continues when it is resumed;
-/// runs that were only leased, or had not started, continue by themselves.
+/// A run during which its engine crashes repeatedly is paused, and continues when it is resumed.
+/// Runs that were only leased, or had not started, continue by themselves.
 pub(crate) async fn a_crash_loop_pauses_only_what_was_under_way(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let start_one = async |workers| {
@@ -122,7 +123,7 @@ pub(crate) async fn a_crash_loop_pauses_only_what_was_under_way(harness: &TestHa
         let builder = builder.pause_after_deaths(3).workflow(work(&journal, "job", secs(90)));
         builder.start().await.unwrap()
     };
-    // One worker: the second run stays queued.
+    // The engines below have one worker, so that the second run stays queued.
     let front = start_one(0).await;
     let guilty = start(&front, "job", json!({ "n": 1 })).await;
     let innocent = start(&front, "job", json!({ "n": 2 })).await;
@@ -146,7 +147,7 @@ pub(crate) async fn a_crash_loop_pauses_only_what_was_under_way(harness: &TestHa
     harness.completed(&engine, guilty).await;
 }
 
-/// A store clock that can be set independently of the engines' clock.
+/// A store clock whose difference to the engines' clock can be set.
 #[derive(Debug)]
 pub(crate) struct Settable {
     clock: Arc<VirtualClock>,
@@ -158,7 +159,8 @@ impl Settable {
         Self { clock, ahead: AtomicI64::new(0) }
     }
 
-    /// Sets the clock this many microseconds ahead of the engines' time, or behind it.
+    /// Sets the difference to the engines' clock, in microseconds; negative if the store's clock is
+    /// behind.
     pub(crate) fn set(&self, ahead: i64) {
         self.ahead.store(ahead, Ordering::SeqCst);
     }
@@ -170,7 +172,7 @@ impl Clock for Settable {
     }
 }
 
-/// The store's clock jumps ten minutes ahead and back: no lease expires by it.
+/// The store's clock jumps ten minutes ahead and back. No lease expires because of that.
 async fn a_step_of_the_clock_takes_nothing_over(
     store: Arc<dyn Store>,
     clock: Arc<VirtualClock>,
@@ -187,7 +189,11 @@ async fn a_step_of_the_clock_takes_nothing_over(
     for minutes in [10, 0, -10, 0] {
         settable.set(minutes * 60_000_000);
         harness.advance(secs(12)).await;
-        assert_eq!((short.driven(), long.driven()), (1, 1), "{minutes} minutes ahead");
+        assert_eq!(
+            (short.driven(), long.driven()),
+            (1, 1),
+            "an engine lost its run with the clock {minutes} minutes ahead"
+        );
     }
     harness.advance(secs(60)).await;
     assert_eq!(states(&harness, "job").await, ["completed"; 2]);

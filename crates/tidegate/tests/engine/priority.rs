@@ -1,4 +1,4 @@
-//! Priority: an earlier position in the queue, by a bounded shift.
+//! Priority: gives runs an earlier position in the queue, by a limited time shift.
 
 use serde_json::json;
 use tidegate::{Concurrency, Priority, Rate, testing::TestHarness};
@@ -6,8 +6,8 @@ use tidegate_core::definition::DEFAULT_APP;
 
 use crate::words::{Journal, ms, secs, start, work};
 
-/// spec P1, P2, B102, B103, B105: a shifted run overtakes those of its workflow that came less than
-/// the shift before it, and no others; shifted runs keep their order among themselves.
+/// spec P1, P2, B102, B103, B105: a run with a shift overtakes only runs of its workflow that
+/// arrived less than the shift before it. Runs with a shift keep their order among themselves.
 pub(crate) async fn a_shift_is_a_bounded_jump(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let plain = work(&journal, "job", secs(1)).version(1);
@@ -32,7 +32,7 @@ pub(crate) async fn a_shift_is_a_bounded_jump(harness: &TestHarness) {
     let order = ["0", "1", "2", "\"u0\"", "\"u1\"", "3", "4", "5", "6", "7", "\"late\""];
     assert_eq!(journal.take(), order);
 
-    // More than the shift earlier: the plain runs go first.
+    // These runs arrived earlier by more than the shift, so they go first.
     for n in 0..15 {
         send("plain", json!({ "n": n })).await;
     }
@@ -44,7 +44,7 @@ pub(crate) async fn a_shift_is_a_bounded_jump(harness: &TestHarness) {
     assert_eq!(noted[14..], ["14", "\"u\"", "\"late\""]);
 }
 
-/// spec P1, B104: priority breaks neither a limit nor a throttle's spacing.
+/// spec P1, B104: priority exceeds neither a concurrency limit nor the rate of a throttle.
 pub(crate) async fn priority_breaks_no_limit(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let order = work(&journal, "order", secs(1)).concurrency(Concurrency::limit(2));

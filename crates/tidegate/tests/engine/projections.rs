@@ -1,4 +1,4 @@
-//! Projections in the store's own database, in the transaction of the ack.
+//! Projections: folds into the store's own database, in the transaction of the ack.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -18,7 +18,7 @@ use crate::{
     words::secs,
 };
 
-/// The number of times that the fold fails after its write before it succeeds.
+/// Number of times that the fold still fails after its write.
 type Falls = Arc<AtomicUsize>;
 
 fn amount(event: &StreamEvent) -> i64 {
@@ -36,7 +36,7 @@ fn falls(falls: &Falls, events: &[StreamEvent]) -> Result<(), StepError> {
     Ok(())
 }
 
-/// A reaction that sums the amounts of each batch in a table, on both databases.
+/// A reaction that writes the amount of each event to a table, on both databases.
 fn summing(table: &str, fall: &Falls) -> Reaction {
     let (table, other, fall, too) =
         (table.to_owned(), table.to_owned(), fall.clone(), fall.clone());
@@ -63,7 +63,8 @@ fn summing(table: &str, fall: &Falls) -> Reaction {
         })
 }
 
-/// A workflow that reads or clears the table in a step: the only access that every store has.
+/// A workflow that reads or clears the table in a transactional step, which works on every store
+/// with a database.
 fn looking_in(table: &str, harness: &TestHarness) -> Workflow<String, Vec<i64>> {
     let (table, sqlite) =
         (table.to_owned(), matches!(harness.store().database(), Database::Sqlite(_)));
@@ -95,9 +96,10 @@ async fn look(engine: &Engine, what: &str) -> Vec<i64> {
     engine.output(run).await.unwrap().unwrap()
 }
 
-/// A projection counts each event exactly once, even if its writes fail and its engine crashes; an
-/// event that cannot be folded blocks its stream after the earlier events are folded; a reset
-/// rebuilds the projection. Without a database the stream is blocked with an error that says so.
+/// A projection counts each event exactly once, even if its transaction fails or its engine
+/// crashes. An event that cannot be folded blocks its stream, after the earlier events are folded.
+/// A reset rebuilds the projection. On a store without a database the stream is blocked, with an
+/// error that says so.
 pub(crate) async fn a_projection_is_kept_with_its_ack(harness: &TestHarness) {
     let table = format!("sums_{:016x}", RandomState::new().hash_one(0));
     let fall = Falls::default();
@@ -115,7 +117,11 @@ pub(crate) async fn a_projection_is_kept_with_its_ack(harness: &TestHarness) {
     append_quietly(harness, "account-1", &[("put", json!(1)), ("put", json!(2))]).await;
     append(harness, "account-2", &[("put", json!(3)), ("poison", json!(0)), ("put", json!(9))])
         .await;
-    assert_eq!(look(&engine, "").await, [5, 18], "each once, except behind the block");
+    assert_eq!(
+        look(&engine, "").await,
+        [5, 18],
+        "each event before the blocked one must be folded once"
+    );
     let stuck = view(&engine, "sums", "account-2").await;
     assert_eq!(stuck.position, 0);
     assert!(stuck.blocked.unwrap().contains("cannot be folded"));
@@ -128,5 +134,5 @@ pub(crate) async fn a_projection_is_kept_with_its_ack(harness: &TestHarness) {
     let both = ["account-1", "account-2"].map(str::to_owned);
     assert_eq!(engine.reset("sums", StreamSelection::All).await.unwrap(), both);
     harness.settle().await;
-    assert_eq!(look(&engine, "").await, [6, 118], "rebuilt from the first event");
+    assert_eq!(look(&engine, "").await, [6, 118], "the table must be rebuilt from the first event");
 }

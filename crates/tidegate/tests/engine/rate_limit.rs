@@ -5,8 +5,8 @@ use tidegate::{Ctx, Rate, Workflow, testing::TestHarness};
 
 use crate::words::{Journal, ms, recorded, secs, sharing, start, states, verdict, work};
 
-/// spec B77, B78, B79, B80, A3: over the limit no run is created and the verdict says so; the event
-/// is still recorded, wakes runs that wait for it, and starts other workflows.
+/// spec B77, B78, B79, B80, A3: over the limit no run is created, and the verdict says so. The
+/// event is still recorded, wakes runs that wait for it, and starts other workflows.
 pub(crate) async fn the_overflow_is_dropped_and_is_still_an_event(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let order = work(&journal, "order", ms(0)).rate_limit(Rate::per_minute(2));
@@ -36,7 +36,8 @@ pub(crate) async fn the_overflow_is_dropped_and_is_still_an_event(harness: &Test
     assert_eq!(harness.completed(&engine, waiting).await, json!({ "n": 2 }));
 }
 
-/// spec M2, B81: capacity comes back evenly, and a lone event is always admitted.
+/// spec M2, B81: capacity returns at a constant rate, and a single event after a pause is always
+/// admitted.
 pub(crate) async fn capacity_comes_back_evenly(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let order = work(&journal, "order", ms(0)).rate_limit(Rate::per_second(2));
@@ -51,7 +52,7 @@ pub(crate) async fn capacity_comes_back_evenly(harness: &TestHarness) {
     assert_eq!([send().await, send().await, send().await], ["started", "started", "dropped"]);
 }
 
-/// spec B82: one hot key does not affect another.
+/// spec B82: a key over its limit does not affect other keys.
 pub(crate) async fn a_hot_key_does_not_affect_another(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let order = work(&journal, "order", ms(0)).rate_limit(Rate::per_second(1).key("ip"));
@@ -61,14 +62,15 @@ pub(crate) async fn a_hot_key_does_not_affect_another(harness: &TestHarness) {
     assert_eq!([send("b").await, send("b").await], ["started", "dropped"]);
 }
 
-/// spec B83: given the same burst, a throttle delays what a rate limit drops.
+/// spec B83: of the same burst, a throttle delays exactly the events that a rate limit drops.
 pub(crate) async fn both_meters_call_the_same_arrivals_overflow(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let rate = || Rate::per_second(2).burst(2);
     let limited = work(&journal, "limited", ms(0)).on_event("tick").rate_limit(rate());
     let throttled = work(&journal, "throttled", ms(0)).on_event("tick").throttle(rate());
     let engine = harness.engine().workflow(limited).workflow(throttled).start().await.unwrap();
-    // Never a second delayed event, which would queue behind the first and not count by itself.
+    // A delayed run is cancelled at once: a second one would wait behind it, and not only for the
+    // rate.
     for gap in [0, 0, 0, 1000, 0, 500, 100, 1500, 0, 0] {
         harness.advance(ms(gap)).await;
         let posted = engine.send("tick", json!({})).await.unwrap();

@@ -1,4 +1,4 @@
-//! Reactions: order, retries, leases, exactly-once effects, and fairness between streams.
+//! Reactions: order, retries, leases, effects exactly once, and fairness between streams.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -22,19 +22,19 @@ use crate::{
     words::{Door, Journal, Marks, secs, states},
 };
 
-/// An engine that polls the store every second, because the commits of these stories come from
-/// another process.
+/// Returns an engine that polls the store every second, because the events of these stories are
+/// committed past it, as by another process.
 pub(crate) fn looking(harness: &TestHarness) -> EngineBuilder {
     harness.engine().poll_interval(secs(1))
 }
 
-/// Commits events, as another process does, and advances the clock by a second.
+/// Commits events past the engine, as another process does, and advances the clock by a second.
 pub(crate) async fn append(harness: &TestHarness, stream: &str, events: &[(&str, Value)]) {
     append_quietly(harness, stream, events).await;
     harness.advance(secs(1)).await;
 }
 
-/// Commits events, as another process does.
+/// Commits events past the engine, as another process does.
 pub(crate) async fn append_quietly(harness: &TestHarness, stream: &str, events: &[(&str, Value)]) {
     let meta = Payload::from_value(&json!({}));
     let events = events.iter().map(|(name, data)| NewLogged {
@@ -58,7 +58,7 @@ pub(crate) fn numbered(count: usize) -> Vec<(&'static str, Value)> {
     (0..count).map(|n| ("n", json!(n))).collect()
 }
 
-/// A reaction that records stream and version of each event, and takes `time` for each.
+/// A reaction that records the stream and the version of each event, and takes `time` for each.
 pub(crate) fn noting(journal: &Journal, name: &str, time: Duration) -> Reaction {
     let journal = journal.clone();
     Reaction::new(name).on_any(move |ctx: ReactionCtx, event: StreamEvent| {
@@ -127,9 +127,9 @@ enum Account {
     Deposited(u64),
 }
 
-/// spec B192, B224: a handler of typed events gets the events of its type. Its commits are appended
-/// to the stream, with the correlation of the event and its id as the cause. A reaction to those
-/// commits is woken at once.
+/// spec B192, B224: a handler of typed events gets only events of its type. The events that it
+/// commits have the correlation id of the handled event, and that event as their cause. A reaction
+/// to the new events is woken at once.
 pub(crate) async fn typed_events_are_handled_and_committed(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let gift =
@@ -153,13 +153,21 @@ pub(crate) async fn typed_events_are_handled_and_committed(harness: &TestHarness
     let opened = events[0].id.to_string();
     let meta: Value = serde_json::from_str(events[3].meta.as_str()).unwrap();
     assert_eq!(meta, json!({ "correlation": opened, "causation": opened }));
-    assert_eq!(view(&engine, "gift", "account-1").await.position, 3, "past its own event too");
-    assert_eq!(journal.take_times(), [(1000, "owners 0".to_owned())], "at once, not by polling");
+    assert_eq!(
+        view(&engine, "gift", "account-1").await.position,
+        3,
+        "the reaction must also pass the event that it committed"
+    );
+    assert_eq!(
+        journal.take_times(),
+        [(1000, "owners 0".to_owned())],
+        "the second reaction must be woken at once, not by polling"
+    );
 }
 
-/// spec B201, B202, B205, B206, B210: the events before a failing one are acked; the failing event
-/// and those behind it are retried up to the limit, then the stream is blocked and other streams
-/// are not. Once unblocked, it continues at its position.
+/// spec B201, B202, B205, B206, B210: the events before a failing one are acked. The failing event
+/// is retried up to the limit; then its stream is blocked, and other streams are not. When the
+/// stream is unblocked, it continues at its position.
 pub(crate) async fn a_failing_event_is_tried_again_then_blocks(harness: &TestHarness) {
     let marks = Marks::default();
     let noted = marks.clone();
@@ -183,7 +191,7 @@ pub(crate) async fn a_failing_event_is_tried_again_then_blocks(harness: &TestHar
     let reason = stuck.blocked.unwrap();
     assert_eq!(reason, "failed 3 times, maxRetries is 2: Sour: no milk");
     append(harness, "bad", &numbered(1)).await;
-    assert_eq!(count("bad 1"), 3, "a blocked stream is not claimed");
+    assert_eq!(count("bad 1"), 3, "a blocked stream must not be claimed");
     let all = StreamSelection::Where(Filter::default());
     assert_eq!(engine.unblock("mail", all).await.unwrap(), ["bad"]);
     harness.settle().await;
@@ -193,8 +201,9 @@ pub(crate) async fn a_failing_event_is_tried_again_then_blocks(harness: &TestHar
     assert_eq!(unknown.to_string(), "there is no reaction `nobody`");
 }
 
-/// spec B203, B204: a non-retryable error blocks at once, and so does an unreadable event; a panic
-/// counts as a failure; without blocking, retries never end.
+/// spec B203, B204: an error that is not retryable blocks the stream at once, and so does an event
+/// that cannot be read. A panic counts as a failure. With `block_on_error(false)`, an event is
+/// retried without end.
 pub(crate) async fn a_final_error_blocks_at_once(harness: &TestHarness) {
     let marks = Marks::default();
     let failing = |name: &str, marks: &Marks| {
@@ -225,8 +234,8 @@ pub(crate) async fn a_final_error_blocks_at_once(harness: &TestHarness) {
     assert_eq!(view(&engine, "panics", "a").await.position, 0);
 }
 
-/// spec B216, N67: the delay before a retry is exact, whether from the definition or from the
-/// handler; a handler may defer its stream, which is no failure and discards its effects.
+/// spec B216, N67: the delay before a retry is exact, whether the definition or the handler sets
+/// it. A handler may defer its stream: that is no failure, and discards the effects of the handler.
 pub(crate) async fn a_try_waits_for_its_time(harness: &TestHarness) {
     let (journal, marks) = (Journal::new(harness), Marks::default());
     let kind = BackoffKind::Linear;
@@ -251,7 +260,7 @@ pub(crate) async fn a_try_waits_for_its_time(harness: &TestHarness) {
         },
     );
     append_quietly(harness, "a", &numbered(2)).await;
-    // The engine never polls: the engine that sets a due time also sets the timer for it.
+    // The engine never polls: its own timer has to wake it at the due time.
     let engine = harness.engine().reaction(reaction).start().await.unwrap();
     harness.advance(secs(80)).await;
     let moments = [0, 10, 30, 75, 75].map(|seconds| seconds * 1000);
@@ -263,7 +272,7 @@ pub(crate) async fn a_try_waits_for_its_time(harness: &TestHarness) {
     assert_eq!(log(harness, "never").await, []);
 }
 
-/// A retry that is due before those already waiting is made at its time.
+/// A retry that is due earlier than another waiting retry happens at its own time.
 pub(crate) async fn a_try_that_is_due_first_waits_for_no_other(harness: &TestHarness) {
     let (journal, marks) = (Journal::new(harness), Marks::default());
     let noted = journal.clone();
@@ -276,7 +285,7 @@ pub(crate) async fn a_try_that_is_due_first_waits_for_no_other(harness: &TestHar
             if times == 1 { Err(busy) } else { Ok(()) }
         }
     });
-    // The engine never polls: the engine that sets a due time also sets the timer for it.
+    // The engine never polls: its own timer has to wake it at the due time.
     let engine = harness.engine().reaction(reaction).start().await.unwrap();
     for stream in ["late", "soon"] {
         let event = tidegate::events::new("n", json!(1)).unwrap();
@@ -289,8 +298,8 @@ pub(crate) async fn a_try_that_is_due_first_waits_for_no_other(harness: &TestHar
 }
 
 /// spec B212, B213, N68: a lease is renewed while its handler runs, so that no other engine claims
-/// the stream. When the engine crashes, another claims the stream once the lease has expired, and
-/// no failure is counted.
+/// the stream. If the engine crashes, another engine claims the stream when the lease has expired,
+/// and no failure is counted.
 pub(crate) async fn a_lease_outlasts_its_handler_but_not_its_engine(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let reaction = || noting(&journal, "mail", secs(600));
@@ -305,15 +314,18 @@ pub(crate) async fn a_lease_outlasts_its_handler_but_not_its_engine(harness: &Te
     harness.advance(secs(33)).await;
     let lines = journal.take_times();
     let [(moment, line)] = &lines[..] else { panic!("{lines:?}") };
-    assert_eq!(line, "a 1", "the first was acked before the crash");
-    assert!((640_000..=642_000).contains(moment), "after the lease expired: {moment}");
+    assert_eq!(line, "a 1", "only the event without an ack must be handled again");
+    assert!(
+        (640_000..=642_000).contains(moment),
+        "the stream must be claimed when the lease has expired, got {moment} ms"
+    );
     let view = view(&second, "mail", "a").await;
     assert_eq!((view.position, view.failures, view.claims), (0, 0, 1));
     assert!(view.holder.is_some() && view.lease_end.is_some());
 }
 
-/// spec B214: a worker that has lost its lease is stopped at its next renewal, and its work is not
-/// acked; the new holder starts at the stream's position.
+/// spec B214: a handler whose lease was lost is stopped at the next renewal, and its event is not
+/// acked. The new holder starts at the stream's stored position.
 pub(crate) async fn a_lost_lease_stops_the_handler(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let noted = journal.clone();
@@ -332,10 +344,10 @@ pub(crate) async fn a_lost_lease_stops_the_handler(harness: &TestHarness) {
     assert_eq!(journal.take(), ["0", "1"]);
     assert_eq!(engine.reset("mail", named(&["a"])).await.unwrap(), ["a"]);
     harness.advance(secs(10)).await;
-    assert_eq!(journal.inside("all"), 0, "the handler is stopped midway");
+    assert_eq!(journal.inside("all"), 0, "the handler must be stopped when its lease is lost");
     harness.advance(secs(100)).await;
     let times = journal.take_times();
-    assert_eq!(times.len(), 2, "once each, from the start: {times:?}");
+    assert_eq!(times.len(), 2, "after the reset each event must be handled once: {times:?}");
     let sent: Vec<_> =
         log(harness, "letters").await.iter().map(|it| it.data.as_str().to_owned()).collect();
     assert_eq!(sent, ["0", "0", "1"], "version 0 was acked before the reset, version 1 was not");
@@ -344,8 +356,8 @@ pub(crate) async fn a_lost_lease_stops_the_handler(harness: &TestHarness) {
     assert!(refused.to_string().contains("needs all: true"), "{refused}");
 }
 
-/// spec N79: a shutdown releases streams at once, acking the handled events, and counts no failure;
-/// a graceful shutdown lets handlers finish, and claims no more.
+/// spec N79: a shutdown releases streams at once, acks the handled events, and counts no failure. A
+/// drain lets handlers finish, and claims no more streams.
 pub(crate) async fn a_shutdown_gives_streams_back_at_once(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let reaction = || noting(&journal, "mail", secs(20)).batch_size(1);
@@ -366,10 +378,15 @@ pub(crate) async fn a_shutdown_gives_streams_back_at_once(harness: &TestHarness)
     let third = looking(harness).reaction(reaction()).start().await.unwrap();
     harness.settle().await;
     let place = view(&third, "mail", "a").await;
-    assert_eq!((place.position, place.claims), (0, 1), "the handler in progress has finished");
+    assert_eq!(
+        (place.position, place.claims),
+        (0, 1),
+        "a drain must let the handler in progress finish"
+    );
 }
 
-/// Events committed before a reaction was defined are handled too, unless it starts at the head.
+/// Events that were committed before a reaction was defined are handled, too, unless the reaction
+/// starts at the head.
 pub(crate) async fn a_new_reaction_is_brought_up_to_old_streams(harness: &TestHarness) {
     for n in 0..7 {
         append_quietly(harness, &format!("old-{n}"), &numbered(2)).await;
@@ -404,12 +421,12 @@ pub(crate) async fn a_new_reaction_is_brought_up_to_many_streams(harness: &TestH
     assert_eq!(journal.take().len(), count);
 }
 
-/// A flow whose one action does nothing.
+/// A flow with one action that returns at once.
 fn shop() -> Flow {
     Flow::new("shop").action(Action::new("ship", async |_: Ctx, _: Value| Ok(())))
 }
 
-/// A reaction to orders that commits, sends and invokes for each.
+/// A reaction to orders that commits an event, sends an event and calls an action for each.
 fn ordering(marks: &Marks) -> Reaction {
     let marks = marks.clone();
     Reaction::new("ordering").source("orders-*").on_any(
@@ -432,7 +449,7 @@ fn serving(builder: EngineBuilder, marks: &Marks) -> EngineBuilder {
 }
 
 /// spec B178, B181: whichever commit fails, before or after it is durable, all effects of a handler
-/// happen exactly once, and the idempotency key for external effects is the same at every attempt.
+/// happen exactly once. The idempotency key for external effects is the same at every attempt.
 pub(crate) async fn effects_happen_once_whatever_fails(harness: &TestHarness, faults: &Faults) {
     let marks = Marks::default();
     let _engine = serving(looking(harness).lease_ttl(secs(30)), &marks).start().await.unwrap();
@@ -444,7 +461,10 @@ pub(crate) async fn effects_happen_once_whatever_fails(harness: &TestHarness, fa
             faults.fail(after, failure);
             harness.advance(secs(60)).await;
             // An idle engine makes no transactions, so some planned failures never happen.
-            assert!(faults.is_over() || after > 2, "the effects take three transactions");
+            assert!(
+                faults.is_over() || after > 2,
+                "the effects must take at least three transactions"
+            );
             orders += 1;
             let answer = format!("{failure:?} of transaction {after}");
             let letters = log(harness, "letters").await;
@@ -461,11 +481,11 @@ pub(crate) async fn effects_happen_once_whatever_fails(harness: &TestHarness, fa
     assert!(keys.len() >= orders);
     keys.sort();
     keys.dedup();
-    assert_eq!(keys.len(), orders, "one key per event over all attempts");
+    assert_eq!(keys.len(), orders, "all attempts at an event must have the same idempotency key");
 }
 
-/// spec B181: an engine that crashes between a handler and its ack leaves no effect; the next
-/// engine applies all of them.
+/// spec B181: if an engine crashes between a handler and its ack, no effect is committed. The next
+/// engine commits all of them.
 pub(crate) async fn a_crash_before_the_ack_leaves_no_effect(harness: &TestHarness) {
     let door = Door::closed();
     let marks = Marks::default();
@@ -488,7 +508,7 @@ pub(crate) async fn a_crash_before_the_ack_leaves_no_effect(harness: &TestHarnes
     let first = looking(harness).reaction(reaction(&door)).start().await.unwrap();
     append(harness, "orders-1", &numbered(4)).await;
     assert_eq!(marks.all(), ["0", "1", "2"]);
-    assert_eq!(log(harness, "letters").await, [], "handled but not acked");
+    assert_eq!(log(harness, "letters").await, [], "effects were committed before the ack");
     harness.crash(&first).await;
     door.open();
     let _second = looking(harness).reaction(reaction(&door)).start().await.unwrap();
@@ -500,8 +520,8 @@ pub(crate) async fn a_crash_before_the_ack_leaves_no_effect(harness: &TestHarnes
     );
 }
 
-/// An impossible effect is a failure of its event: the earlier events are acked, and no other
-/// effect of the failed event is applied.
+/// An effect that the store refuses is a failure of its event: the earlier events are acked, and no
+/// other effect of the failed event is committed.
 pub(crate) async fn a_refused_effect_is_a_failure_of_its_event(harness: &TestHarness) {
     let reaction = Reaction::new("mail").source("orders-*").max_retries(0).on_any(
         async |ctx: ReactionCtx, event: StreamEvent| {
@@ -526,7 +546,7 @@ pub(crate) async fn a_refused_effect_is_a_failure_of_its_event(harness: &TestHar
 }
 
 /// spec B217, N62: of n streams that have work, each is claimed within ⌈n / parallel⌉ claims,
-/// however many events one of them has and gains.
+/// however many events one of them has or gets.
 pub(crate) async fn a_flood_on_one_stream_starves_no_other(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let reaction = noting(&journal, "mail", Duration::ZERO).parallel_streams(1).batch_size(10);
@@ -541,11 +561,14 @@ pub(crate) async fn a_flood_on_one_stream_starves_no_other(harness: &TestHarness
     assert_eq!(lines.len(), 520);
     let last = lines.iter().rposition(|line| line.starts_with("s-")).unwrap();
     let before = lines[..last].iter().filter(|line| line.starts_with("flood")).count();
-    assert!(before <= 20, "the flood had {before} events handled before the last of the others");
+    assert!(
+        before <= 20,
+        "{before} events of the flood were handled before the last other stream had its turn"
+    );
 }
 
-/// spec B208, B209, B222, N67, N71: operators list stuck streams, a page at a time and without a
-/// lease, and defer or prioritize streams by name or by filter.
+/// spec B208, B209, B222, N67, N71: operators can list stuck streams page by page, without a lease.
+/// They can defer or prioritize streams by name or by filter.
 pub(crate) async fn operators_see_and_steer(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let reaction = noting(&journal, "mail", secs(5)).parallel_streams(1).source("s-*");
@@ -573,7 +596,11 @@ pub(crate) async fn operators_see_and_steer(harness: &TestHarness) {
     let until = harness.now().plus_ms(60_000);
     let filter = Filter { stream: Some("^s-".to_owned().try_into().unwrap()), ..Filter::default() };
     let put_off = engine.defer("mail", StreamSelection::Where(filter), until).await.unwrap();
-    assert_eq!(put_off, ["s-1", "s-2", "s-3", "s-4"], "all but the one being handled");
+    assert_eq!(
+        put_off,
+        ["s-1", "s-2", "s-3", "s-4"],
+        "all streams except the one being handled must be deferred"
+    );
     assert_eq!(view(&engine, "mail", "s-2").await.due, Some(until));
     assert_eq!(engine.prioritize("mail", named(&["s-4", "gone"])).await.unwrap(), ["s-4"]);
     assert_eq!(engine.prioritize("mail", named(&[])).await.unwrap(), [""; 0]);
@@ -581,10 +608,10 @@ pub(crate) async fn operators_see_and_steer(harness: &TestHarness) {
     let lines = journal.take_times();
     let order: Vec<&str> = lines.iter().map(|(_, line)| line.as_str()).collect();
     assert_eq!(order, ["s-0 0", "s-4 0", "s-1 0", "s-2 0", "s-3 0"]);
-    assert!(lines[1].0 >= 61_000, "not before it is due: {lines:?}");
+    assert!(lines[1].0 >= 61_000, "a deferred stream was handled before its time: {lines:?}");
 }
 
-/// All errors in reactions are reported at once, before anything is defined.
+/// All errors in reactions are reported at once, before any reaction is defined.
 pub(crate) async fn a_bad_reaction_is_refused(harness: &TestHarness) {
     let idle = |name: &str| Reaction::new(name).on_any(async |_, _| Ok(()));
     let error = harness
@@ -608,11 +635,14 @@ pub(crate) async fn a_bad_reaction_is_refused(harness: &TestHarness) {
         assert!(error.contains(said), "{said}\n{error}");
     }
     let rows = harness.store().dump().await.unwrap();
-    assert!(!rows.iter().any(|row| matches!(row, Row::Def(_))), "nothing is defined");
+    assert!(
+        !rows.iter().any(|row| matches!(row, Row::Def(_))),
+        "a reaction was defined although its definition is invalid"
+    );
 }
 
-/// spec A5: a workflow subscribed to a stream's event by name gets it once, like any other event,
-/// starting when the first such subscription was defined.
+/// spec A5: a workflow with a stream trigger gets each matching event of the streams once, like any
+/// other event. It gets only events committed after the first such trigger was defined.
 pub(crate) async fn a_stream_event_triggers_a_workflow(harness: &TestHarness) {
     append_quietly(harness, "orders-1", &[("paid", json!(1))]).await;
     let inputs = Marks::default();
@@ -626,13 +656,13 @@ pub(crate) async fn a_stream_event_triggers_a_workflow(harness: &TestHarness) {
     );
     let engine = looking(harness).workflow(flow).start().await.unwrap();
     harness.settle().await;
-    assert_eq!(inputs.all(), [""; 0], "earlier events trigger nothing");
+    assert_eq!(inputs.all(), [""; 0], "events before the first trigger must start no run");
     append_quietly(harness, "orders-1", &[("paid", json!({ "sum": 7 })), ("sent", json!(2))]).await;
     append(harness, "orders-2", &[("parked", json!(3)), ("paid", json!(4))]).await;
     let rows = log(harness, "orders-1").await;
     let data: Vec<Value> =
         inputs.all().iter().map(|it| serde_json::from_str(it).unwrap()).collect();
-    assert_eq!(data.len(), 2, "once for a stream, as its control says");
+    assert_eq!(data.len(), 2, "idempotency by stream must allow one run per stream");
     let first = data.iter().find(|data| data["stream"] == "orders-1").unwrap();
     let (id, at) = (json!(rows[1].id), json!(rows[1].at.rfc3339()));
     let expected = json!({ "stream": "orders-1", "version": 1, "position": 2, "name": "paid",
@@ -645,6 +675,10 @@ pub(crate) async fn a_stream_event_triggers_a_workflow(harness: &TestHarness) {
     });
     let mut names: Vec<&str> = names.collect();
     names.sort_unstable();
-    assert_eq!(names, ["stream:paid", "stream:paid", "stream:parked"], "no trigger on `sent`");
+    assert_eq!(
+        names,
+        ["stream:paid", "stream:paid", "stream:parked"],
+        "the event `sent` has no trigger and must not be posted"
+    );
     assert_eq!(view(&engine, "$triggers", "orders-1").await.position, 2);
 }

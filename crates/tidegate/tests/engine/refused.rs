@@ -1,5 +1,5 @@
-//! One command whose rows the store refuses: it fails alone, whatever shares its transaction or its
-//! timer pass, and is retried if no caller would retry it.
+//! A command whose rows the store refuses fails alone: other commands of its transaction or sweep
+//! are not affected. It is retried if no caller would retry it.
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// The workflow whose rows are refused.
+/// Name of the workflow whose rows the store refuses.
 const CURSED: &str = "cursed";
 
 /// Returns the run of `cursed` that a change writes.
@@ -31,16 +31,16 @@ fn run_of(change: &Change) -> Option<&Run> {
     row.as_run().filter(|run| run.workflow == CURSED)
 }
 
-/// A workflow that waits for a signal.
+/// A workflow that waits for the signal.
 fn waiter() -> Workflow<Value, Option<Value>> {
     Workflow::new("waiter", async |ctx: Ctx, _: Value| ctx.wait_for_signal("wait", "go").await)
 }
 
-/// The number of commands of other kinds that share the transaction.
+/// Number of commands of other kinds in the same transaction.
 const OTHERS: usize = 3;
 
-/// Sends events in one transaction with commands of other kinds; the events of `cursed` have a row
-/// that the store refuses. Returns the answers.
+/// Sends events in one transaction with commands of other kinds. The store refuses a row of each
+/// event marked as `cursed`. Returns the answers to the events.
 async fn send_together(
     faults: &Faults,
     engine: &Engine,
@@ -79,9 +79,9 @@ async fn send_together(
     sent.into_iter().map(|posted| posted.map(|it| it.run().unwrap())).collect()
 }
 
-/// A command with a row that the store refuses fails by itself; all other commands of its
-/// transaction are carried out, once, and the runs they made ready are driven. This holds for every
-/// position, number and kind of refused commands.
+/// A command with a row that the store refuses fails alone. All other commands of its transaction
+/// are executed once, and the runs that they made ready are driven. This holds for every position,
+/// number and kind of refused commands.
 pub(crate) async fn a_refused_row_takes_no_neighbour_along(harness: &TestHarness, faults: &Faults) {
     let journal = Journal::new(harness);
     let job = work(&journal, "job", ms(0));
@@ -102,15 +102,18 @@ pub(crate) async fn a_refused_row_takes_no_neighbour_along(harness: &TestHarness
             });
             let answers = send_together(faults, &engine, data.collect(), (waiting, doomed)).await;
             let refused = faults.lift_curse();
-            assert_eq!(refused[0], sends, "{case}: they share a transaction");
+            assert_eq!(
+                refused[0], sends,
+                "{case}: the first refused transaction must contain all events"
+            );
             for (n, answer) in answers.iter().enumerate() {
                 match answer {
-                    Ok(_) => assert!(!cursed.contains(&n), "{case}: {n} was accepted"),
+                    Ok(_) => assert!(!cursed.contains(&n), "{case}: event {n} was accepted"),
                     Err(Error::Store(error)) => {
                         let data = matches!(**error, StoreError::Data(_));
-                        assert!(cursed.contains(&n) && data, "{case}: {n}: {error}");
+                        assert!(cursed.contains(&n) && data, "{case}: event {n} failed: {error}");
                     }
-                    Err(error) => panic!("{case}: {n}: {error}"),
+                    Err(error) => panic!("{case}: event {n} failed: {error}"),
                 }
             }
             harness.settle().await;
@@ -118,20 +121,28 @@ pub(crate) async fn a_refused_row_takes_no_neighbour_along(harness: &TestHarness
             driven.sort_by_key(|n| n.parse::<usize>().unwrap());
             let good: Vec<_> = all.iter().filter(|n| !cursed.contains(n)).collect();
             let expected: Vec<_> = good.iter().map(ToString::to_string).collect();
-            assert_eq!(driven, expected, "{case}: each is driven, once");
+            assert_eq!(driven, expected, "{case}: each accepted event must run once");
             done += good.len();
             assert_eq!(states(harness, "job").await, vec!["completed"; done], "{case}");
-            assert_eq!(recorded(harness, "job").await, done, "{case}: each event is recorded once");
+            assert_eq!(
+                recorded(harness, "job").await,
+                done,
+                "{case}: each event must be recorded once"
+            );
             assert_eq!(harness.completed(&engine, waiting).await, json!("done"), "{case}");
             assert_eq!(state(harness, "waiter", doomed).await, "cancelled", "{case}");
             let head = engine.streams().head("log").await.unwrap().unwrap();
             rounds += 1;
-            assert_eq!(head.version + 1, rounds, "{case}: committed once");
+            assert_eq!(
+                head.version + 1,
+                rounds,
+                "{case}: the stream must have one commit per round"
+            );
         }
     }
 }
 
-/// The runs of a split transaction are leased with it, without a wake-up.
+/// Runs that a split transaction made ready are leased with it, without a wake-up.
 pub(crate) async fn the_runs_of_a_split_transaction_are_driven_at_once(
     harness: &TestHarness,
     faults: &Faults,
@@ -147,12 +158,12 @@ pub(crate) async fn the_runs_of_a_split_transaction_are_driven_at_once(
     let sends = (0..8).map(|n| engine.send("job", json!({ "n": n, "cursed": n == 2 })));
     let answers = join_all(sends).await;
     assert_eq!(answers.iter().filter(|answer| answer.is_err()).count(), 1);
-    assert!(faults.lift_curse()[0] > 1, "they share a transaction");
+    assert!(faults.lift_curse()[0] > 1, "the refused transaction must contain several events");
     harness.settle().await;
     assert_eq!(states(harness, "job").await, ["completed"; 7]);
 }
 
-/// A run whose report the store refuses releases its worker exactly once.
+/// If the store refuses the report of a run, the worker is released exactly once.
 pub(crate) async fn a_refused_report_frees_one_worker(harness: &TestHarness, faults: &Faults) {
     let journal = Journal::new(harness);
     let cursed = work(&journal, CURSED, ms(0));
@@ -174,8 +185,8 @@ pub(crate) async fn a_refused_report_frees_one_worker(harness: &TestHarness, fau
     assert_eq!(journal.most("job"), 1);
 }
 
-/// A lease is added to a transaction with commands of callers: where the store refuses the lease's
-/// rows, the commands are carried out all the same.
+/// A transaction may contain a lease in addition to the commands of callers. If the store refuses
+/// the lease's rows, the commands are executed nevertheless.
 pub(crate) async fn a_lease_that_is_refused_fails_no_command(
     harness: &TestHarness,
     faults: &Faults,
@@ -188,15 +199,15 @@ pub(crate) async fn a_lease_that_is_refused_fails_no_command(
     let runs = join_all(runs).await;
     harness.settle().await;
     assert_eq!(states(harness, CURSED).await, ["queued"; 2]);
-    assert!(!faults.lift_curse().is_empty(), "the lease was attempted");
+    assert!(!faults.lift_curse().is_empty(), "no transaction with the lease was attempted");
     harness.advance(secs(2)).await;
     for (n, run) in runs.into_iter().enumerate() {
         assert_eq!(harness.completed(&engine, run).await["n"], json!(n));
     }
 }
 
-/// Timers of all kinds are due at the same moment, behind two that fail: they fire on time, the two
-/// failing ones as soon as they can, and the log names the error meanwhile.
+/// Timers of all kinds are due at the same time, after two that fail. They fire on time, the two
+/// failing ones as soon as the store accepts them, and the error is logged meanwhile.
 pub(crate) async fn one_failing_command_stops_no_sweep(harness: &TestHarness, faults: &Faults) {
     let (log, _listens) = Warnings::listen();
     let second = secs(1);
@@ -229,7 +240,7 @@ pub(crate) async fn one_failing_command_stops_no_sweep(harness: &TestHarness, fa
         let Change::Update(Row::Run(run)) = change else { return flushed };
         run.workflow == "cursed.nap" && run.phase != Phase::Waiting
     });
-    assert_eq!(states(harness, "window").await, [""; 0], "nothing is due yet");
+    assert_eq!(states(harness, "window").await, [""; 0], "no window may fire before its time");
     harness.advance(secs(5)).await;
     for name in ["window", "nap", "batch", "throttle", "patient"] {
         let count = others.iter().filter(|it| **it == name).count();
@@ -238,7 +249,7 @@ pub(crate) async fn one_failing_command_stops_no_sweep(harness: &TestHarness, fa
     assert_eq!(states(harness, "slow").await, ["failed"]);
     assert_eq!(states(harness, CURSED).await, [""; 0]);
     assert_eq!(states(harness, "cursed.nap").await, ["waiting"]);
-    assert!(log.count("retrying sweep") > 1, "it is logged and tried again");
+    assert!(log.count("sweep failed, retrying") > 1, "a failed sweep must be logged and retried");
     faults.lift_curse();
     harness.advance(secs(1)).await;
     for name in [CURSED, "cursed.nap"] {
@@ -246,8 +257,8 @@ pub(crate) async fn one_failing_command_stops_no_sweep(harness: &TestHarness, fa
     }
 }
 
-/// A schedule that cannot be planned, or whose occurrence fails, delays no other schedule, and
-/// catches up as soon as it can.
+/// A schedule that cannot be planned, or whose occurrence fails, does not delay other schedules. It
+/// catches up as soon as the store accepts it.
 pub(crate) async fn one_failing_schedule_stops_no_other(harness: &TestHarness, faults: &Faults) {
     let (log, _listens) = Warnings::listen();
     let journal = Journal::new(harness);
@@ -264,15 +275,23 @@ pub(crate) async fn one_failing_schedule_stops_no_other(harness: &TestHarness, f
     let engine = sharing(harness).workflow(every("before")).workflow(every(CURSED));
     let engine = engine.workflow(every("later")).start().await.unwrap();
     harness.advance(secs(65)).await;
-    assert_eq!(journal.take(), ["before", "later"], "the cursed one could not be planned");
-    assert!(log.count("retrying schedule plan") > 1, "it is logged and tried again");
+    assert_eq!(
+        journal.take(),
+        ["before", "later"],
+        "only the schedules that could be planned must have started runs"
+    );
+    assert!(log.count("planning schedule failed, retrying") > 1, "must be logged and retried");
     faults.curse(Flaw::Nul, |change| run_of(change).is_some());
     harness.advance(secs(60)).await;
-    assert_eq!(journal.take(), ["before", "later"], "now its occurrence fails");
-    assert!(log.count("retrying occurrence") > 1, "it is logged and tried again");
+    assert_eq!(
+        journal.take(),
+        ["before", "later"],
+        "a failing occurrence must not delay other schedules"
+    );
+    assert!(log.count("starting occurrence failed, retrying") > 1, "must be logged and retried");
     faults.lift_curse();
     harness.advance(secs(1)).await;
-    assert_eq!(journal.take(), [CURSED], "it catches up, once");
+    assert_eq!(journal.take(), [CURSED], "the failed occurrence must start once");
     harness.advance(secs(60)).await;
     let mut all = journal.take();
     all.sort();
@@ -294,8 +313,8 @@ pub(crate) async fn a_failed_occurrence_waits_for_no_poll(harness: &TestHarness,
     engine.shutdown().await;
 }
 
-/// A run of a dead engine that cannot be taken over prevents the takeover of no other run, of that
-/// engine or of other dead engines, however many there are.
+/// If one run of a dead engine cannot be taken over, all other runs of this engine and of other
+/// dead engines are still taken over, however many there are.
 pub(crate) async fn one_run_that_stays_keeps_no_other_from_a_takeover(
     harness: &TestHarness,
     faults: &Faults,
@@ -320,7 +339,7 @@ pub(crate) async fn one_run_that_stays_keeps_no_other_from_a_takeover(
     };
     let mut dead = Vec::new();
     for runs in [RUNS, 1, 1] {
-        // Some workers are reserved for workflows with few runs.
+        // More workers than runs, because some are reserved for workflows with few runs.
         let engine = engine(2 * runs + 20).await.unwrap();
         start(&engine, CURSED, json!({})).await;
         let events = (0..runs).map(|n| tidegate::new_event("job", json!(n)).unwrap());
@@ -336,22 +355,29 @@ pub(crate) async fn one_run_that_stays_keeps_no_other_from_a_takeover(
     let heir = engine(2 * RUNS).await.unwrap();
     harness.advance(secs(9)).await;
     assert_eq!(states(harness, "job").await, vec!["completed"; RUNS + 2]);
-    assert_eq!(states(harness, CURSED).await, ["running"; 3], "these cannot be taken over");
-    assert!(log.count("retrying takeover of dead engine") > 3, "it is logged");
+    assert_eq!(
+        states(harness, CURSED).await,
+        ["running"; 3],
+        "the refused runs must not be taken over"
+    );
+    assert!(
+        log.count("takeover of dead engine failed, retrying") > 3,
+        "failed takeovers must be logged"
+    );
     faults.lift_curse();
     harness.advance(secs(3)).await;
     assert_eq!(states(harness, CURSED).await, ["completed"; 3]);
-    assert_eq!(marks.count(CURSED), 6, "each ran once more");
+    assert_eq!(marks.count(CURSED), 6, "each refused run must be executed once more");
     heir.shutdown().await;
 }
 
-/// A stream that a new reaction cannot follow keeps the reaction from no other stream, also on
-/// later pages.
+/// If a new reaction cannot follow one stream, it still follows all other streams, also on later
+/// pages.
 pub(crate) async fn one_stream_that_cannot_be_followed_keeps_no_other(
     harness: &TestHarness,
     faults: &Faults,
 ) {
-    // More than one page of streams at start.
+    // More streams than fit on one page.
     const STREAMS: usize = 501;
     let (log, _listens) = Warnings::listen();
     for n in 0..STREAMS {
@@ -371,22 +397,25 @@ pub(crate) async fn one_stream_that_cannot_be_followed_keeps_no_other(
     harness.advance(secs(5)).await;
     assert_eq!(marks.all().len(), STREAMS - 1);
     assert_eq!(marks.count("s-0007"), 0);
-    assert!(log.count("retrying catch-up on existing streams") > 1, "it is logged");
+    assert!(
+        log.count("catching up on existing streams failed, retrying") > 1,
+        "the failure must be logged"
+    );
     faults.lift_curse();
     harness.advance(secs(2)).await;
     assert_eq!((marks.count("s-0007"), marks.all().len()), (1, STREAMS));
     engine.shutdown().await;
 }
 
-/// More failing due rows than one page holds: the rows behind them are still handled.
+/// If more due rows fail than fit on one page, the rows after them are still processed.
 pub(crate) async fn a_page_of_failing_commands_stops_no_sweep(
     harness: &TestHarness,
     faults: &Faults,
 ) {
     const CURSES: usize = 1_002;
     if !matches!(harness.store().database(), Database::None) {
-        // Each failure is its own transaction, which takes minutes on a database. The stories of
-        // the clock cover paging there.
+        // Each failure is a transaction of its own, which takes minutes on a database. The stories
+        // of `clock.rs` test the paging there.
         return;
     }
     let nap = |name: &str| {

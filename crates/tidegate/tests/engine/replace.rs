@@ -1,4 +1,5 @@
-//! Replacing runs without torn state: `restart` and `singleton: cancel`, with session state.
+//! Replacing runs (`restart` and `singleton: cancel`): session state is never a mixture of two
+//! runs.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -39,8 +40,8 @@ async fn document(store: &dyn Store, session: &str) -> Value {
     }
 }
 
-/// spec B44, replace: session writes of a replaced run are discarded, none is written afterwards,
-/// and the new run sees the recorded steps of the old one.
+/// spec B44, replace: session writes of a replaced run are discarded, and it writes nothing
+/// afterwards. The new run sees the recorded steps of the old one.
 pub(crate) async fn a_replaced_run_leaves_nothing_in_its_session(harness: &TestHarness) {
     let door = Door::closed();
     let gate = door.clone();
@@ -50,7 +51,7 @@ pub(crate) async fn a_replaced_run_leaves_nothing_in_its_session(harness: &TestH
             let session = ctx.session()?;
             session.set("title", "title", n).await?;
             let mine: Option<u64> = session.get("look", "title").await?;
-            assert_eq!(mine, Some(n), "a run reads what it has written");
+            assert_eq!(mine, Some(n), "a run must read its own staged write");
             ctx.step("mail", || async move { Ok(n) }).await?;
             let hold = ctx.step("hold", || async {
                 gate.pass().await;
@@ -70,7 +71,11 @@ pub(crate) async fn a_replaced_run_leaves_nothing_in_its_session(harness: &TestH
     let store = &**harness.store();
     let first = dispatch(&engine, call("edit", "s", json!(1))).await.run().unwrap();
     harness.settle().await;
-    assert_eq!(document(store, "s").await, json!(null), "staged, invisible to others");
+    assert_eq!(
+        document(store, "s").await,
+        json!(null),
+        "staged writes must be invisible to others"
+    );
     let verdict = dispatch(&engine, call("edit", "s", json!(2))).await;
     assert!(matches!(verdict, Verdict::Replaced { replaced, .. } if replaced == first));
     door.open();
@@ -82,8 +87,9 @@ pub(crate) async fn a_replaced_run_leaves_nothing_in_its_session(harness: &TestH
     assert_eq!(document(store, "s").await, json!({ "title": 2, "done": [2] }));
 }
 
-/// spec sessions: a callee of a run changes its session as steps of that run. The handler's code
-/// does not contain these steps, and a restart of the handler without them is no error.
+/// spec sessions: a service that a run has called changes the session as steps of that run. The
+/// handler's code does not contain these steps, and a restart of the handler without them is no
+/// error.
 pub(crate) async fn who_is_called_changes_the_session_once(harness: &TestHarness) {
     let called: Arc<OnceLock<Engine>> = Arc::default();
     let outside = called.clone();
@@ -116,7 +122,7 @@ pub(crate) async fn who_is_called_changes_the_session_once(harness: &TestHarness
 }
 
 /// spec B115, G7: no step of a replaced run starts after the first step of the new run, which waits
-/// until the old worker has stopped; a run replaced before its start leaves no trace.
+/// until the old worker has stopped. A run that is replaced before its start executes no step.
 pub(crate) async fn a_newcomer_starts_when_the_old_one_has_stopped(harness: &TestHarness) {
     let (door, marks) = (Door::closed(), Marks::default());
     let (gate, seen) = (door.clone(), marks.clone());
@@ -140,7 +146,7 @@ pub(crate) async fn a_newcomer_starts_when_the_old_one_has_stopped(harness: &Tes
         harness.engine().workflow(sync.singleton(Singleton::cancel())).start().await.unwrap();
     let first = start(&engine, "sync", json!(1)).await;
     harness.settle().await;
-    // Both in one request: the second is replaced before it can start.
+    // Both events are in one request: the second run is replaced before it can start.
     let posted = engine
         .send_all([2, 3].map(|n| tidegate::new_event("sync", json!(n)).unwrap()).to_vec())
         .await
@@ -154,10 +160,10 @@ pub(crate) async fn a_newcomer_starts_when_the_old_one_has_stopped(harness: &Tes
     }
 }
 
-/// The number of parts that a run writes, each in its own step.
+/// Number of parts that a run writes, each after a step of its own.
 const PARTS: u64 = 4;
 
-/// The number of steps started by each run, session by session.
+/// Numbers of the runs that started a step, in order, by session.
 #[derive(Clone, Debug)]
 struct Begun(Arc<Mutex<BTreeMap<String, Vec<u64>>>>, watch::Sender<()>);
 
@@ -203,8 +209,8 @@ fn chat(begun: &Begun) -> Flow {
     Flow::new("chat").action(edit.policy(Policy::restart()))
 }
 
-/// Replaces the run of one session `times` times, each at another point of its code. Returns the
-/// last run.
+/// Replaces the run of one session `times` times, each time at another point of its code. Returns
+/// the last run.
 async fn replace(engine: &Engine, begun: &Begun, session: &str, times: u64) -> (u64, RunId) {
     let mut replaced = 0;
     for n in 0.. {
@@ -218,17 +224,17 @@ async fn replace(engine: &Engine, begun: &Begun, session: &str, times: u64) -> (
     unreachable!("it returns when it has replaced enough")
 }
 
-/// Checks that a document was written by one run, and returns that run's number.
+/// Checks that all parts of a document were written by one run, and returns that run's number.
 fn whole(document: &Value) -> Option<u64> {
     let parts: BTreeSet<_> = (0..PARTS).map(|n| document[format!("part{n}")].as_u64()).collect();
-    assert_eq!(parts.len(), 1, "a mixture: {document}");
+    assert_eq!(parts.len(), 1, "parts of several runs are in one document: {document}");
     parts.into_iter().next().flatten()
 }
 
-/// The number of sessions in which runs are replaced concurrently.
+/// Number of sessions in which runs are replaced concurrently.
 const SESSIONS: u64 = 10;
 
-/// Replaces runs in all sessions concurrently, and keeps checking their documents.
+/// Replaces runs in all sessions concurrently, and checks their documents meanwhile.
 async fn replace_under_load(builder: EngineBuilder, replacements: u64) {
     let begun = Begun::new();
     let engine = builder.flow(chat(&begun)).start().await.unwrap();
@@ -257,23 +263,36 @@ async fn replace_under_load(builder: EngineBuilder, replacements: u64) {
         let ended = engine.ended(run).await.unwrap();
         assert!(matches!(ended.ending, Ending::Completed { .. }), "{ended:?}");
         let document = document(&**engine.store(), &session).await;
-        assert_eq!(whole(&document), Some(n), "{session} is as its last run left it");
+        assert_eq!(whole(&document), Some(n), "{session} must have the parts of its last run");
         let ended: Vec<u64> = serde_json::from_value(document["ended"].clone()).unwrap();
-        assert!(ended.is_sorted() && ended.last() == Some(&n), "{session}: {ended:?}");
+        assert!(
+            ended.is_sorted() && ended.last() == Some(&n),
+            "runs of {session} completed in a wrong order: {ended:?}"
+        );
         completed += ended.len();
         let begun = begun.of(&session);
-        assert!(begun.is_sorted(), "a step of an old run began late in {session}: {begun:?}");
+        assert!(
+            begun.is_sorted(),
+            "in {session} a step of an old run started after a newer run: {begun:?}"
+        );
         let started: BTreeSet<u64> = begun.into_iter().collect();
-        assert!(started.len() as u64 > n / 2, "most had started when they were replaced");
+        assert!(
+            started.len() as u64 > n / 2,
+            "most runs must have started before they were replaced"
+        );
     }
     let rows = engine.store().dump().await.unwrap();
     let ended = |row: &&Row| match row {
         Row::Ended(ended) => matches!(ended.ending, Ending::Completed { .. }),
         _ => false,
     };
-    assert_eq!(rows.iter().filter(ended).count(), completed, "every completed run has written");
+    assert_eq!(
+        rows.iter().filter(ended).count(),
+        completed,
+        "every completed run must have written its end"
+    );
     let staged = rows.iter().filter(|row| matches!(row, Row::Staged(_))).count();
-    assert_eq!(staged, 0, "no staged writes of other runs are left");
+    assert_eq!(staged, 0, "staged writes of replaced runs are left");
     engine.shutdown().await;
 }
 
@@ -285,7 +304,7 @@ pub(crate) async fn a_sessions_state_is_that_of_one_whole_run(harness: &TestHarn
     replace_under_load(harness.engine(), if postgres { 200 } else { 1_000 }).await;
 }
 
-/// The same with real concurrency, on the system clock.
+/// The same on the system clock, with real concurrency.
 mod live {
     use super::{Arc, Engine, Store, SystemClock, replace_under_load, stores};
 

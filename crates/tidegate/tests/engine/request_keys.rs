@@ -9,7 +9,7 @@ use crate::{
     words::{Journal, n, secs, start},
 };
 
-/// spec B22–B28, B31, B32, B33: requests with equal keys share a gate; without a key they share
+/// spec B22–B28, B31, B32, B33: requests with equal keys share a gate. Requests without a key share
 /// none.
 pub(crate) async fn requests_meet_by_the_key_of_their_policy(harness: &TestHarness) {
     let journal = Journal::new(harness);
@@ -53,13 +53,17 @@ pub(crate) async fn requests_meet_by_the_key_of_their_policy(harness: &TestHarne
         let engine = engine.in_workspace(tenant);
         for (action, session, user, id, expected) in &table {
             let verdict = dispatch(&engine, request(action, session, user, id.clone())).await;
-            assert_eq!(verdict.outcome(), *expected, "{tenant}: {action} {session} {user} {id}");
+            assert_eq!(
+                verdict.outcome(),
+                *expected,
+                "wrong verdict for {tenant}: {action} {session} {user} {id}"
+            );
         }
     }
 }
 
-/// spec B29, B30, N39: the program's function computes the key; no key means no gate, and a key in
-/// the request itself is ignored.
+/// spec B29, B30, N39: a function of the program computes the key. If it returns no key, the
+/// request takes no gate. A key that the caller puts into the request is ignored.
 pub(crate) async fn a_key_function_gives_the_key(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let tenant = |request: &Request| {
@@ -76,19 +80,20 @@ pub(crate) async fn a_key_function_gives_the_key(harness: &TestHarness) {
         dispatch(&engine, request).await.outcome()
     };
     assert_eq!([send("act", "a@x").await, send("act", "b@x").await], ["started", "skipped"]);
-    assert_eq!(send("also", "a@x").await, "started", "another function is another kind of key");
+    assert_eq!(send("also", "a@x").await, "started", "keys of two functions must not share a gate");
     assert_eq!(send("act", "a@y").await, "started");
     assert_eq!([send("act", "nobody").await, send("act", "nobody").await], ["started"; 2]);
 }
 
-/// A key that a caller tries to set.
-#[expect(clippy::unnecessary_wraps, reason = "as a request carries it")]
+/// A key that a caller puts into the request.
+#[expect(clippy::unnecessary_wraps, reason = "the field of the request is an option")]
 fn engine_key() -> Option<tidegate_core::key::Key> {
     let wish = tidegate_core::key::Scalar::text("a wish".to_owned());
     Some(tidegate_core::key::Key::Value(wish))
 }
 
-/// spec B6, B29: a key function of the flow's policy gives one key for all actions that use it.
+/// spec B6, B29: if the flow's policy has a key function, all actions that use this policy share
+/// its keys.
 pub(crate) async fn a_flows_key_function_is_shared_by_its_actions(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let flow = Flow::new("chat")
@@ -106,8 +111,8 @@ pub(crate) async fn a_flows_key_function_is_shared_by_its_actions(harness: &Test
     assert_eq!(send("own", "v").await, "skipped");
 }
 
-/// spec B48, N35: an engine without the key function refuses the request rather than skipping the
-/// policy; so does an invocation from a run, for which the function is not called.
+/// spec B48, N35: an engine without the key function refuses the request, because the policy must
+/// not be skipped. A call from a run is refused, too, because the function is not called for it.
 pub(crate) async fn without_its_key_function_a_request_is_refused(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let act = act(&journal, "act", 10).policy_by(Policy::reject(), |_: &Request| Some("all"));
@@ -126,7 +131,7 @@ pub(crate) async fn without_its_key_function_a_request_is_refused(harness: &Test
     assert!(fault.message().contains("key function"), "{fault:?}");
 }
 
-/// spec A5, B29: a replay calls the key function too, with its input.
+/// spec A5, B29: a replay of a run calls the key function, too, with the input of the replay.
 pub(crate) async fn a_replay_meets_the_policy_by_the_same_key(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let key = |request: &Request| {
@@ -147,8 +152,8 @@ pub(crate) async fn a_replay_meets_the_policy_by_the_same_key(harness: &TestHarn
     assert_eq!(journal.take_moments(), [0, 10_000, 10_000, 20_000]);
 }
 
-/// spec B3, B34, B35, B36, B47: appends are accepted at once, while a respond runs; responds run in
-/// order, and each sees everything appended before its start. No request conflicts.
+/// spec B3, B34, B35, B36, B47: `append` requests are accepted at once while a `respond` runs.
+/// `respond` requests run in order, and each sees all messages appended before its start.
 pub(crate) async fn appends_land_while_a_respond_runs(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let append = Action::new("append", |ctx: Ctx, input: Value| async move {
@@ -197,5 +202,5 @@ pub(crate) async fn appends_land_while_a_respond_runs(harness: &TestHarness) {
     for respond in responds {
         seen.push(harness.completed(&engine, respond).await);
     }
-    assert_eq!(seen, [5, 15, 15], "everything appended before its start");
+    assert_eq!(seen, [5, 15, 15], "each respond must see all messages appended before its start");
 }

@@ -1,4 +1,4 @@
-//! Requests: the behaviour of each policy when the session is busy.
+//! Requests: what each policy does when the session is busy.
 
 use serde_json::{Value, json};
 use tidegate::{
@@ -9,7 +9,8 @@ use tidegate_core::{flow::Verdict, row::Ending};
 
 use crate::words::{Journal, ms, n, secs, sharing, start, states};
 
-/// An action that records its `n` and works for a time, in the scope of its session.
+/// An action that records its input `n` and works for some seconds, in a journal scope named after
+/// its session.
 pub(crate) fn act(journal: &Journal, name: &str, seconds: u64) -> Action {
     let journal = journal.clone();
     Action::new(name, move |ctx: Ctx, input: Value| {
@@ -31,7 +32,7 @@ pub(crate) fn act(journal: &Journal, name: &str, seconds: u64) -> Action {
     .retry(Retry::attempts(1))
 }
 
-/// A request for an action of `chat` in a session.
+/// Returns a request for an action of the flow `chat` in a session.
 pub(crate) fn call(action: &str, session: &str, input: Value) -> Request {
     let request = new_request("chat", action, input).unwrap();
     Request { session: Some(session.to_owned()), ..request }
@@ -46,8 +47,7 @@ async fn ask(engine: &Engine, action: &str, session: &str, n: u32) -> RunId {
     dispatch(engine, call(action, session, json!({ "n": n }))).await.run().expect("it makes a run")
 }
 
-/// Starts an engine with a flow that has an action for each policy, each of which takes ten
-/// seconds.
+/// Starts an engine with a flow that has one action for each policy. Each action takes ten seconds.
 async fn chat(harness: &TestHarness, journal: &Journal) -> Engine {
     let flow = Flow::new("chat")
         .action(act(journal, "plain", 10))
@@ -59,8 +59,8 @@ async fn chat(harness: &TestHarness, journal: &Journal) -> Engine {
     harness.engine().flow(flow).start().await.unwrap()
 }
 
-/// spec B1, B2, B7, B28: without a policy, with `allow`, and with the key `none`, all runs start at
-/// once.
+/// spec B1, B2, B7, B28: without a policy, with `allow`, or with the key `none`, all requests run
+/// at once.
 pub(crate) async fn without_a_policy_everything_runs(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let free = act(&journal, "free", 10).policy(Policy::reject().key("none"));
@@ -77,7 +77,8 @@ pub(crate) async fn without_a_policy_everything_runs(harness: &TestHarness) {
     }
 }
 
-/// spec B5, B6, B8: the action's policy applies, else the flow's, as a whole, including its key.
+/// spec B5, B6, B8: the policy of the action applies. If it has none, the whole policy of the flow
+/// applies, with its key.
 pub(crate) async fn the_action_decides_else_the_flow(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let flow = Flow::new("chat")
@@ -96,7 +97,7 @@ pub(crate) async fn the_action_decides_else_the_flow(harness: &TestHarness) {
 }
 
 /// spec B10, B11, B12, B13, B23: requests of a session run one after another, in order, each once,
-/// however the earlier ones end; other sessions are not affected.
+/// however the earlier ones end. Other sessions are not affected.
 pub(crate) async fn a_queue_is_served_in_order(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let engine = chat(harness, &journal).await;
@@ -113,8 +114,9 @@ pub(crate) async fn a_queue_is_served_in_order(harness: &TestHarness) {
     assert_eq!(states(harness, "chat/respond").await, ended);
 }
 
-/// spec B14, B15, B16, B17, B19, B40, N37: a busy session refuses and names its holder; a refused
-/// request leaves no row; after the holder's end the session is free.
+/// spec B14, B15, B16, B17, B19, B40, N37: a request to a busy session is refused, and the verdict
+/// names the holder. A refused request leaves no row. When the holder has ended, the session is
+/// free.
 pub(crate) async fn reject_names_the_holder(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let engine = chat(harness, &journal).await;
@@ -124,7 +126,7 @@ pub(crate) async fn reject_names_the_holder(harness: &TestHarness) {
         harness.advance(secs(5)).await;
         let answer = dispatch(&engine, call("summarise", "s", json!({}))).await.to_value();
         assert_eq!((&answer["outcome"], &answer["holder"]), (&json!("skipped"), &json!(holder)));
-        // The refused caller waits for the holder.
+        // The refused caller can wait for the holder.
         let (ended, ()) = tokio::join!(engine.ended(holder), harness.advance(secs(5)));
         assert_eq!(ended.unwrap().id, holder);
     }
@@ -132,7 +134,7 @@ pub(crate) async fn reject_names_the_holder(harness: &TestHarness) {
     assert_eq!((journal.take().len(), harness.runs("chat/summarise").await.len()), (3, 3));
 }
 
-/// spec B18: of concurrent requests on two engines exactly one is admitted.
+/// spec B18: of concurrent requests to two engines, exactly one is admitted.
 pub(crate) async fn of_requests_at_once_one_is_admitted(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let flow = || Flow::new("chat").action(act(&journal, "act", 10).policy(Policy::reject()));
@@ -150,7 +152,8 @@ pub(crate) async fn of_requests_at_once_one_is_admitted(harness: &TestHarness) {
     assert_eq!(states(harness, "chat/act").await, ["completed"; 5]);
 }
 
-/// spec N33: a session is busy while any run holds it or waits for it; `allow` does not check.
+/// spec N33: a session is busy while any run holds it or is queued for it. Requests with `allow` do
+/// not check that.
 pub(crate) async fn reject_sees_who_waits(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let engine = chat(harness, &journal).await;
@@ -164,8 +167,8 @@ pub(crate) async fn reject_sees_who_waits(harness: &TestHarness) {
     assert_eq!(plain.outcome(), "started");
 }
 
-/// spec B44, G7, replace: a restart replaces the running run; queued runs keep their positions in
-/// the queue; the new run sees the recorded steps of the old one.
+/// spec B44, G7, replace: `restart` replaces the running run. Queued runs keep their positions in
+/// the queue. The new run sees the recorded steps of the old one.
 pub(crate) async fn restart_replaces_the_holder(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let engine = chat(harness, &journal).await;
@@ -183,8 +186,8 @@ pub(crate) async fn restart_replaces_the_holder(harness: &TestHarness) {
     assert_eq!(ended, Ending::Cancelled { reason: "replaced".to_owned(), by: edit });
 }
 
-/// spec B43, controls: a burst gives one run, which waits for the running one and folds in newer
-/// input until it starts; no run is cancelled.
+/// spec B43, controls: a burst of requests makes one run. It waits for the running one and takes
+/// newer input until it starts. No run is cancelled.
 pub(crate) async fn debounce_coalesces_and_never_cancels(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let engine = chat(harness, &journal).await;
@@ -202,7 +205,7 @@ pub(crate) async fn debounce_coalesces_and_never_cancels(harness: &TestHarness) 
     assert_eq!(harness.completed(&engine, runs[0]).await, json!({ "n": 4 }));
 }
 
-/// spec B41, B42: reject considers running requests, idempotency also ended ones.
+/// spec B41, B42: `reject` considers live runs only; idempotency also considers ended ones.
 pub(crate) async fn reject_and_idempotency_are_apart(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let once = || Idempotency::within(secs(1000)).key("input.id");
@@ -220,8 +223,8 @@ pub(crate) async fn reject_and_idempotency_are_apart(harness: &TestHarness) {
     assert_eq!([send("only", 3).await, send("only", 4).await], ["started"; 2]);
 }
 
-/// spec N31, N32: a request whose maximum wait is over leaves the queue, and a request cancelled in
-/// the queue never runs; those behind move up.
+/// spec N31, N32: a request leaves the queue when its maximum wait is over, and a request that is
+/// cancelled in the queue never runs. The requests behind it advance.
 pub(crate) async fn who_gives_up_its_place_never_runs(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let hasty = act(&journal, "hasty", 10).policy(Policy::queue().at_most(secs(5)));
@@ -257,7 +260,7 @@ pub(crate) async fn a_key_held_by_an_ancestor_is_refused(harness: &TestHarness) 
     harness.settle().await;
     let fault = engine.output::<Value>(outer).await.unwrap().unwrap_err();
     assert!(fault.message().contains("HeldByAncestor"), "{fault:?}");
-    // The same call in another session succeeds.
+    // The same call from a run of another session succeeds.
     let other = ask(&engine, "outer", "t", 0).await;
     harness.advance(secs(1)).await;
     assert_eq!(harness.completed(&engine, other).await, json!(1));

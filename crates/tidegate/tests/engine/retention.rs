@@ -1,4 +1,4 @@
-//! Retention: old ended runs are deleted, and nothing that is still needed.
+//! Retention: old ended runs are deleted, but no row that is still needed.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// spec retention: ended runs, their steps and their events are deleted after their retention
-/// period; a live run keeps its event.
+/// period. The event of a live run is kept.
 pub(crate) async fn what_is_over_and_old_is_deleted(harness: &TestHarness) {
     let hour = Duration::from_hours(1);
     let order = Workflow::new("order", move |ctx: Ctx, input: Value| async move {
@@ -36,14 +36,14 @@ pub(crate) async fn what_is_over_and_old_is_deleted(harness: &TestHarness) {
     let rows = harness.store().dump().await.unwrap();
     let steps = rows.iter().filter(|row| matches!(row, Row::Step(_))).count();
     let events = rows.iter().filter(|row| matches!(row, Row::Event(_))).count();
-    assert_eq!((steps, events), (1, 1), "only the rows of the slow run");
+    assert_eq!((steps, events), (1, 1), "only the rows of the slow run must be left");
     harness.advance(hour * 8).await;
     harness.completed(&engine, slow).await;
     harness.advance(hour * 4).await;
     assert_eq!(engine.look_up(slow).await.unwrap(), (None, None), "it is gone too");
 }
 
-/// A row that the store refuses to delete stays, and does not keep others from being deleted.
+/// A row that the store refuses to delete is skipped, and the other rows are deleted.
 pub(crate) async fn one_refused_row_stops_no_pass(harness: &TestHarness, faults: &Faults) {
     let hour = Duration::from_hours(1);
     let order = Workflow::new("order", async |_: Ctx, _: Value| Ok(()));
@@ -63,8 +63,8 @@ pub(crate) async fn one_refused_row_stops_no_pass(harness: &TestHarness, faults:
     }
 }
 
-/// One pass deletes all old rows, however many: none stays for another hour because it does not fit
-/// into one transaction.
+/// One pass deletes all old rows, in as many transactions as needed: no row waits for the next pass
+/// an hour later.
 pub(crate) async fn one_pass_deletes_all_that_is_old(harness: &TestHarness) {
     let hour = Duration::from_hours(1);
     let job = Workflow::new("job", async |_: Ctx, _: Value| Ok(()));
@@ -78,6 +78,10 @@ pub(crate) async fn one_pass_deletes_all_that_is_old(harness: &TestHarness) {
         harness.advance(hour).await;
         left.push(harness.runs("job").await.len());
     }
-    assert_eq!(left.last(), Some(&0), "rows left by hour: {left:?}");
-    assert_eq!(recorded(harness, "job").await, 0, "their events are deleted too");
+    assert_eq!(left.last(), Some(&0), "rows left after each hour: {left:?}");
+    assert_eq!(
+        recorded(harness, "job").await,
+        0,
+        "the events of deleted runs must be deleted, too"
+    );
 }

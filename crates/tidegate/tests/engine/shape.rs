@@ -1,4 +1,4 @@
-//! Rules for all controls: none at all, any combination, separate workspaces.
+//! Rules for all controls: workflows without controls, every combination, and separate workspaces.
 
 use serde_json::{Value, json};
 use tidegate::{
@@ -17,7 +17,7 @@ async fn gather(_: Ctx, _: Vec<Value>) -> tidegate::Result<()> {
     Ok(())
 }
 
-/// spec B49: a workflow without controls runs every event at once, in order, and drops none.
+/// spec B49: a workflow without controls runs every event at once, in order.
 pub(crate) async fn a_workflow_without_controls_is_not_shaped(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let plain = work(&journal, "plain", secs(1));
@@ -31,7 +31,7 @@ pub(crate) async fn a_workflow_without_controls_is_not_shaped(harness: &TestHarn
     assert_eq!(journal.most("plain"), 20);
 }
 
-/// spec B50: every combination of the eight controls is a valid definition, and one event gives one
+/// spec B50: every combination of the eight controls is a valid definition, and one event makes one
 /// run that ends.
 pub(crate) async fn any_controls_stand_together(harness: &TestHarness) {
     let controls = [
@@ -66,7 +66,7 @@ pub(crate) async fn any_controls_stand_together(harness: &TestHarness) {
     assert_eq!(ended.len(), 256);
     for set in 0..256 {
         let one = (format!("w{set}"), "completed");
-        assert!(ended.contains(&one), "controls {set:#010b}");
+        assert!(ended.contains(&one), "the run did not end with the controls {set:#010b}");
     }
 }
 
@@ -132,11 +132,12 @@ pub(crate) async fn workspaces_share_nothing(harness: &TestHarness) {
         let engine = engine.in_workspace(tenant);
         let run = start(&engine, "code", json!({})).await;
         let (live, _) = engine.look_up(run).await.unwrap();
-        assert_eq!(live.expect("it runs").version, version, "{tenant}");
+        assert_eq!(live.expect("the run is live").version, version, "{tenant}");
     }
 }
 
-/// spec N28: an event skipped by a singleton consumes no token, no claim and no turn.
+/// spec N28: an event that a singleton skips uses up no rate limit, no idempotency key and no turn
+/// of a throttle.
 pub(crate) async fn what_one_control_refuses_costs_another_nothing(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let sync = work(&journal, "sync", secs(10))
@@ -152,12 +153,13 @@ pub(crate) async fn what_one_control_refuses_costs_another_nothing(harness: &Tes
     }
     harness.advance(secs(10)).await;
     let answer = verdict(&engine, "sync", json!({ "id": 2 })).await;
-    assert_eq!(answer.outcome(), "queued", "neither dropped nor deduped, and first in queue");
+    assert_eq!(answer.outcome(), "queued", "the event must be neither dropped nor deduped");
     harness.advance(secs(60)).await;
     assert_eq!(states(harness, "sync").await, ["completed"; 2]);
 }
 
-/// spec N30: a run that waits for a retry has not ended: its singleton still excludes others.
+/// spec N30: a run that waits for a retry has not ended, so its singleton still excludes other
+/// runs.
 pub(crate) async fn a_run_between_its_tries_still_excludes_others(harness: &TestHarness) {
     let flaky = Workflow::new("flaky", |ctx: Ctx, _: Value| async move {
         let step = ctx.step("call", || async {
@@ -175,7 +177,8 @@ pub(crate) async fn a_run_between_its_tries_still_excludes_others(harness: &Test
     assert_eq!(verdict(&engine, "flaky", json!({})).await.outcome(), "started");
 }
 
-/// spec B170, B171: an engine that does not hold a run can read its state, and does not drive it.
+/// spec B170, B171: an engine can read the state of a run that another engine drives, and does not
+/// drive it itself.
 pub(crate) async fn a_run_of_another_engine_is_seen_and_not_driven(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let order = || work(&journal, "order", secs(10));
@@ -192,7 +195,7 @@ pub(crate) async fn a_run_of_another_engine_is_seen_and_not_driven(harness: &Tes
 }
 
 /// spec N56, events: a payload that is too large or not JSON, an invalid name, or too many events
-/// at once create neither an event nor a run.
+/// in one call create neither an event nor a run.
 pub(crate) async fn a_bad_payload_makes_no_run(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let engine = harness.engine().workflow(work(&journal, "order", ms(0))).start().await.unwrap();
@@ -205,7 +208,7 @@ pub(crate) async fn a_bad_payload_makes_no_run(harness: &TestHarness) {
     }
     let many = vec![new_event("order", 1).unwrap(); 1001];
     let refused = engine.send_all(many).await.unwrap_err().to_string();
-    assert_eq!(refused, "at most 1000 events go together, got 1001");
+    assert_eq!(refused, "at most 1000 events per call, got 1001");
     let map = std::collections::BTreeMap::from([((1, 2), 3)]);
     engine.send("order", map).await.unwrap_err();
     harness.settle().await;

@@ -1,4 +1,4 @@
-//! Singleton: one live run, by keeping the old one or by replacing it with the new.
+//! Singleton: at most one live run. Either the old run is kept, or the new run replaces it.
 
 use serde_json::{Value, json};
 use tidegate::{Ctx, Singleton, Workflow, testing::TestHarness};
@@ -26,8 +26,8 @@ fn nap(journal: &Journal, singleton: Singleton) -> Workflow<Value, Value> {
     .singleton(singleton)
 }
 
-/// spec B106, B107, B108, B112, B114: while a run lives, driven, asleep or paused, a new one is
-/// skipped and its verdict names the holder; the event is still recorded and wakes waiting runs.
+/// spec B106, B107, B108, B112, B114: while a run is live (driven, asleep or paused), a new one is
+/// skipped, and its verdict names the holder. The event is still recorded and wakes waiting runs.
 pub(crate) async fn skip_keeps_the_live_run(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let waiter = Workflow::new("waiter", |ctx: Ctx, _: Value| async move {
@@ -58,14 +58,15 @@ pub(crate) async fn skip_keeps_the_live_run(harness: &TestHarness) {
     assert_eq!(journal.take(), ["0a", "0b", "2a", "2b"]);
 }
 
-/// spec B109, B110, B115, G7: a new run replaces the current one in every state; no step of the old
-/// run starts after the new run's first.
+/// spec B109, B110, B115, G7: a new run replaces the live one in every state. No step of the old
+/// run starts after the first step of the new one.
 pub(crate) async fn cancel_replaces_the_live_run(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let order = nap(&journal, Singleton::cancel());
     let engine = harness.engine().workflow(order).start().await.unwrap();
     let mut runs = Vec::new();
-    // The first is driven when it is replaced, the second asleep, the third driven again.
+    // The first run is replaced while it is driven, the second while it is asleep, the third while
+    // it is driven after its sleep.
     for (n, time) in [(0, 500), (1, 5000), (2, 11_500), (3, 60_000)] {
         let answer = verdict(&engine, "order", json!({ "n": n })).await;
         let expected = if n == 0 { "started" } else { "replaced" };
@@ -74,7 +75,7 @@ pub(crate) async fn cancel_replaces_the_live_run(harness: &TestHarness) {
         harness.advance(ms(time)).await;
     }
     assert_eq!(journal.take(), ["0a", "1a", "2a", "2b", "3a", "3b"]);
-    assert_eq!(journal.most("order"), 1, "never two at once, not for a moment");
+    assert_eq!(journal.most("order"), 1, "two runs were driven at once");
     let ended = harness.runs("order").await;
     for n in 0..3 {
         let by = Some(runs[n + 1]);
@@ -84,8 +85,8 @@ pub(crate) async fn cancel_replaces_the_live_run(harness: &TestHarness) {
     assert_eq!(ended[3].state, "completed");
 }
 
-/// spec B115, G7: the new run waits until the worker of the old run has stopped, also when that
-/// worker belongs to another engine that has died.
+/// spec B115, G7: the new run waits until the worker of the old run has stopped, also if that
+/// worker belonged to an engine that has died.
 pub(crate) async fn a_newcomer_waits_for_the_old_worker(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let order = || work(&journal, "order", secs(100)).singleton(Singleton::cancel());
@@ -97,7 +98,8 @@ pub(crate) async fn a_newcomer_waits_for_the_old_worker(harness: &TestHarness) {
     assert_eq!(states(harness, "order").await[0], "cancelled", "at once");
     harness.advance(secs(2)).await;
     assert_eq!((journal.take(), journal.most("order")), (vec!["0".into(), "1".into()], 1));
-    // The engine that drives the second run dies, and the replacement has to wait for the lease.
+    // The engine that drives the second run crashes. The new run has to wait until its lease has
+    // expired.
     let (dead, alive) = if one.driven() == 1 { (one, two) } else { (two, one) };
     harness.crash(&dead).await;
     start(&alive, "order", json!({ "n": 2 })).await;
@@ -107,7 +109,7 @@ pub(crate) async fn a_newcomer_waits_for_the_old_worker(harness: &TestHarness) {
     assert_eq!(journal.take(), ["2"]);
 }
 
-/// spec B111, B53, B58: without a key there is one run per workflow, with a key one per value.
+/// spec B111, B53, B58: without a key there is one run per workflow; with a key, one per key value.
 pub(crate) async fn keys_are_apart(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let whole = work(&journal, "whole", secs(1)).singleton(Singleton::skip()).on_event("tick");
@@ -122,7 +124,7 @@ pub(crate) async fn keys_are_apart(harness: &TestHarness) {
     assert_eq!(states(harness, "keyed").await, ["completed"; 2]);
 }
 
-/// spec B113: concurrent triggers on two engines leave one run, in both modes.
+/// spec B113: in both modes, concurrent events on two engines leave one run.
 pub(crate) async fn triggers_at_once_leave_one_run(harness: &TestHarness) {
     for (name, mode) in [("skip", Singleton::skip()), ("cancel", Singleton::cancel())] {
         let journal = Journal::new(harness);

@@ -1,4 +1,4 @@
-//! Many waiting runs: they cost nothing, and wake together.
+//! Many waiting runs that wake at the same time.
 
 use std::sync::{
     Arc,

@@ -1,4 +1,4 @@
-//! Steps: recorded, retried, and never repeated once they are recorded.
+//! Steps: recorded and retried. A recorded step is never executed again.
 
 use std::{future::pending, time::Duration};
 
@@ -7,7 +7,8 @@ use tidegate::{Ctx, Retry, StepError, StepResultExt, Workflow, testing::TestHarn
 
 use crate::words::{Door, Journal, Marks, failed, recorded_steps, start, state};
 
-/// spec steps, B162: a replay returns the recorded results and repeats no effect.
+/// spec steps, B162: a replay of the handler returns the recorded results and executes no recorded
+/// step.
 pub(crate) async fn completed_steps_are_not_run_again(harness: &TestHarness) {
     let marks = Marks::default();
     let effects = marks.clone();
@@ -30,7 +31,7 @@ pub(crate) async fn completed_steps_are_not_run_again(harness: &TestHarness) {
     assert_eq!(marks.count("effect"), 2);
 }
 
-/// spec N20, N21: the retry sets the total number of attempts, each after its delay.
+/// spec N20, N21: the retry policy sets the total number of attempts, and the delay before each.
 pub(crate) async fn a_failing_step_is_tried_as_often_as_it_may(harness: &TestHarness) {
     let order = Workflow::new("order", |ctx: Ctx, input: Value| async move {
         let (attempt, good) = (ctx.attempt("pay"), input["good"].as_u64().unwrap_or(99));
@@ -49,8 +50,8 @@ pub(crate) async fn a_failing_step_is_tried_as_often_as_it_may(harness: &TestHar
     assert_eq!(failed(&engine, never).await.message(), "declined");
 }
 
-/// spec N20: the backoff doubles up to its maximum; an error may set its own delay or be
-/// non-retryable; an attempt that exceeds its timeout has failed.
+/// spec N20: the backoff doubles up to its maximum. An error may set its own delay, or prevent a
+/// retry. An attempt that exceeds its timeout counts as a failure.
 pub(crate) async fn a_failure_says_when_and_whether_to_try_again(harness: &TestHarness) {
     let marks = Marks::default();
     let tries = marks.clone();
@@ -83,22 +84,23 @@ pub(crate) async fn a_failure_says_when_and_whether_to_try_again(harness: &TestH
         seen.push(marks.count("grows"));
         harness.advance(Duration::from_secs(1)).await;
     }
-    // At 0, 1, 3, 7 and 11 seconds: 1, 2, 4 and again 4 apart.
+    // Attempts at 0, 1, 3, 7 and 11 seconds: the delays are 1, 2, 4 and again 4 seconds.
     assert_eq!(seen, [1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5]);
     assert_eq!(failed(&engine, runs[0]).await.message(), "flaky");
     assert_eq!(failed(&engine, runs[2]).await.code(), "NoMoney");
     assert_eq!((marks.count("final"), marks.count("later")), (1, 1));
     harness.advance(Duration::from_secs(88)).await;
     assert_eq!(marks.count("later"), 2);
-    // Five attempts of ten seconds, with the same backoff as the first run.
+    // Five attempts of ten seconds each, with the same backoff as the first run.
     assert_eq!((marks.count("slow"), failed(&engine, runs[3]).await.code()), (5, "TimedOut"));
     harness.advance(Duration::from_secs(1000)).await;
-    assert_eq!(marks.count("later"), 5, "an error with its own delay gets no extra attempt");
+    assert_eq!(marks.count("later"), 5, "an error with its own delay must get no extra attempt");
     assert_eq!(failed(&engine, runs[1]).await.message(), "busy");
 }
 
-/// spec N22, B178, B179: parallel steps run once each. A slow one delays neither the record of its
-/// sibling nor the code after the sibling; after a crash only unrecorded steps run again.
+/// spec N22, B178, B179: parallel steps are executed once each. A slow step delays neither the
+/// record of a parallel step nor the code after that step. After a crash only steps without a
+/// record are executed again.
 pub(crate) async fn parallel_steps_are_recorded_as_each_finishes(harness: &TestHarness) {
     let (marks, door) = (Marks::default(), Door::closed());
     let both = || {
@@ -135,7 +137,8 @@ pub(crate) async fn parallel_steps_are_recorded_as_each_finishes(harness: &TestH
     assert_eq!(marks.all(), ["slow", "fast", "next", "slow"]);
 }
 
-/// spec steps, N20: while one branch sleeps or backs off, the steps of another continue.
+/// spec steps, N20: while one branch of the handler sleeps or waits for a retry, the steps of
+/// another branch continue.
 pub(crate) async fn a_branch_that_waits_does_not_hold_up_another(harness: &TestHarness) {
     let marks = Marks::default();
     let done = marks.clone();
@@ -169,7 +172,7 @@ pub(crate) async fn a_branch_that_waits_does_not_hold_up_another(harness: &TestH
     assert_eq!(marks.count("link"), 3);
 }
 
-/// spec steps, N20: a panic fails only its step or its run.
+/// spec steps, N20: a panic fails only its own step or run.
 pub(crate) async fn a_panic_is_a_failure_like_others(harness: &TestHarness) {
     let job = Workflow::new("job", |ctx: Ctx, place: String| async move {
         let in_step = ctx.attempt("step") == 1 && place == "step";
@@ -198,10 +201,14 @@ pub(crate) async fn a_panic_is_a_failure_like_others(harness: &TestHarness) {
     assert_eq!(harness.completed(&engine, fine).await, json!("fine"));
     let fault = failed(&engine, handler).await;
     assert_eq!((fault.code(), fault.message()), ("Panicked", "the handler slipped"));
-    assert_eq!(state(harness, "job", dropped).await, "running", "until the run is found orphaned");
+    assert_eq!(
+        state(harness, "job", dropped).await,
+        "running",
+        "the run must stay leased until the engine finds that no task drives it"
+    );
 }
 
-/// Panics once, when it is dropped.
+/// Value that panics when it is dropped.
 struct Slippery;
 
 impl Drop for Slippery {
@@ -210,8 +217,8 @@ impl Drop for Slippery {
     }
 }
 
-/// spec steps, N20: a failure outside of steps is retried by the workflow's retry policy, and
-/// repeats no step.
+/// spec steps, N20: a failure of the handler outside of its steps is retried by the workflow's
+/// retry policy. Recorded steps are not executed again.
 pub(crate) async fn a_handler_that_fails_is_tried_again(harness: &TestHarness) {
     let marks = Marks::default();
     let seen = marks.clone();
@@ -244,7 +251,7 @@ pub(crate) async fn a_handler_that_fails_is_tried_again(harness: &TestHarness) {
 pub(crate) async fn a_duplicate_id_fails_the_run(harness: &TestHarness) {
     let job = Workflow::new("job", |ctx: Ctx, _: Value| async move {
         ctx.step("pay", || async { Ok(()) }).await?;
-        // The error is ignored.
+        // The handler ignores the error.
         drop(ctx.sleep("pay", Duration::from_secs(1)).await);
         Ok(())
     });
@@ -257,8 +264,8 @@ pub(crate) async fn a_duplicate_id_fails_the_run(harness: &TestHarness) {
     assert!(fault.message().contains("a step"), "{fault}");
 }
 
-/// spec N54: changed code is detected before its effects: an id has another kind, or a recorded
-/// step is no longer reached. The error names both the old and the new id.
+/// spec N54: changed code is detected before its effects. Either a step has another kind, or the
+/// code no longer requests a recorded step. The error names both the old and the new id.
 pub(crate) async fn changed_code_is_noticed(harness: &TestHarness) {
     let marks = Marks::default();
     let code = |new: bool| {
@@ -288,15 +295,19 @@ pub(crate) async fn changed_code_is_noticed(harness: &TestHarness) {
     harness.advance(Duration::from_mins(1)).await;
     let fault = failed(&after, kind).await;
     assert_eq!(fault.code(), "ChangedWorkflow");
-    assert!(fault.message().contains("`old` is recorded as a step and asked for as a sleep"));
+    assert!(fault.message().contains("`old` is recorded as a step, but requested as a sleep"));
     let fault = failed(&after, gone).await;
     assert_eq!(fault.code(), "ChangedWorkflow");
-    assert!(fault.message().contains("`old` is recorded and not asked for"), "{fault}");
-    assert!(fault.message().contains("the code asks for `new` (a step) instead"), "{fault}");
-    assert_eq!(marks.count("effect"), 2, "once in each run, before the change");
+    assert!(fault.message().contains("`old` is recorded, but no longer requested"), "{fault}");
+    assert!(fault.message().contains("the code requests `new` (a step) instead"), "{fault}");
+    assert_eq!(
+        marks.count("effect"),
+        2,
+        "the effect must be executed once in each run, before the change"
+    );
 }
 
-/// A value whose deserialization differs from what was serialized.
+/// A value that is not equal after it was written as JSON and read back.
 #[derive(serde::Serialize, serde::Deserialize, Debug, Default, PartialEq)]
 struct Lopsided {
     kept: u32,
@@ -304,8 +315,8 @@ struct Lopsided {
     lost: u32,
 }
 
-/// spec N55: values are limited and checked, and the first execution sees the same value as every
-/// replay.
+/// spec N55: the size of values is limited, and they are checked. The first execution returns the
+/// same value as every replay.
 pub(crate) async fn values_are_what_can_be_recorded(harness: &TestHarness) {
     let job = Workflow::new("job", |ctx: Ctx, kind: String| async move {
         match kind.as_str() {
@@ -351,7 +362,8 @@ pub(crate) async fn values_are_what_can_be_recorded(harness: &TestHarness) {
     assert!(fault.message().contains("`job` cannot be read as alloc::string::String"), "{fault}");
 }
 
-/// spec steps: thousands of steps that finish together are recorded, in as many reports as needed.
+/// spec steps: thousands of steps that finish at the same time are recorded, in as many reports as
+/// needed.
 pub(crate) async fn many_steps_at_once_are_recorded(harness: &TestHarness) {
     let job = Workflow::new("job", |ctx: Ctx, _: Value| async move {
         let mut all = Vec::new();
@@ -370,8 +382,8 @@ pub(crate) async fn many_steps_at_once_are_recorded(harness: &TestHarness) {
     assert_eq!(harness.completed(&engine, run).await, json!(false));
 }
 
-/// spec B180: a step's idempotency key, time and random values are the same on every attempt,
-/// replay and engine.
+/// spec B180: a step's idempotency key, and recorded times and random numbers, are the same on
+/// every attempt, replay and engine.
 pub(crate) async fn time_chance_and_keys_are_stable(harness: &TestHarness) {
     let marks = Marks::default();
     let job = || {
@@ -405,10 +417,10 @@ pub(crate) async fn time_chance_and_keys_are_stable(harness: &TestHarness) {
     assert_eq!((all.len(), marks.count(&key)), (4 + 3, 3));
     all.retain(|mark| *mark != key);
     all.dedup();
-    assert_eq!(all.len(), 1, "same values in every activation: {all:?}");
+    assert_eq!(all.len(), 1, "the values must be the same in every activation: {all:?}");
 }
 
-/// spec steps: a log line of a handler is logged once, not on every replay.
+/// spec steps: a log line of a handler is written once, not on every replay.
 pub(crate) async fn a_line_is_logged_once(harness: &TestHarness) {
     let lines = Marks::default();
     let _logging = tracing::subscriber::set_default(Lines(lines.clone()));
@@ -431,7 +443,7 @@ pub(crate) async fn a_line_is_logged_once(harness: &TestHarness) {
     assert_eq!(lines.all(), ["one", "two", "three"]);
 }
 
-/// A log subscriber that keeps the lines of handlers.
+/// A log subscriber that collects the lines that handlers write.
 struct Lines(Marks);
 
 impl tracing::Subscriber for Lines {
@@ -461,7 +473,8 @@ impl tracing::Subscriber for Lines {
     fn exit(&self, _: &tracing::span::Id) {}
 }
 
-/// The progress reported by a run is visible while its next step runs, and the latest report wins.
+/// The progress that a run reports is visible while its next step is executing. The latest report
+/// overwrites earlier ones.
 pub(crate) async fn progress_is_seen_before_the_step_ends(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let job = Workflow::new("job", move |ctx: Ctx, _: Value| {

@@ -1,4 +1,4 @@
-//! Definitions added while engines run, with handlers from a resolver.
+//! Definitions that are added while engines run. Their handlers come from a resolver.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{
     words::{Journal, secs, sharing, start, states, work},
 };
 
-/// A handler that returns the address in its definition, and the version of the run.
+/// A handler that returns the URL of its definition and the version of the run.
 struct Answer(String);
 
 impl Handler for Answer {
@@ -36,8 +36,8 @@ fn by_url(builder: EngineBuilder) -> EngineBuilder {
     })
 }
 
-/// spec versions: a definition added at one engine is served by all engines that have code for it,
-/// each version by its own code; an unchanged definition makes no new version.
+/// spec versions: a definition that is added through one engine is served by all engines that have
+/// code for it, each version by its own code. An unchanged definition makes no new version.
 pub(crate) async fn a_definition_is_served_as_soon_as_it_is_there(harness: &TestHarness) {
     let one = by_url(sharing(harness)).start().await.unwrap();
     let two = by_url(sharing(harness)).call_workers(0).start().await.unwrap();
@@ -45,7 +45,7 @@ pub(crate) async fn a_definition_is_served_as_soon_as_it_is_there(harness: &Test
     assert_eq!(two.define(&sync("http://one")).await.unwrap().version, 1);
     let old = start(&two, "sync", json!({})).await;
     harness.advance(secs(2)).await;
-    assert_eq!(states(harness, "sync").await, ["waiting"], "the other engine serves it");
+    assert_eq!(states(harness, "sync").await, ["waiting"], "the other engine must drive the run");
     let again = two.define(&sync("http://one")).await.unwrap();
     assert_eq!((again.version, again.unchanged), (1, true));
     assert_eq!(two.define(&sync("http://two")).await.unwrap().version, 2);
@@ -55,8 +55,8 @@ pub(crate) async fn a_definition_is_served_as_soon_as_it_is_there(harness: &Test
     assert_eq!(harness.completed(&one, new).await, json!(["http://two", 2]));
 }
 
-/// spec schedules: a schedule that is defined later starts then, and an engine that starts later
-/// serves the stored definitions; a definition without code here is not served.
+/// spec schedules: a schedule starts when it is defined. An engine that starts later serves the
+/// stored definitions, except those that it has no code for.
 pub(crate) async fn a_schedule_begins_with_its_definition(harness: &TestHarness) {
     let engine = by_url(sharing(harness)).start().await.unwrap();
     harness.advance(secs(5)).await;
@@ -73,13 +73,15 @@ pub(crate) async fn a_schedule_begins_with_its_definition(harness: &TestHarness)
     assert!(engine.why(other).await.unwrap().stranded);
 }
 
-/// spec schedules: a schedule that another program defines starts here beside those already served.
+/// spec schedules: a schedule that another program defines starts on this engine, in addition to
+/// those that it already serves.
 pub(crate) async fn a_schedule_of_others_begins_beside_ones_own(harness: &TestHarness) {
     let tick = |name: &str| json!({ "name": name, "url": "http://t", "triggers": [{ "cron": "* * * * *" }] });
     let engine = by_url(sharing(harness)).start().await.unwrap();
     engine.define(&tick("first")).await.unwrap();
     harness.advance(secs(65)).await;
-    // The other engine has no code for it: only the first one can plan it.
+    // The other engine has no code for the schedule's workflow, so only the first engine can plan
+    // it.
     let other = sharing(harness).start().await.unwrap();
     other.define(&tick("second")).await.unwrap();
     harness.advance(secs(120)).await;
@@ -87,13 +89,17 @@ pub(crate) async fn a_schedule_of_others_begins_beside_ones_own(harness: &TestHa
     assert_eq!(states(harness, "second").await.len(), 2);
 }
 
-/// spec A5: a definition that is added later may subscribe to a stream's events, from then on.
+/// spec A5: a definition that is added later may have a stream trigger, which applies to events
+/// from then on.
 pub(crate) async fn a_stream_can_trigger_what_is_defined_later(harness: &TestHarness) {
     let engine = by_url(sharing(harness)).start().await.unwrap();
     append(harness, "orders", &[("paid", json!(1))]).await;
     let pack = json!({ "name": "pack", "url": "http://p", "triggers": [{ "stream": "paid" }] });
     engine.define(&pack).await.unwrap();
-    assert!(states(harness, "pack").await.is_empty(), "earlier events trigger nothing");
+    assert!(
+        states(harness, "pack").await.is_empty(),
+        "events before the trigger was defined must start no run"
+    );
     append(harness, "orders", &[("paid", json!(2))]).await;
     harness.advance(secs(2)).await;
     assert_eq!(states(harness, "pack").await, ["waiting"]);
@@ -103,13 +109,16 @@ pub(crate) async fn a_stream_can_trigger_what_is_defined_later(harness: &TestHar
     assert!(matches!(&refused, Err(Error::Definition(it)) if it.len() == 1), "{refused:?}");
 }
 
-/// A version is served while a live engine's row says so: the row of a dead engine does not count,
-/// even while it still has runs that are not taken over.
+/// A version counts as served if the row of a live engine says so. The row of a dead engine does
+/// not count, even while some of its runs are not taken over yet.
 pub(crate) async fn a_dead_engine_serves_nothing(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let engine = harness.engine().workflow(work(&journal, "here", secs(10))).start().await.unwrap();
     let registered = engine.define(&json!({ "name": "elsewhere" })).await.unwrap();
-    assert!(!engine.is_served(&registered).await.unwrap(), "no code for it here");
+    assert!(
+        !engine.is_served(&registered).await.unwrap(),
+        "the version must not be served: this engine has no code for it"
+    );
     let run = start(&engine, "here", json!({})).await;
     harness.settle().await;
     let run = engine.look_up(run).await.unwrap().0.unwrap();
@@ -125,8 +134,8 @@ pub(crate) async fn a_dead_engine_serves_nothing(harness: &TestHarness) {
     }
 }
 
-/// spec A4: a definition that is added later is checked like any other, and an invalid one changes
-/// nothing.
+/// spec A4: a definition that is added later is checked like any other. An invalid definition has
+/// no effect.
 pub(crate) async fn a_bad_definition_changes_nothing(harness: &TestHarness) {
     let engine = by_url(harness.engine()).start().await.unwrap();
     for (bad, what) in [
@@ -136,7 +145,7 @@ pub(crate) async fn a_bad_definition_changes_nothing(harness: &TestHarness) {
     ] {
         match engine.define(&bad).await {
             Err(Error::Definition(problems)) => assert_eq!(problems.len(), what, "{problems:?}"),
-            other => panic!("{bad} was answered {other:?}"),
+            other => panic!("the invalid definition {bad} got the answer {other:?}"),
         }
     }
     assert!(engine.send("a", json!({})).await.unwrap().runs.is_empty());

@@ -1,4 +1,4 @@
-//! The stores that every story runs on, each empty.
+//! The stores on which every story runs. Each one is empty at the start.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -24,7 +24,7 @@ macro_rules! labs {
             Some(TestHarness::on($open(clock.clone()).await?, clock))
         })*
 
-        /// The same stores, wrapped for failure injection.
+        /// The same stores inside a wrapper that injects failures.
         pub(crate) mod faulty {
             use super::{Arc, Faults, TestHarness, VirtualClock};
 
@@ -55,14 +55,17 @@ pub(crate) async fn open_postgres(clock: Arc<dyn Clock>) -> Option<Arc<dyn Store
     postgres_with(clock, 1).await
 }
 
-/// Opens PostgreSQL with concurrent transactions.
+/// Opens a PostgreSQL store that runs transactions concurrently.
 pub(crate) async fn open_postgres_wide(clock: Arc<dyn Clock>) -> Option<Arc<dyn Store>> {
     postgres_with(clock, 3).await
 }
 
 async fn postgres_with(clock: Arc<dyn Clock>, committers: usize) -> Option<Arc<dyn Store>> {
     let Ok(url) = std::env::var("TIDEGATE_TEST_POSTGRES") else {
-        assert!(std::env::var_os("CI").is_none(), "no PostgreSQL, and in CI a skip is a failure");
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "PostgreSQL is not available, and in CI its tests must not be skipped"
+        );
         eprintln!("!!! NO POSTGRESQL: set TIDEGATE_TEST_POSTGRES, or use scripts/test");
         return None;
     };
@@ -76,8 +79,8 @@ async fn postgres_with(clock: Arc<dyn Clock>, committers: usize) -> Option<Arc<d
     Some(Arc::new(PostgresStore::open(&url, options).await.expect("PostgreSQL opens")))
 }
 
-/// A SQLite file has one owner: opening it twice in one process is an error, and it is free as soon
-/// as its engine is shut down and dropped, whatever its tasks were doing.
+/// A SQLite file has one owner. Opening it twice in one process is an error. The file is released
+/// when its engine has been shut down and dropped, whatever the engine's tasks were doing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_is_free_after_a_shutdown() {
     async fn nap(ctx: Ctx, (): ()) -> tidegate::Result<()> {
@@ -102,8 +105,8 @@ async fn a_file_is_free_after_a_shutdown() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// A transactional step for another kind of database is refused with a one-line error, which leaks
-/// nothing else from the store.
+/// A transactional step for another kind of database is refused with an error of one line, which
+/// contains no rows of the store.
 pub(crate) async fn a_step_of_another_database_is_refused(harness: &TestHarness) {
     async fn wrong(ctx: Ctx, sqlite: bool) -> tidegate::Result<()> {
         if sqlite {
@@ -130,14 +133,15 @@ pub(crate) async fn a_step_of_another_database_is_refused(harness: &TestHarness)
     }
 }
 
-/// An engine that is dropped without a shutdown frees its file, and the next one continues its run.
+/// An engine that is dropped without a shutdown releases its file, and the next engine continues
+/// its run.
 #[tokio::test]
 async fn a_dropped_engine_frees_its_file() {
     let dir = std::env::temp_dir().join(format!("tidegate-dropped-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let serve = || async {
         let hold = Workflow::new("hold", async |ctx: Ctx, n: u32| {
-            // The first engine is dropped here.
+            // The first engine is dropped while this step is executing.
             ctx.step("hold", || async {
                 if n == 1 { Ok(()) } else { std::future::pending().await }
             })
@@ -158,13 +162,13 @@ async fn a_dropped_engine_frees_its_file() {
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
-/// The error of the database is the source of the store's, and of the engine's.
+/// The database's error is the source of the store's error and of the engine's error.
 #[tokio::test]
 async fn the_error_of_the_database_is_the_source() {
     let path = std::env::temp_dir().join(format!("tidegate-garbage-{}", std::process::id()));
     std::fs::write(&path, "no database ".repeat(1000)).unwrap();
     let error = Engine::sqlite(&path).await.unwrap_err();
-    let source = std::error::Error::source(&error).expect("SQLite has said why");
+    let source = std::error::Error::source(&error).expect("the error of SQLite is the source");
     assert!(source.is::<rusqlite::Error>(), "{source:?}");
     std::fs::remove_file(&path).unwrap();
 
@@ -173,6 +177,6 @@ async fn the_error_of_the_database_is_the_source() {
     let refused = PostgresStore::open("postgres://user@127.0.0.1:1/none", options).await;
     let error = tidegate::Error::from(refused.unwrap_err());
     assert_eq!(error.code(), "store_unavailable");
-    let source = std::error::Error::source(&error).expect("the driver has said why");
+    let source = std::error::Error::source(&error).expect("the error of the driver is the source");
     assert!(source.is::<tokio_postgres::Error>(), "{source:?}");
 }

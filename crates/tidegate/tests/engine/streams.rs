@@ -1,4 +1,4 @@
-//! Typed streams: actions decide on folded state and detect every conflicting commit.
+//! Typed streams: actions decide on folded state, and every conflicting commit is detected.
 
 mod races;
 mod reads;
@@ -57,7 +57,7 @@ impl State for Account {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there are only {0}")]
+#[error("the balance is only {0}")]
 pub(crate) struct TooLittle(pub(crate) u64);
 
 pub(crate) type Decided = Result<Vec<Moved>, TooLittle>;
@@ -73,7 +73,7 @@ pub(crate) fn withdraw(amount: u64) -> impl FnMut(&Account) -> Decided + Send {
     }
 }
 
-/// Returns the versions of a stream as the store has them.
+/// Returns the versions of a stream's events in the store.
 async fn versions(engine: &Engine, stream: &str) -> Vec<i64> {
     let query = tidegate::Query::stream(stream).limit(100_000);
     let page = engine.streams().read(&query).await.unwrap();
@@ -81,7 +81,7 @@ async fn versions(engine: &Engine, stream: &str) -> Vec<i64> {
     page.events.iter().map(|event| event.version).collect()
 }
 
-/// Runs a stream command that only operators have.
+/// Executes a stream command that the engine does not offer as a method.
 async fn operate(harness: &TestHarness, command: StreamCommand) -> StreamAnswer {
     let command = Command::Stream { ws: Workspace::from("default"), command };
     let answers = commit(&**harness.store(), vec![(command, 7)]).await.unwrap();
@@ -102,8 +102,8 @@ async fn truncate(harness: &TestHarness, stream: &str) {
     while let StreamAnswer::Truncated(Truncated::Partly(_)) = operate(harness, command()).await {}
 }
 
-/// spec B183, B191: an action sees the state of the stream, its events are committed right after
-/// the version that it saw, and its caller gets their versions.
+/// spec B183, B191: an action gets the state of the stream. Its events are committed right after
+/// the version that it has seen, and its caller gets their versions.
 pub(crate) async fn an_action_decides_on_the_state_and_commits_on_its_version(
     harness: &TestHarness,
 ) {
@@ -122,18 +122,21 @@ pub(crate) async fn an_action_decides_on_the_state_and_commits_on_its_version(
         .await
         .unwrap();
     assert_eq!((acted.state.balance, acted.version), (5, 2));
-    let [first, second] = &acted.events[..] else { panic!("two events: {acted:?}") };
+    let [first, second] = &acted.events[..] else { panic!("expected two events: {acted:?}") };
     assert_eq!((first.version, first.position, &*first.name), (1, 2, "Withdrawn"));
     assert_eq!((second.version, second.position, second.data.as_str()), (2, 3, "null"));
     assert_eq!(first.read::<Moved>().unwrap(), Moved::Withdrawn { amount: 5 });
-    assert_eq!(first.correlation, second.correlation, "one action is one correlation");
+    assert_eq!(
+        first.correlation, second.correlation,
+        "all events of an action must have the same correlation id"
+    );
     assert_eq!(engine.stream::<Account>("account-1").load().await.unwrap().state, acted.state);
     assert_eq!(engine.stream::<Account>("account-2").load().await.unwrap().version, -1);
     let elsewhere = engine.in_workspace("b").stream::<Account>("account-1");
     assert_eq!(elsewhere.load().await.unwrap().version, -1);
 }
 
-/// spec B191: an action that refuses, or that returns no events, writes nothing.
+/// spec B191: an action that returns an error or no events writes nothing.
 pub(crate) async fn a_refusal_is_the_callers_own_and_writes_nothing(harness: &TestHarness) {
     let engine = harness.engine().start().await.unwrap();
     let account = engine.stream::<Account>("account-1");
@@ -148,8 +151,8 @@ pub(crate) async fn a_refusal_is_the_callers_own_and_writes_nothing(harness: &Te
     assert_eq!(harness.store().dump().await.unwrap(), rows);
 }
 
-/// spec B185, B191: a pinned version fails at once where the stream has another version, before and
-/// after the action has decided, and the error names the actual version.
+/// spec B185, B191: an action that expects a version fails at once if the stream has another
+/// version, before or after the action has decided. The error names the actual version.
 pub(crate) async fn a_pinned_version_fails_at_once(harness: &TestHarness) {
     let engine = harness.engine().start().await.unwrap();
     let account = engine.stream::<Account>("account-1");
@@ -175,8 +178,8 @@ pub(crate) async fn a_pinned_version_fails_at_once(harness: &TestHarness) {
     assert!(matches!(refused, Err(ActError::Refused(TooLittle(6)))), "{refused:?}");
 }
 
-/// spec B186, B188: concurrent actions of several engines that lose a race decide again on the
-/// current state: none is lost, none overdraws, and versions have no gap.
+/// spec B186, B188: when actions of several engines conflict, the loser decides again on the
+/// current state. No action is lost, no account is overdrawn, and versions have no gap.
 pub(crate) async fn whoever_loses_a_race_decides_again(harness: &TestHarness) {
     let mut engines = Vec::new();
     for _ in 0..3 {
@@ -193,12 +196,16 @@ pub(crate) async fn whoever_loses_a_race_decides_again(harness: &TestHarness) {
         match acted.unwrap() {
             Ok(acted) => {
                 done += 1;
-                assert_eq!(acted.state.balance + acted.state.moves, 21, "a committed state");
+                assert_eq!(
+                    acted.state.balance + acted.state.moves,
+                    21,
+                    "an action must get a committed state"
+                );
                 assert_eq!(acted.version + 1, i64::try_from(acted.state.moves).unwrap());
             }
             Err(ActError::Refused(TooLittle(left))) => {
                 refused += 1;
-                assert_eq!(left, 0, "refused only on a committed state");
+                assert_eq!(left, 0, "an action must be refused only on a committed state");
             }
             Err(error) => panic!("{error:?}"),
         }
@@ -209,7 +216,7 @@ pub(crate) async fn whoever_loses_a_race_decides_again(harness: &TestHarness) {
     assert_eq!(versions(&engines[2], "account-1").await, (0..=20).collect::<Vec<_>>());
 }
 
-/// A commit of another writer, without an expected version.
+/// Returns a commit of another writer, without an expected version.
 pub(crate) fn append(stream: &str, event: &Moved) -> Command {
     let (ws, stream) = (Workspace::from("default"), stream.to_owned());
     let events = vec![events::of(event).unwrap()];
@@ -217,12 +224,11 @@ pub(crate) fn append(stream: &str, event: &Moved) -> Command {
     Command::Stream { ws, command: StreamCommand::Commit(commit) }
 }
 
-/// spec B185, B191, streams: an action that is overtaken between its read and its commit decides
-/// again. An action that has used up its retries, or has pinned a version, gets the conflict, in
-/// the same words as one whose version was too old from the start.
+/// spec B185, B191, streams: if another commit comes between the read and the commit of an action,
+/// the action decides again. An action without retries left, or with an expected version, gets a
+/// conflict, with the same text as if its version had been outdated from the start.
 pub(crate) async fn an_overtaken_action_decides_again(harness: &TestHarness, faults: &Faults) {
-    // Reloading a stale cached state does not count as a retry; without a cache every state is
-    // loaded.
+    // Without a cache: reloading an outdated cached state would not count as a retry.
     let engine = harness.engine().stream_state_cache(0).start().await.unwrap();
     let account = engine.stream::<Account>("account-1");
     harness.settle().await;
@@ -242,7 +248,7 @@ pub(crate) async fn an_overtaken_action_decides_again(harness: &TestHarness, fau
     let (acted, seen) = overtaken(account.clone().retries(2), 2).await;
     let acted = acted.unwrap();
     assert_eq!((acted.version, acted.attempts, acted.state.balance), (2, 3, 2));
-    assert_eq!(seen, [0, 1, 2], "each time on the current state");
+    assert_eq!(seen, [0, 1, 2], "each attempt must decide on the current state");
 
     let answer = |outcome: Result<Acted<Account>, ActError<TooLittle>>| match outcome {
         Err(error @ ActError::Conflict { .. }) => error.to_string(),
@@ -252,17 +258,17 @@ pub(crate) async fn an_overtaken_action_decides_again(harness: &TestHarness, fau
     assert_eq!(seen, [2, 3]);
     assert_eq!(answer(outcome), "stream `account-1`: expected version 3, got version 4");
     let (outcome, seen) = overtaken(account.clone().expecting(4), 9).await;
-    assert_eq!(seen, [4], "a pinned version is not retried");
+    assert_eq!(seen, [4], "an action with an expected version must not be retried");
     let late = "stream `account-1`: expected version 4, got version 5";
     assert_eq!(answer(outcome), late);
     let (outcome, seen) = overtaken(account.clone().expecting(4), 9).await;
     assert_eq!(seen, [0; 0]);
-    assert_eq!(answer(outcome), late, "same error from the version check");
+    assert_eq!(answer(outcome), late, "the version check must give the same error");
     assert_eq!(versions(&engine, "account-1").await, [0, 1, 2, 3, 4, 5]);
 }
 
-/// spec streams: the result of an action that was decided on an uncommitted state is not returned
-/// before that state is committed. If that commit fails, the actions queued behind it decide again,
+/// spec streams: the result of an action that was decided on an uncommitted state is returned only
+/// after that state is committed. If that commit fails, the actions queued behind it decide again,
 /// on the current state.
 pub(crate) async fn nobody_is_told_of_a_state_that_never_was(
     harness: &TestHarness,
@@ -281,7 +287,10 @@ pub(crate) async fn nobody_is_told_of_a_state_that_never_was(
         while second.1.load(Ordering::SeqCst) + third.1.load(Ordering::SeqCst) < 2 {
             tokio::task::yield_now().await;
         }
-        assert!(!second.0.is_finished() && !third.0.is_finished(), "nothing is committed yet");
+        assert!(
+            !second.0.is_finished() && !third.0.is_finished(),
+            "an action returned before its state was committed"
+        );
         if let Some(failure) = failure {
             faults.fail(0, failure);
         }
@@ -292,7 +301,10 @@ pub(crate) async fn nobody_is_told_of_a_state_that_never_was(
             let error = first.unwrap_err();
             assert!(matches!(error, ActError::Failed(tidegate::Error::Store(_))), "{error:?}");
             let left = [second.unwrap().state.balance, third.unwrap().state.balance];
-            assert!([[3, 2], [2, 4]].contains(&left), "in either order: {left:?}");
+            assert!(
+                [[3, 2], [2, 4]].contains(&left),
+                "unexpected balances after the two actions: {left:?}"
+            );
         } else {
             assert_eq!(first.unwrap().state.balance, 1);
             assert!(matches!(second, Err(ActError::Refused(TooLittle(1)))), "{second:?}");
@@ -301,10 +313,11 @@ pub(crate) async fn nobody_is_told_of_a_state_that_never_was(
     }
 }
 
-/// The result of an action in its own task.
+/// Result of an action that runs in a task of its own.
 type Spent = tokio::task::JoinHandle<Result<Acted<Account>, ActError<TooLittle>>>;
 
-/// Spends in its own task, and counts how often the action is decided.
+/// Starts an action that spends an amount, in a task of its own, and counts how often it is
+/// decided.
 fn spend(account: &Stream<Account>, amount: u64) -> (Spent, Arc<AtomicU32>) {
     let (account, asked) = (account.clone(), Arc::new(AtomicU32::new(0)));
     let (counted, mut spend) = (asked.clone(), withdraw(amount));
@@ -339,8 +352,8 @@ pub(crate) async fn a_commit_that_fails_leaves_nothing(harness: &TestHarness, fa
     assert_eq!(account.act(withdraw(8)).await.unwrap().version, 2);
 }
 
-/// An action whose caller has stopped waiting is carried out all the same once it is decided, and
-/// blocks no other action.
+/// If the caller of an action stops waiting, an action that was already decided is still committed,
+/// and other actions are not blocked.
 pub(crate) async fn whoever_stops_waiting_holds_nobody_up(harness: &TestHarness, faults: &Faults) {
     let engine = harness.engine().start().await.unwrap();
     let account = engine.stream::<Account>("account-1");
@@ -358,8 +371,8 @@ pub(crate) async fn whoever_stops_waiting_holds_nobody_up(harness: &TestHarness,
     assert_eq!((second.state.balance, second.version), (3, 1));
 }
 
-/// Writers of one engine queue rather than conflict: many concurrent actions take few commits and
-/// no conflict, and each sees the earlier ones.
+/// Actions of one engine are queued and do not conflict: many concurrent actions take few commits,
+/// and each sees the earlier ones.
 pub(crate) async fn writers_of_one_engine_do_not_collide(harness: &TestHarness) {
     let engine = harness.engine().start().await.unwrap();
     let account = engine.stream::<Account>("account-1").retries(0);
@@ -381,8 +394,8 @@ pub(crate) async fn writers_of_one_engine_do_not_collide(harness: &TestHarness) 
     assert_eq!(versions(&engine, "account-1").await, (0..40).collect::<Vec<_>>());
 }
 
-/// spec B219: a closed stream refuses actions with an error that says so; its past can be loaded
-/// until it is truncated.
+/// spec B219: a closed stream refuses actions, with an error that says so. Its earlier states can
+/// be loaded until it is truncated.
 pub(crate) async fn a_closed_stream_takes_no_action(harness: &TestHarness) {
     let engine = harness.engine().start().await.unwrap();
     let account = engine.stream::<Account>("account-1");
@@ -405,10 +418,13 @@ pub(crate) async fn a_closed_stream_takes_no_action(harness: &TestHarness) {
     let gone = account.load().await.unwrap_err().to_string();
     assert!(gone.contains("closed at version 5"), "{gone}");
     let rows = harness.store().dump().await.unwrap();
-    assert!(!rows.iter().any(|row| matches!(row, Row::StreamSnapshot(_))), "the snapshot is gone");
+    assert!(
+        !rows.iter().any(|row| matches!(row, Row::StreamSnapshot(_))),
+        "the snapshot must be deleted with the events"
+    );
 }
 
-/// spec N74: a restarted stream continues from its snapshot.
+/// spec N74: a restarted stream starts with the state of its snapshot.
 pub(crate) async fn a_restarted_stream_goes_on_from_its_snapshot(harness: &TestHarness) {
     let engine = harness.engine().start().await.unwrap();
     let account = engine.stream::<Account>("account-1");

@@ -1,4 +1,4 @@
-//! Throttle: starts are spaced out, and none is lost.
+//! Throttle: starts are spread over time, and no run is lost.
 
 use serde_json::{Value, json};
 use tidegate::{Concurrency, Ctx, Rate, Retry, StepError, Workflow, testing::TestHarness};
@@ -6,7 +6,7 @@ use tidegate_core::flow::Verdict;
 
 use crate::words::{Journal, burst, ms, secs, sharing, start, states, verdict, work};
 
-/// spec M1, B71, B72, B73: the runs of a burst start one by one, evenly, in order, all of them.
+/// spec M1, B71, B72, B73: all runs of a burst start one by one, at equal intervals and in order.
 pub(crate) async fn a_burst_is_spread_out(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let order = work(&journal, "order", ms(0)).throttle(Rate::per_second(2));
@@ -18,7 +18,7 @@ pub(crate) async fn a_burst_is_spread_out(harness: &TestHarness) {
     assert_eq!(states(harness, "order").await, ["completed"; 6]);
 }
 
-/// spec M1: as many runs as the burst allows start at once, and again after an idle period.
+/// spec M1: as many runs as the burst allows start at once, and again after a time without starts.
 pub(crate) async fn as_many_as_the_burst_start_at_once(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let order = work(&journal, "order", ms(0)).throttle(Rate::per_second(1).burst(3));
@@ -32,7 +32,7 @@ pub(crate) async fn as_many_as_the_burst_start_at_once(harness: &TestHarness) {
     }
 }
 
-/// spec B74: each key value has its own rate, and the verdict gives the approximate start time.
+/// spec B74: each key value has a rate of its own. The verdict has the approximate start time.
 pub(crate) async fn every_key_has_its_own_rate(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let order = work(&journal, "order", ms(0)).throttle(Rate::per_second(1).key("to"));
@@ -55,7 +55,7 @@ pub(crate) async fn every_key_has_its_own_rate(harness: &TestHarness) {
     assert_eq!(noted, expected.map(|(at, n)| (at, n.to_owned())));
 }
 
-/// spec M1, B75: starts do not bunch up after an outage.
+/// spec M1, B75: after an outage, starts keep their interval.
 pub(crate) async fn after_an_outage_the_spacing_holds(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let order = || work(&journal, "order", ms(0)).throttle(Rate::per_second(1));
@@ -69,8 +69,8 @@ pub(crate) async fn after_an_outage_the_spacing_holds(harness: &TestHarness) {
     assert_eq!(journal.take_moments(), [0, 1000, 100_000, 101_000, 102_000, 103_000]);
 }
 
-/// spec M1, B75, G9: spacing counts from the start of a run, so runs that waited at a gate do not
-/// bunch up.
+/// spec M1, B75, G9: the interval counts from the start of a run, so runs that waited at a gate
+/// keep the interval, too.
 pub(crate) async fn behind_a_full_gate_the_spacing_holds(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let throttled = |name: &str, time| work(&journal, name, time).throttle(Rate::per_second(1));
@@ -81,7 +81,7 @@ pub(crate) async fn behind_a_full_gate_the_spacing_holds(harness: &TestHarness) 
     assert_eq!(journal.take_moments(), [0, 10_000, 20_000]);
 }
 
-/// spec M1, A5: a wake-up or a retry needs no turn.
+/// spec M1, A5: a run that wakes or is retried needs no turn of the throttle.
 pub(crate) async fn wakes_and_retries_need_no_turn(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let noted = journal.clone();
@@ -104,7 +104,7 @@ pub(crate) async fn wakes_and_retries_need_no_turn(harness: &TestHarness) {
     assert_eq!(journal.take_moments(), [0, 10, 20, 60_000, 60_010, 60_020]);
 }
 
-/// spec B76: a run cancelled before its turn never starts, and the next one takes the turn.
+/// spec B76: a run that is cancelled before its turn never starts, and the next run takes the turn.
 pub(crate) async fn what_is_cancelled_before_its_turn_never_starts(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let order = work(&journal, "order", ms(0)).throttle(Rate::per_second(1));

@@ -1,4 +1,4 @@
-//! Fair sharing of workers: workflows take turns, and one workflow cannot occupy all workers.
+//! Fair use of workers: workflows take turns, and one workflow cannot occupy all workers.
 
 use std::{pin::Pin, sync::Arc};
 
@@ -8,14 +8,14 @@ use tidegate_core::{definition::Definition, flow::Verdict, json::Payload};
 
 use crate::words::{Journal, burst, ms, secs, start, states, verdict, work};
 
-/// Returns the verdict of a dry run.
+/// Returns the verdict that an event would get.
 async fn dry_run(engine: &Engine, name: &str) -> Verdict {
     let event = tidegate::new_event(name, json!({ "n": name })).unwrap();
     engine.dry_run(vec![event]).await.unwrap().remove(0).runs.remove(0).verdict
 }
 
-/// spec L2: between two runs of a workflow, every other workflow gets one, whatever the backlogs
-/// are.
+/// spec L2: between two runs of a workflow, every other workflow with ready runs gets one, however
+/// many runs wait.
 pub(crate) async fn workflows_take_turns_for_a_worker(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let all = ["bulk", "more", "late"].map(|name| work(&journal, name, secs(1)));
@@ -38,8 +38,7 @@ pub(crate) async fn workflows_take_turns_for_a_worker(harness: &TestHarness) {
     assert_eq!(states(harness, "bulk").await, ["completed"; 20]);
 }
 
-/// spec L2: the same for several free workers: no workflow gets a second turn before all have had
-/// one.
+/// spec L2: with several free workers, no workflow gets a second turn before all have had one.
 pub(crate) async fn workflows_take_turns_for_several_workers(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let names = ["a", "b", "c"];
@@ -59,7 +58,7 @@ pub(crate) async fn workflows_take_turns_for_several_workers(harness: &TestHarne
     }
 }
 
-/// spec L2: workspaces take turns, even if there are more than one lease scans.
+/// spec L2: workspaces take turns, even if there are more workspaces than one lease can check.
 pub(crate) async fn many_workspaces_take_turns_for_a_worker(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let names: Vec<String> = (0..40).map(|n| format!("w{n:02}")).collect();
@@ -74,7 +73,7 @@ pub(crate) async fn many_workspaces_take_turns_for_a_worker(harness: &TestHarnes
     let mut noted = journal.take();
     noted.sort_unstable();
     let each: Vec<_> = names.iter().map(|name| format!("\"{name}\"")).collect();
-    assert_eq!(noted, each, "each has had one turn");
+    assert_eq!(noted, each, "each workspace must have had one turn");
 }
 
 /// spec L2: workspaces take turns, however many workflows one of them has.
@@ -99,7 +98,7 @@ pub(crate) async fn workspaces_take_turns_for_a_worker(harness: &TestHarness) {
     assert_eq!(calm, [true, false, true, false, true, false], "every other one");
 }
 
-/// spec L2: a workflow whose runs never end leaves workers to the others.
+/// spec L2: a workflow whose runs never end leaves some workers to other workflows.
 pub(crate) async fn a_workflow_that_hangs_does_not_get_all_workers(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let stuck = work(&journal, "stuck", secs(1_000_000));
@@ -108,7 +107,11 @@ pub(crate) async fn a_workflow_that_hangs_does_not_get_all_workers(harness: &Tes
     let engine = engine.start().await.unwrap();
     burst(&engine, "stuck", 50).await;
     harness.advance(secs(1)).await;
-    assert_eq!(journal.most("stuck"), 18, "a tenth is reserved for others");
+    assert_eq!(
+        journal.most("stuck"),
+        18,
+        "a tenth of the workers must be reserved for other workflows"
+    );
     journal.take();
     for _ in 0..30 {
         let run = start(&engine, "quick", json!({ "n": "quick" })).await;
@@ -117,7 +120,7 @@ pub(crate) async fn a_workflow_that_hangs_does_not_get_all_workers(harness: &Tes
     }
 }
 
-/// A handler for definitions with a URL.
+/// Handler of definitions with a URL.
 struct Elsewhere(Journal);
 
 impl Handler for Elsewhere {
@@ -151,8 +154,8 @@ pub(crate) async fn calls_need_no_workers_of_handlers(harness: &TestHarness) {
     assert_eq!(states(harness, "here").await, ["completed"; 5]);
 }
 
-/// spec L1: the verdict of a run that finds no free worker says so; a run queued at a gate gets the
-/// gate.
+/// spec L1: if a run finds no free worker, its verdict says so. The verdict of a run that is queued
+/// at a gate names the gate.
 pub(crate) async fn a_run_without_a_worker_is_queued_by_workers(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let narrow = work(&journal, "narrow", secs(10)).concurrency(Concurrency::limit(1));
@@ -182,7 +185,7 @@ pub(crate) async fn a_run_without_a_worker_is_queued_by_workers(harness: &TestHa
         ("handlers", 3, 3, &[("wide", 2), ("narrow", 1)][..])
     );
     assert_eq!((calls.kind, calls.busy), ("calls", 0));
-    // Another workspace does not see whose runs they are.
+    // Another workspace does not see which workflows occupy the workers.
     let other = engine.in_workspace("other");
     let verdict = verdict(&other, "wide", json!({ "n": "other" })).await;
     assert_eq!(verdict.waits_for(), Some("workers"));
@@ -194,7 +197,7 @@ pub(crate) async fn a_run_without_a_worker_is_queued_by_workers(harness: &TestHa
     assert_eq!(engine.stats().await.unwrap().all.ready, 0);
 }
 
-/// spec L1: a run that may use one of the reserved workers is not reported as waiting.
+/// spec L1: a run that may use a reserved worker is not reported as waiting.
 pub(crate) async fn a_run_that_gets_a_kept_worker_is_started(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let stuck = work(&journal, "stuck", secs(1_000_000));
@@ -211,7 +214,8 @@ pub(crate) async fn a_run_that_gets_a_kept_worker_is_started(harness: &TestHarne
     }
 }
 
-/// spec L2: reserved workers are for workflows with fewer runs than there are reserved workers.
+/// spec L2: reserved workers are only for workflows whose number of driven runs is below the number
+/// of reserved workers.
 pub(crate) async fn a_kept_worker_is_for_those_with_few_runs(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let engine = harness.engine().workers(20).workflow(work(&journal, "many", secs(1000)));

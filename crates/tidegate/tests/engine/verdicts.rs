@@ -1,4 +1,4 @@
-//! Verdicts as callers see them: one table of all outcomes.
+//! Verdicts as callers get them: a table of all outcomes.
 
 use serde_json::{Value, json};
 use tidegate::{Ctx, Workflow, testing::TestHarness};
@@ -7,7 +7,8 @@ use tidegate_core::row::Row;
 use crate::words::{Journal, recorded, secs, states, work};
 
 #[expect(clippy::too_many_lines, reason = "a table")]
-/// Rows of workflow name, controls, and the verdicts of the first and the second event.
+/// Returns rows of: workflow name, controls, verdict of the first event, verdict of the second
+/// event.
 fn table() -> Vec<(&'static str, Value, Value, Value)> {
     let started = || json!({ "outcome": "started", "runId": "id" });
     let by = |outcome: &str, control: &str, more: Value| {
@@ -85,7 +86,7 @@ fn table() -> Vec<(&'static str, Value, Value, Value)> {
     ]
 }
 
-/// A verdict without its varying parts: ids, times, and the runs it names.
+/// Returns a verdict with its ids and times replaced by fixed words.
 fn plain(answer: &Value) -> Value {
     let mut answer = answer.as_object().unwrap().clone();
     answer.remove("workflow");
@@ -96,14 +97,14 @@ fn plain(answer: &Value) -> Value {
             _ => {}
         }
     }
-    // Every verdict with a run has its version.
+    // Every verdict with a run also has the run's version.
     let version = answer.remove("version");
     assert_eq!(version, answer.contains_key("runId").then(|| json!(1)));
     Value::Object(answer)
 }
 
-/// spec verdicts, N7, N45: every outcome carries its control, its key and its consequence, and no
-/// more; it names the right run; every verdict but a plain start leaves a receipt.
+/// spec verdicts, N7, N45: every verdict has its control, its key and its consequence, and nothing
+/// else. It names the right run. Every verdict other than a plain start is stored as a receipt.
 pub(crate) async fn every_outcome_is_told(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let mut builder = harness.engine();
@@ -139,11 +140,12 @@ pub(crate) async fn every_outcome_is_told(harness: &TestHarness) {
     assert_eq!(find(&second, "idempotency")["first"], first["id"]);
     let rows = harness.store().dump().await.unwrap();
     let receipts = rows.iter().filter(|row| matches!(row, Row::Receipt(_))).count();
-    // First event: a window, a buffer and a refusal. Second event: all but one.
+    // Receipts of the first event: a window, a buffer and a refusal. Of the second event: all rows
+    // of the table except one.
     assert_eq!(receipts, 3 + 11);
 }
 
-/// spec N1, N2, N3, N4: the workflows that an event starts, each once.
+/// spec N1, N2, N3, N4: an event starts all workflows that it triggers, each once.
 pub(crate) async fn an_event_starts_each_workflow_once(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let several = work(&journal, "several", secs(0)).on_event("order.*").on_event("order.paid");

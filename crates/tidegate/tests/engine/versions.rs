@@ -1,4 +1,4 @@
-//! Versions: the code that drives a run, and the handling of older runs.
+//! Versions: which code drives a run, and what happens to older runs at a release.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tidegate_core::{command::Refusal, flow::Verdict, row::Ending};
 
 use crate::words::{Journal, n, secs, sharing, start, states, verdict};
 
-/// A version of `order` whose code records `code:version:n`, works, and sleeps as its input says.
+/// A version of `order`. Its code records `code:version:n`, works, and sleeps as its input says.
 fn order(journal: &Journal, code: u32, time: Duration) -> Workflow<Value, Value> {
     let journal = journal.clone();
     Workflow::new("order", move |ctx: Ctx, input: Value| {
@@ -30,8 +30,8 @@ fn order(journal: &Journal, code: u32, time: Duration) -> Workflow<Value, Value>
     .version(code)
 }
 
-/// spec B157, B158, B160, versions: a run keeps the version and the code that it started with; new
-/// runs use the next version, side by side in one process.
+/// spec B157, B158, B160, versions: a run keeps the version and the code that it started with. New
+/// runs use the next version, in the same process.
 pub(crate) async fn a_run_keeps_its_version(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let order = |code| order(&journal, code, secs(0));
@@ -47,8 +47,9 @@ pub(crate) async fn a_run_keeps_its_version(harness: &TestHarness) {
     assert_eq!(journal.take(), ["1:1:0", "2:2:1"]);
 }
 
-/// spec versions: newer code that also serves older versions continues their runs, unless those
-/// versions have their own code; runs that no engine serves are stranded, and `why` says so.
+/// spec versions: newer code that declares `also_serves` continues the runs of older versions,
+/// unless those versions have code of their own. Runs that no engine serves are stranded, and `why`
+/// says so.
 pub(crate) async fn newer_code_can_continue_older_runs(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let order = |code| order(&journal, code, secs(0));
@@ -68,12 +69,16 @@ pub(crate) async fn newer_code_can_continue_older_runs(harness: &TestHarness) {
     let also = order(3).also_serves(1..=2);
     let engine = harness.engine().workflow(order(2)).workflow(also).start().await.unwrap();
     harness.advance(secs(1)).await;
-    assert_eq!(harness.completed(&engine, one).await, json!([3, 1]), "by the newest code");
+    assert_eq!(
+        harness.completed(&engine, one).await,
+        json!([3, 1]),
+        "the newest code must finish the run"
+    );
     assert_eq!(harness.completed(&engine, two).await, json!([2, 2]), "by its own");
 }
 
-/// spec versions, N47: only a higher number is released by itself; a rollback is a release, and
-/// persists.
+/// spec versions, N47: only a higher number is released automatically. To roll back, an older
+/// version is released, and that lasts.
 pub(crate) async fn rolling_back_is_a_release(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let both = || {
@@ -94,7 +99,7 @@ pub(crate) async fn rolling_back_is_a_release(harness: &TestHarness) {
     assert_eq!(journal.take(), ["2:2:0", "1:1:1", "1:1:2"]);
 }
 
-/// Starts two engines: the first serves version 1, the second versions 1 and 2; both drive.
+/// Starts two engines with workers. The first serves version 1, the second versions 1 and 2.
 async fn two_versions(
     harness: &TestHarness,
     journal: &Journal,
@@ -112,7 +117,7 @@ async fn two_versions(
     (first, second, ids)
 }
 
-/// spec B145, B149: within one version a second run waits, and its verdict names the reason.
+/// spec B145, B149: within one version a second run waits, and its verdict says why.
 pub(crate) async fn within_one_version_a_second_run_waits(harness: &TestHarness) {
     for policy in [OnNewVersion::Supersede, OnNewVersion::Drain, OnNewVersion::Coexist] {
         let journal = Journal::new(harness);
@@ -135,16 +140,20 @@ pub(crate) async fn within_one_version_a_second_run_waits(harness: &TestHarness)
     }
 }
 
-/// spec B150, B151, B152, B157, G7: the first run of the newer version cancels the older one and
-/// moves the unstarted ones to the newer version, in their positions; the release by itself does
-/// nothing.
+/// spec B150, B151, B152, B157, G7: the first run of a newer version cancels the older one. Runs
+/// that have not started change to the newer version and keep their positions. The release alone
+/// has no effect on runs.
 pub(crate) async fn supersede_cancels_older_runs(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let handoff = Handoff::singleton(OnNewVersion::Supersede);
     let old = [json!({ "n": 0 }), json!({ "n": 1 })];
     let (_first, second, old) = two_versions(harness, &journal, &handoff, &old).await;
     harness.advance(secs(1)).await;
-    assert_eq!(states(harness, "order").await, ["running", "queued"], "no new run has come");
+    assert_eq!(
+        states(harness, "order").await,
+        ["running", "queued"],
+        "a release without a new run must not change older runs"
+    );
     let new = start(&second, "order", json!({ "n": 2 })).await;
     harness.advance(secs(60)).await;
     assert_eq!(journal.take(), ["1:1:0", "2:2:1", "2:2:2"]);
@@ -155,7 +164,7 @@ pub(crate) async fn supersede_cancels_older_runs(harness: &TestHarness) {
     assert_eq!(harness.completed(&second, new).await, json!([2, 2]));
 }
 
-/// spec B153, B154, N48: older runs finish first, including queued and sleeping ones; then the
+/// spec B153, B154, N48: older runs finish first, including queued and sleeping ones. Then the
 /// newer run starts by itself.
 pub(crate) async fn drain_lets_older_runs_finish(harness: &TestHarness) {
     let journal = Journal::new(harness);
@@ -168,10 +177,13 @@ pub(crate) async fn drain_lets_older_runs_finish(harness: &TestHarness) {
     let noted = journal.take_times();
     let lines: Vec<&str> = noted.iter().map(|(_, line)| line.as_str()).collect();
     assert_eq!(lines, ["1:1:0", "1:1:1", "2:2:2"]);
-    assert!(noted[1].0 >= 40_000, "the sleeping one is still active: {noted:?}");
+    assert!(
+        noted[1].0 >= 40_000,
+        "the new run started before the sleeping run had ended: {noted:?}"
+    );
 }
 
-/// spec B156: coexisting versions are counted separately.
+/// spec B156: with `coexist`, each version is counted separately.
 pub(crate) async fn coexisting_versions_are_counted_apart(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let handoff = Handoff::singleton(OnNewVersion::Coexist);
@@ -180,21 +192,25 @@ pub(crate) async fn coexisting_versions_are_counted_apart(harness: &TestHarness)
     assert_eq!(new.outcome(), "started");
     assert_eq!(verdict(&second, "order", json!({ "n": 2 })).await.outcome(), "queued");
     harness.advance(secs(2)).await;
-    assert_eq!(journal.inside("order"), 2, "one of each version");
+    assert_eq!(journal.inside("order"), 2, "one run of each version must execute");
     harness.advance(secs(60)).await;
     assert_eq!(journal.take(), ["1:1:0", "2:2:1", "2:2:2"]);
     assert_eq!(journal.most("order"), 2);
 }
 
-/// spec B144, B147, B148, B155, N46: a keyed handoff applies per key value; an event without the
-/// key is refused.
+/// spec B144, B147, B148, B155, N46: a keyed handoff applies to each key value separately. An event
+/// without the key is refused.
 pub(crate) async fn a_keyed_handover_is_per_key(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let user = |n: u32, id: Value| json!({ "n": n, "user": { "id": id } });
     let handoff = Handoff::keyed("user.id", OnNewVersion::Drain);
     let old = [user(0, json!(1)), user(1, json!(2))];
     let (_first, second, _) = two_versions(harness, &journal, &handoff, &old).await;
-    assert_eq!(journal.take(), ["1:1:0", "1:1:1"], "two values run side by side");
+    assert_eq!(
+        journal.take(),
+        ["1:1:0", "1:1:1"],
+        "runs with different key values must execute at the same time"
+    );
     assert_eq!(verdict(&second, "order", user(2, json!(1))).await.outcome(), "queued");
     assert_eq!(verdict(&second, "order", user(3, json!(3))).await.outcome(), "started");
     for none in [json!(null), json!({}), json!([1])] {
@@ -206,12 +222,16 @@ pub(crate) async fn a_keyed_handover_is_per_key(harness: &TestHarness) {
         assert!(answer["error"].as_str().unwrap_or_default().contains("user.id"), "{answer}");
     }
     harness.advance(secs(5)).await;
-    assert_eq!(journal.take(), ["2:2:3"], "no older run blocks it");
+    assert_eq!(
+        journal.take(),
+        ["2:2:3"],
+        "an older run with another key must not block the new one"
+    );
     harness.advance(secs(60)).await;
     assert_eq!(journal.take(), ["2:2:2"]);
 }
 
-/// spec B161: an invocation from a run and a request are handled like events.
+/// spec B161: the handoff also applies to a run that is called by another run, and to a request.
 pub(crate) async fn every_way_in_meets_the_handoff(harness: &TestHarness) {
     let journal = Journal::new(harness);
     let handoff = Handoff::singleton(OnNewVersion::Drain);
@@ -241,7 +261,11 @@ pub(crate) async fn every_way_in_meets_the_handoff(harness: &TestHarness) {
     let said = second.dispatch(new_request("chat", "say", json!({})).unwrap()).await.unwrap();
     assert_eq!(said.verdict.outcome(), "replaced");
     harness.advance(secs(5)).await;
-    assert_eq!(journal.take(), ["1:1:0", "say:1", "say:2"], "the call waits for the older run");
+    assert_eq!(
+        journal.take(),
+        ["1:1:0", "say:1", "say:2"],
+        "the called run must wait for the older run"
+    );
     harness.advance(secs(60)).await;
     assert_eq!(journal.take(), ["2:2:1"]);
     assert_eq!(states(harness, "parent").await, ["completed"]);

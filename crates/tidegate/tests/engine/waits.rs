@@ -12,8 +12,8 @@ use crate::words::{Door, Journal, Marks, failed, ms, recorded_steps, secs, start
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// spec waits, N50: a sleep ends at its due time, not before, and an early wake-up by another cause
-/// changes nothing.
+/// spec waits, N50: a sleep ends at its due time and not before, even if something else wakes the
+/// run earlier.
 pub(crate) async fn a_sleep_ends_at_its_time(harness: &TestHarness) {
     let at = harness.now().plus_ms(5_000);
     let nap = Workflow::new("nap", move |ctx: Ctx, how: String| async move {
@@ -41,8 +41,9 @@ pub(crate) async fn a_sleep_ends_at_its_time(harness: &TestHarness) {
     assert_eq!(harness.completed(&engine, moment).await, json!(at));
 }
 
-/// spec N16, N17: an event wakes all runs that wait for a matching one, with its data; an earlier
-/// event does not count, and a wait without any returns `None` at its timeout.
+/// spec N16, N17: an event wakes all runs that wait for a matching event, and they get its data. An
+/// event before the wait does not count. Without a matching event, the wait returns `None` at its
+/// timeout.
 pub(crate) async fn an_event_wakes_all_who_wait_for_it(harness: &TestHarness) {
     let ship = Workflow::new("ship", |ctx: Ctx, order: u64| async move {
         let paid = ctx.wait_for_event::<Value>("paid", "order.paid").timeout(SECOND * 60);
@@ -54,15 +55,15 @@ pub(crate) async fn an_event_wakes_all_who_wait_for_it(harness: &TestHarness) {
         let engine = engine.clone();
         async move { engine.send("order.paid", data).await.unwrap().woke }
     };
-    assert_eq!(paid(json!(1), false).await, 0, "before the wait began");
+    assert_eq!(paid(json!(1), false).await, 0, "an event before the wait must wake no run");
     let mut runs = Vec::new();
     for order in [1, 1, 2] {
         runs.push(start(&engine, "ship", json!(order)).await);
     }
     harness.settle().await;
     assert!(harness.runs("ship").await.iter().all(|run| run.state == "waiting"));
-    assert_eq!(paid(json!("1"), false).await, 0, "text is not a number");
-    assert_eq!(paid(json!(1), true).await, 0, "all fields have to match");
+    assert_eq!(paid(json!("1"), false).await, 0, "a text must not match a number");
+    assert_eq!(paid(json!(1), true).await, 0, "an event must match in all fields");
     assert_eq!(paid(json!(1), false).await, 2);
     harness.settle().await;
     for run in &runs[..2] {
@@ -71,12 +72,12 @@ pub(crate) async fn an_event_wakes_all_who_wait_for_it(harness: &TestHarness) {
     assert_eq!(state(harness, "ship", runs[2]).await, "waiting");
     harness.advance(SECOND * 60).await;
     assert_eq!(harness.completed(&engine, runs[2]).await, json!(null));
-    assert_eq!(paid(json!(2), false).await, 0, "no run waits any more");
+    assert_eq!(paid(json!(2), false).await, 0, "no run must be waiting any more");
 }
 
-/// spec N51, N52, B165: signals are kept in order until the run reads them, also for a run that has
-/// not started, is busy or is about to be woken by its timer; a signal of another name changes
-/// nothing.
+/// spec N51, N52, B165: signals are stored in order until the run waits for them, also if the run
+/// has not started, is busy, or is about to be woken by its timer. A signal with another name does
+/// not wake the run.
 pub(crate) async fn a_signal_is_kept_until_it_is_asked_for(harness: &TestHarness) {
     let (door, marks) = (Door::closed(), Marks::default());
     let (gate, seen) = (door.clone(), marks.clone());
@@ -119,7 +120,7 @@ pub(crate) async fn a_signal_is_kept_until_it_is_asked_for(harness: &TestHarness
         assert_eq!(state(harness, "chat", run).await, "waiting");
         engine.signal(run, "word", "three").await.unwrap();
     }
-    // A wait times out at the very moment at which a signal arrives.
+    // A wait times out at the same moment at which a signal arrives.
     harness.advance(Duration::from_millis(9_999)).await;
     let late = engine.signal(busy, "word", "late");
     let ((), late) = tokio::join!(harness.advance(Duration::from_millis(1)), late);
@@ -128,11 +129,11 @@ pub(crate) async fn a_signal_is_kept_until_it_is_asked_for(harness: &TestHarness
     harness.settle().await;
     assert_eq!(harness.completed(&engine, busy).await, json!(["one", "two", "three", "late"]));
     assert_eq!(harness.completed(&engine, queued).await, json!(["one", "two", "three", "later"]));
-    assert!(marks.count("hear") > 8, "one wait timed out");
+    assert!(marks.count("hear") > 8, "at least one wait must have timed out");
 }
 
-/// spec N18, N51, wake-ups: a run signals another once, however often it is replayed; a target that
-/// has ended or never existed is an error that the sender can handle.
+/// spec N18, N51, wake-ups: a run signals another run once, however often it is replayed. If the
+/// other run has ended or never existed, the sender gets an error that it can handle.
 pub(crate) async fn a_run_signals_another_once(harness: &TestHarness) {
     let chat = Workflow::new("chat", |ctx: Ctx, _: Value| async move {
         let first = ctx.wait_for_signal::<u64>("first", "word").await?;
@@ -160,8 +161,8 @@ pub(crate) async fn a_run_signals_another_once(harness: &TestHarness) {
     }
 }
 
-/// spec N19, G2: a child's output or error reaches its parent, which holds no slot meanwhile: both
-/// share one slot.
+/// spec N19, G2: the output or error of a child reaches its parent, which holds no slot meanwhile:
+/// here both share one slot.
 pub(crate) async fn a_child_answers_its_parent(harness: &TestHarness) {
     let family = |name: &'static str| {
         let work = Workflow::new(name, move |ctx: Ctx, depth: u64| async move {
@@ -202,12 +203,16 @@ pub(crate) async fn a_child_answers_its_parent(harness: &TestHarness) {
     harness.advance(SECOND * 30).await;
     assert_eq!(harness.completed(&engine, late).await["code"], "TimedOut");
     harness.advance(SECOND * 30).await;
-    assert_eq!(harness.runs("slow").await[0].state, "completed", "the child continues");
-    assert_eq!(harness.runs("family").await.len(), 3 + 1, "each was started once");
+    assert_eq!(
+        harness.runs("slow").await[0].state,
+        "completed",
+        "the child must continue after the parent's timeout"
+    );
+    assert_eq!(harness.runs("family").await.len(), 3 + 1, "each child must be started once");
 }
 
-/// spec A5, G8, N40: a child that a gate refuses fails its step at once, with the control and the
-/// holder; the error says so if an ancestor holds the gate.
+/// spec A5, G8, N40: if a gate refuses a child, the step of the parent fails at once. The error
+/// names the control and the holder, and says so if an ancestor holds the gate.
 pub(crate) async fn a_refused_child_fails_its_step(harness: &TestHarness) {
     let only = Workflow::new("only", |ctx: Ctx, deep: bool| async move {
         if deep {
@@ -232,8 +237,8 @@ pub(crate) async fn a_refused_child_fails_its_step(harness: &TestHarness) {
     assert!(fault.message().contains(&holder.to_string()), "{fault}");
 }
 
-/// spec B61, B62, B63, B64: a run that sleeps, waits or backs off holds no slot, and queues for one
-/// when it wakes.
+/// spec B61, B62, B63, B64: a run that sleeps, waits for an event or waits for a retry holds no
+/// slot. When it wakes, it is queued for one.
 pub(crate) async fn a_waiting_run_holds_no_slot(harness: &TestHarness) {
     let (door, marks) = (Door::closed(), Marks::default());
     let (gate, inside) = (door.clone(), marks.clone());
@@ -282,7 +287,11 @@ pub(crate) async fn a_waiting_run_holds_no_slot(harness: &TestHarness) {
     for run in runs {
         harness.completed(&engine, run).await;
     }
-    assert_eq!(marks.all(), ["hold", "sleep", "event", "retry"], "in their original order");
+    assert_eq!(
+        marks.all(),
+        ["hold", "sleep", "event", "retry"],
+        "the runs must continue in their original order"
+    );
 }
 
 /// spec N18: an event sent by a step is sent once, however often the handler is replayed.
@@ -309,7 +318,7 @@ pub(crate) async fn a_sent_event_is_sent_once(harness: &TestHarness) {
 }
 
 /// spec waits: parallel waits are answered independently, and the handler continues with each
-/// answer as it arrives; an invoked child is one of them.
+/// answer as it arrives. One of them is a call of a child.
 pub(crate) async fn waits_in_parallel_are_answered_each(harness: &TestHarness) {
     let child = Workflow::new("child", |ctx: Ctx, _: Value| async move {
         ctx.sleep("nap", SECOND * 20).await?;
@@ -354,8 +363,8 @@ pub(crate) async fn waits_in_parallel_are_answered_each(harness: &TestHarness) {
     assert_eq!(harness.runs("child").await.len(), 1);
 }
 
-/// spec waits: of two racing waits, the one answered first wins on every replay, in whatever order
-/// the code writes them, even if the other is answered later.
+/// spec waits: when two waits race, the one that was answered first wins on every replay, in
+/// whatever order the code writes them, even if the other is answered later.
 pub(crate) async fn a_race_ends_on_every_replay_as_it_did_first(harness: &TestHarness) {
     let marks = Marks::default();
     let seen = marks.clone();
@@ -369,7 +378,7 @@ pub(crate) async fn a_race_ends_on_every_replay_as_it_did_first(harness: &TestHa
             };
             let won = ctx.step(format!("{winner} won"), || async { Ok(seen.mark(winner)) });
             won.await?;
-            // Long enough for the loser to be answered too.
+            // The sleep is long enough for the other wait to be answered, too.
             ctx.sleep("rest", SECOND * 60).await?;
             Ok(winner)
         }
@@ -382,7 +391,11 @@ pub(crate) async fn a_race_ends_on_every_replay_as_it_did_first(harness: &TestHa
     assert_eq!(marks.all(), ["event"]);
     let nap = start(&engine, "race", json!(null)).await;
     harness.advance(SECOND * 11).await;
-    assert_eq!(engine.send("go", json!(null)).await.unwrap().woke, 1, "it is still registered");
+    assert_eq!(
+        engine.send("go", json!(null)).await.unwrap().woke,
+        1,
+        "the wait that lost the race must still be registered"
+    );
     harness.advance(SECOND * 60).await;
     assert_eq!(harness.completed(&engine, event).await, json!("event"));
     assert_eq!(harness.completed(&engine, nap).await, json!("nap"));
@@ -390,7 +403,7 @@ pub(crate) async fn a_race_ends_on_every_replay_as_it_did_first(harness: &TestHa
     assert!(recorded_steps(harness, event).await.contains(&"nap".to_owned()));
 }
 
-/// spec waits: code that has dropped a wait continues with the answers of the others.
+/// spec waits: if the code has dropped a wait, it continues with the answers of its other waits.
 pub(crate) async fn a_wait_that_the_code_has_dropped_holds_nothing_up(harness: &TestHarness) {
     let code = |both: bool| {
         Workflow::new("job", move |ctx: Ctx, _: Value| async move {
@@ -411,8 +424,8 @@ pub(crate) async fn a_wait_that_the_code_has_dropped_holds_nothing_up(harness: &
     harness.completed(&after, run).await;
 }
 
-/// A continued run keeps its recorded steps, also where its event has just been read for another
-/// run of that event that is next in the queue.
+/// A run that continues keeps its recorded steps, also if its event was just prefetched for another
+/// run of the same event that is next in the queue.
 pub(crate) async fn a_run_that_goes_on_shares_its_event_with_the_next_in_line(
     harness: &TestHarness,
 ) {

@@ -1,4 +1,4 @@
-//! Wake-ups of reactions, and isolation between them.
+//! Wake-ups of reactions, and the isolation of reactions from each other.
 
 use serde_json::json;
 use tidegate::{Reaction, ReactionCtx, StreamEvent, events, testing::TestHarness};
@@ -23,8 +23,8 @@ async fn commit(engine: &tidegate::Engine, stream: &str, count: usize) {
     engine.streams().commit(stream, events.collect(), None).await.unwrap();
 }
 
-/// spec N78: events committed while a reaction is at its limit are handled when it has capacity, on
-/// the same stream and on others, without time passing and without polling.
+/// spec N78: events that are committed while a reaction is at its limit are handled when it has
+/// capacity again, on the same stream and on others, at once and without polling.
 pub(crate) async fn what_comes_while_a_reaction_works_is_not_overlooked(harness: &TestHarness) {
     let (door, marks) = (Door::closed(), Marks::default());
     let (inside, noted) = (door.clone(), marks.clone());
@@ -54,8 +54,8 @@ pub(crate) async fn what_comes_while_a_reaction_works_is_not_overlooked(harness:
     assert_eq!((all, harness.now()), (vec!["a 0".into(), "a 1".into(), "b 0".into()], before));
 }
 
-/// spec N80: a panicking handler stops one stream of one reaction. Other streams, other reactions
-/// and writers are not affected.
+/// spec N80: a handler that panics stops only one stream of its reaction. Other streams, other
+/// reactions and writers are not affected.
 pub(crate) async fn a_handler_that_panics_harms_no_other(harness: &TestHarness) {
     let (mine, others) = (Marks::default(), Marks::default());
     let noted = mine.clone();
@@ -83,9 +83,9 @@ pub(crate) async fn a_handler_that_panics_harms_no_other(harness: &TestHarness) 
     assert_eq!(all, ["bad 0", "bad 1", "bad 2", "good 0", "good 1"]);
 }
 
-/// spec N76: an engine sends no wake-up for work it does itself; for work left to others it sends
-/// one per commit, however many events it has; and a lost wake-up costs no more than the time until
-/// the next poll.
+/// spec N76: an engine sends no wake-up for work that it does itself. For work of other engines it
+/// sends one wake-up per commit, however many events that has. If a wake-up is lost, the next poll
+/// finds the work.
 pub(crate) async fn others_are_woken_for_what_is_left_to_them(
     harness: &TestHarness,
     faults: &Faults,
@@ -100,9 +100,9 @@ pub(crate) async fn others_are_woken_for_what_is_left_to_them(
     harness.settle().await;
     assert_eq!((here.all().len(), faults.wakes_given() - before), (2, 0));
     commit(&engine, "theirs-1", 3).await;
-    assert_eq!(faults.wakes_given() - before, 1, "one for the commit");
+    assert_eq!(faults.wakes_given() - before, 1, "a commit must send one wake-up");
     append_quietly(harness, "theirs-2", &numbered(1)).await;
-    assert_eq!(faults.wakes_given() - before, 1, "a killed process sends no wake-up");
+    assert_eq!(faults.wakes_given() - before, 1, "a commit past the engines must send no wake-up");
     harness.advance(secs(1)).await;
     let mut all = there.all();
     all.sort();
@@ -110,18 +110,18 @@ pub(crate) async fn others_are_woken_for_what_is_left_to_them(
     assert_eq!(view(&other, "there", "theirs-1").await.failures, 0);
 }
 
-/// spec N77: while the store is unreachable nothing is lost, and when it is back the work continues
-/// without a new commit.
+/// spec N77: while the store is unreachable, no event is lost. When the store is back, the work
+/// continues without a new commit.
 pub(crate) async fn reactions_outlast_an_outage(harness: &TestHarness, faults: &Faults) {
     let marks = Marks::default();
     let reaction = marking(&marks, "mail", "*");
     let engine = looking(harness).lease_ttl(secs(30)).reaction(reaction).start().await.unwrap();
-    // Wait for the first poll, which might find the next commit otherwise.
+    // Let the first poll finish, because it could find the events that are committed next.
     harness.settle().await;
     append_quietly(harness, "a", &numbered(3)).await;
     faults.set_outage(true);
     harness.advance(secs(10)).await;
-    assert_eq!(marks.all(), [""; 0], "nothing can be claimed");
+    assert_eq!(marks.all(), [""; 0], "no event can be handled while the store is unreachable");
     faults.set_outage(false);
     harness.advance(secs(2)).await;
     assert_eq!(marks.all(), ["a 0", "a 1", "a 2"]);

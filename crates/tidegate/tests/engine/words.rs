@@ -1,4 +1,4 @@
-//! Shared helpers of the stories: sending, waiting, journals.
+//! Helpers that the stories share: sending events, waiting, and journals.
 
 use std::{
     collections::BTreeMap,
@@ -38,7 +38,7 @@ pub(crate) async fn verdict(engine: &Engine, name: &str, data: Value) -> Verdict
     posted.runs.into_iter().next().expect("the event triggers a workflow").verdict
 }
 
-/// Sends events `{n}` in one request, counted from 0.
+/// Sends `count` events with the data `{"n": 0}`, `{"n": 1}` and so on, in one call.
 pub(crate) async fn burst(engine: &Engine, name: &str, count: usize) {
     let events = (0..count).map(|n| tidegate::new_event(name, json!({ "n": n })).unwrap());
     engine.send_all(events.collect()).await.unwrap();
@@ -52,7 +52,8 @@ pub(crate) fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 
-/// An engine that shares the store with others: it sends heartbeats and polls.
+/// Returns a builder for an engine that sends heartbeats and polls, because it shares the store
+/// with other engines.
 pub(crate) fn sharing(harness: &TestHarness) -> EngineBuilder {
     harness.engine().lease_ttl(secs(30)).poll_interval(secs(1))
 }
@@ -68,7 +69,7 @@ pub(crate) async fn recorded(harness: &TestHarness, name: &str) -> usize {
     rows.iter().filter(|row| matches!(row, Row::Event(event) if event.name == name)).count()
 }
 
-/// A timed journal written by handlers.
+/// Journal that handlers write to, with the time of each entry.
 #[derive(Clone)]
 pub(crate) struct Journal {
     notes: Arc<Mutex<Notes>>,
@@ -97,12 +98,12 @@ impl Journal {
         self.notes().lines.push((now, line.to_string()));
     }
 
-    /// Stays busy for a time, occupying the worker.
+    /// Waits for a time on the virtual clock, which occupies the worker.
     pub(crate) async fn spend(&self, time: Duration) {
         self.timer.sleep_until(self.timer.elapsed() + time).await;
     }
 
-    /// Writes an entry, and stays inside a scope for a time.
+    /// Writes an entry, and stays inside a named scope for a time.
     pub(crate) async fn work(&self, scope: &str, line: impl Display, time: Duration) {
         self.note(line);
         {
@@ -117,34 +118,36 @@ impl Journal {
         self.spend(time).await;
     }
 
-    /// Takes the entries, in order, and leaves the journal empty.
+    /// Returns the entries, in order, and clears the journal.
     pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.notes().lines).into_iter().map(|(_, line)| line).collect()
     }
 
-    /// As [`Journal::take`], with the time in milliseconds since the start of the harness.
+    /// Returns the entries as [`Journal::take`] does, with their times in milliseconds since the
+    /// start of the harness.
     pub(crate) fn take_times(&self) -> Vec<(u128, String)> {
         let lines = std::mem::take(&mut self.notes().lines);
         lines.into_iter().map(|(at, line)| (at.as_millis(), line)).collect()
     }
 
-    /// Takes the times of the entries, in milliseconds since the start of the harness.
+    /// Returns the times of the entries in milliseconds since the start of the harness, and clears
+    /// the journal.
     pub(crate) fn take_moments(&self) -> Vec<u128> {
         self.take_times().into_iter().map(|(at, _)| at).collect()
     }
 
-    /// Returns the largest number that were in a scope at once.
+    /// Returns the largest number of calls that were inside a scope at once.
     pub(crate) fn most(&self, scope: &str) -> usize {
         self.notes().most.get(scope).copied().unwrap_or_default()
     }
 
-    /// Returns the number now in a scope.
+    /// Returns the number of calls that are inside a scope now.
     pub(crate) fn inside(&self, scope: &str) -> usize {
         self.notes().inside.get(scope).copied().unwrap_or_default()
     }
 }
 
-/// Guard of a scope: leaves it on drop, also if the code is dropped midway.
+/// Guard of a scope. Leaves the scope on drop, also if the handler is dropped.
 struct Inside<'a> {
     journal: &'a Journal,
     scope: &'a str,
@@ -158,12 +161,13 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// Returns the `n` of an input.
+/// Returns the field `n` of an input as text.
 pub(crate) fn n(input: &Value) -> String {
     input["n"].to_string()
 }
 
-/// A workflow whose runs record their `n` and work for a time, in the scope of its name.
+/// A workflow whose runs record their field `n` and work for a time, inside the scope with the
+/// workflow's name.
 pub(crate) fn work(journal: &Journal, name: &str, time: Duration) -> Workflow<Value, Value> {
     let (journal, scope) = (journal.clone(), name.to_owned());
     Workflow::new(name, move |ctx: Ctx, input: Value| {
@@ -210,17 +214,17 @@ pub(crate) async fn steps(harness: &TestHarness, run: RunId) -> Vec<Step> {
     steps
 }
 
-/// Returns the ids of the recorded steps, in the order of their records.
+/// Returns the ids of the recorded steps, in the order in which they were recorded.
 pub(crate) async fn recorded_steps(harness: &TestHarness, run: RunId) -> Vec<String> {
     steps(harness, run).await.into_iter().map(|step| step.id).collect()
 }
 
-/// The marks made by handlers, in order.
+/// List of marks that handlers make, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Marks(Arc<Mutex<Vec<String>>>);
 
 impl Marks {
-    /// Adds a mark and returns how many equal ones there are now.
+    /// Adds a mark, and returns the number of equal marks so far.
     pub(crate) fn mark(&self, what: impl Into<String>) -> usize {
         let what = what.into();
         let mut marks = self.0.lock().unwrap();
@@ -239,7 +243,7 @@ impl Marks {
     }
 }
 
-/// A door that handlers wait at until the story opens it.
+/// A door at which handlers wait until the story opens it.
 #[derive(Clone, Debug)]
 pub(crate) struct Door(watch::Sender<bool>);
 
@@ -258,7 +262,7 @@ impl Door {
     }
 }
 
-/// Log lines at WARN.
+/// Collected log lines of level WARN.
 #[derive(Clone, Default)]
 pub(crate) struct Warnings(Arc<Mutex<Vec<String>>>);
 
@@ -281,7 +285,7 @@ impl<S: Subscriber> Layer<S> for Warnings {
 }
 
 impl Warnings {
-    /// Listens to this thread while the guard lives.
+    /// Collects the log lines of this thread until the guard is dropped.
     pub(crate) fn listen() -> (Self, DefaultGuard) {
         let warnings = Self::default();
         let subscriber = Registry::default().with(warnings.clone());

@@ -1,7 +1,8 @@
-//! The names and labels of all metrics, frozen in a file: dashboards and alerts rely on them.
+//! The names and labels of all metrics are frozen in a file, because dashboards and alerts rely on
+//! them.
 //!
-//! The work is that of `tests/old_databases`: it has something of everything. What it does not
-//! come to is found in the source by its name, and shown without labels.
+//! The test executes the workload of `tests/old_databases`, which uses every feature. Metrics that
+//! it does not record are found by their names in the source, and listed without labels.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -32,10 +33,10 @@ use self::{
 /// Labels whose values are names that users give.
 const FREE: [&str; 2] = ["workflow", "reaction"];
 
-/// The values of each label, by kind and name of the metric.
+/// Values of each label, by name and kind of the metric.
 type Labels = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
 
-/// Notes what is counted and measured.
+/// Recorder that notes the names and labels of all metrics.
 #[derive(Clone, Default)]
 struct Notes(Arc<Mutex<Labels>>);
 
@@ -72,7 +73,8 @@ impl Recorder for Notes {
     }
 }
 
-/// The work: everything is made, left, taken over and finished.
+/// Executes the workload: fills a store, crashes, takes over with another engine, and finishes the
+/// runs.
 async fn work() {
     let clock = Arc::new(VirtualClock::new(Timestamp::parse_rfc3339(BEGINS).unwrap()));
     let store = Arc::new(MemoryStore::new(clock.clone()));
@@ -88,7 +90,7 @@ async fn work() {
     engine.shutdown().await;
 }
 
-/// Every name in the source of the crates.
+/// Returns all metric names in the source of the crates.
 fn names() -> BTreeSet<String> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut folders = vec![crates.join("tidegate/src"), crates.join("tidegate-server/src")];
@@ -116,7 +118,10 @@ fn names() -> BTreeSet<String> {
 #[tokio::test]
 async fn metrics_and_labels_are_the_agreed_ones() {
     let notes = Notes::default();
-    assert!(metrics::set_global_recorder(notes.clone()).is_ok(), "nobody else records");
+    assert!(
+        metrics::set_global_recorder(notes.clone()).is_ok(),
+        "another recorder is installed in this process"
+    );
     work().await;
     let notes = notes.0.lock().unwrap().clone();
     let mut lines: Vec<String> = notes

@@ -1,8 +1,9 @@
-//! The code of every workflow, action and reaction in the databases.
+//! Code of every workflow, action and reaction in the databases.
 //!
-//! The same handlers made the databases and finish what is in them. A handler knows in which of
-//! the two lives it runs, and records that word: an output such as `["made", "opened"]` proves
-//! that the first step was read from the database and the second one was executed by this build.
+//! The generator that made the databases and the test that finishes their runs use the same
+//! handlers. A handler knows which of the two executes it, and records the word: the output
+//! `["made", "opened"]` shows that the first step was read from the database and the second was
+//! executed by this build.
 
 use std::time::Duration;
 
@@ -17,16 +18,16 @@ use tidegate::{
 /// The workspaces of the databases.
 pub(crate) const WORKSPACES: [&str; 2] = ["default", "other"];
 
-/// Longer than the databases took to make.
+/// Longer than the generator ran.
 pub(crate) const HOUR: Duration = Duration::from_secs(60 * 60);
 
-/// Longer than the test moves its clock.
+/// Longer than the time by which the test advances its clock.
 const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// Who executes the handlers.
+/// Program that executes the handlers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Life {
-    /// The generator: what should stay half way does not go on.
+    /// The generator: steps and reactions that should stay unfinished do not continue.
     Made,
     /// The test: everything ends.
     Opened,
@@ -40,12 +41,12 @@ impl Life {
         }
     }
 
-    /// Records in which life a step was executed.
+    /// Executes a step that records which program executed it.
     async fn mark(self, ctx: &Ctx, step: &str) -> Result<String> {
         ctx.step(step, || async { Ok(self.word().to_owned()) }).await
     }
 
-    /// The same, for a step that the generator never finishes.
+    /// Executes the same step, but in the generator it never finishes.
     async fn hang(self, ctx: &Ctx, step: &str) -> Result<String> {
         let hang = ctx.step(step, || async {
             if self == Self::Made {
@@ -57,7 +58,7 @@ impl Life {
     }
 }
 
-/// An engine with all that the databases have runs and places of.
+/// Returns an engine that serves all workflows, actions and reactions of the databases.
 pub(crate) fn serve(engine: EngineBuilder, life: Life) -> EngineBuilder {
     let mut engine = engine.workspaces(WORKSPACES).flow(chat(life)).flow(desk(life));
     for workflow in waiting(life).into_iter().chain(controlled(life)).chain(ending(life)) {
@@ -69,7 +70,7 @@ pub(crate) fn serve(engine: EngineBuilder, life: Life) -> EngineBuilder {
     engine
 }
 
-/// A workflow of a function of context, input and life.
+/// Creates a workflow from a function of context, input and life.
 fn workflow<F, Fut>(name: &str, life: Life, handler: F) -> Workflow<Value, Value>
 where
     F: Fn(Ctx, Value, Life) -> Fut + Send + Sync + 'static,
@@ -78,7 +79,8 @@ where
     Workflow::new(name, move |ctx, input| handler(ctx, input, life))
 }
 
-/// Records a step, waits for `go` with the input's `n`, and records another step.
+/// Records a step, waits for the event `go` with the same `n` as the input, and records another
+/// step.
 async fn between(ctx: Ctx, input: Value, life: Life) -> Result<Value> {
     let first = life.mark(&ctx, "first").await?;
     let go = ctx.wait_for_event::<Value>("go", "go").matching("n", &input["n"]);
@@ -87,12 +89,12 @@ async fn between(ctx: Ctx, input: Value, life: Life) -> Result<Value> {
     Ok(json!([first, go.map(|go| go["word"].clone()), second]))
 }
 
-/// Hangs in its only step.
+/// Executes one step, which hangs in the generator.
 async fn work(ctx: Ctx, input: Value, life: Life) -> Result<Value> {
     Ok(json!([input["n"], life.hang(&ctx, "work").await?]))
 }
 
-/// Ends at once.
+/// Records one step and ends.
 async fn done(ctx: Ctx, input: Value, life: Life) -> Result<Value> {
     Ok(json!([input["n"], life.mark(&ctx, "work").await?]))
 }
@@ -104,7 +106,7 @@ async fn nap(ctx: Ctx, _: Value, life: Life) -> Result<Value> {
     Ok(json!([first, life.mark(&ctx, "second").await?]))
 }
 
-/// Runs that wait, or are in the middle of something.
+/// Workflows whose runs wait, or are in the middle of a step.
 fn waiting(life: Life) -> Vec<ServedWorkflow> {
     let signalled = |ctx: Ctx, _: Value, life: Life| async move {
         let first = life.mark(&ctx, "first").await?;
@@ -158,7 +160,7 @@ fn waiting(life: Life) -> Vec<ServedWorkflow> {
     ]
 }
 
-/// Runs that controls decide on.
+/// Workflows with controls.
 fn controlled(life: Life) -> Vec<ServedWorkflow> {
     let batched = move |ctx: Ctx, all: Vec<Value>| async move {
         let numbers: Vec<_> = all.iter().map(|one| one["n"].clone()).collect();
@@ -195,7 +197,7 @@ fn controlled(life: Life) -> Vec<ServedWorkflow> {
     ]
 }
 
-/// Runs that have ended.
+/// Workflows whose runs have ended.
 fn ending(life: Life) -> Vec<ServedWorkflow> {
     let fails = |ctx: Ctx, input: Value, life: Life| async move {
         if life == Life::Made {
@@ -214,7 +216,7 @@ fn ending(life: Life) -> Vec<ServedWorkflow> {
     ]
 }
 
-/// Requests of sessions: one after another, in windows, and one after the other's end.
+/// Flow with actions that are allowed at once, queued, or debounced.
 fn chat(life: Life) -> Flow {
     let append = move |ctx: Ctx, input: Value| async move {
         let session = ctx.session()?;
@@ -235,7 +237,7 @@ fn chat(life: Life) -> Flow {
         .action(Action::new("index", index).policy(Policy::debounce(HOUR)))
 }
 
-/// Requests that replace and refuse each other; what the first one wrote is staged.
+/// Flow with actions that replace or refuse each other. The writes of a replaced run are staged.
 fn desk(life: Life) -> Flow {
     let edit = move |ctx: Ctx, input: Value| async move {
         let session = ctx.session()?;
@@ -251,7 +253,7 @@ fn desk(life: Life) -> Flow {
         .action(Action::new("sum", sum).policy(Policy::reject().key("user")))
 }
 
-/// What the streams `account-*` are folded into.
+/// State of the streams `account-*`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Account {
     pub(crate) balance: u64,
@@ -276,19 +278,19 @@ impl State for Account {
     }
 }
 
-/// Commits a copy of what it sees to a stream of its own, with the life in which it saw it.
+/// Commits a copy of the event to another stream, with the name of the program that handled it.
 fn copy(ctx: &ReactionCtx, event: &StreamEvent, life: Life) -> Result<()> {
     let name = format!("{}-of-{}", ctx.reaction(), ctx.stream());
     ctx.commit_named(&name, &event.name, json!({ "version": event.version, "life": life.word() }))
 }
 
-/// A reaction that is done with all that there is.
+/// A reaction that has handled all events.
 fn copies(life: Life) -> Reaction {
     let reaction = Reaction::new("copies").source("account-*");
     reaction.on_any(move |ctx, event| async move { copy(&ctx, &event, life) })
 }
 
-/// A reaction that is behind: after two events it puts the rest off.
+/// A reaction that is behind: in the generator it handles two events and defers the others.
 fn later(life: Life) -> Reaction {
     let reaction = Reaction::new("later").source("account-*").lease_time(HOUR).batch_size(2);
     reaction.on_any(move |ctx: ReactionCtx, event: StreamEvent| async move {
@@ -300,7 +302,7 @@ fn later(life: Life) -> Reaction {
     })
 }
 
-/// A reaction that is blocked at the second event.
+/// A reaction that is blocked at the second event: in the generator its handler fails there.
 fn fragile(life: Life) -> Reaction {
     let reaction = Reaction::new("fragile").source("account-*").max_retries(1);
     reaction.on_any(move |ctx: ReactionCtx, event: StreamEvent| async move {

@@ -1,4 +1,4 @@
-//! What a store holds, in words that do not depend on the names of the code.
+//! Describes the rows of a store in words that do not depend on the names in the code.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,9 @@ use tidegate_core::{
 };
 use tidegate_store::codec::Table;
 
-/// The rows of a store as text: runs, windows, places, schedules, sessions and keys one by one,
-/// and how many rows each table has. Ids are left out: stores number differently.
+/// Returns the rows of a store as text: one line for each run, gate, subscription, stream,
+/// schedule, session, API key and reply, and the number of rows of each table. Ids are left out,
+/// because each store assigns other numbers.
 pub(crate) fn describe(rows: &[Row]) -> String {
     let mut lines: Vec<String> = rows.iter().filter_map(line).collect();
     lines.sort();
@@ -73,7 +74,8 @@ fn line(row: &Row) -> Option<String> {
     })
 }
 
-/// What a run waits for: the end of another run has that run's id in place of a step's.
+/// Describes what a run waits for, with the step that waits. A wait for the end of another run has
+/// no step.
 fn awaited(wait: &Wait) -> String {
     match &wait.on {
         WaitOn::Time => format!(" time:{}", wait.step),

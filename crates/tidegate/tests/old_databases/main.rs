@@ -1,5 +1,5 @@
-//! Databases that an earlier build has made are opened by this one, and everything in them ends as
-//! it should (ADR 23). See the README beside this file.
+//! Databases that an earlier build has made are opened by this build, and all runs in them end as
+//! they should (ADR 23). See the README in this folder.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test looks at the rows it is about")]
@@ -23,17 +23,17 @@ use self::{
     stores::{Opened, folder},
 };
 
-/// The builds whose databases are kept, each a folder beside this file.
+/// Builds whose databases are stored, each in a folder beside this file.
 const BUILDS: [&str; 1] = ["before_0023"];
 
-/// The variable that has the generator write the databases of a build.
+/// Environment variable that makes the generator write the databases of a build.
 const MAKE: &str = "TIDEGATE_MAKE_OLD_DATABASES";
 
 fn begins() -> VirtualClock {
     VirtualClock::new(Timestamp::parse_rfc3339(BEGINS).unwrap())
 }
 
-/// The time so long after the databases were left.
+/// Returns a clock that is set to this long after the databases were made.
 fn later(since: Duration) -> VirtualClock {
     let since = u64::try_from((TAKES + since).as_millis()).unwrap();
     VirtualClock::new(Timestamp::parse_rfc3339(BEGINS).unwrap().plus_ms(since))
@@ -41,10 +41,11 @@ fn later(since: Duration) -> VirtualClock {
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Longer than anything in the databases lasts, and less than what is over is kept.
+/// Longer than any wait in the databases, but shorter than the retention of ended runs.
 const DAYS: Duration = Duration::from_secs(20 * 24 * 60 * 60);
 
-/// The names of the newest databases' content: the generator must still make the same.
+/// Returns the path of a file of the newest databases. The generator must still make the same
+/// content.
 fn newest(file: &str) -> PathBuf {
     folder(BUILDS[BUILDS.len() - 1]).join(file)
 }
@@ -57,7 +58,7 @@ async fn an_old_sqlite_file_is_finished() {
     }
 }
 
-/// Every moment in the file is long past.
+/// All due times in the database are long past.
 #[tokio::test]
 async fn an_old_sqlite_file_is_finished_after_weeks() {
     for build in BUILDS {
@@ -75,7 +76,7 @@ async fn an_old_postgres_schema_is_finished() {
     }
 }
 
-/// The generator of the databases makes what is in them.
+/// The generator still makes the content of the stored databases.
 #[tokio::test]
 async fn the_generator_fills_a_sqlite_file() {
     generate(Opened::sqlite(None, begins()).await).await;

@@ -1,4 +1,4 @@
-//! The generator: fills an empty store with one of everything that a store can hold.
+//! Generator of the databases: fills an empty store with rows of every kind.
 
 use std::time::Duration;
 
@@ -21,21 +21,22 @@ use tidegate_store::commit;
 
 use crate::code::{Account, HOUR, Life, Moved, serve};
 
-/// When the generator begins.
+/// Time at which the generator starts.
 pub(crate) const BEGINS: &str = "2026-02-02T00:10:00Z";
 
-/// How long it takes: an hourly schedule has had one occurrence, and its second one is to come.
+/// Time that the generator takes: an hourly schedule has had one occurrence, and the second is
+/// still to come.
 pub(crate) const TAKES: Duration = Duration::from_secs(65 * 60);
 
-/// The name and the holder of the lease.
+/// Name and holder of the lease.
 pub(crate) const LEASE: [&str; 2] = ["report", "one"];
 
-/// Fills the store of a harness, then stops as a crash does: what is driven stays leased.
+/// Fills the store of a harness, then stops as a crash would: driven runs stay leased.
 pub(crate) async fn fill(harness: &TestHarness, leases: &dyn Leases) {
     let engine = harness.engine().lease_ttl(Duration::from_secs(60));
     let engine = serve(engine.poll_interval(Duration::from_secs(30)), Life::Made);
     let engine = engine.start().await.unwrap();
-    // The first occurrences of both schedules; then one of them is paused.
+    // Both schedules have their first occurrences. Then one of them is paused.
     harness.advance(Duration::from_secs(55 * 60)).await;
     engine.pause_schedule(held()).await.unwrap();
     ended(harness, &engine).await;
@@ -52,15 +53,15 @@ pub(crate) async fn fill(harness: &TestHarness, leases: &dyn Leases) {
     unserved(harness).await;
 }
 
-/// Decides a command without an engine.
+/// Executes a command without an engine.
 async fn decide(harness: &TestHarness, salt: u64, command: Command) {
     for answer in commit(&**harness.store(), vec![(command, salt)]).await.unwrap() {
         answer.unwrap();
     }
 }
 
-/// What others ask for while no engine is there: a run that is ready, one that is stopped while its
-/// worker does not answer, and a bulk operation that has not begun.
+/// Adds rows that no engine handles any more: a ready run, a cancelled run whose worker does not
+/// answer, and a bulk operation that has not started.
 async fn unserved(harness: &TestHarness) {
     let ws = || "default".into();
     let events = vec![new_event("completing", json!({ "n": 4 })).unwrap()];
@@ -73,7 +74,7 @@ async fn unserved(harness: &TestHarness) {
     decide(harness, 103, Command::Bulk { ws: ws(), what, filter }).await;
 }
 
-/// Posts events of one name, and says what became of each.
+/// Posts events of one name, and returns the verdict of each.
 async fn post(engine: &Engine, name: &str, data: &[Value]) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for data in data {
@@ -83,7 +84,7 @@ async fn post(engine: &Engine, name: &str, data: &[Value]) -> Vec<Verdict> {
     verdicts
 }
 
-/// Posts events of one name, and checks what became of each.
+/// Posts events of one name, and checks the outcome of each.
 async fn expect(engine: &Engine, name: &str, data: &[Value], outcomes: &[&str]) -> Vec<RunId> {
     let verdicts = post(engine, name, data).await;
     assert_eq!(verdicts.iter().map(Verdict::outcome).collect::<Vec<_>>(), outcomes, "{name}");
@@ -94,23 +95,23 @@ async fn start(engine: &Engine, name: &str) -> RunId {
     expect(engine, name, &[json!({ "n": 1 })], &["started"]).await[0]
 }
 
-/// The schedule that is paused.
+/// Returns the id of the schedule that is paused.
 pub(crate) fn held() -> ScheduleId {
     ScheduleId::new("default", "held", "30 * * * * Europe/Berlin")
 }
 
-/// A request in a session or of a user.
+/// Creates a request in a session or of a user.
 pub(crate) fn call(flow: &str, action: &str, session: &str, input: Value) -> Request {
     let request = new_request(flow, action, input).unwrap();
     Request { session: Some(session.to_owned()), user: Some("ann".to_owned()), ..request }
 }
 
-/// A request under an idempotency key.
+/// Creates a request with an idempotency key.
 pub(crate) fn keyed(id: &str) -> IdempotentRequest {
     IdempotentRequest { ws: "default".into(), id: id.to_owned(), hash: "ab".repeat(32) }
 }
 
-/// An event that is posted once under this id.
+/// Creates an event with a dedupe id.
 pub(crate) fn deduped() -> NewEvent {
     let event = new_event("completing", json!({ "n": 2 })).unwrap();
     NewEvent {
@@ -120,7 +121,7 @@ pub(crate) fn deduped() -> NewEvent {
     }
 }
 
-/// Runs that have completed, failed and been cancelled, and new goes at them.
+/// Makes runs that have completed, failed or been cancelled, and replays and retries of them.
 async fn ended(harness: &TestHarness, engine: &Engine) {
     let completed = start(engine, "completing").await;
     engine.send_all(vec![deduped()]).await.unwrap();
@@ -133,7 +134,7 @@ async fn ended(harness: &TestHarness, engine: &Engine) {
     engine.bulk(BulkWhat::Cancel { reason: "not wanted".to_owned() }, filter).await.unwrap();
 }
 
-/// Runs that wait, and one that is driven.
+/// Makes runs that wait, and one that is driven.
 async fn waiting(harness: &TestHarness, engine: &Engine) {
     let plain = ["sleeping", "awaiting", "parent", "halfway", "retrying", "undone"];
     for name in plain.into_iter().chain(["stopped", "swept"]) {
@@ -146,7 +147,7 @@ async fn waiting(harness: &TestHarness, engine: &Engine) {
     engine.pause(paused).await.unwrap();
 }
 
-/// Runs that wait for room or a turn, open windows and buffers, and events that made no run.
+/// Makes runs that wait for a slot or a turn, open windows and buffers, and events without a run.
 async fn controlled(engine: &Engine) {
     let of = |account: &str, n: u32| json!({ "account": account, "n": n });
     let accounts = [of("a", 1), of("a", 2), of("b", 3), of("c", 4)];
@@ -173,7 +174,7 @@ async fn controlled(engine: &Engine) {
     expect(engine, "handed", &tenant(2), &["queued"]).await;
 }
 
-/// Sessions with state, requests that are served, wait, are folded, staged and refused.
+/// Makes sessions with state, and requests that run, wait, are merged, staged or refused.
 async fn requests(harness: &TestHarness, engine: &Engine) {
     let send = async |flow: &str, action: &str, session: &str, input: Value| {
         let outcome = engine.dispatch(call(flow, action, session, input)).await.unwrap();
@@ -195,7 +196,7 @@ async fn requests(harness: &TestHarness, engine: &Engine) {
     assert_eq!(send("desk", "sum", "s2", json!({ "n": 2 })).await, "skipped");
 }
 
-/// Streams with events and a snapshot, a closed one, and places of reactions.
+/// Makes streams with events and a snapshot, a closed stream, and positions of reactions.
 async fn streams(engine: &Engine) {
     for amount in [5, 7, 11] {
         let deposit = |_: &Account| Ok::<_, ()>(vec![Moved::Deposited { amount }]);
@@ -208,13 +209,13 @@ async fn streams(engine: &Engine) {
     engine.close(&closing()).await.unwrap();
 }
 
-/// Closes a stream: at first it waits for those who follow all streams.
+/// Options of a close, which first has to wait for the reactions that follow all streams.
 fn closing() -> Closing {
     Closing::new("ledger-1").meta(json!({ "by": "ann" }))
 }
 
-/// Keys of the API, answers that are repeated, a lease, a session that was written from outside,
-/// and a definition that no program serves.
+/// Makes API keys, stored answers of idempotency keys, a lease, a session that was written from
+/// outside of a run, and a definition that no program serves.
 async fn around(harness: &TestHarness, engine: &Engine, leases: &dyn Leases) {
     let closed = engine.close(&closing()).await.unwrap();
     assert_eq!(closed, CloseProgress::Closed { guard: 1 });
@@ -252,7 +253,7 @@ async fn around(harness: &TestHarness, engine: &Engine, leases: &dyn Leases) {
     engine.change_session(SessionRef { app, flow, id }, set, None).await.unwrap();
 }
 
-/// The same names in another workspace.
+/// Makes runs of the same workflows in another workspace.
 async fn other_workspace(engine: &Engine) {
     start(engine, "sleeping").await;
     let both = [1, 2].map(|n| json!({ "account": "a", "n": n }));

@@ -1,4 +1,5 @@
-//! Copies of the databases in a folder or a schema of their own, and how new ones are written.
+//! Copies of the databases, each in a folder or schema of its own, and the writing of new
+//! databases.
 
 use std::{
     env, fs,
@@ -16,31 +17,31 @@ use tidegate_store::{
     PostgresOptions, PostgresStore, SqliteStore, Store, rusqlite, tokio_postgres,
 };
 
-/// The schema of a dump, which is replaced by another name where it is restored.
+/// Name of the schema in a dump. Where the dump is restored, it is replaced by another name.
 const SCHEMA: &str = "old_database";
 
-/// The databases of one build: `sqlite.db` and `postgres.dump`.
+/// Returns the folder with the databases of one build: `sqlite.db` and `postgres.dump`.
 pub(crate) fn folder(build: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/old_databases").join(build)
 }
 
-/// A store that the test owns, and a harness on it.
+/// A store that belongs to one test, with a harness on it.
 pub(crate) struct Opened {
     pub(crate) harness: TestHarness,
     pub(crate) leases: Arc<dyn Leases>,
     place: Place,
 }
 
-/// Where the rows are.
+/// Location of the rows.
 enum Place {
     File(Folder),
     Schema { url: String, schema: String },
 }
 
-/// The file in a folder.
+/// Name of the SQLite file in its folder.
 const FILE: &str = "tidegate.db";
 
-/// A folder that is removed with the store.
+/// A folder that is deleted when it is dropped.
 struct Folder(PathBuf);
 
 impl Drop for Folder {
@@ -55,7 +56,7 @@ impl Opened {
         Self { harness: TestHarness::on(store.clone(), clock), leases: store, place }
     }
 
-    /// Opens a SQLite file: a copy of this one, or a new one.
+    /// Opens a SQLite file: a copy of the given file, or a new one.
     pub(crate) async fn sqlite(copy_of: Option<&Path>, clock: VirtualClock) -> Self {
         let folder = Folder(env::temp_dir().join(format!("tidegate-old-{:016x}", random())));
         fs::create_dir_all(&folder.0).unwrap();
@@ -67,11 +68,14 @@ impl Opened {
         Self::new(store, clock, Place::File(folder))
     }
 
-    /// Opens a schema of PostgreSQL: one restored from this dump, or a new one. None, said loudly,
-    /// where there is no PostgreSQL.
+    /// Opens a PostgreSQL schema: restored from the given dump, or a new one. Returns `None` and
+    /// prints that loudly if there is no PostgreSQL.
     pub(crate) async fn postgres(dump: Option<&Path>, clock: VirtualClock) -> Option<Self> {
         let Ok(url) = env::var("TIDEGATE_TEST_POSTGRES") else {
-            assert!(env::var_os("CI").is_none(), "no PostgreSQL, and in CI a skip is a failure");
+            assert!(
+                env::var_os("CI").is_none(),
+                "PostgreSQL is not available, and in CI its tests must not be skipped"
+            );
             eprintln!("!!! NO POSTGRESQL: set TIDEGATE_TEST_POSTGRES, or use scripts/test");
             return None;
         };
@@ -96,7 +100,7 @@ impl Opened {
         Some(Self::new(store, clock, Place::Schema { url, schema }))
     }
 
-    /// Closes the store and writes its rows into the databases of a build.
+    /// Closes the store, and writes its rows to the files of a build.
     pub(crate) fn write(self, build: &str) {
         let Self { harness, leases, place } = self;
         drop((harness, leases));
@@ -115,8 +119,8 @@ impl Opened {
     }
 }
 
-/// Dumps a schema as SQL that any client can execute: without the settings, comments and commands
-/// that only `psql` needs.
+/// Dumps a schema as SQL that any client can execute, without the settings, comments and commands
+/// that only `psql` understands.
 fn dump(url: &str, schema: &str) -> String {
     let program = env::var("TIDEGATE_PG_DUMP").unwrap_or_else(|_| "pg_dump".to_owned());
     let mut command = Command::new(program);

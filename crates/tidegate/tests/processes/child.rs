@@ -1,4 +1,4 @@
-//! The child side of a process: its orders, and how it reports its progress.
+//! Code of the child processes: their orders, and how they report their progress.
 
 use std::{
     env,
@@ -16,7 +16,7 @@ use crate::{
     zombie,
 };
 
-/// The job of a process.
+/// Job of a process.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) enum Role {
     Order,
@@ -30,25 +30,25 @@ pub(crate) enum Role {
     Reader,
 }
 
-/// The orders of a process.
+/// Orders of a process, written by the test.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Orders {
     pub(crate) role: Role,
-    /// The name that signs its journal lines.
+    /// Name of the process in the journal.
     pub(crate) name: String,
     pub(crate) place: Place,
     pub(crate) folder: PathBuf,
     pub(crate) ttl: Duration,
-    /// The point at which it stops, to be killed there.
+    /// Point at which the process stops, so that the test can kill it there.
     pub(crate) stop_at: Option<String>,
 }
 
 impl Orders {
-    /// The environment variable that holds the orders.
+    /// Environment variable with the orders.
     pub(crate) const VARIABLE: &str = "TIDEGATE_TEST_ORDERS";
 }
 
-/// A child process, from the inside.
+/// A child process, as its own code sees it.
 #[derive(Debug)]
 pub(crate) struct Me {
     pub(crate) orders: Orders,
@@ -64,8 +64,7 @@ impl Me {
         self.journal.note(&self.orders.name, what);
     }
 
-    /// A point at which the orders may stop the process for good: nothing else of this task
-    /// happens.
+    /// Point at which the orders may stop the process. Its task then blocks forever.
     pub(crate) fn point(&self, name: &str) {
         self.note(name);
         while self.orders.stop_at.as_deref() == Some(name) {
@@ -73,36 +72,36 @@ impl Me {
         }
     }
 
-    /// The path of the file that the test creates to let processes continue.
+    /// Returns the path of a door: a file that the test creates to let waiting processes continue.
     pub(crate) fn door(&self, name: &str) -> PathBuf {
         self.orders.folder.join(name)
     }
 
-    /// An engine on the test's store.
+    /// Returns a builder for an engine on the test's store.
     pub(crate) async fn engine(&self) -> EngineBuilder {
         Engine::builder(self.orders.place.open().await).lease_ttl(self.orders.ttl)
     }
 }
 
-/// Waits for the test to open a door.
+/// Waits until the test opens a door.
 pub(crate) async fn wait_for_door(door: &Path) {
     while !door.exists() {
         pause(Duration::from_millis(5)).await;
     }
 }
 
-/// Sleeps in real time, because other real processes are waited for.
+/// Sleeps in real time, because other real processes are involved.
 #[expect(clippy::disallowed_methods, reason = "real processes need real time")]
 pub(crate) async fn pause(time: Duration) {
     tokio::time::sleep(time).await;
 }
 
-/// Carries out the orders, until it is killed or done.
+/// Executes the orders of this process, until it is killed or done.
 pub(crate) fn live() {
     let Ok(orders) = env::var(Orders::VARIABLE) else { return };
     let orders: Orders = serde_json::from_str(&orders).unwrap();
     thread::spawn(|| {
-        // The test holds the other end. When the test is gone, there is nothing left to do.
+        // The test holds the other end of this pipe. If the test ends, this process ends, too.
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         process::exit(1);
     });
@@ -112,7 +111,7 @@ pub(crate) fn live() {
         builder = zombie::runtime();
     }
     let runtime = builder.worker_threads(2).enable_all().build().unwrap();
-    // Leaked, because a blocked handler would keep the runtime from ending.
+    // Leaked on purpose: dropping it could block on a handler that never ends.
     let me: &'static Me = Box::leak(Box::new(me));
     runtime.block_on(async {
         match me.orders.role {

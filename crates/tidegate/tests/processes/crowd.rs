@@ -1,4 +1,5 @@
-//! Several processes on one PostgreSQL, killed at random and replaced, and checked from outside.
+//! Several processes on one PostgreSQL are killed at random and replaced. The test checks the
+//! results from outside.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,13 +26,13 @@ const PROCESSES: usize = 3;
 const RUNS: usize = 200;
 const KILLS: usize = 25;
 
-/// The number of runs per key that may run at once, and the number of keys.
+/// Maximum number of concurrent runs per key, and number of keys.
 const LIMIT: u32 = 3;
 const KEYS: usize = 4;
 
 const STEPS: [&str; 3] = ["a", "b", "c"];
 
-/// Counter that numbers the activations of a process.
+/// Counter for numbering the activations of a process.
 static ACTIVATIONS: AtomicUsize = AtomicUsize::new(0);
 
 fn job(me: &'static Me) -> Workflow<Value, Value> {
@@ -55,7 +56,7 @@ fn job(me: &'static Me) -> Workflow<Value, Value> {
     job.concurrency(Concurrency::limit(LIMIT).key("key"))
 }
 
-/// Works until it is killed; the first process also sends the events.
+/// Drives runs until the process is killed. The first process also sends the events.
 pub(crate) async fn live(me: &'static Me) {
     let answer = Workflow::new("told", |_: Ctx, _: Value| async { Ok(()) });
     let builder = me.engine().await.workflow(job(me)).workflow(answer);
@@ -68,7 +69,7 @@ pub(crate) async fn live(me: &'static Me) {
     pause(Duration::from_mins(10)).await;
 }
 
-/// Returns a random number below another, from a seed that changes with every draw.
+/// Returns a random number below `below`, and advances the seed.
 pub(crate) fn draw(seed: &mut u64, below: usize) -> usize {
     // SplitMix64.
     *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -78,8 +79,8 @@ pub(crate) fn draw(seed: &mut u64, below: usize) -> usize {
     usize::try_from((z ^ (z >> 31)) % below as u64).expect("below is a usize")
 }
 
-/// spec B68, B173, B178, B179, B180, B181: whenever processes crash, every run completes once,
-/// every step is recorded once, no limit is exceeded and no row is left behind.
+/// spec B68, B173, B178, B179, B180, B181: processes crash at random. Every run completes once,
+/// every step is recorded once, no limit is exceeded, and no live run is left.
 pub(crate) fn judge() {
     let Some(place) = Place::postgres() else { return };
     let seed = env::var("TIDEGATE_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
@@ -92,7 +93,8 @@ pub(crate) fn judge() {
     let steps = |lines: &[Line]| lines.iter().filter(|line| line.after("in").is_some()).count();
     let mut next = 0;
     for kill in 0..KILLS {
-        // Spread over the work, so that the speed of the machine does not matter.
+        // The kills are spread over the work and not over time, so that the speed of the machine
+        // does not matter.
         next += 1 + draw(&mut seed, 2 * RUNS * STEPS.len() / KILLS - 2);
         let due = next.min(RUNS * STEPS.len() - 1);
         wait_until(|| steps(&scene.journal.lines()) >= due, || scene.journal.told());
@@ -107,16 +109,20 @@ pub(crate) fn judge() {
     let lines = scene.journal.lines();
     let most = crowded(&lines);
     assert!(most.values().all(|most| *most <= LIMIT as usize), "{most:?}");
-    assert!(most.values().any(|most| *most == LIMIT as usize), "limit never reached: {most:?}");
+    assert!(
+        most.values().any(|most| *most == LIMIT as usize),
+        "the limit was never reached, so the test shows nothing: {most:?}"
+    );
     let effects = judge_lines(&lines);
     judge_rows(&block_on(place.rows()), &effects);
     scene.clear();
 }
 
-/// Returns the largest number of runs of each key that were certainly inside at once.
+/// Returns, for each key, the largest number of runs that were certainly executing at once.
 ///
-/// An activation is certainly inside from its start to the last effect whose record it knows to be
-/// durable: a step starts only then. So a late process is never counted wrongly.
+/// An activation is certainly executing from its start to the last effect that it knows to be
+/// recorded, because a step starts only when the previous step is durable. So a process that has
+/// lost its lease is never counted wrongly.
 fn crowded(lines: &[Line]) -> BTreeMap<String, usize> {
     let mut ends: BTreeMap<(&str, &str), (usize, usize)> = BTreeMap::new();
     for (at, line) in lines.iter().enumerate() {
@@ -142,11 +148,11 @@ fn crowded(lines: &[Line]) -> BTreeMap<String, usize> {
     most
 }
 
-/// The effects by idempotency key: the processes that made them, in order.
+/// Effects by idempotency key, each with the values that processes produced, in order.
 type Effects = BTreeMap<String, Vec<String>>;
 
-/// spec B178–B181: a recorded step never runs again; each effect has one idempotency key, in every
-/// process.
+/// spec B178–B181: a recorded step is never executed again, and each effect has the same
+/// idempotency key in every process.
 fn judge_lines(lines: &[Line]) -> Effects {
     let mut reached: BTreeMap<&str, &str> = BTreeMap::new();
     let mut effects = Effects::new();
@@ -156,22 +162,29 @@ fn judge_lines(lines: &[Line]) -> Effects {
             let (run, step) = (words[0], words[2]);
             begun += 1;
             let before = reached.insert(run, step).unwrap_or(step);
-            // The start of a step proves that all steps before it are recorded.
-            assert!(before <= step, "{run} ran `{step}` again after `{before}` had begun");
+            // When a step starts, all steps before it are recorded.
+            assert!(
+                before <= step,
+                "run {run} executed `{step}` again after `{before}` had started"
+            );
         } else if let Some(words) = line.after("effect") {
             assert_eq!(words[3], format!("{}:{}", words[0], words[2]));
             effects.entry(words[3].to_owned()).or_default().push(words[4].to_owned());
         }
     }
-    assert_eq!(effects.len(), RUNS * STEPS.len(), "one effect per key");
+    assert_eq!(
+        effects.len(),
+        RUNS * STEPS.len(),
+        "each step of each run must have one idempotency key"
+    );
     let done: usize = effects.values().map(Vec::len).sum();
     eprintln!("{} effects, begun {begun} times and done {done} times", effects.len());
     assert!(begun > effects.len(), "no kill interrupted a step");
     effects
 }
 
-/// Checks that every run is complete, every step recorded once, every event sent once, and all
-/// gates are empty.
+/// Checks that every run has completed, every step is recorded once, every event is sent once, and
+/// all gates are empty.
 fn judge_rows(rows: &[Row], effects: &Effects) {
     let (mut jobs, mut tolds, mut steps) = (BTreeMap::new(), 0, BTreeMap::new());
     for row in rows {
@@ -192,18 +205,25 @@ fn judge_rows(rows: &[Row], effects: &Effects) {
                 let GateState::Slots(slots) = &gate.state else { continue };
                 assert!(slots.holders.is_empty(), "the gate still has holders: {gate:?}");
             }
-            Row::Run(run) => panic!("left behind: {run:?}"),
+            Row::Run(run) => panic!("this run has not ended: {run:?}"),
             _ => {}
         }
     }
-    assert_eq!((jobs.len(), tolds), (RUNS, RUNS), "every run completes and sends once");
+    assert_eq!((jobs.len(), tolds), (RUNS, RUNS), "every run must complete and send one event");
     assert_eq!(steps.len(), RUNS * (STEPS.len() + 1));
     for (run, output) in jobs {
         let output: Vec<String> = serde_json::from_str(output.as_str()).unwrap();
         for (step, value) in STEPS.iter().zip(output) {
             let recorded = &steps[&(run.seq, (*step).to_owned())];
-            assert_eq!(recorded.as_str(), json!(value).to_string(), "{run} saw another value");
-            assert!(effects[&format!("{run}:{step}")].contains(&value), "done by none: {value}");
+            assert_eq!(
+                recorded.as_str(),
+                json!(value).to_string(),
+                "run {run} returned another value than it recorded"
+            );
+            assert!(
+                effects[&format!("{run}:{step}")].contains(&value),
+                "no process produced the recorded value {value}"
+            );
         }
     }
 }

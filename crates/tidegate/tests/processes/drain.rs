@@ -20,7 +20,7 @@ use crate::{
     writers::{BEGIN, CALLERS},
 };
 
-/// spec B194–B200, B215: events committed while reactions run are handled by all reactions.
+/// spec B194–B200, B215: all reactions handle the events that are committed while they run.
 pub(crate) fn judge() {
     let (writers, commits, readers) = if full() { (4, 500, 4) } else { (2, 60, 2) };
     let Some(place) = Place::postgres() else { return };
@@ -47,7 +47,7 @@ pub(crate) fn judge() {
     scene.clear();
 }
 
-/// spec B193, B200, B212–B215: writers and readers are killed at random, repeatedly.
+/// spec B193, B200, B212–B215: writing and reading processes are killed at random, repeatedly.
 pub(crate) fn judge_killed_at_random() {
     let (writers, commits, readers, kills) = if full() { (4, 500, 4, 40) } else { (2, 60, 2, 6) };
     let Some(place) = Place::postgres() else { return };
@@ -69,12 +69,12 @@ pub(crate) fn judge_killed_at_random() {
     let (all, mut next, mut watch) = (writers * commits, 0, Watch::new(&place));
     for _ in 0..kills {
         next += 1 + draw(&mut seed, (2 * all / kills).max(3) - 2);
-        // A killed process may lose the commits it had in flight.
+        // A killed process may lose the commits that it had not finished.
         let due = next.min(all - kills * CALLERS);
         watch.until(&scene.journal, |lines| did(lines) >= due);
         let (process, name, role) = living.swap_remove(draw(&mut seed, living.len()));
         process.kill();
-        // A new process continues with the commits that the killed one had not started.
+        // A new process makes the commits that the killed one had not started.
         let begun = scene.journal.count(&name, "try");
         living.push(start(match role {
             Role::Committer { commits, streams } => {
@@ -91,7 +91,7 @@ pub(crate) fn judge_killed_at_random() {
     watch.until_drained(|| scene.journal.told());
     let (tried, handled) = judge_place(&scene, &place);
     assert_eq!(handled, tried.done + tried.unreported);
-    assert!(tried.done + kills * CALLERS >= all, "{tried:?} of {all}");
+    assert!(tried.done + kills * CALLERS >= all, "too few of {all} commits succeeded: {tried:?}");
     assert!(tried.unreported <= kills * CALLERS, "{tried:?}");
     let (looks, again) = (watch.looks, did(&scene.journal.lines()) - handled);
     eprintln!("{kills} kills: {tried:?}, {again} handled again, {looks} looks");
@@ -99,7 +99,7 @@ pub(crate) fn judge_killed_at_random() {
 }
 
 /// spec B194, B212, B213: a process is killed after the handler and before the ack. Its effect is
-/// not stored, its lease expires in time, and another process applies the effect, once.
+/// not stored, its lease expires in time, and another process handles the event, once.
 pub(crate) fn judge_killed_before_the_ack() {
     for point in POINTS {
         let Some(place) = Place::postgres() else { return };
@@ -122,25 +122,32 @@ pub(crate) fn judge_killed_before_the_ack() {
             taken = again();
             taken.fence > left.fence
         };
-        wait_until(&mut is_taken, || format!("{point}: nobody takes over {left:?}"));
-        assert!(taken.now >= left.until.unwrap(), "{point}: {left:?} was taken early: {taken:?}");
+        wait_until(&mut is_taken, || format!("{point}: no process took over {left:?}"));
+        assert!(
+            taken.now >= left.until.unwrap(),
+            "{point}: {left:?} was taken over before its lease ended: {taken:?}"
+        );
         Watch::new(&place).until_drained(|| scene.journal.told());
         let (tried, handled) = judge_place(&scene, &place);
         assert_eq!((tried.done, handled), (3, 3), "{point}");
-        assert!(scene.journal.count("second", point) > 0, "{point}: no process did it again");
+        assert!(
+            scene.journal.count("second", point) > 0,
+            "{point}: the second process did not handle the event again"
+        );
         scene.clear();
     }
 }
 
-/// spec B190, B193: a process is killed inside a transaction. Its commits are stored whole or not
-/// at all, and the following commits continue without a gap.
+/// spec B190, B193: a process is killed inside a transaction. Its commit is stored completely or
+/// not at all, and later commits continue without a gap.
 pub(crate) fn judge_killed_in_a_commit() {
     let Some(place) = Place::postgres() else { return };
     let scene = scene(&place);
     let role = Role::Committer { commits: 40, streams: 2 };
     assert!(scene.start(role, "before", &place, LEASE, None).wait().success());
     block_on(async {
-        // Two clients: a transaction sees the other backends' activity as of its first look.
+        // Two clients, because a transaction sees the activity of other backends as of its first
+        // query.
         let (held, other) = (place.client().await, place.client().await);
         let lock = format!("begin; select pos from {} for update", place.own("log_head"));
         held.batch_execute(&lock).await.unwrap();
@@ -165,20 +172,20 @@ pub(crate) fn judge_killed_in_a_commit() {
     scene.clear();
 }
 
-/// A scene whose writers need not wait, with the table of the folding reactions.
+/// Creates a scene whose writers start at once, with the table that folding reactions write to.
 fn scene(place: &Place) -> Scene {
     let scene = Scene::new();
     scene.open_door(BEGIN);
     block_on(async {
-        // Created here, so that no two processes create it at once.
+        // The schema is created here, so that two processes do not create it at the same time.
         drop(place.open().await);
         place.make_table().await;
     });
     scene
 }
 
-/// Checks that every event is handled by every reaction: at least once and in order where the
-/// effect is external, exactly once where it is in the store. Returns the number of events.
+/// Checks that every reaction has handled every event: at least once and in order if the effect is
+/// external, exactly once if it is in the store. Returns the number of events.
 fn judge_place(scene: &Scene, place: &Place) -> (Tried, usize) {
     let (ledger, lines) = (Ledger::of(&block_on(place.rows())), scene.journal.lines());
     let tried = ledger.judge(&lines);
@@ -186,16 +193,20 @@ fn judge_place(scene: &Scene, place: &Place) -> (Tried, usize) {
     for words in lines.iter().filter_map(|line| line.after("did")) {
         let version: i64 = words[1].parse().unwrap();
         let reached = reached.entry(words[0]).or_insert(-1);
-        assert!(version <= *reached + 1, "{words:?} was handled too early");
+        assert!(version <= *reached + 1, "an event was handled before its predecessor: {words:?}");
         *reached = version.max(*reached);
     }
     let (mut table, places) = (Vec::new(), spots(place));
     for (stream, entries) in ledger.family("work-") {
         let last = entries.last().map_or(-1, |entry| entry.version);
-        assert_eq!(reached.get(stream.as_str()), Some(&last), "`{stream}`: not all handled");
+        assert_eq!(
+            reached.get(stream.as_str()),
+            Some(&last),
+            "not all events of `{stream}` were handled"
+        );
         let echoes = ledger.streams[&echo_of(stream)].iter();
         let echoes = echoes.map(|entry| entry.data.as_str().parse::<i64>().unwrap());
-        assert!(echoes.eq(0..=last), "`{stream}`: not echoed exactly once and in order");
+        assert!(echoes.eq(0..=last), "events of `{stream}` were not echoed once and in order");
         table.extend((0..=last).map(|version| format!("{stream}/{version}")));
         for reaction in REACTIONS {
             let found = places.iter().find(|it| it.reaction == reaction && it.stream == *stream);
@@ -205,6 +216,6 @@ fn judge_place(scene: &Scene, place: &Place) -> (Tried, usize) {
     }
     table.sort();
     let folded: Vec<_> = block_on(place.effects()).into_iter().map(|(key, _)| key).collect();
-    assert_eq!(folded, table, "not folded exactly once");
+    assert_eq!(folded, table, "the events were not folded exactly once");
     (tried, table.len())
 }

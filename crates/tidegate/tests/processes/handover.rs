@@ -1,4 +1,4 @@
-//! Graceful shutdown: a process that gets SIGTERM hands its runs over, long before its lease
+//! Graceful shutdown: a process that gets SIGTERM hands over its runs long before its lease
 //! expires.
 
 use std::{
@@ -18,13 +18,14 @@ use crate::{
     process::Scene,
 };
 
-/// Longer than any test may take: no run is recovered by an expired lease.
+/// Lease that is longer than any test may take, so that no run is taken over because a lease has
+/// expired.
 const TTL: Duration = Duration::from_mins(5);
 
-/// The number of runs in progress.
+/// Number of runs in progress.
 const RUNS: usize = 6;
 
-/// The number of short runs under load, and the number driven at once.
+/// Number of short runs under load, and number of runs that are driven at once.
 const LOAD: usize = 1000;
 const WORKERS: usize = 8;
 
@@ -56,7 +57,7 @@ fn quick(me: &'static Me) -> Workflow<Value, Value> {
         let step = || async {
             me.note("quick");
             if ASKED.load(Ordering::SeqCst) {
-                // Started too late to finish in time.
+                // This run starts too late to finish before the shutdown.
                 wait_for_door(&me.door("go")).await;
             }
             Ok(me.name().to_owned())
@@ -65,7 +66,7 @@ fn quick(me: &'static Me) -> Workflow<Value, Value> {
     })
 }
 
-/// Works until SIGTERM; the first process also sends the events.
+/// Drives runs until SIGTERM. The first process also sends the events.
 pub(crate) async fn live(me: &'static Me) {
     let mut asked = signal(SignalKind::terminate()).unwrap();
     let builder = me.engine().await.workflow(job(me)).workflow(quick(me)).workers(WORKERS);
@@ -84,7 +85,8 @@ pub(crate) async fn live(me: &'static Me) {
     me.note("gone");
 }
 
-/// spec steps, B180: runs are handed over in the middle of a step, and count as no worker death.
+/// spec steps, B180: runs are handed over in the middle of a step. This does not count as an engine
+/// death.
 pub(crate) fn judge() {
     let scene = Scene::new();
     let Some(place) = Place::postgres() else { return };
@@ -94,7 +96,7 @@ pub(crate) fn judge() {
     scene.journal.wait_for("second", "up", 1);
     let asked = Instant::now();
     first.signal("-TERM");
-    assert!(first.wait().success(), "it exits with success");
+    assert!(first.wait().success(), "the process failed to shut down");
     let gone = asked.elapsed();
     scene.journal.wait_for("second", "in second", RUNS);
     eprintln!("gone after {gone:.1?}, handed over after {:.1?}", asked.elapsed());
@@ -103,7 +105,10 @@ pub(crate) fn judge() {
     let rows = block_on(place.rows());
     let live: Vec<_> = rows.iter().filter_map(Row::as_run).collect();
     assert_eq!(live.len(), RUNS);
-    assert!(live.iter().all(|run| run.deaths == 0), "a loss was counted: {live:#?}");
+    assert!(
+        live.iter().all(|run| run.deaths == 0),
+        "a hand-over counted as an engine death: {live:#?}"
+    );
 
     scene.open_door("go");
     let ended = |rows: &[Row]| rows.iter().filter(|row| matches!(row, Row::Ended(_))).count();
@@ -111,7 +116,7 @@ pub(crate) fn judge() {
     second.signal("-TERM");
     assert!(second.wait().success());
 
-    // Recorded steps stay; unfinished ones run again under the same idempotency key.
+    // Recorded steps are kept. Unfinished steps are executed again with the same idempotency key.
     assert_eq!(scene.journal.count("second", "in first"), 0, "{answer}");
     let [before, after] = ["first", "second"].map(|by| {
         let lines = scene.journal.lines();
@@ -130,7 +135,7 @@ pub(crate) fn judge() {
     scene.clear();
 }
 
-/// spec steps: a run that is being leased at the moment of the shutdown is handed over too.
+/// spec steps: a run that is being leased at the moment of the shutdown is handed over, too.
 pub(crate) fn judge_under_load() {
     let scene = Scene::new();
     let Some(place) = Place::postgres() else { return };
@@ -141,12 +146,15 @@ pub(crate) fn judge_under_load() {
     let first = scene.start(Role::Leaver, "first", &place, TTL, Some("load"));
     scene.journal.wait_for("first", "quick", 100);
     first.signal("-TERM");
-    assert!(first.wait().success(), "it exits with success");
-    assert!(scene.journal.count("first", "quick") < LOAD, "nothing was left to be handed over");
+    assert!(first.wait().success(), "the process failed to shut down");
+    assert!(
+        scene.journal.count("first", "quick") < LOAD,
+        "the first process finished all runs, so none was handed over"
+    );
     let rows = block_on(place.rows());
     let owned: Vec<_> =
         rows.iter().filter_map(Row::as_run).filter(|run| run.owner.is_some()).collect();
-    assert!(owned.is_empty(), "not handed over: {owned:#?}");
+    assert!(owned.is_empty(), "these runs were not handed over: {owned:#?}");
     second.signal("-CONT");
     let left = || block_on(place.rows()).iter().filter(|row| row.as_run().is_some()).count();
     wait_until(|| left() == 0, || scene.journal.told());

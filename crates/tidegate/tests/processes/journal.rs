@@ -1,7 +1,7 @@
-//! The journal of the processes, outside of the store: one file per test, one `write` per line, so
-//! that the order of the lines is the order of what happened.
+//! Journal of the processes, outside of the store: one file per test and one `write` per line, so
+//! that the lines are in the order of the events.
 //!
-//! A written line outlives its process; only a loss of power would need more than that.
+//! A written line survives the death of its process. A loss of power is not tested.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -11,20 +11,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The time without progress after which a test fails. Generous: the machine may be busy.
+/// Time without progress after which a test fails. It is long, because the machine may be busy.
 const STUCK: Duration = Duration::from_secs(120);
 
-/// The interval of polling.
+/// Interval of polling.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// A journal, open for writing and reading.
+/// A journal that is open for writing and reading.
 #[derive(Debug)]
 pub(crate) struct Journal {
     file: File,
     path: PathBuf,
 }
 
-/// A line: its writer and its words.
+/// A line: the process that wrote it, and its words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Line {
     pub(crate) by: String,
@@ -32,7 +32,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// Returns the words after this prefix; `None` where the line starts differently.
+    /// Returns the words after this prefix; `None` if the line starts with other words.
     pub(crate) fn after(&self, words: &str) -> Option<Vec<&str>> {
         let rest = self.what.strip_prefix(words)?;
         (rest.is_empty() || rest.starts_with(' ')).then(|| rest.split_whitespace().collect())
@@ -65,11 +65,12 @@ impl Journal {
 
     /// Waits until a writer has written this many lines that start with these words.
     pub(crate) fn wait_for(&self, by: &str, words: &str, count: usize) {
-        let answer = || format!("{by} never wrote `{words}` {count} times:\n{}", self.told());
+        let answer =
+            || format!("process {by} did not write `{words}` {count} times:\n{}", self.told());
         wait_until(|| self.count(by, words) >= count, answer);
     }
 
-    /// Returns the last lines, for error messages.
+    /// Returns the last lines as text, for error messages.
     pub(crate) fn told(&self) -> String {
         let lines = self.lines();
         let last = lines.iter().skip(lines.len().saturating_sub(60));

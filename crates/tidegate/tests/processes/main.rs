@@ -1,10 +1,11 @@
 //! Crash tests: the real engine in real processes that are killed, stopped and terminated, on a
-//! SQLite file and on PostgreSQL. With `TIDEGATE_TEST_FULL` the storms on streams run at full size.
+//! SQLite file and on PostgreSQL. With `TIDEGATE_TEST_FULL` the storms on streams have their full
+//! size.
 //!
-//! A test starts this very program again as its child processes, with orders where to stop. The
-//! children record their actions in a [`journal`](journal::Journal) outside of the store; the test
-//! waits for a line, kills, and checks the journal and the rows at the end. No test waits for a
-//! time to pass where it can wait for a line.
+//! A test starts this program again as its child processes. Their orders say what to do and where
+//! to stop. The children record their actions in a [`journal`](journal::Journal) outside of the
+//! store. The test waits for a line of the journal, kills a process, and checks the journal and the
+//! rows at the end. Where it can wait for a line, a test does not wait for a time.
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 #![allow(clippy::wildcard_enum_match_arm, reason = "a check looks at the rows that matter to it")]
 #![allow(clippy::print_stderr, reason = "a test reports measurements and skips")]
@@ -26,13 +27,15 @@ mod zombie;
 
 use place::Place;
 
-/// spec B178, B179, B180, B181, B173: every crash point, on one file with one owner at a time.
+/// spec B178, B179, B180, B181, B173: a crash at every point, on a SQLite file with one owner at a
+/// time.
 #[test]
 fn a_crash_at_any_point_loses_and_repeats_nothing_on_sqlite() {
     matrix::judge_all(|scene| Some(Place::Sqlite(scene.path("tidegate.db"))));
 }
 
-/// spec B178, B179, B180, B181, B173: every crash point, with a takeover by another process.
+/// spec B178, B179, B180, B181, B173: a crash at every point on PostgreSQL, with a takeover by
+/// another process.
 #[test]
 fn a_crash_at_any_point_loses_and_repeats_nothing_on_postgres() {
     matrix::judge_all(|_| Place::postgres());
@@ -88,7 +91,7 @@ fn a_process_that_is_killed_while_it_commits_has_committed_all_or_nothing() {
     drain::judge_killed_in_a_commit();
 }
 
-/// Not a test: the process that the tests start.
+/// Not a test: the entry point of the child processes.
 #[test]
 #[ignore = "runs as a child of the tests above"]
 fn child() {

@@ -1,5 +1,5 @@
-//! The crash matrix: one workflow, killed at every boundary and in the middle of every kind of
-//! step, then continued by another process.
+//! Crash matrix: a process is killed at every boundary and in the middle of every kind of step of
+//! one workflow. Another process continues the run.
 
 use std::{sync::Mutex, thread, time::Duration};
 
@@ -15,25 +15,26 @@ use crate::{
 
 const TTL: Duration = Duration::from_secs(1);
 
-/// The number of points tested in parallel.
+/// Number of points that are tested in parallel.
 const AT_ONCE: usize = 4;
 
-/// The points at which the process is killed; the steps certainly recorded by then, which never run
-/// again; and the step started but certainly not recorded, which does.
+/// Points at which the process is killed. For each: the steps that are certainly recorded by then,
+/// which must not be executed again; and the step that has started but is certainly not recorded,
+/// which must be executed again.
 const POINTS: [(&str, &[&str], Option<&str>); 16] = [
     ("begun", &[], None),
     ("in a", &[], Some("a")),
     ("effect of a", &[], Some("a")),
-    // The handler has the result; the store does not.
+    // The handler has the result, but the store does not have the record.
     ("returned a", &[], Some("a")),
-    // A step starts only when the one before is durable.
+    // A step starts only when the previous step is durable.
     ("in b", &["a"], Some("b")),
     ("effect of b", &["a"], Some("b")),
     ("returned b", &["a"], Some("b")),
     ("in t", &["a", "b"], Some("t")),
-    // The effect as its own transaction sees it.
+    // Inside of the transaction that also records the step.
     ("effect of t", &["a", "b"], Some("t")),
-    // Committed with its record.
+    // The effect is committed together with the record.
     ("returned t", &["a", "b", "t"], None),
     ("sent", &["a", "b", "t"], None),
     ("waiting", &["a", "b", "t"], None),
@@ -43,7 +44,7 @@ const POINTS: [(&str, &[&str], Option<&str>); 16] = [
     ("ended", &["a", "b", "t", "c"], None),
 ];
 
-/// An external effect.
+/// Makes an external effect, a line in the journal.
 fn effect(me: &Me, ctx: &Ctx, step: &str) -> String {
     me.point(&format!("in {step}"));
     me.note(&format!("done {step} {}", ctx.idempotency_key(step)));
@@ -51,7 +52,7 @@ fn effect(me: &Me, ctx: &Ctx, step: &str) -> String {
     me.name().to_owned()
 }
 
-/// An effect in the store's own database.
+/// Makes an effect in the store's own database, in a transactional step.
 async fn transact(me: &'static Me, ctx: &Ctx) -> tidegate::Result<String> {
     let (key, table) = (ctx.idempotency_key("t"), me.orders.place.table());
     match &me.orders.place {
@@ -98,7 +99,7 @@ fn order(me: &'static Me) -> Workflow<Value, Value> {
     })
 }
 
-/// Starts the run if none exists, waits for its end, and reports it.
+/// Starts the run if there is none, waits for its end, and reports it.
 pub(crate) async fn live(me: &'static Me) {
     let told = Workflow::new("told", |_: Ctx, _: Value| async { Ok(()) });
     let builder = me.engine().await.workflow(order(me)).workflow(told);
@@ -125,7 +126,7 @@ pub(crate) async fn live(me: &'static Me) {
     me.point("ended");
 }
 
-/// Returns the only order.
+/// Returns the id of the only run of `order`.
 async fn the_run(engine: &Engine) -> RunId {
     let rows = engine.store().dump().await.unwrap();
     let mut orders = rows.iter().filter_map(|row| match row {
@@ -133,7 +134,7 @@ async fn the_run(engine: &Engine) -> RunId {
         Row::Ended(ended) if ended.workflow == "order" => Some(ended.id),
         _ => None,
     });
-    orders.next().expect("an answered order is durable")
+    orders.next().expect("the accepted order is in the store")
 }
 
 async fn has_live(engine: &Engine) -> bool {
@@ -141,7 +142,7 @@ async fn has_live(engine: &Engine) -> bool {
     rows.iter().any(|row| matches!(row, Row::Run(_)))
 }
 
-/// Tests every point, a few at a time.
+/// Tests all points, a few at a time.
 pub(crate) fn judge_all(place: impl Fn(&Scene) -> Option<Place> + Sync) {
     let left = Mutex::new(POINTS.iter());
     let next = || left.lock().unwrap().next();
@@ -158,7 +159,7 @@ pub(crate) fn judge_all(place: impl Fn(&Scene) -> Option<Place> + Sync) {
     });
 }
 
-/// Kills one process at the point, lets another continue, and checks the result.
+/// Kills a process at the point, lets another process continue, and checks the result.
 fn judge(scene: Scene, place: &Place, point: &str, done: &[&str], again: Option<&str>) {
     block_on(place.make_table());
     let first = scene.start(Role::Order, "first", place, TTL, Some(point));
@@ -171,17 +172,27 @@ fn judge(scene: Scene, place: &Place, point: &str, done: &[&str], again: Option<
     let told = || format!("killed at `{point}`:\n{}", scene.journal.told());
     let by = |name: &str, step: &str| scene.journal.count(name, &format!("in {step}"));
     for step in done {
-        // spec B179: a crash after the record.
-        assert_eq!(by("second", step), 0, "`{step}` was run again; {}", told());
+        // spec B179: the crash came after the record.
+        assert_eq!(
+            by("second", step),
+            0,
+            "the recorded step `{step}` was executed again; {}",
+            told()
+        );
     }
     if let Some(step) = again {
-        // spec B178: a crash after the effect and before its record.
-        assert!(by("second", step) >= 1, "`{step}` was not run again; {}", told());
+        // spec B178: the crash came after the effect and before its record.
+        assert!(
+            by("second", step) >= 1,
+            "the unrecorded step `{step}` was not executed again; {}",
+            told()
+        );
     }
     let (rows, effects) = block_on(async { (place.rows().await, place.effects().await) });
     let run = judge_rows(&rows, done, &told);
     for step in ["a", "b", "c"] {
-        // spec B180, B181: in whichever process and however often it runs, one key is one effect.
+        // spec B180, B181: in whichever process and however often a step is executed, its
+        // idempotency key is the same.
         let key = format!("{run}:{step}");
         let lines = scene.journal.lines();
         let mut keys: Vec<&str> =
@@ -191,11 +202,11 @@ fn judge(scene: Scene, place: &Place, point: &str, done: &[&str], again: Option<
     }
     let maker = if done.contains(&"t") { "first" } else { "second" };
     let once = [(format!("{run}:t"), maker.to_owned())];
-    assert_eq!(effects, once, "a transactional step happens once; {}", told());
+    assert_eq!(effects, once, "the transactional step must have one effect; {}", told());
     scene.clear();
 }
 
-/// Checks the rows: one run, complete, with every step recorded once and every event sent once.
+/// Checks the rows: one run, completed, with every step recorded once and every event sent once.
 fn judge_rows(rows: &[Row], done: &[&str], told: &impl Fn() -> String) -> RunId {
     let (mut orders, mut heard, mut steps, mut events) = (Vec::new(), 0, Vec::new(), 0);
     for row in rows {
@@ -204,19 +215,19 @@ fn judge_rows(rows: &[Row], done: &[&str], told: &impl Fn() -> String) -> RunId 
             Row::Ended(_) => heard += 1,
             Row::Step(step) => steps.push(step.id.as_str()),
             Row::Event(event) if event.name == "told" => events += 1,
-            Row::Run(run) => panic!("left behind: {run:?}; {}", told()),
+            Row::Run(run) => panic!("this run has not ended: {run:?}; {}", told()),
             _ => {}
         }
     }
     steps.sort_unstable();
     assert_eq!(steps, ["a", "b", "c", "go", "t", "tell"], "{}", told());
-    assert_eq!((events, heard), (1, 1), "an event is sent once; {}", told());
+    assert_eq!((events, heard), (1, 1), "the event must be sent and handled once; {}", told());
     let [order] = orders[..] else { panic!("{orders:?}; {}", told()) };
     let Ending::Completed { output } = &order.ending else { panic!("{order:?}; {}", told()) };
     let output: Value = serde_json::from_str(output.as_str()).unwrap();
     for step in ["a", "b", "t", "c"] {
         let whose = if done.contains(&step) { "first" } else { "second" };
-        assert_eq!(output[step], whose, "the result of `{step}`; {}", told());
+        assert_eq!(output[step], whose, "`{step}` has the result of the wrong process; {}", told());
     }
     order.id
 }

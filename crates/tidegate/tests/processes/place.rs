@@ -1,4 +1,4 @@
-//! The store of a test, and access to its content.
+//! The store of a test, and access to its rows.
 
 use std::{
     env,
@@ -14,21 +14,24 @@ use tidegate_store::{
     PostgresOptions, PostgresStore, SqliteStore, Store, SystemClock, rusqlite, tokio_postgres,
 };
 
-/// A store that processes open one after another, or together.
+/// A store that processes open, one after another or at the same time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Place {
     Sqlite(PathBuf),
     Postgres { url: String, schema: String },
 }
 
-/// The time for which a transaction of a stopped process keeps its locks.
+/// Time after which the database ends a transaction of a process that is stopped, with its locks.
 const STANDS_STILL: Duration = Duration::from_secs(1);
 
 impl Place {
-    /// Creates an empty schema; `None`, with a printed notice, where there is no PostgreSQL.
+    /// Creates an empty schema. Returns `None` and prints a notice if there is no PostgreSQL.
     pub(crate) fn postgres() -> Option<Self> {
         let Ok(url) = env::var("TIDEGATE_TEST_POSTGRES") else {
-            assert!(env::var_os("CI").is_none(), "no PostgreSQL, and in CI a skip is a failure");
+            assert!(
+                env::var_os("CI").is_none(),
+                "PostgreSQL is not available, and in CI its tests must not be skipped"
+            );
             eprintln!("!!! NO POSTGRESQL: set TIDEGATE_TEST_POSTGRES, or use scripts/test");
             return None;
         };
@@ -54,8 +57,8 @@ impl Place {
         }
     }
 
-    /// Returns the name of the table that transactional steps write to. It has no unique columns: a
-    /// repeated effect is there twice.
+    /// Returns the name of the table that transactional steps write to. It has no unique column, so
+    /// an effect that happens twice has two rows.
     pub(crate) fn table(&self) -> String {
         match self {
             Self::Sqlite(_) => "shop_effect".to_owned(),
@@ -63,11 +66,11 @@ impl Place {
         }
     }
 
-    /// Creates the table.
+    /// Creates the table for transactional steps.
     pub(crate) async fn make_table(&self) {
         let sql = format!("create table {} (key text, made_by text)", self.table());
         match self {
-            // No process has the file open.
+            // No process has opened the file yet.
             Self::Sqlite(path) => {
                 drop(self.open().await);
                 rusqlite::Connection::open(path).unwrap().execute_batch(&sql).unwrap();
@@ -76,7 +79,7 @@ impl Place {
         }
     }
 
-    /// Returns the effects of transactional steps: keys, and the processes that wrote them.
+    /// Returns the effects of transactional steps: their keys, and the processes that made them.
     pub(crate) async fn effects(&self) -> Vec<(String, String)> {
         let sql = format!("select key, made_by from {} order by 1, 2", self.table());
         match self {
@@ -101,13 +104,13 @@ impl Place {
         client
     }
 
-    /// Returns the qualified name of a table of the store itself.
+    /// Returns the qualified name of one of the store's own tables.
     pub(crate) fn own(&self, table: &str) -> String {
         let Self::Postgres { schema, .. } = self else { panic!("no PostgreSQL") };
         format!("{schema}.{table}")
     }
 
-    /// Returns all rows.
+    /// Returns all rows of the store.
     pub(crate) async fn rows(&self) -> Vec<Row> {
         self.open().await.dump().await.unwrap()
     }

@@ -1,4 +1,4 @@
-//! The test side of a process: starts it, signals it, waits for its end.
+//! The test's side of a process: starts it, sends signals to it, and waits for its end.
 
 use std::{
     env, fs,
@@ -14,7 +14,7 @@ use crate::{
     place::Place,
 };
 
-/// The surroundings of one test: a folder with a journal, and a store.
+/// Environment of one test: a folder with a journal, and a store.
 #[derive(Debug)]
 pub(crate) struct Scene {
     folder: PathBuf,
@@ -34,12 +34,12 @@ impl Scene {
         self.folder.join(name)
     }
 
-    /// Lets the processes continue that wait for this door.
+    /// Opens a door: the processes that wait for it continue.
     pub(crate) fn open_door(&self, name: &str) {
         fs::write(self.path(name), "").unwrap();
     }
 
-    /// Starts a process.
+    /// Starts a child process with these orders.
     pub(crate) fn start(
         &self,
         role: Role,
@@ -59,46 +59,47 @@ impl Scene {
         Process::start(&orders)
     }
 
-    /// Deletes the folder after success. It is kept where the test fails.
+    /// Deletes the folder. If the test fails, this is not called and the folder stays.
     pub(crate) fn clear(self) {
         fs::remove_dir_all(&self.folder).unwrap();
     }
 }
 
-/// A process, killed when it is dropped.
+/// A child process. It is killed when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
-    /// Open for as long as this process lives, so that no child outlives it. Kept apart from the
-    /// child, because waiting for the child would close it.
+    /// Standard input of the child. It stays open as long as this process lives, so that the child
+    /// ends with it. It is kept outside of `child`, because waiting for the child would close it.
     _leash: Option<ChildStdin>,
 }
 
 impl Process {
     fn start(orders: &Orders) -> Self {
-        let mut child = Command::new(env::current_exe().expect("a test is a program"))
-            .args(["--exact", "child", "--ignored", "--nocapture"])
-            .env(Orders::VARIABLE, serde_json::to_string(orders).expect("plain data"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("the test can start itself");
+        let mut child =
+            Command::new(env::current_exe().expect("the path of the test program is known"))
+                .args(["--exact", "child", "--ignored", "--nocapture"])
+                .env(Orders::VARIABLE, serde_json::to_string(orders).expect("plain data"))
+                .stdin(Stdio::piped())
+                .stdout(Stdio::null())
+                .spawn()
+                .expect("the test program can be started");
         Self { _leash: child.stdin.take(), child }
     }
 
-    /// Sends a signal that the standard library does not have.
+    /// Sends a signal by its name, with the command `kill`.
     pub(crate) fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         let sent = Command::new("kill").args([name, &pid]).status().expect("there is a `kill`");
-        assert!(sent.success(), "{name} could not be sent");
+        assert!(sent.success(), "signal {name} could not be sent");
     }
 
-    /// Sends SIGKILL and waits for the end.
+    /// Sends SIGKILL and waits until the process has ended.
     pub(crate) fn kill(mut self) {
         self.end();
     }
 
-    /// Waits for the process to end by itself.
+    /// Waits until the process ends by itself.
     pub(crate) fn wait(mut self) -> ExitStatus {
         self.child.wait().expect("it is a child of this process")
     }

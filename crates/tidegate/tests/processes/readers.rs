@@ -1,4 +1,4 @@
-//! Processes with three kinds of reactions, and the points at which each can be killed.
+//! Processes with three kinds of reactions, and the points at which each kind can be killed.
 
 use serde_json::json;
 use std::time::Duration;
@@ -6,16 +6,18 @@ use tidegate::{Reaction, ReactionCtx, StreamEvent};
 
 use crate::child::{Me, pause};
 
-/// The length of a lease on a stream.
+/// Length of a lease on a stream.
 pub(crate) const LEASE: Duration = Duration::from_secs(1);
 
-/// The reactions, by the place of their effect: another stream, a table, or external.
+/// Names of the reactions. Their effects are in another stream, in a table, and outside of the
+/// store.
 pub(crate) const REACTIONS: [&str; 3] = ["echo", "table", "outside"];
 
-/// The points at which a process can stop: its handler is done, and the event is not acked yet.
+/// Points at which a process can stop, one for each reaction: the handler is done, and the event is
+/// not acked yet.
 pub(crate) const POINTS: [&str; 3] = ["echoed", "folded", "handled"];
 
-/// Returns the stream to which a reaction writes its results for a stream.
+/// Returns the name of the stream to which the reaction `echo` copies the events of a stream.
 pub(crate) fn echo_of(stream: &str) -> String {
     format!("echo-{stream}")
 }
@@ -52,7 +54,7 @@ fn table(me: &'static Me) -> Reaction {
     })
 }
 
-/// Reacts until it is killed.
+/// Handles events until the process is killed.
 pub(crate) async fn live(me: &'static Me) {
     let reactions = [echo(me), outside(me), table(me)];
     let builder = me.engine().await.poll_interval(LEASE / 4);

@@ -1,4 +1,4 @@
-//! Storms: processes that commit concurrently to the same streams, without losing events.
+//! Storms: processes commit concurrently to the same streams, and no event is lost.
 
 use std::{env, time::Instant};
 
@@ -19,8 +19,8 @@ pub(crate) fn full() -> bool {
     env::var_os("TIDEGATE_TEST_FULL").is_some()
 }
 
-/// spec B183–B186, B189: a commit storm over many streams. Every reported event is stored, and a
-/// process that reads along sees every event once, in order.
+/// spec B183–B186, B189: many processes commit to many streams. Every reported event is stored, and
+/// a process that reads at the same time gets every event once, in order.
 pub(crate) fn judge_many_streams() {
     let (commits, streams) = if full() { (1000, 80) } else { (40, 20) };
     let role = Role::Committer { commits, streams };
@@ -29,17 +29,17 @@ pub(crate) fn judge_many_streams() {
     assert_eq!((tried.done, tried.unreported), (PROCESSES * commits, 0));
 }
 
-/// spec B186–B188, B191: each action on one stream is decided on the state left by the earlier
-/// ones, and all of them succeed in the end.
+/// spec B186–B188, B191: each action on one stream is decided on the state that the earlier actions
+/// left, and all of them succeed in the end.
 pub(crate) fn judge_one_stream() {
     let acts = if full() { 100 } else { 12 };
     let Some((ledger, tried)) = storm(Role::Actor { acts }, PROCESSES * acts) else { return };
     assert_eq!(ledger.streams.len(), 1);
     assert_eq!((tried.done, tried.unreported), (PROCESSES * acts, 0));
-    assert!(tried.conflicts > 0, "no action met a conflict");
+    assert!(tried.conflicts > 0, "no action had a conflict, so the test shows nothing");
 }
 
-/// Starts writers of a kind together, with one follower, and checks the result.
+/// Starts writers of one kind at the same time, and one follower, and checks the result.
 fn storm(role: Role, events: usize) -> Option<(Ledger, Tried)> {
     let place = Place::postgres()?;
     let scene = Scene::new();

@@ -1,4 +1,4 @@
-//! The positions of reactions, observed from outside while processes work and crash.
+//! Observes the positions of reactions from outside, while processes work and crash.
 
 use std::{
     collections::BTreeMap,
@@ -12,13 +12,13 @@ use crate::{
     readers::LEASE,
 };
 
-/// The time without progress after which a test fails.
+/// Time without progress after which a test fails.
 const STUCK: Duration = Duration::from_secs(120);
 
-/// The interval of polling.
+/// Interval of polling.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A reaction's position in one stream, with the store's time of the observation.
+/// Position of a reaction in one stream, with the store's time at which it was read.
 #[derive(Clone, Debug)]
 pub(crate) struct Spot {
     pub(crate) reaction: String,
@@ -55,7 +55,7 @@ pub(crate) fn spots(place: &Place) -> Vec<Spot> {
     rows.iter().map(spot).collect()
 }
 
-/// The observations so far.
+/// The last observed positions.
 #[derive(Debug)]
 pub(crate) struct Watch<'a> {
     place: &'a Place,
@@ -68,25 +68,29 @@ impl<'a> Watch<'a> {
         Self { place, seen: BTreeMap::new(), looks: 0 }
     }
 
-    /// Polls once and checks: no position and no fence moves back, no lease is longer than allowed,
-    /// and nothing is blocked.
+    /// Reads the positions once and checks them: no position or fence goes back, no lease is longer
+    /// than allowed, and no stream is blocked.
     pub(crate) fn look(&mut self) -> Vec<Spot> {
         let spots = spots(self.place);
         for spot in &spots {
             assert_eq!(spot.blocked, None, "{spot:?}");
             let longest = spot.now + i64::try_from(LEASE.as_micros()).unwrap();
-            assert!(spot.until.is_none_or(|until| until <= longest), "too long a lease: {spot:?}");
+            assert!(
+                spot.until.is_none_or(|until| until <= longest),
+                "the lease is too long: {spot:?}"
+            );
             let key = (spot.reaction.clone(), spot.stream.clone());
             if let Some(before) = self.seen.insert(key, spot.clone()) {
                 let back = spot.at < before.at || spot.fence < before.fence;
-                assert!(!back, "moved back from {before:?} to {spot:?}");
+                assert!(!back, "a position or fence went back from {before:?} to {spot:?}");
             }
         }
         self.looks += 1;
         spots
     }
 
-    /// Polls until the journal satisfies a condition, as long as lines are being written.
+    /// Reads positions until the journal satisfies a condition. Fails if no lines are written for a
+    /// long time.
     pub(crate) fn until(&mut self, journal: &Journal, so: impl Fn(&[Line]) -> bool) {
         let (mut written, mut moved) = (0, Instant::now());
         loop {
@@ -103,7 +107,8 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Polls until every event is handled and every lease released, as long as there is progress.
+    /// Reads positions until every event is handled and every lease released. Fails if there is no
+    /// progress for a long time.
     pub(crate) fn until_drained(&mut self, answer: impl Fn() -> String) {
         let (mut last, mut moved) = ((0, 0), Instant::now());
         loop {
@@ -118,7 +123,11 @@ impl<'a> Watch<'a> {
             if now != last {
                 (last, moved) = (now, Instant::now());
             }
-            assert!(moved.elapsed() < STUCK, "stuck at {left:?}:\n{}", answer());
+            assert!(
+                moved.elapsed() < STUCK,
+                "no progress, these positions are left: {left:?}:\n{}",
+                answer()
+            );
             thread::sleep(LOOK);
         }
     }

@@ -1,8 +1,8 @@
 //! Processes that write to streams and follow them, and their journal lines.
 //!
-//! Each event carries a key that is written to the journal before the commit (`try`), and again
-//! with its position once the store has answered (`done`). So the journal tells which events must
-//! be stored, and which may be, because their process was killed in between.
+//! Each event has a key. It is written to the journal before the commit (`try`), and again with the
+//! event's position when the store has answered (`done`). So the journal shows which events must be
+//! stored, and which may be stored because their process was killed in between.
 
 use serde::{Deserialize, Serialize};
 use tidegate::{Engine, Error, Query, State, events};
@@ -10,29 +10,29 @@ use tidegate_core::{command::Refusal, stream::Expected, stream::StreamRefusal};
 
 use crate::child::{Me, pause, wait_for_door};
 
-/// The number of concurrent events in one process, so that they share transactions.
+/// Number of events that one process commits concurrently, so that they share transactions.
 pub(crate) const CALLERS: usize = 4;
 
-/// The door that the test opens when all processes are ready, so that they start together.
+/// Door that the test opens when all processes are ready, so that they start at the same time.
 pub(crate) const BEGIN: &str = "begin";
 
-/// The door that the test opens when no more events are committed.
+/// Door that the test opens when no more events will be committed.
 pub(crate) const OVER: &str = "over";
 
-/// The stream that all actors act on.
+/// Stream on which all processes execute actions.
 pub(crate) const ONE: &str = "tally";
 
-/// The committed event.
+/// Event of the streams.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Work {
     Counted {
         key: String,
-        /// The version that it was decided on; none for a plain append.
+        /// Version that the event was decided on; `None` for a plain append.
         after: Option<i64>,
     },
 }
 
-/// The state: the number of events.
+/// State of a stream: the number of its events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Tally {
     count: i64,
@@ -46,7 +46,7 @@ impl State for Tally {
     }
 }
 
-/// Commits events, spread over streams: half of them with an expected version.
+/// Commits events to several streams, half of them with an expected version.
 pub(crate) async fn commit(me: &'static Me, commits: usize, streams: usize) {
     let engine = ready(me).await;
     let callers = (0..CALLERS).map(|caller| {
@@ -86,11 +86,11 @@ async fn commit_one(me: &Me, engine: &Engine, stream: &str, n: usize, pinned: bo
     }
 }
 
-/// Acts on one stream, as all other actors do at the same time.
+/// Executes actions on one stream, at the same time as other processes.
 pub(crate) async fn act(me: &'static Me, acts: usize) {
     let engine = ready(me).await;
     let callers = (0..CALLERS).map(|caller| {
-        // Enough retries: with 8 processes the default of 32 is sometimes used up.
+        // Many retries, because 8 processes sometimes use up the default of 32.
         let stream = engine.stream::<Tally>(ONE).retries(10_000);
         tokio::spawn(async move {
             for n in (caller..acts).step_by(CALLERS) {
@@ -117,12 +117,13 @@ pub(crate) async fn act(me: &'static Me, acts: usize) {
     me.note("over");
 }
 
-/// Reads all events in the order of their positions, while they are committed.
+/// Reads all events in the order of their positions, while other processes commit.
 pub(crate) async fn follow(me: &'static Me) {
     let engine = ready(me).await;
     let mut query = Query::all().limit(500);
     loop {
-        // Checked before the read: then the read returns everything there will ever be.
+        // The door is checked before the read: if it is open, the read returns all events that
+        // there will be.
         let over = me.door(OVER).exists();
         let page = engine.streams().read(&query).await.unwrap();
         for event in &page.events {

@@ -1,5 +1,5 @@
-//! Zombie process: it is stopped for three times its lease, replaced, and resumes in the middle of
-//! every kind of write, unaware that time has passed.
+//! Zombie process: a process is stopped for three times its lease and replaced by another. Then it
+//! resumes in the middle of every kind of write, and does not know that time has passed.
 
 use std::{
     fs,
@@ -25,31 +25,32 @@ use crate::{
     process::Scene,
 };
 
-/// Long enough that a busy machine that pauses for a second does not lose the lease early.
+/// Lease that is long enough not to expire early if a busy machine pauses for a second.
 const TTL: Duration = Duration::from_secs(4);
 
-/// The kinds of writes of a run: each is tried by a separate run.
+/// Kinds of writes. Each is made by a separate run.
 const WAYS: [&str; 6] = ["step", "state", "event", "chunk", "result", "transaction"];
 
-/// The number of runs that wait at their hold point.
+/// Number of runs that wait in [`hold`].
 static HOLDING: AtomicUsize = AtomicUsize::new(0);
 
-/// Releases all held runs at once.
+/// Releases all runs that wait in [`hold`] at once.
 static THAW: Notify = Notify::const_new();
 
-/// Signals that the process was resumed.
+/// Notified when the process was resumed.
 static THAWED: Notify = Notify::const_new();
 
-/// One thread that does not check its timers while other work is ready: after it resumes, all
-/// writes of its runs are sent to the store before it can notice how late it is.
+/// Returns a runtime with one thread that does not check its timers while tasks are ready. So after
+/// the process resumes, all writes of its runs are sent to the store before it can notice how late
+/// it is.
 pub(crate) fn runtime() -> tokio::runtime::Builder {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.event_interval(100_000).global_queue_interval(1);
     builder
 }
 
-/// The point at which a run is held while its process is stopped, and its successor while it
-/// resumes.
+/// Holds a run: in the first process until it is resumed, in the second until the first has
+/// resumed.
 async fn hold(me: &Me, way: &str) {
     let thaw = THAW.notified();
     me.note(&format!("holding {way}"));
@@ -62,7 +63,7 @@ async fn hold(me: &Me, way: &str) {
     }
 }
 
-/// Writes in one way, signed with the name of the process.
+/// Writes in one of the ways. The value names the process that wrote it.
 async fn commit(me: &'static Me, ctx: Ctx, way: String) -> tidegate::Result<Value> {
     let signed = format!("by-{}", me.name());
     match way.as_str() {
@@ -91,7 +92,7 @@ async fn commit(me: &'static Me, ctx: Ctx, way: String) -> tidegate::Result<Valu
         "chunk" => ctx.emit(&signed)?,
         _ => return Ok(json!(signed)),
     }
-    // One more step, so that the previous one is reported separately before the end.
+    // One more step, so that the previous step is reported separately before the end of the run.
     Ok(json!(ctx.step("more", || async { Ok(signed.clone()) }).await?))
 }
 
@@ -100,7 +101,7 @@ fn flow(me: &'static Me) -> Flow {
     Flow::new("shop").action(work)
 }
 
-/// Stops the whole process in the middle of a handler until the test resumes it.
+/// A workflow that stops the whole process in its handler, until the test resumes it.
 fn freeze(me: &'static Me) -> Workflow<Value, ()> {
     Workflow::new("freeze", move |_: Ctx, _: Value| async move {
         if matches!(me.orders.role, Role::Zombie) {
@@ -119,7 +120,7 @@ fn stand_still(me: &Me, door: &Path) {
     THAWED.notify_one();
 }
 
-/// The process that is stopped.
+/// Code of the process that is stopped.
 pub(crate) async fn live(me: &'static Me) {
     let late = Workflow::new("late", |_: Ctx, _: Value| async { Ok(()) });
     let builder = me.engine().await.flow(flow(me)).workflow(freeze(me)).workflow(late);
@@ -144,22 +145,23 @@ pub(crate) async fn live(me: &'static Me) {
     }
     engine.send("freeze", json!({})).await.unwrap();
     THAWED.notified().await;
-    // Queued behind all pending writes; also proves that it continues under a new engine id.
+    // This command is queued after all pending writes. It also shows that the process continues
+    // under a new engine id.
     let posted = engine.send("late", json!({})).await.unwrap();
     engine.ended(posted.runs[0].verdict.run().unwrap()).await.unwrap();
     me.note("done late");
     pause(Duration::from_mins(10)).await;
 }
 
-/// The process that takes over.
+/// Code of the process that takes over.
 pub(crate) async fn inherit(me: &'static Me) {
     let builder = me.engine().await.flow(flow(me)).workflow(freeze(me));
     let _engine = builder.start().await.unwrap();
     pause(Duration::from_mins(10)).await;
 }
 
-/// spec B174, B173, B178: all writes of the late holder are refused, and those of its successor are
-/// accepted.
+/// spec B174, B173, B178: all writes of the stopped process are refused after it resumes, and those
+/// of its successor are accepted.
 pub(crate) fn judge() {
     let scene = Scene::new();
     let Some(place) = Place::postgres() else { return };
@@ -179,8 +181,8 @@ pub(crate) fn judge() {
     let left = |rows: &[Row]| rows.iter().filter(|row| matches!(row, Row::Run(_))).count();
     let rows = block_on(place.rows());
     nothing_by_the_zombie(&rows);
-    assert_eq!(left(&rows), WAYS.len(), "the successor still drives all: {rows:#?}");
-    assert_eq!(block_on(place.effects()), [], "no transaction is committed yet");
+    assert_eq!(left(&rows), WAYS.len(), "the successor must still drive all runs: {rows:#?}");
+    assert_eq!(block_on(place.effects()), [], "a transaction of the stopped process was committed");
     scene.open_door("go");
     let ended = || left(&block_on(place.rows())) == 0;
     wait_until(ended, || format!("never ended:\n{}", scene.journal.told()));
@@ -195,14 +197,14 @@ pub(crate) fn judge() {
     scene.clear();
 }
 
-/// Checks that no step, state, event, chunk or result is signed by the zombie.
+/// Checks that no step, session, event, chunk or output was written by the stopped process.
 fn nothing_by_the_zombie(rows: &[Row]) {
     let signed: Vec<_> = rows.iter().map(|row| format!("{row:?}")).collect();
     let signed: Vec<_> = signed.iter().filter(|row| row.contains("by-zombie")).collect();
     assert!(signed.is_empty(), "{signed:#?}");
 }
 
-/// Checks that each write exists once, signed by the successor.
+/// Checks that each write exists once, and was made by the successor.
 fn by_the_heir(rows: &[Row]) {
     let (mut steps, mut answer, mut chunks, mut states, mut results) = (0, 0, 0, 0, 0);
     for row in rows {
@@ -218,9 +220,13 @@ fn by_the_heir(rows: &[Row]) {
             }
             _ => continue,
         }
-        // The records of sent events and state changes carry no signature.
+        // The records of sent events and of session changes do not name the process.
         assert!(signed || matches!(row, Row::Step(_)), "{row:?}");
     }
     let found = (steps, answer, chunks, states, results);
-    assert_eq!(found, (4, 1, 1, 1, WAYS.len()), "steps, events, chunks, states, results");
+    assert_eq!(
+        found,
+        (4, 1, 1, 1, WAYS.len()),
+        "wrong number of steps, events, chunks, sessions or outputs"
+    );
 }

@@ -1,7 +1,7 @@
-//! The code of handlers: a script, edited by successive builds of a program.
+//! Code of the handlers: a script that successive builds of a program edit.
 //!
 //! A handler is a sequence of operations, so the rule for continuing a history is simple: the code
-//! has to reach all recorded operations before the first unrecorded one.
+//! must request all recorded operations before the first one without a record.
 
 use std::collections::BTreeSet;
 
@@ -10,10 +10,10 @@ use tidegate_testkit::{
     workload::Chance,
 };
 
-/// The maximum number of builds of a program.
+/// Maximum number of builds of a program.
 pub(crate) const BUILDS: usize = 4;
 
-/// A change of the code of all handlers. The position is taken modulo their lengths.
+/// Change of the code of all handlers. The position is taken modulo the length of the code.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change {
     /// An operation gets another id.
@@ -22,20 +22,20 @@ pub(crate) enum Change {
     Insert,
     /// An operation is removed.
     Remove,
-    /// A step is added behind `ctx.patched`.
+    /// A step is added inside of `if ctx.patched(…)`.
     InsertPatched,
-    /// An operation gets another id behind `ctx.patched`.
+    /// An operation gets another id if `ctx.patched(…)` is true.
     RenamePatched,
-    /// All patches are settled: the calls of `ctx.patched` are removed, with the old paths.
+    /// All patches are finished: the calls of `ctx.patched` and the old paths are removed.
     Settle,
 }
 
-/// One edit: its number, which is unique over all builds, its position, and its change.
+/// One edit: its number (unique over all builds), its position, and the change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Edit(usize, usize, Change);
 
-/// The builds of a program: the first is the script itself, each other is an earlier one with one
-/// more edit.
+/// Returns the builds of a program, each as a list of edits. The first has none, and each other one
+/// has one more edit than an earlier build.
 pub(crate) fn builds(chance: &mut Chance) -> Vec<Vec<Edit>> {
     let mut builds: Vec<Vec<Edit>> = vec![Vec::new()];
     for number in 1..BUILDS {
@@ -63,7 +63,7 @@ pub(crate) type Named = (String, Op);
 #[derive(Clone, Debug)]
 pub(crate) enum Part {
     Plain(Named),
-    /// One of two operations, or none instead of the second.
+    /// The new operation if the patch is true; otherwise the old one, or none.
     Patched {
         patch: String,
         new: Named,
@@ -71,12 +71,12 @@ pub(crate) enum Part {
     },
 }
 
-/// The code of one handler in one build.
+/// Code of one handler in one build.
 #[derive(Clone, Debug)]
 pub(crate) struct Code {
     pub(crate) parts: Vec<Part>,
     pub(crate) script: Script,
-    /// The version number in the definition.
+    /// Version number in the definition.
     pub(crate) version: Option<u32>,
 }
 
@@ -90,13 +90,13 @@ impl Code {
         Self { parts, script: script.clone(), version }
     }
 
-    /// Returns whether the code can continue a history: it reaches all of it before the first
-    /// unrecorded operation. `around` are the ids before and after its parts, `waits` those that
-    /// are not answered yet.
+    /// Returns whether the code can continue a history: it requests all recorded operations before
+    /// the first one without a record. `around` has the ids that are requested before and after the
+    /// parts, `waits` the ids of waits without an answer.
     ///
-    /// A patch is `true` where its marker is recorded, or where nothing was recorded behind it. So
-    /// it is `false`, and the run may stop, on a history of code from which the call was removed
-    /// too early.
+    /// A patch is `true` if its marker is recorded, or if the code has already requested the whole
+    /// history. So if `ctx.patched` was removed from the code too early, the patch is `false` for
+    /// such a history, and the run may stop.
     pub(crate) fn continues(
         &self,
         around: [&[&str]; 2],
@@ -109,8 +109,8 @@ impl Code {
             let mut ids = recorded.iter().chain(waits).filter(|id| !id.starts_with("patch:"));
             ids.all(|id| asked.contains(*id))
         };
-        // Returns whether the code continues, because the whole group is recorded, and whether all
-        // recorded ids have been reached.
+        // Requests a group of ids. Returns whether the code continues, because the whole group is
+        // recorded, and whether all recorded ids have been requested.
         let mut ask = |group: Group| {
             let goes_on = group.iter().all(|id| recorded.contains(id.as_str()));
             asked.extend(group);
@@ -141,13 +141,13 @@ impl Code {
     }
 }
 
-/// Ids that are reached at once.
+/// Ids that are requested at the same time.
 type Group = Vec<String>;
 
-/// The ids that an operation reaches, one group after another.
+/// Returns the ids that an operation requests, one group after another.
 pub(crate) fn groups(id: &str, op: &Op) -> Vec<Group> {
     match op {
-        // The compensation is registered first.
+        // The compensation is registered before the step.
         Op::Step { fails: 1, .. } => vec![vec![format!("u{id}")], vec![id.to_owned()]],
         Op::Both(_) => vec![vec![format!("{id}a"), format!("{id}b")]],
         _ => vec![vec![id.to_owned()]],

@@ -1,4 +1,4 @@
-//! The rows of a world: in memory, or in a SQLite file that is closed and reopened.
+//! Storage of a simulation: in memory, or in a SQLite file that is closed and reopened.
 
 use std::{
     env, fs,
@@ -15,35 +15,36 @@ use tidegate_store::{Clock, MemoryStore, SqliteStore, Store, StoreError};
 use tidegate_testkit::sim::world::block_on;
 use tokio::task::unconstrained;
 
-/// The storage of a world.
+/// Kind of storage of a simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Backend {
     Memory,
     Sqlite,
 }
 
-/// The way in which the machine under a SQLite file stops.
+/// Way in which the machine with the SQLite file stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// The store is dropped, which checkpoints the log into the database.
+    /// The store is dropped, and SQLite writes its log into the database.
     Closed,
-    /// The files stay as they are between two transactions, and the log is replayed at the start.
+    /// The files stay as they are between two transactions, and the log is replayed at the next
+    /// start.
     Killed,
-    /// The same, and the log ends in the middle of a transaction being written.
+    /// As `Killed`, but the log also ends in the middle of a transaction.
     Torn,
 }
 
-/// The store that all processes share. Reopening it ends the generation of processes that had it
-/// before: none of their calls reaches the store any more.
+/// The store that all processes share. After it was reopened, calls of processes that started
+/// before no longer reach it: they belong to an older generation.
 #[derive(Debug)]
 pub(crate) struct Shared {
     clock: Arc<dyn Clock>,
     folder: Option<Folder>,
     store: Mutex<Option<Arc<dyn Store>>>,
     generation: AtomicU64,
-    /// Whether the machine has stopped and was not restarted yet.
+    /// Whether the machine has stopped and has not been restarted.
     down: AtomicBool,
-    /// The number of copies of the file that were opened.
+    /// Number of copies of the file that were opened.
     copies: AtomicU64,
 }
 
@@ -74,19 +75,19 @@ impl Shared {
         Arc::new(opened.expect("the file can be opened"))
     }
 
-    /// Returns the generation of the processes that start now.
+    /// Returns the generation of processes that start now.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::SeqCst)
     }
 
-    /// Returns the store, for a process of this generation.
+    /// Returns the store for a process of this generation, or an error if it was reopened since.
     pub(crate) fn get(&self, generation: u64) -> Result<Arc<dyn Store>, StoreError> {
         let store = self.store.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let store = store.filter(|_| generation == self.generation());
         store.ok_or_else(|| StoreError::Unavailable("the machine is down, as simulated".into()))
     }
 
-    /// Stops the machine: no call of its processes reaches the store any more.
+    /// Stops the machine: from now on no call of its processes reaches the store.
     pub(crate) fn shut_off(&self) {
         self.generation.fetch_add(1, Ordering::SeqCst);
         self.down.store(true, Ordering::SeqCst);
@@ -96,9 +97,9 @@ impl Shared {
         self.down.load(Ordering::SeqCst)
     }
 
-    /// Closes the file in one of the ways and opens it again.
+    /// Closes the file in this way and opens it again.
     pub(crate) fn reopen(&self, stop: Stop) {
-        let folder = self.folder.as_ref().expect("only a file is opened again");
+        let folder = self.folder.as_ref().expect("only a simulation on a file reopens it");
         let last = self.copies.load(Ordering::SeqCst);
         let (old, new) = (folder.file(last), folder.file(last + 1));
         let store = self.put(None).expect("it is open");
@@ -109,14 +110,15 @@ impl Shared {
             self.copies.fetch_add(1, Ordering::SeqCst);
             new
         };
-        assert_eq!(Arc::strong_count(&store), 1, "a call is still in progress");
+        assert_eq!(Arc::strong_count(&store), 1, "a call still uses the store that is closed");
         drop(store);
         self.put(Some(self.open(&path)));
         self.down.store(false, Ordering::SeqCst);
     }
 }
 
-/// Copies a database and its log as a crash would leave them. The index of the log is not needed.
+/// Copies a database and its log as a crash would leave them. The index file of the log is not
+/// needed.
 fn copy(old: &Path, new: &Path, stop: Stop) -> io::Result<()> {
     fs::copy(old, new)?;
     let log = |path: &Path| PathBuf::from(format!("{}-wal", path.display()));
@@ -128,8 +130,8 @@ fn copy(old: &Path, new: &Path, stop: Stop) -> io::Result<()> {
     Ok(())
 }
 
-/// A folder that is deleted with its world. It is in the machine's memory where there is such a
-/// place, because a sync costs nothing there: loss of power is not simulated.
+/// A folder that is deleted at the end of the simulation. It is on a file system in memory if there
+/// is one, because a sync costs nothing there. Loss of power is not simulated.
 #[derive(Debug)]
 struct Folder(PathBuf);
 
@@ -141,7 +143,7 @@ impl Folder {
         let parent = if memory.is_dir() { memory } else { env::temp_dir() };
         let number = FOLDERS.fetch_add(1, Ordering::SeqCst);
         let path = parent.join(format!("tidegate-sim-{}-{number}", process::id()));
-        fs::create_dir_all(&path).expect("a folder can be made");
+        fs::create_dir_all(&path).expect("the folder can be created");
         Self(path)
     }
 
@@ -152,7 +154,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // A leftover folder does no harm.
+        // If the deletion fails, the folder stays, which does no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -1,4 +1,4 @@
-//! The connection from one process to the store, with injected failures.
+//! Connection of one process to the store, with injected failures.
 
 use std::{
     collections::BTreeMap,
@@ -28,16 +28,17 @@ use tokio::{
 
 use crate::world::World;
 
-/// The connection from one process to the store.
+/// Connection of one process to the store.
 #[derive(Debug)]
 pub(crate) struct Door {
     world: Arc<World>,
     process: usize,
-    /// The generation in which the process started: its calls end with its machine.
+    /// Generation in which the process started. When the machine stops, calls of this generation
+    /// fail.
     generation: u64,
-    /// The time until which no call gets through, in microseconds.
+    /// Time until which all calls fail, in microseconds.
     cut: AtomicU64,
-    /// The time until which no heartbeat gets through.
+    /// Time until which heartbeats fail, in microseconds.
     mute: AtomicU64,
 }
 
@@ -47,7 +48,7 @@ impl Door {
         Self { world, process, generation, cut: AtomicU64::new(0), mute: AtomicU64::new(0) }
     }
 
-    /// Blocks all calls, or only heartbeats, for this many microseconds.
+    /// Makes all calls, or only heartbeats, fail for this many microseconds.
     pub(crate) fn shut(&self, micros: u64, beats_only: bool) {
         let until = self.world.now() + micros;
         let gate = if beats_only { &self.mute } else { &self.cut };
@@ -55,13 +56,13 @@ impl Door {
         self.world.note(|| format!("process {} is cut off for {micros} µs", self.process));
     }
 
-    /// Lets all calls through again.
+    /// Lets all calls succeed again.
     pub(crate) fn open(&self) {
         self.cut.store(0, Ordering::SeqCst);
         self.mute.store(0, Ordering::SeqCst);
     }
 
-    /// Lets other tasks run first for a while.
+    /// Lets other tasks run first, for a random number of turns.
     async fn dawdle(&self) {
         for _ in 0..self.world.delay() {
             yield_now().await;
@@ -80,7 +81,8 @@ impl Door {
         self.world.store.get(self.generation)
     }
 
-    /// Decides and commits, and reports the committed changes to the judge.
+    /// Decides and commits, and passes the committed changes to the judge. With `keeps` false,
+    /// nothing is written.
     fn commit(&self, reads: ReadSet, mut decide: Decide, keeps: bool) -> Result<(), StoreError> {
         let decided: Arc<Mutex<Kept>> = Arc::default();
         let seen = decided.clone();
@@ -88,7 +90,7 @@ impl Door {
         let watched = move |snapshot: Snapshot| {
             let now = snapshot.now;
             match decide(snapshot) {
-                // Forces the database to roll back its writes.
+                // A change that must fail, so that the database rolls back the transaction.
                 Decision::Apply(mut changes) if !keeps && fails => {
                     changes.push(Change::Delete(RowKey::Run(Seq(i64::MAX))));
                     Decision::Apply(changes)
@@ -126,8 +128,8 @@ impl Door {
     }
 }
 
-/// Waits for the store without yielding to other tasks: the speed of its thread decides nothing,
-/// and no caller can be dropped between a commit and the judge's report of it.
+/// Waits for the store without running other tasks. So the speed of the store's thread has no
+/// influence, and no caller can be dropped between a commit and the report to the judge.
 fn finish<F: Future>(call: F) -> F::Output {
     block_on(unconstrained(call))
 }
@@ -149,7 +151,7 @@ impl Store for Door {
         if fate == Fate::Told {
             return Ok(());
         }
-        self.world.note(|| format!("process {} is not told: {fate:?}", self.process));
+        self.world.note(|| format!("process {} gets no answer: {fate:?}", self.process));
         Err(StoreError::Unknown("the answer was lost, as simulated".into()))
     }
 

@@ -1,4 +1,4 @@
-//! The plan's scripts as real handlers.
+//! Executes the scripts of the plan as real handlers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,15 +13,15 @@ use crate::{
     world::World,
 };
 
-/// The maximum depth of calls and sends.
+/// Maximum depth of calls and sent events.
 const DEEPEST: u64 = 2;
 
-/// The host of handlers: a process and its world.
+/// Environment of a handler: its process and the simulation.
 #[derive(Clone, Debug)]
 pub(crate) struct Host {
     pub(crate) world: Arc<World>,
     pub(crate) process: usize,
-    /// The edits of its build.
+    /// Edits of the process's build.
     pub(crate) edits: Vec<Edit>,
 }
 
@@ -34,7 +34,7 @@ struct Call {
 }
 
 impl Host {
-    /// Serves everything that the plan defines, up to a version.
+    /// Serves all definitions of the plan, up to this version.
     pub(crate) fn serve(&self, mut builder: EngineBuilder, newest: u32) -> EngineBuilder {
         let plan = self.world.plan.clone();
         for spec in &plan.specs {
@@ -56,7 +56,8 @@ impl Host {
         let plan = self.world.plan.clone();
         for spec in &plan.specs {
             let mut definition = spec.definition(version);
-            // Versions can have equal controls; the judge tells them apart by this number.
+            // Versions can have equal controls. This number makes their definitions different, so
+            // that the judge can distinguish them.
             definition["compensateTimeoutMs"] = json!(60_000 + version);
             let fields = definition.as_object_mut().expect("a definition is an object");
             fields.remove("version");
@@ -109,7 +110,7 @@ impl Host {
         let ms = Duration::from_millis;
         let (Call { ctx, data, asked, .. }, id) = (call, id.clone());
         match op {
-            // The operation has two ids, one after the other.
+            // This operation requests two ids, one after another.
             Op::Step { ms, fails } => return self.step(call, id, *ms, *fails).await,
             op => asked.add(groups(&id, op).into_iter().flatten()),
         }
@@ -134,7 +135,7 @@ impl Host {
                     None => wait.await?,
                 };
             }
-            // A refused or failed child does not fail this run.
+            // If the child is refused or fails, this run continues.
             Op::Invoke(name) => {
                 let _ = ctx.invoke::<_, Value>(id, name.as_str(), deeper(data)).await;
             }
@@ -147,7 +148,8 @@ impl Host {
         Ok(())
     }
 
-    /// A step that takes a while and fails as often as the script says; some have a compensation.
+    /// Executes a step that takes some time and fails as often as the script says. Some steps have
+    /// a compensation.
     async fn step(&self, call: &Call, id: String, ms: u64, fails: u32) -> Result<()> {
         let Call { ctx, asked, drive, .. } = call;
         let script = &drive.code.script;
@@ -173,7 +175,7 @@ impl Host {
         step.retry(retry).await.map_err(StepError::fatal)
     }
 
-    /// Spends the time of a closure.
+    /// Waits inside of a closure, for this many virtual milliseconds.
     async fn spend(&self, ms: u64) {
         let timer = &self.world.timer;
         timer.sleep_until(timer.elapsed() + Duration::from_millis(ms)).await;

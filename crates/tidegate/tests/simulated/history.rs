@@ -1,5 +1,5 @@
-//! Histories under changed code: no effect before all records were reached, no run stopped that
-//! could continue, and no version driven by the code of another.
+//! Checks of histories under changed code: no effect starts before all records were requested, no
+//! run stops that could continue, and no version is driven by the code of another.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,7 +16,7 @@ use tidegate_testkit::sim::{script::Op, state::State, trace::Effect, workload::P
 
 use crate::code::Code;
 
-/// The ids that one call of a handler has reached.
+/// Ids that one call of a handler has requested.
 #[derive(Debug, Default)]
 pub(crate) struct Asked(Mutex<BTreeSet<String>>);
 
@@ -31,33 +31,34 @@ impl Asked {
     }
 }
 
-/// The code with which a process drives a run.
+/// Code with which a process drives a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Drive {
     pub(crate) code: Arc<Code>,
     pub(crate) workflow: String,
-    /// Whether this is a child run, which starts no children.
+    /// Whether this is a child run, which starts no further children.
     pub(crate) deep: bool,
     pub(crate) session: bool,
 }
 
 impl Drive {
-    /// Returns whether the handler performs an operation rather than skipping it.
+    /// Returns whether the handler executes an operation of its script, or skips it.
     pub(crate) fn does(&self, plan: &Plan, op: &Op) -> bool {
         match op {
             Op::Invoke(_) | Op::Send(_) if self.deep => false,
-            // Versions of a workflow may block each other, which no caller can know.
+            // A call of the own workflow is skipped if there are releases, because its versions may
+            // block each other.
             Op::Invoke(name) => *name != self.workflow || plan.releases == 0,
             _ => true,
         }
     }
 }
 
-/// The code that each process has for the runs that it drives.
+/// Code that each process has for the runs that it drives.
 pub(crate) type Drives = BTreeMap<(usize, Seq), Drive>;
 
-/// Checks whether the code of a version may drive a run: it has the run's number, or neither has
-/// one.
+/// Checks that this code may drive a run: the code has the version number of the run, or neither
+/// has a number.
 pub(crate) fn serves(state: &State, run: RunId, version: Option<u32>) -> Result<(), String> {
     let Some(run) = state.run(run.seq) else { return Ok(()) };
     let def = state.defs().find(|def| def.lane == run.lane);
@@ -66,11 +67,14 @@ pub(crate) fn serves(state: &State, run: RunId, version: Option<u32>) -> Result<
     if serves {
         return Ok(());
     }
-    Err(format!("{} of version {} is driven by code of {version:?}", run.id, run.version))
+    Err(format!(
+        "run {} of version {} is driven by code of version {version:?}",
+        run.id, run.version
+    ))
 }
 
-/// Checks that an effect starts only after all records of earlier activations were reached:
-/// otherwise the code has changed, and the effect may be recorded under another id.
+/// Checks that an effect starts only after all records of earlier activations were requested.
+/// Otherwise the code has changed, and the same effect may be recorded under another id.
 pub(crate) fn replayed(state: &State, effect: &Effect, asked: &Asked) -> Result<(), String> {
     let lost = state.rows().find_map(|row| match row {
         Row::Step(step)
@@ -85,12 +89,12 @@ pub(crate) fn replayed(state: &State, effect: &Effect, asked: &Asked) -> Result<
     });
     match lost {
         None => Ok(()),
-        Some(lost) => Err(format!("{effect:?} begins, and `{lost}`, on record, was not asked for")),
+        Some(lost) => Err(format!("{effect:?} starts before the recorded `{lost}` was requested")),
     }
 }
 
-/// Checks that a run ends with changed code only if its code cannot continue its history. Returns
-/// whether this run did. Uses the state before the commit that ended it.
+/// Checks that a run fails with `ChangedWorkflow` only if its code cannot continue its history.
+/// Returns whether the run failed so. Uses the state before the commit that ended the run.
 pub(crate) fn changed(
     plan: &Plan,
     state: &State,
@@ -99,12 +103,15 @@ pub(crate) fn changed(
     changes: &[Change],
 ) -> Result<bool, String> {
     let Ending::Failed { error } = &ended.ending else { return Ok(false) };
-    // The history of a compensating run is that of the run it compensates.
+    // A compensating run has the history of the run that it compensates, and is not checked here.
     if error.code != "ChangedWorkflow" || matches!(ended.purpose, Purpose::Compensates(_)) {
         return Ok(false);
     }
     let Some(drive) = drive else {
-        return Err(format!("{} has changed code, and was not driven: {error:?}", ended.id));
+        return Err(format!(
+            "run {} failed because of changed code without being driven: {error:?}",
+            ended.id
+        ));
     };
     let own = |row: &Row| match row {
         Row::Step(step) if step.run == ended.id.seq => Some(step.id.clone()),
@@ -122,14 +129,14 @@ pub(crate) fn changed(
     let does = |op: &Op| drive.does(plan, op);
     if drive.code.continues(around, does, &recorded, &waits) {
         return Err(format!(
-            "{} could go on with {recorded:?} and {waits:?}: {error:?}, {:?}",
+            "run {} could continue with {recorded:?} and {waits:?}: {error:?}, {:?}",
             ended.id, drive.code.parts
         ));
     }
     Ok(true)
 }
 
-/// Returns the ids of the waits of a run.
+/// Returns the ids of a run's waits, without retries.
 fn waits(run: &Run) -> BTreeSet<&str> {
     let waits = run.waits.iter().filter(|wait| wait.on != WaitOn::Retry);
     waits.map(|wait| wait.step.as_str()).collect()

@@ -1,4 +1,5 @@
-//! The outside world: clients that send the plan's traffic, and operators that act on runs.
+//! People outside of the engines: clients that send the events and requests of the plan, and
+//! operators that act on runs.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -21,14 +22,14 @@ use tokio::task::JoinSet;
 
 use crate::world::World;
 
-/// A planned delivery: its time in microseconds, its workspace and its content.
+/// A planned event or request: its time in microseconds, its workspace and its content.
 type Letter = (u64, usize, Delivery);
 
 /// The result of a delivery.
 type Answer = (Letter, Result<Vec<Outcome>, Error>);
 
-/// The client that sends the traffic. A delivery whose answer is lost is sent again where that is
-/// safe.
+/// Client that sends the planned events and requests. If an answer is lost, it sends again where
+/// that is safe.
 #[derive(Debug)]
 pub(crate) struct Client {
     left: VecDeque<Letter>,
@@ -45,7 +46,7 @@ impl Client {
         self.left.is_empty() && self.underway.is_empty()
     }
 
-    /// Sends the due deliveries through any of these engines, and checks the answers.
+    /// Sends the due events and requests through any of these engines, and checks the answers.
     pub(crate) fn turn(&mut self, world: &World, chance: &mut Chance, engines: &[Engine]) {
         while let Some(answer) = self.underway.try_join_next() {
             let ((_, ws, what), answer) = answer.expect("a client does not panic");
@@ -57,7 +58,7 @@ impl Client {
                 Err(Error::Store(error)) if matches!(*error, StoreError::Unavailable(_)) => true,
                 Err(Error::Store(_) | Error::ShutDown) => is_safe(&what),
                 Err(Error::Refused(_)) => false,
-                Err(error) => panic!("{what:?} was answered with {error:?}"),
+                Err(error) => panic!("unexpected error for {what:?}: {error:?}"),
             };
             if again {
                 let at = world.now() + chance.between(500, 20_000);
@@ -114,7 +115,7 @@ async fn deliver(engine: &Engine, delivery: &Delivery) -> Result<Vec<Outcome>, E
     }
 }
 
-/// Records the runs that a client was promised.
+/// Records the runs that the answer to a client names: these runs must exist later.
 fn promise(world: &World, outcomes: &[Outcome]) {
     let mut inner = world.lock();
     for outcome in outcomes {
@@ -133,7 +134,7 @@ enum Deed {
     RetryFrom,
 }
 
-/// Applies some action to some run, without waiting for the result.
+/// Applies a random action to a random run, without waiting for the result.
 pub(crate) fn meddle(world: &Arc<World>, chance: &mut Chance, engine: &Engine) {
     let deed = chance.one(&[
         Deed::Cancel,
@@ -152,7 +153,7 @@ pub(crate) fn meddle(world: &Arc<World>, chance: &mut Chance, engine: &Engine) {
     world.note(|| format!("people {deed:?} {run}"));
     let (engine, world) = (engine.in_workspace(&*ws), world.clone());
     tokio::spawn(async move {
-        // Other results do not matter.
+        // The result does not matter here.
         let _ = match deed {
             Deed::Cancel => engine.cancel(run, "by hand").await,
             Deed::Pause => engine.pause(run).await,
@@ -166,13 +167,14 @@ pub(crate) fn meddle(world: &Arc<World>, chance: &mut Chance, engine: &Engine) {
     });
 }
 
-/// Picks a live run, or one that has ended.
+/// Picks a live run, or an ended one.
 fn pick(world: &World, chance: &mut Chance, ended: bool, plain: bool) -> Option<(String, RunId)> {
     let inner = world.lock();
     let state = &inner.judge.state;
     let live = |run: &Run| (run.ws.to_string(), run.id);
     let over = |row: &Row| match row {
-        // A retry keeps its run's records, but not the staged session state.
+        // With `plain`, actions are left out: a retry copies the records of its run, but not the
+        // staged session state.
         Row::Ended(Ended { ws, id, workflow, .. }) if !(plain && workflow.contains('/')) => {
             Some((ws.to_string(), *id))
         }

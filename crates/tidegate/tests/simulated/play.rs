@@ -1,4 +1,4 @@
-//! One seed from start to end.
+//! Simulates one seed from start to end.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -27,48 +27,50 @@ use crate::{
     world::{Doom, Setting, World},
 };
 
-/// The minimum duration of the faults, in microseconds.
+/// Minimum duration of the phase with faults, in microseconds.
 const STORM: u64 = 300_000;
 
-/// The maximum number of turns of the calm phase, each of which advances the time.
+/// Maximum number of turns of the phase without faults. Each turn advances the time.
 const PATIENCE: u32 = 3000;
 
-/// The number of turns after which the time advances faster: a replay on changed code that may have
-/// spawned tasks waits for a minute before it stops.
+/// Number of turns after which the time advances faster. A replay of changed code may wait a minute
+/// for spawned tasks before it stops.
 const HURRY: u32 = 1000;
 
-/// The rate at which the machine stops by itself, per thousand turns; it also stops at commits.
+/// Probability that the machine stops in a turn, in permille. It also stops at commits.
 const MACHINE: u64 = 15;
 
-/// Midnight, when schedules fire.
+/// Midnight, at which schedules have occurrences.
 const MIDNIGHT_MS: i64 = 1_798_761_600_000;
 
-/// The result of a seed.
+/// Result of a seed.
 #[derive(Debug)]
 pub(crate) struct Played {
-    /// The hash of the trace.
+    /// Hash of the trace.
     pub(crate) hash: u64,
-    /// The violated invariant.
+    /// Violated invariant, if any.
     pub(crate) violation: Option<Violation>,
-    /// The trace as text, if it was requested.
+    /// Trace as text, if it was requested.
     pub(crate) trace: Vec<String>,
-    /// The counts of the things that must happen in such worlds.
+    /// How often each of the things happened that must happen in some seed.
     pub(crate) met: BTreeMap<String, u64>,
 }
 
-/// The kinds of worlds.
+/// Kinds of simulations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// In memory, with unchanged code.
+    /// Rows in memory, unchanged code.
     Memory,
-    /// In memory, where every process may have another build of the code.
+    /// Rows in memory; every process may have another build of the code.
     Changed,
-    /// On a SQLite file, sometimes with other builds too. The machine stops now and then.
+    /// Rows in a SQLite file; in some seeds with other builds, too. The machine stops from time to
+    /// time.
     Sqlite,
 }
 
 impl Kind {
-    /// The things that must happen in some of the worlds; otherwise the simulation tests nothing.
+    /// Returns the things that must happen in some seed. Otherwise the simulation would not test
+    /// them.
     pub(crate) fn meets(self) -> &'static [&'static str] {
         match self {
             Self::Memory => &["process dies at a commit"],
@@ -85,7 +87,7 @@ impl Kind {
         }
     }
 
-    /// Returns the setting of a seed.
+    /// Returns the settings for a seed.
     fn setting(self, seed: u64, text: bool) -> Setting {
         let backend = if self == Self::Sqlite { Backend::Sqlite } else { Backend::Memory };
         let changes = self == Self::Changed || (self == Self::Sqlite && seed.is_multiple_of(3));
@@ -93,13 +95,13 @@ impl Kind {
     }
 }
 
-/// Plays one seed.
+/// Simulates one seed.
 pub(crate) fn play(kind: Kind, seed: u64, text: bool) -> Played {
     let runtime = runtime::Builder::new_current_thread().build().expect("a runtime starts");
     runtime.block_on(async {
         let mut player = Player::new(kind.setting(seed, text));
         player.play().await;
-        // The engines hold the world.
+        // The engines hold references to the world, which would keep it alive.
         player.world.engines().clear();
         let inner = player.world.lock();
         Played {
@@ -111,8 +113,8 @@ pub(crate) fn play(kind: Kind, seed: u64, text: bool) -> Played {
     })
 }
 
-/// Kills the processes that die at a commit, while their calls are in progress. Does not wait for
-/// the end of a kill, because another process may be about to die meanwhile.
+/// Kills the processes that die at a commit, while their calls are in progress. It does not wait
+/// until a process is dead, because another one may have to die meanwhile.
 async fn reap(
     world: Arc<World>,
     harness: Arc<TestHarness>,
@@ -144,7 +146,7 @@ async fn kill_all(world: &World, harness: &TestHarness) {
     drop(futures_util::future::join_all(crashes).await);
 }
 
-/// An engine, standing for a process.
+/// An engine that stands for a process.
 #[derive(Debug)]
 struct Process {
     number: usize,
@@ -159,16 +161,16 @@ struct Player {
     chance: Chance,
     client: Client,
     processes: Vec<Process>,
-    /// The target number of processes.
+    /// Number of processes that should be running.
     wanted: usize,
-    /// The number of processes ever started.
+    /// Number of processes started so far.
     started: usize,
-    /// The newest deployed version.
+    /// Newest deployed version.
     newest: u32,
-    /// The newest deployed build.
+    /// Newest deployed build.
     build: usize,
-    /// Whether programs give their workflows no version numbers. Each program then has the code of
-    /// one version, the newest or an older one, and has to continue the runs of all.
+    /// Whether programs give no version numbers to their workflows. Then each program has the code
+    /// of one version, the newest or an older one, and has to continue the runs of all versions.
     unnumbered: bool,
 }
 
@@ -177,7 +179,7 @@ impl Player {
         let seed = setting.seed;
         let mut chance = Chance::stream(seed, Concern::Schedule);
         let mut plan = Plan::of(seed);
-        // An engine refuses shorter leases.
+        // An engine refuses leases shorter than this.
         plan.ttl_ms = plan.ttl_ms.max(100);
         let before = i64::try_from(chance.between(50, 600)).expect("a few");
         let start = Timestamp::from_ms(MIDNIGHT_MS - before);
@@ -207,7 +209,8 @@ impl Player {
         }
     }
 
-    /// Runs the storm, then the calm phase in which everything must finish.
+    /// Simulates the phase with faults, then the phase without faults, in which all runs must
+    /// finish.
     async fn play(&mut self) {
         while self.processes.len() < self.wanted {
             self.start().await;
@@ -246,7 +249,8 @@ impl Player {
         self.harness.advance(Duration::from_millis(ms)).await;
     }
 
-    /// Starts a process with the current deployment, if the store allows it.
+    /// Starts a process with the current deployment. If the store fails meanwhile, the process does
+    /// not start.
     async fn start(&mut self) {
         self.started += 1;
         let (world, number) = (self.world.clone(), self.started);
@@ -279,7 +283,7 @@ impl Player {
         }
     }
 
-    /// Chooses the build of a program: any that was deployed, or the next.
+    /// Chooses the build of a program: any deployed build, or the next one.
     fn next_build(&mut self) -> usize {
         let builds = self.world.builds.len();
         if builds == 1 {
@@ -291,8 +295,8 @@ impl Player {
         self.chance.index(self.build + 1)
     }
 
-    /// Chooses the version of a program without numbers: any that was deployed, or the next.
-    /// Definitions are first registered in their order, so that the assigned numbers match.
+    /// Chooses the version of a program without version numbers: any deployed version, or the next
+    /// one. Definitions are first registered in their order, so that the assigned numbers match.
     fn next_deploy(&mut self) -> u32 {
         let plan = self.world.plan.clone();
         let inner = self.world.lock();
@@ -309,7 +313,7 @@ impl Player {
         u32::try_from(self.chance.between(1, u64::from(most))).expect("a few")
     }
 
-    /// Gives clients and operators their turn.
+    /// Lets clients and operators act.
     fn act(&mut self) {
         let engines: Vec<Engine> = self.processes.iter().map(|it| it.engine.clone()).collect();
         self.client.turn(&self.world, &mut self.chance, &engines);
@@ -326,7 +330,7 @@ impl Player {
         }
     }
 
-    /// Releases a version, or deploys the next one with the processes that start from now on.
+    /// Releases a version, or deploys the next one: processes that start from now on have it.
     fn release(&mut self, engine: &Engine) {
         if self.newest < VERSIONS && self.chance.percent(50) {
             self.newest += 1;
@@ -341,7 +345,7 @@ impl Player {
         tokio::spawn(async move { engine.release("default", &name, version).await.map(drop) });
     }
 
-    /// Injects a fault, or shuts down or starts an engine.
+    /// Injects a fault, or shuts down or starts a process.
     async fn disturb(&mut self) {
         let (world, mix) = (self.world.clone(), self.world.plan.mix.clone());
         if world.strikes(mix.clock) {
@@ -373,7 +377,7 @@ impl Player {
         }
     }
 
-    /// Removes processes that have died. A stopped machine is restarted.
+    /// Removes processes that have died. If the machine has stopped, restarts it.
     fn bury(&mut self) {
         let world = &self.world;
         self.processes.retain(|process| world.is_alive(process.number));
@@ -389,30 +393,32 @@ impl Player {
         tokio::spawn(async move { process.engine.shutdown().await });
     }
 
-    /// Ends all faults, and makes sure that everything is served.
+    /// Ends all faults, and starts one more process.
     async fn calm_down(&mut self) {
         self.world.lock().calm = true;
         self.bury();
-        self.world.note(|| "the calm".to_owned());
+        self.world.note(|| "the phase without faults begins".to_owned());
         for process in &self.processes {
             process.door.open();
         }
         self.start().await;
     }
 
-    /// Delivers the external events that live runs wait for.
+    /// Sends the events and signals that live runs wait for.
     async fn help(&mut self) {
         let commands = missing(&self.world.lock().judge.state);
         let door = Door::new(self.world.clone(), 0);
         for command in commands {
             let salt = self.chance.draw();
-            let _ = commit(&door, vec![(command, salt)]).await.expect("nothing fails any more");
+            let _ = commit(&door, vec![(command, salt)])
+                .await
+                .expect("the store does not fail in this phase");
         }
         door.wake();
     }
 
-    /// Checks the end: no row is left behind, and the store holds what was committed, also after it
-    /// is reopened.
+    /// Checks the end: no row is left over, and the store contains what was committed, also after
+    /// it was reopened.
     async fn settled(&mut self) {
         self.world.settled();
         self.world.compare();

@@ -1,8 +1,8 @@
 //! Session state: the writes of every action, and the invariants on them.
 //!
-//! A run writes its number at its start and at its end, and counts itself. Under `restart` all of
-//! it appears at once, when the run completes; so a document never has the start of one run with
-//! the end of another.
+//! A run writes its number to the session at its start and at its end, and increments a counter.
+//! Under `restart` all of these writes become visible together, when the run completes. So a
+//! document never has the start of one run and the end of another.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use tidegate::Ctx;
 use tidegate_core::row::{Ended, Ending, Row, RowKey, Session};
 use tidegate_testkit::sim::{controls::Policy, state::State, workload::Plan};
 
-/// The field that every run of an action writes first, or last.
+/// Returns the name of the field that every run of an action writes at its start or end.
 fn field(word: &str, name: &str) -> String {
     format!("{word}_{}", name.trim_start_matches("f/"))
 }
 
-/// Writes the start fields, if there is a session.
+/// Writes the start field and increments the counter, if there is a session.
 pub(crate) async fn begin(ctx: &Ctx) -> tidegate::Result<()> {
     let Ok(session) = ctx.session() else { return Ok(()) };
     let (run, name) = (ctx.run_id().to_string(), ctx.workflow());
@@ -30,13 +30,14 @@ pub(crate) async fn end(ctx: &Ctx) -> tidegate::Result<()> {
     session.set("end", &field("end", ctx.workflow()), ctx.run_id().to_string()).await
 }
 
-/// Returns whether the writes of this action's runs stay invisible until they complete.
+/// Returns whether the writes of this action's runs stay invisible until they complete; `None` if
+/// it is not known.
 fn is_staged(plan: &Plan, name: &str) -> Option<bool> {
     let spec = plan.specs.iter().find(|spec| spec.name == name)?;
     let staged = |policy: &Option<Policy>| *policy == Some(Policy::Restart);
     let mut all = spec.versions.iter().map(|(controls, _)| staged(&controls.policy));
     let first = all.next()?;
-    // Unknown where versions differ.
+    // Not known if versions of the action differ.
     (plan.releases == 0 || all.all(|staged| staged == first)).then_some(first)
 }
 
@@ -44,19 +45,23 @@ fn json(body: &str) -> Value {
     serde_json::from_str(body).expect("it is JSON")
 }
 
-/// Checks that under `restart` a document consists of whole runs.
+/// Checks that under `restart` a document has the start and the end of the same run.
 pub(crate) fn whole(plan: &Plan, session: &Session) -> Result<(), String> {
     let body = json(session.body.as_str());
     for spec in plan.specs.iter().filter(|spec| is_staged(plan, &spec.name) == Some(true)) {
         let [begin, end] = ["begin", "end"].map(|word| &body[field(word, &spec.name)]);
         if begin != end {
-            return Err(format!("session {} is a mixture: {body}", session.id));
+            return Err(format!(
+                "session {} has the start of one run and the end of another: {body}",
+                session.id
+            ));
         }
     }
     Ok(())
 }
 
-/// Checks that in the end every run has counted once: with its record, or when it completed.
+/// Checks that at the end every run has incremented the counter once: with its record, or when it
+/// completed.
 pub(crate) fn settled(plan: &Plan, state: &State) -> Result<(), String> {
     let mut wanted: BTreeMap<(String, String, String), i64> = BTreeMap::new();
     for row in state.rows() {
@@ -78,13 +83,13 @@ pub(crate) fn settled(plan: &Plan, state: &State) -> Result<(), String> {
         });
         let found = document.map(|body| json(body.as_str())[&field].as_i64());
         if found != Some(Some(count)) {
-            return Err(format!("{count} runs of {field} in session {session}: {document:?}"));
+            return Err(format!("expected {count} as {field} in session {session}: {document:?}"));
         }
     }
     Ok(())
 }
 
-/// Returns the session that a run's request named.
+/// Returns the session of a run's request.
 fn session_of(state: &State, ended: &Ended) -> Option<String> {
     match state.row(&RowKey::Event(ended.source.first().seq)) {
         Some(Row::Event(event)) => json(event.data.as_str())["session"].as_str().map(str::to_owned),

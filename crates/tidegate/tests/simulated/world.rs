@@ -1,4 +1,4 @@
-//! The state shared by all processes: the store, the time, the faults, and the judge.
+//! State that all processes share: the store, the time, the faults, and the judge.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -40,7 +40,7 @@ use crate::{
     sessions,
 };
 
-/// The store's clock, which may step independently of the processes' clock.
+/// Clock of the store, which may step independently of the processes' clock.
 #[derive(Debug)]
 pub(crate) struct Skewed {
     clock: Arc<VirtualClock>,
@@ -54,62 +54,62 @@ impl Clock for Skewed {
     }
 }
 
-/// The state shared by all processes.
+/// State that all processes share.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) plan: Arc<Plan>,
-    /// The edits of each build; only the first build where code does not change.
+    /// Edits of each build; only the first build if the code does not change.
     pub(crate) builds: Vec<Vec<Edit>>,
     pub(crate) store: Shared,
     pub(crate) timer: Arc<dyn Timer>,
-    /// The engines of live processes, by the number of the process.
+    /// Engines of the live processes, by process number.
     pub(crate) engines: Mutex<BTreeMap<usize, Engine>>,
-    /// The channel for processes that die at a commit.
+    /// Channel for processes that have to die at a commit.
     doom: mpsc::UnboundedSender<Doom>,
     clock: Arc<Skewed>,
     inner: Mutex<Inner>,
 }
 
-/// The victim of a crash at a commit.
+/// What dies at a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Doom {
     Process(usize),
-    /// All processes, with the store.
+    /// All processes and the store.
     Machine,
 }
 
-/// The kind of world.
+/// Settings of a simulation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
     pub(crate) seed: u64,
     pub(crate) backend: Backend,
     /// Whether the code of handlers changes from one process to the next.
     pub(crate) changes: bool,
-    /// Whether the trace is kept as text.
+    /// Whether the trace is recorded as text.
     pub(crate) text: bool,
 }
 
-/// The state behind the lock.
+/// State behind the lock.
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) judge: Judge,
     pub(crate) trace: Trace,
     pub(crate) faults: Chance,
-    /// Whether the faults have ended.
+    /// Whether the phase with faults is over.
     pub(crate) calm: bool,
-    /// The time of each engine's last heartbeat, in microseconds, and its process.
+    /// Time of each engine's last heartbeat, in microseconds, and the process of the engine.
     beats: BTreeMap<EngineId, (u64, usize)>,
-    /// The engine id and fence of each process's last lease of a run.
+    /// Engine id and fence of each process's last lease of a run.
     leases: BTreeMap<(usize, Seq), (EngineId, i64)>,
     /// Processes that are shutting down.
     leaving: BTreeSet<usize>,
-    /// Closures that are running, with the gates that their runs need.
+    /// Closures that are executing, with the gates of their runs.
     running: Vec<(Effect, Vec<GateKey>)>,
     drives: Drives,
-    /// The counts of the things that must happen in such worlds.
+    /// How often each of the things happened that must happen in some seed.
     pub(crate) met: BTreeMap<String, u64>,
-    /// The receivers of wake-ups. One channel each, because the receivers of a shared one are woken
-    /// in an order that no seed decides.
+    /// Senders of wake-ups, one channel for each receiver: the receivers of a shared channel would
+    /// be woken in an order that the seed does not determine.
     wakes: Vec<watch::Sender<u64>>,
 }
 
@@ -153,7 +153,8 @@ impl World {
         self.engines().contains_key(&process)
     }
 
-    /// Marks a process to die now, or its machine with it; `false` if it has not started yet.
+    /// Marks a process, or its whole machine, to die now. Returns `false` if the process has not
+    /// started yet.
     pub(crate) fn doom(&self, process: usize) -> bool {
         if !self.is_alive(process) {
             return false;
@@ -166,7 +167,7 @@ impl World {
     }
 
     /// Restarts the machine, after all its processes have died. Opening the file declares all
-    /// engines dead; then its content is compared with what was committed.
+    /// engines dead. Then its content is compared with what was committed.
     pub(crate) fn reopen(&self, stop: Stop) {
         self.note(|| format!("the file is opened again: {stop:?}"));
         self.meets(format!("file {stop:?}"));
@@ -186,7 +187,7 @@ impl World {
         self.compare();
     }
 
-    /// Checks that nothing is left behind once everything has finished.
+    /// Checks that no row is left over when all runs have finished.
     pub(crate) fn settled(&self) {
         let mut inner = self.lock();
         inner.judge.settled();
@@ -195,7 +196,7 @@ impl World {
         }
     }
 
-    /// Checks that the store holds what was committed, and that `doctor` finds nothing.
+    /// Checks that the store contains what was committed, and that `doctor` finds no problem.
     pub(crate) fn compare(&self) {
         let store = self.store.get(self.store.generation()).expect("it is open");
         let rows = block_on(unconstrained(store.dump())).expect("the store can be read");
@@ -209,7 +210,7 @@ impl World {
         }
         if !rows.iter().eq(inner.judge.state.rows()) {
             let differs = rows.iter().zip(inner.judge.state.rows()).find(|(a, b)| a != b);
-            let text = format!("the store holds other rows: {differs:?}");
+            let text = format!("the rows of the store differ from what was committed: {differs:?}");
             inner.judge.report("I42", text);
         }
     }
@@ -218,7 +219,7 @@ impl World {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the microseconds since the start.
+    /// Returns the microseconds since the start of the simulation.
     pub(crate) fn now(&self) -> u64 {
         u64::try_from(self.timer.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
@@ -229,12 +230,12 @@ impl World {
         self.lock().trace.note(now, || text.clone(), &text);
     }
 
-    /// Counts something that must happen in such worlds.
+    /// Counts one of the things that must happen in some seed.
     pub(crate) fn meets(&self, what: impl Into<String>) {
         *self.lock().met.entry(what.into()).or_default() += 1;
     }
 
-    /// Steps the store's clock, back or forward.
+    /// Steps the store's clock back or forward.
     pub(crate) fn step_clock(&self, micros: i64) {
         self.clock.micros.fetch_add(micros, Ordering::SeqCst);
         self.lock().judge.clock_stepped();
@@ -247,13 +248,13 @@ impl World {
         !inner.calm && inner.faults.permille(permille)
     }
 
-    /// Returns the fate of a transaction.
+    /// Returns what happens to a transaction: committed, rolled back, answer lost, or crash.
     pub(crate) fn fate(&self) -> Fate {
         let mut inner = self.lock();
         if inner.calm { Fate::Told } else { Fate::draw(&self.plan.mix, &mut inner.faults) }
     }
 
-    /// Returns the number of turns that others get before a call continues.
+    /// Returns the number of turns for which other tasks run before a call continues.
     pub(crate) fn delay(&self) -> u64 {
         self.lock().faults.one(&[0, 0, 0, 1, 2, 5, 20])
     }
@@ -273,12 +274,12 @@ impl World {
         });
     }
 
-    /// Notes that a process shuts down: it may declare itself dead.
+    /// Records that a process shuts down: it may declare its own engine dead.
     pub(crate) fn leaves(&self, process: usize) {
         self.lock().leaving.insert(process);
     }
 
-    /// Checks the changes that a process has committed.
+    /// Checks the changes that a process has committed, and adds them to the judge's state.
     pub(crate) fn commit(&self, process: usize, at: Timestamp, changes: Vec<Change>) {
         let now = self.now();
         let mut inner = self.lock();
@@ -297,7 +298,7 @@ impl World {
             }
         }
         inner.judge.rows(now, at, changes);
-        // Later lines would only hide the violation.
+        // After a violation nothing more is recorded, so that it is at the end of the trace.
         inner.trace.all &= inner.judge.violation.is_none();
     }
 
@@ -313,7 +314,7 @@ impl World {
         inner.judge.heartbeat(now, engine, alive);
     }
 
-    /// Notes that a handler is called.
+    /// Records that a process calls a handler.
     pub(crate) fn drives(&self, process: usize, run: RunId, drive: Drive) {
         let mut inner = self.lock();
         if let Err(text) = history::serves(&inner.judge.state, run, drive.code.version) {
@@ -322,7 +323,7 @@ impl World {
         inner.drives.insert((process, run.seq), drive);
     }
 
-    /// Notes that a step's closure starts; it ends when the guard is dropped.
+    /// Records that a step closure starts. It ends when the guard is dropped.
     pub(crate) fn enter(
         self: &Arc<Self>,
         (process, run): (usize, RunId),
@@ -352,17 +353,23 @@ impl Inner {
                 let (last, of) = self.beats.get(&engine.id).copied().unwrap_or_default();
                 let itself = of == process && self.leaving.contains(&process);
                 if !itself && now - last < u64::from(plan.lease_ms(of)) * 1000 {
-                    let text = format!("{} is dead {} µs after its beat", engine.id, now - last);
+                    let text = format!(
+                        "engine {} was marked dead {} µs after its heartbeat",
+                        engine.id,
+                        now - last
+                    );
                     self.judge.report("I27", text);
                 }
             }
             Row::Step(step) => {
-                // An answer is recorded from outside, and a copy has no fence.
+                // Answers are recorded by others, and copied records have no fence.
                 let own = step.kind.is_effect() && step.fence != 0;
                 let run = self.judge.state.run(step.run).filter(|_| own);
                 if let Some(run) = run.filter(|run| run.fence != step.fence) {
-                    let text =
-                        format!("{step:?} was recorded under an old fence, now {}", run.fence);
+                    let text = format!(
+                        "{step:?} was recorded under an old fence, the run's is {}",
+                        run.fence
+                    );
                     self.judge.report("I25", text);
                 }
             }
@@ -383,7 +390,8 @@ impl Inner {
             let own = self.beats.get(&owner).is_some_and(|(_, of)| *of == process);
             let alive = self.judge.state.engine(owner).is_some_and(|row| !row.dead);
             if !own && alive {
-                let text = format!("{} was taken from {owner}, which is not dead", run.id);
+                let text =
+                    format!("run {} was taken from engine {owner}, which is not dead", run.id);
                 self.judge.report("I27", text);
             }
         }
@@ -393,8 +401,9 @@ impl Inner {
         }
     }
 
-    /// Checks the limit of each gate by counting the running handlers themselves. An engine that
-    /// loses its lease stops before others can take its runs over, so no handler exceeds the limit.
+    /// Checks the limit of each gate by counting the executing handlers themselves. An engine that
+    /// loses its lease stops before others can take over its runs, so the number of handlers never
+    /// exceeds the limit.
     fn enter(&mut self, effect: &Effect, plan: &Plan) {
         let state = &self.judge.state;
         let gates: Vec<GateKey> = state
@@ -413,12 +422,13 @@ impl Inner {
             };
             let inside = self.running.iter().filter(|(_, gates)| gates.contains(gate)).count();
             if limit.is_some_and(|limit| inside as u64 >= limit) {
-                let text = format!("{inside} are inside of {scope:?}, and {effect:?} enters");
+                let text =
+                    format!("{inside} closures execute at gate {scope:?}, and {effect:?} starts");
                 broken = Some(("I2", text));
             }
         }
         if let Some(other) = self.running.iter().find(|(other, _)| other.run == effect.run) {
-            broken = Some(("I26", format!("{other:?} is inside of the same run as {effect:?}")));
+            broken = Some(("I26", format!("{other:?} and {effect:?} of one run execute at once")));
         }
         if let Some((number, text)) = broken {
             self.judge.report(number, text);
@@ -427,7 +437,7 @@ impl Inner {
     }
 }
 
-/// A closure that is running.
+/// Guard of a closure that is executing.
 #[derive(Debug)]
 pub(crate) struct Inside {
     world: Arc<World>,

@@ -1,4 +1,4 @@
-//! Forced races: PostgreSQL transactions that meet or are held open on purpose, and writers in
+//! Forced races: PostgreSQL transactions that are made to overlap or are held open, and actions in
 //! every order.
 
 use std::{
@@ -28,10 +28,11 @@ use tokio::{sync::watch, task::block_in_place};
 use super::{Account, Decided, Moved, TooLittle, deposit, withdraw};
 use crate::stores::open_postgres_wide;
 
-/// A callback of the test inside a transaction.
+/// Callback of a test inside a transaction.
 type Inside<T> = Arc<dyn Fn(&T) + Send + Sync>;
 
-/// A store whose transactions the test can stop, before and after their decision.
+/// Store wrapper that calls a test before and after the decision of each transaction, so that the
+/// test can block it.
 struct Stopped {
     store: Arc<dyn Store>,
     read: Inside<Snapshot>,
@@ -87,8 +88,8 @@ async fn engines(store: &Arc<dyn Store>) -> (Engine, Engine) {
     (start().await, start().await)
 }
 
-/// Returns two engines whose first transactions on a stream have both seen that it does not exist
-/// before either continues, and the count of transactions that have.
+/// Returns two engines and a counter. The first transactions of both on a stream wait until each
+/// has read that the stream does not exist. The counter counts these transactions.
 async fn that_meet(stream: &'static str) -> Option<((Engine, Engine), Arc<AtomicU32>)> {
     let store = open_postgres_wide(Arc::new(VirtualClock::default())).await?;
     let (met, barrier) = (Arc::new(AtomicU32::new(0)), Barrier::new(2));
@@ -104,8 +105,8 @@ async fn that_meet(stream: &'static str) -> Option<((Engine, Engine), Arc<Atomic
     Some((engines(&store).await, met))
 }
 
-/// spec streams, B187: of two transactions that have both passed the version check, one loses at
-/// the unique index, and gets the same error as from the check.
+/// spec streams, B187: two transactions have both passed the version check. One of them fails at
+/// the unique index, and returns the same error as the check would.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn losing_at_the_index_looks_like_losing_at_the_check() {
     let Some(((one, two), met)) = that_meet("account-1").await else { return };
@@ -115,8 +116,11 @@ async fn losing_at_the_index_looks_like_losing_at_the_check() {
     };
     let (one_did, two_did) = (first(&one), first(&two));
     let (one_did, two_did) = (one_did.await.unwrap(), two_did.await.unwrap());
-    assert_eq!(met.load(Ordering::SeqCst), 2, "both have passed the check");
-    assert!(one_did.is_ok() != two_did.is_ok(), "exactly one wins: {one_did:?}, {two_did:?}");
+    assert_eq!(met.load(Ordering::SeqCst), 2, "both transactions must pass the version check");
+    assert!(
+        one_did.is_ok() != two_did.is_ok(),
+        "exactly one action must succeed: {one_did:?}, {two_did:?}"
+    );
     let at_the_index = one_did.err().or(two_did.err()).unwrap();
     let at_the_check = one.stream::<Account>("account-1").expecting(-1).act(deposit(1)).await;
     let at_the_check = at_the_check.unwrap_err();
@@ -127,7 +131,8 @@ async fn losing_at_the_index_looks_like_losing_at_the_check() {
     assert_eq!(at_the_index.to_string(), at_the_check.to_string());
 }
 
-/// spec streams, B188: without a pinned version, the loser decides again; both are committed.
+/// spec streams, B188: without an expected version, the loser decides again, and both are
+/// committed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn losing_at_the_index_is_tried_again() {
     let Some(((one, two), met)) = that_meet("account-1").await else { return };
@@ -137,14 +142,14 @@ async fn losing_at_the_index_is_tried_again() {
     };
     let (one_did, two_did) = (act(&one), act(&two));
     let mut done = [one_did.await.unwrap().unwrap(), two_did.await.unwrap().unwrap()];
-    assert_eq!(met.load(Ordering::SeqCst), 2, "both have passed the check");
+    assert_eq!(met.load(Ordering::SeqCst), 2, "both transactions must pass the version check");
     done.sort_by_key(|acted| acted.version);
     let answer = |acted: &Acted<Account>| (acted.version, acted.state.balance, acted.attempts);
     assert_eq!(done.each_ref().map(answer), [(0, 1, 1), (1, 2, 2)]);
 }
 
-/// spec streams, N73: while a commit is held open, no later one is visible; afterwards both are, in
-/// order.
+/// spec streams, N73: while a commit is held open, no later commit is visible. Afterwards both are
+/// visible, in order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_reader_skips_no_commit_that_was_held_open() {
     let Some(store) = open_postgres_wide(Arc::new(VirtualClock::default())).await else { return };
@@ -176,7 +181,8 @@ async fn a_reader_skips_no_commit_that_was_held_open() {
         async move { account.act(deposit(1)).await.unwrap() }
     });
     let next = Query::all().from(seen.cursor);
-    // Each read is a round trip, in which the second commit could get through if nothing held it.
+    // Each read is a round trip. During these reads, the second commit would be visible if the
+    // first one did not hold it back.
     for _ in 0..200 {
         let page = two.streams().read(&next).await.unwrap();
         assert_eq!((page.events.len(), page.cursor), (0, seen.cursor));
@@ -200,9 +206,9 @@ impl Chance {
     }
 }
 
-/// spec B183, B186–B188: whatever the order of the actions of several engines, pinned or not,
-/// refused or not, versions have no gap, every caller gets the committed state, and the state is
-/// the fold of all events.
+/// spec B183, B186–B188: actions of several engines in random order, with and without an expected
+/// version, some of them refused. Versions have no gap, every caller gets the committed state, and
+/// the state is the fold of all events.
 pub(crate) async fn any_order_of_actions_gives_one_history(harness: &TestHarness) {
     let mut all = Vec::new();
     for _ in 0..3 {
@@ -227,10 +233,14 @@ pub(crate) async fn any_order_of_actions_gives_one_history(harness: &TestHarness
         while let Some(acted) = tasks.join_next().await {
             let Some(acted) = acted.unwrap() else { continue };
             let at = all[0].stream::<Account>(&stream).load_at(acted.version).await.unwrap();
-            assert_eq!(at.state, acted.state, "seed {seed}, version {}", acted.version);
+            assert_eq!(
+                at.state, acted.state,
+                "seed {seed}: a caller got a wrong state at version {}",
+                acted.version
+            );
             for event in acted.events {
                 let again = answer.insert(event.version, event);
-                assert_eq!(again, None, "seed {seed}: one version was returned twice");
+                assert_eq!(again, None, "seed {seed}: two callers got the same version");
             }
         }
         let query = Query::stream(&stream).limit(1000);
@@ -247,8 +257,8 @@ pub(crate) async fn any_order_of_actions_gives_one_history(harness: &TestHarness
     }
 }
 
-/// Runs one action and returns its result; none if it was refused or its pinned version was too
-/// old.
+/// Executes one action and returns its result; `None` if it was refused or its expected version was
+/// outdated.
 async fn one_action(account: &Stream<Account>, kind: u64, amount: u64) -> Option<Acted<Account>> {
     let several = move |account: &Account| -> Decided {
         let half = Moved::Withdrawn { amount: account.balance / 2 };

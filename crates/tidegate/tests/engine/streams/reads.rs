@@ -1,4 +1,4 @@
-//! Reads of streams: folded state, state as of a version or time, and events.
+//! Reads of streams: the current state, the state at a version or time, and events.
 
 use serde_json::json;
 use tidegate::{Engine, Query, State, StreamEvent, events, testing::TestHarness};
@@ -6,7 +6,7 @@ use tidegate_core::{row::Row, stream::NewLogged};
 
 use super::{Account, SECOND, deposit, withdraw};
 
-/// spec streams: a state can be loaded as of a version and as of a time.
+/// spec streams: the state of a stream can be loaded at a version and at a time.
 pub(crate) async fn a_state_is_loaded_as_it_was(harness: &TestHarness) {
     let engine = harness.engine().start().await.unwrap();
     let account = engine.stream::<Account>("account-1");
@@ -32,7 +32,8 @@ pub(crate) async fn a_state_is_loaded_as_it_was(harness: &TestHarness) {
     assert_eq!(none, "stream `account-2` has no version 0: it has no events");
 }
 
-/// spec streams: a snapshot is kept every few events, and the loaded state is the same without it.
+/// spec streams: a snapshot is stored every few events. The loaded state is the same with and
+/// without it.
 pub(crate) async fn a_snapshot_changes_nothing_but_the_work(harness: &TestHarness) {
     let engine = harness.engine().start().await.unwrap();
     let account = engine.stream::<Account>("account-1");
@@ -53,20 +54,32 @@ pub(crate) async fn a_snapshot_changes_nothing_but_the_work(harness: &TestHarnes
         seen.extend(kept().await.last().copied());
         seen.dedup();
     }
-    assert_eq!(seen, [3, 7], "one every four events");
-    assert_eq!(kept().await, [7], "only the latest is kept");
-    // The same stream read as another type: a snapshot of a different type is not used.
+    assert_eq!(seen, [3, 7], "a snapshot must be stored every four events");
+    assert_eq!(kept().await, [7], "only the latest snapshot must be kept");
+    // The stream is read as another type: a snapshot of the first type is not used.
     let counted = engine.stream::<Counted>("account-1").load().await.unwrap();
     assert_eq!((counted.state.0, counted.version), (10, 9));
     let forged = forge(harness, "not an account").await;
     assert_eq!(forged, 1);
-    assert_eq!(account.load().await.unwrap().state.moves, 10, "an unreadable snapshot is ignored");
+    assert_eq!(
+        account.load().await.unwrap().state.moves,
+        10,
+        "an unreadable snapshot must be ignored"
+    );
     forge(harness, r#"{"balance":1000,"moves":8}"#).await;
-    assert_eq!(account.load().await.unwrap().state.balance, 1017, "the fold starts there");
-    assert_eq!(account.load_at(6).await.unwrap().state.balance, 21, "unless it is too new");
+    assert_eq!(
+        account.load().await.unwrap().state.balance,
+        1017,
+        "the fold must start from the snapshot"
+    );
+    assert_eq!(
+        account.load_at(6).await.unwrap().state.balance,
+        21,
+        "a snapshot newer than the requested version must not be used"
+    );
 }
 
-/// A count of events: another state type on the same stream.
+/// Number of events: another state type for the same stream.
 #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 struct Counted(u64);
 
@@ -80,7 +93,7 @@ impl State for Counted {
     }
 }
 
-/// Replaces the body of every snapshot.
+/// Replaces the body of every stored snapshot. Returns their number.
 async fn forge(harness: &TestHarness, body: &str) -> usize {
     use tidegate_core::{
         json::Payload,
@@ -108,7 +121,7 @@ async fn forge(harness: &TestHarness, body: &str) -> usize {
     count
 }
 
-/// An event that the type does not have is named in the error, with its stream and version.
+/// If the type has no variant for an event, the error names the event, its stream and its version.
 pub(crate) async fn an_unknown_event_is_named(harness: &TestHarness) {
     let engine = harness.engine().start().await.unwrap();
     let account = engine.stream::<Account>("account-1");
@@ -137,8 +150,8 @@ fn told(events: &[StreamEvent]) -> Vec<String> {
     events.iter().map(one).collect()
 }
 
-/// spec streams: events are read forwards and backwards, of one stream, of a family and of all, by
-/// name, position, time and correlation, a page at a time.
+/// spec streams: events can be read forwards and backwards; of one stream, of a family and of all
+/// streams; by name, position, time and correlation id; page by page.
 pub(crate) async fn events_are_read_both_ways_and_filtered(harness: &TestHarness) {
     let engine = harness.engine().start().await.unwrap();
     commit(&engine, "a-1", &["x", "y"]).await;
@@ -192,7 +205,7 @@ pub(crate) async fn events_are_read_both_ways_and_filtered(harness: &TestHarness
     assert_eq!(engine.in_workspace("other").streams().position().await.unwrap(), 0);
 }
 
-/// Checks that pages of any size add up to the whole, without a gap or a repeat.
+/// Checks that pages of any size together contain all events once, in order.
 async fn paged(engine: &Engine, query: &Query) {
     let whole = engine.streams().read(query).await.unwrap().events;
     for limit in 1..=3 {
@@ -206,11 +219,11 @@ async fn paged(engine: &Engine, query: &Query) {
             }
             next = next.from(page.cursor);
         }
-        assert_eq!(all, whole, "{limit} at a time: {query:?}");
+        assert_eq!(all, whole, "pages of {limit} events do not add up to all events: {query:?}");
     }
 }
 
-/// spec streams: a reader of the feed continues from its cursor, and sees every new event once.
+/// spec streams: a reader of all events continues from its cursor, and gets every new event once.
 pub(crate) async fn a_reader_goes_on_where_it_was(harness: &TestHarness) {
     let engine = harness.engine().start().await.unwrap();
     let follow = Query::family("a").named(["x"]);

@@ -14,8 +14,8 @@ use crate::{
     words::start,
 };
 
-/// spec steps, streams: a run's commits are written once however often its handler is replayed,
-/// carry the correlation of the run, and name the step as their cause.
+/// spec steps, streams: the commits of a run are written once, however often its handler is
+/// replayed. They have the run as their correlation, and the step as their cause.
 pub(crate) async fn a_run_commits_to_a_stream_once(harness: &TestHarness) {
     let goes = Arc::new(AtomicU32::new(0));
     let counted = goes.clone();
@@ -52,8 +52,8 @@ pub(crate) async fn a_run_commits_to_a_stream_once(harness: &TestHarness) {
     assert_eq!(causes, [format!("{run}:in"), format!("{run}:in"), format!("{run}:out")]);
 }
 
-/// spec streams: a run whose decision is overtaken decides again; nothing of the first decision is
-/// committed.
+/// spec streams: if another commit comes between the decision and the commit of a run, the run
+/// decides again. Nothing of the first decision is committed.
 pub(crate) async fn a_run_that_is_overtaken_decides_again(
     harness: &TestHarness,
     faults: &Arc<Faults>,
@@ -83,7 +83,8 @@ pub(crate) async fn a_run_that_is_overtaken_decides_again(
     assert_eq!((loaded.state.balance, loaded.version), (0, 1));
 }
 
-/// spec steps, streams: whichever answer of the store is lost, a run's commits are written once.
+/// spec steps, streams: whichever answer of the store is lost, the commits of a run are written
+/// once.
 pub(crate) async fn a_lost_answer_doubles_no_commit(harness: &TestHarness, faults: &Arc<Faults>) {
     let pay = Workflow::new("pay", |ctx: Ctx, stream: String| async move {
         ctx.commit("in", &stream, &[Moved::Deposited { amount: 2 }]).await?;
@@ -96,7 +97,7 @@ pub(crate) async fn a_lost_answer_doubles_no_commit(harness: &TestHarness, fault
     let failures = [Failure::BeforeCommit, Failure::AfterCommit, Failure::Unavailable];
     for (n, failure) in (0..6).zip(failures.into_iter().cycle()) {
         let stream = format!("account-{n}");
-        // The first transaction is the event's.
+        // The first transaction posts the event, so failures start with the second.
         faults.fail(1 + n / 3, failure);
         let run = start(&engine, "pay", json!(stream)).await;
         harness.advance(super::SECOND * 60).await;
@@ -104,12 +105,12 @@ pub(crate) async fn a_lost_answer_doubles_no_commit(harness: &TestHarness, fault
         harness.completed(&engine, run).await;
         let loaded = engine.stream::<Account>(&stream).load().await.unwrap();
         let answer = (loaded.state.balance, loaded.version);
-        assert_eq!(answer, (1, 1), "transaction {} lost: {failure:?}", n / 3);
+        assert_eq!(answer, (1, 1), "wrong result after {failure:?} of transaction {}", n / 3);
     }
 }
 
-/// spec steps: a refusal by a stream or an action is recorded as the step's error, the same on
-/// every replay.
+/// spec steps: if a stream or an action refuses a commit, the refusal is recorded as the step's
+/// error and is the same on every replay.
 pub(crate) async fn a_refused_commit_is_how_its_step_ends(harness: &TestHarness) {
     let pay = Workflow::new("pay", |ctx: Ctx, (): ()| async move {
         let bad = ctx.commit("bad", "", &[Moved::Looked]).await.unwrap_err();

@@ -76,7 +76,7 @@ async fn a_trigger_of_the_users_does_not_reach_what_is_tidegates() {
     ground.act(&run, "make", Part::new(&[trigger])).await.unwrap();
     let refused = ground.act(&run, "pay", Part::new(&[PAY])).await;
     let Err(TransactionError::Step(error)) = refused else { panic!("{refused:?}") };
-    assert_eq!(error, "a step may not change `run`, which is Tidegate's own");
+    assert_eq!(error, "a step may not change `run`, which is a table of Tidegate");
     assert_eq!(ground.kept(&run).await, (0, 1));
 }
 

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 /// Returns a count per second.
-#[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+#[expect(clippy::cast_precision_loss, reason = "the last digits do not matter")]
 pub(crate) fn rate(n: usize, took: Duration) -> f64 {
     n as f64 / took.as_secs_f64()
 }
@@ -103,7 +103,7 @@ struct Size {
     mb: f64,
 }
 
-#[expect(clippy::print_stdout, reason = "printing is its purpose")]
+#[expect(clippy::print_stdout, reason = "this function prints results")]
 fn print(line: &impl Serialize) {
     println!("{}", serde_json::to_string(line).expect("figures are plain values"));
 }

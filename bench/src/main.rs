@@ -29,7 +29,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 static ALLOCATOR: &stats_alloc::StatsAlloc<std::alloc::System> = &stats_alloc::INSTRUMENTED_SYSTEM;
 
 /// Returns the number of allocations so far, or 0 without the feature `allocations`.
-#[expect(clippy::cast_precision_loss, reason = "a few billion at most")]
+#[expect(clippy::cast_precision_loss, reason = "there are a few billion at most")]
 fn allocations() -> f64 {
     #[cfg(feature = "allocations")]
     let count = ALLOCATOR.stats().allocations + ALLOCATOR.stats().reallocations;

@@ -143,7 +143,7 @@ async fn claim(kind: Kind, runs: usize, batch: usize) -> anyhow::Result<f64> {
     Ok(rate(runs, took))
 }
 
-#[expect(clippy::print_stderr, reason = "long work says what it does")]
+#[expect(clippy::print_stderr, reason = "the program prints its progress")]
 /// Measures hand-off on a thousand keys, in a store with many runs that wait at another gate and
 /// in a store without them.
 async fn parked(arguments: &Arguments, kind: Kind) -> anyhow::Result<()> {
@@ -173,7 +173,7 @@ async fn parked(arguments: &Arguments, kind: Kind) -> anyhow::Result<()> {
 }
 
 /// Prints one figure, with its limit if there is one.
-#[expect(clippy::print_stdout, clippy::print_stderr, reason = "printing is its purpose")]
+#[expect(clippy::print_stdout, clippy::print_stderr, reason = "this function prints results")]
 fn report(
     kind: Kind,
     what: &str,

@@ -182,7 +182,7 @@ impl Recorder {
 
     /// Returns the transactions recorded since the last call, with encoded rows.
     pub(crate) fn take(&self) -> Vec<Transaction> {
-        let mut changes = self.changes.lock().expect("nothing panics under this lock");
+        let mut changes = self.changes.lock().expect("no code panics while it holds this lock");
         changes.drain(..).map(|changes| Transaction::new(&changes)).collect()
     }
 }
@@ -194,7 +194,7 @@ impl Store for Recorder {
         let recorded = Box::new(move |snapshot| {
             let decision = decide(snapshot);
             if let Decision::Apply(made) = &decision {
-                changes.lock().expect("nothing panics under this lock").push(made.clone());
+                changes.lock().expect("no code panics while it holds this lock").push(made.clone());
             }
             decision
         });

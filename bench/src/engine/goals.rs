@@ -129,10 +129,10 @@ pub(super) fn lines(figures: &Figures, kinds: &[Kind]) -> Vec<Line> {
 }
 
 /// Prints the table of results.
-#[expect(clippy::print_stderr, reason = "printing is its purpose")]
+#[expect(clippy::print_stderr, reason = "this function prints results")]
 pub(super) fn print(lines: &[Line]) {
     eprintln!(
-        "{:15} {:18} {:>9} {:>17}  {:>6} {:>11}  of what; goal; row writes, commits, reads and processor time each",
+        "{:15} {:18} {:>9} {:>17}  {:>6} {:>11}  limit; goal; row writes, commits, reads and processor time each",
         "", "", "median", "spread", "ratio", "spread"
     );
     for line in lines {

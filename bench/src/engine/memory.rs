@@ -56,7 +56,7 @@ pub(super) async fn both(asked: &Asked, figures: &mut Figures, kind: Kind) -> an
 }
 
 /// Runs the workload in the child process, and prints the memory of that process.
-#[expect(clippy::print_stdout, reason = "the answer to the process that started it")]
+#[expect(clippy::print_stdout, reason = "the parent process reads the output")]
 pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let kind = Kind::named(&arguments.store)?[0];
     let bench = Bench::new(kind, 100).await?;

@@ -48,7 +48,7 @@ impl Seen {
         })
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "a time to be printed")]
+    #[expect(clippy::cast_precision_loss, reason = "the last digits do not matter")]
     fn see(&self, committed: i64) {
         let lag = (SystemClock.now().micros() - committed) as f64 / 1000.0;
         self.lags.lock().unwrap_or_else(PoisonError::into_inner).push(lag);

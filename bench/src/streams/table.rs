@@ -20,7 +20,7 @@ const RATES: [(&str, f64); 6] = [
 const TIMES: [(&str, f64); 4] =
     [("W6.load", 5.0), ("W6.act", 0.0), ("W6.delivery", 0.0), ("W6.live.lag", 0.0)];
 
-#[expect(clippy::print_stderr, reason = "printing is its purpose")]
+#[expect(clippy::print_stderr, reason = "this function prints results")]
 pub(super) fn print(figures: &Figures, kinds: &[Kind]) {
     eprintln!(
         "| | store | a second | spread | of group commit (spread) | goal | of its own rows, raw | conflicts | rows, commits, reads, µs each |"
@@ -39,7 +39,7 @@ pub(super) fn print(figures: &Figures, kinds: &[Kind]) {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "printing is its purpose")]
+#[expect(clippy::print_stderr, reason = "this function prints results")]
 fn rate(figures: &Figures, kind: Kind, workload: &str, goal: f64) {
     let (peer, raw) = (kind.name(), limits::peer(kind));
     let taken = figures.of(peer, workload);
@@ -72,7 +72,7 @@ fn rate(figures: &Figures, kind: Kind, workload: &str, goal: f64) {
     );
 }
 
-#[expect(clippy::print_stderr, reason = "printing is its purpose")]
+#[expect(clippy::print_stderr, reason = "this function prints results")]
 fn time(figures: &Figures, kind: Kind, workload: &str, goal: f64) {
     let taken = figures.of(kind.name(), workload);
     if taken.is_empty() {

@@ -77,7 +77,7 @@ pub(crate) struct Redefined {
 }
 
 impl Redefined {
-    #[expect(clippy::wildcard_enum_match_arm, reason = "no other row defines anything")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "only these rows have definitions")]
     pub(crate) fn by(changes: &[Change]) -> Self {
         let mut redefined = Self::default();
         for change in changes {

@@ -169,14 +169,14 @@ pub async fn commit_reading(
         match decide(&batch, snapshot) {
             Batch::Decided(changes, answers) => {
                 let seen = seen.see(&changes);
-                *decided.lock().expect("nothing panics under this lock") = (answers, seen);
+                *decided.lock().expect("no code panics while it holds this lock") = (answers, seen);
                 Decision::Apply(changes)
             }
             Batch::Need(reads, snapshot) => Decision::Need(reads, snapshot),
         }
     });
     store.transact(reads, decide).await?;
-    let mut outcome = outcome.lock().expect("nothing panics under this lock");
+    let mut outcome = outcome.lock().expect("no code panics while it holds this lock");
     let (answers, seen) = std::mem::take(&mut *outcome);
     if size > 0 && answers.iter().all(Option::is_none) {
         return Err(StoreError::Data("one command does not fit into a transaction".into()));

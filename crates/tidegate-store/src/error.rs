@@ -25,7 +25,7 @@ pub enum StoreError {
     Data(Reason),
     /// A stored row cannot be read.
     Corrupt(Reason),
-    /// The connection was lost during the commit, and its outcome could not be determined.
+    /// The connection was lost during the commit, and the outcome of the commit is unknown.
     Unknown(Reason),
     /// The file is already open, in another process or in this one.
     InUse {

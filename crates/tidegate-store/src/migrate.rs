@@ -29,7 +29,7 @@ impl Migration {
     pub(crate) const fn of(file: &'static str, sql: &'static str) -> Self {
         let (number, name) = file.split_at(4);
         let Ok(version) = i64::from_str_radix(number, 10) else {
-            panic!("a migration's file begins with its number, of four digits");
+            panic!("the name of a migration file must begin with a number of four digits");
         };
         Self { version, name: name.split_at(1).1, sql }
     }

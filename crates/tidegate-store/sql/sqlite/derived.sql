@@ -1,8 +1,8 @@
 -- Derived from src/schema.rs by src/sql/derive.rs.
 -- The parameters are the columns in their order; for a read or delete, only those of the key.
--- Reads, updates and deletes use the primary key. The caller checks that an update or delete changed
--- one row; an insert of an existing key fails. SQLite has one writer, so no row is locked: the notes
--- on locks below are for PostgreSQL.
+-- Reads, updates and deletes use the primary key. The caller checks that an update or delete
+-- changed one row; an insert of an existing key fails. SQLite has one writer, so no row is locked:
+-- the notes on locks below are for PostgreSQL.
 --
 -- read    one row by key
 -- insert  a row

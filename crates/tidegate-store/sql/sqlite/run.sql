@@ -88,7 +88,7 @@ select {columns}
  limit ?2
 
 -- name: run_lane
--- Reads the runs of a definition that have not ended, after a given one.
+-- Reads the runs of a definition that have not ended, after a given run.
 --
 -- ?1 lane   ?2 after this run   ?3 limit
 -- Locks nothing: SQLite has one writer.

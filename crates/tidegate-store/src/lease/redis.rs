@@ -49,7 +49,8 @@ impl RedisLeases {
         if prefix.contains(['{', '}']) {
             return Err(StoreError::Config(
                 format!(
-                    "a lease's prefix must not have braces, which it is put into: got `{prefix}`"
+                    "a lease's prefix must not contain braces, because keys have it in braces; got \
+                     `{prefix}`"
                 )
                 .into(),
             ));

@@ -160,7 +160,7 @@ fn split_words(text: &str) -> Result<(String, Taken), StoreError> {
     Ok((for_driver, taken))
 }
 
-/// Parses one value. Returns it as written, as decoded, and the text after it.
+/// Parses one value. Returns the value as written, the decoded value, and the text after it.
 fn take_value(text: &str) -> (&str, String, &str) {
     let quoted = text.starts_with('\'');
     let mut value = String::new();

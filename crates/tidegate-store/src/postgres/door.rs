@@ -161,7 +161,7 @@ async fn open(tls: Option<Encrypt>, ask: Ask, mut socket: Socket) -> Result<Door
     })
 }
 
-#[expect(clippy::disallowed_methods, reason = "a database does not live on the engine's clock")]
+#[expect(clippy::disallowed_methods, reason = "a database runs in real time")]
 fn sleep(time: Duration) -> Sleep {
     tokio::time::sleep(time)
 }

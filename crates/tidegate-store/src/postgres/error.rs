@@ -79,9 +79,9 @@ impl Trouble {
             // after a migration (0A).
             "08" | "53" | "57" | "58" | "25" | "0A" => Self::Lost(message),
             "28" | "3D" => Self::Refused(StoreError::Config(message)),
-            "42" => {
-                Self::Refused(StoreError::Schema(format!("the schema is unexpected: {message}")))
-            }
+            "42" => Self::Refused(StoreError::Schema(format!(
+                "the schema is not as expected: {message}"
+            ))),
             _ => Self::Refused(StoreError::Data(message)),
         }
     }

@@ -121,7 +121,7 @@ impl Frames {
         (Part::Contents(contents), rest)
     }
 
-    /// Returns the type of the message that has just ended, if one has.
+    /// Returns the type of the message that has just ended, or `None` inside a message.
     fn ended(&mut self) -> Option<u8> {
         let ended = self.have == HEAD && self.left == 0;
         ended.then(|| {

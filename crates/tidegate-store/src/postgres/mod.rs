@@ -138,7 +138,7 @@ async fn run_to_the_end<T: Send + 'static>(
 }
 
 /// Sleeps in real time, because the server that it waits for runs in real time.
-#[expect(clippy::disallowed_methods, reason = "a database does not live on the engine's clock")]
+#[expect(clippy::disallowed_methods, reason = "a database runs in real time")]
 async fn pause(time: Duration) {
     tokio::time::sleep(time).await;
 }

@@ -188,7 +188,7 @@ fn denial(action: &AuthAction<'_>) -> Option<String> {
     | AuthAction::CreateTempTrigger { .. }
     | AuthAction::CreateTempView { .. } = action
     {
-        return Some("a step may not make temporary tables: they would outlive it".to_owned());
+        return Some("a step may not create temporary objects: they outlive it".to_owned());
     }
     if let AuthAction::Unknown { code, .. } = action {
         return Some(format!("a step may not do the unknown action {code} of SQLite"));

@@ -36,7 +36,7 @@ const BLOCKS_AHEAD: i64 = 64;
 /// Name in the table `meta` of the first sequence number that is not reserved.
 const SEQUENCE: &str = "sequence";
 
-/// Connection that writes, with the state that only it may change.
+/// The connection that writes, with state that only its thread may change.
 #[derive(Debug)]
 pub(super) struct Writer {
     pub(super) db: Connection,

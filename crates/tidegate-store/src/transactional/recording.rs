@@ -42,7 +42,7 @@ type Judged = Result<Vec<Answer>, Undone>;
 impl Verdict {
     /// Returns the answers, or the reason why the step must not be committed.
     pub(crate) fn take<E>(&self) -> Result<Vec<Answer>, TransactionError<E>> {
-        let verdict = self.0.lock().expect("nothing panics under this lock").take();
+        let verdict = self.0.lock().expect("no code panics while it holds this lock").take();
         Ok(verdict.expect("the store has called the decision")?)
     }
 }
@@ -63,7 +63,7 @@ pub(crate) fn recording(
         Batch::Decided(changes, answers) => {
             let judged = judge(&commands, &changes, answers);
             let changes = if judged.is_ok() { changes } else { Vec::new() };
-            *outcome.0.lock().expect("nothing panics under this lock") = Some(judged);
+            *outcome.0.lock().expect("no code panics while it holds this lock") = Some(judged);
             Decision::Apply(changes)
         }
         Batch::Need(reads, snapshot) => Decision::Need(reads, snapshot),

@@ -1,4 +1,4 @@
-//! The engine workloads of `bench/README.md`, beside the limits of the same machine.
+//! The engine workloads of `bench/README.md`, each compared with a limit of the same machine.
 
 mod goals;
 mod loads;
@@ -24,25 +24,25 @@ pub(crate) struct Arguments {
     /// Stores to measure: sqlite, postgres or all.
     #[arg(long, default_value = "all")]
     store: String,
-    /// Only these workloads, or all whose name begins with them up to a dot, such as `W2,W5.hot`.
+    /// Workloads to run, by name or by the part of the name before a dot, such as `W2,W5.hot`.
     #[arg(long, default_value = "", value_delimiter = ',')]
     only: Vec<String>,
     /// Number of workers per engine.
     #[arg(long, default_value_t = 100)]
     workers: usize,
-    /// Largest backlog of W7.
+    /// Number of waiting runs in the largest backlog of W7.
     #[arg(long, default_value_t = 1_000_000)]
     backlog: usize,
     /// Number of sleeping runs of W9.
     #[arg(long, default_value_t = 100_000)]
     sleepers: usize,
-    /// Number of distinct keys of W9.
+    /// Number of distinct keys that W9 uses.
     #[arg(long, default_value_t = 1_000_000)]
     keys: usize,
-    /// Number of runs of W9 that wake at one moment.
+    /// Number of runs that wake at the same moment in W9.
     #[arg(long, default_value_t = 10_000)]
     wakers: usize,
-    /// Write the table and the picture into the page of results, bench/README.md.
+    /// Write the table of results into bench/README.md, and the chart into bench/results.svg.
     #[arg(long)]
     write: bool,
 }
@@ -69,7 +69,8 @@ pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<()> {
         }
     }
     for kind in &kinds {
-        // Once: a backlog is large, and memory is not noisy.
+        // Not in the loop above: a backlog is loaded once for all its rounds, and the other
+        // figures hardly vary.
         loads::backlogs(arguments, &mut figures, *kind).await?;
         memory::both(arguments, &mut figures, *kind).await?;
         loads::wake(arguments, &mut figures, *kind).await?;

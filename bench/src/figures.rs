@@ -1,4 +1,4 @@
-//! Figures: measurement, printing and comparison.
+//! Figures: collects the results of measurements and prints them as JSON lines.
 
 use std::{
     collections::BTreeMap,
@@ -9,12 +9,12 @@ use serde::Serialize;
 use serde_json::Value;
 
 /// Returns a count per second.
-#[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+#[expect(clippy::cast_precision_loss, reason = "the last digits do not matter")]
 pub(crate) fn rate(n: usize, took: Duration) -> f64 {
     n as f64 / took.as_secs_f64()
 }
 
-/// Returns the median; of an even number the upper one.
+/// Returns the median. For an even number of figures, this is the upper of the middle two.
 pub(crate) fn median(figures: &[f64]) -> f64 {
     let mut sorted = figures.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -26,12 +26,12 @@ pub(crate) fn median(figures: &[f64]) -> f64 {
 pub(crate) struct Figures(BTreeMap<(String, String), Vec<f64>>);
 
 impl Figures {
-    /// Keeps a figure without printing it.
+    /// Stores a figure without printing it.
     pub(crate) fn keep(&mut self, peer: &str, workload: &str, figure: f64) {
         self.0.entry((peer.to_owned(), workload.to_owned())).or_default().push(figure);
     }
 
-    /// Keeps a throughput and prints its line, with additional fields.
+    /// Stores a throughput and prints it as a line, with additional fields.
     pub(crate) fn throughput(
         &mut self,
         peer: &str,
@@ -47,7 +47,7 @@ impl Figures {
         print(&Line { peer, workload, n, figures: Throughput { ms, rate }, more });
     }
 
-    /// Keeps the median of latencies and prints their line.
+    /// Stores the median of latencies and prints them as a line.
     pub(crate) fn latency(&mut self, peer: &str, workload: &str, mut each: Vec<f64>) {
         each.sort_by(f64::total_cmp);
         let at = |percent: usize| {
@@ -60,7 +60,7 @@ impl Figures {
         print(&Line { peer, workload, n: each.len(), figures, more: Value::Null });
     }
 
-    /// Keeps a size in megabytes and prints its line.
+    /// Stores a size in megabytes and prints it as a line, with additional fields.
     pub(crate) fn memory(&mut self, peer: &str, workload: &str, n: usize, mb: f64, more: Value) {
         self.keep(peer, workload, mb);
         print(&Line { peer, workload, n, figures: Size { mb: rounded(mb, 1) }, more });
@@ -73,7 +73,7 @@ impl Figures {
     }
 }
 
-/// One line of the output, with its fields in reading order.
+/// One line of the output. The order of the fields is the order in which they are printed.
 #[derive(Serialize)]
 struct Line<'a, F> {
     peer: &'a str,
@@ -103,7 +103,7 @@ struct Size {
     mb: f64,
 }
 
-#[expect(clippy::print_stdout, reason = "printing is its purpose")]
+#[expect(clippy::print_stdout, reason = "this function prints results")]
 fn print(line: &impl Serialize) {
     println!("{}", serde_json::to_string(line).expect("figures are plain values"));
 }
@@ -114,7 +114,7 @@ pub(crate) fn rounded(figure: f64, digits: i32) -> f64 {
     (figure * scale).round() / scale
 }
 
-/// Returns the milliseconds since a moment.
+/// Returns the milliseconds since `started`.
 pub(crate) fn ms_since(started: Instant) -> f64 {
     started.elapsed().as_secs_f64() * 1000.0
 }
@@ -122,9 +122,10 @@ pub(crate) fn ms_since(started: Instant) -> f64 {
 /// Returns the processor time of this process so far, in microseconds, as the kernel counts it.
 pub(crate) fn cpu_micros() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The second field is a name in parentheses, which may contain anything.
+    // The second field is the process name in parentheses, which may contain spaces and `)`: so
+    // only the text after the last `)` is split into fields.
     let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
     let ticks: f64 = fields.skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
-    // A hundred ticks a second on every relevant Linux.
+    // Linux counts this time in ticks of 10 ms on all common machines.
     ticks * 10_000.0
 }

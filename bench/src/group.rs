@@ -1,8 +1,8 @@
-//! Bare group commit: callers that wait, and one writer that writes for all of them.
+//! Bare group commit: one writer commits the rows of all waiting callers together.
 //!
-//! This is the minimum that any engine with durable answers does, measured on the same machine at
-//! the same time. A caller writes either one row of a plain table or the very rows that a call of
-//! the engine wrote.
+//! Any engine with durable answers does at least this much work. It is measured on the same machine
+//! at the same time as the engine. A caller writes either one row of a plain table, or the same
+//! rows that a call of the engine wrote.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,8 @@ pub(crate) enum Job {
 
 type Call = (Job, oneshot::Sender<()>);
 
-/// Writes all jobs, each for a waiting caller; `callers` at once.
+/// Writes all jobs for `callers` concurrent callers, each of which waits for one job after another.
+/// Returns the time that it took.
 pub(crate) async fn commit(
     place: &Raw,
     jobs: Vec<Job>,
@@ -36,7 +37,7 @@ pub(crate) async fn commit(
     let sink = Sink::new(place.connect().await?, &jobs).await?;
     let (calls, inbox) = mpsc::unbounded_channel::<Call>();
     let serving = match sink {
-        // As in a store: a dedicated thread.
+        // The SQLite store writes on a thread of its own, so this does the same.
         Sink::Sqlite(_) => {
             let runtime = tokio::runtime::Handle::current();
             tokio::task::spawn_blocking(move || runtime.block_on(serve(sink, inbox)))
@@ -77,7 +78,7 @@ async fn serve(mut sink: Sink, mut inbox: mpsc::UnboundedReceiver<Call>) -> anyh
         let (jobs, waiting): (Vec<_>, Vec<_>) = calls.drain(..).unzip();
         sink.write(jobs).await?;
         for caller in waiting {
-            // The caller is still waiting, so the send cannot fail.
+            // The caller still waits for this answer, so the send cannot fail.
             let _ = caller.send(());
         }
     }
@@ -143,11 +144,11 @@ impl Sink {
     }
 }
 
-/// The padding of a plain row to the size of a payload.
+/// Text that makes a plain row and a payload the same size.
 pub(crate) const PAD: &str = "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\
                               xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx";
 
-/// The plain table, and a row of it.
+/// Statements that create the plain table and insert one or many rows into it.
 pub(crate) const PLAIN_SQLITE: &str =
     "create table if not exists plain (n integer primary key, pad text not null) strict";
 pub(crate) const PLAIN_POSTGRES: &str =

@@ -1,4 +1,4 @@
-//! The limits of the machine, without any Tidegate code.
+//! The limits of the machine: rates of syncs, commits and rows, measured without Tidegate code.
 
 use std::{
     io::Write as _,
@@ -19,7 +19,7 @@ const EACH: Duration = Duration::from_millis(700);
 /// The number of rows in a large commit.
 const MANY: usize = 500;
 
-/// The name under which a store's limits are kept.
+/// Returns the name under which the limits of a store are stored in the figures.
 pub(crate) fn peer(kind: Kind) -> &'static str {
     match kind {
         Kind::Sqlite => "raw-sqlite",
@@ -129,7 +129,7 @@ async fn postgres(
     Ok(())
 }
 
-/// Makes one-row commits on one connection, and returns the time of each.
+/// Commits one row at a time on one connection, and returns the time of each commit.
 async fn one_by_one(client: tokio_postgres::Client, first: i64) -> anyhow::Result<Vec<f64>> {
     let one = client.prepare(PLAIN_ONE).await?;
     let (mut each, started) = (Vec::new(), Instant::now());

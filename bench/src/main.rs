@@ -1,8 +1,9 @@
-//! Benchmark of Tidegate beside the limits of the machine it runs on.
+//! Benchmark of Tidegate, compared with the limits of the machine it runs on.
 //!
-//! Prints one JSON object a line on standard output and a table on standard error. Machines are
-//! shared and noisy: only ratios from one run count, so each figure is measured several times in
-//! turn with its limit, and the median and the spread are given.
+//! Prints one JSON object per line on standard output and a table on standard error. Machines are
+//! shared and their speed varies, so only ratios within one run of the benchmark are meaningful:
+//! each figure is measured several times, alternating with its limit, and the table has the median
+//! and the spread.
 
 mod engine;
 mod figures;
@@ -16,7 +17,8 @@ mod workload;
 
 use clap::Parser;
 
-/// The allocator of the shipped binary: a third of the time was spent in the system's allocator.
+/// The allocator that the server uses, too. With the system's allocator, a third of the processor
+/// time went into allocations.
 #[cfg(not(feature = "allocations"))]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -26,8 +28,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[global_allocator]
 static ALLOCATOR: &stats_alloc::StatsAlloc<std::alloc::System> = &stats_alloc::INSTRUMENTED_SYSTEM;
 
-/// Returns the number of allocations so far; 0 where they are not counted.
-#[expect(clippy::cast_precision_loss, reason = "a few billion at most")]
+/// Returns the number of allocations so far, or 0 without the feature `allocations`.
+#[expect(clippy::cast_precision_loss, reason = "there are a few billion at most")]
 fn allocations() -> f64 {
     #[cfg(feature = "allocations")]
     let count = ALLOCATOR.stats().allocations + ALLOCATOR.stats().reallocations;

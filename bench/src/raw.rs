@@ -1,7 +1,8 @@
-//! The raw limit: the very changes that the engine made, written again without an engine.
+//! The raw limit: the same changes that the engine made, written again without an engine.
 //!
-//! The rows are encoded beforehand. Only the store's own statements on the store's own tables are
-//! timed, one transaction for each that the engine made: no reads, no locks, no decisions.
+//! The rows are encoded beforehand. The measured time contains only the insert, update and delete
+//! statements of the store on its tables, in the same transactions as the engine's: no reads, no
+//! locks, no decisions.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -23,7 +24,7 @@ enum Verb {
 }
 
 impl Verb {
-    /// Returns the store's own statement.
+    /// Returns the statement that the store uses for this verb on a table.
     fn statement(self, dialect: Dialect, kind: RowKind) -> &'static str {
         let statements = sql::of(dialect, kind);
         match self {
@@ -34,7 +35,7 @@ impl Verb {
     }
 }
 
-/// The rows of one transaction, by kind and verb.
+/// The encoded rows that one transaction writes, grouped by kind and verb.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Transaction(Vec<(RowKind, Verb, Vec<Vec<Cell>>)>);
 
@@ -42,7 +43,7 @@ impl Transaction {
     /// Encodes the changes of a transaction.
     pub(crate) fn new(changes: &[Change]) -> Self {
         let mut groups: BTreeMap<(RowKind, Verb), Vec<Vec<Cell>>> = BTreeMap::new();
-        // The engine's own row is not part of a workload.
+        // The row of the engine is left out: it is not part of a workload.
         for change in changes.iter().filter(|it| it.key().kind() != RowKind::Engine) {
             let (verb, row) = match change {
                 Change::Insert(row) => (Verb::Insert, cells(row)),
@@ -63,13 +64,13 @@ impl Transaction {
         Self(groups.into_iter().map(|((kind, verb), rows)| (kind, verb, rows)).collect())
     }
 
-    /// Returns the number of rows that it writes.
+    /// Returns the number of rows that this transaction writes.
     pub(crate) fn rows(&self) -> usize {
         self.0.iter().map(|(_, _, rows)| rows.len()).sum()
     }
 }
 
-/// Writes transactions into a SQLite file with an existing schema.
+/// Writes transactions into a SQLite file that has the store's tables. Returns the time it took.
 pub(crate) fn sqlite(
     connection: &rusqlite::Connection,
     all: &[Transaction],
@@ -83,7 +84,7 @@ pub(crate) fn sqlite(
     Ok(started.elapsed())
 }
 
-/// Executes the statements of one transaction, without its begin and its commit.
+/// Executes the statements of one transaction, without BEGIN and COMMIT.
 pub(crate) fn execute(
     connection: &rusqlite::Connection,
     transaction: &Transaction,
@@ -109,10 +110,11 @@ fn value(cell: &Cell) -> rusqlite::types::Value {
 
 type Param = Box<dyn tokio_postgres::types::ToSql + Send + Sync>;
 
-/// The columns of one transaction, statement by statement.
+/// Parameters of the statements of one transaction: one list per statement, one array per column.
 type Columns = Vec<Vec<Param>>;
 
-/// Writes transactions into a PostgreSQL schema with existing tables.
+/// Writes transactions into a PostgreSQL schema that has the store's tables. Returns the time it
+/// took.
 pub(crate) async fn postgres(
     client: &tokio_postgres::Client,
     all: &[Transaction],
@@ -126,7 +128,7 @@ pub(crate) async fn postgres(
     Ok(started.elapsed())
 }
 
-/// The statements of some transactions, prepared on one connection.
+/// All statements that a list of transactions needs, prepared on one connection.
 pub(crate) struct Prepared {
     statements: BTreeMap<(RowKind, Verb), Statement>,
     begin: Statement,
@@ -149,7 +151,7 @@ impl Prepared {
         Ok(Self { statements, begin, commit })
     }
 
-    /// Sends BEGIN, one statement for each table, and COMMIT in one pipeline.
+    /// Sends BEGIN, one statement for each table and verb, and COMMIT in one pipeline.
     pub(crate) async fn fly(
         &self,
         client: &tokio_postgres::Client,
@@ -172,12 +174,12 @@ impl Prepared {
     }
 }
 
-/// Returns the columns of one transaction, statement by statement.
+/// Returns the parameters of the statements of one transaction.
 pub(crate) fn columns(of: &Transaction) -> Columns {
     of.0.iter().map(|(kind, verb, rows)| arrays(Table::of(*kind), *verb, rows)).collect()
 }
 
-/// Returns the rows' columns, each as one array.
+/// Returns the columns of rows, each column as one array.
 fn arrays(table: &Table, verb: Verb, rows: &[Vec<Cell>]) -> Vec<Param> {
     let types = table.columns.iter().map(|(_, kind)| *kind);
     let width = if verb == Verb::Delete { table.key_len } else { table.columns.len() };

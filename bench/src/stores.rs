@@ -1,4 +1,4 @@
-//! The measured stores: a file in a temporary folder, and a separate schema.
+//! The measured stores: SQLite in a file of a temporary folder, PostgreSQL in a schema of its own.
 
 use std::{
     path::PathBuf,
@@ -22,7 +22,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Parses the stores from the command line.
+    /// Parses the command line argument `--store`: a name, or `all`.
     pub(crate) fn named(name: &str) -> anyhow::Result<Vec<Self>> {
         Ok(match name {
             "sqlite" => vec![Self::Sqlite],
@@ -32,7 +32,7 @@ impl Kind {
         })
     }
 
-    /// Returns the name in the results.
+    /// Returns the name that the results use.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Sqlite => "tidegate-sqlite",
@@ -41,7 +41,7 @@ impl Kind {
     }
 }
 
-/// A store with its own file or schema, which is removed when it is closed.
+/// An open store with a file or schema of its own. `close` removes the file or schema.
 #[derive(Debug)]
 pub(crate) struct Opened {
     /// The store.
@@ -55,16 +55,16 @@ enum Place {
     Schema(String),
 }
 
-/// A file or schema with the tables and no store.
+/// A file or schema that has the tables and is not open as a store.
 #[derive(Debug)]
 pub(crate) struct Raw(Place);
 
-/// A bare connection.
+/// A database connection without a store.
 #[derive(Debug)]
 pub(crate) enum Bare {
-    /// To a file that is not open elsewhere, with `synchronous=full`.
+    /// Connection to a file that no other connection has open, with `synchronous=full`.
     Sqlite(Box<rusqlite::Connection>),
-    /// In the schema of its place.
+    /// Connection whose `search_path` is the schema.
     Postgres(tokio_postgres::Client),
 }
 
@@ -94,7 +94,7 @@ impl Opened {
         Ok(Arc::new(SqliteStore::in_memory(Arc::new(SystemClock)).await?))
     }
 
-    /// Drops the store and keeps its tables.
+    /// Drops the store, and returns its file or schema with the tables.
     pub(crate) fn into_raw(self) -> Raw {
         drop(self.store);
         Raw(self.place)
@@ -107,7 +107,7 @@ impl Opened {
 }
 
 impl Raw {
-    /// Opens a connection.
+    /// Opens a database connection to the file or schema.
     pub(crate) async fn connect(&self) -> anyhow::Result<Bare> {
         match &self.0 {
             Place::Folder(folder) => {
@@ -119,14 +119,14 @@ impl Raw {
             }
             Place::Schema(schema) => {
                 let client = connect().await?;
-                // The name consists of letters and digits: see `fresh_schema`.
+                // `fresh_schema` makes names of letters and digits only, so no quoting is needed.
                 client.batch_execute(&format!("set search_path to {schema}")).await?;
                 Ok(Bare::Postgres(client))
             }
         }
     }
 
-    /// Writes transactions without an engine.
+    /// Writes transactions without an engine. Returns the time it took.
     pub(crate) async fn write(&self, all: &[Transaction]) -> anyhow::Result<Duration> {
         match self.connect().await? {
             Bare::Sqlite(connection) => Ok(raw::sqlite(&connection, all)?),
@@ -146,12 +146,11 @@ impl Raw {
     }
 }
 
-/// More megabytes than any machine has in memory, so that the cluster is on the disk: in memory a
-/// sync costs nothing.
+/// Required free memory for a cluster in memory, in megabytes: more than any machine has. The
+/// cluster is therefore always on disk, because a sync in memory would take no time.
 const NEVER_IN_MEMORY: u64 = 1 << 50;
 
-/// Returns the URL of the server in `TIDEGATE_TEST_POSTGRES`, or of a throw-away cluster on the
-/// disk.
+/// Returns the URL in `TIDEGATE_TEST_POSTGRES`, or that of a temporary cluster on disk.
 pub(crate) fn url() -> anyhow::Result<&'static str> {
     static NAMED: OnceLock<Option<String>> = OnceLock::new();
     static OWN: OnceLock<Option<Cluster>> = OnceLock::new();

@@ -1,5 +1,5 @@
-//! W6 of `bench/README.md`: streams and reactions, beside bare group commit and raw rows in the
-//! same run.
+//! W6 of `bench/README.md`: streams and reactions, compared with bare group commit and with the
+//! same rows written without an engine.
 
 mod loads;
 mod react;
@@ -13,19 +13,19 @@ use crate::{figures::Figures, stores::Kind};
 /// Benchmark of streams and reactions.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Number of committed events; pinned commits are a tenth of it.
+    /// Number of events that each workload commits; W6.pinned commits a tenth of them.
     #[arg(long, default_value_t = 10_000)]
     events: usize,
-    /// Number of times that each figure is measured, in turn with its limit.
+    /// Number of times that each figure and its limit are measured, alternating.
     #[arg(long, default_value_t = 5)]
     repeat: usize,
     /// Stores to measure: sqlite, postgres or all.
     #[arg(long, default_value = "all")]
     store: String,
-    /// Only workloads whose name contains one of these, such as `s1000,load`.
+    /// Run only the workloads whose name contains one of these texts, such as `s1000,load`.
     #[arg(long, default_value = "", value_delimiter = ',')]
     only: Vec<String>,
-    /// Leave the limits out, to measure only the engine.
+    /// Measure only the engine, without its limits.
     #[arg(long)]
     bare: bool,
 }

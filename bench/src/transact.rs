@@ -1,4 +1,4 @@
-//! `transact` on the durable stores, beside the same changes written raw.
+//! `Store::transact` of the durable stores, compared with the same changes written without a store.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
 /// Benchmark of the stores.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Number of runs for each figure of a batch of 256; smaller batches use fewer.
+    /// Number of runs for each figure with batches of 256 commands; smaller batches use fewer runs.
     #[arg(long, default_value_t = 20_000)]
     runs: usize,
     /// Number of times that each figure is measured.
@@ -24,10 +24,10 @@ pub(crate) struct Arguments {
     /// Stores to measure: sqlite, postgres or all.
     #[arg(long, default_value = "all")]
     store: String,
-    /// Only workloads whose name contains this, such as `k1.b256`.
+    /// Run only the workloads whose name contains this text, such as `k1.b256`.
     #[arg(long, default_value = "")]
     only: String,
-    /// Number of runs parked on one gate for the last figure; 0 leaves it out.
+    /// Number of runs that wait at one gate for the last figure; 0 skips this figure.
     #[arg(long, default_value_t = 1_000_000)]
     parked: usize,
 }
@@ -61,7 +61,8 @@ async fn measure(
     let runs = runs.clamp(500.min(arguments.runs), arguments.runs);
     let mut figures = Figures::default();
     for _ in 0..arguments.repeat {
-        // One hot key lets a whole batch in; a thousand keys let one in each.
+        // With one key, a whole batch of runs may be active at once; with a thousand keys, one run
+        // per key.
         let limit = if keys == 1 { u32::try_from(batch)? } else { 1 };
         let opened = Opened::new(kind).await?;
         let mut load = Load::new(opened.store.clone(), limit).await?;
@@ -100,7 +101,8 @@ struct Figures {
     rows: [f64; 2],
 }
 
-/// Records the changes of the same workload, transaction by transaction: admission, then hand-off.
+/// Runs the same workload in memory, and returns the changes of its transactions: those of
+/// admission, then those of hand-off.
 async fn record(
     runs: usize,
     keys: usize,
@@ -115,7 +117,7 @@ async fn record(
     Ok([admission, recorder.take()])
 }
 
-/// Writes the same changes, raw, on a fresh database.
+/// Writes recorded changes into a new database without a store. Returns the times of both lists.
 async fn limits(
     kind: Kind,
     first: &[Transaction],
@@ -129,7 +131,7 @@ async fn limits(
     Ok((admission, hand_off))
 }
 
-/// Leases ready runs that no gate holds back.
+/// Measures the leasing of ready runs: each has a key of its own, so no gate is full.
 async fn claim(kind: Kind, runs: usize, batch: usize) -> anyhow::Result<f64> {
     let opened = Opened::new(kind).await?;
     let mut load = Load::new(opened.store.clone(), 1).await?;
@@ -141,8 +143,9 @@ async fn claim(kind: Kind, runs: usize, batch: usize) -> anyhow::Result<f64> {
     Ok(rate(runs, took))
 }
 
-#[expect(clippy::print_stderr, reason = "long work says what it does")]
-/// Measures hand-off on a thousand keys, with and without a gate on which many runs wait.
+#[expect(clippy::print_stderr, reason = "the program prints its progress")]
+/// Measures hand-off on a thousand keys, in a store with many runs that wait at another gate and
+/// in a store without them.
 async fn parked(arguments: &Arguments, kind: Kind) -> anyhow::Result<()> {
     let (mut empty, mut full) = (Vec::new(), Vec::new());
     let (bare, crowded) = (Opened::new(kind).await?, Opened::new(kind).await?);
@@ -150,7 +153,8 @@ async fn parked(arguments: &Arguments, kind: Kind) -> anyhow::Result<()> {
     let mut beside = Load::new(crowded.store.clone(), 1).await?;
     eprintln!("parking {} runs on one gate of {kind:?} …", arguments.parked);
     beside.park(arguments.parked).await?;
-    // Many rounds: the first ones after a large load pay for deferred work of the database.
+    // At least 15 rounds, because the first rounds after a large load are slowed down by deferred
+    // work of the database.
     for _ in 0..arguments.repeat.max(15) {
         for (load, figures) in [(&mut alone, &mut empty), (&mut beside, &mut full)] {
             load.admit(5000, 1000, 256).await?;
@@ -169,7 +173,7 @@ async fn parked(arguments: &Arguments, kind: Kind) -> anyhow::Result<()> {
 }
 
 /// Prints one figure, with its limit if there is one.
-#[expect(clippy::print_stdout, clippy::print_stderr, reason = "printing is its purpose")]
+#[expect(clippy::print_stdout, clippy::print_stderr, reason = "this function prints results")]
 fn report(
     kind: Kind,
     what: &str,

@@ -1,4 +1,5 @@
-//! The measured workloads: admission, hand-off and claim, in batches, beside the same writes raw.
+//! The workloads of `transact`: admission, hand-off and claim, in batches; and a recorder of their
+//! changes.
 
 use std::{
     sync::{Arc, Mutex},
@@ -23,10 +24,10 @@ use tokio::sync::watch;
 
 use crate::raw::Transaction;
 
-/// The engine that all runs are leased to.
+/// Id of the engine to which all runs are leased.
 const ENGINE: EngineId = 7;
 
-/// One store under load.
+/// A store and the commands that put load on it.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
     store: Arc<dyn Store>,
@@ -36,7 +37,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Registers the only workflow: `limit` at once for each `k`.
+    /// Registers the only workflow, which allows `limit` runs at once for each key `k`.
     pub(crate) async fn new(store: Arc<dyn Store>, limit: u32) -> Result<Self, StoreError> {
         let definition = json!({ "name": "w", "concurrency": { "limit": limit, "key": "k" } });
         let workflow = Definition::parse(&definition).expect("a good definition").value;
@@ -60,12 +61,14 @@ impl Load {
             })
             .collect();
         let answers = commit(&*self.store, salted).await?;
-        Ok(answers.into_iter().map(|answer| answer.expect("nothing is refused here")).collect())
+        Ok(answers.into_iter().map(|answer| answer.expect("no command is refused")).collect())
     }
 
-    /// Starts `n` runs over `keys` keys, one event a command, `batch` commands a transaction.
+    /// Starts `n` runs with `keys` different keys: one event per command, `batch` commands per
+    /// transaction.
     ///
-    /// Two callers take turns, as two committers do: one prepares while the other is being written.
+    /// Two callers take turns: one prepares its commands while the commands of the other are
+    /// written.
     pub(crate) async fn admit(
         &mut self,
         n: usize,
@@ -90,14 +93,14 @@ impl Load {
         Ok(started.elapsed())
     }
 
-    /// Leaves `n` runs waiting on one gate that is never released.
+    /// Starts `n` runs that wait at one gate: its only slot is never freed.
     pub(crate) async fn park(&mut self, n: usize) -> Result<(), StoreError> {
         let hot = usize::MAX;
         for first in (0..n).step_by(500) {
             let commands = (first..n.min(first + 500)).map(|at| self.post(at, hot)).collect();
             self.ask(commands).await?;
         }
-        // The first of them is leased and never finished.
+        // The first run gets the slot, is leased, and is never finished.
         self.lease(1, 1).await?;
         Ok(())
     }
@@ -116,7 +119,7 @@ impl Load {
         Command::Lease { engine: ENGINE, claims, serves, limit }
     }
 
-    /// Leases up to `n` ready runs, `batch` a transaction. Returns the number and the time.
+    /// Leases up to `n` ready runs, `batch` per transaction. Returns the leased runs and the time.
     pub(crate) async fn lease(
         &mut self,
         n: usize,
@@ -135,8 +138,8 @@ impl Load {
         Ok((runs, started.elapsed()))
     }
 
-    /// Drains up to `n` runs: each transaction finishes a batch, hands its slots on and leases the
-    /// next batch. Returns the number finished, the time, and the number in flight.
+    /// Drains up to `n` runs: each transaction finishes a batch of runs, hands their slots on and
+    /// leases the next batch. Returns the number of finished runs and the time.
     pub(crate) async fn hand_off(
         &mut self,
         n: usize,
@@ -163,23 +166,23 @@ fn finish(run: Run) -> Command {
     Command::Record { known: Box::new(run), report }
 }
 
-/// Store wrapper that keeps the changes of each transaction, so that they can be written again raw.
+/// Store wrapper that records the changes of each transaction, to write them again without a store.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     inner: Arc<dyn Store>,
-    /// The changes, one list a transaction.
+    /// The recorded changes, one list per transaction.
     changes: Arc<Mutex<Vec<Vec<Change>>>>,
 }
 
 impl Recorder {
-    /// Records the changes of a store.
+    /// Wraps a store and records its changes.
     pub(crate) fn new(inner: Arc<dyn Store>) -> Self {
         Self { inner, changes: Arc::default() }
     }
 
-    /// Returns the changes recorded since the last call, encoded.
+    /// Returns the transactions recorded since the last call, with encoded rows.
     pub(crate) fn take(&self) -> Vec<Transaction> {
-        let mut changes = self.changes.lock().expect("nothing panics under this lock");
+        let mut changes = self.changes.lock().expect("no code panics while it holds this lock");
         changes.drain(..).map(|changes| Transaction::new(&changes)).collect()
     }
 }
@@ -191,7 +194,7 @@ impl Store for Recorder {
         let recorded = Box::new(move |snapshot| {
             let decision = decide(snapshot);
             if let Decision::Apply(made) = &decision {
-                changes.lock().expect("nothing panics under this lock").push(made.clone());
+                changes.lock().expect("no code panics while it holds this lock").push(made.clone());
             }
             decision
         });

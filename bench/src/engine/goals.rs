@@ -1,4 +1,4 @@
-//! Each figure beside its limit and its goal.
+//! Table of results: each figure with its limit, their ratio and the goal of the ratio.
 
 use std::fmt::Write as _;
 
@@ -10,19 +10,21 @@ use crate::{
 
 /// The reference that a figure is compared with.
 enum Limit {
-    /// A limit's rate, and the fraction of it that is the goal; 0 for none.
+    /// The rate of a limit, by name, and the fraction of it that is the goal (0: no goal).
     Of(&'static str, f64),
-    /// Rows a second in large commits, divided by the rows that the workload wrote.
+    /// Rows a second in large commits, divided by the rows that one unit of the workload
+    /// writes; and the fraction of it that is the goal (0: no goal).
     Rows(f64),
-    /// Another workload's figure.
+    /// The figure of another workload, by name, and the fraction of it that is the goal.
     Beside(&'static str, f64),
-    /// At most a multiple of a latency, plus milliseconds.
+    /// The goal is at most a multiple of a latency plus some milliseconds. Fields: system, name
+    /// of the latency, factor, milliseconds.
     Time(&'static str, &'static str, f64, f64),
-    /// At most an absolute value, with its unit.
+    /// The goal is at most an absolute value, given with its unit.
     AtMost(f64, &'static str),
 }
 
-/// Every workload, its limit and its goal.
+/// Returns all workloads, each with its limit and its goal.
 fn goals(kind: Kind) -> Vec<(&'static str, Limit)> {
     let latency = match kind {
         Kind::Sqlite => Limit::Time("raw", "fdatasync.ms", 2.0, 1.0),
@@ -55,7 +57,7 @@ fn goals(kind: Kind) -> Vec<(&'static str, Limit)> {
     ]
 }
 
-/// One workload on one store, beside its limit.
+/// Line of the table: one workload on one store, compared with its limit.
 pub(super) struct Line {
     pub(super) kind: Kind,
     pub(super) workload: &'static str,
@@ -65,15 +67,16 @@ pub(super) struct Line {
     pub(super) ratios: Vec<f64>,
     /// The name of the limit.
     pub(super) limit: String,
-    /// The fraction of the limit that the very same changes reach, written without an engine.
+    /// The figure divided by the rate at which the same changes are written without an engine.
     pub(super) same: Option<f64>,
-    /// The goal of the ratio; none where there is none.
+    /// The goal of the ratio, if it has one.
     pub(super) goal: Option<Goal>,
-    /// Row writes, commits, reads, microseconds and allocations per unit, where they were counted.
+    /// Row writes, commits, reads, microseconds of processor time and allocations per unit, if
+    /// they were counted.
     pub(super) each: Option<[f64; 5]>,
 }
 
-/// The goal of a ratio.
+/// Goal of a ratio.
 #[derive(Clone, Copy)]
 pub(super) enum Goal {
     AtLeast(f64),
@@ -85,7 +88,7 @@ impl Line {
         median(&self.ratios)
     }
 
-    /// Returns whether the goal is met.
+    /// Returns whether the goal is met, or `None` without a goal.
     pub(super) fn met(&self) -> Option<bool> {
         Some(match self.goal? {
             Goal::AtLeast(goal) => self.ratio() >= goal,
@@ -93,7 +96,7 @@ impl Line {
         })
     }
 
-    /// Formats the goal and whether it is met.
+    /// Formats the goal with `met` or `MISSED`.
     pub(super) fn verdict(&self) -> String {
         let goal = match self.goal {
             None => return String::new(),
@@ -103,20 +106,20 @@ impl Line {
         format!("{goal} {}", if self.met() == Some(true) { "met" } else { "MISSED" })
     }
 
-    /// Formats the spread of the figures.
+    /// Formats the smallest and the largest figure.
     pub(super) fn spread(&self) -> String {
         let (least, most) = ends(&self.taken);
         format!("{}–{}", short(least), short(most))
     }
 
-    /// Formats the spread of the ratios.
+    /// Formats the smallest and the largest ratio.
     pub(super) fn ratio_spread(&self) -> String {
         let (low, high) = ends(&self.ratios);
         format!("{low:.2}–{high:.2}")
     }
 }
 
-/// Returns all measured workloads.
+/// Returns a line for each workload that was measured.
 pub(super) fn lines(figures: &Figures, kinds: &[Kind]) -> Vec<Line> {
     let all = kinds.iter().flat_map(|kind| {
         let goals = goals(*kind).into_iter();
@@ -125,11 +128,11 @@ pub(super) fn lines(figures: &Figures, kinds: &[Kind]) -> Vec<Line> {
     all.filter(|line| !line.taken.is_empty()).collect()
 }
 
-/// Prints the table.
-#[expect(clippy::print_stderr, reason = "printing is its purpose")]
+/// Prints the table of results.
+#[expect(clippy::print_stderr, reason = "this function prints results")]
 pub(super) fn print(lines: &[Line]) {
     eprintln!(
-        "{:15} {:18} {:>9} {:>17}  {:>6} {:>11}  of what; goal; row writes, commits, reads and processor time each",
+        "{:15} {:18} {:>9} {:>17}  {:>6} {:>11}  limit; goal; row writes, commits, reads and processor time each",
         "", "", "median", "spread", "ratio", "spread"
     );
     for line in lines {
@@ -208,7 +211,7 @@ fn ends(figures: &[f64]) -> (f64, f64) {
     (least, figures.iter().copied().fold(0.0, f64::max))
 }
 
-/// Formats a figure.
+/// Formats a figure with about three digits.
 pub(super) fn short(figure: f64) -> String {
     if figure < 100.0 { format!("{figure:.2}") } else { format!("{figure:.0}") }
 }

@@ -1,4 +1,4 @@
-//! The workloads.
+//! The workloads of the engine benchmark: W1 to W5, W7, W9, W10 and `idle`.
 
 use std::{
     sync::Arc,
@@ -22,10 +22,10 @@ use crate::{
     workload::Recorder,
 };
 
-/// The keys of W5.k1000, and the keys behind a hot one.
+/// Number of keys of `W5.k1000`, and of cold keys of `W5.cold_behind_hot`.
 const KEYS: usize = 1000;
 
-/// Runs the repeated workloads.
+/// Runs the workloads that are repeated in every round.
 pub(super) async fn all(
     arguments: &Arguments,
     figures: &mut Figures,
@@ -55,7 +55,8 @@ impl Load<'_> {
         self.kind.name()
     }
 
-    /// W1: starts, one call each, without a worker; and bare group commit with the same rows.
+    /// W1: clients start runs, one call for each run, and no worker drives them. Then measures a
+    /// bare group commit of the same rows.
     async fn starts(&self, figures: &mut Figures, clients: usize) -> anyhow::Result<()> {
         let workload = format!("W1.c{clients}");
         if !self.arguments.wants(&workload) {
@@ -68,7 +69,8 @@ impl Load<'_> {
         self.count(figures, &workload, &bench.rig, n);
         figures.throughput(self.peer(), &workload, n, took, Value::Null);
         bench.close().await?;
-        // The same calls one by one on an in-memory store, so that each has its own rows.
+        // One client makes the same calls on an in-memory store, so that the rows of each call
+        // are recorded separately.
         let recorder = Arc::new(Recorder::new(Opened::in_memory().await?));
         let rig = Rig::new(recorder.clone(), 0).await?;
         let _registered = recorder.take();
@@ -83,8 +85,8 @@ impl Load<'_> {
         Ok(())
     }
 
-    /// W1.bulk500: starts, 500 a call. Ten times as many, because it would be over too soon
-    /// otherwise.
+    /// W1.bulk500: clients start 500 runs with each call. Starts ten times as many runs as W1, so
+    /// that the measurement takes long enough.
     async fn bulk(&self, figures: &mut Figures) -> anyhow::Result<()> {
         if !self.arguments.wants("W1.bulk500") {
             return Ok(());
@@ -100,7 +102,8 @@ impl Load<'_> {
         bench.close().await
     }
 
-    /// W2, W3 and W5.slack: 64 clients start runs, workers drive them; until the last has ended.
+    /// W2, W3 and W5.slack: 64 clients start runs and workers drive them. Measures the time until
+    /// the last run has ended.
     async fn runs(
         &self,
         figures: &mut Figures,
@@ -125,7 +128,8 @@ impl Load<'_> {
         self.replay(figures, workload, flow, n, steps).await
     }
 
-    /// Writes the very changes of such a load again, without an engine.
+    /// Runs the same workload again and records its changes, then measures the time to write the
+    /// same changes without an engine.
     async fn replay(
         &self,
         figures: &mut Figures,
@@ -152,7 +156,8 @@ impl Load<'_> {
         Ok(())
     }
 
-    /// W4: one client, an idle engine.
+    /// W4: one client starts one run at a time on an idle engine. Measures the latency until the
+    /// run has ended.
     async fn latency(&self, figures: &mut Figures) -> anyhow::Result<()> {
         if !self.arguments.wants("W4") {
             return Ok(());
@@ -163,7 +168,7 @@ impl Load<'_> {
         for n in 0..400 {
             let began = Instant::now();
             bench.rig.one(Flow::One, n).await?;
-            // The first calls run with cold caches.
+            // The first 50 calls do not count: they run with cold caches.
             if n >= 50 {
                 each.push(ms_since(began));
             }
@@ -173,7 +178,8 @@ impl Load<'_> {
         bench.close().await
     }
 
-    /// W5.hot and W5.k1000: preloaded runs, one at a time for each key.
+    /// W5.hot and W5.k1000: workers drain runs that were started before, one at a time for each
+    /// key.
     async fn drain(
         &self,
         figures: &mut Figures,
@@ -198,7 +204,8 @@ impl Load<'_> {
         bench.close().await
     }
 
-    /// `W5.cold_behind_hot`: a long queue on one key must not hold up a thousand others.
+    /// `W5.cold_behind_hot`: a thousand runs, each with its own key, start behind a long queue of
+    /// another key. Measures the time until these runs have ended.
     async fn cold_behind_hot(&self, figures: &mut Figures) -> anyhow::Result<()> {
         let workload = "W5.cold_behind_hot";
         if !self.arguments.wants(workload) {
@@ -219,7 +226,7 @@ impl Load<'_> {
         bench.close().await
     }
 
-    /// Fails unless every run was driven once and one at a time.
+    /// Fails unless each of the `n` runs was driven once, and never two of one key at once.
     fn checked(rig: &Rig, n: usize) -> anyhow::Result<Value> {
         rig.meter.witness.check(n)?;
         let most = rig.meter.witness.most_at_once();
@@ -227,7 +234,7 @@ impl Load<'_> {
         Ok(json!({ "mostAtOnce": most }))
     }
 
-    /// Keeps the counts per unit: row writes, transactions, reads and microseconds.
+    /// Stores the counts of the meter, divided by `n`, as figures of the workload.
     fn count(&self, figures: &mut Figures, workload: &str, rig: &Rig, n: usize) {
         let n = f64::from(u32::try_from(n).unwrap_or(u32::MAX));
         for (what, count) in rig.meter.counts() {
@@ -236,7 +243,7 @@ impl Load<'_> {
     }
 }
 
-/// W7: claim and finish the first of many runs.
+/// W7: claims and finishes the first runs of a backlog, for several sizes of the backlog.
 pub(super) async fn backlogs(
     arguments: &Arguments,
     figures: &mut Figures,
@@ -274,10 +281,10 @@ pub(super) async fn backlogs(
     Ok(())
 }
 
-/// The time for which an idle engine is watched: several heartbeats and polls.
+/// Time for which the calls of an idle engine are counted: several heartbeats and polls.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// `idle`: the store calls of an idle engine, in calls a second.
+/// `idle`: counts the store calls of an idle engine, in calls a second.
 pub(super) async fn idle(
     arguments: &Arguments,
     figures: &mut Figures,
@@ -288,7 +295,7 @@ pub(super) async fn idle(
     }
     let bench = Bench::new(kind, arguments.workers).await?;
     bench.rig.one(Flow::One, 0).await?;
-    // Wait for the cleanup after the last run.
+    // Wait until the engine has no work left from this run.
     rest(Duration::from_secs(5)).await;
     bench.rig.meter.take_calls();
     let began = Instant::now();
@@ -306,11 +313,12 @@ async fn rest(time: Duration) {
     }
 }
 
-/// The workloads of W10 and their numbers of workflows.
+/// The workloads of W10, each with its number of workflows.
 const MANY: [(&str, usize); 5] =
     [("W10.1", 1), ("W10.10", 10), ("W10.100", 100), ("W10.1k", 1_000), ("W10.10k", 10_000)];
 
-/// W10: runs of many workflows that all have a backlog, and the time to register them.
+/// W10: drives runs of many workflows, each of which has a backlog. Also measures the time to
+/// register the workflows.
 pub(super) async fn workflows(
     arguments: &Arguments,
     figures: &mut Figures,
@@ -326,7 +334,8 @@ pub(super) async fn workflows(
         let bench = Bench::with_more(kind, 0, workflows).await?;
         let define = format!("{workload}.define");
         figures.throughput(kind.name(), &define, workflows, began.elapsed(), Value::Null);
-        // Enough that every workflow still has a backlog when the last run is counted.
+        // Start so many runs that every workflow still has a backlog when the last counted run
+        // ends.
         bench.rig.load_many(first + workflows * 2).await?;
         bench.rig.meter.reset();
         bench.rig.meter.count_above(tidegate_core::id::Seq(0));
@@ -341,10 +350,11 @@ pub(super) async fn workflows(
     Ok(())
 }
 
-/// The time that the runs of `W9.wake` have to fall asleep.
+/// Time from the first start to the wake-up of `W9.wake`: all runs must sleep by then.
 const NAP: Duration = Duration::from_secs(45);
 
-/// `W9.wake`: runs that sleep until one moment; from that moment until the last has ended.
+/// `W9.wake`: all runs sleep until the same moment. Measures the time from that moment until the
+/// last run has ended.
 pub(super) async fn wake(
     arguments: &Arguments,
     figures: &mut Figures,
@@ -367,7 +377,7 @@ pub(super) async fn wake(
     bench.rig.meter.reset();
     bench.rig.meter.ended(n).await;
     let took = began.elapsed().saturating_sub(NAP);
-    anyhow::ensure!(left > Duration::ZERO && took > Duration::ZERO, "they woke too early");
+    anyhow::ensure!(left > Duration::ZERO && took > Duration::ZERO, "runs woke too early");
     bench.rig.meter.witness.check_each(n, 2)?;
     load.count(figures, workload, &bench.rig, n);
     figures.throughput(kind.name(), workload, n, took, Value::Null);

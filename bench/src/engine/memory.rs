@@ -1,4 +1,4 @@
-//! W9: resident memory, measured in a separate process each time.
+//! W9.sleeping and W9.keys: resident memory of an engine, measured in a new process each time.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use crate::{
     stores::{self, Kind},
 };
 
-/// Arguments of the measured process.
+/// Arguments of the child process whose memory is measured.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Store: sqlite or postgres.
@@ -21,12 +21,12 @@ pub(crate) struct Arguments {
     /// Number of runs that go to sleep.
     #[arg(long, default_value_t = 0)]
     sleepers: usize,
-    /// Number of keys that are used and idle again.
+    /// Number of keys for which a run starts and ends.
     #[arg(long, default_value_t = 0)]
     keys: usize,
 }
 
-/// Measures both figures.
+/// Measures W9.sleeping and W9.keys.
 pub(super) async fn both(asked: &Asked, figures: &mut Figures, kind: Kind) -> anyhow::Result<()> {
     let store = match kind {
         Kind::Sqlite => "sqlite",
@@ -41,7 +41,7 @@ pub(super) async fn both(asked: &Asked, figures: &mut Figures, kind: Kind) -> an
         let mut child = std::process::Command::new(std::env::current_exe()?);
         child.args(["memory", "--store", store, option, &n.to_string()]);
         if kind == Kind::Postgres {
-            // The same cluster: one started by the child would end with it.
+            // The child uses the cluster of this process, which stays up when the child ends.
             child.env("TIDEGATE_TEST_POSTGRES", stores::url()?);
         }
         let output = tokio::task::spawn_blocking(move || {
@@ -55,8 +55,8 @@ pub(super) async fn both(asked: &Asked, figures: &mut Figures, kind: Kind) -> an
     Ok(())
 }
 
-/// Runs the workload in the measured process, and prints its memory.
-#[expect(clippy::print_stdout, reason = "the answer to the process that started it")]
+/// Runs the workload in the child process, and prints the memory of that process.
+#[expect(clippy::print_stdout, reason = "the parent process reads the output")]
 pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let kind = Kind::named(&arguments.store)?[0];
     let bench = Bench::new(kind, 100).await?;
@@ -83,7 +83,7 @@ pub(super) async fn pause() {
     tokio::time::sleep(std::time::Duration::from_millis(20)).await;
 }
 
-/// Returns a memory figure of this process, in megabytes.
+/// Returns a field of `/proc/self/status` in megabytes.
 fn status_mb(field: &str) -> anyhow::Result<f64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix(field));

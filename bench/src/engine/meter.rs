@@ -1,4 +1,5 @@
-//! A store wrapper that counts calls, and a witness that checks handlers.
+//! `Meter`, a store wrapper that counts calls and row writes, and `Witness`, which checks that each
+//! run is driven once.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -20,27 +21,27 @@ use tokio::sync::{Notify, watch};
 
 use crate::{allocations, figures::cpu_micros};
 
-/// Store wrapper that counts changes and detects the ends of runs.
+/// Store wrapper that counts calls and changed rows, and waits for the ends of runs.
 #[derive(Debug)]
 pub(crate) struct Meter {
     inner: Arc<dyn Store>,
-    /// The processor time and the allocations at the start of counting.
+    /// The processor time and the allocations of this process when counting began.
     began: Mutex<[f64; 2]>,
-    /// Committed row writes.
+    /// Number of committed row writes.
     rows: AtomicU64,
-    /// Transactions that changed something.
+    /// Number of transactions that changed at least one row.
     commits: AtomicU64,
-    /// Reads outside of transactions.
+    /// Number of reads outside transactions.
     reads: AtomicU64,
-    /// All store calls, heartbeats included.
+    /// Number of all store calls, heartbeats included.
     calls: AtomicU64,
-    /// Transactions that lock, whether they write or not.
+    /// Number of transactions, whether they write or not: all of them lock rows.
     locking: AtomicU64,
-    /// Runs above the floor whose end is committed.
+    /// Number of runs above `floor` whose end is committed.
     ended: AtomicU64,
     floor: AtomicI64,
     bell: Notify,
-    /// The record of handler calls.
+    /// Checks the handler calls of the same engine.
     pub(crate) witness: Arc<Witness>,
 }
 
@@ -49,7 +50,7 @@ fn so_far() -> [f64; 2] {
     [cpu_micros(), allocations()]
 }
 
-/// The changes of one transaction.
+/// The number of rows that one transaction changed, and the runs that it ended.
 #[derive(Debug, Default)]
 struct Changed {
     rows: usize,
@@ -84,12 +85,12 @@ impl Meter {
         }
     }
 
-    /// Returns all calls since the last time, and the number of them that lock.
+    /// Returns the number of calls since the last `take_calls`, and how many of them lock rows.
     pub(crate) fn take_calls(&self) -> [u64; 2] {
         [&self.calls, &self.locking].map(|count| count.swap(0, Ordering::Relaxed))
     }
 
-    /// Resets the counters.
+    /// Resets the counters that `counts` returns.
     pub(crate) fn reset(&self) {
         for count in [&self.rows, &self.commits, &self.reads] {
             count.store(0, Ordering::Relaxed);
@@ -97,8 +98,8 @@ impl Meter {
         *self.began.lock().unwrap_or_else(PoisonError::into_inner) = so_far();
     }
 
-    /// Returns row writes, transactions, reads, microseconds and allocations of this process so
-    /// far.
+    /// Returns the row writes, transactions, reads, microseconds of processor time and allocations
+    /// of this process since `reset`.
     pub(crate) fn counts(&self) -> [(&'static str, f64); 5] {
         let count = |of: &AtomicU64| {
             f64::from(u32::try_from(of.load(Ordering::Relaxed)).unwrap_or(u32::MAX))
@@ -116,13 +117,13 @@ impl Meter {
         ]
     }
 
-    /// Counts only the ends of runs above this number from now on.
+    /// From now on counts only the ends of runs whose sequence number is above `floor`.
     pub(crate) fn count_above(&self, floor: Seq) {
         self.floor.store(floor.0, Ordering::SeqCst);
         self.ended.store(0, Ordering::SeqCst);
     }
 
-    /// Waits until the ends of this many runs are durable.
+    /// Waits until the ends of `runs` runs are durable.
     pub(crate) async fn ended(&self, runs: usize) {
         while self.ended.load(Ordering::SeqCst) < runs as u64 {
             self.bell.notified().await;
@@ -190,7 +191,7 @@ impl Store for Meter {
     }
 }
 
-/// Record of handlers that start and of runs that end.
+/// Record of the handlers that started and of the runs that ended.
 #[derive(Debug, Default)]
 pub(crate) struct Witness {
     seen: Mutex<Sightings>,
@@ -200,7 +201,7 @@ pub(crate) struct Witness {
 
 #[derive(Debug, Default)]
 struct Sightings {
-    /// Runs whose handler has started and whose end is not durable yet, with their key.
+    /// Runs whose handler has started and whose end is not durable yet, each with its key.
     inside: HashMap<Seq, u64>,
     by_key: HashMap<u64, usize>,
     most: usize,
@@ -213,7 +214,7 @@ impl Witness {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Switches to counting only, which takes no memory.
+    /// From now on only counts the started handlers, which needs no memory per run.
     pub(crate) fn forget(&self) {
         self.forgets.store(true, Ordering::SeqCst);
     }
@@ -254,24 +255,25 @@ impl Witness {
         self.begun.load(Ordering::SeqCst)
     }
 
-    /// Returns the largest number of runs of one key between a handler's start and its run's
-    /// durable end.
+    /// Returns the largest number of runs of one key that were active at the same time: from the
+    /// start of the handler to the durable end of the run.
     pub(crate) fn most_at_once(&self) -> usize {
         self.lock().most
     }
 
-    /// Fails unless this many runs have started once and ended once.
+    /// Fails unless `runs` handlers have started and `runs` runs have ended, each once.
     pub(crate) fn check(&self, runs: usize) -> anyhow::Result<()> {
         self.check_each(runs, 1)
     }
 
-    /// Fails unless this many runs have started `times` times each, and ended once.
+    /// Fails unless `runs` runs have ended, each once, and their handlers have started `times`
+    /// times each.
     pub(crate) fn check_each(&self, runs: usize, times: usize) -> anyhow::Result<()> {
         let it = self.lock();
         let (begun, ended, twice) = (self.begun(), it.ended.len(), it.twice);
         anyhow::ensure!(
             begun == runs * times && ended == runs && twice == 0,
-            "{runs} runs: {begun} handlers begun, {ended} runs ended, {twice} twice"
+            "{runs} runs: {begun} handler starts, {ended} runs ended, {twice} of them driven again"
         );
         Ok(())
     }

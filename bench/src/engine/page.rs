@@ -1,4 +1,4 @@
-//! The page of results: a table between two markers, and a picture beside it.
+//! Writes the results to disk: the table between two markers of `bench/README.md`, and a chart.
 
 use std::{fmt::Write as _, fs, path::Path};
 
@@ -10,7 +10,7 @@ use crate::{figures::median, stores::Kind};
 const BEGIN: &str = "<!-- results: written by `cargo bench-engine --write` -->";
 const END: &str = "<!-- end of results -->";
 
-/// Replaces the results in the page with the new ones.
+/// Replaces the table in `bench/README.md`, and writes the chart.
 pub(super) fn write(lines: &[Line], rounds: usize) -> anyhow::Result<()> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let page = folder.join("README.md");
@@ -22,7 +22,7 @@ pub(super) fn write(lines: &[Line], rounds: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the page with other results between its markers.
+/// Returns the page with `table` between its markers, or `None` if a marker is missing.
 fn replaced(page: &str, table: &str) -> Option<String> {
     let (before, rest) = page.split_once(BEGIN)?;
     let (_, after) = rest.split_once(END)?;
@@ -66,11 +66,11 @@ fn store(kind: Kind) -> &'static str {
     }
 }
 
-/// The height of a bar, and the length of a bar that just meets its goal.
+/// Height of a bar, and length of a bar whose goal is exactly met, in pixels.
 const BAR: usize = 16;
 const GOAL: f64 = 150.0;
 
-/// Draws a bar for each goal, and a line where all of them should end.
+/// Draws a bar for each goal, and a vertical line at the length where a goal is met.
 fn picture(lines: &[Line]) -> String {
     let bars: Vec<(&Line, f64)> = lines.iter().filter_map(|it| Some((it, share(it)?))).collect();
     let height = bars.len() * BAR + 30;
@@ -106,7 +106,7 @@ fn picture(lines: &[Line]) -> String {
     out
 }
 
-/// Returns the fraction of its goal that a line reaches: 1 just meets it.
+/// Returns the fraction of its goal that a line reaches; at 1 the goal is exactly met.
 fn share(line: &Line) -> Option<f64> {
     Some(match line.goal? {
         Goal::AtLeast(goal) => line.ratio() / goal,
@@ -114,7 +114,7 @@ fn share(line: &Line) -> Option<f64> {
     })
 }
 
-/// Caps the length of a bar: one far beyond its goal says no more than one well beyond it.
+/// Returns the length of a bar, at most a fixed maximum, so that bars far above their goal fit.
 fn length(share: f64) -> f64 {
     (share * GOAL).min(310.0)
 }
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn new_results_take_the_place_of_old_ones_and_of_nothing_else() {
         let page = format!("# Title\n\n{BEGIN}\nold\n{END}\n\nThe rest.\n");
-        let once = replaced(&page, "new").expect("both markers are there");
+        let once = replaced(&page, "new").expect("the page has both markers");
         assert_eq!(once, format!("# Title\n\n{BEGIN}\n\nnew\n{END}\n\nThe rest.\n"));
         assert_eq!(replaced(&once, "new"), Some(once.clone()), "replacing is idempotent");
         assert_eq!(replaced("no markers", "new"), None);

@@ -16,7 +16,7 @@ use crate::{
     stores::{Kind, Opened},
 };
 
-/// The payload of every run. `k` is the key where a workload needs one.
+/// The payload of every run. `k` is the concurrency key, or for `Waker` the time to sleep until.
 #[derive(Debug, Deserialize, Serialize)]
 struct Input {
     n: u64,
@@ -25,22 +25,22 @@ struct Input {
     pad: &'static str,
 }
 
-/// The workflows.
+/// The workflows that the workloads use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Flow {
-    /// Does nothing.
+    /// Has no step.
     Noop,
-    /// One step.
+    /// Has one step.
     One,
-    /// One step, with a limit that never binds.
+    /// Has one step, and a concurrency limit that is never reached.
     Slack,
-    /// Ten steps, each durable before the next.
+    /// Has ten steps, each durable before the next one starts.
     Ten,
-    /// Does nothing, one at a time for each key.
+    /// Has no step. One run at a time for each key.
     Keyed,
     /// Sleeps for a day.
     Sleeper,
-    /// Sleeps until the time in its key, in microseconds.
+    /// Sleeps until the time in `k`, in microseconds.
     Waker,
 }
 
@@ -75,7 +75,7 @@ impl Flow {
     async fn handle(self, ctx: Ctx, n: u64, k: u64) -> tidegate::Result<u64> {
         match self {
             Self::Noop => {}
-            // Lets other tasks run in the middle.
+            // Other tasks may run here, so that a second run of the same key would be noticed.
             Self::Keyed => tokio::task::yield_now().await,
             Self::One | Self::Slack => return ctx.step("a", || async move { Ok(n) }).await,
             Self::Ten => {
@@ -97,7 +97,7 @@ fn name_of_many(n: usize) -> String {
     format!("many.{n}")
 }
 
-/// One of many workflows that do nothing.
+/// Returns the additional workflow number `n`, which has no step.
 fn one_of_many(n: usize, witness: Arc<Witness>) -> Workflow<Input, u64> {
     Workflow::new(&name_of_many(n), move |ctx: Ctx, input: Input| {
         witness.begin(ctx.run_id().seq, input.k);
@@ -105,7 +105,7 @@ fn one_of_many(n: usize, witness: Arc<Witness>) -> Workflow<Input, u64> {
     })
 }
 
-/// An engine under load.
+/// An engine on a metered store.
 #[derive(Debug)]
 pub(crate) struct Rig {
     pub(crate) engine: Engine,
@@ -115,12 +115,12 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    /// Starts an engine with this many workers.
+    /// Starts an engine with `workers` workers and without additional workflows.
     pub(crate) async fn new(store: Arc<dyn Store>, workers: usize) -> anyhow::Result<Self> {
         Self::on(Arc::new(Meter::new(store)), workers, 0).await
     }
 
-    /// Starts an engine on a metered store, with additional workflows.
+    /// Starts an engine on a metered store, with `more` additional workflows.
     async fn on(meter: Arc<Meter>, workers: usize, more: usize) -> anyhow::Result<Self> {
         let store: Arc<dyn Store> = meter.clone();
         let mut builder = Engine::builder(store).workers(workers);
@@ -134,7 +134,7 @@ impl Rig {
         Ok(Self { engine, meter, more })
     }
 
-    /// Starts `n` runs of the additional workflows in turn, 500 events a call.
+    /// Starts `n` runs of all additional workflows in rotation, with 500 events per call.
     pub(crate) async fn load_many(&self, n: usize) -> anyhow::Result<()> {
         for first in (0..n).step_by(500) {
             let events: Result<Vec<NewEvent>, _> = (first..n.min(first + 500))
@@ -147,14 +147,14 @@ impl Rig {
         Ok(())
     }
 
-    /// Replaces the engine by one with this many workers.
+    /// Shuts the engine down and starts another with `workers` workers on the same store.
     pub(crate) async fn with_workers(self, workers: usize) -> anyhow::Result<Self> {
         let (meter, more) = (self.meter.clone(), self.more);
         self.engine.shutdown().await;
         Self::on(meter, workers, more).await
     }
 
-    /// Starts `n` runs, one call each, by concurrent clients. Returns the time until
+    /// Starts `n` runs by concurrent clients, with one call for each run. Returns the time until
     /// the last answer.
     pub(crate) async fn start(
         &self,
@@ -181,7 +181,8 @@ impl Rig {
         Ok(began.elapsed())
     }
 
-    /// Starts `n` runs, 500 events a call, by concurrent clients. Returns the last run's number.
+    /// Starts `n` runs by concurrent clients, with 500 events per call. Returns the sequence number
+    /// of the last run.
     pub(crate) async fn load(
         &self,
         flow: Flow,
@@ -213,7 +214,7 @@ impl Rig {
         Ok(last)
     }
 
-    /// Starts one run and waits for its end, as its caller sees it.
+    /// Starts one run and waits until its caller knows that it has ended.
     pub(crate) async fn one(&self, flow: Flow, n: u64) -> anyhow::Result<()> {
         let posted = self.engine.send(flow.name(), input(n, |_| 0)).await?;
         let run = posted.runs.first().and_then(|answer| answer.verdict.run());
@@ -227,13 +228,13 @@ fn input(n: u64, key: impl Fn(u64) -> u64) -> Input {
     Input { n, k: key(n), pad: PAD }
 }
 
-/// Returns the run that an event started.
+/// Returns the sequence number of the run that an event started.
 fn started(posted: &Posted) -> anyhow::Result<Seq> {
     let run = posted.runs.first().and_then(|answer| answer.verdict.run());
     Ok(run.ok_or_else(|| anyhow::anyhow!("no run was started: {posted:?}"))?.seq)
 }
 
-/// A rig on its own store, which is removed when it is closed.
+/// A rig with a store of its own. `close` removes the store.
 #[derive(Debug)]
 pub(crate) struct Bench {
     pub(crate) rig: Rig,
@@ -245,7 +246,7 @@ impl Bench {
         Self::with_more(kind, workers, 0).await
     }
 
-    /// With this many additional workflows.
+    /// Opens an empty store and starts an engine on it, with `more` additional workflows.
     pub(crate) async fn with_more(kind: Kind, workers: usize, more: usize) -> anyhow::Result<Self> {
         let opened = Opened::new(kind).await?;
         let meter = Arc::new(Meter::new(opened.store.clone()));

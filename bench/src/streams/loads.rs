@@ -1,4 +1,4 @@
-//! Commits and loads.
+//! Workloads that commit events to streams and that load streams.
 
 use std::{sync::Arc, time::Instant};
 
@@ -17,8 +17,8 @@ use crate::{
     workload::Recorder,
 };
 
-/// The number of events of the loaded stream, a multiple of the snapshot interval, and the largest
-/// number that can follow a snapshot.
+/// Number of events of the loaded stream up to its last snapshot, and number of events after it.
+/// 99 is the maximum, because every 100th event makes a snapshot.
 const LONG: usize = 10_000;
 const BEHIND: usize = 99;
 
@@ -47,7 +47,7 @@ pub(super) async fn all(
     Ok(())
 }
 
-/// W6.s1 and W6.s1000: one event per action.
+/// W6.s1 and W6.s1000: all callers commit actions of one event each to 1 or to 1000 streams.
 async fn acts(
     figures: &mut Figures,
     kind: Kind,
@@ -71,7 +71,8 @@ fn conflicts(figures: &mut Figures, kind: Kind, workload: &str, n: usize, lost: 
     json!({ "conflicts": share })
 }
 
-/// Bare group commit: the same number of callers, each with a row of the same payload.
+/// Measures a bare group commit by the same number of callers, with one row of the same payload for
+/// each event.
 async fn group(figures: &mut Figures, kind: Kind, workload: &str, n: usize) -> anyhow::Result<()> {
     let place = Opened::new(kind).await?.into_raw();
     let jobs = (0..).take(n).map(Job::Plain).collect();
@@ -82,7 +83,8 @@ async fn group(figures: &mut Figures, kind: Kind, workload: &str, n: usize) -> a
     Ok(())
 }
 
-/// Writes the very transactions of such a load again, without an engine.
+/// Runs the same workload again and records its transactions, then measures the time to write the
+/// same transactions without an engine.
 async fn replay(
     figures: &mut Figures,
     kind: Kind,
@@ -105,7 +107,8 @@ async fn replay(
     Ok(())
 }
 
-/// W6.pinned: the caller gives the expected version, and loads again after a conflict.
+/// W6.pinned: each caller commits with an expected version, and loads the stream again after a
+/// conflict.
 async fn pinned(figures: &mut Figures, kind: Kind, n: usize) -> anyhow::Result<()> {
     let opened = Opened::new(kind).await?;
     let rig = Rig::new(opened.store.clone(), None).await?;
@@ -145,7 +148,7 @@ async fn pinned(figures: &mut Figures, kind: Kind, n: usize) -> anyhow::Result<(
     rig.close(opened).await
 }
 
-/// W6.load: a long stream with the largest number of events behind its last snapshot.
+/// W6.load: loads a long stream that has as many events after its last snapshot as possible.
 async fn load(figures: &mut Figures, kind: Kind) -> anyhow::Result<()> {
     let opened = Opened::new(kind).await?;
     let rig = Rig::new(opened.store.clone(), None).await?;
@@ -159,11 +162,11 @@ async fn load(figures: &mut Figures, kind: Kind) -> anyhow::Result<()> {
     for at in 0..loads {
         let began = Instant::now();
         let loaded: tidegate::Loaded<Tally> = stream.load().await?;
-        // The first loads run with cold caches.
+        // The first 50 loads do not count: they run with cold caches.
         if at >= 50 {
             each.push(ms_since(began));
         }
-        anyhow::ensure!(loaded.version == last, "{} of {last} events", loaded.version);
+        anyhow::ensure!(loaded.version == last, "loaded {} of {last} events", loaded.version);
     }
     rig.count(figures, kind, "W6.load", loads);
     figures.latency(kind.name(), "W6.load", each);

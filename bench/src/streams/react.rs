@@ -25,21 +25,21 @@ use crate::{
     workload::Recorder,
 };
 
-/// The number of followed streams.
+/// Number of streams whose events the reaction handles.
 const STREAMS: usize = 1000;
 
-/// The handler's observations.
+/// Record of the events that the reaction's handler got.
 #[derive(Debug, Default)]
 struct Seen {
     handled: AtomicUsize,
-    /// Milliseconds between a commit and its handler, by the store's clock.
+    /// Milliseconds from the commit of each event to the call of the handler.
     lags: Mutex<Vec<f64>>,
     last: Mutex<Option<Instant>>,
     bell: Notify,
 }
 
 impl Seen {
-    /// A reaction that only counts, on this many streams in parallel.
+    /// Returns a reaction that only counts events, of up to `parallel` streams at once.
     fn reaction(self: &Arc<Self>, parallel: usize) -> Reaction {
         let seen = self.clone();
         Reaction::new("count").parallel_streams(parallel).on(move |ctx: ReactionCtx, _: Tallied| {
@@ -48,7 +48,7 @@ impl Seen {
         })
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "a time to be printed")]
+    #[expect(clippy::cast_precision_loss, reason = "the last digits do not matter")]
     fn see(&self, committed: i64) {
         let lag = (SystemClock.now().micros() - committed) as f64 / 1000.0;
         self.lags.lock().unwrap_or_else(PoisonError::into_inner).push(lag);
@@ -96,18 +96,19 @@ pub(super) async fn all(
     Ok(())
 }
 
-/// Commits events for a reaction that is registered and not running.
+/// Registers a reaction, stops its engine, and commits `n` events that the reaction has not
+/// handled.
 async fn preloaded(store: &Arc<dyn Store>, n: usize) -> anyhow::Result<()> {
-    let known = Rig::new(store.clone(), Some(Arc::<Seen>::default().reaction(10))).await?;
-    known.engine.shutdown().await;
+    let registered = Rig::new(store.clone(), Some(Arc::<Seen>::default().reaction(10))).await?;
+    registered.engine.shutdown().await;
     let rig = Rig::new(store.clone(), None).await?;
     rig.act(n, STREAMS).await?;
     rig.engine.shutdown().await;
     Ok(())
 }
 
-/// W6.react: claim, handle and ack the backlog. Ends with the last ack: an engine that shuts down
-/// acks its handled events.
+/// W6.react: a reaction claims, handles and acks a backlog. Measures the time until the engine has
+/// shut down, because it acks the last handled events then.
 async fn drain(
     figures: &mut Figures,
     kind: Kind,
@@ -126,15 +127,16 @@ async fn drain(
     rig.count(figures, kind, workload, n);
     figures.throughput(kind.name(), workload, n, took, Value::Null);
     let handled = seen.handled.load(Ordering::SeqCst);
-    anyhow::ensure!(handled == n, "{handled} events handled of {n}");
+    anyhow::ensure!(handled == n, "{handled} of {n} events were handled");
     let behind = opened.store.dump().await?.into_iter();
     let behind =
         behind.filter(|row| matches!(row, Row::Subscription(sub) if sub.at != sub.want)).count();
-    anyhow::ensure!(behind == 0, "{behind} streams are not acked to their end");
+    anyhow::ensure!(behind == 0, "the last events of {behind} streams are not acked");
     rig.close(opened).await
 }
 
-/// Writes its very transactions again, without an engine.
+/// Runs W6.react again and records its transactions, then measures the time to write the same
+/// transactions without an engine.
 async fn replay(
     figures: &mut Figures,
     kind: Kind,
@@ -161,7 +163,8 @@ async fn replay(
     Ok(())
 }
 
-/// W6.live: the callers of W6.s1000 while a reaction follows.
+/// W6.live: the same calls as W6.s1000, while a reaction handles the committed events. Measures the
+/// time until the last event is handled.
 async fn live(figures: &mut Figures, kind: Kind, n: usize) -> anyhow::Result<()> {
     let opened = Opened::new(kind).await?;
     let seen = Arc::<Seen>::default();
@@ -177,8 +180,8 @@ async fn live(figures: &mut Figures, kind: Kind, n: usize) -> anyhow::Result<()>
     rig.close(opened).await
 }
 
-/// W6.delivery: from the call of an action on an idle engine until the handler gets its event,
-/// beside the action itself.
+/// W6.delivery: measures the time from the call of an action on an idle engine until the handler
+/// gets its event. W6.act is the time of the call itself.
 async fn delivery(figures: &mut Figures, kind: Kind) -> anyhow::Result<()> {
     let opened = Opened::new(kind).await?;
     let seen = Arc::<Seen>::default();

@@ -1,4 +1,4 @@
-//! A stream to act on, and engines that do it.
+//! The stream type of the benchmark, and an engine that commits events to its streams.
 
 use std::{
     convert::Infallible,
@@ -17,16 +17,16 @@ use crate::{
     stores::{Kind, Opened},
 };
 
-/// The number of concurrent callers.
+/// Number of concurrent callers.
 pub(super) const CALLERS: usize = 16;
 
-/// The state of a stream.
+/// The state of a stream: a sum.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Tally {
     total: u64,
 }
 
-/// The event of a stream.
+/// The event of a stream: a summand.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Tallied {
     Added { n: u64, pad: String },
@@ -43,7 +43,7 @@ impl State for Tally {
     }
 }
 
-/// An action that returns this many events.
+/// Returns an action that commits `events` events.
 pub(super) fn add(
     events: usize,
 ) -> impl FnMut(&Tally) -> Result<Vec<Tallied>, Infallible> + Send + Copy {
@@ -75,8 +75,8 @@ impl Rig {
         self.engine.stream(format!("tally-{number:04}"))
     }
 
-    /// Runs `n` actions of one event each by all callers over this many streams. Returns the time
-    /// it took, and the number of repeated decisions.
+    /// Runs `n` actions of one event each by all callers, on `streams` streams in rotation. Returns
+    /// the time it took, and the number of attempts that were repeated after a conflict.
     pub(super) async fn act(&self, n: usize, streams: usize) -> anyhow::Result<(Duration, usize)> {
         let began = Instant::now();
         let callers: Vec<_> = (0..CALLERS)
@@ -100,14 +100,14 @@ impl Rig {
         Ok((began.elapsed(), again))
     }
 
-    /// Keeps the counts per unit: row writes, transactions, reads and microseconds.
+    /// Stores the counts of the meter, divided by `n`, as figures of the workload.
     pub(super) fn count(&self, figures: &mut Figures, kind: Kind, workload: &str, n: usize) {
         for (what, count) in self.meter.counts() {
             figures.keep(kind.name(), &format!("{workload}.{what}"), share(count, n));
         }
     }
 
-    /// Shuts down, and removes the store.
+    /// Shuts the engine down, and removes the store.
     pub(super) async fn close(self, opened: Opened) -> anyhow::Result<()> {
         self.engine.shutdown().await;
         drop(self);
@@ -115,7 +115,7 @@ impl Rig {
     }
 }
 
-/// Returns a count per unit.
+/// Returns `count` divided by `n`.
 pub(super) fn share(count: f64, n: usize) -> f64 {
     count / f64::from(u32::try_from(n).unwrap_or(u32::MAX))
 }

@@ -1,4 +1,4 @@
-//! Each figure beside its limit and its goal, in the format of the page.
+//! Table of results of the streams benchmark: each figure with its limit and its goal.
 
 use crate::{
     figures::{Figures, median},
@@ -6,7 +6,7 @@ use crate::{
     stores::Kind,
 };
 
-/// The throughputs, each with the fraction of bare group commit that is its goal; 0 for none.
+/// Workloads with a throughput. The goal is this fraction of bare group commit; 0 means no goal.
 const RATES: [(&str, f64); 6] = [
     ("W6.s1", 1.0 / 3.0),
     ("W6.s1000", 0.5),
@@ -16,11 +16,11 @@ const RATES: [(&str, f64); 6] = [
     ("W6.live", 0.0),
 ];
 
-/// The latencies, each with its maximum in milliseconds; 0 for none.
+/// Workloads with a latency. The goal is at most this many milliseconds; 0 means no goal.
 const TIMES: [(&str, f64); 4] =
     [("W6.load", 5.0), ("W6.act", 0.0), ("W6.delivery", 0.0), ("W6.live.lag", 0.0)];
 
-#[expect(clippy::print_stderr, reason = "printing is its purpose")]
+#[expect(clippy::print_stderr, reason = "this function prints results")]
 pub(super) fn print(figures: &Figures, kinds: &[Kind]) {
     eprintln!(
         "| | store | a second | spread | of group commit (spread) | goal | of its own rows, raw | conflicts | rows, commits, reads, µs each |"
@@ -39,7 +39,7 @@ pub(super) fn print(figures: &Figures, kinds: &[Kind]) {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "printing is its purpose")]
+#[expect(clippy::print_stderr, reason = "this function prints results")]
 fn rate(figures: &Figures, kind: Kind, workload: &str, goal: f64) {
     let (peer, raw) = (kind.name(), limits::peer(kind));
     let taken = figures.of(peer, workload);
@@ -72,7 +72,7 @@ fn rate(figures: &Figures, kind: Kind, workload: &str, goal: f64) {
     );
 }
 
-#[expect(clippy::print_stderr, reason = "printing is its purpose")]
+#[expect(clippy::print_stderr, reason = "this function prints results")]
 fn time(figures: &Figures, kind: Kind, workload: &str, goal: f64) {
     let taken = figures.of(kind.name(), workload);
     if taken.is_empty() {

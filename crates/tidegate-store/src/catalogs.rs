@@ -1,4 +1,4 @@
-//! Cache of the definitions last seen by this process, by workspace.
+//! Cache of the definitions that this process has read, by workspace.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,7 @@ use tidegate_core::{
     row::{Def, Epoch, Row, Workspace},
 };
 
-/// Cache of catalogs. A catalog is valid for exactly the epoch that it was read at.
+/// Cache of catalogs. A catalog is valid for exactly one epoch: the one that was read with it.
 ///
 /// Callers must read the epoch and the definitions at one point in time: under the latch of the
 /// definitions, or in one snapshot of the database.
@@ -19,7 +19,7 @@ use tidegate_core::{
 pub(crate) struct Catalogs(Mutex<BTreeMap<Workspace, Arc<Catalog>>>);
 
 impl Catalogs {
-    /// Returns the catalog of this epoch, if it is the one last seen.
+    /// Returns the cached catalog of the workspace, if it is the catalog of this epoch.
     pub(crate) fn get(&self, ws: &Workspace, epoch: i64) -> Option<Arc<Catalog>> {
         self.lock().get(ws).filter(|catalog| catalog.epoch == epoch).cloned()
     }
@@ -39,8 +39,8 @@ impl Catalogs {
         Ok(catalog)
     }
 
-    /// Applies a committed transaction of this process that changed definitions, so that a process
-    /// does not read back its own writes.
+    /// Updates the cache after this process has committed changed definitions, so that it need not
+    /// read its own changes from the database.
     ///
     /// A transaction increments the epoch by one and holds the latch of the definitions
     /// exclusively, so the catalog of the previous epoch plus the transaction's rows is complete.
@@ -51,8 +51,8 @@ impl Catalogs {
                 continue;
             };
             let defs = redefined.defs.iter().filter(|def| def.ws == ws).cloned();
-            // A definition that cannot be read is reported by the next transaction, which reads all
-            // of them.
+            // A definition that cannot be parsed is not cached: the next transaction reads all
+            // definitions and reports the error.
             if let Ok(catalog) = cached.advance(n, defs) {
                 *cached = Arc::new(catalog);
             }
@@ -77,7 +77,7 @@ pub(crate) struct Redefined {
 }
 
 impl Redefined {
-    #[expect(clippy::wildcard_enum_match_arm, reason = "no other row defines anything")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "only these rows have definitions")]
     pub(crate) fn by(changes: &[Change]) -> Self {
         let mut redefined = Self::default();
         for change in changes {

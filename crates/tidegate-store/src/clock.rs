@@ -1,4 +1,4 @@
-//! Clocks: the system's, and one for tests.
+//! Clocks: the clock of the system, and a clock for tests.
 
 use std::{
     fmt,
@@ -10,12 +10,12 @@ use tidegate_core::time::Timestamp;
 
 /// Source of time. All crates but core take the time from a clock.
 pub trait Clock: Send + Sync + fmt::Debug {
-    /// Returns the current time. It may go backwards: gates handle that, and a store that froze its
-    /// time until the clock caught up would stop everything for that long.
+    /// Returns the current time, which may go backwards. Gates handle that. A store does not hold
+    /// its time back until the clock has caught up, because nothing would become due until then.
     fn now(&self) -> Timestamp;
 }
 
-/// The machine's clock.
+/// Clock of the operating system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
@@ -27,7 +27,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// Clock that only moves when set.
+/// Clock for tests, whose time changes only by `set` and `advance_ms`.
 #[derive(Debug, Default)]
 pub struct ManualClock(AtomicI64);
 

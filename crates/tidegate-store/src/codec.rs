@@ -1,9 +1,10 @@
 //! Conversion of rows to cells and back, shared by both SQL stores. The tables are in `schema.rs`.
 //!
-//! Times are integer microseconds, numbers are 64 bits wide, a salt is stored as the same bits with
-//! a sign, an engine's id is 32 hex digits, payloads are text. Free text (a blocked reason, a
-//! receipt's key) is stored as a JSON string, because PostgreSQL's text cannot hold a NUL. Text
-//! must compare by bytes (`collate "C"`, `collate binary`): scans promise Rust's order.
+//! Times are integer microseconds, numbers have 64 bits, a salt is stored as a signed number with
+//! the same bits, an engine's id is 32 hex digits, payloads are text. Free text (a blocked reason,
+//! a receipt's key) is stored as a JSON string, because text in PostgreSQL cannot contain NUL. Text
+//! must be compared by bytes (`collate "C"`, `collate binary`), because scans promise the order of
+//! Rust strings.
 
 mod cells;
 pub(crate) mod kind;
@@ -55,8 +56,8 @@ pub fn engine_text(id: EngineId) -> String {
 
 /// Returns the first key after all keys that begin with `prefix`, as the end of a range.
 ///
-/// If every byte is 255, the end is beyond any gate's key: a gate's key begins with the length of
-/// its workspace's name, and no name is 65,535 bytes long.
+/// If every byte of the prefix is 255, the result is after all gate keys: a gate key begins with
+/// the length of the workspace's name in two bytes, and no name is 65,535 bytes long.
 pub fn prefix_end(prefix: &[u8]) -> Vec<u8> {
     match prefix.iter().rposition(|byte| *byte != u8::MAX) {
         Some(last) => {
@@ -68,7 +69,7 @@ pub fn prefix_end(prefix: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Rejects text that one of the databases could not store, so that all stores reject it alike.
+/// Rejects text that one of the databases cannot store, so that all stores reject the same text.
 pub fn check(row: &Row, cells: &[Cell]) -> Result<(), StoreError> {
     let table = Table::of(row.kind());
     for (cell, (column, _)) in cells.iter().zip(table.columns) {

@@ -1,5 +1,5 @@
-//! Committing commands to a store: predict their reads, decide them together, return the answer to
-//! each.
+//! Commits commands to a store: predicts their reads, decides them in one transaction, and returns
+//! the answer to each command.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -19,20 +19,22 @@ use tidegate_core::{
 
 use crate::{Decision, Store, StoreError};
 
-/// Command with the random number that its ids are derived from. A retry keeps the number.
+/// Command with a random number, from which its new ids are derived. A retry uses the same number.
 pub type SeededCommand = (Command, u64);
 
 /// Outcome of one command.
 pub type Answered = Result<Answer, Refusal>;
 
-/// Maximum commands in one transaction. Each is probed before the transaction begins, which is
-/// wasted on commands that do not fit; beyond a few hundred, larger batches gain nothing.
+/// Maximum number of commands in one transaction. The reads of each are predicted before the
+/// transaction begins, in vain for commands that do not fit into it. Batches of more than a few
+/// hundred commands are not faster.
 const MAX_BATCH: usize = 512;
 
-/// Decides commands in order, in as few transactions as they fit into.
+/// Decides and commits commands in order, in as few transactions as possible.
 ///
-/// Commands that did not fit into the first transaction go into the next. All answers are durable
-/// when this returns; on an error the last transaction is rolled back and its answers are lost.
+/// Commands that do not fit into the first transaction go into the next. All answers are durable
+/// when this returns. On an error, the last transaction is rolled back; the earlier ones stay
+/// committed, but their answers are not returned.
 pub async fn commit(
     store: &dyn Store,
     commands: Vec<SeededCommand>,
@@ -50,13 +52,14 @@ pub async fn commit(
             }
         }
     }
-    Ok(answers.into_iter().map(|answer| answer.expect("each was decided")).collect())
+    Ok(answers.into_iter().map(|answer| answer.expect("every command was decided")).collect())
 }
 
-/// Changes of one transaction that its process acts on at once instead of polling for them.
+/// Effects of one committed transaction. The process that committed it uses them at once, instead
+/// of finding them by polling.
 #[derive(Debug, Default)]
 pub struct CommitEffects {
-    /// The store's clock.
+    /// Time of the transaction, by the store's clock.
     pub now: Timestamp,
     /// Runs that have ended.
     pub ended: Vec<Ended>,
@@ -64,14 +67,14 @@ pub struct CommitEffects {
     pub stopping: Vec<Seq>,
     /// Runs that are ready and not leased, with the workspace and the turn of each.
     pub ready: BTreeMap<RunId, (Workspace, Turn)>,
-    /// Earliest due time.
+    /// Earliest due time of the changed rows.
     pub due: Option<Timestamp>,
-    /// Times from which subscriptions of these reactions can be claimed.
+    /// By reaction: times from which changed subscriptions can be claimed.
     pub places: BTreeMap<(Workspace, String), BTreeSet<Timestamp>>,
     /// Input events that the transaction wrote or read, by number.
     pub events: BTreeMap<Seq, Event>,
-    /// Runs that are now first in a gate's queue and have never been driven, with their input
-    /// events.
+    /// Runs that are now among the first in a gate's queue and have never been driven, each with
+    /// its input event.
     pub next: BTreeMap<Seq, Seq>,
 }
 
@@ -92,7 +95,8 @@ impl CommitEffects {
                 Row::Event(event) => drop(seen.events.insert(event.id.seq, event.clone())),
                 Row::Gate(gate) => seen.look_at(gate.due),
                 Row::Chore(chore) => seen.look_at(chore.due),
-                // A leased subscription is left to its holder; other engines find it by polling.
+                // A leased subscription is skipped: its holder handles it, and if the lease
+                // expires, other engines find it by polling.
                 Row::Subscription(sub)
                     if sub.has_work() && sub.blocked.is_none() && sub.holder(now).is_none() =>
                 {
@@ -118,7 +122,7 @@ impl CommitEffects {
         self
     }
 
-    /// Effects known from a transaction's snapshot, before any change.
+    /// Returns the effects that are known from a transaction's snapshot, before its changes.
     fn before(snapshot: &Snapshot, inputs: &[Seq]) -> Self {
         let mut seen = Self { now: snapshot.now, ..Self::default() };
         for (scan, _) in snapshot.scans.iter().filter(|(scan, _)| matches!(scan, Scan::Queue(_))) {
@@ -139,7 +143,8 @@ impl CommitEffects {
     }
 }
 
-/// Runs one transaction; `None` for a command that did not fit and goes into another.
+/// Commits commands in one transaction. The answer is `None` for a command that did not fit: the
+/// caller puts it into another transaction.
 pub async fn commit_once(
     store: &dyn Store,
     batch: Arc<[SeededCommand]>,
@@ -147,7 +152,8 @@ pub async fn commit_once(
     commit_reading(store, batch, Vec::new()).await
 }
 
-/// Like [`commit_once`], and also reads these input events, for the runs that it may lease.
+/// Like [`commit_once`], and also reads the events `inputs`, which are inputs of runs that the
+/// transaction may lease.
 pub async fn commit_reading(
     store: &dyn Store,
     batch: Arc<[SeededCommand]>,
@@ -163,14 +169,14 @@ pub async fn commit_reading(
         match decide(&batch, snapshot) {
             Batch::Decided(changes, answers) => {
                 let seen = seen.see(&changes);
-                *decided.lock().expect("nothing panics under this lock") = (answers, seen);
+                *decided.lock().expect("no code panics while it holds this lock") = (answers, seen);
                 Decision::Apply(changes)
             }
             Batch::Need(reads, snapshot) => Decision::Need(reads, snapshot),
         }
     });
     store.transact(reads, decide).await?;
-    let mut outcome = outcome.lock().expect("nothing panics under this lock");
+    let mut outcome = outcome.lock().expect("no code panics while it holds this lock");
     let (answers, seen) = std::mem::take(&mut *outcome);
     if size > 0 && answers.iter().all(Option::is_none) {
         return Err(StoreError::Data("one command does not fit into a transaction".into()));
@@ -199,7 +205,7 @@ pub async fn dry_run(
     Err(StoreError::TooManyRounds)
 }
 
-/// Explains why a run waits, or how it ended.
+/// Explains why a run waits or how it ended, as the operation `why` does.
 pub async fn why(
     store: &dyn Store,
     ws: &Workspace,
@@ -218,10 +224,11 @@ pub async fn why(
     Err(StoreError::TooManyRounds)
 }
 
-/// Commits the commands of a failed batch so that one failure does not affect the others.
+/// Commits the commands of a failed batch again, so that only the commands that cause the failure
+/// fail.
 ///
-/// A row that the store refuses must not fail its neighbours: the batch is halved until the refused
-/// command is alone.
+/// If the store refuses a row, the whole transaction fails. The batch is therefore halved until the
+/// refused command is alone in a transaction.
 pub async fn commit_apart(
     store: &dyn Store,
     commands: Vec<SeededCommand>,

@@ -10,8 +10,8 @@ use tidegate_core::{
 
 use crate::{StoreError, Visit};
 
-/// Checks all rows of a walk, or those of one workspace. Runs that ended before `kept_since` may
-/// have been deleted.
+/// Checks all rows that `walk` visits, or only those of one workspace. Runs that ended before
+/// `kept_since` may have been deleted: a missing one is no violation.
 pub async fn check_up<F>(
     only: Option<Workspace>,
     kept_since: Timestamp,

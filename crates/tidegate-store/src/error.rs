@@ -13,18 +13,19 @@ pub enum StoreError {
     Unavailable(Reason),
     /// Other transactions held the locks until the timeout; nothing was changed.
     Busy(Reason),
-    /// Out of space; writes work again once there is space.
+    /// The disk is full; writes work again when there is space.
     Full(Reason),
-    /// The database can be read but not written; writes work again once it is writable.
+    /// The database can be read but not written, for example a standby server; writes work again
+    /// when it is writable.
     ReadOnly(Reason),
     /// A file of the store was removed or replaced while the store is open. Nothing was changed,
     /// and no later write will succeed.
     FileGone(String),
-    /// A row cannot be written, or does not have the required form.
+    /// The store refuses a row: its key exists already or is missing, or the row is invalid.
     Data(Reason),
     /// A stored row cannot be read.
     Corrupt(Reason),
-    /// The connection was lost during the commit, and its outcome could not be determined.
+    /// The connection was lost during the commit, and the outcome of the commit is unknown.
     Unknown(Reason),
     /// The file is already open, in another process or in this one.
     InUse {
@@ -33,11 +34,11 @@ pub enum StoreError {
         /// Process that has the file open, and what to do about it.
         holder: String,
     },
-    /// The schema belongs to a newer Tidegate, or was changed by hand.
+    /// The schema was made by a newer Tidegate, or was changed by hand.
     Schema(String),
     /// The address or an option is invalid.
     Config(Reason),
-    /// A decision asked for more rows too many times.
+    /// A decision requested more rows too many times.
     TooManyRounds,
     /// A stored definition cannot be read.
     Catalog(CatalogError),
@@ -70,7 +71,7 @@ impl fmt::Display for StoreError {
 }
 
 impl Error for StoreError {
-    /// Returns the error of the database, where there is one.
+    /// Returns the error of the database, if a database caused the error.
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Unavailable(reason)
@@ -94,7 +95,8 @@ impl From<CatalogError> for StoreError {
 }
 
 impl StoreError {
-    /// Returns the stable code: a row of the reference, and the same as over HTTP.
+    /// Returns the stable error code, which the HTTP API also returns. The reference lists all
+    /// codes.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Unavailable(_) | Self::Busy(_) => "store_unavailable",
@@ -112,7 +114,7 @@ impl StoreError {
     }
 }
 
-/// Reason of a failure: a text, and the error of the database where there is one.
+/// Reason of a failure: a text, and the error of the database if there is one.
 #[derive(Clone, Debug)]
 pub struct Reason {
     text: String,
@@ -121,12 +123,12 @@ pub struct Reason {
 
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis"))]
 impl Reason {
-    /// Creates a reason from an error, which stays its source.
+    /// Creates a reason from a text and the error that is its source.
     pub(crate) fn new(text: String, source: Arc<dyn Error + Send + Sync>) -> Self {
         Self { text, source: Some(source) }
     }
 
-    /// Rewords the text.
+    /// Replaces the text by `text(old text)`, and keeps the source.
     #[cfg(any(feature = "sqlite", feature = "postgres"))]
     pub(crate) fn reword(self, text: impl FnOnce(&str) -> String) -> Self {
         Self { text: text(&self.text), ..self }

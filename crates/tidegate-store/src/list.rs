@@ -10,12 +10,12 @@ use tidegate_core::{
 
 use crate::{Store, StoreError};
 
-/// Maximum queries for one list page while the filter excludes every run: a million runs. Beyond
-/// that the reader continues from page to page.
+/// Maximum number of queries for one page of a list. If the filter excludes all runs that they read
+/// (a million), the page is empty and the caller continues with the next page.
 const MAX_LOOKS: u32 = 1000;
 
 /// Returns the newest runs of a workspace with a number less than `below`, at most `limit` of them.
-/// A page is empty only if no older run matches, or none among the next million.
+/// The page is empty only if none of the next million runs matches.
 pub async fn list_runs(
     store: &dyn Store,
     ws: &Workspace,
@@ -34,7 +34,7 @@ pub async fn list_runs(
     }
 }
 
-/// Queries a workspace: all reads of `view` are taken from one snapshot, without any lock.
+/// Runs the query `view` on a workspace. All its reads are from one snapshot, without locks.
 pub async fn look<T>(
     store: &dyn Store,
     ws: &Workspace,

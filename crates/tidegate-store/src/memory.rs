@@ -1,7 +1,7 @@
 //! In-memory store: the reference for all other stores.
 //!
-//! Naive on purpose, so that it is obviously right: one map under one lock, and a scan reads every
-//! row, or every row of its kind.
+//! It is simple, not fast, so that it is easy to see that it is correct: one map under one lock,
+//! and most scans read all rows or all rows of a kind.
 
 mod lease;
 
@@ -43,7 +43,7 @@ pub struct MemoryStore {
 }
 
 impl std::fmt::Debug for MemoryStore {
-    /// Omits the rows: error texts and logs must not contain other runs' data.
+    /// Omits the rows, because error texts and logs must not contain the data of runs.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("MemoryStore").finish_non_exhaustive()
     }
@@ -52,7 +52,8 @@ impl std::fmt::Debug for MemoryStore {
 struct State {
     rows: BTreeMap<RowKey, Row>,
     next: i64,
-    /// Engines that have sent a heartbeat: an engine whose row was deleted is not created again.
+    /// Engines that have sent a heartbeat. If the row of such an engine was deleted, its next
+    /// heartbeat does not create it again.
     engines: BTreeSet<EngineId>,
 }
 
@@ -68,7 +69,8 @@ impl MemoryStore {
         }
     }
 
-    /// Locks the state. A poisoned lock is fine: a decision that panicked changed nothing.
+    /// Locks the state. A poisoned lock is used all the same: a decision that panicked has changed
+    /// no row.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -199,7 +201,8 @@ impl Source for View<'_> {
     }
 }
 
-/// Range of keys that a scan can find, so that scans made once per run do not read all rows.
+/// Returns the range of keys in which a scan searches, so that scans that are made for every run do
+/// not read all rows.
 fn within(scan: &Scan) -> (Bound<RowKey>, Bound<RowKey>) {
     let next = |run: &Seq| Seq(run.0.saturating_add(1));
     let of_runs = matches!(
@@ -227,8 +230,8 @@ type Order = (i64, i64, i64);
 const BY_KEY: Order = (0, 0, 0);
 
 impl View<'_> {
-    /// Returns a row's position in a scan; `None` if the scan does not find it.
-    #[expect(clippy::too_many_lines, reason = "one line or two for every scan there is")]
+    /// Returns a row's position in a scan, or `None` if the row does not match the scan.
+    #[expect(clippy::too_many_lines, reason = "one or two lines for each kind of scan")]
     fn place(&self, scan: &Scan, row: &Row, now: Timestamp) -> Option<Order> {
         let due = |due: Option<Timestamp>, from: &Timestamp| {
             due.filter(|due| due >= from).map(|due| (due.micros(), 0, 0))
@@ -410,7 +413,7 @@ fn listed(scan: &Scan, row: &Row) -> Option<Order> {
     (lanes.contains(&lane) && run.seq < *below).then_some((-run.seq.0, 0, 0))
 }
 
-/// Whether a row is filed under the scan's event name.
+/// Returns whether a row matches a scan of waits, wait paths or chores by event name.
 fn is_filed(scan: &Scan, row: &Row) -> bool {
     match (scan, row) {
         (Scan::WaitPaths(ws, name), Row::WaitPath(it)) => (&it.ws, &it.name) == (ws, name),
@@ -425,7 +428,8 @@ fn is_filed(scan: &Scan, row: &Row) -> bool {
     }
 }
 
-/// For a scan of unreferenced rows: the numbers of the referenced ones.
+/// Returns the numbers of all referenced rows, for a scan of unreferenced rows; `None` for any
+/// other scan.
 fn loose<'a>(scan: &Scan, rows: impl Iterator<Item = &'a Row>) -> Option<BTreeSet<Seq>> {
     if matches!(scan, Scan::LooseEvents(..)) {
         return Some(rows.filter_map(event_of).collect());
@@ -447,7 +451,7 @@ fn event_of(row: &Row) -> Option<Seq> {
     run.or_else(|| row.as_gate()?.event())
 }
 
-/// Returns the position of an unreferenced row, by number.
+/// Returns a row's position in a scan of unreferenced rows, which are ordered by number.
 fn place_of_loose(scan: &Scan, row: &Row, relied_on: &BTreeSet<Seq>) -> Option<Order> {
     let (seq, after, until) = match (scan, row) {
         (Scan::LooseEvents(after, until), Row::Event(event)) => (event.id.seq, after, until),
@@ -457,7 +461,7 @@ fn place_of_loose(scan: &Scan, row: &Row, relied_on: &BTreeSet<Seq>) -> Option<O
     (seq > *after && seq <= *until && !relied_on.contains(&seq)).then_some(BY_KEY)
 }
 
-/// Whether the subscription has work that can be done now and has no live lease.
+/// Returns whether a subscription has work that can be done now and has no live lease.
 fn has_free_work(sub: &Subscription, now: Timestamp) -> bool {
     let leased = sub.owner.is_some() && sub.until.is_some_and(|until| until > now);
     let early = sub.due.is_some_and(|due| due > now);
@@ -490,15 +494,15 @@ fn make(rows: &mut BTreeMap<RowKey, Row>, change: Change) -> Result<(), StoreErr
     let there = rows.contains_key(&key);
     match change {
         Change::Insert(_) if there => {
-            Err(StoreError::Data(format!("{key:?} is there already").into()))
+            Err(StoreError::Data(format!("{key:?} exists already").into()))
         }
         Change::Update(_) | Change::Delete(_) if !there => {
-            Err(StoreError::Data(format!("{key:?} is not there").into()))
+            Err(StoreError::Data(format!("{key:?} does not exist").into()))
         }
         Change::Insert(row) | Change::Update(row) => {
             codec::check(&row, &codec::cells(&row))?;
             if has_twin(rows, &row) {
-                return Err(StoreError::Data(format!("{key:?} has a name that is taken").into()));
+                return Err(StoreError::Data(format!("{key:?}: another row has its name").into()));
             }
             rows.insert(key, row);
             Ok(())
@@ -510,7 +514,8 @@ fn make(rows: &mut BTreeMap<RowKey, Row>, change: Change) -> Result<(), StoreErr
     }
 }
 
-/// Whether another row has the same unique second key, as definitions and stream events have one.
+/// Returns whether another row has the same second unique key: definitions have one (the name and
+/// version), and stream events (the position in the workspace).
 fn has_twin(rows: &BTreeMap<RowKey, Row>, row: &Row) -> bool {
     let mut others = rows.values().filter(|other| other.key() != row.key());
     let name = |def: &Def| (def.ws.clone(), def.app.clone(), def.name.clone(), def.version);

@@ -1,7 +1,7 @@
-//! Pending migrations of a database, the same for both dialects.
+//! Finds the pending migrations of a database; shared by SQLite and PostgreSQL.
 //!
-//! Migrations are numbered from 1 without a gap and only go forward. Each database records its
-//! applied migrations; a migration is identified by the SHA-256 of its text.
+//! Migrations are numbered from 1 without a gap and cannot be undone. Each database records its
+//! applied migrations, with the SHA-256 of their text.
 
 use std::fmt::Write;
 
@@ -29,12 +29,12 @@ impl Migration {
     pub(crate) const fn of(file: &'static str, sql: &'static str) -> Self {
         let (number, name) = file.split_at(4);
         let Ok(version) = i64::from_str_radix(number, 10) else {
-            panic!("a migration's file begins with its number, of four digits");
+            panic!("the name of a migration file must begin with a number of four digits");
         };
         Self { version, name: name.split_at(1).1, sql }
     }
 
-    /// Returns the SHA-256 of its text, in hex.
+    /// Returns the SHA-256 of the migration's text, in hex.
     pub fn checksum(&self) -> String {
         let mut hex = String::with_capacity(64);
         for byte in Sha256::digest(self.sql) {
@@ -43,7 +43,7 @@ impl Migration {
         hex
     }
 
-    /// Returns the record that the database keeps of an applied migration.
+    /// Returns the record that the database stores when this migration is applied.
     pub fn applied(&self) -> Applied {
         Applied { version: self.version, name: self.name.to_owned(), checksum: self.checksum() }
     }
@@ -56,12 +56,11 @@ pub struct Applied {
     pub version: i64,
     /// Name of the migration.
     pub name: String,
-    /// The SHA-256 of its text when it was applied.
+    /// SHA-256 of the migration's text when it was applied.
     pub checksum: String,
 }
 
-/// Logs the applied migrations in one line, if there were any: a new store gets all of them at
-/// once.
+/// Logs all newly applied migrations in one line, because a new store gets many of them at once.
 #[cfg_attr(
     not(any(feature = "sqlite", feature = "postgres")),
     expect(dead_code, reason = "no database is built in")
@@ -73,8 +72,8 @@ pub(crate) fn log_migrated(migrated: &[Migration]) {
     }
 }
 
-/// Compares the applied migrations of a database with those of this program and returns the pending
-/// ones.
+/// Compares the applied migrations of a database with the migrations of this program, and returns
+/// those that are not yet applied.
 ///
 /// `applied` is in order of version.
 pub fn pending<'a>(
@@ -84,8 +83,8 @@ pub fn pending<'a>(
     let newest = migrations.last().map_or(0, |migration| migration.version);
     if let Some(beyond) = applied.iter().find(|done| done.version > newest) {
         return Err(StoreError::Schema(format!(
-            "the schema is of a newer Tidegate: it has had migration {} `{}`, and this one knows \
-             {newest} at most; start the newer Tidegate, or restore a backup from before it",
+            "the schema is of a newer Tidegate: it has migration {} `{}`, and this version has \
+             only {newest}; start the newer Tidegate, or restore a backup from before it",
             beyond.version, beyond.name
         )));
     }

@@ -12,37 +12,38 @@ use crate::{
     sql::SharedStatements,
 };
 
-/// Scan as a store runs it.
+/// Scan in the form in which a SQL store runs it.
 #[derive(Debug)]
 pub(crate) enum Request<'a> {
     /// Scan with the same parameters in both dialects.
     Plain(Plain),
     /// The first runs in a gate's queue.
     Queue(&'a GateKey),
-    /// Ready runs in the order of their turns.
+    /// Ready runs by turns: the first run of each workflow, then the second of each, and so on.
     Ready(&'a Claim),
-    /// The newest runs of lanes that have not ended, below a run.
+    /// The newest runs of lanes that have not ended, with numbers below the given one.
     Live(&'a [Seq], Seq),
-    /// The newest runs of lanes that have ended in one of the states, below a run.
+    /// The newest runs of lanes that have ended in one of the states, with numbers below the given
+    /// one.
     Ended(&'a [Seq], &'a [&'static str], Seq),
     /// A reaction's streams that have work.
     Work(&'a Workspace, &'a str),
 }
 
-/// Statement of a scan, and its parameters without the limit, which comes last.
+/// Statement of a scan, and its parameters without the last one, the limit.
 #[derive(Debug)]
 pub(crate) struct Plain {
     pub(crate) statement: &'static str,
-    /// Kind of the rows that it returns.
+    /// Kind of the rows that the scan returns.
     pub(crate) kind: RowKind,
     pub(crate) cells: Vec<Cell>,
-    /// PostgreSQL's statement runs many scans at once: its parameters are arrays.
-    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "SQLite runs one at a time"))]
+    /// Whether PostgreSQL's statement runs many scans at once; its parameters are then arrays.
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only PostgreSQL uses it"))]
     pub(crate) batched: bool,
 }
 
-/// Returns the request for a scan.
-#[expect(clippy::too_many_lines, reason = "one line or two for every scan there is")]
+/// Returns the form in which a SQL store runs a scan.
+#[expect(clippy::too_many_lines, reason = "one or two lines for each kind of scan")]
 pub(crate) fn request<'a>(sql: &SharedStatements, scan: &'a Scan) -> Request<'a> {
     use RowKind as Kind;
     let plain = match scan {
@@ -128,7 +129,7 @@ pub(crate) fn request<'a>(sql: &SharedStatements, scan: &'a Scan) -> Request<'a>
     Request::Plain(plain)
 }
 
-/// Returns the statement of a count, and its parameters without the limit, which comes last.
+/// Returns the statement of a count, and its parameters without the last one, the limit.
 /// PostgreSQL's statements run many counts at once.
 pub(crate) fn count(sql: &SharedStatements, count: &Count) -> (&'static str, Vec<Cell>) {
     match count {
@@ -143,12 +144,12 @@ pub(crate) fn count(sql: &SharedStatements, count: &Count) -> (&'static str, Vec
     }
 }
 
-/// Creates a scan that PostgreSQL runs by a statement of its own.
+/// Creates a scan that PostgreSQL runs with one statement per scan.
 fn one<const N: usize>(statement: &'static str, kind: RowKind, cells: [Cell; N]) -> Plain {
     Plain { statement, kind, cells: cells.into(), batched: false }
 }
 
-/// Creates a scan that PostgreSQL runs together with all others of its kind.
+/// Creates a scan that PostgreSQL runs together with all scans of the same kind, in one statement.
 fn many<const N: usize>(statement: &'static str, kind: RowKind, cells: [Cell; N]) -> Plain {
     Plain { statement, kind, cells: cells.into(), batched: true }
 }

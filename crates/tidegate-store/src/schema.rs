@@ -1,7 +1,8 @@
 //! Schema of both databases: the table of every kind of row, and the migrations.
 //!
-//! This is the one list of tables. The statements that follow from a table's columns are derived
-//! from it, in both dialects (`sql/derive.rs`), and so are the conversions between rows and cells.
+//! This is the only list of tables. From it are derived the statements that read, insert, update,
+//! delete, lock and dump rows, in both dialects (`sql/derive.rs`), and the conversions between rows
+//! and cells.
 
 use serde::{Deserialize, Serialize};
 use tidegate_core::{
@@ -70,7 +71,7 @@ tables! {
         }
         => Gate { key, id, at, due, state };
 
-    // All columns but the body exist for statements and indexes: a run is read from its body.
+    // A run is read from its column `body` alone. All other columns are for statements and indexes.
     Run(row) = "run", [written_lock],
         key { seq: seq <- &row.id.seq }
         {
@@ -166,7 +167,7 @@ tables! {
         }
         => Event { id: EventId { seq, salt }, ws, kind, name, at, ts, data };
 
-    // The state and the first event are in the body, too.
+    // The columns of the state and the first event are for indexes: the body has both, too.
     Ended(row) = "ended", [],
         key { seq: seq <- &row.id.seq }
         {
@@ -335,7 +336,7 @@ pub(crate) const SQLITE_MIGRATIONS: &[Migration] = migrations!("sqlite");
 #[cfg(feature = "postgres")]
 pub(crate) const POSTGRES_MIGRATIONS: &[Migration] = migrations!("postgres");
 
-/// Returns the gate in whose queue a run is, and its tier there.
+/// Returns the gate in whose queue a run is, and the run's tier in that queue.
 fn queue_of(run: &Run) -> Option<(Seq, i64)> {
     if let Phase::Queued { gate, place } = run.phase { Some((gate, place.tier)) } else { None }
 }
@@ -349,7 +350,7 @@ fn rank_of(run: &Run) -> Option<Rank> {
     }
 }
 
-/// Returns the value of `run.parked`.
+/// Returns the value of the column `parked` of a run.
 fn parked(run: &Run) -> Option<&'static str> {
     match run.phase {
         Phase::Waiting => Some(WAITING),
@@ -358,7 +359,7 @@ fn parked(run: &Run) -> Option<&'static str> {
     }
 }
 
-/// Checks that a run's body belongs to its number.
+/// Checks that a run's body has the number of its row.
 fn checked_run(seq: Seq, body: Run) -> Result<Run, StoreError> {
     if body.id.seq == seq {
         return Ok(body);
@@ -371,7 +372,7 @@ fn has_work(subscription: &Subscription) -> bool {
     subscription.want > subscription.at && subscription.blocked.is_none()
 }
 
-/// Reads the output of a step, or its error.
+/// Parses the output of a step, or its error.
 fn step_result(ok: bool, out: String) -> Result<Result<Payload, RunError>, StoreError> {
     let corrupt = |error: String| StoreError::Corrupt(format!("step.out: {error}").into());
     if ok {
@@ -380,7 +381,7 @@ fn step_result(ok: bool, out: String) -> Result<Result<Payload, RunError>, Store
     serde_json::from_str(&out).map(Err).map_err(|error| corrupt(error.to_string()))
 }
 
-/// Fields of an ended run that have no column of their own.
+/// Fields of an ended run that are stored in its body, not in columns of their own.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct EndedBody {
@@ -421,7 +422,7 @@ impl EndedBody {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(number: &u32) -> bool {
     *number == 0
 }

@@ -1,4 +1,5 @@
-//! Decision loop of single-writer stores: read and decide until the decision needs no more rows.
+//! Decision loop of single-writer stores: reads rows and calls the decision until it needs no more
+//! rows.
 
 use std::sync::Arc;
 
@@ -11,9 +12,9 @@ use tidegate_core::{
 
 use crate::{Decide, Decision, MAX_ROUNDS, StoreError};
 
-/// Reads of a single-writer store inside one transaction.
+/// Source of the rows that a decision reads inside one transaction.
 pub(crate) trait Source {
-    /// Returns the row of a key.
+    /// Returns the row of a key, if it exists.
     fn row(&self, key: &RowKey) -> Result<Option<Row>, StoreError>;
 
     /// Returns the first `limit` rows of a scan, in its order.
@@ -22,11 +23,11 @@ pub(crate) trait Source {
     /// Counts rows, up to `limit`.
     fn count(&self, count: &Count, limit: u32) -> Result<u32, StoreError>;
 
-    /// Returns the definitions of a workspace.
+    /// Returns the catalog of a workspace.
     fn catalog(&self, ws: &Workspace) -> Result<Arc<Catalog>, StoreError>;
 }
 
-/// Calls `decide` until it returns changes. Latches are ignored: there is one writer.
+/// Calls `decide` until it returns changes. Latches are ignored, because there is one writer.
 pub(crate) fn settle(
     source: &dyn Source,
     mut reads: ReadSet,
@@ -66,10 +67,11 @@ pub(crate) fn fill(
     Ok(())
 }
 
-/// Rejects two changes of one row: a statement that updates many rows would silently keep one.
+/// Rejects two changes of one row, because a statement that updates many rows would apply only one
+/// of them without an error.
 pub(crate) fn one_change_a_row(changes: Vec<Change>) -> Result<Vec<Change>, StoreError> {
     let mut keys: Vec<RowKey> = changes.iter().map(Change::key).collect();
-    // A draft returns its changes in order, and sorting a sorted list costs nothing.
+    // A draft returns its changes already sorted, so this is fast.
     keys.sort();
     match keys.windows(2).find(|two| two[0] == two[1]) {
         Some(two) => Err(StoreError::Data(format!("two changes of one row: {:?}", two[0]).into())),

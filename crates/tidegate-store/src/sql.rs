@@ -43,8 +43,8 @@ pub struct TableStatements<T = &'static str> {
     pub delete: T,
     /// Reads all rows, in key order.
     pub dump: T,
-    /// Locks rows by key, and reads them; `None` where rows are not locked, or by a written
-    /// statement.
+    /// Locks rows by key, and reads them. `None` if rows of the table are not locked, or are locked
+    /// by a written statement.
     pub lock: Option<T>,
 }
 
@@ -56,7 +56,8 @@ impl TableStatements {
     }
 }
 
-/// Declares written statements: a struct with a field for each, loaded by its name.
+/// Declares a struct of written statements. Each field is loaded from the statement with the same
+/// name.
 macro_rules! statements {
     ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $statement:ident,)+ }) => {
         $(#[$doc])*
@@ -66,7 +67,7 @@ macro_rules! statements {
         }
 
         impl $name {
-            /// Takes the statements out of a dialect's files.
+            /// Takes these statements from the loaded ones of a dialect.
             pub(crate) fn take(written: &mut $crate::sql::Written) -> Self {
                 Self { $($statement: written.take(stringify!($statement)),)+ }
             }
@@ -80,7 +81,7 @@ macro_rules! statements {
 }
 pub(crate) use statements;
 
-/// Lists the files of written statements: those of both dialects, and those of one.
+/// Lists the files of written statements: those that both dialects have, and those of one dialect.
 macro_rules! files {
     ($dialect:literal, $($only:literal)+) => {
         files!(@ $dialect,
@@ -117,7 +118,8 @@ static SQLITE: Derived = LazyLock::new(|| derived(Dialect::Sqlite));
 static POSTGRES: Derived = LazyLock::new(|| derived(Dialect::Postgres));
 
 fn derived(dialect: Dialect) -> [TableStatements; RowKind::ALL.len()] {
-    // Once for each dialect: callers hold statements for as long as the process runs.
+    // Leaks the text. This happens once per statement and dialect, and statements are used until
+    // the process ends.
     fn keep(statement: String) -> &'static str {
         statement.leak()
     }
@@ -145,8 +147,7 @@ pub fn of(dialect: Dialect, kind: RowKind) -> &'static TableStatements {
     &tables[kind as usize]
 }
 
-/// Returns all statements of a dialect by name, as they are sent: for tests that prepare and plan
-/// them.
+/// Returns the text of all statements of a dialect, by name: for tests that prepare and plan them.
 pub fn all(dialect: Dialect) -> BTreeMap<&'static str, &'static str> {
     let derived = RowKind::ALL.into_iter().flat_map(|kind| of(dialect, kind).all());
     let written = match dialect {

@@ -1,4 +1,4 @@
-//! Every behaviour on every store.
+//! Runs every behaviour of `src/behaviour` on every store.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use tidegate_core::time::Timestamp;
 use tidegate_store::{ManualClock, MemoryStore, PostgresOptions, PostgresStore, SqliteStore};
 use tidegate_testkit::{postgres as server, world::World};
 
-/// Starts on a Sunday, so that nothing depends on the epoch.
+/// Returns a clock that starts on a Friday in the year 2027, far from the Unix epoch.
 fn clock() -> Arc<ManualClock> {
     Arc::new(ManualClock::new(Timestamp::from_ms(1_800_000_000_000)))
 }

@@ -1,4 +1,4 @@
-//! Rows are encoded to cells and decoded without change.
+//! Tests that rows are encoded to cells and decoded without change.
 
 use tidegate_core::row::{Row, RowKind};
 use tidegate_store::codec::{Cell, ColumnType, Table, cells, check, key_cells, prefix_end, row};
@@ -16,7 +16,7 @@ fn every_row_comes_back_as_it_was() {
 fn the_samples_cover_every_table() {
     let rows = sample::every_row();
     for kind in RowKind::ALL {
-        assert!(rows.iter().any(|row| row.kind() == kind), "no sample of {kind:?}");
+        assert!(rows.iter().any(|row| row.kind() == kind), "there is no sample of {kind:?}");
     }
 }
 

@@ -1,11 +1,11 @@
-//! Crash points: whichever transaction fails, and however, nothing is lost and nothing is doubled.
+//! Crash tests: no work is lost or done twice if the process dies in any transaction.
 //!
-//! A workload runs once without a failure. Then it runs again for every transaction that it took
-//! and every way to fail: the process dies there, its successor has a new engine id and reaps the
-//! runs of the dead one, and callers repeat unanswered requests. In the end everything is quiet,
-//! and the outcome is the same as without the failure.
+//! A workload runs once without a failure. Then it runs again for each of its transactions and each
+//! kind of failure: the process dies in that transaction, a new process with another engine id
+//! reaps its runs, and callers repeat the requests that were not answered. At the end no work is
+//! left, and the outcome is the same as without the failure.
 
-#![expect(clippy::wildcard_enum_match_arm, reason = "one kind of row is looked for among all")]
+#![expect(clippy::wildcard_enum_match_arm, reason = "the tests search for some kinds of rows")]
 
 #[path = "crash/process.rs"]
 mod process;
@@ -19,7 +19,7 @@ use tidegate_core::time::Timestamp;
 use tidegate_store::{ManualClock, MemoryStore, SqliteStore, Store};
 use tidegate_testkit::fault::{Failure, FaultStore};
 
-/// A Sunday.
+/// Start time of the tests, a Friday in the year 2027.
 const START: Timestamp = Timestamp::from_ms(1_800_000_000_000);
 
 async fn memory(clock: Arc<ManualClock>) -> Arc<dyn Store> {
@@ -30,7 +30,8 @@ async fn sqlite(clock: Arc<ManualClock>) -> Arc<dyn Store> {
     Arc::new(SqliteStore::in_memory(clock).await.expect("SQLite opens"))
 }
 
-/// Runs a workload with at most one failure; returns its outcome, and the number of transactions.
+/// Runs a workload with at most one failure. Returns its outcome and the number of its
+/// transactions.
 async fn once(
     open: impl AsyncFn(Arc<ManualClock>) -> Arc<dyn Store>,
     workload: impl AsyncFn(&mut Process),
@@ -45,7 +46,8 @@ async fn once(
     (process.came_of_it().await, store.transactions())
 }
 
-/// A store that cannot be reached is not even called: one store is enough to test that.
+/// The failures at a commit. The third kind, a store that cannot be reached, does not call the
+/// store at all, so it is tested on one store only.
 const AT_THE_COMMIT: [Failure; 2] = [Failure::BeforeCommit, Failure::AfterCommit];
 
 async fn at_every_point(
@@ -55,7 +57,7 @@ async fn at_every_point(
     workload: impl AsyncFn(&mut Process),
 ) {
     let (expected, transactions) = once(&open, &workload, None).await;
-    assert!(!expected.is_empty(), "{name} does something");
+    assert!(!expected.is_empty(), "{name}: the workload has no outcome");
     for n in 0..transactions {
         for &failure in failures {
             let (came_of_it, _) = once(&open, &workload, Some((n, failure))).await;

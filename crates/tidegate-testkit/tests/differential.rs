@@ -1,5 +1,5 @@
-//! Differential test: one seeded workload of all commands on every store; all must give the same
-//! answers and end with the same rows.
+//! Differential test: runs one seeded workload of all commands on every store. All stores must give
+//! the same answers and end with the same rows.
 
 use std::sync::Arc;
 
@@ -15,10 +15,11 @@ use tidegate_testkit::{
 const SEEDS: u64 = 20;
 const MOVES: usize = 300;
 
-/// Moves between two comparisons of the whole store.
+/// Number of operations between two comparisons of all rows.
 const EVERY: usize = 50;
 
-/// PostgreSQL takes two round trips and a flush for every transaction.
+/// Number of seeds on PostgreSQL: fewer, because every transaction takes two round trips and a
+/// flush.
 const POSTGRES_SEEDS: u64 = 4;
 
 #[tokio::test]
@@ -39,8 +40,8 @@ async fn commands_in_one_transaction_come_to_the_same_as_one_by_one() {
     }
 }
 
-/// Plays the same moves in the same transactions on every store: the same answers, and the same
-/// rows.
+/// Runs the same operations in the same transactions on every store, and compares the answers and
+/// the rows.
 async fn play(seed: u64, players: &mut [(&str, Player)]) {
     let mut chance = Chance::new(seed);
     let mut next_dump = EVERY;
@@ -52,7 +53,7 @@ async fn play(seed: u64, players: &mut [(&str, Player)]) {
         for (name, player) in players.iter_mut() {
             answer.push((*name, step(player, &moves, true).await));
         }
-        agree(seed, &format!("move {done}, {moves:?}"), &answer);
+        agree(seed, &format!("the answers to operations up to {done} differ: {moves:?}"), &answer);
         if done >= next_dump || done >= MOVES {
             next_dump += EVERY;
             let mut dumps = Vec::new();
@@ -60,17 +61,17 @@ async fn play(seed: u64, players: &mut [(&str, Player)]) {
                 player.check().await;
                 dumps.push((*name, player.dump().await));
             }
-            agree(seed, &format!("the dump after move {done}"), &dumps);
+            agree(seed, &format!("the rows differ after {done} operations"), &dumps);
         }
     }
 }
 
-/// Plays the same moves, together and one by one.
+/// Runs the same operations on two stores: groups in one transaction, and each in its own.
 ///
-/// Everything must agree: each command is decided on the rows that the one before left, at one
-/// moment, in both. Only the numbers of rows differ, since each transaction has its own block; they
-/// keep their order, and so does everything that is ordered by them. An epoch counts transactions
-/// (ADR 22).
+/// Answers and rows must be the same, because in both cases each command is decided on the rows
+/// that the previous one left, at the same time. Only sequence numbers differ, because each
+/// transaction has its own block, but their order is the same. Epochs are not compared: they count
+/// transactions (ADR 22).
 async fn one_by_one(seed: u64) {
     let (mut together, mut apart) = (memory().await, memory().await);
     let mut chance = Chance::new(seed);
@@ -82,15 +83,15 @@ async fn one_by_one(seed: u64) {
             ("one by one", step(&mut apart, &moves, false).await),
             ("together", step(&mut together, &moves, true).await),
         ];
-        agree(seed, &format!("move {done}, {moves:?}"), &answer);
+        agree(seed, &format!("the answers to operations up to {done} differ: {moves:?}"), &answer);
         let states = [("one by one", apart.states().await), ("together", together.states().await)];
-        agree(seed, &format!("the states after move {done}, {moves:?}"), &states);
+        agree(seed, &format!("the states differ after {done} operations: {moves:?}"), &states);
     }
     let mut dumps = [("one by one", apart.dump().await), ("together", together.dump().await)];
     for (_, rows) in &mut dumps {
         rows.retain(|row| !row.starts_with("Epoch("));
     }
-    agree(seed, "the dump at the end", &dumps);
+    agree(seed, "the rows differ at the end", &dumps);
 }
 
 async fn step(player: &mut Player, moves: &[Move], together: bool) -> Vec<String> {
@@ -101,7 +102,8 @@ async fn step(player: &mut Player, moves: &[Move], together: bool) -> Vec<String
     Vec::new()
 }
 
-/// Shows the first line that differs, and the command that repeats it.
+/// Fails if the texts of the stores differ. Prints the first line that differs, and the command
+/// that repeats the test.
 fn agree(seed: u64, when: &str, all: &[(&str, Vec<String>)]) {
     let (name, expected) = &all[0];
     for (other, got) in &all[1..] {

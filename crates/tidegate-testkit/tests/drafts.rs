@@ -1,7 +1,7 @@
-//! A command that is refused or postponed leaves no trace in the decision.
+//! Tests that a command that is refused or postponed adds no change to the decision of its batch.
 //!
-//! The batches of the seeded workload, each decided twice on the same rows: with all its commands,
-//! and with only those that were answered and not refused.
+//! Each batch of the seeded workload is decided twice on the same rows: with all its commands, and
+//! with only those that were answered and not refused. The changes must be the same.
 
 use std::{
     collections::BTreeSet,
@@ -20,8 +20,8 @@ use tidegate_testkit::workload::{Chance, Move, Player, seeds};
 const SEEDS: u64 = 20;
 const MOVES: usize = 300;
 
-/// spec A2: and the promise of a batch: a command that is refused, or that goes into the next
-/// transaction, changes no row.
+/// spec A2: a command of a batch that is refused, or that goes into the next transaction, changes
+/// no row.
 #[tokio::test]
 async fn a_batch_changes_only_what_it_has_answered_for() {
     for seed in seeds(SEEDS) {
@@ -47,21 +47,21 @@ async fn a_batch_changes_only_what_it_has_answered_for() {
 
 type Decided = (Vec<Change>, Vec<Option<Answered>>, Snapshot);
 
-/// Returns the decision of a batch, with all the rows that it was decided on. Nothing is changed.
+/// Returns the decision of a batch, and all the rows that it was decided on. Writes no row.
 async fn decided(player: &Player, commands: Vec<SeededCommand>) -> Decided {
     let reads = probe(&commands, &player.store().catalogs(), Timestamp::from_micros(0));
     let seen = Arc::new(Mutex::new(None));
     let slot = seen.clone();
     let look = Box::new(move |snapshot: Snapshot| match decide(&commands, snapshot.clone()) {
         Batch::Decided(changes, answers) => {
-            *slot.lock().expect("nobody panicked") = Some((changes, answers, snapshot));
+            *slot.lock().expect("no thread panicked") = Some((changes, answers, snapshot));
             Decision::Apply(Vec::new())
         }
         Batch::Need(reads, snapshot) => Decision::Need(reads, snapshot),
     });
     player.store().transact(reads, look).await.expect("the store works");
-    let seen = seen.lock().expect("nobody panicked").take();
-    seen.expect("it was decided")
+    let seen = seen.lock().expect("no thread panicked").take();
+    seen.expect("the batch was decided")
 }
 
 fn check_batch(
@@ -72,18 +72,20 @@ fn check_batch(
     again: &str,
 ) {
     let keys: BTreeSet<RowKey> = changes.iter().map(Change::key).collect();
-    assert_eq!(keys.len(), changes.len(), "one change a row: {again}");
+    assert_eq!(keys.len(), changes.len(), "a row has more than one change; repeat: {again}");
     let done = |answer: &Option<Answered>| matches!(answer, Some(Ok(_)));
     let kept = commands.iter().zip(answers).filter(|(_, answer)| done(answer));
     let kept: Vec<SeededCommand> = kept.map(|(command, _)| command.clone()).collect();
     let Batch::Decided(alone, _) = decide(&kept, snapshot) else {
-        panic!("fewer commands need more rows: {again}");
+        panic!("the accepted commands alone need more rows; repeat: {again}");
     };
-    assert_eq!(changes, alone, "{commands:?}\ncame to {answers:?}\n{again}");
+    let differ = "the changes differ without the refused commands";
+    assert_eq!(changes, alone, "{differ}: {commands:?}\nanswers: {answers:?}\nrepeat: {again}");
     if let ([(Command::Post { .. }, _)], [Some(Ok(Answer::Posted(posted)))]) = (commands, answers) {
         let refused = |outcome: &tidegate_core::event::Outcome| outcome.verdict.run().is_none();
         if posted.iter().all(|it| it.woke == 0 && it.runs.iter().all(refused)) {
-            assert!(keys.iter().all(is_record), "refused, and yet {changes:?}\n{again}");
+            let only = keys.iter().all(is_record);
+            assert!(only, "a refused event changed other rows: {changes:?}\nrepeat: {again}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! All stores of named leases fulfil the contract.
+//! Runs the contract of named leases on all stores that have leases.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -11,13 +11,13 @@ use tidegate_testkit::{
     postgres::{self, fresh_schema},
 };
 
-/// Starts on a Sunday, so that nothing depends on the epoch.
+/// Returns a clock that starts in the year 2027, far from the Unix epoch.
 fn clock() -> Arc<ManualClock> {
     Arc::new(ManualClock::new(Timestamp::from_ms(1_800_000_000_000)))
 }
 
 fn advance(clock: &ManualClock, time: Duration) {
-    clock.advance_ms(u64::try_from(time.as_millis()).expect("no test lasts that long"));
+    clock.advance_ms(u64::try_from(time.as_millis()).expect("the time fits into 64 bits"));
 }
 
 mod memory {
@@ -67,7 +67,7 @@ mod sqlite {
 
     async fn file() -> Option<File> {
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(fresh_schema("lease"));
-        std::fs::create_dir_all(&folder).expect("the target's folder can be written");
+        std::fs::create_dir_all(&folder).expect("the target directory can be written");
         Some(File(clock(), folder))
     }
 
@@ -78,12 +78,13 @@ mod sqlite {
 mod on_postgres {
     use super::*;
 
-    /// Uses a manual clock where time has to pass, the server's otherwise.
+    /// A schema of PostgreSQL, with a manual clock for tests in which time passes; with `None` the
+    /// server's clock is used.
     struct Schema(Option<Arc<ManualClock>>, String);
 
     impl Place for Schema {
         async fn open(&self) -> Arc<dyn Leases> {
-            let url = postgres::url().expect("there was a PostgreSQL a moment ago");
+            let url = postgres::url().expect("PostgreSQL is still available");
             let clock = self.0.clone().map(|clock| -> Arc<dyn tidegate_store::Clock> { clock });
             let options =
                 PostgresOptions { schema: self.1.clone(), clock, ..PostgresOptions::default() };
@@ -91,7 +92,7 @@ mod on_postgres {
         }
 
         async fn pass(&self, time: Duration) {
-            advance(self.0.as_ref().expect("nobody moves a server's clock"), time);
+            advance(self.0.as_ref().expect("the schema has a manual clock"), time);
         }
     }
 
@@ -119,7 +120,7 @@ mod on_redis {
 
     impl Prefix {
         fn url() -> &'static str {
-            redis::url().expect("there was a Redis a moment ago")
+            redis::url().expect("Redis is still available")
         }
     }
 
@@ -143,7 +144,7 @@ mod on_redis {
 
     const TTL: Duration = Duration::from_mins(1);
 
-    /// A failover or a flush loses every key.
+    /// Redis may lose all keys, for example in a failover; here by FLUSHALL.
     #[tokio::test]
     async fn fences_grow_though_the_server_forgot_everything() {
         let Some(server) = redis::start() else { return };
@@ -152,8 +153,8 @@ mod on_redis {
         let mut connection = redis::connect(server.url()).await;
         let () = ::redis::cmd("FLUSHALL").query_async(&mut connection).await.unwrap();
         let after = leases.acquire("a", "two", TTL).await.unwrap();
-        let after = after.acquired().expect("two holders at once: the lease was lost");
-        assert!(after.fence > before.fence, "{after:?} after {before:?}");
+        let after = after.acquired().expect("Redis has lost the lease, so it can be acquired");
+        assert!(after.fence > before.fence, "the fence did not grow: {before:?}, then {after:?}");
     }
 
     #[tokio::test]
@@ -182,7 +183,7 @@ mod on_redis {
         for _ in 0..3 {
             let kill = ::redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("NORMAL").to_owned();
             let killed: i64 = kill.query_async(&mut connection).await.unwrap();
-            assert_eq!(killed, 1, "the one connection of the leases");
+            assert_eq!(killed, 1, "the leases must have exactly one connection to kill");
             assert!(leases.release(&lease).await.is_ok());
         }
     }

@@ -1,4 +1,4 @@
-//! The memory store fulfils the contract.
+//! Runs the store contract on the memory store.
 
 use std::sync::Arc;
 

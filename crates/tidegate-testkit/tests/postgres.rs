@@ -1,4 +1,4 @@
-//! The PostgreSQL store fulfils the contract.
+//! Runs the store contract on the PostgreSQL store.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ struct Schema(String);
 
 impl Open for Schema {
     async fn open(&self) -> Result<Arc<dyn Store>, StoreError> {
-        let url = url().expect("there was a PostgreSQL a moment ago");
+        let url = url().expect("PostgreSQL is still available");
         let options = PostgresOptions { schema: self.0.clone(), ..PostgresOptions::default() };
         Ok(Arc::new(PostgresStore::open(url, options).await?))
     }

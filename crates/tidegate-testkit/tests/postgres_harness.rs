@@ -1,4 +1,5 @@
-//! The PostgreSQL harness answers, gives unique names, and leaves nothing behind.
+//! Tests of the PostgreSQL test harness: clusters answer and are deleted, and schema names are
+//! unique.
 
 use std::{
     env,
@@ -12,7 +13,8 @@ use std::{
 use tidegate_testkit::postgres::{self, Cluster};
 use tokio_postgres::NoTls;
 
-/// Set for the child that [`a_cluster_goes_when_its_owner_is_killed`] kills.
+/// Environment variable of the child process that [`a_cluster_goes_when_its_owner_is_killed`]
+/// kills.
 const OWNER: &str = "TIDEGATE_TESTKIT_OWNER";
 
 #[tokio::test]
@@ -35,17 +37,19 @@ async fn a_dropped_cluster_leaves_nothing() {
     let directory = directory_of(&cluster).await;
     assert!(directory.exists());
     drop(cluster);
-    assert!(!directory.exists(), "{} is left behind", directory.display());
+    assert!(!directory.exists(), "{} was not deleted", directory.display());
 }
 
-/// The cluster is in memory if there is room, on disk if not: no machine has a terabyte.
+/// A cluster is in memory if the required memory is free, and on disk if not. No machine has the
+/// petabyte that the second case requires.
 #[tokio::test]
 async fn a_cluster_lies_in_memory_if_there_is_room() {
     let memory = Path::new("/dev/shm");
     for (megabytes, in_memory) in [(1, memory.is_dir()), (1 << 30, false)] {
         let Some(cluster) = Cluster::start_with_room(megabytes) else { return };
         let directory = directory_of(&cluster).await;
-        assert_eq!(directory.starts_with(memory), in_memory, "{megabytes} MB: {directory:?}");
+        let is_there = directory.starts_with(memory);
+        assert_eq!(is_there, in_memory, "wrong place for {megabytes} MB: {directory:?}");
     }
 }
 
@@ -65,15 +69,16 @@ fn a_cluster_goes_when_its_owner_is_killed() {
         .find_map(|line| line.split_once("directory: ").map(|(_, path)| PathBuf::from(path)));
     owner.kill().expect("the owner is a child of this process");
     owner.wait().expect("the owner is a child of this process");
-    // The owner prints nothing if the machine has no PostgreSQL.
+    // The child prints no directory if the machine has no PostgreSQL.
     let Some(directory) = directory else {
-        assert!(Cluster::start().is_none(), "the owner started no cluster");
+        assert!(Cluster::start().is_none(), "the child process could not start a cluster");
         return;
     };
     wait_until_gone(&directory);
 }
 
-/// The other half of [`a_cluster_goes_when_its_owner_is_killed`]; by itself it does nothing.
+/// Child process of [`a_cluster_goes_when_its_owner_is_killed`]; as an ordinary test it does
+/// nothing.
 #[tokio::test]
 async fn owner_that_waits_to_be_killed() {
     if env::var_os(OWNER).is_none() {
@@ -81,7 +86,7 @@ async fn owner_that_waits_to_be_killed() {
     }
     let Some(cluster) = Cluster::start() else { return };
     println!("directory: {}", directory_of(&cluster).await.display());
-    io::stdin().read_to_end(&mut Vec::new()).expect("the parent holds the other end");
+    io::stdin().read_to_end(&mut Vec::new()).expect("standard input is a pipe from the parent");
 }
 
 #[test]
@@ -93,12 +98,14 @@ fn no_two_schemas_have_one_name() {
 
 /// Returns the first column of the first row, as text.
 async fn ask(url: &str, query: &str) -> String {
-    let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("it listens");
+    let connected = tokio_postgres::connect(url, NoTls).await;
+    let (client, connection) = connected.expect("the server accepts connections");
     let connection = tokio::spawn(connection);
     let row = client.query_one(query, &[]).await.expect("the query is valid");
     let answer = row.get(0);
     drop(client);
-    connection.await.expect("the connection does not panic").expect("it closes cleanly");
+    let closed = connection.await.expect("the connection task does not panic");
+    closed.expect("the connection closes without an error");
     answer
 }
 
@@ -108,12 +115,12 @@ async fn directory_of(cluster: &Cluster) -> PathBuf {
     data.parent().expect("the data lies inside the cluster's directory").to_owned()
 }
 
-/// Waits in real time: the process that deletes the directory is no child of the test, and has no
-/// clock that a test could move.
+/// Waits until the directory is deleted. Waits in real time, because another process deletes it,
+/// whose clock the test cannot advance.
 fn wait_until_gone(directory: &Path) {
     let deadline = Instant::now() + Duration::from_mins(1);
     while directory.exists() {
-        assert!(Instant::now() < deadline, "{} is left behind", directory.display());
+        assert!(Instant::now() < deadline, "{} was not deleted", directory.display());
         thread::sleep(Duration::from_millis(5));
     }
 }

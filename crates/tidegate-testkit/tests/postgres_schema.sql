@@ -1,7 +1,7 @@
--- Reads the current schema, one statement per object: for the test of schema.sql.
+-- Reads the current schema as SQL, one statement per object, for the test of schema.sql.
 --
--- No parameters. Reads the catalogs rather than running a program, so that every server answers
--- alike.
+-- No parameters. Reads PostgreSQL's system catalogs instead of running pg_dump, so that the result
+-- is the same for all versions.
 select 1 as kind,
        sequencename::text as name,
        format('create sequence %s increment by %s start with %s cache %s',

@@ -1,5 +1,5 @@
-//! Connections to a PostgreSQL: encrypted, through a pooler, and refused ones.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+//! Tests of connections to PostgreSQL: encrypted, through a pooler, lost, and refused.
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 use std::{
     fs,
@@ -60,8 +60,8 @@ impl Drop for Scratch {
     }
 }
 
-/// Runs on the server's side, so that the key belongs to the server's user. The certificate is its
-/// own authority and names `db.example`; the second is of another authority.
+/// Makes two self-signed certificates: one for the host `db.example`, and an unrelated one. The
+/// server runs it, so that the key file belongs to the server's user.
 const MAKE_CERTIFICATES: &str = "copy (select 1) to program $$
     cat >/dev/null
     for name in db other; do
@@ -76,7 +76,7 @@ const MAKE_CERTIFICATES: &str = "copy (select 1) to program $$
     chmod 600 leaf.key
   $$";
 
-/// Makes a separate cluster use TLS with this certificate.
+/// Configures a cluster to use TLS with this certificate, and waits until it does.
 async fn encrypted(cluster: &Cluster, certificate: &str, scratch: &Scratch) {
     let (client, connection) = tokio_postgres::connect(cluster.url(), NoTls).await.unwrap();
     tokio::spawn(connection);
@@ -92,10 +92,10 @@ async fn encrypted(cluster: &Cluster, certificate: &str, scratch: &Scratch) {
             client.query_one("select pg_read_file($1)", &[&name]).await.unwrap().get(0);
         fs::write(scratch.0.join(name), text).unwrap();
     }
-    // The reload takes a moment to reach the postmaster.
+    // The new setting takes effect a moment after the reload.
     let begun = Instant::now();
     while let Err(error) = with(cluster.url(), "sslmode=require").await {
-        assert!(begun.elapsed() < STUCK, "never encrypted: {error}");
+        assert!(begun.elapsed() < STUCK, "the server never accepted TLS: {error}");
     }
 }
 
@@ -114,7 +114,7 @@ async fn check_modes(certificate: &str, host_is_named: bool) {
         let error = ok(&format!("sslmode={mode}&sslrootcert={bad}")).await.unwrap_err();
         assert!(error.to_string().contains("invalid peer certificate"), "{mode}: {error}");
     }
-    // The URL has 127.0.0.1.
+    // The URL has the host 127.0.0.1, for which the certificate is not valid.
     let full = ok(&format!("sslmode=verify-full&sslrootcert={good}")).await;
     match (host_is_named, full) {
         (true, full) => full.unwrap(),
@@ -152,7 +152,8 @@ async fn a_server_that_may_lose_a_commit_is_refused() {
     PostgresStore::open(&format!("{url}?{careless}"), allowed).await.unwrap();
 }
 
-/// The server's own `version()` is hidden by one that returns another product's text.
+/// A function `version()` in another schema hides that of the server, and returns the text of
+/// another product.
 #[tokio::test]
 async fn a_server_that_is_not_postgresql_is_refused() {
     let Some(url) = url() else { return };
@@ -172,7 +173,7 @@ async fn a_server_that_is_not_postgresql_is_refused() {
     PostgresStore::open(&format!("{url}?{hidden}"), allowed).await.unwrap();
 }
 
-/// Of several hosts the first that answers and can be written to is used.
+/// If the address has several hosts, the first one that answers and can be written to is used.
 #[tokio::test]
 async fn an_address_may_name_several_hosts() {
     let Some(url) = url() else { return };
@@ -186,8 +187,8 @@ async fn an_address_may_name_several_hosts() {
     assert!(error.contains("does not allow writes"), "{error}");
 }
 
-/// A frozen server accepts connections and does not answer: the connection is given up, and the
-/// next host is tried.
+/// A frozen server accepts connections and never answers: connecting to it times out, and the next
+/// host is tried.
 #[tokio::test]
 async fn a_host_that_says_nothing_is_given_up() {
     let Some(url) = url() else { return };
@@ -203,7 +204,7 @@ async fn a_host_that_says_nothing_is_given_up() {
     for mode in ["disable", "prefer"] {
         let address = format!("postgres://tidegate@{host}/tidegate?sslmode={mode}");
         let opened = tokio::time::timeout(STUCK, PostgresStore::open(&address, quick())).await;
-        let opened = opened.unwrap_or_else(|_| panic!("sslmode={mode}: waits for ever"));
+        let opened = opened.unwrap_or_else(|_| panic!("sslmode={mode}: connecting never ends"));
         assert!(matches!(opened, Err(StoreError::Unavailable(_))), "{opened:?}");
     }
     let (before, rest) = url.rsplit_once('@').unwrap();
@@ -220,7 +221,7 @@ async fn a_wake_up_reaches_another_process() {
     let a = PostgresStore::open(url, shared.clone()).await.unwrap();
     let b = PostgresStore::open(url, shared).await.unwrap();
     let mut wakes = b.wakes();
-    // The first wake is the start of listening.
+    // The first wake-up is sent when the store begins to listen.
     tokio::time::timeout(STUCK, wakes.changed()).await.unwrap().unwrap();
     a.wake();
     tokio::time::timeout(STUCK, wakes.changed()).await.unwrap().unwrap();
@@ -243,12 +244,12 @@ async fn a_store_outlives_its_connections() {
     tokio::spawn(connection);
     let end = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = $1";
     let ended = outside.query(end, &[&shared.schema]).await.unwrap().len();
-    assert!(ended >= 3, "a committer, a listener and a heart: {ended}");
+    assert!(ended >= 3, "fewer than 3 connections (committer, listener, heartbeat): {ended}");
 
     a.transact(ReadSet::default(), nothing()).await.unwrap();
     a.read(ReadSet::default()).await.unwrap();
     assert!(a.heartbeat(1, sample::LEASE_MS).await.unwrap());
-    // A new start of listening is a wake: others may have been missed.
+    // When the store listens again, it sends a wake-up, because it may have missed some.
     tokio::time::timeout(STUCK, wakes.changed()).await.unwrap().unwrap();
     b.wake();
     tokio::time::timeout(STUCK, wakes.changed()).await.unwrap().unwrap();
@@ -269,7 +270,7 @@ impl Drop for Pooler {
 }
 
 impl Pooler {
-    /// Starts a pooler; `None`, with a loud message, if there is no pgbouncer.
+    /// Starts a pooler. Prints a message and returns `None` if pgbouncer is not installed.
     async fn start(server: &str) -> Option<Self> {
         let binary = ["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer"].map(Path::new);
         let Some(binary) = binary.into_iter().find(|path| path.exists()) else {
@@ -310,7 +311,7 @@ impl Pooler {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "a skipped test must be seen, and has no other voice")]
+#[expect(clippy::print_stderr, reason = "a test can report that it is skipped only by printing")]
 fn say_skipped() {
     eprintln!("!!! NO PGBOUNCER: its test is skipped; install the package `pgbouncer`");
 }
@@ -356,8 +357,8 @@ async fn a_pooler_in_transaction_mode_is_enough() {
     tokio::time::timeout(STUCK, wakes.changed()).await.unwrap().unwrap();
 }
 
-/// The driver prepares the statements of a step, and queries for the user's types: neither may stay
-/// behind on a server connection that another client uses by then.
+/// The driver prepares the statements of a step, and queries for the types that it uses. Neither
+/// may stay prepared on the server connection, which another client uses next.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_transactional_step_goes_through_a_pooler() {
     let Some(url) = url() else { return };
@@ -395,7 +396,7 @@ async fn a_transactional_step_goes_through_a_pooler() {
     for (n, felt) in feeling.collect::<Vec<_>>().into_iter().enumerate() {
         assert_eq!(felt.await.unwrap(), format!("mood_{n}"));
     }
-    // Uses all server connections at once.
+    // Checks all three server connections of the pooler: each open transaction uses another one.
     let mut clients = Vec::new();
     for _ in 0..3 {
         let (client, connection) = tokio_postgres::connect(&pooler.url, NoTls).await.unwrap();
@@ -403,7 +404,7 @@ async fn a_transactional_step_goes_through_a_pooler() {
         client.batch_execute("begin").await.unwrap();
         let left = client.simple_query("select name from pg_prepared_statements").await.unwrap();
         let left = left.iter().filter(|it| matches!(it, SimpleQueryMessage::Row(_))).count();
-        assert_eq!(left, 0, "statements are left behind");
+        assert_eq!(left, 0, "statements are still prepared on a server connection");
         clients.push(client);
     }
 }

@@ -1,6 +1,6 @@
-//! Exactness over processes: limits hold while engines on one PostgreSQL are killed at random.
+//! Tests that limits hold over several processes on one PostgreSQL, which are killed at random.
 //!
-//! `TIDEGATE_TEST_SEED` repeats the choices of a run; the timing of the machine differs.
+//! `TIDEGATE_TEST_SEED` repeats the random choices of a test; the timing differs each time.
 
 use std::{
     env,
@@ -19,10 +19,10 @@ use tidegate_testkit::{
     },
 };
 
-/// Number of claimed runs before the faults stop.
+/// Number of runs that are claimed before the kills stop.
 const CLAIMS: usize = 20_000;
 
-/// The same with `TIDEGATE_TEST_FULL`.
+/// Number of runs that are claimed before the kills stop, with `TIDEGATE_TEST_FULL`.
 const FULL_CLAIMS: usize = 100_000;
 
 /// spec I2, I4, I5, I7, I11: never more than the limit, every slot is freed, no run is lost.
@@ -41,7 +41,8 @@ async fn a_limit_holds_over_processes_that_are_killed() {
     let full = env::var_os("TIDEGATE_TEST_FULL").is_some();
     let load = rig.kill_until(if full { FULL_CLAIMS } else { CLAIMS }).await;
     let loaded = begun.elapsed();
-    // A stuck test is checked like any other: the checks explain more than the timeout.
+    // If the runs do not end in time, the other checks still run, because they say more about the
+    // cause than the timeout.
     let quiet = rig.drain().await;
     let samples = rig.samples();
 
@@ -51,7 +52,8 @@ async fn a_limit_holds_over_processes_that_are_killed() {
     let returns = returns(&rig.stories, &samples);
     let kills = rig.stories.iter().filter(|story| story.killed.is_some()).count();
     println!(
-        "{} claims, {kills} kills, {} halts and {} falls in {loaded:.1?}, quiet after {:.1?}; ended {:?}; {} samples; \
+        "{} claims, {kills} kills, {} pauses and {} workers that killed themselves in {loaded:.1?}, \
+         no work left after {:.1?}; ended {:?}; {} samples; \
          at most {} driven and {} held at once; {} drives outlasted their lease; \
          slots of killed processes back after at most {:.2?}; {} stopped by themselves",
         drives.len(),
@@ -67,32 +69,33 @@ async fn a_limit_holds_over_processes_that_are_killed() {
         rows::stops(&rig.stories).len(),
     );
 
-    // A busy machine may cost a process its lease or its connection, and nothing else.
+    // On a busy machine a process may lose its lease or its connection, which is no fault. All
+    // other reasons to stop are faults.
     let faults: Vec<_> = rows::stops(&rig.stories)
         .into_iter()
         .filter(|it| !["lease", "busy", "unavailable"].iter().any(|word| it.contains(word)))
         .collect();
     let wrong = [
-        told("driven beside too many others", &crowd.too_many),
-        told("driven twice at once", &crowd.twice),
+        told("runs driven while the limit was exceeded", &crowd.too_many),
+        told("runs driven twice at the same time", &crowd.twice),
         told("fences that do not grow", &fences(&drives)),
-        told("seen in the tables on the way", &samples.wrong),
-        told("left in the tables in the end", &left.judge(&rig.stories, &drives)),
-        told("gave up for a reason that time does not heal", &faults),
-        told("stuck", &[load, quiet].into_iter().filter_map(Result::err).collect::<Vec<_>>()),
+        told("wrong rows during the test", &samples.wrong),
+        told("wrong rows at the end", &left.judge(&rig.stories, &drives)),
+        told("processes that stopped because of a fault", &faults),
+        told("timeouts", &[load, quiet].into_iter().filter_map(Result::err).collect::<Vec<_>>()),
     ];
     assert!(wrong.iter().all(String::is_empty), "{}", wrong.concat());
-    assert_eq!(rows::deadlocks(&outside).await, deadlocks, "deadlocks");
-    assert_eq!(crowd.most, LIMIT, "the limit was never reached, so that nothing was tried");
-    assert_eq!(samples.most, LIMIT, "the limit was never reached, so that nothing was tried");
-    assert!(kills >= 10 && !returns.is_empty(), "{kills} kills");
-    // The holds have been freed, or the runs would not have ended. The time depends on the machine,
-    // but never takes minutes.
+    assert_eq!(rows::deadlocks(&outside).await, deadlocks, "the server counted new deadlocks");
+    assert_eq!(crowd.most, LIMIT, "the limit was never reached, so the test proves nothing");
+    assert_eq!(samples.most, LIMIT, "the limit was never reached, so the test proves nothing");
+    assert!(kills >= 10 && !returns.is_empty(), "too few processes were killed: {kills}");
+    // The holds of killed processes have been freed, otherwise the runs would not have ended. The
+    // time until then depends on the machine, but is never minutes.
     assert!(returns.iter().all(|time| *time < TTL * 10 + Duration::from_secs(20)), "{returns:?}");
     rig.clear();
 }
 
-/// Formats the findings of a check, with the first few cases.
+/// Formats the violations that a check has found: their number, and the first five.
 fn told(what: &str, wrong: &[String]) -> String {
     if wrong.is_empty() {
         return String::new();
@@ -101,7 +104,7 @@ fn told(what: &str, wrong: &[String]) -> String {
     format!("\n{what}: {}\n  {first}", wrong.len())
 }
 
-/// Not a test: the process that the test above starts and kills.
+/// Not a test: the child process that the test above starts and kills.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "runs as a child of the test above"]
 async fn worker_that_is_killed() {

@@ -1,9 +1,10 @@
-//! Property tests: small random worlds, compared operation by operation with the reference.
+//! Property tests: random definitions and operations run on the real store and on the reference (a
+//! second implementation of flow control), and the results are compared.
 //!
-//! Each case draws which controls are on, short times and few keys, and a list of operations. After
-//! each one the answers, the states, the holders, the queues and the ready runs must be the same on
-//! both sides. A failure prints the smallest such case, and its seed is kept in
-//! `properties.proptest-regressions`, which every later run repeats first.
+//! Each case draws which controls are on, short times, few keys, and a list of operations. After
+//! each operation the answers, states, holders, queues and ready runs must be the same on both
+//! sides. A failure prints the smallest failing case, and its seed is stored in
+//! `properties.proptest-regressions`; every later run of the tests begins with the stored seeds.
 
 mod worlds;
 
@@ -12,7 +13,8 @@ use serde_json::{Value, json};
 
 use worlds::{Case, Field, Op, case, check};
 
-/// As many cases as fit into about twenty seconds; more with `PROPTEST_CASES`.
+/// Returns the configuration: as many cases as fit into about twenty seconds, or the number in
+/// `PROPTEST_CASES`.
 fn config() -> ProptestConfig {
     let more = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
     ProptestConfig {
@@ -36,10 +38,10 @@ proptest! {
     }
 }
 
-// Cases found by these properties are rare enough to be lost among random ones: the smallest ones
-// stay.
+// The following tests are failures that the property test has found, in their smallest form. Random
+// cases would rarely find them again.
 
-/// spec F4: a holder that is cancelled has ended, though its worker has not stopped.
+/// spec F4: a holder that is cancelled counts as ended, even before its worker has stopped.
 #[test]
 fn a_held_fold_flushes_when_its_holder_is_cancelled() {
     let quiet = json!({
@@ -50,8 +52,8 @@ fn a_held_fold_flushes_when_its_holder_is_cancelled() {
     agree(vec![quiet], Vec::new(), ops);
 }
 
-/// spec controls: policy `debounce`: a request coalesces until it starts, also while it waits for
-/// the run that it replaced to stop.
+/// spec controls: with the policy `debounce`, later requests are merged into a request until it
+/// starts, also while it waits until the run that it replaced has stopped.
 #[test]
 fn a_debounced_request_coalesces_while_the_one_it_replaced_is_stopped() {
     let action = json!({
@@ -63,7 +65,7 @@ fn a_debounced_request_coalesces_while_the_one_it_replaced_is_stopped() {
     agree(vec![action], Vec::new(), ops);
 }
 
-/// spec N31: a request leaves the queue after its longest wait, also one that a window has delayed
+/// spec N31: a request leaves the queue after `maxWaitMs`, even if a debounce window has delayed it
 /// before.
 #[test]
 fn a_debounced_request_gives_up_its_place_in_the_queue() {
@@ -76,7 +78,7 @@ fn a_debounced_request_gives_up_its_place_in_the_queue() {
     agree(vec![action], Vec::new(), ops);
 }
 
-/// A release reads all live runs in a few rounds, not in some for each.
+/// A release reads all live runs in a few rounds, not in several rounds for each run.
 #[test]
 fn a_release_takes_many_live_runs_along() {
     let version = |version| {

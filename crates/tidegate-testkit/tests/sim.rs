@@ -1,17 +1,17 @@
-//! The simulator on many seeds: no invariant is ever broken, and everything finishes once the
-//! faults stop. `scripts/mutants` shows which bugs it finds.
+//! Runs the simulator with many seeds: all invariants must hold after every commit, and all runs
+//! must end after the faults stop. `scripts/mutants` shows which bugs it finds.
 
 use std::{env, panic, thread};
 
 use tidegate_testkit::sim::{Backend, Progress, simulate};
 
-/// Seeds on the memory store, in an ordinary run and in a full run.
+/// Number of seeds on the memory store, by default and with `TIDEGATE_TEST_FULL`.
 const MEMORY: [u64; 2] = [1000, 100_000];
 
-/// Seeds on SQLite, in an ordinary run and in a full run.
+/// Number of seeds on SQLite, by default and with `TIDEGATE_TEST_FULL`.
 const SQLITE: [u64; 2] = [100, 10_000];
 
-/// Every seed that ever failed, whatever the reason was: each is one more world worth keeping.
+/// All seeds that have ever failed, for any reason. They are tested again every time.
 const FAILED: &[u64] = &[
     3,
     18,
@@ -72,7 +72,7 @@ const FAILED: &[u64] = &[
     400_011_455,
 ];
 
-/// Plays the seed of `TIDEGATE_SIM_SEED`, and prints the end of its trace if it fails.
+/// Simulates the seed in `TIDEGATE_SIM_SEED`, and prints the end of its trace if it fails.
 #[test]
 fn one_seed() {
     let seed = env::var("TIDEGATE_SIM_SEED").map(|seed| seed.parse().expect("a number"));
@@ -101,17 +101,17 @@ fn seeds_that_failed_before_pass() {
 fn a_seed_gives_the_same_trace_every_time_and_on_every_store() {
     for seed in 0..40 {
         let [first, second] = [Backend::Memory; 2].map(|store| simulate(seed, store, false).hash);
-        assert_eq!(first, second, "seed {seed} twice");
+        assert_eq!(first, second, "seed {seed}: two simulations have different traces");
     }
     for seed in 0..10 {
         let [memory, sqlite] =
             [Backend::Memory, Backend::Sqlite].map(|store| simulate(seed, store, false).hash);
-        assert_eq!(memory, sqlite, "seed {seed} on memory and on SQLite");
+        assert_eq!(memory, sqlite, "seed {seed}: memory and SQLite have different traces");
     }
 }
 
-/// Returns the number of seeds to play, from `TIDEGATE_SIM_FROM` on: `TIDEGATE_SIM_SEEDS`, else a
-/// few, else many in a full run.
+/// Returns the number of seeds to simulate: `TIDEGATE_SIM_SEEDS` if it is set, `full` with
+/// `TIDEGATE_TEST_FULL`, otherwise `some`.
 fn seeds([some, full]: [u64; 2]) -> u64 {
     match env::var("TIDEGATE_SIM_SEEDS") {
         Ok(seeds) => seeds.parse().expect("TIDEGATE_SIM_SEEDS is a number"),
@@ -136,8 +136,8 @@ fn on_all_cores(seeds: u64, backend: Backend) {
     });
 }
 
-/// Plays a seed; a failure prints the violation, the end of the trace, and the command that repeats
-/// it.
+/// Simulates a seed. A failure prints the violation, the end of the trace, and the command that
+/// repeats the simulation.
 fn check(seed: u64, backend: Backend) {
     let played = panic::catch_unwind(|| simulate(seed, backend, false).violation);
     let broken = match played {

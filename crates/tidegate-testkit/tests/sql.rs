@@ -1,7 +1,7 @@
-//! The statements of both dialects on real databases: all of them prepare, the hot ones use their
-//! indexes, and the schema and the list of tables equal the ones on file.
+//! Tests the statements of both dialects on real databases: all of them can be prepared, frequent
+//! ones use their indexes, and the recorded plans, schemas and the list of tables are up to date.
 //!
-//! A changed plan or schema is accepted with `UPDATE_EXPECT=1`, after a look at the difference.
+//! `UPDATE_EXPECT=1` records a plan or schema after an intended change.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
@@ -24,7 +24,7 @@ use tidegate_store::{
 use tidegate_testkit::postgres::{fresh_schema, url};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
-/// Statements whose plans are checked: scans, and the locks that every transaction takes.
+/// Statements whose plans are recorded: scans, and statements that lock rows in every transaction.
 const HOT: [&str; 55] = [
     "gate_lock",
     "run_lock",
@@ -83,32 +83,33 @@ const HOT: [&str; 55] = [
     "reply_after",
 ];
 
-/// Reads the schema of PostgreSQL as statements.
+/// Statement that reads the schema of PostgreSQL as SQL.
 const SCHEMA: &str = include_str!("postgres_schema.sql");
 
 fn folder(dialect: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tidegate-store/sql").join(dialect)
 }
 
-/// Returns a file of a dialect.
+/// Returns the text of a file in the folder of a dialect.
 fn file(dialect: &str, name: &str) -> String {
     fs::read_to_string(folder(dialect).join(name)).unwrap()
 }
 
-/// Returns the statement of PostgreSQL by its name.
+/// Returns the PostgreSQL statement with this name.
 fn postgres_statement(name: &str) -> &'static str {
     sql::all(Dialect::Postgres)[name]
 }
 
-/// Opens an empty SQLite database with the schema on file, which another test compares with the
-/// migrations.
+/// Opens an empty SQLite database with the schema of `schema.sql`. Another test compares that file
+/// with the migrations.
 fn sqlite() -> Connection {
     let db = Connection::open_in_memory().unwrap();
     db.execute_batch(&file("sqlite", "schema.sql")).unwrap();
     db
 }
 
-/// Creates a PostgreSQL schema with all migrations, and the settings of a transaction of the store.
+/// Creates a PostgreSQL schema with all migrations. Returns a connection with the settings that the
+/// store makes for its transactions; `None` without a server.
 async fn postgres() -> Option<Client> {
     let (url, schema) = (url()?, fresh_schema("sql"));
     let options = PostgresOptions { schema: schema.clone(), ..PostgresOptions::default() };
@@ -153,8 +154,8 @@ fn sqlite_plan(db: &Connection, sql: &str) -> Vec<String> {
     rows.collect::<Result<_, _>>().unwrap()
 }
 
-/// PostgreSQL's statistics of a table's size at planning. Plans must not depend on them: a plan is
-/// made once and used for as long as the connection lives.
+/// What PostgreSQL's statistics say about the sizes of tables when a statement is planned. Plans
+/// must not depend on them, because a plan is made once and used until the connection is closed.
 #[derive(Clone, Copy, Debug)]
 enum Statistics {
     /// The tables are empty.
@@ -165,8 +166,8 @@ enum Statistics {
     Stale,
 }
 
-/// Returns the number of rows for a table: enough for indexes of more than one page. Indexes are
-/// higher with `TIDEGATE_TEST_FULL`, that of the runs with a million.
+/// Returns the number of rows for a table: enough for indexes of more than one page. With
+/// `TIDEGATE_TEST_FULL` there are more rows, of runs a million, so that indexes have more levels.
 fn many(kind: RowKind) -> usize {
     match (std::env::var("TIDEGATE_TEST_FULL").is_ok(), kind) {
         (false, _) => 3_000,
@@ -175,14 +176,14 @@ fn many(kind: RowKind) -> usize {
     }
 }
 
-/// Fills every table with rows whose columns are all different and none null, so that every partial
-/// index has all of them.
+/// Fills every table with rows whose columns are all different and never null, so that every
+/// partial index contains all rows.
 async fn fill(client: &Client, rows: impl Fn(RowKind) -> usize) {
     let value = |kind: &str| match kind {
         "bigint" => "n".to_owned(),
         "text" => "'x' || n".to_owned(),
         "bytea" => "decode(lpad(to_hex(n), 8, '0'), 'hex')".to_owned(),
-        other => panic!("how to fill a column of type {other}?"),
+        other => panic!("the test has no values for columns of type {other}"),
     };
     for table in RowKind::ALL.map(Table::of) {
         let columns = "select column_name::text, data_type::text from information_schema.columns \
@@ -217,7 +218,8 @@ async fn prepare_statistics(client: &Client, statistics: Statistics) {
             for table in RowKind::ALL.map(Table::of) {
                 let name = table.name;
                 client.batch_execute(&format!("delete from {name}")).await.unwrap();
-                // The pages stay, so that the planner sees many pages without rows.
+                // `truncate off` keeps the empty pages, so that the planner finds many pages
+                // without rows.
                 let vacuum = format!("vacuum (truncate off, analyze) {name}");
                 client.batch_execute(&vacuum).await.unwrap();
             }
@@ -226,8 +228,8 @@ async fn prepare_statistics(client: &Client, statistics: Statistics) {
     }
 }
 
-/// Returns PostgreSQL's plan of a statement for any parameters: the access path of each table, and
-/// the sorts. Other lines differ between versions.
+/// Returns PostgreSQL's plan of a statement for unknown parameters: only the lines about access to
+/// tables and about sorts, because other lines differ between versions.
 async fn postgres_plan(client: &Client, sql: &str) -> Vec<String> {
     let parameters = client.prepare(sql).await.unwrap().params().len();
     let nothing = vec!["null"; parameters].join(", ");
@@ -239,7 +241,8 @@ async fn postgres_plan(client: &Client, sql: &str) -> Vec<String> {
     lines.iter().map(|row| row.get::<_, String>(0)).filter_map(|line| access(&line)).collect()
 }
 
-/// Returns a line of a plan, if it describes access to a table; parameters are normalized.
+/// Returns a line of a plan with normalized parameters, if the line is about access to a table or
+/// about a sort.
 fn access(line: &str) -> Option<String> {
     let line = line.trim_start_matches([' ', '-', '>']);
     let words = [
@@ -259,7 +262,8 @@ fn access(line: &str) -> Option<String> {
     Some(parameters.fold(line.to_owned(), |line, parameter| line.replace(&parameter, "?")))
 }
 
-/// Returns the plans of statements under all statistics: they must be the same.
+/// Returns the plans of statements. Fails if a plan depends on the statistics. `None` without a
+/// server.
 async fn postgres_plans(names: &[&'static str]) -> Option<BTreeMap<&'static str, Vec<String>>> {
     let mut plans: BTreeMap<&'static str, Vec<String>> = BTreeMap::new();
     let mut changed = String::new();
@@ -272,7 +276,8 @@ async fn postgres_plans(names: &[&'static str]) -> Option<BTreeMap<&'static str,
             let Some(statement) = statements.get(name) else { continue };
             let plan = postgres_plan(&client, statement).await;
             let first = plans.entry(name).or_insert_with(|| plan.clone());
-            // The order of several conditions depends on estimates.
+            // The order of several conditions in a plan may depend on estimates, so it is not
+            // compared.
             let sorted = |plan: &[String]| plan.iter().cloned().collect::<BTreeSet<_>>();
             if sorted(first) != sorted(&plan) {
                 writeln!(changed, "{name}, {statistics:?}: {plan:#?}, not {first:#?}").unwrap();
@@ -316,7 +321,7 @@ async fn backlogs(workflows: i64, backlog: i64) -> Option<Client> {
     Some(client)
 }
 
-/// Returns the number of rows that the scans of a plan have read, with those that a condition
+/// Returns the number of rows that the scans of a plan have read, including rows that a condition
 /// removed.
 fn rows_read(plan: &Value) -> f64 {
     let number = |name: &str| plan[name].as_f64().unwrap_or_default();
@@ -327,7 +332,7 @@ fn rows_read(plan: &Value) -> f64 {
     own + parts.map(rows_read).sum::<f64>()
 }
 
-/// Returns the executed plan of a claim of a hundred runs.
+/// Executes a claim of a hundred runs, and returns its plan with the actual numbers of rows.
 async fn executed_claim(workflows: i64, backlog: i64) -> Option<Value> {
     let sql = postgres_statement("run_ready_lock");
     let client = backlogs(workflows, backlog).await?;
@@ -346,7 +351,7 @@ async fn executed_claim(workflows: i64, backlog: i64) -> Option<Value> {
 }
 
 /// The cost of a claim of a hundred runs depends on the runs that it leases, not on the number of
-/// workflows and the length of backlogs. The same for SQLite is among the tests of its store.
+/// workflows and the length of backlogs. The SQLite store has the same test in `sqlite/tests.rs`.
 #[tokio::test]
 async fn a_claim_reads_no_backlogs() {
     let mut read = Vec::new();
@@ -354,12 +359,12 @@ async fn a_claim_reads_no_backlogs() {
         let Some(plan) = executed_claim(workflows, backlog).await else { return };
         read.push(rows_read(&plan));
     }
-    // A hundred workflows with one run each are the worst case for a hundred workers. A lane offers
-    // four times its share.
+    // A hundred workflows are the worst case for a claim of a hundred runs. From each lane, four
+    // times its share is read.
     let most = read[2];
     assert!(read.iter().all(|rows| *rows <= most * 1.05), "{read:?}");
 
-    // Entries that an index condition skips are not counted as rows, but their pages are.
+    // Index entries that a condition skips are not counted as rows, so the pages are compared, too.
     let mut pages = Vec::new();
     for backlog in [1_000, 50_000] {
         let plan = executed_claim(3, backlog).await.unwrap();
@@ -368,8 +373,8 @@ async fn a_claim_reads_no_backlogs() {
     assert!(pages[1] < pages[0] * 2, "{pages:?}");
 }
 
-/// Rows are read, locked, changed and deleted by key in batches: each key is looked up by itself in
-/// the primary key, however many rows the planner estimates for the table.
+/// Statements that read, lock, update or delete rows by key look up each row separately in the
+/// primary key, whatever the planner's estimates are.
 #[tokio::test]
 async fn batches_look_up_each_key_whatever_the_statistics_say() {
     let statements: Vec<(&str, &Table)> = RowKind::ALL
@@ -381,7 +386,7 @@ async fn batches_look_up_each_key_whatever_the_statistics_say() {
             statements.map(move |statement| (sql::name(statement), Table::of(kind)))
         })
         .collect();
-    assert!(statements.len() > 80, "found {} statements", statements.len());
+    assert!(statements.len() > 80, "too few statements were found: {}", statements.len());
     let names: Vec<&str> = statements.iter().map(|(name, _)| *name).collect();
     let Some(plans) = postgres_plans(&names).await else { return };
     for (name, table) in statements {
@@ -412,7 +417,7 @@ async fn the_schema_of_postgres_is_the_one_on_file() {
     expect_file!["../../tidegate-store/sql/postgres/schema.sql"].assert_eq(&schema);
 }
 
-/// The dump is a valid script: it makes the same schema.
+/// `schema.sql` is a valid script, and running it makes the same schema.
 #[tokio::test]
 async fn the_schema_on_file_makes_itself() {
     let Some(client) = postgres().await else { return };
@@ -423,11 +428,12 @@ async fn the_schema_on_file_makes_itself() {
     let rows = client.query(SCHEMA, &[]).await.unwrap();
     let again: Vec<String> = rows.iter().map(|row| row.get("statement")).collect();
     for statement in again {
-        assert!(schema.contains(&statement), "not on file: {statement}");
+        assert!(schema.contains(&statement), "schema.sql does not contain {statement}");
     }
 }
 
-/// Returns the migrations of a dialect before this one, and this one.
+/// Returns the texts of the migrations of a dialect before the migration `last`, and the text of
+/// `last`.
 fn migrations(dialect: &str, last: &str) -> (Vec<String>, String) {
     let entries = fs::read_dir(folder(dialect).join("migrations")).unwrap();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -439,7 +445,8 @@ fn migrations(dialect: &str, last: &str) -> (Vec<String>, String) {
     (texts, own)
 }
 
-/// Rows from before the migration: two ended runs, one of a version that is no longer known.
+/// Rows before the migration `0004_runs`: two ended runs. The version of one of them has no
+/// definition any more.
 const BEFORE: &str = "
     insert into def (lane, ws, app, name, version, body) values (7, 'w', 'a', 'order', 2, '{}');
     insert into ended (seq, salt, ws, app, workflow, version, state, queued_at, ended_at,
@@ -448,11 +455,12 @@ const BEFORE: &str = "
            (2, 0, 'w', 'a', 'order', 1, 'failed', 0, 0, 0, '{}');
     insert into step (run, id, kind, fence, at, ok, out) values (1, 's', 'run', 1, 0, 1, '1');";
 
-/// The same rows after the migration.
+/// Query that reads the same rows after the migration.
 const AFTER: &str = "select ended.seq, ended.lane, coalesce(step.seq, -1)
                        from ended left join step on step.run = ended.seq order by ended.seq";
 
-/// Runs that ended before lists found them by their definition's number are found too.
+/// The migration gives runs that have already ended the number of their definition (the lane), by
+/// which lists find them.
 #[tokio::test]
 async fn runs_that_ended_before_a_migration_are_found_after_it() {
     let expected = [(1, 7, 0), (2, 0, -1)];
@@ -473,7 +481,8 @@ async fn runs_that_ended_before_a_migration_are_found_after_it() {
     assert_eq!(rows, expected);
 }
 
-/// Runs that waited before they were counted are counted, and the others are not.
+/// The migration that adds the column `parked` sets it for the runs that already wait or are
+/// paused, and only for them.
 #[tokio::test]
 async fn runs_that_waited_before_a_migration_are_counted_after_it() {
     let phases = [r#""waiting""#, r#""paused""#, r#""ready""#, r#"{"line":{"gate":1}}"#];
@@ -503,7 +512,7 @@ async fn runs_that_waited_before_a_migration_are_counted_after_it() {
     assert_eq!(parked, expected);
 }
 
-/// The index of tables in `sql/README.md`: what is written by hand there is only what surrounds it.
+/// The list of tables in `sql/README.md` is up to date. The text around the list is not compared.
 #[test]
 fn the_readme_lists_every_table() {
     const START: &str = "<!-- tables: written by UPDATE_EXPECT=1 -->\n";
@@ -526,7 +535,8 @@ fn the_readme_lists_every_table() {
     expect_file!["../../tidegate-store/sql/README.md"].assert_eq(&expected);
 }
 
-/// Returns the names of written statements by their file, those of one dialect with its name.
+/// Returns the names of written statements by file. A statement that only one dialect has is
+/// followed by the name of the dialect.
 fn written_statements() -> BTreeMap<String, Vec<String>> {
     let mut files: BTreeMap<String, BTreeMap<String, Vec<&str>>> = BTreeMap::new();
     for dialect in ["sqlite", "postgres"] {
@@ -547,7 +557,7 @@ fn written_statements() -> BTreeMap<String, Vec<String>> {
     files.into_iter().map(|(file, names)| (file, names.into_iter().map(shown).collect())).collect()
 }
 
-/// Every file is one that the store loads: a statement that no test has prepared cannot be sent.
+/// The store loads every statement of every file, so that the other tests prepare all of them.
 #[test]
 fn every_written_statement_is_loaded() {
     for (dialect, name) in [(Dialect::Sqlite, "sqlite"), (Dialect::Postgres, "postgres")] {
@@ -561,11 +571,12 @@ fn every_written_statement_is_loaded() {
                 }
                 let text = fs::read_to_string(&path).unwrap();
                 for name in text.lines().filter_map(|line| line.strip_prefix("-- name: ")) {
-                    assert!(loaded.contains_key(name), "{}: {name}", path.display());
+                    let path = path.display();
+                    assert!(loaded.contains_key(name), "{path}: {name} is not loaded");
                     names += 1;
                 }
             }
         }
-        assert_eq!(names, loaded.len(), "{name}");
+        assert_eq!(names, loaded.len(), "{name}: loaded statements that no file has");
     }
 }

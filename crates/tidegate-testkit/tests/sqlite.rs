@@ -1,4 +1,4 @@
-//! The SQLite store fulfils the contract, and the promises of a file.
+//! Runs the store contract on the SQLite store, and tests its guarantees about files.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
@@ -28,10 +28,10 @@ use tidegate_testkit::{
     sample,
 };
 
-/// Length of a named lease.
+/// Time to live of a named lease.
 const TTL: Duration = Duration::from_secs(60);
 
-/// A separate directory, deleted with the test.
+/// A directory for one test, deleted at its end.
 struct Place(PathBuf);
 
 impl Place {
@@ -99,7 +99,7 @@ async fn a_second_opening_in_this_process_is_told_who_has_the_file() {
     let error = place.open().await.unwrap_err().to_string();
     assert!(error.contains(" is in use by this process; use the store that is open"), "{error}");
     drop(store);
-    place.open().await.expect("the file is free again");
+    place.open().await.expect("the file can be opened after the first store is closed");
 }
 
 #[tokio::test]
@@ -109,7 +109,7 @@ async fn a_second_process_is_told_who_has_the_file() {
     other.wait_for_commits(1);
     assert_in_use(place.open().await.unwrap_err(), &place, other.child.id());
     other.kill();
-    place.open().await.expect("the lock dies with its process");
+    place.open().await.expect("the lock is released when its process is killed");
 }
 
 #[cfg(unix)]
@@ -124,7 +124,8 @@ async fn a_link_to_the_file_is_the_same_file() {
     drop(through_link);
 }
 
-/// A file that was removed or replaced stays open, and writes to it are lost.
+/// A file that was removed or replaced stays open, and writes to it would be lost: the store must
+/// refuse all writes.
 #[cfg(unix)]
 #[tokio::test]
 async fn a_store_whose_files_are_gone_acknowledges_nothing() {
@@ -157,7 +158,8 @@ async fn a_store_whose_files_are_gone_acknowledges_nothing() {
         let leases = Arc::new(leases);
         let store: Arc<dyn Store> = leases.clone();
         if aged {
-            // The directory has not changed for long, so that only the directory is checked.
+            // Makes the last change of the directory old, so that the store checks only the
+            // directory and not each file.
             let folder = std::fs::File::open(place.file().parent().unwrap()).unwrap();
             folder.set_modified(UNIX_EPOCH + Duration::from_secs(1_000_000_000)).unwrap();
         }
@@ -179,7 +181,8 @@ async fn a_store_whose_files_are_gone_acknowledges_nothing() {
     }
 }
 
-/// A log whose database is gone is not deleted by a new, empty database at the same path.
+/// A write-ahead log whose database is missing is not deleted: opening fails, and creates no new
+/// database.
 #[tokio::test]
 async fn a_log_without_its_database_is_kept() {
     let place = Place::new();
@@ -189,12 +192,13 @@ async fn a_log_without_its_database_is_kept() {
     assert!(matches!(error, StoreError::FileGone(_)), "{error}");
     assert!(error.to_string().contains("tidegate.db is missing, and its"), "{error}");
     assert_eq!(std::fs::read_to_string(&log).unwrap(), "what was committed last");
-    assert!(!place.file().exists(), "nothing is made");
+    assert!(!place.file().exists(), "a new database was created");
     std::fs::write(&log, "").unwrap();
-    place.open().await.expect("an empty log holds nothing");
+    place.open().await.expect("an empty log does not prevent opening");
 }
 
-/// Writes to a file that disappears before the commit are in doubt, never acknowledged.
+/// If the file disappears before a commit, the outcome of the commit is unknown, and it is not
+/// acknowledged.
 #[cfg(unix)]
 #[tokio::test]
 async fn a_file_that_goes_during_a_transaction_leaves_it_in_doubt() {
@@ -210,7 +214,7 @@ async fn a_file_that_goes_during_a_transaction_leaves_it_in_doubt() {
     assert!(error.to_string().contains("tidegate.db was removed"), "{error}");
 }
 
-/// A copy that fails leaves no file behind that could be mistaken for a backup.
+/// A copy that fails leaves no file that could be taken for a backup.
 #[tokio::test]
 async fn a_copy_that_fails_leaves_nothing_behind() {
     let place = Place::new();
@@ -220,7 +224,7 @@ async fn a_copy_that_fails_leaves_nothing_behind() {
     let copy = place.0.join("copy.db");
     std::fs::write(&copy, "something else").unwrap();
     SqliteLook::open(place.file()).await.unwrap().copy(&copy).await.unwrap_err();
-    assert_eq!(std::fs::read(&copy).unwrap(), b"something else", "what was there stays");
+    assert_eq!(std::fs::read(&copy).unwrap(), b"something else", "an existing file was changed");
     std::fs::remove_file(&copy).unwrap();
 
     let mut bytes = std::fs::read(place.file()).unwrap();
@@ -268,10 +272,10 @@ async fn what_was_acknowledged_outlives_a_kill() {
     let store = place.open().await.unwrap();
     for seq in 1..=acknowledged {
         let key = RowKey::Event(Seq(seq));
-        assert!(row(&store, key).await.is_some(), "event {seq} of {acknowledged} is gone");
+        assert!(row(&store, key).await.is_some(), "event {seq} of {acknowledged} is lost");
     }
     let block = seen(&store, ReadSet::default()).await.block;
-    assert!(block.0 > other.last_block, "{block} was given out before the kill");
+    assert!(block.0 > other.last_block, "block {block} was already used before the kill");
 }
 
 #[tokio::test]
@@ -295,7 +299,7 @@ async fn a_file_of_something_else_is_refused() {
     let error = place.open().await.unwrap_err().to_string();
     assert!(error.contains("tidegate.db"), "{error}");
     assert!(error.contains("not a database"), "{error}");
-    assert_eq!(std::fs::read_to_string(place.file()).unwrap(), text, "it is left as it was");
+    assert_eq!(std::fs::read_to_string(place.file()).unwrap(), text, "the file was changed");
 }
 
 #[tokio::test]
@@ -351,7 +355,7 @@ async fn a_caller_that_goes_away_does_not_stop_its_transaction() {
     {
         let inserting = insert(&store, [sample::run(1)]);
         let mut inserting = std::pin::pin!(inserting);
-        // Polled once, so that it has started, and then dropped.
+        // Polls the future once, so that the transaction has started, and then drops it.
         let once = std::future::poll_fn(|context| {
             let _ = inserting.as_mut().poll(context);
             std::task::Poll::Ready(())
@@ -370,7 +374,7 @@ fn assert_in_use(error: StoreError, place: &Place, pid: u32) {
     assert_eq!(error.to_string(), expected);
 }
 
-/// This program as a second process, committing to the file of a place until it is killed.
+/// This test program as a second process, which commits to the database until it is killed.
 struct OtherProcess {
     child: Child,
     says: BufReader<std::process::ChildStdout>,
@@ -390,13 +394,14 @@ impl OtherProcess {
         Self { child, says, last_block: 0 }
     }
 
-    /// Reads until `count` commits were acknowledged; returns the last one.
+    /// Waits until the process has acknowledged `count` commits. Returns the number of the last
+    /// one.
     fn wait_for_commits(&mut self, count: i64) -> i64 {
         loop {
             let mut line = String::new();
             assert!(self.says.read_line(&mut line).unwrap() > 0, "the other process has ended");
             let Some(said) = line.trim().strip_prefix("committed ") else { continue };
-            let (seq, block) = said.split_once(' ').expect("a number and a block");
+            let (seq, block) = said.split_once(' ').expect("the line has two numbers");
             self.last_block = block.parse().unwrap();
             let seq: i64 = seq.parse().unwrap();
             if seq >= count {
@@ -418,10 +423,10 @@ impl Drop for OtherProcess {
     }
 }
 
-/// Passes the file to the other process.
+/// Environment variable with the path of the database for the other process.
 const FILE: &str = "TIDEGATE_TEST_SQLITE_FILE";
 
-/// Maximum number of commits of the other process: it ends by itself if it is not killed.
+/// Maximum number of commits of the other process, so that it ends even if it is not killed.
 const MOST_COMMITS: i64 = 100_000;
 
 #[tokio::test]

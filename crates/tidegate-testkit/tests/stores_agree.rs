@@ -1,6 +1,8 @@
-//! One seeded workload on every store: each must give the same answers as the memory store.
+//! Runs a seeded workload of random reads and changes on every store. Each must give the same
+//! answers as the memory store.
 //!
-//! The contract finds expected mistakes; this finds the rest.
+//! The store contract tests known cases; this test finds differences in cases that it does not
+//! have.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,7 +29,8 @@ use tidegate_testkit::{postgres, sample};
 const SEEDS: u64 = 20;
 const STEPS: i64 = 200;
 
-/// PostgreSQL takes two round trips and a flush for every transaction.
+/// Number of seeds on PostgreSQL: fewer, because every transaction takes two round trips and a
+/// flush.
 const POSTGRES_SEEDS: u64 = 5;
 
 #[tokio::test]
@@ -36,7 +39,7 @@ async fn sqlite_says_what_memory_says() {
         let clock = Arc::new(ManualClock::new(Timestamp::from_micros(0)));
         let memory: Arc<dyn Store> = Arc::new(MemoryStore::new(clock.clone()));
         let sqlite = SqliteStore::in_memory(clock.clone()).await.expect("a store in memory opens");
-        // Slowly, so that times in the future are reached one by one.
+        // The clock advances slowly, so that the due times of the workload are reached one by one.
         let tick = |step| clock.set(Timestamp::from_micros(step / 12));
         compare(seed, tick, &memory, &(Arc::new(sqlite) as Arc<dyn Store>)).await;
     }
@@ -46,7 +49,8 @@ async fn sqlite_says_what_memory_says() {
 async fn postgres_says_what_memory_says() {
     let Some(url) = postgres::url() else { return };
     for seed in seeds(POSTGRES_SEEDS) {
-        // The server has its own clock, far beyond every time of the workload.
+        // PostgreSQL uses the server's clock here. Both clocks are far beyond all times of the
+        // workload, so that they give the same results.
         let clock = Arc::new(ManualClock::new(Timestamp::from_micros(i64::MAX / 2)));
         let memory: Arc<dyn Store> = Arc::new(MemoryStore::new(clock));
         let schema = postgres::fresh_schema("differential");
@@ -66,7 +70,8 @@ fn seeds(count: u64) -> Range<u64> {
     }
 }
 
-/// Plays a seed on two stores. A difference prints the command that repeats it.
+/// Runs the workload of a seed on two stores. A difference prints the command that repeats the
+/// test.
 async fn compare(
     seed: u64,
     tick: impl Fn(i64),
@@ -80,13 +85,15 @@ async fn compare(
         let (reads, changes) = (chance.reads(), chance.changes());
         let expected = ask(reference, &reads, &changes).await;
         let got = ask(other, &reads, &changes).await;
-        assert_eq!(got, expected, "step {step} of {again}\n{reads:#?}\n{changes:#?}");
+        let differ = "the answers differ at step";
+        assert_eq!(got, expected, "{differ} {step}; repeat: {again}\n{reads:#?}\n{changes:#?}");
     }
     let (expected, got) = (reference.dump().await, other.dump().await);
-    assert_eq!(got.ok(), expected.ok(), "the dump of {again}");
+    assert_eq!(got.ok(), expected.ok(), "the rows differ at the end; repeat: {again}");
 }
 
-/// A store's answer to one transaction, without the texts that differ between stores.
+/// A store's answer to one transaction: rows, scans, counts and outcome, without error texts, which
+/// differ between stores.
 type Answer = (
     BTreeMap<RowKey, Option<Row>>,
     Vec<(Scan, u32, Vec<RowKey>)>,
@@ -98,7 +105,7 @@ async fn ask(store: &Arc<dyn Store>, reads: &ReadSet, changes: &[Change]) -> Ans
     let seen = Arc::new(Mutex::new(Snapshot::default()));
     let (slot, changes) = (seen.clone(), changes.to_vec());
     let decide: Decide = Box::new(move |snapshot| {
-        *slot.lock().expect("nobody panicked") = snapshot;
+        *slot.lock().expect("no thread panicked") = snapshot;
         Decision::Apply(changes.clone())
     });
     let outcome = match store.transact(reads.clone(), decide).await {
@@ -106,8 +113,9 @@ async fn ask(store: &Arc<dyn Store>, reads: &ReadSet, changes: &[Change]) -> Ans
         Err(StoreError::Data(_)) => "refused",
         Err(other) => panic!("a store failed: {other}"),
     };
-    let mut snapshot = std::mem::take(&mut *seen.lock().expect("nobody panicked"));
-    // A store may read more rows than requested, to lock those that are about to change.
+    let mut snapshot = std::mem::take(&mut *seen.lock().expect("no thread panicked"));
+    // A store may read more rows than requested, to lock the rows that it will change. They are not
+    // compared.
     let found = snapshot.scans.iter().flat_map(|(scan, found)| {
         found.keys.iter().filter(|key| scan.is_locked() || !key.is_locked())
     });
@@ -117,11 +125,11 @@ async fn ask(store: &Arc<dyn Store>, reads: &ReadSet, changes: &[Change]) -> Ans
     (snapshot.rows, scans.collect(), snapshot.counts, outcome)
 }
 
-/// Draws small numbers and names, so that rows collide often.
+/// Random numbers and names from small ranges, so that the same rows are drawn often.
 struct Chance(u64);
 
 impl Chance {
-    /// `SplitMix64`: short, and the same on every machine.
+    /// Returns the next number of the generator `SplitMix64`, which is the same on every machine.
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -131,7 +139,7 @@ impl Chance {
     }
 
     fn below(&mut self, end: i64) -> i64 {
-        i64::try_from(self.next() % end.unsigned_abs()).expect("less than a small number")
+        i64::try_from(self.next() % end.unsigned_abs()).expect("the number is small")
     }
 
     fn name(&mut self) -> String {
@@ -153,7 +161,7 @@ impl Chance {
     fn gate_key(&mut self) -> GateKey {
         let ws = self.below(2);
         let scope = sample::gate_key(if ws == 0 { "main" } else { "main2" }, &self.name()).scope();
-        let mut scope = scope.expect("a gate's key can be taken apart");
+        let mut scope = scope.expect("the gate key is valid");
         scope.class = if self.below(2) == 0 { Class::Keyed } else { Class::Throttle };
         GateKey::new(&scope)
     }
@@ -270,8 +278,8 @@ impl Chance {
         }
     }
 
-    /// Draws changes, mostly of different rows; premises hold by luck, and a refusal is an answer
-    /// too.
+    /// Draws changes, mostly of different rows. An insert of an existing row, or an update of a
+    /// missing one, is refused; the stores must agree on that, too.
     fn changes(&mut self) -> Vec<Change> {
         let count = (self.below(5) - 1).max(1);
         (0..count)
@@ -292,8 +300,8 @@ impl Chance {
         reads
     }
 
-    /// Draws ranges that do not overlap, in any order; a range that wraps around begins with a
-    /// workflow.
+    /// Draws ranges of turns that do not overlap. If they are in reverse order, as after a
+    /// wrap-around, the first one begins at the first lane of a workflow.
     fn turns(&mut self) -> Vec<turn::Range> {
         let turn = |number: i64| Turn { workflow: Seq(number / 4), lane: Seq(number % 4 - 1) };
         let (first, second, round) = (self.below(12), self.below(12), self.below(2) == 0);

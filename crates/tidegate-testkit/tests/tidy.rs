@@ -1,7 +1,7 @@
-//! House style checks, as far as a program can do them.
+//! Checks of the house style, as far as a program can check it.
 //!
-//! A check is a function from the tree's texts to complaints, and each complaint names the fix.
-//! `CHECKS` is the list; `tests` below shows that each of them can fail.
+//! A check is a function from the files of the repository to complaints. Each complaint says how to
+//! fix the problem. `CHECKS` lists all checks; the module `tests` tests each of them.
 
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
@@ -35,12 +35,12 @@ const CHECKS: [Check; 19] = [
     words::old_phrases_stay_away,
 ];
 
-/// The crates of the design; any other needs a decision that names it.
+/// The crates of the architecture. Any other crate needs a decision in `docs/adr` that names it.
 const CRATES: [&str; 5] =
     ["tidegate", "tidegate-core", "tidegate-server", "tidegate-store", "tidegate-testkit"];
 
-/// Nouns of other engines. One word, one meaning: a second word for a run or a gate costs every
-/// reader the question of what the difference is.
+/// Nouns that other engines use, each with the word of this project. With two words for a run or a
+/// gate, readers would look for a difference.
 const BANNED_NOUNS: [(&str, &str); 9] = [
     ("Job", "Run"),
     ("Task", "Run or Step"),
@@ -56,15 +56,15 @@ const BANNED_NOUNS: [(&str, &str); 9] = [
 const STORE: &str = "crates/tidegate-store/src/store.rs";
 const STORE_METHODS: usize = 25;
 const ERRORS: &str = "docs/reference/errors.md";
-/// The files whose run errors are listed there too.
+/// The files with error codes of runs, which the same page must list.
 const FAULTS: [&str; 3] =
     ["crates/tidegate-server/src/call", "crates/tidegate/src/", "crates/tidegate-core/src/run/"];
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
-/// Number of files from an event to a finished run.
+/// Minimum number of functions that the tables of `ARCHITECTURE.md` must name.
 const WALK: usize = 8;
 const DIALECTS: [&str; 2] =
     ["crates/tidegate-store/sql/sqlite/", "crates/tidegate-store/sql/postgres/"];
-/// The only file that composes SQL: its result is on file, too.
+/// The only file that may compose SQL. Its results are checked in as `derived.sql`.
 const GENERATOR: &str = "crates/tidegate-store/src/sql/derive.rs";
 
 #[test]
@@ -74,14 +74,14 @@ fn the_tree_is_tidy() {
     assert!(complaints.is_empty(), "the tree is not tidy:\n{}", complaints.join("\n"));
 }
 
-/// One file of the tree.
+/// A text file of the repository.
 struct File {
-    /// Path from the root of the tree.
+    /// Path from the root of the repository.
     path: String,
     text: String,
 }
 
-/// The texts that git tracks, or would track if they were added.
+/// All text files of the repository that git tracks or does not ignore.
 struct Tree {
     files: Vec<File>,
 }
@@ -90,18 +90,18 @@ impl Tree {
     fn read() -> Tree {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let output = Command::new("git")
-            // The tree may belong to another user than the one who tests it.
+            // The files may belong to another user than the one who runs the test.
             .args(["-c", "safe.directory=*", "ls-files", "-z"])
             .args(["--cached", "--others", "--exclude-standard"])
             .current_dir(&root)
             .output()
-            .expect("the tidy test asks git for the list of files");
+            .expect("git, which lists the files, can be started");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let list = String::from_utf8(output.stdout).expect("paths in the tree are UTF-8");
         let paths: BTreeSet<&str> = list.split_terminator('\0').collect();
         let files: Vec<File> = paths
             .into_iter()
-            // A file that cannot be read as text is deleted or an image: nothing to check.
+            // A file that cannot be read as text is an image, or was deleted: it is not checked.
             .filter_map(|path| {
                 let text = fs::read_to_string(root.join(path)).ok()?;
                 Some(File { path: path.to_owned(), text })
@@ -119,7 +119,7 @@ impl Tree {
         self.files.iter().filter(move |file| extension_of(&file.path) == extension)
     }
 
-    /// Returns whether `named` is a file or directory, from the root or from anywhere below it.
+    /// Returns whether `named` is the path of a file or directory, or the end of such a path.
     fn has_path(&self, named: &str) -> bool {
         let (inside, end) = (format!("/{named}/"), format!("/{named}"));
         self.files.iter().any(|file| {
@@ -132,7 +132,7 @@ impl Tree {
 fn files_stay_short(tree: &Tree) -> Vec<String> {
     let too_long = tree.files.iter().filter_map(|file| {
         let (limit, advice) = limit_of(&file.path)?;
-        // A file of SQL has many statements: its limit is that of the longest.
+        // A file of SQL has many statements: the limit is for its longest statement.
         let parts = file.text.split("-- name: ");
         let lines = match extension_of(&file.path) {
             "sql" => parts.map(|part| part.lines().count()).max().unwrap_or_default(),
@@ -150,12 +150,12 @@ fn limit_of(path: &str) -> Option<(usize, &'static str)> {
             Some((250, "keep docs, lists and re-exports, and move code to a module of its own"))
         }
         (_, "rs") => Some((800, "split it by topic, a noun, not by kind")),
-        // Written by a program.
+        // Written by a test, so it has no limit.
         ("schema.sql", _) => None,
         (_, "sql") if path.contains("/migrations/") => None,
         (_, "sql") => Some((80, "split the statement in two")),
         ("ARCHITECTURE.md", _) => Some((300, "move detail into docs/")),
-        // Grows with every release.
+        // Grows with every release, so it has no limit.
         ("CHANGELOG.md", _) => None,
         (_, "md") => Some((400, "split it into pages of one sitting each")),
         _ => None,
@@ -174,7 +174,7 @@ fn the_store_stays_narrow(tree: &Tree) -> Vec<String> {
     }
 }
 
-/// Counts the methods of a public trait; `None` if it is missing.
+/// Returns the number of methods of a public trait; `None` if the trait is missing.
 fn methods_of_trait(text: &str, name: &str) -> Option<usize> {
     let heads = [format!("pub trait {name} "), format!("pub trait {name}:")];
     let mut lines = text.lines().map(str::trim).filter(|line| !line.starts_with("//"));
@@ -194,7 +194,7 @@ fn methods_of_trait(text: &str, name: &str) -> Option<usize> {
     Some(methods)
 }
 
-/// Returns how much deeper the end of a line is than its start.
+/// Returns the number of opening braces of a line minus the number of closing ones.
 fn braces(line: &str) -> i32 {
     line.chars()
         .map(|character| match character {
@@ -218,7 +218,7 @@ fn crates_stay_few(tree: &Tree) -> Vec<String> {
         .into_iter()
         .filter(|name| !CRATES.contains(name) && !decided(name))
         .map(|name| {
-            format!("crates/{name}: a sixth crate: make it a module, or name it in docs/adr/")
+            format!("crates/{name}: a new crate: make it a module, or name it in docs/adr/")
         })
         .collect()
 }
@@ -227,19 +227,19 @@ fn statements_come_in_both_dialects(tree: &Tree) -> Vec<String> {
     let names = |dialect: &str| -> BTreeSet<String> {
         tree.with_extension("sql")
             .filter_map(|file| file.path.strip_prefix(dialect).map(str::to_owned))
-            // Statements that the other database has no use for; the folder's name says so.
+            // Files in `only/` are for one database, so the other one has no such file.
             .filter(|name| !name.starts_with("only/"))
             .collect()
     };
     let [one, other] = DIALECTS.map(names);
     let lonely = one.symmetric_difference(&other).map(|name| {
         let [has, lacks] = if one.contains(name) { DIALECTS } else { [DIALECTS[1], DIALECTS[0]] };
-        format!("{has}{name}: write {lacks}{name} too, or delete it")
+        format!("{has}{name}: write {lacks}{name}, too, or delete the file")
     });
     lonely.collect()
 }
 
-/// Callers rely on error codes: each has its row.
+/// Every error code must have a row in the reference, because callers rely on codes.
 fn errors_are_documented(tree: &Tree) -> Vec<String> {
     let page = tree.file(ERRORS).map_or("", |page| page.text.as_str());
     let mut complaints = Vec::new();
@@ -254,7 +254,7 @@ fn errors_are_documented(tree: &Tree) -> Vec<String> {
     complaints
 }
 
-/// Returns the literals in the functions that give errors their codes.
+/// Returns the string literals in functions named `code`, which return the codes of errors.
 fn codes_of(text: &str) -> impl Iterator<Item = &str> {
     let bodies = text.split(concat!("pub fn code", "(&self)")).skip(1);
     let bodies = bodies.map(|rest| rest.split("\n    }\n").next().unwrap_or_default());
@@ -263,7 +263,7 @@ fn codes_of(text: &str) -> impl Iterator<Item = &str> {
     words.filter(|word| !word.is_empty()).filter(is_code)
 }
 
-/// Returns the codes of the errors that runs and steps end with, outside of examples and tests.
+/// Returns the error codes with which runs and steps can fail, without those in examples and tests.
 fn faults_of(text: &str) -> impl Iterator<Item = &str> {
     let code = text.split("#[cfg(test)]").next().unwrap_or_default();
     let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
@@ -279,11 +279,11 @@ fn the_architecture_names_real_paths(tree: &Tree) -> Vec<String> {
     let paths = page.text.lines().flat_map(quoted).filter(|word| is_path(word));
     paths
         .filter(|path| !tree.has_path(path.trim_end_matches('/')))
-        .map(|path| format!("{ARCHITECTURE}: `{path}` does not exist: correct it or take it out"))
+        .map(|path| format!("{ARCHITECTURE}: `{path}` does not exist: correct or remove it"))
         .collect()
 }
 
-/// The walk and similar tables: a row that names one file has functions of that file.
+/// In tables of `ARCHITECTURE.md`, a row that names one file must name functions of that file.
 fn the_architecture_names_real_functions(tree: &Tree) -> Vec<String> {
     let Some(page) = tree.file(ARCHITECTURE) else { return missing(ARCHITECTURE) };
     let (mut complaints, mut checked) = (Vec::new(), 0);
@@ -298,7 +298,7 @@ fn the_architecture_names_real_functions(tree: &Tree) -> Vec<String> {
             checked += 1;
             if !files.iter().any(|file| defines(&file.text, function)) {
                 complaints.push(format!(
-                    "{ARCHITECTURE}: no `fn {function}` in `{path}`: name the function of today"
+                    "{ARCHITECTURE}: no `fn {function}` in `{path}`: write its current name"
                 ));
             }
         }
@@ -314,22 +314,22 @@ fn the_architecture_names_real_functions(tree: &Tree) -> Vec<String> {
 
 /// Returns a complaint about a missing file that a check needs.
 fn missing(path: &str) -> Vec<String> {
-    vec![format!("{path}: it is gone: bring it back, or tell the tidy test where it went")]
+    vec![format!("{path}: the file is missing: restore it, or change its path in the tidy test")]
 }
 
-/// Returns the words of a line in backticks.
+/// Returns the parts of a line that are in backticks.
 fn quoted(line: &str) -> Vec<&str> {
     line.split('`').skip(1).step_by(2).collect()
 }
 
-/// Returns whether a quoted word is a path in this tree, not a route, a type or a pattern.
+/// Returns whether a quoted word is a path of this repository, and not a route, type or pattern.
 fn is_path(word: &str) -> bool {
     let plain = |character: char| character.is_ascii_alphanumeric() || "/._-".contains(character);
     let named = ["rs", "md", "sql", "toml"].contains(&extension_of(word));
     !word.starts_with('/') && word.chars().all(plain) && (word.contains('/') || named)
 }
 
-/// Returns the last part of `name`, `name()` or `Type::name`, if it is spelled like a function.
+/// Returns the function name in `name`, `name()` or `Type::name`, if it is spelled like a function.
 fn function_name(word: &str) -> Option<&str> {
     let name = word.trim_end_matches("()").rsplit("::").next()?;
     let snake =
@@ -365,7 +365,7 @@ fn public_type(line: &str) -> Option<&str> {
     name.split(|character: char| !character.is_alphanumeric()).next()
 }
 
-/// `RateLimiter` as `Rate`, `Limiter`.
+/// Splits a type name into words: `RateLimiter` into `Rate` and `Limiter`.
 fn words_of(name: &str) -> Vec<&str> {
     let mut starts: Vec<usize> =
         name.char_indices().filter(|(_, c)| c.is_uppercase()).map(|(at, _)| at).collect();
@@ -374,12 +374,12 @@ fn words_of(name: &str) -> Vec<&str> {
 }
 
 fn nothing_is_left_unfinished(tree: &Tree) -> Vec<String> {
-    // In two halves, because this file is checked too.
+    // Each in two halves, because this file is checked, too.
     let marks = [concat!("FIX", "ME"), concat!("XX", "X"), concat!("TO", "DO")];
     let is_mark = |word: &str| marks[..2].contains(&word) || word.eq_ignore_ascii_case(marks[2]);
     let mut complaints = Vec::new();
     for file in &tree.files {
-        // A manifest names the lint of the same name.
+        // A manifest may contain the name of the lint `todo`.
         if extension_of(&file.path) == "toml" {
             continue;
         }
@@ -406,7 +406,7 @@ fn pages_have_one_title(tree: &Tree) -> Vec<String> {
     untitled.collect()
 }
 
-/// Returns the lines of a page outside of its code blocks.
+/// Returns the lines of a page that are not in code blocks.
 fn prose(text: &str) -> impl Iterator<Item = &str> {
     let mut in_code = false;
     text.lines().filter(move |line| {
@@ -425,7 +425,7 @@ fn decisions_have_a_status(tree: &Tree) -> Vec<String> {
     undecided
         .map(|file| {
             let path = &file.path;
-            format!("{path}: say where it stands in a line `Status: accepted` or the like")
+            format!("{path}: add a line with the status, such as `Status: accepted`")
         })
         .collect()
 }
@@ -436,7 +436,7 @@ fn is_decision(file: &File) -> bool {
 }
 
 fn nothing_names_this_machine(tree: &Tree) -> Vec<String> {
-    // In two halves, because this file is checked too.
+    // Each in two halves, because this file is checked, too.
     let homes = [
         concat!("/", "work/"),
         concat!("/", "root/"),
@@ -467,7 +467,7 @@ fn nothing_names_this_machine(tree: &Tree) -> Vec<String> {
     complaints
 }
 
-/// Returns whether `start` occurs where a path begins, rather than inside of a longer one.
+/// Returns whether `start` is at the beginning of a path in the line, not inside a longer path.
 fn starts_path(line: &str, start: &str) -> bool {
     line.match_indices(start).any(|(at, _)| {
         let before = line[..at].chars().next_back();

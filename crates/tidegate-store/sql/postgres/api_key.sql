@@ -1,8 +1,8 @@
 -- name: api_key_all
--- Reads API keys, by id.
+-- Reads all API keys, ordered by id.
 --
 -- $1 limit
--- Locks nothing: a hint.
+-- Locks nothing: its rows are hints.
 -- Index: the primary key.
 select {columns}
   from api_key

@@ -1,8 +1,8 @@
 -- name: chore_due
--- Reads chores by due time, from a given time on, earliest first.
+-- Reads chores that are due at or after a time, earliest first.
 --
 -- $1 earliest due time (µs)   $2 limit
--- Locks nothing: a hint. Index: chore_due.
+-- Locks nothing: its rows are hints. Index: chore_due.
 select {columns}
   from chore
  where due is not null and due >= $1::bigint
@@ -10,11 +10,11 @@ select {columns}
  limit $2::bigint
 
 -- name: chore_of_topic
--- Reads the chores that wake the waiters of an event's name, oldest first.
+-- Reads the chores that wake the runs waiting for an event name, oldest first.
 --
 -- $1 ws   $2 topic   $3 limit (arrays: one element per scan)
 -- Locks nothing. Index: chore_topic.
--- First column: index of the scan, from 1.
+-- First column: position of the scan in the arrays, from 1.
 select wanted.n, {found.columns}
   from unnest($1::text[], $2::text[], $3::bigint[])
        with ordinality as wanted(ws, topic, most, n)

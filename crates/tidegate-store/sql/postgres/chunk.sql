@@ -1,9 +1,9 @@
 -- name: chunk_of_run
--- Reads the chunks that runs have emitted after a position.
+-- Reads the chunks that runs have emitted, after a position in each run.
 --
--- $1 run   $2 after   $3 limit (arrays: one element per scan)
+-- $1 run   $2 after this position   $3 limit (arrays: one element per scan)
 -- Locks nothing. Index: chunk_run.
--- First column: index of the scan, from 1.
+-- First column: position of the scan in the arrays, from 1.
 select wanted.n, {found.columns}
   from unnest($1::bigint[], $2::bigint[], $3::bigint[])
        with ordinality as wanted(run, after, most, n)

@@ -1,5 +1,5 @@
 -- name: def_of_workspace
--- Reads all definitions of a workspace, for its catalog.
+-- Reads all definitions of a workspace, to build its catalog.
 --
 -- $1 ws
 -- Locks nothing: the caller holds the workspace's latch. Index: the unique key (ws, …).

@@ -1,17 +1,17 @@
 -- Derived from src/schema.rs by src/sql/derive.rs.
--- Parameters are columns in order, one array for each, for a read, lock or delete those of the key;
--- sorted by key. Each key is looked up by itself in the primary key, whatever the statistics say
--- (README).
+-- The parameters are the columns in their order, one array per column, with rows sorted by key; for
+-- a read, lock or delete, only the columns of the key. Each row is looked up separately in the
+-- primary key, so that the plan does not depend on statistics (README).
 --
--- read    rows by key; an absent row is left out
--- insert  rows; never `on conflict`: the caller decides what an existing row means
--- update  all columns of rows; of a table that is all key, only checks that the rows exist. A
---         missing row is an error (spec R2), raised here because COMMIT is already on its way
+-- read    rows by key; returns nothing for a missing row
+-- insert  rows; has no `on conflict`: an existing row is an error, which the caller handles
+-- update  all columns of rows; if all columns are in the key, only checks that the rows exist. A
+--         missing row is an error (spec R2), raised by the statement because COMMIT is sent with it
 -- delete  rows by key; a missing row is an error, as for an update
 -- dump    all rows in key order, for tests, `doctor` and backups
--- lock    rows by key, as they are once the locks are held. Locks in the order of the arrays, which
---         is that of the keys, and waits. Returns columns of the locked rows only (spec R15): other
---         rows are read by a later statement. An absent row locks nothing (spec R3)
+-- lock    rows by key, and returns them as they are after the locks are taken. Locks in key order,
+--         and waits. Returns only columns of the locked rows (spec R15): other rows are read by a
+--         later statement. A missing row is not locked (spec R3)
 
 -- table: reply
 -- Rows are locked before they change; two transactions may insert the same key.
@@ -442,7 +442,7 @@ select found.key, found.id, found.at, found.due, found.state, found.event
        ) as found
 
 -- table: run
--- Rows are locked by a written statement before they change.
+-- Rows are locked by `run_lock` before they change.
 
 -- name: run_read
 select found.seq, found.salt, found.ws, found.lane, found.ready, found.line, found.tier,

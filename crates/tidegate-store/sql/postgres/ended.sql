@@ -1,7 +1,7 @@
 -- name: ended_after
--- Reads ended runs after a number, oldest first.
+-- Reads ended runs after a sequence number, oldest first.
 --
--- $1 after   $2 limit
+-- $1 after this number   $2 limit
 -- Locks nothing. Index: the primary key.
 select {columns}
   from ended
@@ -12,8 +12,8 @@ select {columns}
 -- name: ended_loose
 -- Reads unreferenced ended runs with `after < seq <= until`: no run refers to them any more.
 --
--- $1 after   $2 until   $3 limit
--- Locks nothing: a hint.
+-- $1 after this number   $2 up to this number   $3 limit
+-- Locks nothing: its rows are hints.
 -- Indexes: the primary key; run_past.
 select {columns}
   from ended
@@ -29,11 +29,11 @@ select {columns}
  limit $3::bigint
 
 -- name: ended_newest
--- Reads the newest runs of lanes that have ended in one of the given states.
+-- Reads the newest ended runs of lanes, only those in one of the given states.
 --
--- $1 lanes   $2 states   $3 below   $4 limit
--- Locks nothing. Indexes: ended_lane, once for each lane and state, so that no lane's runs are
--- sorted; the primary key, once for each run (README).
+-- $1 lanes   $2 states   $3 below this number   $4 limit
+-- Locks nothing. Indexes: ended_lane, once for each lane and state, so that the runs of a lane are
+-- not sorted; the primary key, once for each run (README).
 select {found.columns}
   from (select place.seq
           from (select distinct unnest($1::bigint[])) as lanes(lane)
@@ -59,12 +59,12 @@ select {found.columns}
  order by found.seq desc
 
 -- name: ended_of_event
--- Reads the ended runs that were started with events.
+-- Reads the ended runs that events started.
 --
 -- $1 event   $2 limit (arrays: one element per scan)
--- Locks nothing. Indexes: the primary key in the blocks around the event's, where nearly all of
--- them are; ended_far; the primary key again, once for each run (README).
--- First column: index of the scan, from 1.
+-- Locks nothing. Indexes: the primary key, in the blocks of numbers around the event, where nearly
+-- all of its runs are; ended_far for the others; the primary key again, once for each run (README).
+-- First column: position of the scan in the arrays, from 1.
 select wanted.n, {found.columns}
   from unnest($1::bigint[], $2::bigint[])
        with ordinality as wanted(event, most, n)

@@ -2,8 +2,8 @@
 -- Renews an engine's lease, unless the engine was declared dead.
 --
 -- $1 id
--- Locks the engine's row. Index: the primary key. No row changed: there is none, or it is marked
--- dead.
+-- Locks the engine's row. Index: the primary key. Changes no row if the engine has none or is
+-- marked dead.
 update engine
    set beat = beat + 1
  where id = $1::text
@@ -14,7 +14,7 @@ returning beat
 -- Reads the engines that are marked dead and own no runs.
 --
 -- $1 limit
--- Locks nothing: a hint.
+-- Locks nothing: its rows are hints.
 -- Indexes: the primary key, as there are few engines; run_owner, once for each dead engine.
 select {columns}
   from engine
@@ -27,9 +27,10 @@ select {columns}
 -- Reads the engines that are not marked dead, and the dead ones that still own runs.
 --
 -- $1 limit
--- Locks nothing: a hint. Indexes: the primary key; run_owner, once for each dead engine.
--- An engine that marks another dead may crash before the runs are reaped: other engines find the
--- dead one here.
+-- Locks nothing: its rows are hints.
+-- Indexes: the primary key; run_owner, once for each dead engine.
+-- Dead engines with runs are included because the engine that marked them dead may crash before it
+-- has reaped their runs.
 select {columns}
   from engine
  where dead = 0

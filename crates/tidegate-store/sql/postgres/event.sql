@@ -1,7 +1,7 @@
 -- name: event_after
--- Reads events after a number, oldest first.
+-- Reads events after a sequence number, oldest first.
 --
--- $1 after   $2 limit
+-- $1 after this number   $2 limit
 -- Locks nothing. Index: the primary key.
 select {columns}
   from event
@@ -13,11 +13,11 @@ select {columns}
 -- Reads unreferenced events with `after < seq <= until`: no run, ended run, batch or window refers
 -- to them any more.
 --
--- $1 after   $2 until   $3 limit
--- Locks nothing: a hint.
--- Indexes: the primary keys of event, and of run and ended in the blocks around the event's;
--- run_far, ended_far, item_event, gate_event. Runs stored before the column `event_seq` existed
--- keep all events near them.
+-- $1 after this number   $2 up to this number   $3 limit
+-- Locks nothing: its rows are hints.
+-- Indexes: the primary key of event; those of run and ended, in the blocks of numbers around the
+-- event; run_far, ended_far, item_event, gate_event. A run stored before the column `event_seq`
+-- existed counts as a reference to every event in these blocks.
 select {columns}
   from event
  where seq > $1::bigint
@@ -58,9 +58,9 @@ select {columns}
 -- name: event_newest
 -- Reads the newest posted events of workspaces.
 --
--- $1 ws   $2 below   $3 limit (arrays: one element per scan)
+-- $1 ws   $2 below this number   $3 limit (arrays: one element per scan)
 -- Locks nothing. Index: event_newest.
--- First column: index of the scan, from 1.
+-- First column: position of the scan in the arrays, from 1.
 select wanted.n, {found.columns}
   from unnest($1::text[], $2::bigint[], $3::bigint[])
        with ordinality as wanted(ws, below, most, n)

@@ -1,8 +1,8 @@
 -- name: gate_due
--- Reads gates by due time, from a given time on, earliest first.
+-- Reads gates that are due at or after a time, earliest first.
 --
 -- $1 earliest due time (µs)   $2 limit
--- Locks nothing: a hint. Index: gate_due.
+-- Locks nothing: its rows are hints. Index: gate_due.
 select {columns}
   from gate
  where due is not null and due >= $1::bigint
@@ -10,12 +10,12 @@ select {columns}
  limit $2::bigint
 
 -- name: gate_of_run
--- Reads the windows or buffers that gather for runs.
+-- Reads the open windows or buffers by the runs that they will start.
 --
 -- $1 run   $2 limit (arrays: one element per scan)
--- Locks nothing: a hint. Index: gate_window. The `offset 0` keeps the planner from reading the
--- primary key in order instead.
--- First column: index of the scan, from 1.
+-- Locks nothing: its rows are hints. Index: gate_window. The `offset 0` keeps the planner from
+-- using the primary key instead.
+-- First column: position of the scan in the arrays, from 1.
 select wanted.n, {found.columns}
   from unnest($1::bigint[], $2::bigint[])
        with ordinality as wanted(id, most, n)
@@ -34,9 +34,10 @@ select wanted.n, {found.columns}
 -- name: gate_prefix
 -- Reads the gates whose key begins with a prefix.
 --
--- $1 start   $2 stop   $3 limit (arrays: one element per scan)
+-- $1 prefix   $2 first key after all keys with the prefix   $3 limit
+-- (arrays: one element per scan)
 -- Locks nothing. Index: the primary key.
--- First column: index of the scan, from 1.
+-- First column: position of the scan in the arrays, from 1.
 select wanted.n, {found.columns}
   from unnest($1::bytea[], $2::bytea[], $3::bigint[])
        with ordinality as wanted(start, stop, most, n)

@@ -1,10 +1,10 @@
 -- name: item_of_event
--- Reads events' positions in batches.
+-- Reads the positions of events in batches.
 --
 -- $1 event   $2 limit (arrays: one element per scan)
--- Locks nothing. Index: item_event. The `offset 0` keeps the planner from reading the primary key
--- in order instead: an event is in few batches.
--- First column: index of the scan, from 1.
+-- Locks nothing. Index: item_event, because an event is in few batches. The `offset 0` keeps the
+-- planner from using the primary key instead.
+-- First column: position of the scan in the arrays, from 1.
 select wanted.n, {found.columns}
   from unnest($1::bigint[], $2::bigint[])
        with ordinality as wanted(event, most, n)
@@ -20,11 +20,11 @@ select wanted.n, {found.columns}
  order by wanted.n, found.run, found.n
 
 -- name: item_of_run
--- Reads all items of batches.
+-- Reads the events of batches. A batch is named by its run.
 --
 -- $1 run   $2 limit (arrays: one element per scan)
 -- Locks nothing. Index: the primary key.
--- First column: index of the scan, from 1.
+-- First column: position of the scan in the arrays, from 1.
 select wanted.n, {found.columns}
   from unnest($1::bigint[], $2::bigint[])
        with ordinality as wanted(run, most, n)

@@ -2,10 +2,9 @@
 -- Acquires the lease of a name, unless another holder has it.
 --
 -- $1 name   $2 holder   $3 time to live (µs)
--- The caller holds the name's latch, so that for a name the clock is read and the fence drawn by
--- one transaction at a time: fences grow in the order in which leases are granted. Index: the
--- primary key.
--- No row changed: another holder has it. A later statement reads which.
+-- The caller holds the name's latch, so that one transaction at a time reads the clock and draws a
+-- fence for the name: fences grow in the order in which leases are granted. Index: the primary key.
+-- Changes no row if another holder has the lease; lease_read then returns that holder.
 insert into lease (name, holder, fence, until)
 select $1::text, $2::text, nextval('lease_fence'), clock() + $3::bigint
  where not exists (
@@ -21,7 +20,7 @@ select $1::text, $2::text, nextval('lease_fence'), clock() + $3::bigint
        until  = excluded.until
 
 -- name: lease_read
--- Reads the lease of a name, good or run out.
+-- Reads the lease of a name, expired or not.
 --
 -- $1 name
 -- Locks nothing: the caller holds the name's latch. Index: the primary key.
@@ -34,7 +33,7 @@ select holder, fence, until, until - clock() as left
 --
 -- $1 name   $2 holder   $3 fence
 -- The caller holds the name's latch. Index: the primary key.
--- No row: it was released before, or acquired again.
+-- Returns no row if the lease was released before, or acquired again.
 delete from lease
  where name = $1::text
    and holder = $2::text
@@ -42,12 +41,12 @@ delete from lease
 returning (until > clock())::integer::bigint as good
 
 -- name: lease_renew
--- Extends a lease, unless it was lost.
+-- Extends a lease, unless its holder has lost it.
 --
 -- $1 name   $2 holder   $3 fence   $4 time to live (µs)
 -- The caller holds the name's latch, so that the clock is read after the lock (spec R8).
 -- Index: the primary key.
--- No row: it expired, was released, or was acquired again.
+-- Returns no row if the lease has expired, was released, or was acquired again.
 update lease
    set until = clock() + $4::bigint
  where name = $1::text

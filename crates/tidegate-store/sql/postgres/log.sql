@@ -1,9 +1,9 @@
 -- name: log_feed
 -- Reads workspaces' stream events after a global position.
 --
--- $1 ws   $2 after   $3 limit (arrays: one element per scan)
+-- $1 ws   $2 after this position   $3 limit (arrays: one element per scan)
 -- Locks nothing. Index: the unique key (ws, pos).
--- First column: index of the scan, from 1.
+-- First column: position of the scan in the arrays, from 1.
 select wanted.n, {found.columns}
   from unnest($1::text[], $2::bigint[], $3::bigint[])
        with ordinality as wanted(ws, after, most, n)
@@ -20,9 +20,9 @@ select wanted.n, {found.columns}
 -- name: log_feed_back
 -- Reads workspaces' stream events before a global position, newest first.
 --
--- $1 ws   $2 before   $3 limit (arrays: one element per scan)
+-- $1 ws   $2 before this position   $3 limit (arrays: one element per scan)
 -- Locks nothing. Index: the unique key (ws, pos).
--- First column: index of the scan, from 1.
+-- First column: position of the scan in the arrays, from 1.
 select wanted.n, {found.columns}
   from unnest($1::text[], $2::bigint[], $3::bigint[])
        with ordinality as wanted(ws, before, most, n)
@@ -39,9 +39,9 @@ select wanted.n, {found.columns}
 -- name: log_of_stream
 -- Reads the events of streams from a version on.
 --
--- $1 stream   $2 start   $3 limit (arrays: one element per scan)
+-- $1 stream   $2 from this version   $3 limit (arrays: one element per scan)
 -- Locks nothing. Index: the primary key.
--- First column: index of the scan, from 1.
+-- First column: position of the scan in the arrays, from 1.
 select wanted.n, {found.columns}
   from unnest($1::bigint[], $2::bigint[], $3::bigint[])
        with ordinality as wanted(stream, start, most, n)

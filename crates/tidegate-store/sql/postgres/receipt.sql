@@ -1,8 +1,8 @@
 -- name: receipt_after
--- Reads receipts after a number, oldest first.
+-- Reads receipts after a sequence number, oldest first.
 --
--- $1 after   $2 limit
--- Locks nothing: a hint.
+-- $1 after this number   $2 limit
+-- Locks nothing: its rows are hints.
 -- Index: the primary key.
 select {columns}
   from receipt
@@ -13,9 +13,9 @@ select {columns}
 -- name: receipt_newest
 -- Reads the newest receipts of workspaces.
 --
--- $1 ws   $2 below   $3 limit (arrays: one element per scan)
+-- $1 ws   $2 below this number   $3 limit (arrays: one element per scan)
 -- Locks nothing. Index: receipt_newest.
--- First column: index of the scan, from 1.
+-- First column: position of the scan in the arrays, from 1.
 select wanted.n, {found.columns}
   from unnest($1::text[], $2::bigint[], $3::bigint[])
        with ordinality as wanted(ws, below, most, n)
@@ -34,7 +34,7 @@ select wanted.n, {found.columns}
 --
 -- $1 event   $2 limit (arrays: one element per scan)
 -- Locks nothing. Index: receipt_event.
--- First column: index of the scan, from 1.
+-- First column: position of the scan in the arrays, from 1.
 select wanted.n, {found.columns}
   from unnest($1::bigint[], $2::bigint[])
        with ordinality as wanted(event, most, n)

@@ -1,8 +1,8 @@
 -- name: reply_after
--- Reads stored replies after a number, oldest first.
+-- Reads stored replies after a sequence number, oldest first.
 --
--- $1 after   $2 limit
--- Locks nothing: a hint.
+-- $1 after this number   $2 limit
+-- Locks nothing: its rows are hints.
 -- Index: reply_seq.
 select {found.columns}
   from (select {columns}

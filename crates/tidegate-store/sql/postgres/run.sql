@@ -1,9 +1,9 @@
 -- name: run_queue
--- Reads the first runs in gates' queues, by position.
+-- Reads the first runs in the queues of gates, in queue order.
 --
 -- $1 the gate's key   $2 limit (arrays: one element per queue)
 -- Locks nothing. Index: run_line.
--- First column: index of the queue, from 1.
+-- First column: position of the queue in the arrays, from 1.
 select wanted.n, {found.columns}
   from unnest($1::bytea[], $2::bigint[])
        with ordinality as wanted(key, most, n)
@@ -17,10 +17,12 @@ select wanted.n, {found.columns}
  order by wanted.n, found.tier, found.order_at, found.order_seq, found.seq
 
 -- name: run_queue_order
--- Reads the order of the runs in gates' queues, once run_lock has locked them.
+-- Reads the numbers of the first runs in the queues of gates, in queue order, after run_lock has
+-- locked these runs.
 --
 -- $1 the gate's key   $2 limit (arrays: one element per queue)
--- Locks nothing. A number that run_lock did not lock means that the queue has changed: try again.
+-- Locks nothing. If run_lock has not locked one of these runs, the queue has changed: the caller
+-- tries again.
 -- Index: run_line.
 select wanted.n, found.seq
   from unnest($1::bytea[], $2::bigint[])
@@ -35,11 +37,11 @@ select wanted.n, found.seq
  order by wanted.n, found.tier, found.order_at, found.order_seq, found.seq
 
 -- name: run_queue_count
--- Counts the runs in gates' queues, each up to a limit.
+-- Counts the runs in the queues of gates, each up to a limit.
 --
 -- $1 the gate's key   $2 limit (arrays: one element per count)
 -- Locks nothing. Index: run_line, index-only where the table was vacuumed.
--- First column: index of the count, from 1.
+-- First column: position of the count in the arrays, from 1.
 select wanted.n, found.count
   from unnest($1::bytea[], $2::bigint[])
        with ordinality as wanted(key, most, n)
@@ -53,12 +55,12 @@ select wanted.n, found.count
  order by wanted.n
 
 -- name: run_lock
--- Locks runs by number and the first runs of gates' queues, and reads them.
+-- Locks and reads runs by number, and the first runs in the queues of gates.
 --
 -- $1 numbers   $2 gate keys   $3 limit for each queue ($2 and $3: arrays of one length)
--- Locks in the order of numbers, waiting. Runs after gate_lock, never in it: the numbers are not
--- read again after a wait, so the gates must be locked before it begins (spec R15). The order of
--- each queue is read by run_queue_order, which runs after this.
+-- Locks in the order of the run numbers, and waits. After a wait PostgreSQL does not search the
+-- queues again, so gate_lock must have locked the gates before this statement begins (spec R15).
+-- The order within each queue is read afterwards, by run_queue_order.
 -- Indexes: the primary key, once for each number (README); run_line.
 select {found.columns}
   from (select unnest($1::bigint[])
@@ -83,12 +85,13 @@ select {found.columns}
        ) as found
 
 -- name: run_ready
--- Reads ready runs in the order of their turns.
+-- Reads ready runs by turns: the first run of each workflow, then the second of each, and so on.
 --
--- $1 workspace   $2, $3 from these turns and lanes   $4, $5 up to these   $6 limit
--- Locks nothing. The first turns in these ranges are found by as many index steps, the lanes of
--- each turn by one more.
--- Indexes: run_ready, a step for each turn and lane; the primary key, once for each run (README).
+-- $1 workspace   $2, $3 first workflow and lane   $4, $5 last workflow and lane
+-- $6 limit ($2 to $5: arrays, one element per range)
+-- Locks nothing. Finds each workflow in the ranges by one index step, and each of its lanes by
+-- another one.
+-- Indexes: run_ready, a step per workflow and lane; the primary key, once for each run (README).
 select {found.columns}
   from (with recursive turn(nth, ready, lane, to_ready, to_lane) as materialized (
           select range.nth, place.ready, place.lane, range.to_ready, range.to_lane
@@ -159,13 +162,14 @@ select {found.columns}
  limit $6::bigint
 
 -- name: run_ready_lock
--- Locks ready runs in the order of their turns, and skips runs locked by other transactions.
+-- Locks ready runs in the same order as run_ready, and skips runs locked by other transactions.
 --
--- $1 workspace   $2, $3 from these turns and lanes   $4, $5 up to these   $6 limit
--- Never waits. Index steps find the first turns (one more for each range, as versions of a workflow
--- may be in several) and their lanes. A lane offers four times its share, as others may take the
--- best; the caller drops the surplus. `ready` is checked again by a condition that no index serves.
--- Indexes: run_ready, a step for each turn and lane; the primary key, once for each run (README).
+-- $1 workspace   $2, $3 first workflow and lane   $4, $5 last workflow and lane
+-- $6 limit ($2 to $5: arrays, one element per range)
+-- Never waits. Reads up to four times its share of the limit from each lane, because other
+-- transactions may have locked its first runs; the caller drops the surplus. Each run is checked
+-- again to be ready when it is locked, by a condition that fits no index.
+-- Indexes: run_ready, a step per workflow and lane; the primary key, once for each run (README).
 select {found.columns}
   from (with recursive turn(nth, ready, lane, to_ready, to_lane) as materialized (
           select range.nth, place.ready, place.lane, range.to_ready, range.to_lane
@@ -237,11 +241,11 @@ select {found.columns}
  limit $6::bigint
 
 -- name: run_ready_count
--- Counts the ready runs of definitions, each up to a limit.
+-- Counts the ready runs of each definition, up to a limit.
 --
 -- $1 workspace   $2 workflow   $3 lane   $4 limit (arrays: one element per count)
 -- Locks nothing. Index: run_ready, index-only where the table was vacuumed.
--- First column: index of the count, from 1.
+-- First column: position of the count in the arrays, from 1.
 select wanted.n, found.count
   from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[])
        with ordinality as wanted(ws, ready, lane, most, n)
@@ -259,10 +263,10 @@ select wanted.n, found.count
  order by wanted.n
 
 -- name: run_due
--- Reads runs by due time, from a given time on, earliest first.
+-- Reads runs that are due at or after a time, earliest first.
 --
 -- $1 earliest due time (µs)   $2 limit
--- Locks nothing: a hint. Index: run_due.
+-- Locks nothing: its rows are hints. Index: run_due.
 select {columns}
   from run
  where due is not null and due >= $1::bigint
@@ -274,7 +278,7 @@ select {columns}
 --
 -- $1 owner   $2 limit (arrays: one element per scan)
 -- Locks nothing. Index: run_owner.
--- First column: index of the scan, from 1.
+-- First column: position of the scan in the arrays, from 1.
 select wanted.n, {found.columns}
   from unnest($1::text[], $2::bigint[])
        with ordinality as wanted(owner, most, n)
@@ -288,11 +292,11 @@ select wanted.n, {found.columns}
  order by wanted.n, found.seq
 
 -- name: run_lane
--- Reads the runs of definitions that have not ended, after a number.
+-- Reads the runs of definitions that have not ended, after a sequence number.
 --
 -- $1 lane   $2 after   $3 limit (arrays: one element per scan)
 -- Locks nothing. Index: run_lane.
--- First column: index of the scan, from 1.
+-- First column: position of the scan in the arrays, from 1.
 select wanted.n, {found.columns}
   from unnest($1::bigint[], $2::bigint[], $3::bigint[])
        with ordinality as wanted(lane, after, most, n)
@@ -309,9 +313,9 @@ select wanted.n, {found.columns}
 -- name: run_newest
 -- Reads the newest runs of lanes that have not ended.
 --
--- $1 lanes   $2 below   $3 limit
--- Locks nothing: a hint. Indexes: run_lane, once for each lane, so that no lane's runs are sorted;
--- the primary key, once for each run (README).
+-- $1 lanes   $2 below this number   $3 limit
+-- Locks nothing: its rows are hints. Indexes: run_lane, once for each lane, so that the runs of a
+-- lane are not sorted; the primary key, once for each run (README).
 select {found.columns}
   from (select place.seq
           from (select distinct unnest($1::bigint[])) as lanes(lane)
@@ -335,12 +339,12 @@ select {found.columns}
  order by found.seq desc
 
 -- name: run_of_event
--- Reads the runs that were started with events.
+-- Reads the runs that events started.
 --
 -- $1 event   $2 limit (arrays: one element per scan)
--- Locks nothing. Indexes: the primary key in the blocks around the event's, where nearly all of
--- them are; run_far; the primary key again, once for each run (README).
--- First column: index of the scan, from 1.
+-- Locks nothing. Indexes: the primary key, in the blocks of numbers around the event, where nearly
+-- all of its runs are; run_far for the others; the primary key again, once for each run (README).
+-- First column: position of the scan in the arrays, from 1.
 select wanted.n, {found.columns}
   from unnest($1::bigint[], $2::bigint[])
        with ordinality as wanted(event, most, n)
@@ -370,11 +374,11 @@ select wanted.n, {found.columns}
  order by wanted.n, found.seq
 
 -- name: run_count
--- Counts the runs of definitions that have not ended, each up to a limit.
+-- Counts the runs of each definition that have not ended, up to a limit.
 --
 -- $1 lane   $2 limit (arrays: one element per count)
 -- Locks nothing. Index: run_lane, index-only where the table was vacuumed.
--- First column: index of the count, from 1.
+-- First column: position of the count in the arrays, from 1.
 select wanted.n, found.count
   from unnest($1::bigint[], $2::bigint[])
        with ordinality as wanted(lane, most, n)
@@ -389,12 +393,12 @@ select wanted.n, found.count
  order by wanted.n
 
 -- name: run_driven_count
--- Counts the runs of definitions that engines own, each up to a limit.
+-- Counts the runs of each definition that are owned by engines, up to a limit.
 --
 -- $1 lane   $2 limit (arrays: one element per count)
--- Locks nothing. Index: run_owner, once and all of it: as many entries as runs that engines drive.
--- An index by lane would also read all waiting runs.
--- First column: index of the count, from 1.
+-- Locks nothing. Index: run_owner, all of it once: it has as many entries as runs that engines
+-- drive. With an index by lane, the waiting runs would be read, too.
+-- First column: position of the count in the arrays, from 1.
 with driven as materialized (
     select owned.lane, count(*) as count
       from (select run.lane
@@ -411,11 +415,11 @@ select wanted.n, least(coalesce(driven.count, 0), wanted.most)
  order by wanted.n
 
 -- name: run_parked_count
--- Counts the runs of definitions that wait or are paused, each up to a limit.
+-- Counts the runs of each definition that wait or are paused, up to a limit.
 --
 -- $1 lane   $2 `waiting` or `paused`   $3 limit (arrays: one element per count)
 -- Locks nothing. Index: run_parked, index-only where the table was vacuumed.
--- First column: index of the count, from 1.
+-- First column: position of the count in the arrays, from 1.
 select wanted.n, found.count
   from unnest($1::bigint[], $2::text[], $3::bigint[])
        with ordinality as wanted(lane, parked, most, n)

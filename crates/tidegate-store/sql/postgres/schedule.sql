@@ -1,8 +1,8 @@
 -- name: schedule_next
--- Reads the schedules that have an occurrence planned, earliest first.
+-- Reads the schedules that have a next occurrence, earliest first.
 --
 -- $1 limit
--- Locks nothing: a hint. Index: schedule_next.
+-- Locks nothing: its rows are hints. Index: schedule_next.
 select {columns}
   from schedule
  where next is not null
@@ -14,7 +14,7 @@ select {columns}
 --
 -- $1 ws   $2 app   $3 workflow   $4 limit (arrays: one element per scan)
 -- Locks nothing. Index: the primary key.
--- First column: index of the scan, from 1.
+-- First column: position of the scan in the arrays, from 1.
 select wanted.n, {found.columns}
   from unnest($1::text[], $2::text[], $3::text[], $4::bigint[])
        with ordinality as wanted(ws, app, workflow, most, n)

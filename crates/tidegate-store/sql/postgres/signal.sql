@@ -1,9 +1,9 @@
 -- name: signal_inbox
--- Reads the signals of a name in runs' inboxes, oldest first.
+-- Reads the signals of one name in the inboxes of runs, oldest first.
 --
 -- $1 run   $2 name   $3 limit (arrays: one element per scan)
 -- Locks nothing. Index: the primary key.
--- First column: index of the scan, from 1.
+-- First column: position of the scan in the arrays, from 1.
 select wanted.n, {found.columns}
   from unnest($1::bigint[], $2::text[], $3::bigint[])
        with ordinality as wanted(run, name, most, n)
@@ -22,7 +22,7 @@ select wanted.n, {found.columns}
 --
 -- $1 run   $2 limit (arrays: one element per scan)
 -- Locks nothing. Index: the primary key.
--- First column: index of the scan, from 1.
+-- First column: position of the scan in the arrays, from 1.
 select wanted.n, {found.columns}
   from unnest($1::bigint[], $2::bigint[])
        with ordinality as wanted(run, most, n)

@@ -3,7 +3,7 @@
 --
 -- $1 stream   $2 limit (arrays: one element per scan)
 -- Locks nothing. Index: the primary key.
--- First column: index of the scan, from 1.
+-- First column: position of the scan in the arrays, from 1.
 select wanted.n, {found.columns}
   from unnest($1::bigint[], $2::bigint[])
        with ordinality as wanted(stream, most, n)

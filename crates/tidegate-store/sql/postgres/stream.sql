@@ -1,10 +1,10 @@
 -- name: stream_of_number
--- Reads the streams of numbers.
+-- Reads streams by number.
 --
 -- $1 number   $2 limit (arrays: one element per scan)
--- Locks nothing: a hint. Index: stream_id. The `offset 0` keeps the planner from reading the
--- primary key in order instead.
--- First column: index of the scan, from 1.
+-- Locks nothing: its rows are hints. Index: stream_id. The `offset 0` keeps the planner from using
+-- the primary key instead.
+-- First column: position of the scan in the arrays, from 1.
 select wanted.n, {found.columns}
   from unnest($1::bigint[], $2::bigint[])
        with ordinality as wanted(id, most, n)
@@ -20,11 +20,11 @@ select wanted.n, {found.columns}
  order by wanted.n, found.ws, found.name
 
 -- name: stream_of_workspace
--- Reads workspaces' streams by name, after a given one.
+-- Reads the streams of workspaces in order of name, after a given name.
 --
--- $1 ws   $2 after   $3 limit (arrays: one element per scan)
+-- $1 ws   $2 after this name   $3 limit (arrays: one element per scan)
 -- Locks nothing. Index: the primary key.
--- First column: index of the scan, from 1.
+-- First column: position of the scan in the arrays, from 1.
 select wanted.n, {found.columns}
   from unnest($1::text[], $2::text[], $3::bigint[])
        with ordinality as wanted(ws, after, most, n)

@@ -1,9 +1,9 @@
 -- name: sub_of_workspace
--- Reads the subscriptions of workspaces, after a given one.
+-- Reads the subscriptions of workspaces, after a given subscription.
 --
--- $1 ws   $2 reaction   $3 stream   $4 limit (arrays: one element per scan)
+-- $1 ws   $2 after this reaction   $3 and this stream   $4 limit (arrays: one element per scan)
 -- Locks nothing. Index: the primary key.
--- First column: index of the scan, from 1.
+-- First column: position of the scan in the arrays, from 1.
 select wanted.n, {found.columns}
   from unnest($1::text[], $2::text[], $3::text[], $4::bigint[])
        with ordinality as wanted(ws, reaction, stream, most, n)
@@ -19,7 +19,8 @@ select wanted.n, {found.columns}
 
 -- name: sub_work
 -- Reads a reaction's streams that have work and no live lease, longest waiting first.
--- Rows written before the clock stepped back come last: a claim caps their times.
+-- Includes rows with times in the future, from before the clock stepped back, as the last ones: the
+-- claim corrects their times.
 --
 -- $1 ws   $2 reaction   $3 limit
 -- Locks nothing. Index: sub_work.
@@ -36,7 +37,8 @@ select {columns}
 
 -- name: sub_work_lock
 -- Locks a reaction's streams that have work and no live lease, longest waiting first.
--- Rows written before the clock stepped back come last: a claim caps their times.
+-- Includes rows with times in the future, from before the clock stepped back, as the last ones: the
+-- claim corrects their times.
 --
 -- $1 ws   $2 reaction   $3 limit
 -- Never waits: skips rows locked by other transactions. Index: sub_work.

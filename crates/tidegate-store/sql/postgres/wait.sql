@@ -1,10 +1,10 @@
 -- name: wait_of_value
--- Reads the waits for an event of a name, filed under a path and value, after a given one.
+-- Reads the waits for an event name that expect a value at a path, after a given wait.
 --
--- $1 ws   $2 name   $3 path   $4 value   $5 after this run   $6 and this step of it
+-- $1 ws   $2 the event's name   $3 path   $4 value   $5 after this run   $6 and this step of it
 -- $7 limit (arrays: one element per scan)
 -- Locks nothing. Index: the primary key.
--- First column: index of the scan, from 1.
+-- First column: position of the scan in the arrays, from 1.
 select wanted.n, {found.columns}
   from unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::bigint[], $6::text[],
               $7::bigint[])

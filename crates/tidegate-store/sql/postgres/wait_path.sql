@@ -1,9 +1,9 @@
 -- name: wait_path_of_name
--- Reads the paths that waits for an event of a name are filed under.
+-- Reads the paths at which waits for an event name expect a value.
 --
--- $1 ws   $2 name   $3 limit (arrays: one element per scan)
+-- $1 ws   $2 the event's name   $3 limit (arrays: one element per scan)
 -- Locks nothing. Index: the primary key.
--- First column: index of the scan, from 1.
+-- First column: position of the scan in the arrays, from 1.
 select wanted.n, {found.columns}
   from unnest($1::text[], $2::text[], $3::bigint[])
        with ordinality as wanted(ws, name, most, n)

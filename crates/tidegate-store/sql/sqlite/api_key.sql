@@ -1,5 +1,5 @@
 -- name: api_key_all
--- Reads API keys, by id.
+-- Reads all API keys, ordered by id.
 --
 -- ?1 limit
 -- Locks nothing: SQLite has one writer.

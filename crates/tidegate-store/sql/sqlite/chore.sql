@@ -1,5 +1,5 @@
 -- name: chore_due
--- Reads chores by due time, from a given time on, earliest first.
+-- Reads chores that are due at or after a time, earliest first.
 --
 -- ?1 earliest due time (µs)   ?2 limit
 -- Locks nothing: SQLite has one writer.
@@ -11,7 +11,7 @@ select {columns}
  limit ?2
 
 -- name: chore_of_topic
--- Reads the chores that wake the waiters of an event's name, oldest first.
+-- Reads the chores that wake the runs waiting for an event name, oldest first.
 --
 -- ?1 ws   ?2 topic   ?3 limit
 -- Locks nothing: SQLite has one writer.

@@ -1,7 +1,7 @@
 -- name: chunk_of_run
 -- Reads the chunks that a run has emitted after a position.
 --
--- ?1 run   ?2 after   ?3 limit
+-- ?1 run   ?2 after this position   ?3 limit
 -- Locks nothing: SQLite has one writer.
 -- Index: chunk_run.
 select {columns}

@@ -1,5 +1,5 @@
 -- name: def_of_workspace
--- Reads all definitions of a workspace: its catalog.
+-- Reads all definitions of a workspace, to build its catalog.
 --
 -- ?1 ws
 -- Locks nothing: SQLite has one writer.

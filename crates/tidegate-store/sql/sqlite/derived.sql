@@ -1,11 +1,12 @@
 -- Derived from src/schema.rs by src/sql/derive.rs.
--- Parameters are columns in order, for a read or delete those of the key. SQLite has one writer, so
--- nothing is locked. Reads, updates and deletes search the primary key. The caller checks that an
--- update or delete changed one row; an insert of an existing key fails.
+-- The parameters are the columns in their order; for a read or delete, only those of the key.
+-- Reads, updates and deletes use the primary key. The caller checks that an update or delete
+-- changed one row; an insert of an existing key fails. SQLite has one writer, so no row is locked:
+-- the notes on locks below are for PostgreSQL.
 --
 -- read    one row by key
 -- insert  a row
--- update  all columns of a row; of a table that is all key, only checks that the row exists
+-- update  all columns of a row; if all columns are in the key, only checks that the row exists
 -- delete  one row by key
 -- dump    all rows in key order
 
@@ -174,7 +175,7 @@ select key, id, at, due, state, event
  order by key
 
 -- table: run
--- Rows are locked by a written statement before they change.
+-- Rows are locked by `run_lock` before they change.
 
 -- name: run_read
 select seq, salt, ws, lane, ready, line, tier, order_at, order_seq, due, owner, fence, body,

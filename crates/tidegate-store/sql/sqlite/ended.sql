@@ -1,7 +1,7 @@
 -- name: ended_after
--- Reads ended runs after a number, oldest first.
+-- Reads ended runs after a sequence number, oldest first.
 --
--- ?1 after   ?2 limit
+-- ?1 after this number   ?2 limit
 -- Locks nothing: SQLite has one writer.
 -- Index: the primary key.
 select {columns}
@@ -13,7 +13,7 @@ select {columns}
 -- name: ended_loose
 -- Reads unreferenced ended runs with `after < seq <= until`: no run refers to them any more.
 --
--- ?1 after   ?2 until   ?3 limit
+-- ?1 after this number   ?2 up to this number   ?3 limit
 -- Locks nothing: SQLite has one writer.
 -- Indexes: the primary key; run_past.
 select {columns}
@@ -26,7 +26,7 @@ select {columns}
  limit ?3
 
 -- name: ended_newest
--- Reads the newest runs of one lane that have ended in one state. The caller merges them.
+-- Reads the newest ended runs of one lane and state. The caller merges lanes and states.
 --
 -- ?1 lane   ?2 below this run   ?3 limit   ?4 state
 -- Locks nothing: SQLite has one writer.
@@ -40,12 +40,12 @@ select {columns}
  limit ?3
 
 -- name: ended_of_event
--- Reads the ended runs that were started with an event.
+-- Reads the ended runs that an event started.
 --
 -- ?1 event   ?2 limit
 -- Locks nothing: SQLite has one writer.
--- Indexes: the primary key in the blocks around the event's, where nearly all of them are;
--- ended_far.
+-- Indexes: the primary key, in the blocks of numbers around the event, where nearly all of its runs
+-- are; ended_far for the others.
 select {columns}
   from ended
  where seq in (select seq

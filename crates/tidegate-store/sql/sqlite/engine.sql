@@ -1,8 +1,8 @@
 -- name: engine_beat
--- Renews an engine's lease; the first heartbeat creates it.
+-- Renews an engine's lease. The first heartbeat inserts the engine's row.
 --
 -- ?1 engine   ?2 length of the lease in milliseconds, set by the first heartbeat
--- Runs by itself, apart from all other transactions.
+-- Runs in a transaction of its own.
 -- Changes no row if the engine was declared dead: the caller checks the count.
 insert into engine (id, beat, dead, lease_ms)
 values (?1, 1, 0, ?2)
@@ -24,7 +24,8 @@ select {columns}
  limit ?1
 
 -- name: engine_void
--- Declares all engines dead: the file has one owner, and opening it voids older leases.
+-- Marks all engines dead. Runs when the file is opened: a file has one owner, so all engines of
+-- earlier owners have stopped.
 --
 -- No parameters. PostgreSQL has no equivalent: there, engines start and stop independently.
 update engine
@@ -37,7 +38,8 @@ update engine
 -- ?1 limit
 -- Locks nothing: SQLite has one writer.
 -- Indexes: the primary key, as there are few engines; run_owner, once for each dead engine.
--- Opening the file marks all earlier engines dead: those with runs to reap are found here.
+-- Dead engines with runs are included because opening the file marks all earlier engines dead, and
+-- their runs must be reaped.
 select {columns}
   from engine
  where dead = 0

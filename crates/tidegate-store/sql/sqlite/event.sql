@@ -1,7 +1,7 @@
 -- name: event_after
--- Reads events after a number, oldest first.
+-- Reads events after a sequence number, oldest first.
 --
--- ?1 after   ?2 limit
+-- ?1 after this number   ?2 limit
 -- Locks nothing: SQLite has one writer.
 -- Index: the primary key.
 select {columns}
@@ -14,11 +14,11 @@ select {columns}
 -- Reads unreferenced events with `after < seq <= until`: no run, ended run, batch or window refers
 -- to them any more.
 --
--- ?1 after   ?2 until   ?3 limit
+-- ?1 after this number   ?2 up to this number   ?3 limit
 -- Locks nothing: SQLite has one writer.
--- Indexes: the primary keys of event, and of run and ended in the blocks around the event's;
--- run_far, ended_far, item_event, gate_event. Runs stored before the column `event_seq` existed
--- keep all events near them.
+-- Indexes: the primary key of event; those of run and ended, in the blocks of numbers around the
+-- event; run_far, ended_far, item_event, gate_event. A run stored before the column `event_seq`
+-- existed counts as a reference to every event in these blocks.
 select {columns}
   from event
  where seq > ?1

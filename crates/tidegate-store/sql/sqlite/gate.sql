@@ -1,5 +1,5 @@
 -- name: gate_due
--- Reads gates by due time, from a given time on, earliest first.
+-- Reads gates that are due at or after a time, earliest first.
 --
 -- ?1 earliest due time (µs)   ?2 limit
 -- Locks nothing: SQLite has one writer.
@@ -11,7 +11,7 @@ select {columns}
  limit ?2
 
 -- name: gate_of_run
--- Reads the window or buffer that gathers for a run.
+-- Reads the open window or buffer that will start a run.
 --
 -- ?1 run   ?2 limit
 -- Locks nothing: SQLite has one writer.

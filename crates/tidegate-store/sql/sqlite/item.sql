@@ -1,5 +1,5 @@
 -- name: item_of_event
--- Reads an event's positions in batches.
+-- Reads the positions of an event in batches.
 --
 -- ?1 event   ?2 limit
 -- Locks nothing: SQLite has one writer.
@@ -11,7 +11,7 @@ select {columns}
  limit ?2
 
 -- name: item_of_run
--- Reads the events of a batch.
+-- Reads the events of a batch. A batch is named by its run.
 --
 -- ?1 run   ?2 limit
 -- Locks nothing: SQLite has one writer.

@@ -4,7 +4,7 @@
 -- ?1 name   ?2 holder   ?3 fence   ?4 until   ?5 now
 -- Locks nothing: SQLite has one writer, and this runs inside its transaction.
 -- Index: the primary key.
--- No row changed: another holder has it. The caller reads which.
+-- Changes no row if another holder has the lease; lease_read then returns that holder.
 insert into lease (name, holder, fence, until)
 select ?1, ?2, ?3, ?4
  where not exists (
@@ -20,7 +20,7 @@ select ?1, ?2, ?3, ?4
        until  = excluded.until
 
 -- name: lease_read
--- Reads the lease of a name, good or run out.
+-- Reads the lease of a name, expired or not.
 --
 -- ?1 name   ?2 now
 -- Index: the primary key.
@@ -33,7 +33,7 @@ select holder, fence, until, until - ?2 as left
 --
 -- ?1 name   ?2 holder   ?3 fence   ?4 now
 -- Locks nothing: SQLite has one writer. Index: the primary key.
--- No row: it was released before, or acquired again.
+-- Returns no row if the lease was released before, or acquired again.
 delete from lease
  where name = ?1
    and holder = ?2
@@ -41,11 +41,11 @@ delete from lease
 returning until > ?4 as good
 
 -- name: lease_renew
--- Extends a lease, unless it was lost.
+-- Extends a lease, unless its holder has lost it.
 --
 -- ?1 name   ?2 holder   ?3 fence   ?4 until   ?5 now
 -- Locks nothing: SQLite has one writer. Index: the primary key.
--- No row: it expired, was released, or was acquired again.
+-- Returns no row if the lease has expired, was released, or was acquired again.
 update lease
    set until = ?4
  where name = ?1

@@ -1,7 +1,7 @@
 -- name: receipt_after
--- Reads receipts after a number, oldest first.
+-- Reads receipts after a sequence number, oldest first.
 --
--- ?1 after   ?2 limit
+-- ?1 after this number   ?2 limit
 -- Locks nothing: SQLite has one writer.
 -- Index: the primary key.
 select {columns}

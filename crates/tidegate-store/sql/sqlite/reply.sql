@@ -1,7 +1,7 @@
 -- name: reply_after
--- Reads stored replies after a number, oldest first.
+-- Reads stored replies after a sequence number, oldest first.
 --
--- ?1 after   ?2 limit
+-- ?1 after this number   ?2 limit
 -- Locks nothing: SQLite has one writer.
 -- Index: reply_seq.
 select {columns}

@@ -1,7 +1,7 @@
 -- name: run_queue
 -- Reads the first runs in a gate's queue.
 --
--- ?1 the gate's number   ?2 limit
+-- ?1 the gate's key   ?2 limit
 -- Locks nothing: SQLite has one writer.
 -- Index: run_line (line, tier, order_at, order_seq, seq) where line is not null.
 select {columns}
@@ -23,8 +23,8 @@ select count(*)
          limit ?2)
 
 -- name: run_ready
--- Reads the first ready runs of one workflow's lane, a version, in rank order. The caller merges
--- the lanes (`Claim::take`).
+-- Reads the first ready runs of one lane (a version of a workflow), in rank order. The caller
+-- merges the lanes (`Claim::take`).
 --
 -- ?1 workspace   ?2 workflow   ?3 lane   ?4 limit
 -- Locks nothing: SQLite has one writer.
@@ -36,11 +36,11 @@ select {columns}
  limit ?4
 
 -- name: run_ready_next
--- Reads the first ready run of the next lane that has one.
+-- Reads the first ready run of the first lane in a range that has a ready run.
 --
 -- ?1 workspace   ?2, ?3 from this workflow and lane   ?4, ?5 up to this workflow and lane
--- Not "after a lane": for a pair comparison with `>` SQLite starts at the pair itself, and would
--- read through the backlog of that lane.
+-- The range includes its first lane: for a comparison of pairs with `>`, SQLite would start at the
+-- pair itself and read the whole backlog of that lane.
 -- Locks nothing: SQLite has one writer.
 -- Index: run_ready (ws, ready, lane, order_at, order_seq, seq) where ready is not null.
 select {columns}
@@ -64,7 +64,7 @@ select count(*)
          limit ?4)
 
 -- name: run_due
--- Reads runs by due time, from a given time on, earliest first.
+-- Reads runs that are due at or after a time, earliest first.
 --
 -- ?1 earliest due time (µs)   ?2 limit
 -- Locks nothing: SQLite has one writer.
@@ -88,7 +88,7 @@ select {columns}
  limit ?2
 
 -- name: run_lane
--- Reads the runs of a definition that have not ended, after a given one.
+-- Reads the runs of a definition that have not ended, after a given run.
 --
 -- ?1 lane   ?2 after this run   ?3 limit
 -- Locks nothing: SQLite has one writer.
@@ -114,12 +114,12 @@ select {columns}
  limit ?3
 
 -- name: run_of_event
--- Reads the runs that were started with an event.
+-- Reads the runs that an event started.
 --
 -- ?1 event   ?2 limit
 -- Locks nothing: SQLite has one writer.
--- Indexes: the primary key in the blocks around the event's, where nearly all of them are;
--- run_far.
+-- Indexes: the primary key, in the blocks of numbers around the event, where nearly all of its runs
+-- are; run_far for the others.
 select {columns}
   from run
  where seq in (select seq
@@ -148,12 +148,12 @@ select count(*)
          limit ?2)
 
 -- name: run_driven_count
--- Counts the runs of a definition that engines own, up to a limit.
+-- Counts the runs of a definition that are owned by engines, up to a limit.
 --
 -- ?1 lane   ?2 limit
 -- Locks nothing: SQLite has one writer.
--- Index: run_owner, index-only and all of it: as many entries as runs that engines drive. The unary
--- plus rules out run_lane, which also has all waiting runs.
+-- Index: run_owner, index-only, all of it: it has as many entries as runs that engines drive. The
+-- unary plus keeps SQLite from using run_lane, which has the waiting runs, too.
 select count(*)
   from (select 1
           from run

@@ -1,5 +1,5 @@
 -- name: schedule_next
--- Reads the schedules that have an occurrence planned, earliest first.
+-- Reads the schedules that have a next occurrence, earliest first.
 --
 -- ?1 limit
 -- Locks nothing: SQLite has one writer.

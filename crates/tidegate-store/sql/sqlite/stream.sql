@@ -1,5 +1,5 @@
 -- name: stream_of_number
--- Reads the stream of a number.
+-- Reads a stream by its number.
 --
 -- ?1 number   ?2 limit
 -- Locks nothing: SQLite has one writer.
@@ -11,7 +11,7 @@ select {columns}
  limit ?2
 
 -- name: stream_of_workspace
--- Reads a workspace's streams by name, after a given one.
+-- Reads the streams of a workspace in order of name, after a given name.
 --
 -- ?1 ws   ?2 after this name   ?3 limit
 -- Locks nothing: SQLite has one writer.

@@ -1,7 +1,7 @@
 -- name: sub_of_workspace
--- Reads the subscriptions of a workspace, after a given one.
+-- Reads the subscriptions of a workspace, after a given subscription.
 --
--- ?1 ws   ?2 reaction   ?3 stream   ?4 limit
+-- ?1 ws   ?2 after this reaction   ?3 and this stream   ?4 limit
 -- Locks nothing: SQLite has one writer.
 -- Index: the primary key.
 select {columns}
@@ -13,7 +13,8 @@ select {columns}
 
 -- name: sub_work
 -- Reads a reaction's streams that have work and no live lease, longest waiting first.
--- Rows written before the clock stepped back come last: a claim caps their times.
+-- Includes rows with times in the future, from before the clock stepped back, as the last ones: the
+-- claim corrects their times.
 --
 -- ?1 ws   ?2 reaction   ?3 now (µs)   ?4 limit
 -- Locks nothing: SQLite has one writer.

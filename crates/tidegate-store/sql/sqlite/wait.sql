@@ -1,5 +1,5 @@
 -- name: wait_of_value
--- Reads the waits for an event that are filed under a value, after a given one.
+-- Reads the waits for an event name that expect a value at a path, after a given wait.
 --
 -- ?1 ws   ?2 the event's name   ?3 path   ?4 value   ?5 after this run   ?6 and this step of it
 -- ?7 limit

@@ -1,5 +1,5 @@
 -- name: wait_path_of_name
--- Reads the paths that waits for an event are filed under.
+-- Reads the paths at which waits for an event name expect a value.
 --
 -- ?1 ws   ?2 the event's name   ?3 limit
 -- Locks nothing: SQLite has one writer.

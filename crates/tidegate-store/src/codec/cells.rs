@@ -1,11 +1,11 @@
-//! Cells of a stored row, taken one after another.
+//! Reader of a stored row: returns its cells one after another.
 
 use std::vec;
 
 use super::{Cell, Table};
 use crate::StoreError;
 
-/// Iterator over a row's cells; its errors name the column.
+/// Iterator over the cells of a row. Its errors name the table and the column.
 #[derive(Debug)]
 pub(crate) struct Cells {
     table: &'static Table,
@@ -34,7 +34,7 @@ impl Cells {
         }
     }
 
-    /// Returns an error that names the last cell taken.
+    /// Returns an error that names the column of the last returned cell.
     pub(crate) fn corrupt(&self, reason: &str) -> StoreError {
         let column = self.taken.checked_sub(1).and_then(|last| self.table.columns.get(last));
         let column = column.map_or("?", |(name, _)| name);

@@ -1,9 +1,9 @@
-//! Kinds of columns: how a field of a row becomes a cell, and a cell a field.
+//! Kinds of columns: how a field of a row is converted to a cell, and a cell to a field.
 //!
 //! A kind is a module with the `TYPE` of the column, `write` and `read`. `schema.rs` names a kind
 //! for each column.
 
-#![expect(clippy::ref_option, reason = "the list of tables hands over references to fields")]
+#![expect(clippy::ref_option, reason = "`schema.rs` passes references to fields")]
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use tidegate_core::{
 use super::{Cell, ColumnType, cells::Cells, engine_text};
 use crate::StoreError;
 
-/// Defines kinds: the type of the column, and two functions.
+/// Defines kinds, each with its column type and the functions `write` and `read`.
 macro_rules! kinds {
     ($(
         $(#[$doc:meta])*
@@ -96,7 +96,7 @@ kinds! {
         read(cells) -> Seq { cells.int().map(Seq) }
     }
 
-    /// Random half of an id: the same bits with a sign.
+    /// Salt (the random half of an id), as a signed number with the same bits.
     salt: Int {
         write(salt: &u64) { Cell::Int(Some(salt.cast_signed())) }
         read(cells) -> u64 { cells.int().map(i64::cast_unsigned) }
@@ -126,7 +126,7 @@ kinds! {
         read(cells) -> Option<String> { cells.maybe_text() }
     }
 
-    /// Text whose meaning another column decides.
+    /// Text without NUL that is computed from the row, not copied from a field.
     owned_text: Text {
         write(text: String) { Cell::Text(Some(text)) }
         read(cells) -> String { cells.text() }
@@ -171,7 +171,7 @@ kinds! {
         }
     }
 
-    /// Payload, byte for byte.
+    /// Payload, stored byte for byte.
     payload: Text {
         write(payload: &Payload) { Cell::Text(Some(payload.as_str().to_owned())) }
         read(cells) -> Payload {
@@ -180,7 +180,7 @@ kinds! {
         }
     }
 
-    /// Payload, byte for byte, or null.
+    /// Payload, stored byte for byte, or null.
     maybe_payload: Text {
         write(payload: &Option<Payload>) {
             Cell::Text(payload.as_ref().map(|payload| payload.as_str().to_owned()))
@@ -209,7 +209,7 @@ kinds! {
         }
     }
 
-    /// Enum without fields, as its bare name.
+    /// Value of an enum without fields, stored as its name.
     word: Text {
         write<T: Serialize>(value: &T) {
             match serde_json::to_value(value) {
@@ -223,20 +223,21 @@ kinds! {
         }
     }
 
-    /// Number, or null, that is not read back.
+    /// Number or null that only statements and indexes use; its value is not read into the row.
     index_int: Int {
         write(number: impl Into<Option<i64>>) { Cell::Int(number.into()) }
         read(cells) -> Unread { cells.maybe_int().map(|_| Unread) }
     }
 
-    /// Text, or null, that is not read back.
+    /// Text or null that only statements and indexes use; its value is not read into the row.
     index_text: Text {
         write(text: impl Into<Option<String>>) { Cell::Text(text.into()) }
         read(cells) -> Unread { cells.maybe_text().map(|_| Unread) }
     }
 }
 
-/// Value of a column that exists for statements and indexes: it follows from the rest of the row.
+/// Placeholder for the value of a column that only statements and indexes use: the value can be
+/// computed from the other columns.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unread;
 
@@ -245,7 +246,7 @@ pub(crate) fn json_text<T: Serialize>(value: &T) -> String {
     serde_json::to_string(value).expect("rows have string keys and finite numbers only")
 }
 
-/// Parses a payload, and takes over its text.
+/// Parses a payload without copying its text.
 pub(crate) fn parse_payload(text: String) -> Result<Payload, String> {
     let text: value::StringDeserializer<value::Error> = text.into_deserializer();
     Payload::deserialize(text).map_err(|error| error.to_string())

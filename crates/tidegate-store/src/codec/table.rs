@@ -1,4 +1,5 @@
-//! Description of a table, and the macro that makes conversions and descriptions from one list.
+//! Description of a table, and the macro that makes descriptions and conversions from the list in
+//! `schema.rs`.
 
 use tidegate_core::row::RowKind;
 
@@ -6,27 +7,29 @@ use super::Column;
 
 /// Table of one kind of row.
 ///
-/// Read by key, insert, update, delete, lock and dump are derived from it (`sql/derive.rs`).
+/// `sql/derive.rs` derives from it the statements that read, insert, update, delete, lock and dump
+/// rows.
 #[derive(Debug)]
 pub struct Table {
-    /// Kind of its rows. [`RowKind::is_locked`] says whether they are locked, the order of
-    /// [`RowKind::ALL`] when.
+    /// Kind of its rows. [`RowKind::is_locked`] says whether they are locked; tables are locked in
+    /// the order of [`RowKind::ALL`].
     pub kind: RowKind,
-    /// Name in both dialects, which is also the prefix of its statements' names.
+    /// Name of the table in both dialects. The names of its statements begin with it.
     pub name: &'static str,
-    /// Columns in order, those of the primary key first.
+    /// Columns in order; the columns of the primary key come first.
     pub columns: &'static [Column],
     /// Number of columns of the primary key.
     pub key_len: usize,
-    /// Another transaction may insert the same key at the same time: the insert is sent before all
-    /// updates and deletes, and a unique violation leads to another try. In all other tables a key
-    /// has one writer, and a second row with the same key is an error of the caller.
+    /// Whether two transactions may insert the same key at the same time. If so, the insert is sent
+    /// before all updates and deletes, and a transaction that fails with a unique violation is
+    /// tried again. In all other tables a key has one writer, and a second row with the same key is
+    /// an error of the caller.
     pub contested: bool,
-    /// Rows are written under the latch of their workspace. Rows of all other tables that are not
-    /// locked are written under the lock of the row that owns them.
+    /// Whether rows are written under the latch of their workspace. Rows of all other tables
+    /// without row locks are written under the lock of the row that owns them.
     pub latched: bool,
-    /// Rows are locked together with rows that a queue leads to, by a statement of its own that is
-    /// not derived.
+    /// Whether rows are locked by a written statement, not by a derived one. It locks rows by key
+    /// and the first rows of queues in one step.
     pub written_lock: bool,
 }
 
@@ -37,7 +40,7 @@ impl Table {
     }
 }
 
-/// Makes [`Table`]s, and conversions between rows and cells, from entries of this form:
+/// Makes the [`Table`]s, and the conversions between rows and cells, from entries of this form:
 ///
 /// ```text
 /// Kind(row) = "name of the table", [properties of the table that are true],
@@ -76,7 +79,7 @@ macro_rules! tables {
             }
         }
 
-        /// Returns a row's cells, in the order of its table's columns.
+        /// Returns the cells of a row, in the order of the table's columns.
         pub fn cells(row: &Row) -> Vec<Cell> {
             match row {
                 $(Row::$kind($row) => vec![
@@ -86,21 +89,22 @@ macro_rules! tables {
             }
         }
 
-        /// Returns the cells of a row's primary key, in the order of its table's columns.
+        /// Returns the cells of a primary key, in the order of the table's columns.
         pub fn key_cells(key: &RowKey) -> Vec<Cell> {
             match key {
                 $(RowKey::$kind($($key),+) => vec![$(kind::$key_codec::write($key)),+],)+
             }
         }
 
-        /// Returns the row for a table's cells, which are in the order of its columns.
+        /// Returns the row that is made of these cells, which are in the order of the table's
+        /// columns.
         pub fn row(kind: RowKind, cells: Vec<Cell>) -> Result<Row, StoreError> {
             let mut cells = Cells::new(Table::of(kind), cells);
             let row = match kind {
                 $(RowKind::$kind => {
                     $(let $key = kind::$key_codec::read(&mut cells)?;)+
                     $(let $column = kind::$codec::read(&mut cells)?;)*
-                    // Columns that only indexes need are not used.
+                    // Columns that only statements and indexes use are not part of the row.
                     let _ = ($(&$key,)+ $(&$column,)*);
                     Row::from($made)
                 })+
@@ -115,7 +119,7 @@ macro_rules! tables {
 pub(crate) use tables;
 
 impl Table {
-    /// Creates a table without any of the properties.
+    /// Creates a table that is not `contested`, not `latched` and without `written_lock`.
     pub(crate) const fn plain(
         kind: RowKind,
         name: &'static str,

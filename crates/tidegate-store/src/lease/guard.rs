@@ -1,4 +1,4 @@
-//! Lease that is renewed in the background.
+//! `LeaseGuard`: a lease that is renewed in the background.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +10,8 @@ use tokio::{
 use super::{Acquire, Lease, Leases, Renew};
 use crate::StoreError;
 
-/// Lease that is renewed after a third of its time, until it is lost, released or dropped.
+/// Lease that is renewed whenever a third of its time to live has passed, until it is lost,
+/// released or dropped.
 #[derive(Debug)]
 pub struct LeaseGuard {
     lease: Lease,
@@ -38,7 +39,8 @@ pub async fn keep(
         tokio::select! {
             () = renew(&*leases, &own, ttl, sent_at) => drop(tell.send(true)),
             answer = &mut released => {
-                // After a drop there is no caller to get an error, and the lease expires anyway.
+                // If the guard was dropped, no caller gets an error of the release. The lease then
+                // expires.
                 let done = leases.release(&own).await.unwrap_or(false);
                 drop(answer.map(|answer| answer.send(done)));
             }
@@ -48,24 +50,27 @@ pub async fn keep(
 }
 
 impl LeaseGuard {
-    /// Returns the lease as it was acquired: its fence stays the same, its expiry moves.
+    /// Returns the lease as it was acquired. Renewals do not change its fence, but the real expiry
+    /// is later than the one returned here.
     pub fn lease(&self) -> &Lease {
         &self.lease
     }
 
-    /// Whether the lease is lost, so that the holder must have stopped.
+    /// Returns whether the lease is lost: the holder must stop at once.
     pub fn is_lost(&self) -> bool {
         *self.lost.borrow()
     }
 
-    /// Waits until the holder must stop: the lease is lost, or no renewal has been confirmed for
-    /// half of its time. The other half is for stopping, before another holder begins.
+    /// Waits until the holder must stop: the lease is lost, or no renewal was confirmed for half of
+    /// its time to live. In the other half, the holder has time to stop before another one can
+    /// acquire it.
     pub async fn lost(&self) {
-        // An error would mean that the renewal task has ended, and it always sends `true` first.
+        // An error would mean that the renewal task has ended, but that task always sends `true`
+        // before it ends.
         drop(self.lost.clone().wait_for(|lost| *lost).await);
     }
 
-    /// Releases the lease and waits for the answer; `false` if it was lost before.
+    /// Releases the lease. Returns `false` if it was lost before.
     pub async fn release(self) -> bool {
         let (answer, answered) = oneshot::channel();
         drop(self.release.send(answer));
@@ -73,8 +78,8 @@ impl LeaseGuard {
     }
 }
 
-/// Renews until the lease is lost. Measures this machine's monotonic time, starting before each
-/// request was sent: the store's clock may differ, and an answer may be late.
+/// Renews the lease until it is lost. Measures its time by the monotonic clock of this machine,
+/// from before each request is sent: the store's clock may differ, and an answer may be late.
 async fn renew(leases: &dyn Leases, lease: &Lease, ttl: Duration, mut confirmed: Instant) {
     let mut next = confirmed + ttl / 3;
     loop {
@@ -87,7 +92,7 @@ async fn renew(leases: &dyn Leases, lease: &Lease, ttl: Duration, mut confirmed:
                 next = sent_at + ttl / 3;
             }
             Ok(Err(error)) if sent_at < give_up => {
-                tracing::debug!(%error, name = lease.name, "a lease could not be renewed");
+                tracing::debug!(%error, name = lease.name, "renewing a lease failed, retrying");
                 next = sent_at + ttl / 24;
             }
             Ok(Ok(Renew::Lost) | Err(_)) | Err(_) => return,
@@ -118,7 +123,8 @@ mod tests {
             Self { clock: clock.clone(), leases: Arc::new(MemoryStore::new(clock)) }
         }
 
-        /// Advances one second at a time, so that nothing is late by more than that.
+        /// Advances both clocks in steps of one second, so that no timer fires more than a second
+        /// late.
         async fn pass(&self, time: Duration) {
             for _ in 0..time.as_secs() {
                 self.clock.advance_ms(1000);
@@ -147,7 +153,7 @@ mod tests {
         rig.pass(TTL * 4).await;
         assert!(!rig.is_free().await && !guard.is_lost());
         drop(guard);
-        // The lease is released, rather than left to expire: no time passes.
+        // No time passes here, so the lease cannot expire: only a release makes it free.
         for _ in 0..10 {
             tokio::task::yield_now().await;
         }
@@ -179,12 +185,12 @@ mod tests {
         rig.pass(TTL / 3).await;
         assert!(guard.is_lost());
         guard.lost().await;
-        assert!(!guard.release().await, "another has it");
+        assert!(!guard.release().await, "a lease of another holder was released");
         let third = rig.leases.acquire("a", "three", TTL).await.unwrap();
         assert!(matches!(third, Acquire::Held { by, .. } if by == "two"));
     }
 
-    /// Failure of renewals.
+    /// How renewals fail.
     #[derive(Clone, Copy, Debug)]
     enum Trouble {
         Always,
@@ -192,7 +198,7 @@ mod tests {
         Silence,
     }
 
-    /// Leases that can be acquired and released, but renewed only sometimes.
+    /// Lease service whose renewals fail in the given way.
     #[derive(Debug)]
     struct Troubled(Arc<MemoryStore>, Trouble, AtomicU32);
 
@@ -223,7 +229,7 @@ mod tests {
         }
     }
 
-    /// spec N36: before another holder can acquire it.
+    /// spec N36: the holder stops before another holder can acquire the lease.
     #[tokio::test(start_paused = true)]
     async fn a_holder_that_cannot_renew_must_stop_at_half_of_its_time() {
         let rig = Rig::new();
@@ -234,15 +240,15 @@ mod tests {
             assert!(!guard.is_lost(), "{said}");
             rig.pass(Duration::from_secs(1)).await;
             assert!(guard.is_lost(), "{said}");
-            assert!(!rig.is_free().await, "{said}: the next one waits for the rest");
+            assert!(!rig.is_free().await, "{said}: the lease is free before it has expired");
             rig.pass(TTL / 2).await;
             let next = rig.leases.acquire("a", "two", TTL).await.unwrap();
-            let next = next.acquired().expect("its time is up");
+            let next = next.acquired().expect("the lease has expired and can be acquired");
             assert!(rig.leases.release(&next).await.unwrap());
         }
     }
 
-    /// Errors that end in time do no harm.
+    /// The lease is not lost if a renewal fails and a later one succeeds in time.
     #[tokio::test(start_paused = true)]
     async fn a_renewal_is_tried_again() {
         let rig = Rig::new();

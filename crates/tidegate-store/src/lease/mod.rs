@@ -1,11 +1,11 @@
 //! Named leases: exclusive rights with an expiry and a fencing number.
 //!
-//! A building block for applications. Runs and reactions do not use it: their leases are rows that
-//! change together with the state they protect.
+//! This is a service for applications. Runs and reactions do not use it: their leases are in the
+//! rows that they protect, and change in the same transaction.
 //!
-//! `MemoryStore`, `SqliteStore` and `PostgresStore` store leases beside their rows; `RedisLeases`
-//! stores only leases. One contract test holds all four to the same answers. The guarantees of a
-//! lease and their limits are described in `docs/concepts/leases.md`.
+//! `MemoryStore`, `SqliteStore` and `PostgresStore` store leases in addition to their rows;
+//! `RedisLeases` stores only leases. One contract test checks that all four give the same answers.
+//! `docs/concepts/leases.md` describes the guarantees of a lease and their limits.
 
 mod guard;
 #[cfg(feature = "redis")]
@@ -24,16 +24,16 @@ pub use guard::{LeaseGuard, keep};
 
 /// Lease service: grants at most one lease at a time for a name.
 ///
-/// Every operation may be retried. After an error its outcome is unknown, and a retry with the same
-/// holder is always right.
+/// Every operation may be retried. After an error the outcome of the operation is unknown; a retry
+/// with the same holder is always safe.
 #[async_trait]
 pub trait Leases: Send + Sync + fmt::Debug {
     /// Acquires the lease of a name for `ttl`, unless another holder has it.
     ///
     /// `holder` identifies the caller and must be unique to it: a random text, or one that stays
     /// the same over restarts. A holder that already has the lease gets it again, with a new fence
-    /// and the full `ttl`: its previous answer may have been lost, or the caller may be a restarted
-    /// program whose crashed process must not be able to write any more.
+    /// and the full `ttl`. This is for two cases: the previous answer was lost, or the program was
+    /// restarted and its crashed process must no longer be able to write.
     async fn acquire(&self, name: &str, holder: &str, ttl: Duration)
     -> Result<Acquire, StoreError>;
 
@@ -42,7 +42,8 @@ pub trait Leases: Send + Sync + fmt::Debug {
     /// An expired lease is lost, whether or not another holder has acquired it.
     async fn renew(&self, lease: &Lease, ttl: Duration) -> Result<Renew, StoreError>;
 
-    /// Releases a lease before it expires; `false`, and no effect, if it was lost before.
+    /// Releases a lease before it expires. If the lease was lost before, this has no effect and
+    /// returns `false`.
     async fn release(&self, lease: &Lease) -> Result<bool, StoreError>;
 }
 
@@ -54,11 +55,11 @@ pub struct Lease {
     /// Holder of the lease.
     pub holder: String,
     /// Fencing number, greater than that of any earlier lease of this name. The protected resource
-    /// keeps the greatest fence it has seen and refuses smaller ones: this, not a clock, stops a
-    /// late holder.
+    /// must store the greatest fence it has seen and refuse requests with a smaller one: this stops
+    /// a holder whose lease has expired, independent of clocks.
     pub fence: i64,
-    /// Expiry by the store's clock, which may differ from this machine's. A holder measures its own
-    /// time, starting before it sent the request.
+    /// Expiry by the store's clock, which may differ from the clock of this machine. A holder
+    /// should measure the time to live itself, from before it sent the request.
     pub until: Timestamp,
 }
 
@@ -70,9 +71,9 @@ pub enum Acquire<L = Lease> {
     Acquired(L),
     /// Another holder has the lease.
     Held {
-        /// Its holder.
+        /// The holder of the lease.
         by: String,
-        /// Remaining time, unless the lease is renewed or released.
+        /// Time until the lease expires, unless it is renewed or released.
         left: Duration,
     },
 }
@@ -97,15 +98,15 @@ pub enum Renew {
     Lost,
 }
 
-/// Shortest lease: Redis counts milliseconds, so all stores do.
+/// Shortest time to live: one millisecond, because Redis counts milliseconds.
 pub const SHORTEST_TTL: Duration = Duration::from_millis(1);
 
-/// Longest lease. A holder that dies blocks all others for that long; a day of that is a mistake in
-/// the unit, and a lease that is needed for longer can be renewed.
+/// Longest time to live. A holder that crashes blocks all others for that long. A longer time is
+/// probably a wrong unit; a lease that is needed for longer can be renewed.
 pub const LONGEST_TTL: Duration = Duration::from_hours(24);
 
-/// Maximum bytes of a name or a holder: long enough for a path or two identifiers, short enough to
-/// be a key in every index.
+/// Maximum number of bytes of a name or a holder: long enough for a path or two identifiers, short
+/// enough for the index of every database.
 pub const LONGEST_NAME: usize = 255;
 
 /// Validated request for a lease.
@@ -113,8 +114,7 @@ pub const LONGEST_NAME: usize = 255;
 pub(crate) struct LeaseRequest {
     pub(crate) name: String,
     pub(crate) holder: String,
-    /// Time to live in milliseconds, rounded down: no holder believes its lease is longer than it
-    /// is.
+    /// Time to live in milliseconds, rounded down.
     pub(crate) ttl: u64,
 }
 
@@ -152,8 +152,8 @@ impl LeaseRequest {
     }
 }
 
-/// Allows the same characters in all stores: PostgreSQL rejects NUL, and control characters do not
-/// belong in a log.
+/// Refuses names and holders that are empty, too long or contain control characters, in all stores
+/// alike: PostgreSQL cannot store NUL, and names are written to logs.
 fn check_name(what: &str, text: &str) -> Result<(), StoreError> {
     let problem = if text.is_empty() {
         "empty"

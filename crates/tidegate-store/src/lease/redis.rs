@@ -1,4 +1,4 @@
-//! Leases in Redis: one script per operation, time by the server's clock.
+//! Leases in Redis: one Lua script per operation, with the time of the Redis server.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -12,17 +12,18 @@ use tidegate_core::time::Timestamp;
 use super::{Acquire, Lease, LeaseRequest, Leases, Renew, check_name};
 use crate::{Reason, StoreError};
 
-/// Timeout for a connection or an answer: well below a third of a usual lease, so that there is
-/// time for a retry.
+/// Timeout for a connection or an answer: much shorter than a third of a usual time to live, so
+/// that a renewal can be retried in time.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Connection attempts before a caller gets an error. More would outlast short leases.
+/// Number of connection attempts before a caller gets an error. More attempts would take longer
+/// than short leases last.
 const CONNECT_RETRIES: usize = 2;
 
 /// Leases in one Redis server.
 ///
-/// Redis answers before it has replicated or stored anything. After a failover or a restart that
-/// lost a lease, two holders may have it at once; then only resources that check the fence are
+/// Redis answers before it has replicated a lease or stored it on disk. After a failover or restart
+/// that lost a lease, two holders may have it at once. Then only resources that check the fence are
 /// safe.
 pub struct RedisLeases {
     connection: ConnectionManager,
@@ -48,7 +49,8 @@ impl RedisLeases {
         if prefix.contains(['{', '}']) {
             return Err(StoreError::Config(
                 format!(
-                    "a lease's prefix must not have braces, which it is put into: got `{prefix}`"
+                    "a lease's prefix must not contain braces, because keys have it in braces; got \
+                     `{prefix}`"
                 )
                 .into(),
             ));
@@ -68,8 +70,8 @@ impl RedisLeases {
         })
     }
 
-    /// Key of a lease. The prefix is in braces, so that a cluster stores leases and counter in one
-    /// slot.
+    /// Returns the Redis key of a lease. The prefix is in braces, so that a Redis cluster stores
+    /// all leases and the fence counter in one hash slot, as a script requires.
     fn key(&self, name: &str) -> String {
         format!("{{{}}}:lease:{name}", self.prefix)
     }
@@ -77,8 +79,8 @@ impl RedisLeases {
     async fn run<A: FromRedisValue>(&self, script: &ScriptInvocation<'_>) -> Result<A, StoreError> {
         let mut connection = self.connection.clone();
         let mut answer = script.invoke_async(&mut connection).await;
-        // A connection that dropped while idle is only detected by the next request. Every
-        // operation may be retried, so the caller need not get this error.
+        // A connection that was closed while idle is detected only by the next request. That
+        // request is retried here, because every operation may be retried.
         if answer.as_ref().is_err_and(RedisError::is_connection_dropped) {
             answer = script.invoke_async(&mut connection).await;
         }
@@ -123,7 +125,7 @@ impl Leases for RedisLeases {
     }
 }
 
-/// Value of a lease's key, as written by the acquire script.
+/// Returns the value that the acquire script stores under a lease's key.
 fn value(lease: &Lease) -> String {
     format!("{}:{}", lease.fence, lease.holder)
 }

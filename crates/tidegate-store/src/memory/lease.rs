@@ -19,13 +19,13 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Held {
     leases: BTreeMap<String, Lease>,
-    /// Last fence issued. One counter for all names, so that a lease that is not held needs no
-    /// entry, and its next fence is still greater.
+    /// The last fence. All names share this counter, so that a name without a holder needs no
+    /// entry, and its next fence is still greater than its last one.
     fence: i64,
 }
 
 impl Held {
-    /// Returns the held lease if it matches and has not expired.
+    /// Returns the current lease of the same name, if it is this lease and has not expired.
     fn good(&mut self, lease: &Lease, now: Timestamp) -> Option<&mut Lease> {
         let held = self.leases.get_mut(&lease.name)?;
         let same = (&held.holder, held.fence) == (&lease.holder, lease.fence);

@@ -1,7 +1,7 @@
 //! Database address, in libpq's syntax.
 //!
-//! `tokio_postgres` parses most of an address. The settings that it does not know,
-//! `sslmode=verify-ca`, `sslmode=verify-full` and `sslrootcert`, are removed first.
+//! `tokio_postgres` parses most of an address. The settings that it does not support,
+//! `sslmode=verify-ca`, `sslmode=verify-full` and `sslrootcert`, are read and removed first.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -9,28 +9,28 @@ use tokio_postgres::config::{Config, SslMode};
 
 use crate::StoreError;
 
-/// Verification of the server's certificate.
+/// How the server's certificate is verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Trust {
     /// No encryption.
     Off,
-    /// Encrypted, without verification of the server.
+    /// Encryption without verification of the server's certificate.
     Anyone,
-    /// The server's certificate must be signed by a root in this file.
+    /// The server's certificate must be signed by a root certificate in this file.
     Chain(PathBuf),
-    /// As [`Self::Chain`], and the certificate must name the host.
+    /// Like [`Self::Chain`], and the certificate must be for the host of the address.
     ChainAndName(PathBuf),
 }
 
-/// Validated address.
+/// Parsed and validated database address.
 #[derive(Clone, Debug)]
 pub(super) struct Address {
     pub(super) config: Config,
     pub(super) trust: Trust,
 }
 
-/// TCP keepalive: idle time after which the kernel probes a connection. The probe interval and the
-/// user timeout derive from it.
+/// Idle time after which the kernel sends TCP keepalive probes. The interval of the probes and the
+/// TCP user timeout are computed from it.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
 impl Address {
@@ -74,7 +74,7 @@ struct Taken {
 }
 
 impl Taken {
-    /// Takes a setting, or returns `false` to leave it to `tokio_postgres`.
+    /// Stores a setting if it is one of these; returns `false` if it is for `tokio_postgres`.
     fn take(&mut self, name: &str, value: &str) -> bool {
         match name {
             "sslmode" => self.mode = Some(value.to_owned()),
@@ -96,7 +96,7 @@ impl Taken {
         match mode {
             "disable" => Ok((SslMode::Disable, Trust::Off)),
             "allow" | "prefer" => Ok((SslMode::Prefer, Trust::Anyone)),
-            // As in libpq: a root that is given is checked.
+            // As in libpq: with `sslrootcert`, `require` verifies the certificate.
             "require" if self.root.is_some() => {
                 Ok((SslMode::Require, Trust::Chain(root(self.root)?)))
             }
@@ -160,7 +160,7 @@ fn split_words(text: &str) -> Result<(String, Taken), StoreError> {
     Ok((for_driver, taken))
 }
 
-/// Parses one value. Returns it as written, as decoded, and the text after it.
+/// Parses one value. Returns the value as written, the decoded value, and the text after it.
 fn take_value(text: &str) -> (&str, String, &str) {
     let quoted = text.starts_with('\'');
     let mut value = String::new();
@@ -181,7 +181,7 @@ fn take_value(text: &str) -> (&str, String, &str) {
 }
 
 fn config_error(reason: &str) -> StoreError {
-    StoreError::Config(format!("the database's address does not make sense: {reason}").into())
+    StoreError::Config(format!("the database address is invalid: {reason}").into())
 }
 
 #[cfg(test)]

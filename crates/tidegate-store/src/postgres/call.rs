@@ -1,4 +1,4 @@
-//! Statement with its parameters, and decoding of the server's answer.
+//! `Call`, a statement with its parameters, and functions that decode the server's answer.
 
 use tidegate_core::row::{Row, RowKey, RowKind};
 use tokio_postgres::types::{ToSql, Type};
@@ -8,7 +8,7 @@ use crate::{
     codec::{self, Cell, ColumnType, Table},
 };
 
-/// Statement to run.
+/// Statement to run, with its parameters.
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) sql: &'static str,
@@ -21,7 +21,7 @@ impl Call {
     }
 }
 
-/// Parameter. Lists are sent as arrays, one for each column.
+/// Parameter of a statement. Rows are sent as arrays, one array per column.
 #[derive(Clone, Debug)]
 pub(super) enum Param {
     Int(i64),
@@ -52,7 +52,7 @@ impl Param {
         }
     }
 
-    /// Returns the approximate size in bytes when sent.
+    /// Returns the approximate number of bytes that the parameter needs when it is sent.
     pub(super) fn size(&self) -> usize {
         fn sum<T>(values: &[Option<T>], size: impl Fn(&T) -> usize) -> usize {
             values.iter().map(|value| 4 + value.as_ref().map_or(0, &size)).sum()
@@ -66,7 +66,7 @@ impl Param {
         }
     }
 
-    /// Creates a parameter of one value, which is not null.
+    /// Creates a parameter from one value, which must not be null.
     pub(super) fn single(cell: Cell) -> Result<Self, StoreError> {
         match cell {
             Cell::Int(Some(number)) => Ok(Self::Int(number)),
@@ -120,14 +120,14 @@ pub(super) fn transpose(rows: Vec<Vec<Cell>>) -> Result<Vec<Param>, StoreError> 
     Ok(params)
 }
 
-/// Returns keys of one table as arrays.
+/// Returns the key columns of rows of one table as array parameters.
 pub(super) fn key_params<'a>(
     keys: impl IntoIterator<Item = &'a RowKey>,
 ) -> Result<Vec<Param>, StoreError> {
     transpose(keys.into_iter().map(codec::key_cells).collect())
 }
 
-/// Returns whole rows of one table as arrays.
+/// Returns all columns of rows of one table as array parameters.
 pub(super) fn row_params(rows: &[Row]) -> Result<Vec<Param>, StoreError> {
     let mut all = Vec::with_capacity(rows.len());
     for row in rows {
@@ -138,7 +138,7 @@ pub(super) fn row_params(rows: &[Row]) -> Result<Vec<Param>, StoreError> {
     transpose(all)
 }
 
-/// Decodes a row of a kind from the columns of an answer that begin at `first`.
+/// Decodes a row of a kind from an answer, in which its columns begin at `first`.
 pub(super) fn decode(
     kind: RowKind,
     from: &tokio_postgres::Row,

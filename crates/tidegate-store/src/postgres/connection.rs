@@ -1,4 +1,4 @@
-//! Connection that sends several statements in one flight.
+//! Connection that sends several statements in one flight (a pipeline, see `mod.rs`).
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -25,28 +25,29 @@ use super::{
 };
 use crate::StoreError;
 
-/// Connection with a task that drives it. Dropping it closes it.
+/// Connection to the server, with the task that drives it. Dropping it closes the connection.
 #[derive(Debug)]
 pub(super) struct Connection {
     client: Client,
     driver: AbortHandle,
-    /// Closes when the driver ends.
+    /// Channel that is closed when the driver task ends.
     gone: watch::Receiver<()>,
-    /// Prepared statements by text; `None` through a pooler, where the next statement may go to
-    /// another server connection on which it was never prepared.
+    /// Prepared statements by text. `None` behind a pooler, because the next statement may go to
+    /// another server connection, on which it is not prepared.
     prepared: Option<Mutex<HashMap<&'static str, Statement>>>,
     round_trip: Duration,
     flight: Arc<Flight>,
-    /// Whether statements that are sent together share one Sync. Not through a pooler, which
-    /// detects a disconnected client late, and not in a step, which rolls back to its savepoint.
+    /// Whether statements that are sent together share one Sync message. They do not behind a
+    /// pooler, which detects a disconnected client late, nor in the transaction of a step, which
+    /// rolls back to its savepoint.
     merges: bool,
-    /// Whether a commit since the last flight did not wait until the standby had it.
+    /// Whether a commit since the last flight was answered before the synchronous standby had it.
     unreplicated: Arc<AtomicBool>,
 }
 
-/// Function of the server that waits for synchronous standbys. It warns if that wait is cut short,
-/// by an administrator or by a timeout; the commit then counts as done. The text of the warning is
-/// in the server's language, the name of the function is not.
+/// Function of the server that waits for synchronous standbys. If an administrator or a timeout
+/// ends that wait early, the server sends a warning and answers the commit as done. The warning is
+/// recognized by this name, because its text depends on the server's language.
 const STANDBY_WAIT: &str = "SyncRepWaitForLSN";
 
 /// Answer to each statement of a flight.
@@ -61,7 +62,8 @@ impl Drop for Connection {
 }
 
 impl Connection {
-    /// Connects, and refuses a server that must not be trusted with a commit.
+    /// Connects to the server. Fails if the server is unsuitable, for example if it may lose
+    /// commits.
     ///
     /// `heard` is called for every notification.
     pub(super) async fn open(
@@ -82,7 +84,7 @@ impl Connection {
                         if notice.routine() == Some(STANDBY_WAIT) {
                             noted.store(true, Ordering::Release);
                         }
-                        tracing::debug!(message = notice.message(), "the database says");
+                        tracing::debug!(message = notice.message(), "notice from the database");
                     }
                     Some(Ok(_)) => {}
                     Some(Err(error)) => {
@@ -112,35 +114,35 @@ impl Connection {
         let mut calls = vec![Call::new(sql::own().server_check, Vec::new())];
         calls.extend(settings.for_session());
         let mut answers = self.run_unnamed(&calls).await?.into_iter();
-        // First: an unsuitable server may not have all of the settings either.
-        let check = answers.next().ok_or_else(|| Trouble::lost("no answer to a greeting"))??;
+        // Checked before the other answers: on an unsuitable server the settings may fail, too.
+        let check = answers.next().ok_or_else(|| Trouble::lost("no answer after connecting"))??;
         settings.check_server(only(&check)?)?;
         first_error(answers.collect()).map(|_| ())
     }
 
-    /// Waits until the server has answered everything sent. The driver waits for less: not for the
-    /// final message after a preparation, nor for the one after its own query on connecting, and a
-    /// late one would be counted to the next flight.
+    /// Waits until the server has answered everything that was sent. The driver does not wait for
+    /// the last message after a preparation, nor after its own query on connecting. If that message
+    /// arrived later, it would be taken for an answer to the next flight.
     async fn be_answered(&self) -> Result<(), Trouble> {
         Ok(self.in_time(self.client.check_connection()).await??)
     }
 
     /// Sends all statements at once and waits for all answers.
     ///
-    /// The error of a statement is in its answer. The statements after it fail too. If the flight
-    /// was merged, or ends with COMMIT, its transaction is then rolled back. An error of this
-    /// function means that the connection is lost, or that a final COMMIT has rolled back.
+    /// The error of a statement is in its answer. The statements after it fail, too. If the flight
+    /// was merged or ends with COMMIT, the transaction is then rolled back. This function itself
+    /// fails if the connection is lost, or if the COMMIT at the end has rolled back.
     pub(super) async fn run(&self, calls: &[Call]) -> Result<Answers, Trouble> {
         self.prepare(calls).await?;
         self.fly(calls).await
     }
 
-    /// Like [`Connection::run`], without preparing anything first.
+    /// Like [`Connection::run`], but does not prepare the statements.
     pub(super) async fn run_unnamed(&self, calls: &[Call]) -> Result<Answers, Trouble> {
         self.send(calls, Sending::Unnamed).await
     }
 
-    /// Sends prepared statements, all at once, and waits for all answers.
+    /// Sends statements that are already prepared, all at once, and waits for all answers.
     pub(super) async fn fly(&self, calls: &[Call]) -> Result<Answers, Trouble> {
         self.send(calls, Sending::Named).await
     }
@@ -150,19 +152,21 @@ impl Connection {
         self.client.batch_execute(statements).await.map_err(Trouble::from)
     }
 
-    /// Runs one control statement, such as `rollback`, by itself.
+    /// Runs a single control statement, such as `rollback`.
     pub(super) async fn control(&self, statement: &'static str) -> Result<(), Trouble> {
         let answers = self.run(&[Call::new(statement, Vec::new())]).await?;
         first_error(answers).map(|_| ())
     }
 
-    /// Prepares the statements that are new to this connection, in one flight, before any of them
-    /// is sent: a statement that waited for its own preparation would be overtaken by later ones.
+    /// Prepares, in one flight, the statements that are not yet prepared on this connection. This
+    /// is done before any of them is sent: a statement that waited for its preparation would be
+    /// sent after later statements.
     pub(super) async fn prepare(&self, calls: &[Call]) -> Result<(), Trouble> {
         let Some(prepared) = &self.prepared else { return Ok(()) };
         let missing: BTreeMap<&'static str, &Call> = {
             let statements = locked(prepared);
-            // Each once: the driver would close a duplicate while the flight is in progress.
+            // Each text is prepared once: the driver would drop a duplicate, and would send a
+            // message for that in the middle of a flight.
             calls
                 .iter()
                 .filter(|call| !sql::is_control(call.sql))
@@ -183,14 +187,14 @@ impl Connection {
         for (sql, statement) in missing.into_keys().zip(statements) {
             match statement {
                 Ok(statement) => drop(locked(prepared).insert(sql, statement)),
-                // The statements after the first failure fail because of it.
+                // Only the first error is returned: the later statements fail because of it.
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
         failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
-    /// Visits each row of a statement without parameters, without keeping the rows.
+    /// Runs a statement without parameters and calls `show` for each row, one row at a time.
     pub(super) async fn each(
         &self,
         sql: &'static str,
@@ -201,8 +205,7 @@ impl Connection {
         let mut rows = pin!(self.in_time(rows).await??);
         while let Some(row) = self.in_time(poll_fn(|cx| rows.as_mut().poll_next(cx))).await? {
             show(&row?)?;
-            // Rows that were already received do not suspend this task: let other tasks run in
-            // between.
+            // While rows are already received, this loop never waits; this lets other tasks run.
             tokio::task::coop::consume_budget().await;
         }
         Ok(())
@@ -212,14 +215,16 @@ impl Connection {
         let commits = calls.last().is_some_and(|call| call.sql == sql::COMMIT);
         let merged = self.merges && can_merge(calls);
         if merged {
-            // COMMIT has a Sync of its own, so that it also ends a failed transaction.
+            // COMMIT gets its own Sync, so that the server runs it after a failed statement, too,
+            // and ends the transaction.
             self.flight.announce(calls.len() - usize::from(commits));
         }
         let flight = calls.iter().map(|call| self.answer(call, sending)).collect();
         let answers: Answers = match self.in_time(all_or_unsent(flight)).await? {
             Ok(answers) => answers,
             Err(unsent) => {
-                // The server waits for the rest of the flight, which will never be sent.
+                // The connection is closed, because the server waits for statements of the flight
+                // that are never sent.
                 self.driver.abort();
                 return Err(unsent);
             }
@@ -231,16 +236,18 @@ impl Connection {
             return Err(Trouble::Lost(reason.into()));
         }
         if self.unreplicated.swap(false, Ordering::Acquire) {
-            // Same as no answer: the commit is done here, but a failover may undo it.
+            // Treated like a lost answer: the server has committed, but without the standby, so a
+            // failover may undo the commit.
             return Err(Trouble::lost("the wait for the synchronous standby was cancelled"));
         }
         match answers.iter().any(Result::is_err) {
-            // The server has skipped the rest of the flight.
+            // The server has skipped the statements after the failed one, and the transaction is
+            // still open.
             true if merged && !commits => {
                 self.in_time(self.client.batch_execute(sql::ROLLBACK)).await??;
             }
             false if self.merges && commits && !self.flight.committed() => {
-                return Err(Trouble::Contended("COMMIT has rolled back".into()));
+                return Err(Trouble::Contended("COMMIT rolled back the transaction".into()));
             }
             _ => {}
         }
@@ -277,8 +284,8 @@ impl Connection {
         })
     }
 
-    /// Limits the wait for an answer: a peer that vanished must not be waited for as long as TCP
-    /// would.
+    /// Waits for an answer, at most for `round_trip_timeout`: TCP would detect an unreachable
+    /// server much later.
     async fn in_time<T>(&self, work: impl Future<Output = T>) -> Result<T, Trouble> {
         match tokio::time::timeout(self.round_trip, work).await {
             Ok(done) => Ok(done),
@@ -286,35 +293,35 @@ impl Connection {
         }
     }
 
-    /// Returns the client, for statements that are not the store's.
+    /// Returns the driver's client, for the statements of transactional steps.
     pub(super) fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Whether the connection has ended.
+    /// Returns whether the connection is closed.
     pub(super) fn is_closed(&self) -> bool {
         self.client.is_closed()
     }
 
-    /// Waits until the connection has ended.
+    /// Waits until the connection is closed.
     pub(super) async fn closed(&self) {
         let mut gone = self.gone.clone();
         while gone.changed().await.is_ok() {}
     }
 }
 
-/// Whether a statement is sent by the name that it was prepared under.
+/// Whether statements are sent as prepared statements, by name, or as text.
 #[derive(Clone, Copy, Debug)]
 enum Sending {
     Named,
     Unnamed,
 }
 
-/// Whether statements may share a Sync.
+/// Returns whether the statements may share a Sync message.
 ///
-/// The server does not end a transaction that is idle before the Sync: a process that is suspended
-/// must have sent all of a flight or nothing (spec R16), so a flight must fit into a socket's
-/// buffer.
+/// Until it gets the Sync, the server does not end a transaction for being idle. A process that is
+/// suspended must therefore have sent all of a flight or nothing (spec R16), so the whole flight
+/// must fit into the buffer of a socket.
 fn can_merge(calls: &[Call]) -> bool {
     let size = |call: &Call| call.params.iter().map(Param::size).sum::<usize>();
     calls.iter().all(|call| !sql::SCRIPTS.contains(&call.sql))
@@ -328,8 +335,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Polls all futures before waiting for any: each statement is sent when it is first polled, so
-/// that all are sent together and in order.
+/// Polls all futures once before it waits for any of them. A statement is sent when its future is
+/// first polled, so all statements are sent together and in order.
 async fn all<T>(mut futures: Vec<Answering<'_, T>>) -> Vec<T> {
     let mut done: Vec<Option<T>> = futures.iter().map(|_| None).collect();
     poll_fn(|cx| {
@@ -348,15 +355,15 @@ async fn all<T>(mut futures: Vec<Answering<'_, T>>) -> Vec<T> {
     done.into_iter().flatten().collect()
 }
 
-/// Like [`all`], but stops at a statement that cannot be sent: later ones, a COMMIT among them,
-/// must not be sent without it. The transaction is left to be rolled back.
+/// Like [`all`], but stops at a statement that cannot be sent, so that the later statements, such
+/// as COMMIT, are not sent without it. The caller must roll back the transaction.
 async fn all_or_unsent<T>(
     mut flight: Vec<Answering<'_, Result<T, tokio_postgres::Error>>>,
 ) -> Result<Vec<Result<T, tokio_postgres::Error>>, Trouble> {
     let mut sent = Vec::with_capacity(flight.len());
     for statement in &mut flight {
-        // A statement is sent when it is first polled, and not answered before the next one is
-        // sent.
+        // The first poll sends the statement. An error that is not from the server means that it
+        // could not be sent.
         let first = poll_fn(|cx| Poll::Ready(statement.as_mut().poll(cx))).await;
         match first {
             Poll::Ready(Err(error)) if error.as_db_error().is_none() => return Err(error.into()),
@@ -369,7 +376,7 @@ async fn all_or_unsent<T>(
     Ok(sent.into_iter().filter_map(|answer| answer.or_else(|| rest.next())).collect())
 }
 
-/// Returns all answers, or the first error: later errors only say that the transaction has failed.
+/// Returns all answers, or the first error. Later errors only say that the transaction has failed.
 pub(super) fn first_error(answers: Answers) -> Result<Vec<Vec<Row>>, Trouble> {
     answers.into_iter().map(|answer| answer.map_err(Trouble::from)).collect()
 }

@@ -1,9 +1,9 @@
-//! Opening a connection: encrypted as far as the address asks, with a [`Merged`] stream under the
-//! driver.
+//! Opens a connection, encrypted if the address requires it, with a [`Merged`] stream between the
+//! driver and the socket.
 //!
-//! The driver only lets a TLS connector provide the stream, even for a plain connection. So the
-//! driver is configured for direct TLS, and the connector itself asks the server whether it
-//! supports TLS.
+//! Only a TLS connector can give the driver a stream of another type, even for a connection without
+//! encryption. So the driver is configured for direct TLS, and the connector itself asks the server
+//! whether it supports TLS.
 
 use std::{
     io,
@@ -32,10 +32,10 @@ use super::{
     tls::TlsConnector,
 };
 
-/// Timeout of the handshake where the address sets none.
+/// Timeout of the handshake if the address has no `connect_timeout`.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
-/// Connection that has to be polled.
+/// The driver's half of a connection, which a task must poll.
 pub(super) type Driven = Connection<Socket, Stream>;
 
 /// Connects to the first suitable server of an address.
@@ -52,7 +52,8 @@ pub(super) async fn connect(
         config.ssl_mode(SslMode::Require).ssl_negotiation(SslNegotiation::Direct);
         if direct { Ask::Never } else { Ask::First(mode) }
     } else {
-        // For a server without a host name the driver makes neither a TLS stream nor a merged one.
+        // For a server without a host name, such as a Unix socket, the driver does not call the
+        // connector: the stream is neither encrypted nor merged.
         Ask::Never
     };
     let limit = config.get_connect_timeout().copied().unwrap_or(HANDSHAKE);
@@ -60,7 +61,7 @@ pub(super) async fn connect(
     let connector = Connector { tls, ask, flight: flight.clone(), limit, done: done.clone() };
     let (client, driven) = config.connect(connector).await?;
     done.store(true, Ordering::Release);
-    // With several hosts, a failed one may have had a merged stream while this one has none.
+    // Set only here, for the host that succeeded: the address may have several hosts.
     if by_name {
         flight.set_merges();
     }
@@ -72,11 +73,11 @@ fn is_by_name(config: &Config) -> bool {
     !hosts.is_empty() && hosts.iter().all(|host| matches!(host, Host::Tcp(_)))
 }
 
-/// Whether the connector asks the server for encryption.
+/// Whether the connector asks the server for encryption before it starts TLS.
 #[derive(Clone, Copy)]
 enum Ask {
     First(SslMode),
-    /// The driver has asked, or the server does TLS without being asked.
+    /// Does not ask: the driver has asked already, or the address requires direct TLS.
     Never,
 }
 
@@ -86,9 +87,9 @@ struct Connector {
     tls: Option<TlsConnector>,
     ask: Ask,
     flight: Arc<Flight>,
-    /// Handshake timeout. The driver limits how long a server may take to accept a connection, but
-    /// not how long it may then stay silent: a frozen server accepts and never answers. With
-    /// several hosts, the next one is tried.
+    /// Timeout of the handshake. The driver's own timeout ends when the server has accepted the
+    /// connection, but a frozen server accepts connections and never answers. After this timeout
+    /// the next host of the address is tried.
     limit: Duration,
     /// Whether the handshake is over.
     done: Arc<AtomicBool>,
@@ -160,7 +161,7 @@ async fn open(tls: Option<Encrypt>, ask: Ask, mut socket: Socket) -> Result<Door
     })
 }
 
-#[expect(clippy::disallowed_methods, reason = "a database does not live on the engine's clock")]
+#[expect(clippy::disallowed_methods, reason = "a database runs in real time")]
 fn sleep(time: Duration) -> Sleep {
     tokio::time::sleep(time)
 }
@@ -173,11 +174,11 @@ fn silent() -> io::Error {
 /// Stream that the driver reads and writes.
 pub(super) struct Stream {
     merged: Merged<Door>,
-    /// `None` once it is over.
+    /// `None` after the handshake.
     handshake: Option<Handshake>,
 }
 
-/// Timeout for everything before the first statement.
+/// Timeout for all messages before the first statement.
 struct Handshake {
     end: Pin<Box<Sleep>>,
     done: Arc<AtomicBool>,

@@ -1,4 +1,4 @@
-//! Errors of a transaction attempt, and whether a retry helps.
+//! Errors of an attempt to run a transaction, classified by whether a retry may help.
 
 use std::sync::Arc;
 
@@ -7,18 +7,20 @@ use tokio_postgres::error::{DbError, SqlState};
 
 use crate::{Reason, StoreError, codec::Table};
 
-/// Error of an attempt. Nothing was changed, except where [`Trouble::InDoubt`] says so.
+/// Error of an attempt. The attempt has changed no row; only for [`Trouble::InDoubt`] this is
+/// unknown.
 #[derive(Debug)]
 pub(super) enum Trouble {
     /// Contention with other transactions: a retry may succeed.
     Contended(Reason),
-    /// A row that did not exist when it was read exists now: read again.
+    /// Another transaction has inserted a row that did not exist when it was read. The next
+    /// attempt reads it.
     Clash(RowKind, Reason),
     /// The connection was lost before COMMIT was sent.
     Lost(Reason),
-    /// The connection was lost after COMMIT was sent.
+    /// The connection was lost after COMMIT was sent: the outcome is unknown.
     InDoubt(Reason),
-    /// The transaction's token row was swept: another attempt needs another row.
+    /// The transaction's token row was deleted. The next attempt needs another token row.
     Unnamed(Reason),
     /// A retry would not help.
     Refused(StoreError),
@@ -72,20 +74,21 @@ impl Trouble {
             return Self::Refused(StoreError::Full(message));
         }
         match &code.code()[..2] {
-            // Connection, resources, operator intervention, system; a server that has become a
-            // standby; a plan that is out of date after a migration.
+            // Classes of SQLSTATE: connection (08), resources (53), operator intervention (57),
+            // system error (58), a server that has become a standby (25), a plan that is outdated
+            // after a migration (0A).
             "08" | "53" | "57" | "58" | "25" | "0A" => Self::Lost(message),
             "28" | "3D" => Self::Refused(StoreError::Config(message)),
-            "42" => {
-                Self::Refused(StoreError::Schema(format!("the schema does not fit: {message}")))
-            }
+            "42" => Self::Refused(StoreError::Schema(format!(
+                "the schema is not as expected: {message}"
+            ))),
             _ => Self::Refused(StoreError::Data(message)),
         }
     }
 }
 
-/// Codes of contention. Deadlocks cannot happen between Tidegate's transactions, but may happen
-/// with another application's.
+/// Error codes of contention. Transactions of Tidegate cannot deadlock with each other, but with
+/// transactions of another application.
 const CONTENDED: [SqlState; 4] = [
     SqlState::T_R_SERIALIZATION_FAILURE,
     SqlState::T_R_DEADLOCK_DETECTED,
@@ -93,7 +96,7 @@ const CONTENDED: [SqlState; 4] = [
     SqlState::QUERY_CANCELED,
 ];
 
-/// Whether the error is contention with other transactions.
+/// Returns whether the error code is one of contention with other transactions.
 pub(super) fn is_contention(code: &SqlState) -> bool {
     CONTENDED.contains(code)
 }
@@ -124,7 +127,7 @@ impl From<tokio_postgres::Error> for Trouble {
         if let Some(server) = error.as_db_error() {
             return Self::from_server(server, text);
         }
-        // Not sent at all: a parameter that cannot be encoded.
+        // The statement was not sent, because a parameter cannot be encoded.
         if text.starts_with("error serializing") || text.starts_with("error encoding") {
             return Self::Refused(StoreError::Data(text));
         }

@@ -1,10 +1,11 @@
-//! Merged flights: a stream between driver and server that sends one Sync per flight.
+//! Merged flights: a stream between driver and server that sends one Sync message per flight.
 //!
 //! `tokio_postgres` ends every statement with a Sync, and the server answers each Sync separately:
-//! a flight of 17 statements is 17 answers, each with a system call and a wake-up. [`Merged`] omits
-//! all Syncs of a flight but the last, and adds the "ready for query" after each statement that the
-//! driver waits for. After a failed statement the server skips the rest of the flight; the driver
-//! gets an error for each skipped one, as the server would have sent it in a failed transaction.
+//! a flight of 17 statements gets 17 answers, each with a system call and a wake-up. [`Merged`]
+//! omits all Syncs of a flight but the last, and adds to the server's answers the message "ready
+//! for query" for which the driver waits after each statement. After a failed statement the server
+//! skips the statements up to the Sync; [`Merged`] then gives the driver an error for each skipped
+//! statement, the same as from a server in a failed transaction.
 
 use std::{
     io,
@@ -18,15 +19,16 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// State that a connection shares with its stream.
+/// State shared by a connection and its stream.
 #[derive(Debug, Default)]
 pub(super) struct Flight {
-    /// Whether the stream is in use: there is none where the driver makes the connection itself.
+    /// Whether the connection has a [`Merged`] stream. It has none if the driver does not call the
+    /// connector.
     merges: AtomicBool,
-    /// Number of statements about to be sent.
+    /// Number of statements in the flight that is sent next.
     announced: AtomicUsize,
-    /// Whether the last completed command was a COMMIT: the COMMIT of a failed transaction is
-    /// answered as a ROLLBACK (spec R11).
+    /// Whether the last command was answered with the tag COMMIT. The server answers the COMMIT of
+    /// a failed transaction with the tag ROLLBACK (spec R11).
     committed: AtomicBool,
 }
 
@@ -36,18 +38,18 @@ impl Flight {
         self.merges.store(true, Ordering::Release);
     }
 
-    /// Whether flights can be merged.
+    /// Returns whether flights can be merged.
     pub(super) fn merges(&self) -> bool {
         self.merges.load(Ordering::Acquire)
     }
 
-    /// Announces that the next `statements` form a flight. They must be sent together, each with
-    /// one Sync.
+    /// Announces that the next `statements` statements are one flight. The driver must send them
+    /// together, each with its Sync.
     pub(super) fn announce(&self, statements: usize) {
         self.announced.store(statements, Ordering::Release);
     }
 
-    /// Whether the last command was a COMMIT that succeeded.
+    /// Returns whether the last command was a COMMIT that succeeded.
     pub(super) fn committed(&self) -> bool {
         self.committed.load(Ordering::Acquire)
     }
@@ -60,33 +62,35 @@ const READY: &[u8] = b"Z\0\0\0\x05T";
 const SKIPPED: &[u8] = b"E\0\0\0\x49SERROR\0VERROR\0C25P02\0\
     Man earlier statement of the flight has failed\0\0";
 
-/// Maximum bytes buffered for writing; above that the stream writes before it accepts more.
+/// Maximum number of bytes that are buffered. If there are more, the stream first writes them to
+/// the socket.
 const HIGH_WATER: usize = 1 << 20;
 
-/// Bytes read at a time.
+/// Maximum number of bytes that are read at once.
 const CHUNK: usize = 16 << 10;
 
-/// Stream of messages that merges flights.
+/// Stream between driver and socket that merges the statements of a flight.
 #[derive(Debug)]
 pub(super) struct Merged<S> {
     inner: S,
     flight: Arc<Flight>,
     requests: Frames,
-    /// Syncs of the flight that the driver has not sent yet.
+    /// Number of Syncs of the flight that the driver has not sent yet.
     unsent: usize,
     outgoing: Vec<u8>,
     written: usize,
     answers: Frames,
-    /// Statements of the flight that the server has not answered yet.
+    /// Number of statements of the flight that the server has not answered yet.
     unanswered: usize,
-    /// First bytes of the message that is being read: enough for a COMMIT's tag.
+    /// First bytes of the message that is being read, enough to recognize the tag COMMIT.
     start: Vec<u8>,
     incoming: Vec<u8>,
     taken: usize,
     chunk: Box<[u8]>,
 }
 
-/// Message framing: a type, a length that includes itself, and contents.
+/// Parser of message frames. A message has a type, a length (of itself and the contents) and
+/// contents.
 #[derive(Debug, Default)]
 struct Frames {
     head: [u8; HEAD],
@@ -97,8 +101,8 @@ struct Frames {
 const HEAD: usize = 5;
 
 impl Frames {
-    /// Splits off the next piece of `bytes`: a head once it is complete, or contents. Returns the
-    /// piece and the rest.
+    /// Splits the next part off `bytes`: the head of a message (when it is complete), or contents.
+    /// Returns that part and the bytes after it.
     fn next<'a>(&mut self, bytes: &'a [u8]) -> (Part<'a>, &'a [u8]) {
         if self.have < HEAD {
             let count = bytes.len().min(HEAD - self.have);
@@ -117,7 +121,7 @@ impl Frames {
         (Part::Contents(contents), rest)
     }
 
-    /// Returns the type of the message that has just ended, if one has.
+    /// Returns the type of the message that has just ended, or `None` inside a message.
     fn ended(&mut self) -> Option<u8> {
         let ended = self.have == HEAD && self.left == 0;
         ended.then(|| {
@@ -155,8 +159,8 @@ impl<S> Merged<S> {
         &self.inner
     }
 
-    /// Buffers bytes that the driver sends. Outside of a flight they are not parsed: the very first
-    /// message has no type.
+    /// Buffers bytes that the driver sends. Outside a flight they are not parsed, because the first
+    /// message of a connection has no type.
     fn send(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             if self.unsent == 0 {
@@ -204,7 +208,7 @@ impl<S> Merged<S> {
         }
     }
 
-    /// Adds the messages that the driver expects after a message of the server.
+    /// Adds the messages that the driver expects after the server's message of type `kind`.
     fn answered(&mut self, kind: u8) {
         match kind {
             b'C' | b'I' => {
@@ -228,8 +232,8 @@ impl<S> Merged<S> {
 }
 
 impl<S: AsyncWrite + Unpin> Merged<S> {
-    /// Writes buffered bytes, but a flight only once it has its last Sync: a process that is
-    /// suspended in the middle of a flight would hold its locks until it resumes.
+    /// Writes buffered bytes to the socket. A flight is written only when it is complete: a process
+    /// that is suspended in the middle of a flight would hold its locks until it continues.
     fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.unsent > 0 {
             return Poll::Ready(Ok(()));
@@ -313,7 +317,8 @@ mod tests {
         [&[kind][..], &length.to_be_bytes(), contents].concat()
     }
 
-    /// Returns a stream with an open flight of `statements`, and the bytes sent of it.
+    /// Returns a stream with an unanswered flight of `statements` statements, and the bytes that
+    /// the stream sends for it. The driver's bytes arrive in pieces of `piece` bytes.
     fn sent(statements: usize, piece: usize) -> (Merged<()>, Vec<u8>) {
         let flight = Arc::new(Flight::default());
         let mut stream = Merged::new((), flight.clone());
@@ -345,14 +350,14 @@ mod tests {
             let bytes = [answer.repeat(3), end.clone()].concat();
             let expected = [&answer, READY, &answer, READY, &answer, &end].concat();
             assert_eq!(received(&mut stream, &bytes, piece), expected, "{piece}");
-            // Later messages belong to no flight.
+            // Messages after the flight are sent and received unchanged.
             stream.send(&sync);
             assert_eq!(std::mem::take(&mut stream.outgoing), sync, "{piece}");
             assert_eq!(received(&mut stream, &end, piece), end, "{piece}");
         }
     }
 
-    /// COMMIT is sent after its flight, before the flight is answered.
+    /// The statement is COMMIT, which is sent before the flight is answered.
     #[test]
     fn a_statement_behind_a_flight_has_its_own_answer() {
         let (mut stream, _) = sent(2, 1000);
@@ -378,7 +383,7 @@ mod tests {
         }
         let (mut stream, _) = sent(2, 1000);
         let expected = [&done[..], READY, &failed, &end].concat();
-        assert_eq!(received(&mut stream, &bytes, 1000), expected, "the last has failed");
+        assert_eq!(received(&mut stream, &bytes, 1000), expected, "the last statement fails");
     }
 
     #[test]

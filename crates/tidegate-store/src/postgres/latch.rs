@@ -1,4 +1,4 @@
-//! Latches as advisory locks.
+//! Latches, implemented as PostgreSQL's advisory locks.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,11 @@ use super::{
     sql,
 };
 
-/// Takes latches in one order, whatever their mode; `None` if there are none to take.
+/// Returns the statement that takes these latches, in the order of their numbers; `None` if there
+/// are none.
 pub(super) fn lock(schema: &str, latches: &BTreeMap<Latch, Mode>) -> Option<Call> {
-    // Sorted by number, as in every transaction. Two latches with the same number are one, and the
-    // stronger mode is taken at once: raising it later could deadlock.
+    // Sorted by number, as in every transaction. Two latches may have the same number: then they
+    // are one lock, taken in the stronger mode at once, because a later upgrade could deadlock.
     let mut numbers: BTreeMap<(i32, i32), Mode> = BTreeMap::new();
     for (latch, mode) in latches {
         let held = numbers.entry(number(schema, &parts(latch))).or_insert(*mode);
@@ -22,12 +23,12 @@ pub(super) fn lock(schema: &str, latches: &BTreeMap<Latch, Mode>) -> Option<Call
     (!numbers.is_empty()).then(|| call(numbers))
 }
 
-/// Returns the lock that lets one process at a time change the schema.
+/// Returns the statement that takes the lock under which one process at a time changes the schema.
 pub(super) fn migrations(schema: &str) -> Call {
     call(BTreeMap::from([(number(schema, &["migrations"]), Mode::Exclusive)]))
 }
 
-/// Returns the lock for all operations on the public lease of a name.
+/// Returns the statement that takes the lock for operations on the lease of a name.
 pub(super) fn lease(schema: &str, name: &str) -> Call {
     call(BTreeMap::from([(number(schema, &["lease", name]), Mode::Exclusive)]))
 }
@@ -46,8 +47,8 @@ fn parts(latch: &Latch) -> Vec<&str> {
     }
 }
 
-/// Returns a number that every process and version computes alike. Advisory locks belong to the
-/// whole database, so the schema is part of the number.
+/// Returns the number of an advisory lock, in two halves. All processes and versions compute the
+/// same number. The schema is part of it, because advisory locks belong to the whole database.
 fn number(schema: &str, parts: &[&str]) -> (i32, i32) {
     let mut hash = Sha256::new();
     for part in [schema].iter().chain(parts) {
@@ -66,7 +67,8 @@ mod tests {
 
     #[test]
     fn numbers_stay_the_same_between_versions() {
-        // Two versions that disagree would not exclude each other in a rolling deploy.
+        // If a new version computed another number, old and new processes would not exclude each
+        // other in a rolling deploy.
         let latch = Latch::Topic("acme".into(), "order.paid".to_owned());
         assert_eq!(number("tidegate", &parts(&latch)), (1_102_496_485, 383_834_305));
     }

@@ -1,8 +1,8 @@
 //! Named leases, each operation in one flight.
 //!
-//! All operations on a name take its latch, so that the clock is read, and a fence is drawn, after
-//! the previous operation. A flight whose answer is lost is retried: an acquired lease is acquired
-//! again by the same holder, a renewed one is renewed again, and a released one is no longer there.
+//! All operations on a name take its latch, so that each reads the clock and draws a fence after
+//! the previous one has ended. An operation whose answer is lost is retried: the same holder
+//! acquires or renews the lease again, or finds that it is already released.
 
 use std::time::Duration;
 
@@ -88,8 +88,8 @@ impl Shared {
         }
     }
 
-    /// Runs statements under a name's latch in their own transaction, and returns the rows of the
-    /// last.
+    /// Runs statements in their own transaction under the latch of a name, and returns the rows of
+    /// the last statement.
     async fn under_latch<const N: usize>(
         &self,
         name: &str,
@@ -117,7 +117,8 @@ impl Shared {
         flight.push(latch::lease(&settings.options.schema, name));
         flight.extend(calls);
         flight.push(Call::new(sql::COMMIT, Vec::new()));
-        // Every answer is checked: the COMMIT of a failed transaction succeeds too (spec R11).
+        // Every answer is checked, not only that to COMMIT: the COMMIT of a failed transaction
+        // succeeds, too (spec R11).
         let mut answers = first_error(connection.run(&flight).await?)?;
         Ok(answers.swap_remove(flight.len() - 2))
     }
@@ -128,7 +129,7 @@ fn owned(name: &str, holder: &str, fence: i64) -> Vec<Param> {
     vec![Param::Text(name.to_owned()), Param::Text(holder.to_owned()), Param::Int(fence)]
 }
 
-/// Converts milliseconds, which were checked to be within the limit, to microseconds.
+/// Converts milliseconds to microseconds. The caller has checked that they are within the limit.
 fn micros(ms: u64) -> i64 {
     i64::try_from(ms.saturating_mul(1000)).unwrap_or(i64::MAX)
 }

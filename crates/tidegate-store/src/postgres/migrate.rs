@@ -15,17 +15,17 @@ use crate::{
     schema::POSTGRES_MIGRATIONS,
 };
 
-/// End of the migration's transaction.
+/// How the migration's transaction ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Then {
-    /// Commit: the migrations are applied.
+    /// Commits, to apply the migrations.
     Commit,
-    /// Roll back: only the pending migrations were requested.
+    /// Rolls back, because the caller only wants to know the pending migrations.
     RollBack,
 }
 
-/// Creates the schema if it is missing and applies the pending migrations: all or nothing. Returns
-/// them.
+/// Creates the schema if it is missing, and applies all pending migrations in one transaction.
+/// Returns the pending migrations.
 pub(super) async fn migrate(
     settings: &Settings,
     then: Then,
@@ -55,8 +55,8 @@ async fn attempt(
         Call::new(sql::own().schema_create, Vec::new()),
         Call::new(sql::own().migration_table, Vec::new()),
     ];
-    // Not prepared: preparation takes place outside this transaction, where the table may not exist
-    // yet.
+    // Not prepared, because preparation takes place outside this transaction, where the table may
+    // not exist yet.
     first_error(connection.run_unnamed(&calls).await?)?;
     let read = [Call::new(sql::own().migration_read, Vec::new())];
     let answers = first_error(connection.run_unnamed(&read).await?)?;

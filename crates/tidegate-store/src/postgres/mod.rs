@@ -1,11 +1,11 @@
 //! PostgreSQL store.
 //!
-//! A transaction takes two round trips. The first locks and reads: latches, gates, runs, engines,
-//! streams, subscriptions and log heads, in this order everywhere, then all rows that are not
-//! locked, then the clock. The second writes and commits. Each round trip is one *flight*: its
-//! statements are pipelined, that is, sent together without waiting for answers.
+//! A transaction takes two round trips. The first locks and reads: latches, then the tables that
+//! are locked (such as gates, runs, engines, streams), in the same order in all transactions, then
+//! all rows that are not locked, then the clock. The second writes and commits. Each round trip is
+//! one *flight*: its statements are pipelined, that is, sent together without waiting for answers.
 //!
-//! This module does not interpret gates or runs: rows go through the codec as they are.
+//! This module does not interpret gates or runs: the codec converts rows to columns and back.
 
 mod address;
 mod call;
@@ -60,7 +60,7 @@ pub struct PostgresStore {
 impl PostgresStore {
     /// Connects, migrates the schema and starts to listen for wake-ups.
     ///
-    /// Refuses a standby, and a server that may lose committed transactions.
+    /// Fails on a standby server, and on a server that may lose committed transactions.
     pub async fn open(url: &str, options: Options) -> Result<Self, StoreError> {
         let settings = Settings::new(url, options)?;
         migrate::migrate(&settings, migrate::Then::Commit).await?;
@@ -78,8 +78,8 @@ impl PostgresStore {
 #[async_trait]
 impl Store for PostgresStore {
     async fn transact(&self, reads: ReadSet, decide: Decide) -> Result<(), StoreError> {
-        // Runs in its own task: the caller's future may be dropped at any moment, and an unfinished
-        // transaction would hold its locks until the server ends it.
+        // Runs in its own task, because the caller's future may be dropped at any moment, and an
+        // unfinished transaction would hold its locks until the server ends it.
         let shared = self.shared.clone();
         run_to_the_end(async move { transact::transact(&shared, reads, decide).await }).await
     }
@@ -138,7 +138,7 @@ async fn run_to_the_end<T: Send + 'static>(
 }
 
 /// Sleeps in real time, because the server that it waits for runs in real time.
-#[expect(clippy::disallowed_methods, reason = "a database does not live on the engine's clock")]
+#[expect(clippy::disallowed_methods, reason = "a database runs in real time")]
 async fn pause(time: Duration) {
     tokio::time::sleep(time).await;
 }

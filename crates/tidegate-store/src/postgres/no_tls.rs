@@ -1,14 +1,15 @@
-//! The build without TLS: connections are plain, and an address that asks for encryption is refused.
+//! Build without TLS: connections are not encrypted, and an address that requires encryption is
+//! refused.
 
 use tokio_postgres::{NoTls, config::SslMode};
 
 use super::address::{Address, Trust};
 use crate::StoreError;
 
-/// Never constructed: the connector of this build is `None`.
+/// Type of the TLS connector, which this build never has: `connector` returns `None`.
 pub(super) type TlsConnector = NoTls;
 
-/// Returns `None`, or an error if the address does not allow a plain connection.
+/// Returns `None`, or an error if the address requires encryption.
 pub(super) fn connector(address: &Address) -> Result<Option<TlsConnector>, StoreError> {
     let plain = [SslMode::Disable, SslMode::Prefer].contains(&address.config.get_ssl_mode());
     if address.trust == Trust::Off || (address.trust == Trust::Anyone && plain) {
@@ -16,7 +17,7 @@ pub(super) fn connector(address: &Address) -> Result<Option<TlsConnector>, Store
     }
     let fix = "enable the feature `postgres-tls`, or set sslmode=disable";
     Err(StoreError::Config(
-        format!("the database's address asks for TLS, which this program is built without: {fix}")
+        format!("the database address requires TLS, but this program is built without TLS: {fix}")
             .into(),
     ))
 }

@@ -17,46 +17,50 @@ use crate::{Clock, StoreError};
 
 /// Options of a PostgreSQL store.
 ///
-/// The three timeouts of a transaction limit how long a suspended process can hold a gate, so each
-/// is well below a quarter of the lease (7.5 of 30 seconds).
+/// `lock_timeout`, `statement_timeout` and `idle_timeout` limit how long a suspended process can
+/// hold a gate. So each is much shorter than a quarter of an engine's lease (7.5 of 30 seconds).
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Schema that holds all tables, created if it is missing.
+    /// Schema that contains all tables. It is created if it is missing.
     pub schema: String,
-    /// Number of connections that commit. More than a few only wait for each other's locks.
+    /// Number of connections that commit. With more than a few, they only wait for each other's
+    /// locks.
     pub committers: usize,
     /// Number of connections that read.
     pub readers: usize,
-    /// Number of connections for transactional steps, which is how many of them can run at once.
+    /// Number of connections for transactional steps, which is also how many such steps can run at
+    /// once.
     pub steps: usize,
-    /// Whether the address is that of a pooler in transaction mode: nothing is kept between
-    /// transactions, no statement is prepared, and there is no listening.
+    /// Whether the address is that of a pooler in transaction mode. The store then prepares no
+    /// statements, makes its settings in every transaction, and does not listen for wake-ups on
+    /// this address.
     pub pooler: bool,
-    /// Direct address to listen for wake-ups on, where `pooler` is set.
+    /// Address of the server itself, on which to listen for wake-ups if `pooler` is set.
     pub listen_url: Option<String>,
-    /// Timeout for one lock.
+    /// Maximum time to wait for one lock.
     pub lock_timeout: Duration,
-    /// Timeout for one statement.
+    /// Maximum duration of one statement.
     pub statement_timeout: Duration,
     /// Maximum idle time inside a transaction, after which the server ends it.
     pub idle_timeout: Duration,
-    /// Timeout for the statement of a heartbeat.
+    /// Maximum duration of the statement of a heartbeat.
     pub beat_timeout: Duration,
     /// Timeout for connecting.
     pub connect_timeout: Duration,
     /// Timeout for a server's answers, after which the connection is considered lost.
     pub round_trip_timeout: Duration,
-    /// How long contention and lost connections are retried.
+    /// How long a transaction is retried after contention or a lost connection.
     pub patience: Duration,
-    /// How long the outcome of a COMMIT without an answer is queried.
+    /// How long the store tries to find out the outcome of a COMMIT without an answer.
     pub outcome_timeout: Duration,
-    /// Accept a server that may lose committed transactions: for tests and disposable data.
+    /// Whether to accept a server that may lose committed transactions: for tests, and for data
+    /// that may be lost.
     pub allow_unsafe_durability: bool,
-    /// Accept a server that is not PostgreSQL by its `version()`. Locks, order and durability were
-    /// never tested there.
+    /// Whether to accept a server whose `version()` is not that of PostgreSQL. Tidegate is not
+    /// tested on such servers.
     pub allow_other_servers: bool,
-    /// Use this clock instead of the server's. For tests in one process: only the server's clock is
-    /// shared between processes.
+    /// Clock to use instead of the server's clock. Only for tests in one process, because other
+    /// processes do not have this clock.
     pub clock: Option<Arc<dyn Clock>>,
 }
 
@@ -84,13 +88,14 @@ impl Default for Options {
     }
 }
 
-/// Longest identifier; PostgreSQL truncates longer ones.
+/// Maximum length of an identifier; PostgreSQL truncates longer ones.
 const LONGEST_IDENTIFIER: usize = 63;
 
-/// Oldest version accepted: 13, which has all features used. The oldest version tested is 15.
+/// Oldest accepted version: 13, which has all features that the store uses. The oldest tested
+/// version is 15.
 const OLDEST_SERVER: i64 = 130_000;
 
-/// Number of transaction settings that are also made for a session: all but the clock.
+/// Number of parameters of `tx_settings` that `session_settings` has, too: all but the clock.
 const SESSION_PARAMS: usize = 4;
 
 /// Validated options with parsed addresses.
@@ -138,8 +143,8 @@ impl Settings {
         Ok(Self { options, address, connector, listen })
     }
 
-    /// Returns the settings for heartbeats: short timeouts, so that an engine learns in time that
-    /// it cannot renew its lease.
+    /// Returns the settings for heartbeats. They have short timeouts, so that an engine notices in
+    /// time that it cannot renew its lease.
     pub(super) fn for_beats(&self) -> Self {
         let mut settings = self.clone();
         let beat = self.options.beat_timeout;
@@ -151,15 +156,15 @@ impl Settings {
         settings
     }
 
-    /// Returns the settings for transactional steps: nothing is set or prepared on the session,
-    /// which is the user's.
+    /// Returns the settings for transactional steps. The store sets and prepares nothing on their
+    /// sessions, because user code runs there.
     pub(super) fn for_steps(&self) -> Self {
         let mut settings = self.clone();
         settings.options.pooler = true;
         settings
     }
 
-    /// Returns the settings for listening; `None` through a pooler.
+    /// Returns the settings for listening; `None` behind a pooler without a `listen_url`.
     pub(super) fn for_listening(&self) -> Option<Self> {
         match &self.listen {
             Some(direct) => Some(Self::clone(direct)),
@@ -168,7 +173,8 @@ impl Settings {
     }
 
     pub(super) async fn connect(&self, flight: Arc<Flight>) -> Result<(Client, Driven), Trouble> {
-        // Each host may take one timeout each for name lookup, address, connection and handshake.
+        // For each host, the timeout may pass once each for name lookup, address, connection and
+        // handshake.
         let hosts = u32::try_from(self.address.config.get_hosts().len()).unwrap_or(u32::MAX);
         let each = self.address.config.get_connect_timeout().copied();
         let limit = each.unwrap_or(self.options.connect_timeout) * 4 * hosts.max(1);
@@ -179,12 +185,13 @@ impl Settings {
         }
     }
 
-    /// Returns the `search_path` that makes unqualified names resolve to our schema.
+    /// Returns the `search_path` with which unqualified names refer to the store's schema.
     pub(super) fn search_path(&self) -> String {
         format!("\"{}\"", self.options.schema)
     }
 
-    /// Returns the statement that makes our settings for a session, so that transactions need not.
+    /// Returns the statement that makes the store's settings for a whole session; `None` if every
+    /// transaction must make them.
     pub(super) fn for_session(&self) -> Option<Call> {
         let mut params = self.transaction_params();
         (!self.options.pooler).then(|| {
@@ -193,14 +200,14 @@ impl Settings {
         })
     }
 
-    /// Returns the first statement of a transaction, which makes our settings; `None` where the
-    /// session has them.
+    /// Returns the first statement of a transaction, which makes the store's settings; `None` if
+    /// the session has them already.
     pub(super) fn for_transaction(&self) -> Option<Call> {
         (self.options.pooler || self.options.clock.is_some())
             .then(|| Call::new(sql::own().tx_settings, self.transaction_params()))
     }
 
-    /// Returns the settings of a dump or a migration, whose statements have no timeout.
+    /// Returns the statement that makes the settings of a dump or a migration: without timeouts.
     pub(super) fn for_long_transaction(&self) -> Call {
         let mut long = self.clone();
         long.options.lock_timeout = Duration::from_mins(1);
@@ -221,7 +228,8 @@ impl Settings {
         ]
     }
 
-    /// Refuses a server that must not be trusted with a commit.
+    /// Refuses a server that is unsuitable: not PostgreSQL, a standby, too old, or one that may
+    /// lose committed transactions.
     pub(super) fn check_server(&self, answer: &Row) -> Result<(), Trouble> {
         let standby: bool = answer.try_get(0)?;
         let synchronous = call::text(answer, 1)?;
@@ -237,7 +245,7 @@ impl Settings {
             ));
         }
         if standby {
-            // Retried rather than refused: it may be about to be promoted.
+            // An error that is retried, because the standby may soon be promoted to primary.
             return Err(Trouble::lost(
                 "the server is a standby and cannot be written to; give the address of the \
                  primary, or all addresses with target_session_attrs=read-write",
@@ -255,7 +263,7 @@ impl Settings {
         for (name, value) in [("synchronous_commit", synchronous), ("fsync", fsync)] {
             if value == "off" {
                 return refused(format!(
-                    "the server has {name}=off and may lose what it has committed; turn it on, \
+                    "the server has {name}=off and may lose committed transactions; turn it on, \
                      or set the option `allow_unsafe_durability` for data that may be lost"
                 ));
             }
@@ -264,8 +272,8 @@ impl Settings {
     }
 }
 
-/// Whether `version()` is PostgreSQL's own. Servers that only speak its protocol name themselves,
-/// some of them after the PostgreSQL version that they claim.
+/// Returns whether the result of `version()` is from PostgreSQL itself. Other servers with the same
+/// protocol give their own name, some of them after the name `PostgreSQL` and a version.
 fn is_postgres(product: &str) -> bool {
     const OTHERS: [&str; 10] = [
         "-yb-",
@@ -283,8 +291,8 @@ fn is_postgres(product: &str) -> bool {
     product.starts_with("postgresql ") && !OTHERS.iter().any(|other| product.contains(other))
 }
 
-/// Checks a schema's name. It goes into `search_path` in quotes, and is restricted to characters
-/// that need none.
+/// Checks the name of a schema: only characters that need no quotes are allowed, although
+/// `search_path` has the name in quotes.
 fn check_schema(name: &str) -> Result<(), StoreError> {
     let first = name.bytes().next().is_some_and(|it| it.is_ascii_lowercase() || it == b'_');
     let rest = name.bytes().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'_');

@@ -1,4 +1,4 @@
-//! Small pool of connections, each opened on demand.
+//! Small pool of connections. A connection is opened when it is first needed.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::StoreError;
 
-/// Connections that are lent to one user at a time.
+/// Pool that lends each connection to one user at a time.
 #[derive(Debug)]
 pub(super) struct Pool {
     settings: Settings,
@@ -39,7 +39,8 @@ impl Pool {
         Self { settings, permits, idle: Mutex::default(), reuses: true }
     }
 
-    /// Creates a pool that opens every connection anew, and leaves nothing prepared on the server.
+    /// Creates a pool that opens a new connection for every use, and leaves no prepared statements
+    /// on the server.
     pub(super) fn without_reuse(settings: Settings, size: usize) -> Self {
         Self { reuses: false, ..Self::new(settings, size) }
     }
@@ -48,7 +49,7 @@ impl Pool {
         &self.settings
     }
 
-    /// Lends a connection that is not known to be broken; waits while all are in use.
+    /// Lends an open connection. Waits while all are in use.
     pub(super) async fn lend(&self) -> Result<Lent, Trouble> {
         let permit = self.permits.clone().acquire_owned().await;
         let permit = permit.map_err(|_| Trouble::lost("shutting down"))?;
@@ -72,9 +73,9 @@ impl Pool {
         }
     }
 
-    /// Takes back a connection after an error in a transaction on it.
+    /// Takes back a connection whose transaction has failed with this error.
     ///
-    /// A connection that cannot even roll back is closed.
+    /// Rolls the transaction back, and closes the connection if that fails.
     pub(super) async fn give_back_after(&self, lent: Lent, trouble: &Trouble) {
         let usable = match trouble {
             Trouble::Contended(_)
@@ -96,8 +97,8 @@ impl Pool {
         }
     }
 
-    /// Runs one statement in its own transaction, all in one flight, and returns its rows once the
-    /// transaction is durable.
+    /// Runs one statement in its own transaction, all in one flight. Returns the rows of the
+    /// statement after the transaction is durable.
     pub(super) async fn write_alone(
         &self,
         connection: &Connection,
@@ -110,13 +111,14 @@ impl Pool {
         Ok(answers.swap_remove(calls.len() - 2))
     }
 
-    /// Starts a series of attempts.
+    /// Starts a series of attempts at one operation.
     pub(super) fn tries(&self) -> Tries<'_> {
         Tries { pool: self, retries: Retries::new(self.settings.options.patience) }
     }
 }
 
-/// Attempts at one operation, until it succeeds, cannot succeed, or has taken too long.
+/// Attempts at one operation. They end when it succeeds, when a retry cannot help, or after
+/// `patience`.
 #[derive(Debug)]
 pub(super) struct Tries<'a> {
     pool: &'a Pool,
@@ -134,7 +136,7 @@ impl Tries<'_> {
         }
     }
 
-    /// Takes the connection back; `None` means that another attempt follows.
+    /// Takes the connection back after an attempt. Returns `None` if the caller must try again.
     pub(super) async fn settle<T>(
         &mut self,
         lent: Lent,
@@ -154,11 +156,11 @@ impl Tries<'_> {
     }
 }
 
-/// First backoff between two attempts; doubled up to the longest.
+/// First and longest wait between two attempts. The wait is doubled after each attempt.
 const FIRST_WAIT: Duration = Duration::from_millis(2);
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
 
-/// Limit of the number and the duration of retries.
+/// Limit of the duration of retries, and the wait before the next one.
 #[derive(Debug)]
 pub(super) struct Retries {
     until: Instant,
@@ -170,21 +172,21 @@ impl Retries {
         Self { until: Instant::now() + patience, wait: FIRST_WAIT }
     }
 
-    /// Waits for the backoff before the next attempt; an error means that there is none.
+    /// Waits before the next attempt. Returns the error if there must not be another attempt.
     pub(super) async fn after(&mut self, trouble: Trouble) -> Result<(), StoreError> {
         let hopeless = matches!(trouble, Trouble::Refused(_));
         if hopeless || Instant::now() >= self.until {
             return Err(trouble.into_error());
         }
-        tracing::debug!(?trouble, "trying again");
+        tracing::debug!(?trouble, "a database operation failed, retrying");
         pause(jittered(self.wait)).await;
         self.wait = (self.wait * 2).min(LONGEST_WAIT);
         Ok(())
     }
 }
 
-/// Returns a random time between half of `wait` and all of it, so that transactions that collided
-/// once do not collide again.
+/// Returns a random time between half of `wait` and `wait`, so that transactions that collided do
+/// not collide again.
 pub(super) fn jittered(wait: Duration) -> Duration {
     let random = RandomState::new().hash_one(0) % 512;
     wait * (512 + u32::try_from(random).unwrap_or_default()) / 1024

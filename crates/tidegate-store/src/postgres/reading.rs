@@ -1,4 +1,5 @@
-//! First round trip: takes locks, in one order for all transactions, then reads everything else.
+//! First round trip of a transaction: takes locks, in the same order in all transactions, then
+//! reads all other rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,13 +23,13 @@ use crate::{StoreError, catalogs::Catalogs};
 /// Whether rows are locked before they are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Touch {
-    /// Locks rows, for a transaction that will write.
+    /// Locks rows, for a transaction that may write.
     Lock,
-    /// Reads without any lock.
+    /// Reads rows without locks.
     Look,
 }
 
-/// Statements of a round trip, and the meaning of their answers.
+/// Statements of a round trip, each with the meaning of its answer.
 #[derive(Debug)]
 pub(super) struct Reading {
     calls: Vec<Call>,
@@ -39,42 +40,43 @@ pub(super) struct Reading {
 /// Meaning of a statement's answer.
 #[derive(Debug)]
 pub(super) enum Part {
-    /// No rows: the statement was run for its effect.
+    /// The statement returns no rows.
     Effect,
-    /// Rows by key; a key without a row is an absent row.
+    /// Rows by key. If a key is not in the answer, its row does not exist.
     Keys { kind: RowKind, keys: Vec<RowKey>, locked: bool },
     /// Rows of one scan.
     Scan { kind: RowKind, scan: Scan, limit: u32, locked: bool },
     /// Rows of several scans of one kind.
     Scans { kind: RowKind, scans: Vec<(Scan, u32)> },
-    /// Number of rows of each count.
+    /// The numbers of rows that counts found.
     Counts(Vec<(Count, u32)>),
-    /// Order of the runs in queues whose runs were locked before.
+    /// Order of the runs in queues. The runs were locked by an earlier statement.
     Lines(Vec<(Scan, u32)>),
-    /// Epochs of the definitions of these workspaces.
+    /// Epochs of these workspaces.
     Epochs(Vec<Workspace>),
-    /// The clock and a block of numbers.
+    /// The time, and a block of sequence numbers.
     Stamp,
-    /// The clock alone.
+    /// The time.
     Clock,
 }
 
-/// State of a transaction besides its snapshot.
+/// What the store knows about the reads of a transaction, in addition to its snapshot.
 #[derive(Debug, Default)]
 pub(super) struct Held {
-    /// Rows looked up under lock, whether or not they exist.
+    /// Keys of rows that were read with a lock, also of rows that do not exist.
     pub(super) locked: BTreeSet<RowKey>,
-    /// Rows looked up by key that exist.
+    /// Keys of existing rows that were read by key.
     pub(super) there: BTreeSet<RowKey>,
-    /// Definitions that this process has not cached at their epoch.
+    /// Workspaces whose definitions are not cached for the epoch that was read, with that epoch.
     pub(super) stale: Vec<(Workspace, i64)>,
 }
 
 impl Reading {
     /// Builds the statements for all of `reads`.
     ///
-    /// One statement locks all rows of a table in key order. Rows that depend on a lock are read by
-    /// a statement after the one that takes it (spec R15), the clock last (spec R8).
+    /// For each table, one statement locks rows in key order. Rows that are protected by the lock
+    /// of another row are read by a later statement than the one that locks it (spec R15). The
+    /// clock is read last (spec R8).
     pub(super) fn new(reads: &ReadSet, touch: Touch) -> Result<Self, StoreError> {
         let mut reading = Self { calls: Vec::new(), parts: Vec::new(), touch };
         let mut keys: BTreeMap<RowKind, Vec<RowKey>> = BTreeMap::new();
@@ -99,9 +101,9 @@ impl Reading {
         for (call, part) in scans::counts(reads)? {
             reading.push(call, part);
         }
-        // A retried request that sees the effects of its first attempt must also see the reply, or
-        // it would be refused because of its own first attempt. So rows that are committed together
-        // with a reply are read before the reply.
+        // The reply to a request is read after the rows that are committed together with it. If a
+        // retried request saw the effects of its first attempt, but not the reply, it would be
+        // refused because of its own first attempt.
         if let Some(statement) = sql::of(RowKind::Reply).lock.filter(|_| !replies.is_empty()) {
             let call = Call::new(statement, key_params(&replies)?);
             let part = Part::Keys { kind: RowKind::Reply, keys: replies, locked: true };
@@ -119,14 +121,15 @@ impl Reading {
         Ok(reading)
     }
 
-    /// Locks rows, table by table. Removes the handled entries from `keys` and `scans`.
+    /// Adds the statements that lock rows, table by table. Removes the handled entries from `keys`
+    /// and `scans`.
     fn lock(
         &mut self,
         reads: &ReadSet,
         keys: &mut BTreeMap<RowKind, Vec<RowKey>>,
         scans: &mut BTreeMap<&Scan, &u32>,
     ) -> Result<(), StoreError> {
-        // Replies come after all others (spec R15).
+        // Replies are locked after all other tables (spec R15).
         let locked = RowKind::ALL.into_iter().filter(|kind| kind.is_locked());
         for kind in locked.filter(|kind| *kind != RowKind::Reply) {
             let keys = keys.remove(&kind).unwrap_or_default();
@@ -138,7 +141,8 @@ impl Reading {
                 }
                 None => self.lock_runs(reads, keys),
             }
-            // These scans never wait, so they may follow any locks of their table.
+            // These scans skip locked rows and never wait, so they need not follow the lock order
+            // within their table.
             let here = |scan: &Scan| {
                 (kind == RowKind::Run && matches!(scan, Scan::Ready(_)))
                     || (kind == RowKind::Subscription && matches!(scan, Scan::Work(..)))
@@ -153,7 +157,7 @@ impl Reading {
         Ok(())
     }
 
-    /// Locks runs by number together with the heads of queues, in one order.
+    /// Adds the statement that locks runs by number and the first runs of queues, in one order.
     fn lock_runs(&mut self, reads: &ReadSet, keys: Vec<RowKey>) {
         let lines: Vec<(&Scan, &GateKey, u32)> = reads
             .scans
@@ -186,7 +190,7 @@ impl Reading {
         self.parts.push(part);
     }
 
-    /// Prepends the start of the transaction, with its latches.
+    /// Adds, at the front, the statements that begin the transaction and take its latches.
     pub(super) fn begin(&mut self, settings: &Settings, reads: &ReadSet) {
         let begin = match self.touch {
             Touch::Lock => sql::BEGIN,
@@ -195,7 +199,8 @@ impl Reading {
         self.begin_by(begin, settings, reads);
     }
 
-    /// Like [`Reading::begin`], starting from the savepoint of a step's transaction.
+    /// Like [`Reading::begin`], but rolls back to the savepoint in the transaction of a step
+    /// instead of beginning a transaction.
     pub(super) fn begin_in_step(&mut self, settings: &Settings, reads: &ReadSet) {
         self.begin_by(sql::BACK_TO_SAVEPOINT, settings, reads);
     }
@@ -210,18 +215,18 @@ impl Reading {
         self.calls.splice(0..0, first);
     }
 
-    /// Ends the transaction in the same flight.
+    /// Adds COMMIT, so that the transaction ends in the same flight.
     pub(super) fn end(&mut self) {
         self.push(Call::new(sql::COMMIT, Vec::new()), Part::Effect);
     }
 
-    /// Rolls back the transaction that is still open, in the same flight.
+    /// Adds, at the front, a ROLLBACK of the previous transaction, which is still open.
     pub(super) fn leave_last(&mut self) {
         self.parts.insert(0, Part::Effect);
         self.calls.insert(0, Call::new(sql::ROLLBACK, Vec::new()));
     }
 
-    /// Sends everything in one flight and stores the answers in the snapshot.
+    /// Sends all statements in one flight and stores the answers in the snapshot.
     pub(super) async fn run(
         self,
         connection: &Connection,
@@ -307,17 +312,18 @@ fn file(
     Ok(())
 }
 
-/// Selects the ready runs that are within the share of their workflow.
+/// Selects from the locked ready runs those that are within the share of their workflow.
 ///
-/// The locking statement fills up to the limit with runs of workflows that exceed their share,
-/// because it cannot tell which rows are locked by other transactions. Rows beyond a share stay
-/// locked for this transaction only: a lease that took fewer runs than its limit asks again.
+/// The statement may return more runs of a workflow than its share, because it cannot know in
+/// advance which runs other transactions have locked. These runs are not leased, and stay locked
+/// until this transaction ends. A lease that got fewer runs than its limit tries again.
 fn shares(claim: &Claim, rows: &[Row], limit: u32) -> Vec<RowKey> {
     let runs = rows.iter().filter_map(Row::as_run);
     claim.take(runs, limit).into_iter().map(|run| RowKey::Run(run.id.seq)).collect()
 }
 
-/// Stores a row in the snapshot. A row read under lock is not replaced by one read without.
+/// Stores a row in the snapshot. A row that was read with a lock is not replaced by one that was
+/// read without.
 fn note(snapshot: &mut Snapshot, held: &mut Held, locked: bool, key: RowKey, row: Option<Row>) {
     if locked {
         held.locked.insert(key.clone());
@@ -327,8 +333,8 @@ fn note(snapshot: &mut Snapshot, held: &mut Held, locked: bool, key: RowKey, row
     snapshot.rows.insert(key, row);
 }
 
-/// Stores a row that a scan found. A row of a locked table found by a scan that does not lock is a
-/// hint.
+/// Stores a row that a scan found. If the table's rows are locked, but the scan does not lock, the
+/// row is stored as a hint.
 fn note_found(snapshot: &mut Snapshot, held: &mut Held, locked: bool, scan: &Scan, row: Row) {
     if row.key().is_locked() && !scan.is_locked() {
         snapshot.hints.insert(row.key(), row);
@@ -341,7 +347,7 @@ fn empty(scans: &[(Scan, u32)]) -> Vec<Found> {
     scans.iter().map(|(_, limit)| Found { limit: *limit, keys: Vec::new() }).collect()
 }
 
-/// Returns the scan that a row belongs to, which is counted from 1 in the answer.
+/// Returns the index of the scan that has found a row. The answer counts scans from 1.
 fn place(row: &tokio_postgres::Row, scans: usize) -> Result<usize, StoreError> {
     let place = usize::try_from(call::int(row, 0)?).ok().and_then(|place| place.checked_sub(1));
     place
@@ -349,7 +355,8 @@ fn place(row: &tokio_postgres::Row, scans: usize) -> Result<usize, StoreError> {
         .ok_or_else(|| StoreError::Corrupt("a row of no scan".into()))
 }
 
-/// Takes catalogs from the cache where the epoch is the same; returns the others (spec R18).
+/// Puts cached catalogs into the snapshot. Returns the workspaces whose catalog is not cached for
+/// the current epoch (spec R18).
 fn stale(
     wanted: Vec<Workspace>,
     rows: &[tokio_postgres::Row],

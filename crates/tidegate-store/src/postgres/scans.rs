@@ -1,4 +1,4 @@
-//! Calls of scans and counts.
+//! Statements and parameters of scans and counts.
 
 use std::collections::BTreeMap;
 
@@ -22,9 +22,9 @@ use crate::{
 
 /// Form of a scan's statement.
 enum Shape {
-    /// One statement for all scans of this kind: one row of the array parameters for each.
+    /// One statement for all scans of this kind; each scan is one element of its array parameters.
     Many(&'static str, RowKind, Vec<Cell>),
-    /// A statement of its own.
+    /// One statement for this scan alone.
     Alone(&'static str, RowKind, Vec<Param>),
 }
 
@@ -41,8 +41,8 @@ impl Batch {
     }
 }
 
-/// Returns the statements of scans. Locking scans of queues are left out: queues are locked with
-/// the runs.
+/// Returns the statements of scans. Locking scans of queues are left out, because `run_lock` locks
+/// queues together with other runs.
 pub(super) fn calls<'a>(
     scans: impl IntoIterator<Item = (&'a Scan, &'a u32)>,
     touch: Touch,
@@ -130,7 +130,7 @@ pub(super) fn counts(reads: &ReadSet) -> Result<Vec<(Call, Part)>, StoreError> {
     kinds.into_iter().map(call).collect()
 }
 
-/// Returns a workspace and the bounds of the ranges, as four arrays.
+/// Returns the workspace of a claim, and the bounds of its ranges as four arrays.
 fn claim_params(claim: &Claim) -> Vec<Param> {
     let ends = |end: fn(&Range) -> Seq| Param::ints(claim.turns.iter().map(|it| end(it).0));
     vec![
@@ -142,7 +142,7 @@ fn claim_params(claim: &Claim) -> Vec<Param> {
     ]
 }
 
-/// Returns gates and the limit of each queue, as two arrays.
+/// Returns the keys of gates and the limits of their queues, as two arrays.
 pub(super) fn line_params<'a>(lines: impl IntoIterator<Item = (&'a GateKey, u32)>) -> Vec<Param> {
     let (keys, most): (Vec<_>, Vec<_>) =
         lines.into_iter().map(|(key, most)| (key.as_bytes().to_vec(), i64::from(most))).unzip();

@@ -28,21 +28,21 @@ pub(super) struct Shared {
     pub(super) settings: Settings,
     pub(super) committers: Pool,
     pub(super) readers: Pool,
-    /// Separate pool for transactional steps: user code may hold a connection for any time.
+    /// Separate pool for transactional steps, because user code may hold a connection for long.
     pub(super) steps: Pool,
-    /// Separate pool, so that a lease is renewed however busy all other connections are.
+    /// Separate pool for heartbeats, so that they are sent even if all other connections are busy.
     beats: Pool,
-    /// Separate pool for the same reason, and apart from heartbeats: named leases must not delay an
-    /// engine's heartbeat.
+    /// Separate pool for named leases, so that they are renewed in time and do not delay
+    /// heartbeats.
     pub(super) leases: Pool,
     pub(super) tokens: Tokens,
     pub(super) catalogs: Catalogs,
-    /// Engines that have sent a heartbeat here: their rows are not created again.
+    /// Engines that have sent a heartbeat by this store. Their rows are not created again.
     engines: Mutex<BTreeSet<EngineId>>,
 }
 
-/// Number of connections for named leases, opened when first needed: two, so that one contended
-/// name does not block the renewal of another.
+/// Number of connections for named leases: two, so that a wait for one name does not block the
+/// renewal of another.
 const LEASE_CONNECTIONS: usize = 2;
 
 impl Shared {
@@ -60,7 +60,7 @@ impl Shared {
         }
     }
 
-    /// Reads everything in one snapshot of the database.
+    /// Reads all rows of `reads` from one snapshot of the database.
     pub(super) async fn read(&self, reads: &ReadSet) -> Result<Snapshot, StoreError> {
         let mut tries = self.readers.tries();
         loop {
@@ -80,7 +80,7 @@ impl Shared {
         let mut reading = Reading::new(reads, Touch::Look)?;
         reading.begin(&self.settings, reads);
         if reads.catalogs.is_empty() {
-            // No further reads can follow, so COMMIT is sent in the same flight.
+            // No definitions have to be read, so COMMIT can be sent in the same flight.
             reading.end();
         }
         let (mut snapshot, mut held) = (Snapshot::default(), Held::default());
@@ -120,7 +120,7 @@ impl Shared {
             return Ok(true);
         }
         if self.engines.lock().unwrap_or_else(PoisonError::into_inner).contains(&engine) {
-            // The row existed before, so the engine is dead, or dead and deleted.
+            // The row existed before, so the engine was marked dead, and its row may be deleted.
             return Ok(false);
         }
         let row = Row::Engine(Engine::new(engine, lease_ms));
@@ -145,7 +145,8 @@ impl Shared {
         }
     }
 
-    /// Visits all rows. There is one attempt: a visited row cannot be taken back.
+    /// Visits all rows of one snapshot. It is not retried after an error, because `visit` has
+    /// already seen some rows.
     pub(super) async fn walk(&self, mut visit: Visit) -> Result<(), StoreError> {
         let lent = self.readers.tries().lend().await?;
         match self.try_walk(&lent.connection, |row| visit(&row)).await {
@@ -178,9 +179,9 @@ impl Shared {
     }
 }
 
-/// Creates the pool for steps. Behind a pooler no connection is used for two steps: the driver
-/// keeps prepared statements for type lookups, and the server connection on which they were
-/// prepared belongs to another client by then.
+/// Creates the pool for transactional steps. Behind a pooler every step gets a new connection: the
+/// driver reuses prepared statements for type lookups, but in the next step the pooler may use a
+/// server connection on which they are not prepared.
 fn steps(settings: &Settings) -> Pool {
     let (ours, size) = (settings.for_steps(), settings.options.steps);
     if settings.options.pooler { Pool::without_reuse(ours, size) } else { Pool::new(ours, size) }

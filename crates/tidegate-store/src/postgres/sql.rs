@@ -64,12 +64,13 @@ pub(crate) fn written() -> Vec<&'static str> {
 pub(super) const BEGIN: &str = "begin isolation level read committed read write";
 pub(super) const BEGIN_READ: &str = "begin isolation level repeatable read read only";
 pub(super) const COMMIT: &str = "commit";
-// COMMIT of a failed transaction succeeds and rolls back (spec R11). A statement before it in the
-// same message fails there, and COMMIT is not run: for connections that do not see the answer's
-// tag.
+// A COMMIT that fails if the transaction has failed. A plain COMMIT would roll back and succeed
+// (spec R11). Here the `select` fails first, and the COMMIT in the same message is not run. Used by
+// connections that cannot read the tag of the answer.
 pub(super) const COMMIT_IF_INTACT: &str = "select; commit";
 pub(super) const ROLLBACK: &str = "rollback";
-// A step may have changed settings of the session: they are reset for the session.
+// Statements between a step's own statements and its record: a step may have changed the settings
+// of the session, which are reset.
 pub(super) const CONSTRAINTS_NOW: &str = "set constraints all immediate";
 pub(super) const SESSION_RESET: &str =
     "set transaction read write; reset session authorization; reset all";
@@ -77,7 +78,7 @@ pub(super) const DEALLOCATE: &str = "deallocate all";
 pub(super) const ROLLBACK_AND_DEALLOCATE: &str = "rollback; deallocate all";
 pub(super) const SAVEPOINT: &str = "savepoint tidegate";
 pub(super) const BACK_TO_SAVEPOINT: &str = "rollback to savepoint tidegate";
-/// Constants of several statements: each is sent by itself.
+/// Constants that contain several statements. Each is sent as a script, not as one statement.
 pub(super) const SCRIPTS: [&str; 2] = [SESSION_RESET, ROLLBACK_AND_DEALLOCATE];
 const CONTROL: [&str; 10] = [
     BEGIN,
@@ -92,8 +93,8 @@ const CONTROL: [&str; 10] = [
     BACK_TO_SAVEPOINT,
 ];
 
-/// Whether a statement is a control statement (`begin`, `commit` and others). These are not worth
-/// preparing, and can be sent in a failed transaction, where nothing can be prepared.
+/// Returns whether a statement is a control statement (`begin`, `commit` and others). These are not
+/// prepared: it would save nothing, and is not possible in a failed transaction.
 pub(super) fn is_control(statement: &str) -> bool {
     CONTROL.contains(&statement) || statement == own().wake_listen
 }

@@ -1,9 +1,10 @@
-//! Transactional steps: the user's part of a transaction, and its handover to the store's part.
+//! Transactional steps: one transaction has the statements of the step (the user's part), and then
+//! those that record the step (the store's part).
 //!
-//! The user's part has a connection from a separate pool, in the state in which the server opens
-//! it: without the store's settings and without its locks. Then the settings are reset, the store's
-//! settings are made, and the record is locked, decided and written after a savepoint, so that
-//! contention rolls back to the savepoint and not beyond it.
+//! The user's part gets a connection from a separate pool, without the store's settings and locks.
+//! Then the user's settings are reset, the store's settings are made, and a savepoint is set. After
+//! the savepoint, the store locks rows, decides and writes the record. After contention, it rolls
+//! back only to the savepoint and tries again.
 
 use std::{
     sync::{Arc, Weak},
@@ -28,8 +29,8 @@ use crate::{
 
 /// Transaction that a step writes in. Tidegate commits it, together with the step's record.
 ///
-/// Unqualified names resolve as they do for this database user; Tidegate's own tables are in
-/// another schema and must not be touched. After the step's part has ended, every statement is
+/// Names without a schema are resolved by the `search_path` of the database user. Tidegate's own
+/// tables are in another schema and must not be used. Statements after the end of the step are
 /// refused.
 #[derive(Debug)]
 pub struct PostgresTransaction(Weak<RwLock<Option<Lent>>>);
@@ -57,7 +58,7 @@ impl PostgresTransaction {
         Ok(lent.connection.client().query(sql, params).await?)
     }
 
-    /// Runs a statement and returns its row, if any; more than one is an error.
+    /// Runs a statement and returns its row or `None`. More than one row is an error.
     pub async fn query_opt(
         &self,
         sql: &str,
@@ -68,7 +69,7 @@ impl PostgresTransaction {
         Ok(lent.connection.client().query_opt(sql, params).await?)
     }
 
-    /// Runs a statement and returns its row; none or more than one is an error.
+    /// Runs a statement and returns its row. No row or more than one is an error.
     pub async fn query_one(
         &self,
         sql: &str,
@@ -80,7 +81,8 @@ impl PostgresTransaction {
     }
 }
 
-/// Admits a statement while the step's part lasts. The store's part waits for running statements.
+/// Allows a statement until the step has ended; refuses statements that begin or end transactions.
+/// The store's part waits for running statements.
 async fn enter<'a>(
     turn: &'a RwLock<Option<Lent>>,
     sql: &str,
@@ -95,10 +97,11 @@ async fn enter<'a>(
     RwLockReadGuard::try_map(inside, Option::as_ref).map_err(|_| SqlError::over())
 }
 
-/// Returns the keyword by which a statement would begin or end a transaction.
+/// Returns the keyword of a statement that would begin or end a transaction; `None` for any other
+/// statement.
 ///
-/// The protocol takes one statement at a time, and no function or block can end a transaction that
-/// it did not begin, so the first word is enough.
+/// It is enough to check the first words: the protocol takes one statement at a time, and a
+/// function or block cannot end a transaction that it did not begin.
 fn ends_transaction(sql: &str) -> Option<&'static str> {
     const WORDS: [&str; 7] = ["begin", "start", "commit", "end", "rollback", "abort", "prepare"];
     let mut words = words(sql);
@@ -111,11 +114,12 @@ fn ends_transaction(sql: &str) -> Option<&'static str> {
     (!back_to_savepoint).then_some(word)
 }
 
-/// Iterates over a statement's words, up to the first token that is not a word or a comment.
+/// Returns the words at the start of a statement, up to the first token that is neither a word nor
+/// a comment.
 fn words(mut sql: &str) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
         loop {
-            // Empty statements may precede the actual one.
+            // Empty statements may come before the first word.
             sql = sql.trim_start_matches(|it: char| it.is_whitespace() || it == ';');
             if let Some(comment) = sql.strip_prefix("--") {
                 sql = comment.split_once('\n').map_or("", |(_, rest)| rest);
@@ -159,12 +163,12 @@ pub struct SqlError {
 }
 
 impl SqlError {
-    /// Returns the SQLSTATE code of PostgreSQL; `None` if the error did not come from the server.
+    /// Returns PostgreSQL's SQLSTATE code, or `None` if the error is not from the server.
     pub fn sqlstate(&self) -> Option<&SqlState> {
         self.cause.as_ref().and_then(tokio_postgres::Error::code)
     }
 
-    /// Whether a retry of the step may succeed: the error was contention or a lost connection.
+    /// Returns whether a retry of the step may succeed: after contention or a lost connection.
     pub fn is_retryable(&self) -> bool {
         let lost = self.cause.as_ref().is_some_and(tokio_postgres::Error::is_closed);
         lost || self.sqlstate().is_some_and(is_contention)
@@ -186,8 +190,8 @@ impl From<tokio_postgres::Error> for SqlError {
 }
 
 impl PostgresStore {
-    /// Default timeout of a transactional step. Only transactions that need its rows or its
-    /// connection wait for it.
+    /// Default timeout of a transactional step. A step may run that long, because only transactions
+    /// that need the same rows, and steps that need a connection, wait for it.
     pub const STEP_LIMIT: Duration = Duration::from_mins(1);
 
     /// Runs a transactional step: the writes of `step` and its `record` are committed together or
@@ -206,15 +210,16 @@ impl PostgresStore {
         Work: Future<Output = Result<T, E>>,
     {
         let lent = begin(&self.shared, limit).await?;
-        // The only strong reference: a step that leaks its handle keeps nothing open.
+        // The step gets only a weak reference, so that the transaction ends even if the step leaks
+        // its handle.
         let turn = Arc::new(RwLock::new(Some(lent)));
         let part = async {
             let done = step(PostgresTransaction(Arc::downgrade(&turn))).await;
-            (done, turn.write().await.take().expect("it is taken here only"))
+            (done, turn.write().await.take().expect("the connection is taken only here"))
         };
         let Ok((done, lent)) = tokio::time::timeout(limit, part).await else {
-            // A statement may still be running: the connection is closed, and the server ends the
-            // transaction.
+            // A statement may still be running. Dropping the connection closes it, and the server
+            // then rolls back the transaction.
             return Err(TransactionError::TimedOut(limit));
         };
         let value = match done {
@@ -225,7 +230,8 @@ impl PostgresStore {
             }
         };
         let (reads, decide, verdict) = recording(record(&value), &self.catalogs());
-        // From here on the task runs to its end, even if the caller is dropped: it holds our locks.
+        // This part runs to its end even if the caller is dropped, because it holds the store's
+        // locks.
         let shared = self.shared.clone();
         let recorded = async move {
             if let Err(spoilt) = hand_over(&shared, &lent.connection).await {
@@ -242,7 +248,7 @@ impl PostgresStore {
     }
 }
 
-/// Reason why the store's part cannot follow the step's part.
+/// Reason why the store's part cannot begin: an error caused by the step, or one of the store.
 enum Spoilt {
     ByStep(String),
     ByStore(StoreError),
@@ -267,8 +273,8 @@ async fn try_begin(
     connection: &Connection,
     limit: Duration,
 ) -> Result<(), Trouble> {
-    // Timeout of the server for a process that cannot enforce its own limit. Later than our limit,
-    // which gives a better error text.
+    // Timeout that the server enforces if this process is suspended. It is longer than `limit`, so
+    // that a running process reports the timeout itself, with a better error text.
     let ms = limit.saturating_add(shared.settings.options.idle_timeout).as_millis();
     let ms = Param::Text(ms.min(LONGEST_MS).to_string());
     let calls = [Call::new(sql::BEGIN, Vec::new()), Call::new(sql::own().step_begin, vec![ms])];
@@ -278,16 +284,16 @@ async fn try_begin(
 /// Longest timeout that the server accepts.
 const LONGEST_MS: u128 = i32::MAX as u128;
 
-/// Ends the step's part: deferred constraints are checked while none of our locks is held, and the
-/// step's settings are reset, so that they affect neither our part nor the next step.
+/// Ends the step's part. Deferred constraints are checked now, before the store takes locks. The
+/// step's settings are reset, so that they affect neither the store's part nor the next step.
 async fn hand_over(shared: &Shared, connection: &Connection) -> Result<(), Spoilt> {
     let mut calls = vec![
         Call::new(sql::CONSTRAINTS_NOW, Vec::new()),
         Call::new(sql::SESSION_RESET, Vec::new()),
     ];
     if shared.settings.options.pooler {
-        // Statements prepared by the driver would stay with the server connection, under names that
-        // another process may choose too.
+        // Statements that the driver prepared would stay on the server connection, where another
+        // process may prepare statements with the same names.
         calls.push(Call::new(sql::DEALLOCATE, Vec::new()));
     }
     calls.push(Call::new(sql::SAVEPOINT, Vec::new()));

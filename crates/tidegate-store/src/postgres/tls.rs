@@ -1,5 +1,5 @@
-//! TLS to the database, verified as far as the address asks. Without the feature `postgres-tls`,
-//! `no_tls.rs` takes its place.
+//! TLS to the database; `sslmode` of the address decides what is verified. Without the feature
+//! `postgres-tls`, `no_tls.rs` is used instead of this file.
 
 use std::{path::Path, sync::Arc};
 
@@ -20,8 +20,7 @@ use crate::StoreError;
 
 pub(super) type TlsConnector = MakeRustlsConnect;
 
-/// Returns the TLS connector for the verification that the address asks for; `None` without
-/// encryption.
+/// Returns a TLS connector that verifies what the address requires; `None` without encryption.
 pub(super) fn connector(address: &Address) -> Result<Option<TlsConnector>, StoreError> {
     let provider = Arc::new(ring::default_provider());
     let check = match &address.trust {
@@ -51,7 +50,7 @@ enum Check {
 #[derive(Debug)]
 struct Roots {
     store: RootCertStore,
-    /// Certificates as they are, for a server whose own certificate is in the file.
+    /// The certificates of the file themselves, for a server whose own certificate is one of them.
     pinned: Vec<CertificateDer<'static>>,
 }
 
@@ -72,8 +71,8 @@ impl Roots {
     }
 }
 
-/// Certificate verifier; checks as much as `sslmode` asks for. Handshake signatures are always
-/// checked.
+/// Verifier of the server's certificate. `sslmode` decides whether the chain and the host name are
+/// checked. The signatures of the handshake are always checked.
 #[derive(Debug)]
 struct Verifier {
     check: Check,
@@ -88,8 +87,9 @@ impl Verifier {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<(), Error> {
-        // A self-signed certificate is its own root. webpki does not accept a CA certificate for a
-        // server, so it is compared as a whole, which is at least as strict.
+        // A self-signed certificate is its own root, but webpki does not accept a CA certificate as
+        // the certificate of a server. So it is compared with the whole file entry, which is at
+        // least as strict.
         if roots.pinned.iter().any(|pinned| pinned == end_entity) {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! Transaction protocol: read under lock, decide, write, commit; retries after failures.
+//! Runs a transaction: reads under lock, decides, writes and commits, and retries after failures.
 
 use std::time::Instant;
 
@@ -60,10 +60,10 @@ pub(super) async fn transact(
     }
 }
 
-/// Records a step in the transaction of its work, and commits both.
+/// Records a transactional step in the step's own transaction, and commits both together.
 ///
-/// Contention rolls back to the savepoint and is retried. Any other error rolls back the work, and
-/// the caller has to run the step again.
+/// After contention, rolls back to the savepoint and tries again. Any other error rolls back the
+/// step's writes, too, and the caller has to run the step again.
 pub(super) async fn transact_in_step(
     shared: &Shared,
     lent: Lent,
@@ -95,7 +95,7 @@ pub(super) async fn transact_in_step(
         }
     };
     if let Trouble::InDoubt(reason) = trouble {
-        // The server ends the open transaction when its connection ends.
+        // Closes the connection: the server then ends the transaction if it is still open.
         drop(lent);
         return match outcome(shared, row, attempt.token, &reason).await? {
             Outcome::Committed => Ok(()),
@@ -104,27 +104,27 @@ pub(super) async fn transact_in_step(
     }
     shared.steps.give_back_after(lent, &trouble).await;
     if !matches!(trouble, Trouble::Lost(_) | Trouble::Unnamed(_)) {
-        // A server process that was lost may hold a lock on the row for a while: the row is left to
-        // be swept.
+        // The token row is given back only here. After a lost connection its server process may
+        // still lock the row for a while, so it is not used again and deleted later.
         shared.tokens.give_back(row);
     }
     Err(trouble.into_error())
 }
 
-/// Owner of the transaction.
+/// Whether the transaction is the store's own or that of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ground {
-    /// The transaction is only the store's.
+    /// The store began the transaction.
     Own,
-    /// The transaction is a step's, whose work precedes our savepoint.
+    /// The transaction is that of a step. The store's part begins at a savepoint.
     Step,
 }
 
-/// State carried from one attempt to the next.
+/// A transaction with the state that is kept from one attempt to the next.
 struct Attempt<'a> {
     shared: &'a Shared,
     ground: Ground,
-    /// Grows with every decision that needs more rows.
+    /// The rows to read. Rows are added whenever the decision needs more.
     reads: ReadSet,
     decide: Decide,
     rounds: usize,
@@ -132,16 +132,18 @@ struct Attempt<'a> {
     token: i64,
 }
 
-/// Outcome of a try on one connection, if there was no error.
+/// Outcome of a try without an error.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
     Committed,
-    /// Locks are needed that come before the held ones in the lock order.
+    /// The transaction must start again, because it needs a lock that comes before a held one in
+    /// the lock order.
     Again,
 }
 
-/// Maximum tries on one connection without a pause. Each try knows more rows than the previous one;
-/// if they do not converge by then, a pause is needed.
+/// Maximum number of tries on one connection without a pause. Each try reads more rows than the
+/// previous one. If that is not enough, other transactions change the rows too often, and a pause
+/// is needed.
 const MAX_REPEATS: usize = 2 * MAX_ROUNDS;
 
 impl<'a> Attempt<'a> {
@@ -156,7 +158,7 @@ impl<'a> Attempt<'a> {
                 End::Again => {}
             }
         }
-        Err(Trouble::Contended("the rows to lock changed at every try".into()))
+        Err(Trouble::Contended("the rows to lock were changed before every try".into()))
     }
 
     async fn once(
@@ -210,7 +212,8 @@ impl<'a> Attempt<'a> {
         let redefined = Redefined::by(&changes);
         let writing = Writing::new(changes, held)?;
         if writing.is_empty() {
-            // There is nothing to write, and a COMMIT would wait for the disk because of the locks.
+            // Nothing is written. A COMMIT would wait for the disk all the same, because locks are
+            // recorded there.
             connection.control(sql::ROLLBACK).await?;
             return Ok(End::Committed);
         }
@@ -225,8 +228,7 @@ impl<'a> Attempt<'a> {
                 Ok(End::Committed)
             }
             Err(Trouble::Clash(table, reason)) => {
-                // Another transaction inserted the row: the next try locks it and passes it to the
-                // decision.
+                // Another transaction has inserted the row. The next try locks and reads it.
                 tracing::debug!(%reason, "unique conflict, retrying");
                 self.reads.merge(writing.inserted(table));
                 Ok(End::Again)
@@ -235,8 +237,8 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Writes and commits in one flight. Once it is sent, a lost connection leaves the outcome
-    /// unknown.
+    /// Writes and commits in one flight. If the connection is lost after the flight was sent, the
+    /// outcome is unknown.
     async fn commit(
         &mut self,
         connection: &Connection,
@@ -247,7 +249,8 @@ impl<'a> Attempt<'a> {
         let (token, name) = row.name();
         calls.push(name);
         if self.ground == Ground::Step {
-            // If this were one flight, a failed statement would roll back the step's work too.
+            // The writes are sent in a flight without COMMIT: with COMMIT in the same flight, a
+            // failed statement would also roll back the step's writes.
             first_error(connection.run(&std::mem::take(&mut calls)).await?)?;
         }
         calls.push(Call::new(sql::COMMIT, Vec::new()));
@@ -263,7 +266,7 @@ fn in_doubt(trouble: Trouble) -> Trouble {
     if let Trouble::Lost(reason) = trouble { Trouble::InDoubt(reason) } else { trouble }
 }
 
-/// Returns the part of `more` that is not in `reads`.
+/// Returns the reads of `more` that are not in `reads`.
 fn beyond(more: &ReadSet, reads: &ReadSet) -> ReadSet {
     let mut fresh = more.clone();
     fresh.latches.retain(|latch, mode| reads.latches.get(latch).is_none_or(|held| held < mode));
@@ -274,9 +277,9 @@ fn beyond(more: &ReadSet, reads: &ReadSet) -> ReadSet {
     fresh
 }
 
-/// Whether all new reads that may have to wait come after all held locks in the lock order.
+/// Returns whether all locks that the new reads need come after all held locks in the lock order.
 ///
-/// Scans that skip locked rows never wait, so they may come at any time.
+/// Scans that skip locked rows never wait, so they are allowed at any time.
 fn sorts_after(fresh: &ReadSet, held: &Held) -> bool {
     let after = |key: &RowKey| held.locked.last().is_none_or(|last| last < key);
     let rows = fresh.rows.iter().filter(|key| key.is_locked()).all(after);

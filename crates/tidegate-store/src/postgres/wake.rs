@@ -1,4 +1,4 @@
-//! Wake-ups between processes: they reduce latency, and nothing depends on them.
+//! Wake-ups between processes. They only reduce latency: polling finds the same work.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,14 +17,14 @@ use super::{
     sql,
 };
 
-/// Minimum interval between notifications: each takes a lock of the whole database.
+/// Minimum interval between two notifications, because each takes a lock on the whole database.
 const PACE: Duration = Duration::from_millis(10);
 
-/// First and longest backoff before connecting again.
+/// First and longest wait before connecting again.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-/// Sender and listener of wake-ups, in tasks that end when this is dropped.
+/// Sender and listener of wake-ups. Their tasks end when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Wake {
     count: Arc<watch::Sender<u64>>,
@@ -41,7 +41,7 @@ impl Drop for Wake {
 }
 
 impl Wake {
-    /// Starts the sender, and the listener unless a pooler prevents it.
+    /// Starts the sender, and the listener if there is an address without a pooler.
     pub(super) fn start(settings: &Settings) -> Self {
         let count = Arc::new(watch::Sender::new(0));
         let requests = Arc::new(Notify::new());
@@ -67,7 +67,7 @@ fn bump(count: &watch::Sender<u64>) {
     count.send_modify(|count| *count += 1);
 }
 
-/// Sends one notification for all requests since the last.
+/// Sends one notification for all requests since the last notification.
 async fn send_all(settings: Settings, requests: Arc<Notify>) {
     let mut connection = None;
     let mut wait = FIRST_WAIT;
@@ -79,7 +79,7 @@ async fn send_all(settings: Settings, requests: Arc<Notify>) {
                 pause(PACE).await;
             }
             Err(trouble) => {
-                tracing::debug!(?trouble, "a wake-up was not sent");
+                tracing::debug!(?trouble, "sending a wake-up failed, retrying");
                 connection = None;
                 requests.notify_one();
                 pause(jittered(wait)).await;
@@ -102,14 +102,14 @@ async fn send_one(settings: &Settings, connection: &mut Option<Connection>) -> R
     Ok(())
 }
 
-/// Listens as long as the store exists, reconnecting as needed.
+/// Listens for wake-ups as long as the store exists, and reconnects after an error.
 async fn listen(settings: Settings, count: Arc<watch::Sender<u64>>) {
     let mut wait = FIRST_WAIT;
     loop {
         match listen_once(&settings, &count).await {
             Ok(()) => wait = FIRST_WAIT,
             Err(trouble) => {
-                tracing::debug!(?trouble, "not listening for wake-ups");
+                tracing::debug!(?trouble, "listening for wake-ups failed, retrying");
                 wait = (wait * 2).min(LONGEST_WAIT);
             }
         }
@@ -121,7 +121,7 @@ async fn listen_once(settings: &Settings, count: &Arc<watch::Sender<u64>>) -> Re
     let counter = count.clone();
     let connection = Connection::open(settings, move || bump(&counter)).await?;
     connection.control(sql::own().wake_listen).await?;
-    // Notifications sent before this moment were missed.
+    // Counts as a wake-up, because notifications sent before this moment were missed.
     bump(count);
     connection.closed().await;
     Ok(())

@@ -1,4 +1,4 @@
-//! Second round trip: writes the changes of a decision, table by table, in the order of tables.
+//! Second round trip of a transaction: writes the changes of a decision, table by table.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ struct Changes {
 }
 
 impl Writing {
-    /// Groups changes by table, and refuses invalid ones.
+    /// Groups changes by table. Fails if a row has two changes, or if an inserted row exists.
     pub(super) fn new(changes: Vec<Change>, held: &Held) -> Result<Self, StoreError> {
         let mut writing = Self::default();
         for change in one_change_a_row(changes)? {
@@ -36,7 +36,7 @@ impl Writing {
             let table = writing.tables.entry(key.kind()).or_default();
             match change {
                 Change::Insert(_) if held.there.contains(&key) => {
-                    return Err(StoreError::Data(format!("{key:?} is there already").into()));
+                    return Err(StoreError::Data(format!("{key:?} exists already").into()));
                 }
                 Change::Insert(row) => table.inserts.push(row),
                 Change::Update(row) => table.updates.push(row),
@@ -44,8 +44,8 @@ impl Writing {
             }
         }
         for changes in writing.tables.values_mut() {
-            // All transactions that insert the same keys use the same order, so one waits for the
-            // other, and never both for each other.
+            // All transactions insert keys in the same order, so two of them that insert the same
+            // keys cannot wait for each other.
             changes.inserts.sort_by_cached_key(Row::key);
         }
         Ok(writing)
@@ -55,8 +55,8 @@ impl Writing {
         self.tables.is_empty()
     }
 
-    /// Returns rows that would change without being locked, because a scan without locks found
-    /// them.
+    /// Returns the rows that would be changed although they are not locked, because a scan without
+    /// locks found them.
     pub(super) fn unlocked(&self, held: &Held) -> ReadSet {
         let changed = self.tables.values().flat_map(|changes| {
             changes.updates.iter().map(Row::key).chain(changes.deletes.iter().cloned())
@@ -73,10 +73,11 @@ impl Writing {
 
     /// Returns the statements, without COMMIT.
     ///
-    /// Inserts that may have to wait for another transaction come first, while existing rows are
-    /// locked but not yet changed. A transaction that inserts a key whose row is only locked gets a
-    /// unique violation at once; one whose row is being changed would wait for us, and if we wait
-    /// for one of its inserts, that is a deadlock (seen: insert a gate after deleting another).
+    /// Inserts that may have to wait for another transaction come first, while the existing rows
+    /// are locked but not yet changed. If another transaction inserts the key of a row that is only
+    /// locked, it gets a unique violation at once. If that row were already changed, the other
+    /// transaction would wait for this one; if this one then waited for an insert of the other,
+    /// both would be in a deadlock.
     pub(super) fn calls(&self) -> Result<Vec<Call>, StoreError> {
         let mut calls = Vec::new();
         let insert = |(&kind, changes): (&RowKind, &Changes)| match changes.inserts.as_slice() {

@@ -1,13 +1,13 @@
-//! Statements that follow from a table's columns: read, insert, update, delete, dump and lock.
+//! Derives statements from the columns of a table: read, insert, update, delete, dump and lock.
 //!
-//! Nothing else composes SQL. The result is in `sql/<dialect>/derived.sql`, where a test compares
-//! it; `sql/README.md` says why statements of PostgreSQL have this form.
+//! No other code composes SQL. The results are in `sql/<dialect>/derived.sql`, and a test checks
+//! that they are up to date. `sql/README.md` says why the statements of PostgreSQL have this form.
 
 use super::{Dialect, TableStatements, text::Text};
 use crate::codec::{Column, Table};
 
-/// Derives the statements of a table. Each begins with a comment that names it, for the lists of
-/// statements that a server shows.
+/// Derives the statements of a table. Each begins with a comment that has its name, so that the
+/// name is shown in the server's lists of statements.
 pub(super) fn derive(dialect: Dialect, table: &Table) -> TableStatements<String> {
     let named = |verb: &str, body: String| format!("-- name: {}_{verb}\n{body}", table.name);
     let (read, insert, update, delete, lock) = match dialect {
@@ -41,7 +41,7 @@ pub(super) fn derive(dialect: Dialect, table: &Table) -> TableStatements<String>
     }
 }
 
-/// All rows, in key order.
+/// Returns the statement that reads all rows, in key order.
 fn dump(table: &Table) -> String {
     let mut text = Text::default();
     text.list("select ", names(table.columns), "");
@@ -55,7 +55,7 @@ fn names(columns: &[Column]) -> impl Iterator<Item = String> {
     columns.iter().map(|(name, _)| (*name).to_owned())
 }
 
-/// Returns the names of columns, each behind the name of its table.
+/// Returns the names of columns, each with the name of its table in front: `table.column`.
 pub(super) fn qualified(table: &str, columns: &[Column]) -> impl Iterator<Item = String> {
     columns.iter().map(move |(name, _)| format!("{table}.{name}"))
 }
@@ -79,8 +79,8 @@ mod sqlite {
         text.finish()
     }
 
-    /// A table whose columns are all part of the key cannot change: its update sets the last one to
-    /// the same value, and checks that the row exists.
+    /// Returns the update. If all columns are part of the key, no column can change: the update
+    /// then sets the last column to the same value, and so checks that the row exists.
     pub(super) fn update(table: &Table) -> String {
         let mut text = Text::default();
         text.line(&format!("update {}", table.name));
@@ -102,7 +102,7 @@ mod sqlite {
         text.line(&format!(" where {}", numbered(table.key(), 1).join("\n   and ")));
     }
 
-    /// Returns each column with its parameter, from a number on.
+    /// Returns `column = ?n` for each column, with `n` from `first` on.
     fn numbered(columns: &[Column], first: usize) -> Vec<String> {
         let numbered = columns.iter().zip(first..);
         numbered.map(|((name, _), number)| format!("{name} = ?{number}")).collect()
@@ -114,7 +114,8 @@ mod postgres {
     use super::{Column, Table, Text, names, qualified};
     use crate::codec::ColumnType;
 
-    /// Rows by key, each looked up by itself, with a lock or without.
+    /// Returns the statement that reads rows by key, with or without locks. Each row is looked up
+    /// separately.
     pub(super) fn look_up(table: &Table, lock: bool) -> String {
         let name = table.name;
         let mut text = Text::default();
@@ -142,8 +143,8 @@ mod postgres {
         text.finish()
     }
 
-    /// A table whose columns are all part of the key cannot change: its update checks that the rows
-    /// exist.
+    /// Returns the update. If all columns are part of the key, no column can change: the update
+    /// then only checks that the rows exist.
     pub(super) fn update(table: &Table) -> String {
         let name = table.name;
         let changed = &table.columns[table.key_len..];
@@ -197,7 +198,8 @@ mod postgres {
         })
     }
 
-    /// Finds one row by its whole key, in the primary key and in no other index.
+    /// Adds the condition that finds one row by its whole key. The planner can use only the primary
+    /// key for it.
     fn by_key(text: &mut Text, indent: &str, (table, wanted): (&str, &str), of: &Table) {
         let bounds: Vec<String> = qualified(wanted, of.key()).collect();
         if let [bound] = bounds.as_slice() {
@@ -212,7 +214,8 @@ mod postgres {
         text.line(&format!("{indent}limit 1"));
     }
 
-    /// Restricts a change to the rows that a lookup by key finds.
+    /// Adds the condition that restricts an update or delete to the rows that a lookup by key
+    /// finds.
     fn by_place(text: &mut Text, table: &Table, changes: &str) {
         let name = table.name;
         text.line(&format!("     where {name}.ctid = ("));
@@ -223,7 +226,7 @@ mod postgres {
         text.line("    returning 1");
     }
 
-    /// Fails the transaction if a row is missing.
+    /// Returns the first line of the check that fails the transaction if a row is missing.
     fn expect_rows(table: &Table) -> String {
         format!("select expect_rows('{}', count(*), cardinality($1))", table.name)
     }

@@ -10,9 +10,9 @@
 //!  ...
 //! ```
 //!
-//! `{columns}` stands for the columns of the file's table in the order of `schema.rs`, and
-//! `{found.columns}` for the same behind the name of a subquery. A mistake in a file is a panic at
-//! the first use of the dialect, which every test of a store is.
+//! `{columns}` is replaced by the columns of the file's table in the order of `schema.rs`, and
+//! `{found.columns}` by the same columns of a subquery `found`. A mistake in a file is a panic at
+//! the first use of the dialect, so every test of a store finds it.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use tidegate_core::row::RowKind;
 use super::{derive::qualified, text::Text};
 use crate::codec::Table;
 
-/// Start of a statement.
+/// Text at the start of every statement, before its name.
 pub(super) const NAME: &str = "-- name: ";
 
 /// Written statements of a dialect by name.
@@ -31,7 +31,7 @@ pub(crate) struct Written {
 }
 
 impl Written {
-    /// Loads files: the name of each without its extension, and its text.
+    /// Loads files. Each is given by its name without extension, and its text.
     pub(super) fn load(files: &[(&'static str, &'static str)]) -> Self {
         let mut written = Self::default();
         for (file, text) in files {
@@ -60,20 +60,20 @@ impl Written {
             let statement = statement.finish();
             assert!(statement.lines().count() > 1, "sql: {file}.sql: {name} is empty");
             let twin = self.statements.insert(name, statement);
-            assert!(twin.is_none(), "sql: {file}.sql: {name} is there twice");
+            assert!(twin.is_none(), "sql: {file}.sql: {name} is defined twice");
         }
     }
 
-    /// Takes a statement out.
+    /// Removes a statement and returns its text.
     pub(crate) fn take(&mut self, name: &str) -> &'static str {
         let statement = self.statements.remove(name);
         statement.unwrap_or_else(|| panic!("sql: no file has a statement `{name}`")).leak()
     }
 
-    /// Checks that every statement was taken.
+    /// Checks that every loaded statement was taken.
     pub(crate) fn finish(self) {
         let left: Vec<_> = self.statements.into_keys().collect();
-        assert!(left.is_empty(), "sql: statements that no list has: {left:?}");
+        assert!(left.is_empty(), "sql: statements that no list contains: {left:?}");
     }
 }
 
@@ -87,7 +87,7 @@ fn split_comments(mut text: &str) -> (usize, &str) {
     (comments, text)
 }
 
-/// Adds a line, with the columns that it stands for.
+/// Adds a line of a statement. A placeholder in it is replaced by the columns.
 fn expand(statement: &mut Text, file: &str, table: Option<&Table>, line: &str) {
     let Some((start, rest)) = line.split_once('{') else { return statement.line(line) };
     let expanded = rest.split_once('}').zip(table).and_then(|((what, end), table)| {

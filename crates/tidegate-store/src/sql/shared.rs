@@ -3,8 +3,8 @@
 super::statements! {
     /// Written statements that both dialects have: scans, counts, heartbeats and named leases.
     ///
-    /// Rows look the same in both. PostgreSQL's take arrays, and return the index of the scan in
-    /// their first column.
+    /// The rows have the same columns in both dialects. The statements of PostgreSQL take arrays,
+    /// one element per scan, and return the position of the scan as an additional first column.
     SharedStatements {
         api_key_all,
         chore_due,

@@ -1,4 +1,4 @@
-//! The derived statements equal the ones on file, and the loader refuses mistakes.
+//! Tests that `derived.sql` is up to date, and that the loader refuses mistakes.
 
 use std::fmt::Write;
 
@@ -8,13 +8,14 @@ use tidegate_core::row::RowKind;
 use super::{Dialect, Written, of};
 use crate::codec::Table;
 
-/// A changed statement is accepted with `UPDATE_EXPECT=1`, after a look at the difference.
+/// Compares the derived statements with `derived.sql`. `UPDATE_EXPECT=1` writes the file after an
+/// intended change.
 fn assert_derived(dialect: Dialect, head: &str, file: ExpectFile) {
     let mut text = format!("-- Derived from src/schema.rs by src/sql/derive.rs.\n{head}");
     for kind in RowKind::ALL {
         let table = Table::of(kind);
         let lock = match (kind.is_locked(), table.latched) {
-            (true, _) if table.written_lock => "locked by a written statement before they change",
+            (true, _) if table.written_lock => "locked by `run_lock` before they change",
             (true, _) => "locked before they change",
             (false, true) => "changed under the latch of their workspace",
             (false, false) => "changed under the lock of the row that owns them",
@@ -32,13 +33,14 @@ fn assert_derived(dialect: Dialect, head: &str, file: ExpectFile) {
 #[test]
 fn the_derived_statements_of_sqlite_are_the_ones_on_file() {
     let head = "\
--- Parameters are columns in order, for a read or delete those of the key. SQLite has one writer, so
--- nothing is locked. Reads, updates and deletes search the primary key. The caller checks that an
--- update or delete changed one row; an insert of an existing key fails.
+-- The parameters are the columns in their order; for a read or delete, only those of the key.
+-- Reads, updates and deletes use the primary key. The caller checks that an update or delete
+-- changed one row; an insert of an existing key fails. SQLite has one writer, so no row is locked:
+-- the notes on locks below are for PostgreSQL.
 --
 -- read    one row by key
 -- insert  a row
--- update  all columns of a row; of a table that is all key, only checks that the row exists
+-- update  all columns of a row; if all columns are in the key, only checks that the row exists
 -- delete  one row by key
 -- dump    all rows in key order
 ";
@@ -49,19 +51,19 @@ fn the_derived_statements_of_sqlite_are_the_ones_on_file() {
 #[test]
 fn the_derived_statements_of_postgres_are_the_ones_on_file() {
     let head = "\
--- Parameters are columns in order, one array for each, for a read, lock or delete those of the key;
--- sorted by key. Each key is looked up by itself in the primary key, whatever the statistics say
--- (README).
+-- The parameters are the columns in their order, one array per column, with rows sorted by key; for
+-- a read, lock or delete, only the columns of the key. Each row is looked up separately in the
+-- primary key, so that the plan does not depend on statistics (README).
 --
--- read    rows by key; an absent row is left out
--- insert  rows; never `on conflict`: the caller decides what an existing row means
--- update  all columns of rows; of a table that is all key, only checks that the rows exist. A
---         missing row is an error (spec R2), raised here because COMMIT is already on its way
+-- read    rows by key; returns nothing for a missing row
+-- insert  rows; has no `on conflict`: an existing row is an error, which the caller handles
+-- update  all columns of rows; if all columns are in the key, only checks that the rows exist. A
+--         missing row is an error (spec R2), raised by the statement because COMMIT is sent with it
 -- delete  rows by key; a missing row is an error, as for an update
 -- dump    all rows in key order, for tests, `doctor` and backups
--- lock    rows by key, as they are once the locks are held. Locks in the order of the arrays, which
---         is that of the keys, and waits. Returns columns of the locked rows only (spec R15): other
---         rows are read by a later statement. An absent row locks nothing (spec R3)
+-- lock    rows by key, and returns them as they are after the locks are taken. Locks in key order,
+--         and waits. Returns only columns of the locked rows (spec R15): other rows are read by a
+--         later statement. A missing row is not locked (spec R3)
 ";
     assert_derived(Dialect::Postgres, head, expect_file!["../../sql/postgres/derived.sql"]);
 }
@@ -79,7 +81,7 @@ fn columns_are_expanded_and_comments_are_left_out() {
     written.finish();
 }
 
-/// Loads one statement and takes it by a name.
+/// Loads a file and takes the statement `name`.
 fn load(file: &'static str, text: &'static str, name: &str) {
     let mut written = Written::load(&[(file, text)]);
     written.take(name);
@@ -93,14 +95,14 @@ fn a_missing_statement_is_refused() {
 }
 
 #[test]
-#[should_panic(expected = "statements that no list has: [\"run_late\"]")]
+#[should_panic(expected = "statements that no list contains: [\"run_late\"]")]
 fn a_statement_without_a_use_is_refused() {
     let text = "-- name: run_due\n-- Reads.\nselect 1\n\n-- name: run_late\n-- Reads.\nselect 1\n";
     load("run", text, "run_due");
 }
 
 #[test]
-#[should_panic(expected = "run.sql: run_due is there twice")]
+#[should_panic(expected = "run.sql: run_due is defined twice")]
 fn a_name_that_is_there_twice_is_refused() {
     let text = "-- name: run_due\n-- Reads.\nselect 1\n\n-- name: run_due\n-- Reads.\nselect 2\n";
     load("run", text, "run_due");

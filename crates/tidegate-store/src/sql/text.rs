@@ -1,6 +1,6 @@
 //! Text of a statement, written line by line.
 
-/// Longest line.
+/// Maximum length of a line.
 const WIDTH: usize = 100;
 
 /// Statement under construction.
@@ -37,7 +37,7 @@ impl Text {
         self.line(&line);
     }
 
-    /// Ends the statement.
+    /// Returns the statement.
     pub(super) fn finish(self) -> String {
         self.0.trim_end().to_owned()
     }

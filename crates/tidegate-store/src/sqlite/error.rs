@@ -6,12 +6,12 @@ use rusqlite::{Error, ErrorCode};
 
 use crate::{Reason, StoreError};
 
-/// Maps any error but that of a commit.
+/// Maps an error of any operation except a commit.
 pub(super) fn refused(error: Error) -> StoreError {
     classify(error.sqlite_error_code(), reason(error.to_string(), error))
 }
 
-/// Maps any error but that of a commit, and adds its subject.
+/// Maps an error of any operation except a commit, and puts a subject before its text.
 pub(super) fn refused_for(subject: impl fmt::Display, error: Error) -> StoreError {
     classify(error.sqlite_error_code(), reason(format!("{subject}: {error}"), error))
 }
@@ -42,9 +42,9 @@ fn classify(code: Option<ErrorCode>, reason: Reason) -> StoreError {
 
 /// Maps the error of a commit.
 ///
-/// The transaction is rolled back, and the next one overwrites its frames in the log. But if the
-/// disk failed in between, the last frame may have been written completely: if the machine stops
-/// before the next commit, the transaction is there again.
+/// The transaction is rolled back, and the next one overwrites its frames in the write-ahead log.
+/// But if the disk failed, the last frame may have been written completely. If the machine then
+/// stops before the next commit, the transaction takes effect after all: its outcome is unknown.
 pub(super) fn not_committed(error: Error) -> StoreError {
     match error.sqlite_error_code() {
         Some(ErrorCode::SystemIoFailure) => StoreError::Unknown(reason(error.to_string(), error)),

@@ -1,4 +1,4 @@
-//! Named leases, on the connection that writes.
+//! Named leases in SQLite, on the connection that writes.
 
 use std::time::Duration;
 
@@ -51,11 +51,11 @@ impl Writer {
                 return Ok(Acquire::Held { by, left });
             }
             let fence = one(tx, sql::own().fence_next, (), |row| row.get(0))?;
-            let fence = fence.expect("a counter answers with its number");
+            let fence = fence.expect("the statement returns the new fence");
             let until = now.plus_ms(request.ttl);
             let row = (&request.name, &request.holder, fence, until.micros(), now.micros());
             let written = tx.prepare_cached(sql::shared().lease_acquire)?.execute(row)?;
-            assert_eq!(written, 1, "a name that was free is free: there is one writer");
+            assert_eq!(written, 1, "a free lease was not acquired, although there is one writer");
             Ok(Acquire::Acquired(request.granted(fence, until)))
         })
     }
@@ -90,7 +90,7 @@ impl Writer {
     }
 }
 
-/// Returns the only row of a statement's answer, if any.
+/// Returns the first row of a statement's answer, if any.
 fn one<A>(
     tx: &Transaction<'_>,
     sql: &str,

@@ -1,4 +1,4 @@
-//! File lock: an advisory lock beside the database allows one owner per file.
+//! File lock: an advisory lock on a second file, `<database>.lock`, allows one owner per database.
 
 use std::{
     fs::{File, OpenOptions, TryLockError},
@@ -9,10 +9,10 @@ use std::{
 use super::{place::Place, read_only::beside};
 use crate::StoreError;
 
-/// Exclusive lock of a file by this process, until it is dropped or the process ends, however it
-/// ends.
+/// Exclusive lock of a database by this process. It is released when it is dropped, or when the
+/// process ends in any way.
 ///
-/// The lock file is left behind on purpose: if it were deleted, two processes could lock two files
+/// The lock file is not deleted on purpose: otherwise two processes could lock two different files
 /// of the same name.
 #[derive(Debug)]
 pub(super) struct FileLock {
@@ -21,13 +21,14 @@ pub(super) struct FileLock {
 }
 
 impl FileLock {
-    /// Takes the lock for a database's path, or returns an error that names its holder.
+    /// Takes the lock for the database at a path. The error names the holder of the lock.
     pub(super) fn take(database: &Path) -> Result<Self, StoreError> {
         check_log(database)?;
         Self::take_to_replace(database)
     }
 
-    /// Takes the lock for a database that is about to be replaced, even if it has left a log.
+    /// Takes the lock for a database that will be replaced, even if the database is missing and its
+    /// write-ahead log exists.
     pub(super) fn take_to_replace(database: &Path) -> Result<Self, StoreError> {
         let unavailable = |error: io::Error| {
             StoreError::Unavailable(format!("{}: {error}", database.display()).into())
@@ -50,14 +51,14 @@ impl FileLock {
         Ok(Self { _file: file, place })
     }
 
-    /// Adds the write-ahead log, which is open now, to the files of the store.
+    /// Adds the write-ahead log to the files of the store. SQLite must have opened it.
     pub(super) fn add_log(&mut self) -> Result<(), StoreError> {
         self.place
             .add_log()
             .map_err(|error| StoreError::Unavailable(format!("-wal: {error}").into()))
     }
 
-    /// Checks that the files of the open store are still at their paths; the error names the one
+    /// Checks that the files of the open store are still at their paths. The error names the file
     /// that is not.
     pub(super) fn check(&self) -> Result<(), String> {
         self.place.check()
@@ -67,8 +68,8 @@ impl FileLock {
 /// Suffix of a lock file's name.
 const LOCK: &str = ".lock";
 
-/// Returns options to open files for writing; a new file is readable by its owner only, as it holds
-/// other people's data. SQLite gives its write-ahead log the mode of the database.
+/// Returns options to open files for writing. Only the owner can read a new file, because it
+/// contains private data. SQLite gives the write-ahead log the same permissions as the database.
 pub(super) fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).truncate(false);
@@ -77,8 +78,7 @@ pub(super) fn private() -> OpenOptions {
     options
 }
 
-/// Describes the holder of the lock, if it has written its process id already, and what to do about
-/// it.
+/// Describes the holder of the lock by the process id in the lock file, and says what to do.
 fn holder(file: &mut File) -> String {
     let mut pid = String::new();
     let pid = file.read_to_string(&mut pid).map_or("", |_| pid.as_str());
@@ -92,8 +92,8 @@ fn holder(file: &mut File) -> String {
     }
 }
 
-/// Refuses to create a new database where the log of a missing one is left: the log holds the last
-/// commits, and SQLite would delete it.
+/// Fails if the database is missing but its write-ahead log exists: the log has the last commits,
+/// and SQLite would delete it when it creates a new database.
 fn check_log(database: &Path) -> Result<(), StoreError> {
     let log = beside(database, "-wal");
     let is_left = log.metadata().is_ok_and(|log| log.len() > 0);
@@ -107,10 +107,10 @@ fn check_log(database: &Path) -> Result<(), StoreError> {
     )))
 }
 
-/// Returns the canonical path: two links to one database must use one lock.
+/// Returns the canonical path, so that two links to one database use the same lock.
 ///
-/// The database is opened here only if it does not exist. Later that would do harm: closing any
-/// handle of a file drops the locks that SQLite has on it in this process.
+/// Creates the database if it does not exist. An existing database is not opened here, because
+/// closing any handle of a file drops the locks that SQLite has on it in this process.
 fn real_path(database: &Path) -> io::Result<PathBuf> {
     match database.canonicalize() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {

@@ -1,8 +1,9 @@
 //! SQLite store: all rows in one file.
 //!
-//! One thread owns the writing connection: transactions run one after another, so no row needs a
-//! lock. Another thread reads at the same time, as the write-ahead log allows. The file has one
-//! owner: a second process gets an error that names it, and opening the file voids older leases.
+//! One thread owns the connection that writes: transactions run one after another, so rows need no
+//! locks. Another thread reads at the same time, which the write-ahead log makes possible. The file
+//! has one owner process: a second process gets an error that names the owner. Opening the file
+//! marks the engines of earlier owners dead.
 
 mod error;
 mod lease;
@@ -48,7 +49,8 @@ use writer::Writer;
 /// How long a statement waits for another program that has locked the file, such as a backup.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Capacity of the cache of prepared statements: all of a little over a hundred stay prepared.
+/// Capacity of the cache of prepared statements. There are a little over a hundred statements, so
+/// all of them stay prepared.
 const STATEMENTS: usize = 160;
 
 /// Store in one file, owned by this process alone.
@@ -57,11 +59,13 @@ pub struct SqliteStore {
     clock: Arc<dyn Clock>,
     catalogs: Arc<Catalogs>,
     wakes: watch::Sender<u64>,
-    /// `None` for a store in memory, where only the writer sees the rows.
+    /// Path of the file; `None` for a store in memory.
     path: Option<PathBuf>,
-    /// `None` for a store in memory.
+    /// Thread that reads; `None` for a store in memory, where only the writer's connection can
+    /// read.
     reader: Option<Worker<Connection>>,
-    // Below the reader, so that the connection that is closed last is the one that may checkpoint.
+    // Declared after the reader, so that it is dropped last: the last connection to be closed
+    // checkpoints the log, and must be able to write.
     writer: Worker<Writer>,
 }
 
@@ -77,13 +81,14 @@ impl SqliteStore {
         let store = Self::start(clock, make).await?;
         let reader = Worker::start("tidegate-read", move || connect(&reader_path, Access::Read));
         let reader = Some(reader.await?);
-        // Reader and writer must have opened the file that was found first.
+        // Checks that reader and writer have opened the file that was locked.
         let check = |writer: &mut Writer| writer.check_place().map_err(StoreError::FileGone);
         store.writer.call(check).await?;
         Ok(Self { path: Some(own_path), reader, ..store })
     }
 
-    /// Creates a store without a file, lost when it is dropped: for tests and trials.
+    /// Creates a store without a file, for tests and experiments. Its rows are lost when it is
+    /// dropped.
     pub async fn in_memory(clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
         let make = || {
             let db = Connection::open_in_memory().map_err(refused)?;
@@ -108,18 +113,19 @@ impl SqliteStore {
         Ok(Self { clock, catalogs, wakes, path: None, reader: None, writer })
     }
 
-    /// Default timeout of a transactional step. All other work waits for it, heartbeats included,
-    /// so it is below a quarter of the lease (7.5 of 30 seconds).
+    /// Default timeout of a transactional step. All other writes wait for the step, heartbeats
+    /// included, so it is shorter than a quarter of an engine's lease (7.5 of 30 seconds).
     pub const STEP_LIMIT: Duration = Duration::from_secs(5);
 
     /// Runs a transactional step: the writes of `step` and its `record` are committed together or
     /// not at all.
     ///
-    /// `step` runs on the thread that writes, and all other work waits for it: it is meant for a
-    /// few statements. After `limit` its statements are interrupted and it is rolled back; a `step`
-    /// that computes or waits outside of SQLite cannot be interrupted, and is rolled back when it
-    /// returns. `record` returns the commands that record the step: all of them are committed, or
-    /// none. A panic of either is passed to the caller, and rolls back everything.
+    /// `step` runs on the thread that writes, and all other writes wait for it, so it should have
+    /// only a few statements. After `limit` its statements are interrupted and its writes are
+    /// rolled back. A `step` that computes or waits outside SQLite cannot be interrupted; it is
+    /// rolled back when it returns. `record` returns the commands that record the step: all of them
+    /// are committed, or none. A panic of either function is passed to the caller, and all writes
+    /// are rolled back.
     pub async fn transact_with<T: Send + 'static, E: Send + 'static>(
         &self,
         limit: Duration,
@@ -130,13 +136,13 @@ impl SqliteStore {
         done.await?
     }
 
-    /// Runs a function on a connection that sees all committed rows.
+    /// Runs a function on a connection that reads all committed rows.
     async fn look<A: Send + 'static>(
         &self,
         look: impl FnOnce(&Connection) -> Result<A, StoreError> + Send + 'static,
     ) -> Result<A, StoreError> {
         let look = move |db: &mut Connection| {
-            // One transaction, so that all statements see the same snapshot.
+            // In one transaction, so that all statements read from the same snapshot.
             let tx = db.transaction().map_err(refused)?;
             look(&tx)
         };
@@ -191,8 +197,8 @@ impl Store for SqliteStore {
 
     async fn walk(&self, mut visit: Visit) -> Result<(), StoreError> {
         match &self.path {
-            // On its own connection, so that other reads continue: a walk takes as long as there
-            // are rows.
+            // On its own connection, so that other reads can continue: a walk over many rows takes
+            // long.
             Some(path) => SqliteLook::connect(path.clone()).await?.walk(visit).await,
             None => self.writer.call(move |writer| view::walk(&mut writer.db, &mut visit)).await,
         }
@@ -215,8 +221,8 @@ fn connect(path: &PathBuf, access: Access) -> Result<Connection, StoreError> {
         Access::Write => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
     };
     let named = |error: rusqlite::Error| refused_for(path.display(), error);
-    // No URI, so that a file may have any name; no mutex, since only one thread uses the
-    // connection.
+    // Without the URI flag, so that a file name may contain any character. Without a mutex,
+    // because only one thread uses the connection.
     let db = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX);
     let db = db.map_err(named)?;
     set_up(&db).map_err(named)?;
@@ -233,7 +239,7 @@ fn connect(path: &PathBuf, access: Access) -> Result<Connection, StoreError> {
                 ))));
             }
             db.pragma_update(None, "synchronous", "full").map_err(named)?;
-            // Without `fullfsync`, macOS lets a disk keep synced data in its own cache.
+            // Without `fullfsync`, synced data may still be in the cache of the disk on macOS.
             db.pragma_update(None, "fullfsync", true).map_err(named)?;
             Ok(db)
         }
@@ -242,8 +248,8 @@ fn connect(path: &PathBuf, access: Access) -> Result<Connection, StoreError> {
 
 fn set_up(db: &Connection) -> rusqlite::Result<()> {
     db.busy_timeout(BUSY_TIMEOUT)?;
-    // Without it SQLite inspects the value of every `limit ?` and recompiles the statement each
-    // time that one is bound.
+    // Without this option, SQLite plans a statement for the value of its `limit ?`, and compiles it
+    // again whenever another value is bound.
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     db.set_prepared_statement_cache_capacity(STATEMENTS);
     Ok(())

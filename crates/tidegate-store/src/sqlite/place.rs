@@ -1,7 +1,7 @@
 //! Files of an open store, and the check that they are still at their paths.
 //!
-//! A file that was removed or replaced stays open: SQLite would continue to write into a file that
-//! can no longer be found, and another process could open a new one at the same path.
+//! A file that is removed or replaced stays open: SQLite would continue to write into a file that
+//! has no path any more, and another process could open a new file at the same path.
 
 use std::{
     cell::Cell,
@@ -13,38 +13,39 @@ use std::{
 use super::read_only::beside;
 use crate::clock::{Clock as _, SystemClock};
 
-/// Device and inode of a file.
+/// Device and inode number, which identify a file.
 type Identity = (u64, u64);
 
-/// Folder, with the time in microseconds when an entry was last created, removed or renamed.
+/// Identity of a folder, and the time in microseconds when an entry in it was last created, removed
+/// or renamed.
 type Folder = (Identity, i64);
 
-/// Paths of an open store's files, each with the file that was opened there.
+/// Paths of the files of an open store, each with the identity of the file that was opened there.
 #[derive(Debug)]
 pub(super) struct Place {
     files: Vec<(PathBuf, Identity)>,
-    /// Their folder when all of them were last found in it. `None` if it had changed just before:
-    /// file times are no finer than the kernel's tick, and a second change within one tick would
-    /// not show.
+    /// State of the folder when the last check found all files in it. `None` if the folder had
+    /// changed shortly before: file times have the resolution of the kernel's tick, so a second
+    /// change within the same tick would not change the time.
     unchanged: Cell<Option<Folder>>,
 }
 
-/// Minimum age of a folder's last change, so that the next change shows in its time.
+/// Minimum age of a folder's last change. After that, the next change gets another time.
 const TICK_MICROS: i64 = 100_000;
 
 impl Place {
-    /// Records the database and the lock, before SQLite opens the database.
+    /// Records the identities of the database and the lock file, before SQLite opens the database.
     ///
-    /// The order makes a file that is swapped in between show as replaced: its path then leads to
-    /// another file than the one recorded here, whichever of the two SQLite opened. The lock's
-    /// identity is that of the open file, since the lock is on that file and not on the path.
+    /// If the database is replaced before SQLite opens it, the file at its path is not the one
+    /// recorded here, so the check fails. The identity of the lock file is that of the open file,
+    /// because the lock is on that file and not on its path.
     pub(super) fn of(database: PathBuf, path: PathBuf, lock: &File) -> io::Result<Self> {
         let opened = identity(&database.metadata()?);
         let files = vec![(database, opened), (path, identity(&lock.metadata()?))];
         Ok(Self { files, unchanged: Cell::default() })
     }
 
-    /// Adds the write-ahead log, once SQLite has opened it: it may not exist before.
+    /// Adds the write-ahead log. SQLite must have opened it, because it may not exist before.
     pub(super) fn add_log(&mut self) -> io::Result<()> {
         let log = beside(&self.files[0].0, "-wal");
         let opened = identity(&log.metadata()?);
@@ -53,11 +54,12 @@ impl Place {
         Ok(())
     }
 
-    /// Checks all files; the error names the file that is no longer at its path, and what to do.
+    /// Checks all files. The error names the file that is no longer at its path, and says what to
+    /// do.
     ///
-    /// One `stat` call for the folder while nothing changes in it, and one more for each file
-    /// otherwise: with three calls before and after every commit they took 12 of 340 µs of a
-    /// handoff.
+    /// While nothing changes in the folder, this is one `stat` call for the folder; otherwise one
+    /// more for each file. Calls for all three files before and after every commit would take 12 of
+    /// the 340 µs of a hand-off.
     pub(super) fn check(&self) -> Result<(), String> {
         let folder = self.files[0].0.parent().and_then(|folder| folder.metadata().ok());
         let folder = folder.as_ref().and_then(changed);
@@ -83,7 +85,7 @@ impl Place {
     }
 }
 
-/// Returns the time of a folder's last change, where the system records it.
+/// Returns the identity of a folder and the time of its last change, if the system records it.
 #[cfg(unix)]
 fn changed(folder: &Metadata) -> Option<Folder> {
     use std::os::unix::fs::MetadataExt;

@@ -1,7 +1,7 @@
-//! Read-only access to a file, whether or not it is in use, and copies of it.
+//! Read-only access to a database file, also while another process uses it; and copies of the file.
 //!
-//! The write-ahead log lets any process read while another one writes, so none of this involves the
-//! owner: read permission for the file is enough to check it and copy it.
+//! The write-ahead log lets any process read while another one writes. So the file can be checked
+//! and copied without its owner process: permission to read it is enough.
 
 use std::{
     fs::{self, File},
@@ -30,8 +30,8 @@ pub struct SqliteLook {
 }
 
 impl SqliteLook {
-    /// Opens a file, whether or not another process has it open. Refuses a missing file, and one
-    /// whose schema is not this program's.
+    /// Opens a file, even if another process has it open. Fails if the file is missing, or if its
+    /// schema is not that of this program.
     pub async fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         let look = Self::connect(path.as_ref().to_owned()).await?;
         if let [first, ..] = look.pending().await? {
@@ -52,7 +52,7 @@ impl SqliteLook {
         Ok(Self { path, reader: reader.await? })
     }
 
-    /// Returns the pending migrations of a file, even of one that this program could not use yet.
+    /// Returns the pending migrations of a file. The file may have an older schema.
     pub async fn pending_of(path: impl AsRef<Path>) -> Result<&'static [Migration], StoreError> {
         Self::connect(path.as_ref().to_owned()).await?.pending().await
     }
@@ -66,7 +66,7 @@ impl SqliteLook {
         self.reader.call(move |db| view::walk(db, &mut visit)).await
     }
 
-    /// Reads every page; returns an error if the file itself is damaged.
+    /// Reads every page, and returns an error if the file is damaged.
     pub async fn check_file(&self) -> Result<(), StoreError> {
         let path = self.path.display().to_string();
         let check = move |db: &mut Connection| {
@@ -81,13 +81,13 @@ impl SqliteLook {
         self.reader.call(check).await
     }
 
-    /// Writes all rows of one snapshot to a new file, which is on disk when this returns.
+    /// Writes all rows of one snapshot to a new file. The file is synced to disk when this returns.
     pub async fn copy(&self, to: impl AsRef<Path>) -> Result<(), StoreError> {
         let to = to.as_ref().to_owned();
         let copy = move |db: &mut Connection| {
             let name = to.display().to_string();
-            // SQLite copies into an existing empty file; it would create one that every user may
-            // read.
+            // Creates an empty file that only its owner can read; SQLite copies into it. A file
+            // that SQLite created would be readable by every user.
             private().create_new(true).open(&to).map_err(|error| failed(&to, error))?;
             let copied = db.execute(sql::own().file_copy, [&name]);
             let written = copied
@@ -98,8 +98,8 @@ impl SqliteLook {
         self.reader.call(copy).await
     }
 
-    /// Replaces a file that is not open by a copy: the whole copy, or nothing. A log left by a
-    /// missing file is deleted.
+    /// Replaces a database file, which must not be open, by a copy of `from`. The file is never a
+    /// part of the copy, even after an error. A write-ahead log without its database is deleted.
     pub async fn restore(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<(), StoreError> {
         let (from, to) = (from.as_ref().to_owned(), to.as_ref().to_owned());
         let target = to.clone();
@@ -115,12 +115,12 @@ fn replace(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 fn replace_by(from: &Path, part: &Path, to: &Path) -> io::Result<()> {
-    // Created before the copy, which would give it the mode of the backup.
+    // Created with private permissions first; `fs::copy` would copy the permissions of the backup.
     let mut copy = private().create(true).truncate(true).open(part)?;
     io::copy(&mut File::open(from)?, &mut copy)?;
     keep(part)?;
-    // The old file's log does not belong to the new file. Without its log, the old file is an older
-    // state of itself, so the file is replaced last.
+    // The write-ahead log of the old file does not belong to the new one, and is deleted first: if
+    // this stops in between, the old file without its log is an older, but valid database.
     for log in ["-wal", "-shm"] {
         match fs::remove_file(beside(to, log)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

@@ -1,4 +1,4 @@
-//! Limits of a transactional step on the connection that writes: permitted statements and timeout.
+//! Limits of a transactional step on the connection that writes: forbidden statements, and timeout.
 
 use std::{
     fmt,
@@ -14,17 +14,17 @@ use tidegate_core::row::RowKind;
 
 use crate::{TransactionError, codec::Table};
 
-/// SQLite instructions between two checks of the time: some tens of microseconds.
+/// Number of SQLite instructions between two checks of the time: some tens of microseconds.
 const INSTRUCTIONS: i32 = 4096;
 
-/// Upper bound of the timeout: longer than any sensible value, and short enough to be added to an
-/// `Instant`.
+/// Maximum timeout: longer than any sensible value, and short enough to be added to an `Instant`.
 const LONGEST: Duration = Duration::from_hours(24);
 
-/// Pragmas that only read: the full-text index uses the first of them itself.
+/// Pragmas that a step may use, because they only read. SQLite's full-text index uses the first one
+/// itself.
 const READING: [&str; 2] = ["data_version", "table_info"];
 
-/// Store's tables that hold no rows of the codec.
+/// Tables of the store that are not in the list of `schema.rs`.
 const OTHER_TABLES: [&str; 2] = ["meta", "migration"];
 
 /// Transaction that a step writes in. Tidegate commits it, together with the step's record.
@@ -70,8 +70,7 @@ impl SqliteTransaction<'_> {
         self.db.last_insert_rowid()
     }
 
-    /// Replaces the message of an error that was caused by our authorizer, for which SQLite has no
-    /// text.
+    /// Replaces the message of an error that `denial` caused: SQLite's own message has no reason.
     fn said<T>(&self, result: rusqlite::Result<T>) -> rusqlite::Result<T> {
         result.map_err(|error| match (error.sqlite_error(), self.watch.state().denied.take()) {
             (Some(code), Some(why)) if code.code == ErrorCode::AuthorizationForStatementDenied => {
@@ -82,18 +81,18 @@ impl SqliteTransaction<'_> {
     }
 }
 
-/// Enforces the limits of a step, by hooks that read this state.
+/// State that the hooks of the connection read to enforce the limits of a step.
 ///
-/// The hooks stay on the connection: setting them again would recompile all of the store's
-/// statements.
+/// The hooks are installed once and stay on the connection, because installing them makes SQLite
+/// compile all statements again.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watch(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Deadline of a step's part; `None` outside of a step's part.
+    /// Deadline of the running step; `None` while no step runs.
     until: Option<Instant>,
-    /// Reason why a statement was denied.
+    /// Reason why the last statement was denied.
     denied: Option<String>,
 }
 
@@ -105,8 +104,8 @@ impl Watch {
         db.authorizer(Some(move |context: AuthContext<'_>| own.authorize(&context.action)))?;
         let own = watch.clone();
         db.progress_handler(INSTRUCTIONS, Some(move || own.is_late()))?;
-        // After a statement that rolls the transaction back, as `insert or rollback` does, the next
-        // one would commit by itself.
+        // A statement such as `insert or rollback` can end the transaction; the next statement
+        // would then be committed on its own.
         let own = watch.clone();
         db.commit_hook(Some(move || own.state().until.is_some()))?;
         Ok(watch)
@@ -126,7 +125,7 @@ impl Watch {
         if state.denied.is_some() { Authorization::Deny } else { Authorization::Allow }
     }
 
-    /// Runs a step's part of the transaction that is open on the connection.
+    /// Runs the statements of a step in the transaction that is open on the connection.
     pub(super) fn run<T, E>(
         &self,
         db: &Connection,
@@ -149,7 +148,7 @@ impl Watch {
     }
 }
 
-/// Duration of a step's part. It ends with a panic too.
+/// Guard while a step runs: dropping it, also in a panic, ends the limits.
 struct Part<'a>(&'a Watch);
 
 impl<'a> Part<'a> {
@@ -165,7 +164,7 @@ impl Drop for Part<'_> {
     }
 }
 
-/// Returns the reason why a step may not do this; `None` if it may.
+/// Returns the reason why a step must not do an action; `None` if the action is allowed.
 fn denial(action: &AuthAction<'_>) -> Option<String> {
     if let AuthAction::Transaction { .. } = action {
         return Some(
@@ -189,13 +188,13 @@ fn denial(action: &AuthAction<'_>) -> Option<String> {
     | AuthAction::CreateTempTrigger { .. }
     | AuthAction::CreateTempView { .. } = action
     {
-        return Some("a step may make nothing temporary: it would outlive the step".to_owned());
+        return Some("a step may not create temporary objects: they outlive it".to_owned());
     }
     if let AuthAction::Unknown { code, .. } = action {
-        return Some(format!("a step may not do what SQLite numbers {code}"));
+        return Some(format!("a step may not do the unknown action {code} of SQLite"));
     }
     let table = changed(action).filter(|table| is_ours(table))?;
-    Some(format!("a step may not change `{table}`, which is Tidegate's own"))
+    Some(format!("a step may not change `{table}`, which is a table of Tidegate"))
 }
 
 /// Returns the table that an action would change.

@@ -1,4 +1,4 @@
-//! White-box tests of SQLite: its schema, its plans and its failures.
+//! Tests of the SQLite store's internals: schema, query plans and failures.
 
 use std::{
     fs,
@@ -76,7 +76,7 @@ fn a_statement_with_a_limit_is_compiled_once() {
     assert_eq!(statement.get_status(rusqlite::StatementStatus::RePrepare), 0);
 }
 
-/// Returns a ready run, as an event creates it.
+/// Returns a ready run that an event has started.
 async fn ready_run() -> Run {
     let store = crate::MemoryStore::default();
     let workflow = Definition::parse(&json!({ "name": "a" })).unwrap().value;
@@ -89,8 +89,8 @@ async fn ready_run() -> Run {
     rows.iter().find_map(|row| row.as_run()).unwrap().clone()
 }
 
-/// Counts the steps of SQLite's virtual machine for a claim of a hundred runs, with this many
-/// workflows that have this many ready runs each.
+/// Returns the number of steps of SQLite's virtual machine for a claim of a hundred runs, if
+/// `workflows` workflows have `backlog` ready runs each.
 fn steps_of_a_claim(run: &Run, workflows: i64, backlog: i64) -> u64 {
     let mut db = fresh();
     for at in 0..workflows * backlog {
@@ -118,14 +118,15 @@ fn steps_of_a_claim(run: &Run, workflows: i64, backlog: i64) -> u64 {
 async fn a_claim_reads_no_backlogs() {
     let run = ready_run().await;
     let steps_of = |(workflows, backlog)| steps_of_a_claim(&run, workflows, backlog);
-    // A hundred workflows with one run each are the worst case for a hundred workers.
+    // A hundred workflows are the worst case for a claim of a hundred runs: one run of each.
     let steps = [(100, 10), (1_000, 2), (10_000, 1), (10, 100), (1, 1_000)].map(steps_of);
     let most = steps[0];
     assert!(steps.iter().all(|steps| *steps <= most + most / 20), "{steps:?}");
-    // A step past a backlog must not read it.
+    // Going to the next lane must not read the backlog of the current lane.
     for (few, many) in [((1, 200), (1, 20_000)), ((3, 200), (3, 7_000))] {
         let (few, many) = (steps_of(few), steps_of(many));
-        assert!(many <= few + few / 20, "{few} steps with a short backlog, {many} with a long one");
+        let ok = many <= few + few / 20;
+        assert!(ok, "a long backlog takes {many} steps, a short one only {few}");
     }
 }
 
@@ -136,7 +137,7 @@ fn a_commit_waits_for_the_disk() {
     let pragma =
         |name| db.pragma_query_value(None, name, |row| row.get::<_, rusqlite::types::Value>(0));
     assert_eq!(pragma("journal_mode").unwrap(), "wal".to_owned().into());
-    assert_eq!(pragma("synchronous").unwrap(), 2.into(), "2 is full");
+    assert_eq!(pragma("synchronous").unwrap(), 2.into(), "synchronous is not 2 (full)");
     drop(db);
     fs::remove_file(path).unwrap();
 }
@@ -151,7 +152,7 @@ async fn a_full_disk_is_reported_and_nothing_is_acknowledged() {
     assert_eq!(store.dump().await.unwrap(), []);
 
     limit_pages(&store, "pragma max_page_count = 1000000").await;
-    put(&store, 1, &big).await.expect("there is room again");
+    put(&store, 1, &big).await.expect("the store has space again");
     assert_eq!(store.dump().await.unwrap().len(), 1);
 }
 
@@ -224,8 +225,8 @@ async fn put(store: &SqliteStore, seq: i64, data: &str) -> Result<(), StoreError
     store.transact(ReadSet::default(), Box::new(move |_| Decision::Apply(changes.clone()))).await
 }
 
-/// A full disk and a read-only file are distinguished, change nothing, and end when their cause
-/// ends.
+/// The errors of a full disk and of a read-only file are different. Neither changes a row, and both
+/// end when their cause ends.
 #[tokio::test]
 async fn a_store_goes_on_when_there_is_room_again() {
     let folder = std::env::temp_dir().join(format!("tidegate-full-{}", std::process::id()));
@@ -256,7 +257,7 @@ async fn a_store_goes_on_when_there_is_room_again() {
     pragma("pragma max_page_count = 200").await.unwrap();
     post(1).await.unwrap();
     assert!(matches!(post(2).await, Err(StoreError::Full(_))));
-    assert!(matches!(post(2).await, Err(StoreError::Full(_))), "as long as there is none");
+    assert!(matches!(post(2).await, Err(StoreError::Full(_))), "the second try is not `Full`");
     assert_eq!(store.dump().await.unwrap().len(), 1);
     pragma("pragma max_page_count = 100000; pragma query_only = on").await.unwrap();
     assert!(matches!(post(2).await, Err(StoreError::ReadOnly(_))));
@@ -267,8 +268,8 @@ async fn a_store_goes_on_when_there_is_room_again() {
     fs::remove_dir_all(&folder).unwrap();
 }
 
-/// The files are compared with those found before SQLite opened the database: a file that is
-/// swapped in between is not taken for the store's file.
+/// The identities of the files are recorded before SQLite opens the database, so a file that is
+/// replaced in between is detected.
 #[cfg(unix)]
 #[test]
 fn a_file_that_is_swapped_while_the_store_opens_is_noticed() {

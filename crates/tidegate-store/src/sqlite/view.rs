@@ -1,4 +1,4 @@
-//! Reads of rows inside one transaction.
+//! `View`: reads rows inside one transaction.
 
 use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
 
@@ -84,8 +84,9 @@ impl Source for View<'_> {
 }
 
 impl View<'_> {
-    /// Reads ready runs in the order of their turns. A step through the index finds the next lane,
-    /// so that neither lanes without ready runs nor the backlog of any lane is read.
+    /// Reads ready runs by turns: the first run of each workflow, then the second of each, and so
+    /// on. One index step finds the next lane with ready runs, so that neither lanes without ready
+    /// runs nor whole backlogs are read.
     fn ready(&self, claim: &Claim, limit: u32) -> Result<Vec<Row>, StoreError> {
         let (mut first, mut workflows) = (Vec::new(), BTreeSet::new());
         'ranges: for &(mut from, to) in &claim.turns {
@@ -112,7 +113,7 @@ impl View<'_> {
         Ok(claim.take(runs, limit).into_iter().map(Row::Run).collect())
     }
 
-    /// Returns the first ready run of the first lane from one turn up to another.
+    /// Returns the first ready run of the first lane between two turns that has one.
     fn next_lane(
         &self,
         ws: &Workspace,
@@ -125,8 +126,8 @@ impl View<'_> {
         Ok(runs.into_iter().find_map(as_run))
     }
 
-    /// Reads the newest runs of several lanes, lane by lane as in [`Self::ready`]: live runs, or
-    /// runs ended in these states.
+    /// Reads the newest runs of several lanes, lane by lane: runs that have not ended, or runs that
+    /// have ended in one of the given states.
     fn newest(
         &self,
         lanes: &[Seq],

@@ -9,7 +9,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::StoreError;
 
-/// Capacity of the thread's queue. Further callers wait for space; the committer needs one entry.
+/// Capacity of the thread's queue. Further callers wait until there is space. The committer needs
+/// only one entry.
 const QUEUE: usize = 256;
 
 type Job<T> = Box<dyn FnOnce(&mut T) + Send>;
@@ -34,7 +35,7 @@ impl<T: 'static> Worker<T> {
                 Ok(owned) => owned,
                 Err(error) => return drop(opened.send(Err(error))),
             };
-            // The caller is gone: opening the store was cancelled.
+            // The caller no longer waits, because opening the store was cancelled.
             if opened.send(Ok(())).is_err() {
                 return;
             }
@@ -60,7 +61,7 @@ impl<T: 'static> Worker<T> {
         let (answer, answered) = oneshot::channel();
         let job: Job<T> = Box::new(move |owned| {
             let outcome = catch_unwind(AssertUnwindSafe(|| act(owned)));
-            // The caller may have been dropped, as a future may be at any await.
+            // The send fails if the caller's future was dropped; that is no error.
             drop(answer.send(outcome));
         });
         self.jobs.as_ref().ok_or_else(gone)?.send(job).await.map_err(|_| gone())?;

@@ -28,39 +28,43 @@ use crate::{
     transactional::recording::recording,
 };
 
-/// Blocks of sequence numbers reserved by one write. A crash skips the unused ones, at most 262,144
-/// numbers of 2^63; a smaller figure writes the row more often.
+/// Number of blocks of sequence numbers that one write reserves. After a crash the unused ones are
+/// skipped, at most 262,144 of 2^63 numbers. With a smaller number, the row would be written more
+/// often.
 const BLOCKS_AHEAD: i64 = 64;
 
-/// Name in `meta` of the first sequence number that was never reserved.
+/// Name in the table `meta` of the first sequence number that is not reserved.
 const SEQUENCE: &str = "sequence";
 
-/// Connection that writes, with the state that only it may change.
+/// The connection that writes, with state that only its thread may change.
 #[derive(Debug)]
 pub(super) struct Writer {
     pub(super) db: Connection,
     pub(super) rules: Rules,
     watch: Watch,
-    /// Engines that have sent a heartbeat: an engine whose row was deleted is not created again.
+    /// Engines that have sent a heartbeat. If the row of such an engine was deleted, its next
+    /// heartbeat does not create it again.
     engines: BTreeSet<EngineId>,
-    /// `None` for a store in memory.
-    // Below the connection, so that the lock is released after the database is closed.
+    /// Lock of the file; `None` for a store in memory.
+    // Declared after the connection, so that the lock is released after the database is closed.
     lock: Option<FileLock>,
 }
 
-/// State of a decision besides the rows.
+/// State of the writer that decisions need in addition to rows: clock, catalogs and sequence
+/// numbers.
 #[derive(Debug)]
 pub(super) struct Rules {
     pub(super) clock: Arc<dyn Clock>,
     catalogs: Arc<Catalogs>,
-    /// Next number to issue.
+    /// Next sequence number to assign.
     next: i64,
-    /// First number that would be issued after a crash: never below `next` at a commit.
+    /// First sequence number that is not reserved. After a crash, numbers are assigned from here
+    /// on. At a commit it is never below `next`.
     set_aside: i64,
 }
 
 impl Writer {
-    /// Migrates the schema and voids the leases of engines that used the file before.
+    /// Migrates the schema, and marks the engines that used the file before as dead.
     pub(super) fn open(
         mut db: Connection,
         mut lock: Option<FileLock>,
@@ -75,23 +79,25 @@ impl Writer {
         Ok(Self { db, rules, watch, engines, lock })
     }
 
-    /// Checks that the store's files are still at their paths; the error names the one that is not.
+    /// Checks that the store's files are still at their paths. The error names the file that is
+    /// not.
     pub(super) fn check_place(&self) -> Result<(), String> {
         self.lock.as_ref().map_or(Ok(()), FileLock::check)
     }
 
-    /// Runs one transaction, acknowledged when it is on disk, in files that are still at their
-    /// paths.
+    /// Runs one transaction. Returns `Ok` when it is on disk and the store's files are still at
+    /// their paths.
     ///
-    /// All writes use this function: none begins if a file is gone, and none is acknowledged if one
-    /// disappeared in between. A transaction that wrote nothing does not wait for the disk.
+    /// All writes use this function. No write begins if a file is missing, and none returns `Ok` if
+    /// a file has disappeared in the meantime. A transaction that wrote nothing does not wait for
+    /// the disk.
     pub(super) fn commit<A, E: From<StoreError>>(
         &mut self,
         act: impl FnOnce(&Transaction<'_>, &mut Rules) -> Result<A, E>,
     ) -> Result<A, E> {
         self.check_place().map_err(StoreError::FileGone)?;
-        // Every exit but the last drops the transaction, which rolls it back: also a failed commit,
-        // which leaves it open.
+        // Every early return drops the transaction and so rolls it back. This includes a failed
+        // commit, after which the transaction is still open.
         let tx = begin(&mut self.db)?;
         let answer = act(&tx, &mut self.rules)?;
         tx.commit().map_err(not_committed)?;
@@ -129,7 +135,8 @@ impl Writer {
         Ok(record)
     }
 
-    /// Renews a lease; `false` if the engine was declared dead, or was deleted since.
+    /// Renews the lease of an engine. Returns `false` if the engine was declared dead; its row may
+    /// be deleted since.
     pub(super) fn heartbeat(
         &mut self,
         engine: EngineId,
@@ -153,9 +160,9 @@ impl Writer {
     }
 }
 
-/// State that takes effect once a transaction is committed.
+/// New state of the writer, which is applied when a transaction is committed.
 struct Carried {
-    /// First sequence number that was never reserved.
+    /// First sequence number that is not reserved.
     set_aside: i64,
     redefined: Redefined,
 }
@@ -211,13 +218,13 @@ fn apply(db: &Connection, change: Change) -> Result<(), StoreError> {
     let mut statement = db.prepare_cached(sql).map_err(refused)?;
     match statement.execute(params_from_iter::<&Vec<Cell>>(&cells)) {
         Ok(1) => Ok(()),
-        Ok(_) => Err(StoreError::Data(format!("{key:?} is not there").into())),
+        Ok(_) => Err(StoreError::Data(format!("{key:?} does not exist").into())),
         Err(error) => Err(refused_for(format_args!("{key:?}"), error)),
     }
 }
 
-/// Takes ownership of the file: migrates the schema and voids older leases, in one transaction.
-/// Returns the first sequence number that was never issued.
+/// Takes ownership of the file: migrates the schema and marks all engines dead, in one transaction.
+/// Returns the first sequence number that was never assigned.
 pub(super) fn take_over(db: &mut Connection, now: Timestamp) -> Result<i64, StoreError> {
     let tx = begin(db)?;
     let migrated = migrate(&tx, now)?;
@@ -229,7 +236,7 @@ pub(super) fn take_over(db: &mut Connection, now: Timestamp) -> Result<i64, Stor
     Ok(next)
 }
 
-/// Applies the pending migrations, each with its record.
+/// Applies the pending migrations, and records each of them.
 fn migrate(tx: &Connection, now: Timestamp) -> Result<&'static [Migration], StoreError> {
     let left = left(tx)?;
     tx.execute(sql::own().migration_create, ()).map_err(refused)?;
@@ -262,7 +269,7 @@ pub(super) fn left(db: &Connection) -> Result<&'static [Migration], StoreError> 
     pending(SQLITE_MIGRATIONS, &applied(db).map_err(refused)?)
 }
 
-/// Returns the text of every table and index.
+/// Returns the SQL text of every table and index.
 pub(super) fn schema(db: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut statement = db.prepare(sql::own().schema_dump)?;
     let texts = statement.query_map((), |row| row.get(0))?;

@@ -1,4 +1,4 @@
-//! Decision whether a step's effect is committed with its record.
+//! Decides whether the writes of a transactional step are committed with its record.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,7 +15,7 @@ use tidegate_core::{
 
 use crate::{Answered, Decide, Decision, SeededCommand, StoreError, TransactionError};
 
-/// Reason why the decided changes must not be committed.
+/// Reason why the step's writes must not be committed.
 #[derive(Debug)]
 enum Undone {
     Refused(Refusal),
@@ -33,23 +33,25 @@ impl<E> From<Undone> for TransactionError<E> {
     }
 }
 
-/// Outcome of a decision about a step's record, once the decision was made.
+/// Outcome of the decision about a step's record; `None` before the decision.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Verdict(Arc<Mutex<Option<Judged>>>);
 
 type Judged = Result<Vec<Answer>, Undone>;
 
 impl Verdict {
-    /// Takes the answers, or the reason why nothing must be committed.
+    /// Returns the answers, or the reason why the step must not be committed.
     pub(crate) fn take<E>(&self) -> Result<Vec<Answer>, TransactionError<E>> {
-        let verdict = self.0.lock().expect("nothing panics under this lock").take();
-        Ok(verdict.expect("a store asks before it answers")?)
+        let verdict = self.0.lock().expect("no code panics while it holds this lock").take();
+        Ok(verdict.expect("the store has called the decision")?)
     }
 }
 
-/// Turns the commands that record a step into a decision for a store: all of them or none.
+/// Makes a decision function from the commands that record a step: all of them are applied, or
+/// none.
 ///
-/// If nothing must be committed, the decision changes nothing and the verdict holds the reason.
+/// If the step must not be committed, the decision returns no changes, and the verdict has the
+/// reason.
 pub(crate) fn recording(
     commands: Vec<SeededCommand>,
     catalogs: &BTreeMap<Workspace, Arc<Catalog>>,
@@ -61,7 +63,7 @@ pub(crate) fn recording(
         Batch::Decided(changes, answers) => {
             let judged = judge(&commands, &changes, answers);
             let changes = if judged.is_ok() { changes } else { Vec::new() };
-            *outcome.0.lock().expect("nothing panics under this lock") = Some(judged);
+            *outcome.0.lock().expect("no code panics while it holds this lock") = Some(judged);
             Decision::Apply(changes)
         }
         Batch::Need(reads, snapshot) => Decision::Need(reads, snapshot),
@@ -69,8 +71,8 @@ pub(crate) fn recording(
     (reads, decide, verdict)
 }
 
-/// Accepts an effect only together with a new record: an existing record belongs to an effect that
-/// was committed before.
+/// Accepts the writes of a step only together with a new record. If the record exists already, the
+/// writes of an earlier attempt were committed with it.
 fn judge(commands: &[SeededCommand], changes: &[Change], answers: Vec<Option<Answered>>) -> Judged {
     let data = |reason: &str| Undone::Store(StoreError::Data(reason.to_owned().into()));
     let mut all = Vec::with_capacity(answers.len());
@@ -88,23 +90,23 @@ fn judge(commands: &[SeededCommand], changes: &[Change], answers: Vec<Option<Ans
     }
     let mut steps = commands.iter().flat_map(|(command, _)| steps_of(command)).peekable();
     if steps.peek().is_none() {
-        return Err(data("a transactional step must be recorded with its effect"));
+        return Err(data("no command records the transactional step"));
     }
     if steps.all(|step| new.contains(&step)) { Ok(all) } else { Err(Undone::Recorded) }
 }
 
-/// Whether a command moves a reaction's position past the events it handled, which is itself a
-/// record.
+/// Returns whether a command advances a reaction past the events that it has handled. Such a
+/// command is the record of its step.
 fn is_ack(command: &Command) -> bool {
     matches!(command, Command::Stream { command: StreamCommand::React(_), .. })
 }
 
-/// Whether the position had already been reached.
+/// Returns whether the reaction had already advanced that far.
 fn is_repeat(answer: &Answer) -> bool {
     matches!(answer, Answer::Stream(StreamAnswer::Reacted(reacted)) if reacted.already)
 }
 
-/// Keys of the steps that a command records.
+/// Returns the keys of the steps that a command records.
 fn steps_of(command: &Command) -> Vec<RowKey> {
     let Command::Record { report, .. } = command else { return Vec::new() };
     report.steps.iter().map(|step| RowKey::Step(report.run, step.id.clone())).collect()

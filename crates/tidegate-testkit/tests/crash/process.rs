@@ -1,4 +1,4 @@
-//! A process that serves everything, dies when the store fails, and restarts.
+//! A simulated process that drives all workflows, dies when the store fails, and restarts.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,8 +23,8 @@ use tidegate_testkit::{
     world::{World, event, increment, lease, payload, session as in_session, step},
 };
 
-/// Maximum distance by which the clock is advanced to the next due time. Later ones (expiry of
-/// claims and of unused gates) are ignored, so that the process comes to rest.
+/// Maximum time by which the clock is advanced to the next due time. Later due times (expiry of
+/// claims and of unused gates) are ignored, so that `work` ends.
 const SOON_MS: u64 = 30_000;
 
 /// One action of a handler.
@@ -38,19 +38,19 @@ pub(crate) enum Act {
     Undo(&'static str),
     /// A step that sends an event of this name.
     Send(&'static str, &'static str),
-    /// A step that counts in the session `s` of `chat`.
+    /// A step that increments a counter in the session `s` of `chat`.
     Count(&'static str),
-    /// A sleep.
+    /// A sleep of this many milliseconds.
     Sleep(&'static str, u64),
     /// A wait for an event of this name.
     Event(&'static str, &'static str),
     /// A wait for a signal of this name.
     Signal(&'static str, &'static str),
-    /// A child of this workflow.
+    /// A wait for a child run of this workflow.
     Child(&'static str, &'static str),
-    /// The engine hands the run over, once.
+    /// The engine hands the run over; once per run.
     Yield,
-    /// The handler fails finally.
+    /// The handler fails, and the run is not retried.
     Fail,
 }
 
@@ -58,18 +58,18 @@ pub(crate) enum Act {
 pub(crate) struct Process {
     pub(crate) world: World,
     handlers: BTreeMap<String, Vec<Act>>,
-    /// Runs that are leased and not driven yet.
+    /// Runs that are leased but not driven yet.
     held: Vec<Run>,
     yielded: BTreeSet<RunId>,
 }
 
-/// The process died.
+/// Error: the process has died.
 struct Died;
 
 impl From<StoreError> for Died {
     fn from(error: StoreError) -> Self {
         let planned = matches!(error, StoreError::Unknown(_) | StoreError::Unavailable(_));
-        assert!(planned, "the store fails by itself: {error}");
+        assert!(planned, "the store failed with an error that the test did not inject: {error}");
         Self
     }
 }
@@ -86,7 +86,8 @@ impl Process {
         Ok(answers.pop().expect("one answer for one command"))
     }
 
-    /// Replaces the dead process by a new one with a new id, which takes its runs.
+    /// Replaces the dead process by a new one with another engine id, which reaps the runs of the
+    /// dead one.
     pub(crate) async fn restart(&mut self) {
         let dead = self.world.engine;
         self.world.engine += 1;
@@ -116,7 +117,7 @@ impl Process {
 
     // ------------------------------------------------------------------ callers
 
-    /// Repeats a command as a caller until it is answered.
+    /// Sends a command as a caller does: repeats it until it is answered.
     pub(crate) async fn ask(&mut self, command: Command) -> Answered {
         loop {
             match self.attempt(command.clone()).await {
@@ -131,7 +132,8 @@ impl Process {
         let workflow = Definition::parse(&definition).expect("a good definition").value;
         self.handle(&workflow.name, acts);
         let (ws, workflow) = (self.world.ws.clone(), Box::new(workflow));
-        self.ask(Command::Register { ws, workflow, dev: false }).await.expect("it is new");
+        let register = Command::Register { ws, workflow, dev: false };
+        self.ask(register).await.expect("the definition is registered");
     }
 
     /// Sets the actions of the handler of a workflow.
@@ -139,14 +141,15 @@ impl Process {
         self.handlers.insert(name.to_owned(), acts.to_vec());
     }
 
-    /// Posts an event that is distinguished from others by its `dedupeId`.
+    /// Posts an event. Its `dedupeId` is made of its name and data, so that a repeated post has no
+    /// effect.
     pub(crate) async fn post(&mut self, name: &str, data: Value) -> EventId {
         let dedupe_id = Some(format!("{name} {data}"));
         let (name, data) = (name.to_owned(), payload(&data));
         let events = vec![NewEvent { name, data, dedupe_id, ts: None }];
         match self.ask(Command::Post { ws: self.world.ws.clone(), events }).await {
             Ok(Answer::Posted(posted)) => posted.first().expect("one event").id,
-            other => panic!("posting answered {other:?}"),
+            other => panic!("unexpected answer to Post: {other:?}"),
         }
     }
 
@@ -170,7 +173,7 @@ impl Process {
 
     pub(crate) async fn signal(&mut self, run: RunId, name: &str) {
         let (ws, name, data) = (self.world.ws.clone(), name.to_owned(), payload(&Value::Null));
-        self.ask(Command::Signal { ws, run, name, data }).await.expect("it lives");
+        self.ask(Command::Signal { ws, run, name, data }).await.expect("the run has not ended");
     }
 
     // ------------------------------------------------------------------ the engine
@@ -191,11 +194,11 @@ impl Process {
                 self.held.extend(runs);
                 Ok(())
             }
-            other => panic!("leasing answered {other:?}"),
+            other => panic!("unexpected answer to Lease: {other:?}"),
         }
     }
 
-    /// Works until nothing can continue without input from outside.
+    /// Sweeps, leases and drives runs until no run can continue without input from outside.
     pub(crate) async fn work(&mut self) {
         for _ in 0..1000 {
             match self.work_once().await {
@@ -204,7 +207,7 @@ impl Process {
                 Err(Died) => self.restart().await,
             }
         }
-        panic!("it never comes to rest");
+        panic!("the process still has work after 1000 rounds");
     }
 
     async fn work_once(&mut self) -> Result<bool, Died> {
@@ -230,7 +233,7 @@ impl Process {
         Ok(true)
     }
 
-    /// Advances the time and processes everything that is due by then.
+    /// Advances the time and processes all rows that are then due.
     pub(crate) async fn tick(&mut self, ms: u64) {
         self.world.pass(ms);
         loop {
@@ -265,7 +268,7 @@ impl Process {
                     Command::SweepChore { known: Box::new(chore.clone()) }
                 }
                 Row::Gate(_) | Row::Run(_) | Row::Chore(_) => continue,
-                other => panic!("the sweep finds {other:?}"),
+                other => panic!("a scan of due rows has found {other:?}"),
             };
             self.attempt(command).await?.expect("a sweep is never refused");
             swept += 1;
@@ -313,7 +316,8 @@ impl Process {
         self.report(run, None, Then::Complete(payload(&Value::Null))).await
     }
 
-    /// Returns the continuation of the run at this action; `None` if the action is done.
+    /// Returns what the run reports at an action that is not a step (wait, yield or fail); `None`
+    /// if the action is done already.
     fn leave(&mut self, run: &Run, act: Act, steps: &[tidegate_core::row::Step]) -> Option<Then> {
         let wait = |id: &str, wait: NewWait| {
             let done = steps.iter().any(|step| step.id == id);
@@ -355,14 +359,14 @@ impl Process {
         let report = Record::new(run.id.seq, engine, fence, then);
         let report = Record { steps, sends, session, ..report };
         let known = Box::new(run.clone());
-        self.attempt(Command::Record { known, report }).await?.expect("the lease is good");
+        self.attempt(Command::Record { known, report }).await?.expect("the run is still leased");
         Ok(())
     }
 
     // ------------------------------------------------------------------ outcome
 
-    /// Returns every event, and every run with its version, inputs, steps and end; in no order of
-    /// ids.
+    /// Returns the outcome as sorted texts without ids: every event, every ended run with its
+    /// version, inputs, steps and state, every session, and rows that should not be left.
     pub(crate) async fn came_of_it(&self) -> Vec<String> {
         let rows = self.world.dump().await;
         let mut answer = Vec::new();

@@ -1,4 +1,4 @@
-//! Workloads of the crash tests: one for each kind of command.
+//! Workloads of the crash tests. Together they use all kinds of commands.
 
 use serde_json::json;
 use tidegate_core::{
@@ -11,7 +11,7 @@ use tidegate_testkit::world::{request, session, set};
 
 use super::process::{Act, Process};
 
-/// Posts, leases and completions through every gate in a run's plan.
+/// Events start runs that take several gates, are leased and complete.
 pub(crate) async fn plain_events(process: &mut Process) {
     let definition = json!({
         "name": "order",
@@ -25,7 +25,7 @@ pub(crate) async fn plain_events(process: &mut Process) {
     }
 }
 
-/// Events into windows and buffers, which flush by size and by time.
+/// Events go into windows and buffers, which flush when they are full or when their time is over.
 pub(crate) async fn events_into_folds(process: &mut Process) {
     let debounce = json!({ "name": "window", "debounce": { "periodMs": 50 } });
     let batch = json!({
@@ -39,7 +39,7 @@ pub(crate) async fn events_into_folds(process: &mut Process) {
     }
 }
 
-/// A buffer whose flush would be skipped stays open until the holder ends.
+/// A buffer stays open while the singleton gate has a holder: its run would be skipped.
 pub(crate) async fn held_folds(process: &mut Process) {
     let definition = json!({
         "name": "order",
@@ -54,7 +54,7 @@ pub(crate) async fn held_folds(process: &mut Process) {
     }
 }
 
-/// Calls of actions under `queue`, each with its own idempotency key.
+/// Requests to actions with the policies `queue` and `allow`, each with its own idempotency key.
 pub(crate) async fn requests(process: &mut Process) {
     let flow = json!({
         "name": "chat",
@@ -67,17 +67,18 @@ pub(crate) async fn requests(process: &mut Process) {
     for action in flow.actions {
         process.handle(&action.name, &[Act::Step("say")]);
         let (ws, workflow) = (process.world.ws.clone(), Box::new(action));
-        process.ask(Command::Register { ws, workflow, dev: false }).await.expect("it is new");
+        let register = Command::Register { ws, workflow, dev: false };
+        process.ask(register).await.expect("the action is registered");
     }
     for n in 0..4 {
         let action = if n % 2 == 0 { "respond" } else { "append" };
         let request = request("chat", action, Some("s"), None, &json!({ "n": n }));
         let ws = process.world.ws.clone();
-        process.ask(Command::Dispatch { ws, request }).await.expect("the action is there");
+        process.ask(Command::Dispatch { ws, request }).await.expect("the action exists");
     }
 }
 
-/// Every continuation of a report.
+/// Runs with every kind of step, and with all the ways in which a report can continue or end a run.
 pub(crate) async fn steps_and_their_outcomes(process: &mut Process) {
     let slots = json!({ "name": "order", "concurrency": { "limit": 1 } });
     let acts = [
@@ -95,7 +96,7 @@ pub(crate) async fn steps_and_their_outcomes(process: &mut Process) {
     process.post("fails", json!(1)).await;
 }
 
-/// Waits that are ended from outside.
+/// Runs wait for events and signals, which are sent from outside.
 pub(crate) async fn waits_for_events_and_signals(process: &mut Process) {
     let slots = json!({ "name": "order", "concurrency": { "limit": 1 } });
     process.serve(slots, &[Act::Event("paid", "payment"), Act::Signal("go", "go")]).await;
@@ -110,7 +111,7 @@ pub(crate) async fn waits_for_events_and_signals(process: &mut Process) {
     }
 }
 
-/// Parents and children, of which some fail and some are refused.
+/// A run starts child runs: one completes, one fails, and one is refused.
 pub(crate) async fn children(process: &mut Process) {
     process.serve(json!({ "name": "good" }), &[Act::Step("a"), Act::Sleep("nap", 5)]).await;
     process.serve(json!({ "name": "bad" }), &[Act::Fail]).await;
@@ -119,7 +120,7 @@ pub(crate) async fn children(process: &mut Process) {
     process.post("order", json!(1)).await;
 }
 
-/// Runs that are cancelled and replaced while they wait and while they are driven.
+/// Runs are cancelled or replaced, some while they wait and some while they are driven.
 pub(crate) async fn cancelled_and_replaced(process: &mut Process) {
     let single = json!({ "name": "single", "singleton": { "mode": "cancel" } });
     process.serve(single, &[Act::Step("a")]).await;
@@ -139,7 +140,7 @@ pub(crate) async fn cancelled_and_replaced(process: &mut Process) {
     process.post("single", json!(3)).await;
 }
 
-/// Pauses in every state of a run.
+/// A driven run and a queued run are paused and resumed.
 pub(crate) async fn paused_and_resumed(process: &mut Process) {
     let slots = json!({ "name": "order", "concurrency": { "limit": 1 } });
     process.serve(slots, &[Act::Step("a"), Act::Event("paid", "payment")]).await;
@@ -149,18 +150,18 @@ pub(crate) async fn paused_and_resumed(process: &mut Process) {
     process.hold().await;
     for event in [first, second] {
         let run = process.run_of(event).await;
-        process.ask(Command::Pause { ws: ws.clone(), run }).await.expect("it lives");
+        process.ask(Command::Pause { ws: ws.clone(), run }).await.expect("the run is paused");
     }
     process.work().await;
     for event in [first, second] {
         let run = process.run_of(event).await;
-        process.ask(Command::Resume { ws: ws.clone(), run }).await.expect("it lives");
+        process.ask(Command::Resume { ws: ws.clone(), run }).await.expect("the run is resumed");
     }
     process.work().await;
     process.post("payment", json!(1)).await;
 }
 
-/// Processes that die by themselves, with runs in every phase of driving.
+/// The process also dies without a failure of the store, with leased runs and a cancelled run.
 pub(crate) async fn lost_workers(process: &mut Process) {
     let slots =
         json!({ "name": "order", "concurrency": [{ "limit": 2 }, { "limit": 1, "key": "k" }] });
@@ -177,12 +178,12 @@ pub(crate) async fn lost_workers(process: &mut Process) {
     process.restart().await;
 }
 
-/// A newer version that supersedes driven runs, and moves queued ones.
+/// A new version is released that supersedes driven runs and takes over queued runs.
 pub(crate) async fn superseding_releases(process: &mut Process) {
     hand_over(process, "supersede").await;
 }
 
-/// A newer version that waits for older runs.
+/// A new version is released that waits until the runs of the old version have ended.
 pub(crate) async fn draining_releases(process: &mut Process) {
     hand_over(process, "drain").await;
 }
@@ -199,11 +200,11 @@ async fn hand_over(process: &mut Process, policy: &str) {
     process.post("order", json!(4)).await;
     let (ws, app, name) = (process.world.ws.clone(), "default".to_owned(), "order".to_owned());
     let again = Command::Release { ws, app, name, version: 2 };
-    process.ask(again).await.expect("it is registered");
+    process.ask(again).await.expect("version 2 is registered");
     process.post("order", json!(5)).await;
 }
 
-/// Unused rows of every kind are deleted by the sweep.
+/// The sweep deletes the unused gates of all controls.
 pub(crate) async fn swept_gates(process: &mut Process) {
     let definition = json!({
         "name": "order",
@@ -226,11 +227,11 @@ pub(crate) async fn swept_gates(process: &mut Process) {
     });
     let left: Vec<_> =
         classes.filter(|class| *class != tidegate_core::row::Class::Dedupe).collect();
-    assert!(left.is_empty(), "{left:?}");
+    assert!(left.is_empty(), "gates that were not deleted: {left:?}");
 }
 
-/// Steps that write a session, at once and staged, by runs that complete and by one that is
-/// replaced with staged operations.
+/// Steps write to a session, at once and staged. Some runs complete, and one is replaced while it
+/// has staged operations.
 pub(crate) async fn sessions(process: &mut Process) {
     let flow = json!({
         "name": "chat",
@@ -246,7 +247,8 @@ pub(crate) async fn sessions(process: &mut Process) {
     let ws = process.world.ws.clone();
     for action in flow.actions {
         let (ws, workflow) = (ws.clone(), Box::new(action));
-        process.ask(Command::Register { ws, workflow, dev: false }).await.expect("it is new");
+        let register = Command::Register { ws, workflow, dev: false };
+        process.ask(register).await.expect("the action is registered");
     }
     let (session, op) = (session("s"), set("n", json!(100)));
     let first = Command::Session { ws: ws.clone(), session, op, expected_version: Some(0) };
@@ -256,16 +258,17 @@ pub(crate) async fn sessions(process: &mut Process) {
     for (n, action) in ["edit", "append", "edit"].into_iter().enumerate() {
         let request = request("chat", action, Some("s"), None, &json!({ "n": n }));
         let call = Command::Dispatch { ws: ws.clone(), request };
-        process.ask(call).await.expect("the action is there");
+        process.ask(call).await.expect("the action exists");
         process.work().await;
     }
     process.post("go", json!(1)).await;
     process.work().await;
-    assert_eq!(process.world.document("s").await, json!({ "n": 104 }), "two runs of two each");
+    let document = process.world.document("s").await;
+    assert_eq!(document, json!({ "n": 104 }), "two runs must add 2 each to 100");
 }
 
-/// Runs that fail, are cancelled and are replaced after they registered compensations, and
-/// newcomers that wait for the compensations.
+/// Runs with registered compensations fail, are cancelled and are replaced. New runs wait until the
+/// compensations have ended.
 pub(crate) async fn undone_and_handled(process: &mut Process) {
     let fails = json!({ "name": "fails", "onFailure": true, "singleton": { "key": "id" } });
     process.serve(fails, &[Act::Undo("undo"), Act::Step("a"), Act::Fail]).await;
@@ -291,7 +294,7 @@ pub(crate) async fn undone_and_handled(process: &mut Process) {
     process.post("go", json!(2)).await;
 }
 
-/// Runs that time out, asleep and driven; their compensations run.
+/// Runs time out while they wait and while they are driven, and their compensations run.
 pub(crate) async fn timed_out(process: &mut Process) {
     let timed = json!({ "name": "timed", "timeoutMs": 50, "concurrency": { "limit": 1 } });
     process.serve(timed, &[Act::Undo("undo"), Act::Event("went", "go"), Act::Step("a")]).await;
@@ -304,7 +307,8 @@ pub(crate) async fn timed_out(process: &mut Process) {
     process.tick(50).await;
 }
 
-/// A family of more generations than are cancelled at once, and all runs of a workflow.
+/// A run with more generations of children than one transaction cancels is cancelled, and then all
+/// runs of a workflow.
 pub(crate) async fn cancelled_in_chunks(process: &mut Process) {
     let family = ["a", "b", "c", "d", "e", "f", "g"];
     for two in family.windows(2) {
@@ -322,5 +326,5 @@ pub(crate) async fn cancelled_in_chunks(process: &mut Process) {
     let filter = BulkFilter { workflow: Some("order".to_owned()), ..BulkFilter::default() };
     let what = BulkWhat::Cancel { reason: "all of it".to_owned() };
     let ws = process.world.ws.clone();
-    process.ask(Command::Bulk { ws, what, filter }).await.expect("it is never refused");
+    process.ask(Command::Bulk { ws, what, filter }).await.expect("Bulk is never refused");
 }

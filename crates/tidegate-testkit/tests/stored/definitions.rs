@@ -1,4 +1,4 @@
-//! Definitions as their authors write them, and as they are stored.
+//! Tests that the stored form of definitions has not changed.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use tidegate_store::{ManualClock, MemoryStore, Store, commit};
 
 use crate::assert_same;
 
-/// Every field of a workflow, each in all its forms.
+/// Returns workflows that together have every field, each in all its forms.
 fn workflows() -> Vec<Value> {
     let url = "http://127.0.0.1:9/a";
     vec![
@@ -54,7 +54,7 @@ fn workflows() -> Vec<Value> {
     ]
 }
 
-/// Every policy and every kind of its key.
+/// Returns a flow whose actions have every policy and every kind of key.
 fn flow() -> Value {
     json!({ "name": "chat", "concurrency": { "policy": "queue", "maxWaitMs": 1, "key": "user" },
             "actions": [
@@ -81,12 +81,12 @@ fn reactions() -> [Value; 4] {
     ]
 }
 
-/// The definitions in the table `def`, after all of them were registered.
+/// Registers all definitions, and compares the rows of the table `def` with a file.
 #[tokio::test]
 async fn the_definitions_are_written_as_agreed() {
     let store = MemoryStore::new(Arc::new(ManualClock::default()));
     let ws = || "main".into();
-    let flow = Flow::parse(&flow()).expect("the flow is right").value;
+    let flow = Flow::parse(&flow()).expect("the flow is valid").value;
     let parse = |it: &Value| match Definition::parse(it) {
         Ok(parsed) => parsed.value,
         Err(errors) => panic!("{it}: {errors}"),
@@ -99,11 +99,11 @@ async fn the_definitions_are_written_as_agreed() {
     });
     let reactions = reactions().map(|it| Command::Stream {
         ws: ws(),
-        command: StreamCommand::Define(Reaction::parse(&it).expect("the reaction is right")),
+        command: StreamCommand::Define(Reaction::parse(&it).expect("the reaction is valid")),
     });
     for (salt, command) in (1..).zip(workflows.chain(reactions)) {
         for answer in commit(&store, vec![(command, salt)]).await.expect("memory works") {
-            answer.expect("it is registered");
+            answer.expect("the definition is registered");
         }
     }
     let rows = store.dump().await.expect("memory works");

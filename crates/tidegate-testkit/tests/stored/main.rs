@@ -1,10 +1,11 @@
-//! The form of everything that is stored, frozen in files beside this one: tables and columns,
-//! one row of every kind with every field, every variant of every enum, definitions, verdicts,
-//! kept answers and the bytes of gates' keys. A change here is a change of what is in the
-//! databases of users: it needs a migration, or a reader for the old form as well.
+//! Tests that the form of stored data has not changed. It is recorded in files in this folder:
+//! tables and columns, one row of every kind with every field, every variant of every enum,
+//! definitions, verdicts, stored replies and the bytes of gate keys. If a test fails, the databases
+//! of users have data in the old form: the change needs a migration, or code that also reads the
+//! old form.
 //!
-//! `crates/tidegate/tests/old_databases` checks that old databases are read; this says which name
-//! has changed.
+//! `crates/tidegate/tests/old_databases` checks that old databases can be read; the tests here show
+//! which name has changed.
 
 mod definitions;
 mod migrations;
@@ -17,12 +18,12 @@ use tidegate_core::row::{Class, GateKey, Row, RowKind, Scope};
 use tidegate_store::codec::{Cell, ColumnType, Table, cells};
 use tidegate_testkit::sample::{self, FREE_TEXT, NAME};
 
-/// Longer texts are shown by their beginning and their length.
+/// Maximum length of a text in the files. Longer texts are replaced by their beginning and length.
 const LONGEST: usize = 100;
 
-/// Compares with a file, one member or element a line.
+/// Compares a value with a file, which has one field or element per line.
 fn assert_same(file: ExpectFile, value: &Value) {
-    let text = serde_json::to_string_pretty(value).expect("a value can be written");
+    let text = serde_json::to_string_pretty(value).expect("a JSON value can be formatted");
     file.assert_eq(&(text + "\n"));
 }
 
@@ -43,22 +44,22 @@ fn the_tables_and_columns_are_the_agreed_ones() {
     expect_file!["tables.txt"].assert_eq(&lines.concat());
 }
 
-/// Every sample as its columns; those that hold JSON are shown as such.
+/// Compares the columns of every sample row with a file. Columns with JSON text are shown as JSON.
 #[test]
 fn the_rows_are_written_as_agreed() {
     let mut tables: Map<String, Value> = Map::new();
     for row in sample::every_row() {
         let table = tables.entry(Table::of(row.kind()).name).or_insert_with(|| json!([]));
-        table.as_array_mut().expect("it was made so").push(columns(&row));
+        table.as_array_mut().expect("the entry is an array").push(columns(&row));
     }
     assert_same(expect_file!["rows.json"], &Value::Object(tables));
 }
 
-/// The bytes by which gates are found, for each kind of gate.
+/// Compares the bytes of a gate key with a file, for each class of gate.
 #[test]
 fn the_keys_of_gates_are_written_as_agreed() {
     let keys = Class::ALL.map(|class| {
-        let scope = sample::gate_key("main", "k").scope().expect("a sample can be taken apart");
+        let scope = sample::gate_key("main", "k").scope().expect("the sample key is valid");
         let key = GateKey::new(&Scope { class, ..scope });
         format!("{} {} {}\n", class as u8, class.control(), json!(key))
     });
@@ -73,7 +74,7 @@ fn columns(row: &Row) -> Value {
 fn shown(cell: Cell) -> Value {
     match cell {
         Cell::Int(number) => json!(number),
-        // A gate's key writes bytes in hex.
+        // Serialized as a gate key, because that writes bytes in hex.
         Cell::Bytes(bytes) => short(json!(bytes.as_deref().map(GateKey::from_bytes))),
         Cell::Text(None) => Value::Null,
         Cell::Text(Some(text)) => match serde_json::from_str(&text) {
@@ -83,7 +84,7 @@ fn shown(cell: Cell) -> Value {
     }
 }
 
-/// Without the long and the odd texts that samples are made of.
+/// Shortens long texts, and replaces the special names and texts of the samples.
 fn short(value: Value) -> Value {
     match value {
         Value::String(text) if text.chars().count() > LONGEST => {

@@ -1,5 +1,5 @@
-//! Applied migrations are never edited: databases remember the checksum of each, and an engine
-//! refuses one that differs.
+//! Tests that released migrations are not edited: a database records the checksum of each applied
+//! migration, and a store with another checksum cannot open it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,7 +11,7 @@ use tidegate_store::migrate::Migration;
 
 const LIST: &str = include_str!("migrations.txt");
 
-/// The checksum of every migration, as databases record it, by dialect and file.
+/// Returns the checksum of every migration, as databases record it, by dialect and file.
 fn checksums() -> BTreeMap<String, String> {
     let sql = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tidegate-store/sql");
     let mut checksums = BTreeMap::new();
@@ -28,7 +28,8 @@ fn checksums() -> BTreeMap<String, String> {
     checksums
 }
 
-/// `UPDATE_EXPECT=1` adds the lines of new migrations, once they are final. No line ever changes.
+/// `UPDATE_EXPECT=1` adds the lines of new migrations to the list; use it when they are final.
+/// Lines in the list never change.
 #[test]
 fn migrations_are_never_edited() {
     let listed = LIST.lines().map(|line| line.split_once(' ').expect("a file and a checksum"));
@@ -49,5 +50,9 @@ fn migrations_are_never_edited() {
         return fs::write(list, lines.collect::<Vec<_>>().concat())
             .expect("the list can be written");
     }
-    assert!(missing.is_empty(), "UPDATE_EXPECT=1 adds, once they are final: {missing:?}");
+    assert!(
+        missing.is_empty(),
+        "migrations that are not in the list: {missing:?}; add them with UPDATE_EXPECT=1 when they \
+         are final"
+    );
 }

@@ -1,4 +1,4 @@
-//! What is kept of requests under an idempotency key: every kind of answer.
+//! Tests the stored form of replies to requests with an idempotency key, for every kind of answer.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fn ws() -> Workspace {
 
 fn workflow() -> Box<Definition> {
     let parsed = Definition::parse(&json!({ "name": "work", "concurrency": { "limit": 1 } }));
-    Box::new(parsed.expect("the workflow is right").value)
+    Box::new(parsed.expect("the workflow is valid").value)
 }
 
 fn register(workflow: Box<Definition>) -> Command {
@@ -54,11 +54,11 @@ fn stream(command: StreamCommand) -> Command {
 
 async fn decide(store: &MemoryStore, salt: u64, command: Command) {
     for answer in commit(store, vec![(command, salt)]).await.expect("memory works") {
-        answer.expect("it is not refused");
+        answer.expect("the command is not refused");
     }
 }
 
-/// Commands with an effect, each by the name of its operation.
+/// Returns commands that change rows, each with the name of its operation.
 fn commands(run: RunId) -> Vec<(&'static str, Command)> {
     let post = |name: &str| NewEvent {
         name: name.to_owned(),
@@ -69,7 +69,8 @@ fn commands(run: RunId) -> Vec<(&'static str, Command)> {
     let (app, name) = (|| "default".to_owned(), || "work".to_owned());
     let event = NewLogged { name: "a".to_owned(), data: payload("1"), meta: payload("{}") };
     let commit = Commit { ws: ws(), stream: "s".to_owned(), events: vec![event], expected: None };
-    let reaction = Reaction::parse(&json!({ "name": "mail", "source": "*" })).expect("it is right");
+    let reaction =
+        Reaction::parse(&json!({ "name": "mail", "source": "*" })).expect("the reaction is valid");
     let (follower, which) = (Follower::from(&reaction), StreamSelection::Where(Filter::default()));
     let repair = Repair { ws: ws(), follower, remedy: Remedy::Prioritize, which };
     let session = SessionRef { app: app(), flow: "chat".to_owned(), id: "s".to_owned() };
@@ -96,22 +97,23 @@ async fn the_kept_answers_are_written_as_agreed() {
     let store = MemoryStore::new(Arc::new(ManualClock::default()));
     decide(&store, 1, register(workflow())).await;
     let flow = Flow::parse(&json!({ "name": "chat", "actions": [{ "name": "act" }] }));
-    for action in flow.expect("the flow is right").value.actions {
+    for action in flow.expect("the flow is valid").value.actions {
         decide(&store, 2, register(Box::new(action))).await;
     }
-    let reaction = Reaction::parse(&json!({ "name": "mail", "source": "*" })).expect("it is right");
+    let reaction =
+        Reaction::parse(&json!({ "name": "mail", "source": "*" })).expect("the reaction is valid");
     decide(&store, 3, stream(StreamCommand::Define(reaction))).await;
     decide(&store, 4, Command::Dispatch { ws: ws(), request: request("r") }).await;
     let rows = store.dump().await.expect("memory works");
     let run = rows.iter().find_map(|row| if let Row::Run(run) = row { Some(run.id) } else { None });
-    for (salt, (name, command)) in (10..).zip(commands(run.expect("there is a run"))) {
+    for (salt, (name, command)) in (10..).zip(commands(run.expect("a run exists"))) {
         let asked = IdempotentRequest { ws: ws(), id: name.to_owned(), hash: "00".to_owned() };
         decide(&store, salt, Command::Once { asked, command: Box::new(command) }).await;
     }
     let rows = store.dump().await.expect("memory works");
     let replies = rows.iter().filter_map(|row| {
         let Row::Reply(reply) = row else { return None };
-        let answer = reply.answer.as_ref().expect("what took place is kept");
+        let answer = reply.answer.as_ref().expect("the reply has an answer");
         let answer: Value = serde_json::from_str(answer.as_str()).expect("an answer is JSON");
         Some((reply.id.clone(), answer))
     });

@@ -1,4 +1,4 @@
-//! Every variant of every enum that is stored, and every verdict.
+//! Tests the stored form of every variant of every stored enum, and of every verdict.
 
 use expect_test::expect_file;
 use serde::Serialize;
@@ -120,7 +120,7 @@ fn the_variants_are_written_as_agreed() {
     assert_same(expect_file!["words.json"], &value);
 }
 
-/// The outputs of steps that the engine makes itself.
+/// Tests the stored form of the outputs that the engine itself gives to steps.
 #[test]
 fn the_outputs_of_steps_are_written_as_agreed() {
     let committed = Committed {
@@ -156,7 +156,7 @@ fn verdicts() -> [Verdict; 11] {
     ]
 }
 
-/// A verdict inside of a kept answer, and in a receipt, as callers read it.
+/// Tests the form of a verdict in a stored reply and in a receipt, as callers read it.
 #[test]
 fn the_verdicts_are_written_as_agreed() {
     let both = |verdict: Verdict| json!({ "kept": verdict, "receipt": verdict.to_value() });

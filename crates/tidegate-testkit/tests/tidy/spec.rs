@@ -1,5 +1,5 @@
-//! Checks of the specification in `docs/spec`: citations resolve, anchors are cited, nothing
-//! outside of the tree is cited.
+//! Checks of the specification in `docs/spec`: every citation has an anchor, every anchor is cited,
+//! and no document outside the repository is cited.
 //!
 //! A citation in code is the word `spec` and a list of anchors, such as `(spec G9)` or
 //! `spec sessions, B3`. In the docs it is a link to the anchor. See `docs/spec/README.md`.
@@ -9,27 +9,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{File, Tree, extension_of, numbered};
 
 const SPEC: &str = "docs/spec/";
-/// This file has samples of citations, which cite nothing.
+/// This file is not checked, because it contains samples of citations.
 const SAMPLES: &str = "crates/tidegate-testkit/tests/tidy/spec.rs";
 
-/// Letters of numbered anchors. A letter and up to three digits in a comment is a citation.
+/// First letters of numbered anchors. Such a letter with up to three digits in a comment is a
+/// citation.
 const LETTERS: &str = "ABCFGILMNPR";
 
-/// Start of a page's list of anchors that no code cites.
+/// Start of the line on a page that lists anchors that no code cites.
 const NOT_CITED: &str = "Not cited:";
 
-/// Documents that the code was written from and that are not in the tree.
+/// Documents from which the code was written, and which are not in the repository.
 const OUTSIDE: [&str; 7] =
     ["SPEC", "BEHAVIOURS", "RELIABILITY", "DESIGN", "BENCH", "FLOW", "STYLE"];
 
-/// Every anchor is in one place, and its label is its id.
+/// Every anchor must be on one page only, and its label must be the same as its id.
 pub(super) fn anchors_are_unique(tree: &Tree) -> Vec<String> {
     let (mut places, mut complaints) = (BTreeMap::new(), Vec::new());
     for (file, number, line) in pages(tree) {
         for (id, rest) in ids(&line) {
             let at = format!("{}:{number}", file.path);
             if let Some(first) = places.insert(id.to_owned(), at.clone()) {
-                complaints.push(format!("{at}: anchor `{id}` is in {first} too: rename one"));
+                complaints.push(format!("{at}: anchor `{id}` is also in {first}: rename one"));
             }
             let label = id.to_ascii_uppercase();
             if tag(&label).is_some() && !rest.starts_with(&format!("**{label}**")) {
@@ -43,7 +44,8 @@ pub(super) fn anchors_are_unique(tree: &Tree) -> Vec<String> {
     complaints
 }
 
-/// Every citation names an anchor, and every number in a comment is a citation.
+/// Every citation must name an existing anchor, and the number of a rule in a comment must be
+/// written as a citation.
 pub(super) fn citations_resolve(tree: &Tree) -> Vec<String> {
     let anchors = Anchors::of(tree);
     let mut complaints = Vec::new();
@@ -78,7 +80,7 @@ pub(super) fn citations_resolve(tree: &Tree) -> Vec<String> {
     complaints
 }
 
-/// Every numbered anchor is cited by code, or listed as not cited; not both.
+/// Every numbered anchor must either be cited by code or be listed as not cited.
 pub(super) fn anchors_are_cited(tree: &Tree) -> Vec<String> {
     let anchors = Anchors::of(tree);
     let mut cited = BTreeSet::new();
@@ -116,7 +118,7 @@ pub(super) fn anchors_are_cited(tree: &Tree) -> Vec<String> {
         .collect()
 }
 
-/// No file cites a document that is not in the tree.
+/// No file may cite a document that is not in the repository.
 pub(super) fn cited_documents_exist(tree: &Tree) -> Vec<String> {
     let mut complaints = Vec::new();
     for file in &tree.files {
@@ -135,7 +137,7 @@ pub(super) fn cited_documents_exist(tree: &Tree) -> Vec<String> {
 
 /// Location of each anchor.
 struct Anchors {
-    /// From an id to the path of its page.
+    /// Path of the page of each anchor, by id.
     places: BTreeMap<String, String>,
 }
 
@@ -152,8 +154,8 @@ impl Anchors {
         self.places.contains_key(&name.to_ascii_lowercase())
     }
 
-    /// Returns whether a link from one page to another, if it leads into the specification,
-    /// resolves.
+    /// Returns whether the target of a link exists. Links to pages outside the specification count
+    /// as existing.
     fn is_at(&self, from: &str, page: &str, id: &str) -> bool {
         let target = if page.is_empty() { from.to_owned() } else { resolve(from, page) };
         !target.starts_with(SPEC) || self.places.get(id) == Some(&target)
@@ -162,11 +164,11 @@ impl Anchors {
 
 enum Cited {
     Anchors(Vec<String>),
-    /// A number without the word before it.
+    /// The number of a rule without the word `spec` before it.
     Bare(String),
 }
 
-/// Returns the lines of the specification, without quoted code.
+/// Returns the lines of all pages of the specification, without the parts in backticks.
 fn pages(tree: &Tree) -> impl Iterator<Item = (&File, usize, String)> {
     let pages = tree.with_extension("md").filter(|file| file.path.starts_with(SPEC));
     pages.flat_map(|file| {
@@ -179,7 +181,7 @@ fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect()
 }
 
-/// Returns the ids of a line, each with the text after its anchor.
+/// Returns the ids of the anchors in a line, each with the text after the anchor.
 fn ids(line: &str) -> impl Iterator<Item = (&str, &str)> {
     line.split("<a id=\"").skip(1).filter_map(|rest| {
         let (id, rest) = rest.split_once('"')?;
@@ -187,8 +189,8 @@ fn ids(line: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// Returns whether a file is a source, a statement or a script. Migrations are never edited, so
-/// they keep their citations.
+/// Returns whether a file is source code, SQL or a script. Migrations are left out: they are never
+/// edited, so their citations may be outdated.
 fn is_code(path: &str) -> bool {
     let kinds = ["rs", "sql", "lua", "mjs", "js", "css", "sh", "py", "toml", "yml", "yaml"];
     let script = path.starts_with("scripts/") && extension_of(path).is_empty();
@@ -229,8 +231,8 @@ fn line_at(start: usize, block: &str, at: usize) -> usize {
     start + block[..at].matches('\n').count()
 }
 
-/// Returns the comments of a file, consecutive lines joined, and its other lines; with the number
-/// of the first line, and whether it is a comment.
+/// Splits a file into blocks: consecutive lines of a comment are joined into one block, any other
+/// line is a block of its own. Each has the number of its first line, and whether it is a comment.
 fn blocks(text: &str) -> Vec<(usize, String, bool)> {
     let mut blocks: Vec<(usize, String, bool)> = Vec::new();
     for (number, line) in numbered(text) {
@@ -249,18 +251,18 @@ fn blocks(text: &str) -> Vec<(usize, String, bool)> {
     blocks
 }
 
-/// Returns the words of a line that is a comment and nothing else.
+/// Returns the text of a line that is only a comment; `None` for any other line.
 fn comment(line: &str) -> Option<&str> {
     let line = line.trim_start();
     let marks = ["///", "//!", "//", "-- ", "--", "# ", "/*", "* "];
     let (mark, words) = marks.iter().find_map(|mark| Some((mark, line.strip_prefix(mark)?)))?;
-    // An attribute of Rust, or an option of a command.
+    // Not a comment, but an attribute of Rust or an option of a command.
     let other = (*mark == "--" && !words.is_empty()) || words.starts_with("![");
     (!other).then_some(words)
 }
 
-/// Returns the anchors at the beginning of a text, and the length of the list. The first may be an
-/// unknown name, if the text is a comment; that is a mistake to be reported.
+/// Returns the list of anchors at the start of a text, and its length in bytes. In a comment, the
+/// first name may be unknown: it is returned, too, so that the mistake is reported.
 fn list(text: &str, anchors: &Anchors, comment: bool) -> (Vec<String>, usize) {
     let (mut names, mut end) = (Vec::new(), 0);
     loop {
@@ -293,7 +295,8 @@ fn list(text: &str, anchors: &Anchors, comment: bool) -> (Vec<String>, usize) {
     (names, end)
 }
 
-/// Returns whether a list continues or ends after a name, so that the name belongs to it.
+/// Returns whether the text after a name shows that the name belongs to the list: the list ends
+/// there or continues.
 fn closes(text: &str, after: usize) -> bool {
     text[after..].starts_with([',', ':', ')'])
 }
@@ -303,8 +306,8 @@ fn is_name(word: &str) -> bool {
         && word.chars().all(|c| c.is_ascii_lowercase() || c == '-')
 }
 
-/// Expands `B3` to `B5` as `B3`, `B4`, `B5`. Both ends must exist; numbers between them may be
-/// unused.
+/// Expands the range `B3` to `B5` to `B3`, `B4`, `B5`. Both ends are always returned; numbers
+/// between them only if they exist.
 fn range(first: &str, last: &str, anchors: &Anchors) -> Vec<String> {
     let number = |tag: &str| tag[1..].parse::<u32>().unwrap_or_default();
     let all = (number(first)..=number(last)).map(|number| format!("{}{number}", &first[..1]));
@@ -315,7 +318,8 @@ fn word(text: &str) -> &str {
     text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default()
 }
 
-/// Returns the numbers in a text, with their positions: `G9`, not `xG9`, `G9a`, `#G9` or `-G9`.
+/// Returns the numbers of rules in a text, with their positions: `G9`, but not `xG9`, `G9a`, `#G9`
+/// or `-G9`.
 fn tags(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let starts = text.match_indices(|c: char| LETTERS.contains(c));
     starts.filter_map(|(at, _)| {
@@ -326,14 +330,14 @@ fn tags(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Returns a word that is the number of a rule.
+/// Returns the word if it is the number of a rule.
 fn tag(word: &str) -> Option<&str> {
     let digits = word.strip_prefix(|c: char| LETTERS.contains(c))?;
     let number = (1..=3).contains(&digits.len()) && digits.chars().all(|c| c.is_ascii_digit());
     (number && !digits.starts_with('0')).then_some(word)
 }
 
-/// Returns the links of a line that have a fragment: page and id.
+/// Returns the links of a line that have a fragment, each as page and id.
 fn links(line: &str) -> impl Iterator<Item = (&str, &str)> {
     line.split("](").skip(1).filter_map(|rest| {
         let (page, id) = rest.split(')').next()?.split_once('#')?;
@@ -341,7 +345,7 @@ fn links(line: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// Returns the numbers of a line in brackets without a link.
+/// Returns the numbers of rules in a line that are in brackets but not linked.
 fn bare_links(line: &str) -> impl Iterator<Item = &str> {
     line.split('[').skip(1).filter_map(|rest| {
         let (word, after) = rest.split_once(']')?;
@@ -363,7 +367,7 @@ fn resolve(from: &str, link: &str) -> String {
     parts.join("/")
 }
 
-/// Returns whether a line names a document: its file, or one of its numbers.
+/// Returns whether a line cites a document: by its file name, or by its name with a number.
 fn cites(line: &str, name: &str) -> bool {
     line.match_indices(name).any(|(at, _)| {
         let before = line[..at].chars().next_back();

@@ -1,13 +1,13 @@
-//! Checks of names and phrases: the old identifiers of ADR 23 and the phrases of the first version
-//! do not come back.
+//! Checks of names and phrases: code and docs must not use the old identifiers that ADR 23
+//! replaced, nor the unclear phrases of the first version.
 
 use super::{File, Tree, extension_of, numbered};
 
-/// This file lists the words that it refuses.
+/// This file is not checked, because it contains the lists of refused words.
 const LIST: &str = "crates/tidegate-testkit/tests/tidy/words.rs";
 
-/// Identifiers that ADR 23 replaced, each with the name of today. Names that are words of English
-/// (`Which`, `Told`) are not here: other code may use them for what they say.
+/// Identifiers that ADR 23 replaced, each with its new name. Ordinary English words (`Which`,
+/// `Told`) are not in the list, because other code may use them.
 const OLD_IDENTIFIERS: [(&str, &str); 22] = [
     ("shut_down", "shutdown"),
     ("look_only", "read_only"),
@@ -33,7 +33,7 @@ const OLD_IDENTIFIERS: [(&str, &str); 22] = [
     ("planted!", "a patch in crates/tidegate-testkit/mutants"),
 ];
 
-/// Phrases of the first version, each with the plain words.
+/// Unclear phrases of the first version, each with the plain words to use instead.
 const OLD_PHRASES: [(&str, &str); 5] = [
     ("stands in line", "is queued"),
     ("place in line", "position in the queue"),
@@ -47,7 +47,8 @@ pub(super) fn old_identifiers_stay_away(tree: &Tree) -> Vec<String> {
     files.flat_map(|file| hits(file, &OLD_IDENTIFIERS, |_| true)).collect()
 }
 
-/// Comments of Rust files, and pages. Decisions and the changelog are history.
+/// Checks comments of Rust files, and Markdown pages. Decisions and the changelog are not checked,
+/// because they are history.
 pub(super) fn old_phrases_stay_away(tree: &Tree) -> Vec<String> {
     let history = |file: &File| file.path.starts_with("docs/adr/") || file.path == "CHANGELOG.md";
     let files = tree.files.iter().filter(|file| file.path != LIST && !history(file));
@@ -70,7 +71,8 @@ fn hits(file: &File, words: &[(&str, &str)], counts: fn(&str) -> bool) -> Vec<St
     hits.collect()
 }
 
-/// Whether a line has the text with no letter, digit or underscore beside it.
+/// Returns whether a line contains the text as a whole word, that is, without a letter, digit or
+/// underscore next to it.
 fn contains_word(line: &str, text: &str) -> bool {
     let is_part = |character: char| character.is_alphanumeric() || character == '_';
     line.match_indices(text).any(|(at, _)| {

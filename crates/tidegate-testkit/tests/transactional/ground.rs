@@ -1,4 +1,4 @@
-//! A store beside a table of its user, and steps that write to that table.
+//! A store whose database also has a table of the user, and transactional steps that write to it.
 
 use std::{
     collections::BTreeSet,
@@ -27,19 +27,19 @@ use tidegate_testkit::{
 };
 use tokio_postgres::{Client, NoTls};
 
-/// Time after which a test counts as stuck.
+/// Time after which a test fails because it waits for too long.
 pub(crate) const STUCK: Duration = Duration::from_secs(20);
 
-/// A time limit of a step that no test reaches.
+/// A timeout of a step that no test reaches.
 pub(crate) const AMPLE: Duration = Duration::from_mins(1);
 
-/// The statement of a step for its user.
+/// Statement of a step that writes to the user's table.
 pub(crate) const PAY: &str = "insert into payment (run) values ('order')";
 
 /// The outcome of a step.
 pub(crate) type Outcome = Result<Vec<Answer>, TransactionError<String>>;
 
-/// The end of a step after its statements.
+/// What a step does after its statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Return,
@@ -47,7 +47,7 @@ pub(crate) enum End {
     Panic,
     /// Prints a line, and waits to be killed.
     Halt,
-    /// Halts after the step, when its record is requested.
+    /// Returns from the step, and halts in the function that returns its record.
     HaltInRecord,
 }
 
@@ -57,12 +57,12 @@ pub(crate) struct Part {
     statements: Vec<String>,
     end: End,
     limit: Duration,
-    /// Continues after a statement that failed.
+    /// Whether the step continues after a statement that failed.
     careless: bool,
 }
 
 impl Part {
-    /// Executes these statements, and no more.
+    /// Creates a step that executes these statements and returns.
     pub(crate) fn new(statements: &[&str]) -> Self {
         let statements = statements.iter().map(|&it| it.to_owned()).collect();
         Self { statements, end: End::Return, limit: AMPLE, careless: false }
@@ -124,10 +124,10 @@ pub(crate) fn halt() -> ! {
     }
 }
 
-/// The line of a process that has halted.
+/// Line that a process prints when it halts.
 pub(crate) const HALTED: &str = "halted as planned";
 
-/// One store of one of two kinds.
+/// A SQLite or PostgreSQL store with the user's table `payment`.
 pub(crate) struct Ground {
     pub(crate) world: World,
     on: On,
@@ -138,7 +138,7 @@ enum On {
     Postgres { store: Arc<PostgresStore>, outside: Client, names: Names },
 }
 
-/// A separate directory, deleted with the test.
+/// A directory for one test, deleted at its end.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -151,7 +151,7 @@ impl Folder {
         Self(folder)
     }
 
-    /// Returns the directory that another process has made for this file.
+    /// Returns the directory of a file that another process has created.
     pub(crate) fn of(file: impl AsRef<Path>) -> Self {
         Self(file.as_ref().parent().unwrap().to_owned())
     }
@@ -167,7 +167,7 @@ impl Drop for Folder {
     }
 }
 
-/// The schemas of Tidegate and of its user.
+/// Names of the schema of Tidegate and of the schema of the user.
 #[derive(Clone, Debug)]
 pub(crate) struct Names {
     pub(crate) ours: String,
@@ -231,7 +231,7 @@ impl Ground {
         let clock = clock();
         let options =
             PostgresOptions { schema: names.ours.clone(), clock: Some(clock.clone()), ..options };
-        // The user's tables are found by the URL's options, as in a user's program.
+        // The URL sets the `search_path` to the user's schema, as in a user's program.
         let mark = if url.contains('?') { '&' } else { '?' };
         let url = format!(
             "{url}{mark}options=-c%20search_path%3D{theirs}&application_name={}",
@@ -249,12 +249,12 @@ impl Ground {
         self.world.lease_one().await
     }
 
-    /// Builds the command that records a step of a run.
+    /// Returns the command that records a step of a run.
     pub(crate) fn recording(&self, run: &Run, id: &str) -> SeededCommand {
         self.reporting(run, id, Vec::new())
     }
 
-    /// Builds the command that records a step of a run and an event that it sends.
+    /// Returns the command that records a step of a run and the event that the step sends.
     pub(crate) fn sending(&self, run: &Run, name: &str, data: &Value) -> SeededCommand {
         let send = NewSend::event("send", event(name, data));
         self.reporting(run, "pay", vec![send])
@@ -293,12 +293,12 @@ impl Ground {
         Ok(kept.answers)
     }
 
-    /// Pays in a step of a run.
+    /// Executes a transactional step that inserts one payment.
     pub(crate) async fn pay(&self, run: &Run) -> Outcome {
         self.act(run, "pay", Part::new(&[PAY])).await
     }
 
-    /// Returns the committed payments, as another connection sees them.
+    /// Returns the committed payments, read by another connection.
     pub(crate) async fn payments(&self) -> Vec<String> {
         match &self.on {
             On::Sqlite { file, .. } => {
@@ -313,7 +313,7 @@ impl Ground {
         }
     }
 
-    /// Counts the effects and the records of a run.
+    /// Returns the number of committed payments, and the number of recorded steps of a run.
     pub(crate) async fn kept(&self, run: &Run) -> (usize, usize) {
         (self.payments().await.len(), self.world.steps(run.id).await.len())
     }
@@ -344,22 +344,25 @@ impl Ground {
         &names.ours
     }
 
-    /// Counts the PostgreSQL connections of the store in this state; 0 on SQLite.
+    /// Returns the number of PostgreSQL connections of the store for which `condition` is true; 0
+    /// on SQLite.
     pub(crate) async fn connections(&self, condition: &str) -> i64 {
         let On::Postgres { outside, names, .. } = &self.on else { return 0 };
         let sql = format!(
             "select count(*) from pg_stat_activity where application_name = $1 and {condition}"
         );
-        // Otherwise a transaction sees its first snapshot for ever.
+        // Without this, all queries of a transaction return the statistics of its first query.
         outside.batch_execute("select pg_stat_clear_snapshot()").await.unwrap();
         outside.query_one(&sql, &[&names.ours]).await.unwrap().get(0)
     }
 
-    /// Waits until some connection of the store is in this state, or none is.
+    /// Waits until `condition` is true for some connection of the store (or for none, if `some` is
+    /// false).
     pub(crate) async fn until(&self, condition: &str, some: bool) {
         let begun = Instant::now();
         while (self.connections(condition).await > 0) != some {
-            assert!(begun.elapsed() < STUCK, "waited for ever for {some}: {condition}");
+            let wanted = if some { "a connection" } else { "no connection" };
+            assert!(begun.elapsed() < STUCK, "waited too long for {wanted} with {condition}");
             tokio::task::yield_now().await;
         }
     }
@@ -376,7 +379,7 @@ impl Ground {
     }
 }
 
-/// The answer to a step's record while its run continues.
+/// Returns the answer to the record of a step whose run continues.
 pub(crate) fn recorded() -> Vec<Answer> {
     vec![Answer::Recorded(Recorded::GoOn)]
 }

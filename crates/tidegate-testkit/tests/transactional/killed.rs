@@ -1,4 +1,4 @@
-//! A process that is killed at every point of a transactional step.
+//! Tests that kill a process at every point of a transactional step.
 
 use std::{
     collections::BTreeSet,
@@ -27,10 +27,10 @@ impl Point {
         [Self::BeforeEffect, Self::AfterEffect, Self::BeforeRecord, Self::AfterCommit];
 }
 
-/// Number of payments of a process that is killed at a random time.
+/// Number of payments that a process makes if it is not killed before.
 const RUNS: usize = 40;
 
-/// Numbers of payments after which it is killed.
+/// Numbers of acknowledged payments after which the process is killed.
 const KILLS: [usize; 3] = [1, 9, 22];
 
 const FILE: &str = "TIDEGATE_TEST_STEP_FILE";
@@ -38,7 +38,7 @@ const OURS: &str = "TIDEGATE_TEST_STEP_OURS";
 const THEIRS: &str = "TIDEGATE_TEST_STEP_THEIRS";
 const POINT: &str = "TIDEGATE_TEST_STEP_POINT";
 
-/// The store that the process and its successor share.
+/// The database that the killed process and its successor use.
 enum Place {
     File(Folder),
     Schemas(Names),
@@ -69,12 +69,12 @@ impl Place {
         Process { child, says }
     }
 
-    /// Opens the store after the process was killed and the server has noticed.
+    /// Kills the process, and opens the store after the server has ended its transactions.
     async fn after(&self, mut process: Process) -> Ground {
         process.child.kill().unwrap();
         process.child.wait().unwrap();
         let ground = self.ground().await;
-        // A COMMIT that was sent may still be executing.
+        // The server may still execute a COMMIT that the process has sent.
         ground.until("xact_start is not null", false).await;
         ground
     }
@@ -91,7 +91,8 @@ impl Process {
         let mut count = 0;
         while count < times {
             let mut line = String::new();
-            assert!(self.says.read_line(&mut line).unwrap() > 0, "it never said `{said}`");
+            let read = self.says.read_line(&mut line).unwrap();
+            assert!(read > 0, "the process ended before it printed `{said}` {times} times");
             count += usize::from(line.contains(said));
         }
     }
@@ -104,15 +105,16 @@ impl Drop for Process {
     }
 }
 
-/// Lets another engine take over; a recorded step is found, and has no second effect.
+/// Another engine takes over all runs and executes their steps. A step that is already recorded
+/// must not pay again.
 async fn take_over(ground: Ground) -> Ground {
     ground.world.lose(ground.world.engine).await;
     let ground = ground.successor();
     for run in ground.world.lease_all().await {
         let known = ground.world.steps(run.id).await.len();
         match ground.act(&run, "pay", Part::new(&[&pay(&run)])).await {
-            Ok(_) => assert_eq!(known, 0, "{} was recorded", run.id),
-            Err(TransactionError::Recorded) => assert_eq!(known, 1, "{} was not", run.id),
+            Ok(_) => assert_eq!(known, 0, "{} paid again, although it was recorded", run.id),
+            Err(TransactionError::Recorded) => assert_eq!(known, 1, "{} has no record", run.id),
             Err(error) => panic!("{error}"),
         }
         ground.world.complete(&run).await;
@@ -132,9 +134,10 @@ async fn killed_at_every_point(open: impl Fn() -> Place) {
         let ground = place.after(process).await;
         let (effects, steps) = (ground.payments().await.len(), ground.recorded().await);
         let kept = usize::from(matches!(point, Point::AfterCommit));
-        assert_eq!((effects, steps.len()), (kept, kept), "{point:?}");
+        let found = (effects, steps.len());
+        assert_eq!(found, (kept, kept), "killed at {point:?}: wrong number of payments or records");
         let ground = take_over(ground).await;
-        assert_eq!(ground.payments().await.len(), 1, "{point:?}");
+        assert_eq!(ground.payments().await.len(), 1, "killed at {point:?}: not paid exactly once");
     }
 }
 
@@ -146,12 +149,12 @@ async fn killed_at_any_moment(open: impl Fn() -> Place) {
         let ground = place.after(process).await;
         let (paid, recorded) = (ground.payments().await, ground.recorded().await);
         let effects: BTreeSet<_> = paid.iter().cloned().collect();
-        assert_eq!(effects, recorded, "effects without records, or records without effects");
-        assert!(paid.len() >= kill, "{} of {kill} that were acknowledged", paid.len());
+        assert_eq!(effects, recorded, "payments without records, or records without payments");
+        assert!(paid.len() >= kill, "{} of {kill} acknowledged payments exist", paid.len());
         let ground = take_over(ground).await;
         let paid = ground.payments().await;
         let effects: BTreeSet<_> = paid.iter().collect();
-        assert_eq!((paid.len(), effects.len()), (RUNS, RUNS), "each once");
+        assert_eq!((paid.len(), effects.len()), (RUNS, RUNS), "a run did not pay exactly once");
     }
 }
 

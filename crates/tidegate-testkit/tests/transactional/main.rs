@@ -1,7 +1,7 @@
-//! Transactional steps: a step's writes to the store's own database and its record are committed
-//! together or not at all, on both databases.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-#![allow(clippy::print_stdout, reason = "a process that is killed says how far it has come")]
+//! Tests of transactional steps: the writes of a step to the store's database and the record of the
+//! step are committed together or not at all, on both databases.
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+#![allow(clippy::print_stdout, reason = "the parent process reads the output")]
 
 mod ground;
 mod killed;

@@ -1,4 +1,5 @@
-//! Transactional steps on PostgreSQL: a step runs beside all other transactions.
+//! Tests of transactional steps on PostgreSQL, where a step runs at the same time as other
+//! transactions.
 
 use std::{pin::Pin, task::Poll, time::Duration};
 
@@ -9,8 +10,8 @@ use tokio::sync::oneshot;
 
 use crate::ground::{AMPLE, Ground, PAY, Part, STUCK};
 
-/// While a step executes its own part, all others continue: also those that need the run of that
-/// step, or a gate that it holds.
+/// While the statements of a step run, all other transactions continue, even those that need the
+/// run of that step or a gate that it holds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_step_delays_nobody() {
     let options = PostgresOptions { steps: 1, committers: 1, ..PostgresOptions::default() };
@@ -36,7 +37,7 @@ async fn a_long_step_delays_nobody() {
         ground.world.complete(&other).await;
         ground.world.signal(run.id, "hurry", json!(1)).await.unwrap();
         ground.world.report(&run, Vec::new(), Then::Continue).await.unwrap();
-        assert_eq!(ground.payments().await.len(), 0, "the step is still in its part");
+        assert_eq!(ground.payments().await.len(), 0, "the step was committed before its end");
         go.send(()).unwrap();
     };
     let both = Box::pin(async { tokio::join!(long, others) });
@@ -61,7 +62,7 @@ async fn a_step_that_nobody_waits_for_is_undone() {
         |()| vec![record],
     );
     tokio::select! {
-        _ = never => panic!("it never ends"),
+        _ = never => panic!("the step ended"),
         inside = is_inside => inside.unwrap(),
     }
     ground.until("state like 'idle in transaction%'", false).await;
@@ -82,7 +83,8 @@ async fn a_transaction_is_over_when_its_step_is() {
     assert_eq!(ground.kept(&run).await, (0, 1));
 }
 
-/// Tidegate's locks may be contended for long; the step's work is not lost by that.
+/// If the record of a step must wait for locks, it is retried, and the step's writes are not rolled
+/// back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_record_that_has_to_wait_keeps_the_work() {
     let options = PostgresOptions {
@@ -96,7 +98,7 @@ async fn a_record_that_has_to_wait_keeps_the_work() {
     let lock = format!("begin; select from {schema}.run for update");
     ground.outside().batch_execute(&lock).await.unwrap();
     let others = async {
-        // The wait for the lock has failed, and the transaction with it, back to the savepoint.
+        // The wait for the lock has timed out, and the transaction has failed after the savepoint.
         ground.until("state = 'idle in transaction (aborted)'", true).await;
         ground.outside().batch_execute("commit").await.unwrap();
     };
@@ -116,7 +118,8 @@ async fn a_step_that_goes_on_after_a_failed_statement_leaves_nothing() {
     assert_eq!(ground.kept(&run).await, (0, 0));
 }
 
-/// Otherwise COMMIT would check it, while all locks of Tidegate are held.
+/// Deferred constraints are checked before the record. Otherwise COMMIT would check them while the
+/// store holds its locks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_step_deferred_is_checked_before_its_record() {
     let Some(ground) = Ground::postgres().await else { return };
@@ -196,8 +199,8 @@ async fn others_in_the_way_of_a_step_are_a_reason_to_try_again() {
     assert_eq!(wrong.to_string(), "division by zero (22012)");
 }
 
-/// The second transaction at a gate that is new to both gets a failed insert: the step's work
-/// survives that.
+/// If two transactions insert the same new gate, the insert of the second one fails and its record
+/// is retried, but the step's writes are not rolled back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn steps_that_meet_at_a_new_gate_are_all_kept() {
     let options = PostgresOptions { steps: 6, ..PostgresOptions::default() };
@@ -223,7 +226,7 @@ async fn steps_that_meet_at_a_new_gate_are_all_kept() {
     ground.world.check_holds().await;
 }
 
-/// Waits for all futures at once.
+/// Polls all futures concurrently, and returns their results.
 async fn futures_of<F: Future + Unpin>(mut all: Vec<F>) -> Vec<F::Output> {
     let mut done: Vec<Option<F::Output>> = all.iter().map(|_| None).collect();
     std::future::poll_fn(|context| {

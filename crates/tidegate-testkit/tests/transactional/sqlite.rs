@@ -1,12 +1,11 @@
-//! Transactional steps on SQLite: refused statements, as a step uses the connection that writes
-//! everything.
+//! Tests of transactional steps on SQLite: some statements are refused, because a step uses the
+//! same connection as all other writes.
 
 use tidegate_store::TransactionError;
 
 use crate::ground::{End, Ground, PAY, Part};
 
-/// Asserts that a step that executes this statement after it has paid is refused for this reason,
-/// and leaves nothing.
+/// Asserts that a statement of a step is refused for this reason, and that the step changes no row.
 async fn refused(ground: &Ground, statement: &str, reason: &str) {
     let run = &ground.world.lease_all().await.pop();
     let run = match run {
@@ -18,7 +17,7 @@ async fn refused(ground: &Ground, statement: &str, reason: &str) {
         let careless = part.clone();
         let refused = ground.act(&run, "pay", part).await;
         let Err(TransactionError::Step(error)) = refused else {
-            panic!("{statement}: {careless:?} gives {refused:?}")
+            panic!("{statement}: the step {careless:?} did not fail: {refused:?}")
         };
         let planned = error == "the card was declined";
         assert!(planned || error.starts_with(reason), "{statement}: {error}");
@@ -56,7 +55,7 @@ async fn a_step_may_leave_nothing_on_the_connection() {
         "create temp view run as select 1",
         "create temp trigger mine after insert on payment begin select 1; end",
     ] {
-        refused(&ground, statement, "a step may make nothing temporary").await;
+        refused(&ground, statement, "a step may not create temporary objects").await;
     }
     for statement in [
         "pragma synchronous = off",
@@ -76,7 +75,7 @@ async fn a_trigger_of_the_users_does_not_reach_what_is_tidegates() {
     ground.act(&run, "make", Part::new(&[trigger])).await.unwrap();
     let refused = ground.act(&run, "pay", Part::new(&[PAY])).await;
     let Err(TransactionError::Step(error)) = refused else { panic!("{refused:?}") };
-    assert_eq!(error, "a step may not change `run`, which is Tidegate's own");
+    assert_eq!(error, "a step may not change `run`, which is a table of Tidegate");
     assert_eq!(ground.kept(&run).await, (0, 1));
 }
 
@@ -98,7 +97,8 @@ async fn a_step_may_make_tables_of_its_own_and_read_ours() {
     assert_eq!(ground.payments().await, [run.id.seq.0.to_string()]);
 }
 
-/// Statements after a rollback would be committed on their own, one by one.
+/// After a statement that rolls back the transaction, each further statement would be committed on
+/// its own.
 #[tokio::test]
 async fn a_step_that_goes_on_after_a_rollback_leaves_nothing() {
     let ground = Ground::sqlite().await.unwrap();
@@ -113,12 +113,12 @@ async fn a_step_that_goes_on_after_a_rollback_leaves_nothing() {
     let failed = ground.act(&run, "pay", part.end(End::Fail)).await;
     assert!(matches!(failed, Err(TransactionError::Step(_))), "{failed:?}");
     assert_eq!(ground.kept(&run).await, (0, 1));
-    ground.pay(&run).await.expect("the store goes on");
+    ground.pay(&run).await.expect("the store can be used after a failed step");
     assert_eq!(ground.kept(&run).await, (1, 2));
 }
 
-/// Tidegate's statements that were prepared before a step changed the schema are prepared again
-/// after it, when nothing is forbidden any more.
+/// After a step has changed the schema, SQLite compiles the store's statements again. That happens
+/// after the step, when its restrictions no longer apply.
 #[tokio::test]
 async fn a_step_that_changes_the_schema_hinders_nobody() {
     let ground = Ground::sqlite().await.unwrap();

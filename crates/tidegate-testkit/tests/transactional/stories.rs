@@ -1,4 +1,4 @@
-//! Transactional steps on both databases.
+//! Tests of transactional steps that run on both databases.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ async fn an_error_of_the_step_leaves_neither(ground: Ground) {
     let Err(TransactionError::Step(error)) = failed else { panic!("{failed:?}") };
     assert_eq!(error, "the card was declined");
     assert_eq!(ground.kept(&run).await, (0, 0));
-    ground.pay(&run).await.expect("another attempt is as good as the first");
+    ground.pay(&run).await.expect("a second attempt succeeds");
     assert_eq!(ground.kept(&run).await, (1, 1));
 }
 
@@ -84,7 +84,7 @@ async fn a_panic_of_the_step_leaves_neither(ground: Ground) {
     let panicked = tokio::spawn(panics).await.unwrap_err();
     assert_eq!(*panicked.into_panic().downcast::<&str>().unwrap(), "as planned");
     assert_eq!(ground.kept(&run).await, (0, 0));
-    ground.pay(&run).await.expect("the store goes on");
+    ground.pay(&run).await.expect("the store still works");
     assert_eq!(ground.kept(&run).await, (1, 1));
 }
 
@@ -120,7 +120,7 @@ async fn a_step_that_is_recorded_already_has_no_second_effect(ground: Ground) {
         assert!(matches!(again, Err(TransactionError::Recorded)), "{again:?}");
         assert_eq!(ground.kept(&run).await, (1, 1));
     }
-    // The record counts, not how it was made.
+    // A step that was recorded without a transaction counts as recorded, too.
     let logged = vec![step("log", &1.into())];
     ground.world.report(&run, logged, Then::Continue).await.unwrap();
     let again = ground.act(&run, "log", Part::new(&[PAY])).await;
@@ -149,7 +149,7 @@ async fn an_effect_without_a_record_is_refused(ground: Ground) {
         let Err(TransactionError::Store(StoreError::Data(reason))) = refused else {
             panic!("{refused:?}")
         };
-        assert_eq!(&*reason, "a transactional step must be recorded with its effect");
+        assert_eq!(&*reason, "no command records the transactional step");
     }
     assert_eq!(ground.kept(&run).await, (0, 0));
 }
@@ -178,7 +178,7 @@ async fn a_step_that_takes_too_long_is_undone(ground: Ground) {
         );
         assert_eq!(ground.kept(&run).await, (0, 0));
     }
-    ground.pay(&run).await.expect("the store goes on");
+    ground.pay(&run).await.expect("the store still works");
 }
 
 async fn a_step_cannot_end_its_transaction(ground: Ground) {
@@ -189,7 +189,7 @@ async fn a_step_cannot_end_its_transaction(ground: Ground) {
         assert!(error.starts_with("a step may not "), "{word}: {error}");
         assert_eq!(ground.kept(&run).await, (0, 0), "{word}");
     }
-    // Statements after it are still in the same transaction.
+    // The refused `commit` has no effect: the next statements are still in the transaction.
     let careless = Part::new(&[PAY, "commit", PAY]).careless();
     let failed = ground.act(&run, "pay", careless.clone().end(End::Fail)).await;
     assert!(matches!(failed, Err(TransactionError::Step(_))), "{failed:?}");

@@ -1,5 +1,5 @@
-//! The same traps through real commands: the effect of a broken rule that an author of workflows
-//! would see.
+//! Tests of the same rules with real commands: they check what an author of workflows would notice
+//! if a rule were broken.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use tidegate_testkit::{
 
 use crate::{commits::behind_proxy, proxy::Fault, rig::Rig};
 
-/// A process's view of the shared tables; time is the server's.
+/// Returns a world that stands for one process on the shared store, with the server's clock.
 fn process(store: Arc<PostgresStore>, engine: u128) -> World {
     World::new(store, Arc::new(ManualClock::default())).engine(engine)
 }
@@ -46,7 +46,7 @@ async fn r18_a_lowered_limit_binds_in_every_process() {
     let Some(rig) = Rig::new().await else { return };
     let (a, b) = two_processes(&rig).await;
     a.define(sync(1, 2)).await;
-    // Both processes have cached the first version and would decide by it.
+    // Both processes now have cached the first version.
     for world in [&a, &b] {
         assert!(matches!(world.send("sync", json!({ "k": 1 })).await, Verdict::Started { .. }));
     }
@@ -56,15 +56,16 @@ async fn r18_a_lowered_limit_binds_in_every_process() {
     let first = b.send("sync", json!({ "k": 2 })).await;
     assert!(matches!(first, Verdict::Started { .. }), "{first:?}");
     let second = b.send("sync", json!({ "k": 2 })).await;
-    assert!(matches!(second, Verdict::Queued { .. }), "by the old limit: {second:?}");
+    let queued = matches!(second, Verdict::Queued { .. });
+    assert!(queued, "the verdict was decided by the old limit: {second:?}");
 
-    // No run was evicted, and a freed slot is not passed on while there are too many holders.
+    // No run has lost its slot, and a freed slot is not handed on while there are too many holders.
     let inside = b.lease_all().await;
     assert_eq!(inside.len(), 3);
-    b.complete(inside.iter().find(|run| run.version == 1).expect("two of them")).await;
+    b.complete(inside.iter().find(|run| run.version == 1).expect("two runs have version 1")).await;
     assert!(b.lease_all().await.is_empty());
 
-    // A limit that is raised elsewhere admits them.
+    // When the other process raises the limit, the queued runs are admitted.
     a.define(sync(3, 2)).await;
     b.sweep().await;
     assert_eq!(b.lease_all().await.len(), 2);
@@ -81,7 +82,7 @@ async fn r3_the_first_events_of_a_key_meet_at_its_gate() {
         let (first, second) =
             tokio::join!(a.send("sync", data.clone()), b.send("sync", data.clone()));
         let started = [&first, &second].map(|verdict| matches!(verdict, Verdict::Started { .. }));
-        assert_ne!(started[0], started[1], "{first:?} and {second:?}");
+        assert_ne!(started[0], started[1], "not exactly one has started: {first:?}, {second:?}");
     }
     assert_eq!(gates(&a).await, [(1, true); 30]);
     a.check_holds().await;
@@ -98,9 +99,10 @@ async fn r15_a_freed_place_is_handed_to_one() {
     let mut done = 0;
     while done < 40 {
         let runs = a.lease_all().await;
-        assert!((1..=2).contains(&runs.len()), "{} are inside", runs.len());
+        assert!((1..=2).contains(&runs.len()), "{} runs hold a slot, not 1 or 2", runs.len());
         done += runs.len();
-        // Both processes free a slot at once, and both find the same head of the queue.
+        // Both processes free a slot at the same time, and both find the same first run in the
+        // queue.
         tokio::join!(complete(&a, runs.first()), complete(&b, runs.get(1)));
         a.check_holds().await;
     }
@@ -124,7 +126,7 @@ async fn r10_an_admission_whose_answer_is_lost_starts_one_run() {
         event.dedupe_id = Some(n.to_string());
         proxy.at_next_commit(fault);
         let posted = world.post_event(event.clone()).await;
-        assert!(!posted.deduped, "it is the first of its id");
+        assert!(!posted.deduped, "the first event with its dedupeId was taken for a repeat");
         let again = world.post_event(event).await;
         assert_eq!((again.id, again.deduped), (posted.id, true));
         assert_eq!(world.alive("sync").await, n + 1);
@@ -141,7 +143,8 @@ async fn r8_a_lease_is_lost_by_the_beat_that_others_saw() {
     a.send("sync", json!({ "k": 1 })).await;
     assert!(a.store.heartbeat(a.engine, LEASE_MS).await.unwrap());
     let run = a.lease_one().await;
-    // The engine has renewed since its beat was read: it is not dead, and its run is not taken.
+    // The engine has renewed its lease since its last heartbeat was read, so it is not marked dead
+    // and its run is not reaped.
     assert!(a.store.heartbeat(a.engine, LEASE_MS).await.unwrap());
     let mark = |beat| Command::MarkDead { engine: a.engine, beat };
     let reap = || Command::Reap {
@@ -151,7 +154,8 @@ async fn r8_a_lease_is_lost_by_the_beat_that_others_saw() {
     };
     let no = Ok(Answer::Changed(false));
     assert_eq!(b.batch(vec![mark(1), reap()]).await, [no.clone(), no]);
-    // It has not renewed: it is dead, it learns so, and it can report nothing any more.
+    // The engine has not renewed its lease: it is marked dead, its next heartbeat returns false,
+    // and its report is refused.
     let yes = Ok(Answer::Changed(true));
     assert_eq!(b.batch(vec![mark(2), reap()]).await, [yes.clone(), yes]);
     assert!(!a.store.heartbeat(a.engine, LEASE_MS).await.unwrap());
@@ -160,7 +164,8 @@ async fn r8_a_lease_is_lost_by_the_beat_that_others_saw() {
     assert_eq!(b.lease_one().await.id, run.id);
 }
 
-/// spec B3, N44: also the first write of a session, which has no row to lock yet.
+/// spec B3, N44: no write to a session is lost, not even the first one, for which there is no row
+/// to lock yet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn processes_that_write_one_session_lose_nothing() {
     let Some(rig) = Rig::new().await else { return };
@@ -169,8 +174,11 @@ async fn processes_that_write_one_session_lose_nothing() {
         let id = format!("session {round}");
         let write = async |world: &World, name: &str| {
             for n in 0..8 {
-                world.patch(&id, increment("count", 1), None).await.expect("it counts");
-                world.patch(&id, append(name, json!(n)), None).await.expect("it is a list");
+                world
+                    .patch(&id, increment("count", 1), None)
+                    .await
+                    .expect("the counter is incremented");
+                world.patch(&id, append(name, json!(n)), None).await.expect("the item is appended");
             }
         };
         tokio::join!(write(&a, "a"), write(&b, "b"), write(&a, "c"), write(&b, "d"));

@@ -1,4 +1,5 @@
-//! spec R10, R11: the answer of a COMMIT proves its outcome, a missing answer proves nothing.
+//! spec R10, R11: the answer to a COMMIT shows its outcome; without an answer the outcome is
+//! unknown.
 
 use std::{
     sync::{
@@ -34,7 +35,8 @@ pub(crate) async fn behind_proxy_with(
     (store, proxy)
 }
 
-/// Options for a peer that may vanish. A busy machine that pauses for a moment is none.
+/// Returns options with short timeouts, because the proxy may cut the connection. They are long
+/// enough for short pauses of a busy machine.
 fn impatient(rig: &Rig) -> PostgresOptions {
     PostgresOptions {
         idle_timeout: Duration::from_secs(4),
@@ -43,7 +45,7 @@ fn impatient(rig: &Rig) -> PostgresOptions {
     }
 }
 
-/// Inserts an event under a fresh number; returns the number of decisions.
+/// Inserts an event with a new number. Returns how often the decision was called.
 pub(crate) async fn post(store: &Arc<PostgresStore>) -> usize {
     let asked = Arc::new(AtomicUsize::new(0));
     let decide = {
@@ -57,7 +59,7 @@ pub(crate) async fn post(store: &Arc<PostgresStore>) -> usize {
     asked.load(Ordering::SeqCst)
 }
 
-/// Builds an event that is numbered by the transaction's own block.
+/// Returns the insert of an event whose number is from the transaction's block.
 pub(crate) fn fresh_event(snapshot: &Snapshot) -> Change {
     let mut id = sample::event_id(0);
     id.seq = snapshot.block;
@@ -69,8 +71,8 @@ pub(crate) async fn events(store: &Arc<PostgresStore>) -> usize {
     rows.iter().filter(|row| matches!(row, Row::Event(_))).count()
 }
 
-/// Injects the fault into a transaction of a store that has committed before, directly and as
-/// through a pooler.
+/// Injects the fault into a transaction, and checks that the decision is called `asked` times and
+/// that one event is written. Tests both values of the option `pooler`.
 async fn check(fault: Fault, asked: usize) {
     for pooler in [false, true] {
         let Some(rig) = Rig::new().await else { return };
@@ -78,9 +80,10 @@ async fn check(fault: Fault, asked: usize) {
         let (store, proxy) = behind_proxy_with(&rig, options).await;
         post(&store).await;
         proxy.at_next_commit(fault);
-        assert_eq!(post(&store).await, asked, "asked so often; pooler: {pooler}");
-        assert_eq!(events(&store).await, 2, "exactly once; pooler: {pooler}");
-        // The store continues as before.
+        let calls = post(&store).await;
+        assert_eq!(calls, asked, "wrong number of decisions; pooler: {pooler}");
+        assert_eq!(events(&store).await, 2, "not written exactly once; pooler: {pooler}");
+        // The store still works after the fault.
         post(&store).await;
         assert_eq!(events(&store).await, 3);
     }
@@ -116,7 +119,8 @@ async fn a_transaction_takes_two_round_trips() {
         _ => vec![Change::Insert(sample::gate("main", "k", 1).into())],
     };
     let mut least = u64::MAX;
-    // The first few prepare their statements; a busy machine may cut a flight in two.
+    // The first transactions take more round trips because they prepare statements, and on a busy
+    // machine the proxy may count one flight as two. So the smallest number counts.
     for _ in 0..200 {
         if least == 2 {
             break;

@@ -1,8 +1,9 @@
-//! spec R10 over crashes and promotions: the outcome of a transaction is decided by its own token,
-//! and not by a number that a server assigns again.
+//! spec R10 after crashes and promotions: the outcome of a transaction is decided by its random
+//! token, and not by a transaction number, which the server may assign a second time after a crash.
 //!
-//! Two stores on a separate cluster. A COMMIT of one is not answered, the server crashes, and the
-//! other one commits under the lost numbers before the first may query its outcome.
+//! Two stores use a separate cluster. A COMMIT of the first store is not answered, the server
+//! crashes, and the second store commits with the same transaction numbers. Then the first store
+//! queries the outcome of its COMMIT.
 
 use std::{
     env,
@@ -24,21 +25,22 @@ use crate::{
     rig::Rig,
 };
 
-/// Crashes, and promotions, of an ordinary run; with `TIDEGATE_TEST_FULL` there are more.
+/// Number of crashes or promotions in a test: by default, and with `TIDEGATE_TEST_FULL`.
 const TURNS: usize = 3;
 const FULL_TURNS: usize = 50;
 
-/// Commits of the other store after a crash: more than the numbers that a transaction takes.
+/// Number of commits of the other store after a crash: more than the transaction numbers that were
+/// lost in the crash.
 const OTHERS: usize = 20;
 
-/// Progress of a COMMIT before the crash.
+/// How far a COMMIT has come before the crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Far {
-    /// The server never gets it: nothing was flushed.
+    /// The server has not received the COMMIT.
     Unsent,
-    /// The server is about to flush it, or waits for the standby.
+    /// The server has received the COMMIT, and has not flushed it yet or waits for the standby.
     Unflushed,
-    /// It is durable, and only the answer is missing.
+    /// The COMMIT is durable, but the store has no answer.
     Durable,
 }
 
@@ -48,7 +50,7 @@ fn turns() -> usize {
     if env::var_os("TIDEGATE_TEST_FULL").is_some() { FULL_TURNS } else { TURNS }
 }
 
-/// Only a COMMIT flushes, which takes a tenth of a second where it is slow.
+/// Server settings with which only a COMMIT flushes the log, and `commit_delay` can delay it.
 const SETTINGS: [&str; 4] = [
     "alter system set wal_writer_delay = '10s'",
     "alter system set autovacuum = off",
@@ -72,9 +74,9 @@ async fn set(url: &str, statements: &[&str]) {
 struct Two {
     schema: String,
     proxy: Proxy,
-    /// Connected through the proxy.
+    /// The store whose COMMIT is not answered, connected through the proxy.
     doubting: Arc<PostgresStore>,
-    /// Connected to all addresses of the cluster.
+    /// The other store, connected to all addresses of the cluster.
     other: Arc<PostgresStore>,
 }
 
@@ -94,8 +96,8 @@ impl Two {
         Self { schema, proxy, doubting: Arc::new(doubting), other: Arc::new(other) }
     }
 
-    /// Starts a transaction whose COMMIT gets this far, and no answer. The store has a connection
-    /// and a token row already, as no new connection gets through.
+    /// Starts a transaction whose COMMIT gets this far and is not answered. The store must already
+    /// have a connection and a token row, because the proxy refuses new connections.
     async fn doubt(&self, far: Far) -> Doubted {
         self.proxy.shut();
         let fault = if far == Far::Unsent { Fault::Vanish } else { Fault::CutAfter };
@@ -112,7 +114,8 @@ impl Two {
         Doubted { task, blocks }
     }
 
-    /// Lets the other store commit, then the first one query its outcome, and checks the result.
+    /// The other store commits, then the first store may query the outcome of its COMMIT. Checks
+    /// that the event was written once.
     async fn judge(&self, doubted: Doubted, far: Far, url: &str, turn: usize) {
         for _ in 0..OTHERS {
             post(&self.other).await;
@@ -120,18 +123,20 @@ impl Two {
         self.proxy.open(url);
         let answer = tokio::time::timeout(Duration::from_mins(2), doubted.task).await;
         answer
-            .expect("not stuck")
+            .expect("the transaction ends in time")
             .unwrap()
-            .unwrap_or_else(|error| panic!("{turn} {far:?}: {error}"));
+            .unwrap_or_else(|error| panic!("turn {turn}, {far:?}: transact failed: {error}"));
         let blocks = doubted.blocks.lock().unwrap().clone();
         let (last, before) = blocks.split_last().unwrap();
         let client = connect(url).await;
-        assert_eq!(self.events(&client, *last).await, 1, "turn {turn}, {far:?}: acknowledged");
+        let written = self.events(&client, *last).await;
+        assert_eq!(written, 1, "turn {turn}, {far:?}: the acknowledged event is lost");
         for block in before.iter().filter(|block| *block != last) {
-            assert_eq!(self.events(&client, *block).await, 0, "turn {turn}, {far:?}: twice");
+            let written = self.events(&client, *block).await;
+            assert_eq!(written, 0, "turn {turn}, {far:?}: an earlier attempt was committed, too");
         }
         if far == Far::Durable {
-            assert_eq!(blocks.len(), 1, "turn {turn}: it had committed");
+            assert_eq!(blocks.len(), 1, "turn {turn}: a committed transaction was repeated");
         }
     }
 
@@ -144,11 +149,11 @@ impl Two {
 /// A transaction that waits for the answer to its COMMIT.
 struct Doubted {
     task: tokio::task::JoinHandle<Result<(), StoreError>>,
-    /// The blocks of numbers of its attempts.
+    /// The blocks of sequence numbers that its attempts got.
     blocks: Arc<Mutex<Vec<Seq>>>,
 }
 
-/// Waits until the last attempt's event can be seen.
+/// Waits until the event of the first attempt can be read, that is, until it is committed.
 async fn until_durable(two: &Two, doubted: &Doubted, url: &str) {
     let block = doubted.blocks.lock().unwrap()[0];
     let rig = Rig::on(url).await;
@@ -192,7 +197,8 @@ async fn r10_an_outcome_is_judged_right_after_a_promotion() {
         let primary = Rig::on(cluster.url()).await;
         post(&two.doubting).await;
         if far == Far::Unflushed {
-            // Cut off from its log: COMMIT is flushed here, and waits.
+            // Disconnects the standby from the primary: COMMIT is flushed on the primary, and waits
+            // for the standby.
             let alone = "alter system set primary_conninfo = ''";
             set(&standby, &[alone, "select pg_reload_conf()"]).await;
             let gone = "select 1 where not exists (select from pg_stat_replication)";
@@ -214,8 +220,8 @@ async fn r10_an_outcome_is_judged_right_after_a_promotion() {
     }
 }
 
-/// One address leads to a standby for a while, as behind a name or a virtual address that moves
-/// before the promotion: that is an outage, and not a mistake in the settings.
+/// The address leads to a standby for a while, for example because a host name or virtual address
+/// is moved before the standby is promoted. That is an outage, not an error in the settings.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_standby_that_is_not_promoted_yet_is_an_outage() {
     let Some(mut cluster) = FaultyCluster::start() else { return };
@@ -235,7 +241,7 @@ async fn a_standby_that_is_not_promoted_yet_is_an_outage() {
     let decide = |snapshot: Snapshot| Decision::Apply(vec![fresh_event(&snapshot)]);
     let outcome = store.transact(ReadSet::default(), Box::new(decide)).await;
     let error = outcome.unwrap_err();
-    assert!(matches!(error, StoreError::Unavailable(_)), "tried until the time is up: {error}");
+    assert!(matches!(error, StoreError::Unavailable(_)), "the error is not an outage: {error}");
     assert!(error.to_string().contains("is a standby"), "{error}");
     cluster.promote();
     proxy.open(cluster.url());

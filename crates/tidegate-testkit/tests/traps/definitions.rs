@@ -1,4 +1,4 @@
-//! spec R18: definitions are rows, and every engine obeys the same ones.
+//! spec R18: definitions are rows, and all engines decide by the same definitions.
 
 use std::sync::{Arc, Mutex};
 
@@ -19,7 +19,7 @@ fn epoch(n: i64) -> tidegate_core::row::Row {
     Epoch { ws: ws(), n }.into()
 }
 
-/// Returns the definitions in effect in a store's next transaction.
+/// Returns the names of the definitions that a new transaction of a store gets.
 async fn ruling(store: &Arc<PostgresStore>) -> Vec<String> {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let decide = {
@@ -49,7 +49,8 @@ async fn r18_a_release_rules_in_the_next_transaction_everywhere() {
     assert_eq!(ruling(&b).await, ["one"]);
     assert_eq!(ruling(&a).await, ["one"]);
 
-    // A release in progress is waited for: no transaction decides by the old rules after it.
+    // A transaction waits for a release in progress, so that it does not decide by the old
+    // definitions.
     let (pause, mut stand_still) = Pause::new();
     let release = tokio::spawn({
         let a = a.clone();

@@ -1,4 +1,4 @@
-//! spec R10: the token row is the only proof of an outcome, and it is read under lock.
+//! spec R10: only the token row shows the outcome of a transaction, and it is read under lock.
 
 use std::{
     process::Command,
@@ -24,7 +24,7 @@ use crate::{
     steps,
 };
 
-/// Selects server processes that wait for a lock or for a standby.
+/// Returns a query for a server process that waits for this wait event: a lock or a standby.
 fn waiting(event: &str) -> String {
     format!("select pid from pg_stat_activity where wait_event = '{event}' limit 1")
 }
@@ -42,16 +42,16 @@ async fn r10_a_server_process_that_is_still_committing_is_waited_for() {
     let posted = tokio::spawn(async move { (post(&store).await, store) });
     rig.until::<i32>(&waiting("SyncRep")).await;
     rig.until::<i32>(&waiting("transactionid")).await;
-    assert!(!posted.is_finished(), "nothing is known yet");
+    assert!(!posted.is_finished(), "the store answered before the outcome was known");
     rig.execute("alter system reset synchronous_standby_names").await;
     rig.execute("select pg_reload_conf()").await;
     let (asked, store) = posted.await.unwrap();
-    assert_eq!(asked, 1, "it has committed");
+    assert_eq!(asked, 1, "a committed transaction was repeated");
     assert_eq!(events(&store).await, 2);
 }
 
-/// An administrator cancels the wait for a standby, or a timeout does: the server answers that the
-/// commit took place, which is true there and nowhere else yet.
+/// If an administrator or a timeout cancels the wait for a standby, the server answers the commit
+/// as done, although no standby has it yet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn r10_a_commit_that_no_standby_has_is_not_acknowledged() {
     let Some(cluster) = FaultyCluster::start() else { return };
@@ -64,24 +64,24 @@ async fn r10_a_commit_that_no_standby_has_is_not_acknowledged() {
     let posted = tokio::spawn(async move { (post(&store).await, store) });
     let pid = rig.until::<i32>(&waiting("SyncRep")).await;
     rig.execute(&format!("select pg_cancel_backend({pid})")).await;
-    // Its outcome is read by a transaction that has to wait for the standby, too.
+    // The store then queries the outcome, in a transaction that must wait for the standby, too.
     let asks = format!(
         "select pid from pg_stat_activity where wait_event = 'SyncRep' and pid <> {pid} limit 1"
     );
     tokio::select! {
         _ = rig.until::<i32>(&asks) => {}
-        () = finished(&posted) => panic!("acknowledged, and no standby has it"),
+        () = finished(&posted) => panic!("a commit was acknowledged that no standby has"),
     }
     assert!(!posted.is_finished());
     rig.execute("alter system reset synchronous_standby_names").await;
     rig.execute("select pg_reload_conf()").await;
     let (asked, store) = posted.await.unwrap();
-    assert_eq!(asked, 1, "it has committed, once");
+    assert_eq!(asked, 1, "the committed transaction was repeated");
     assert_eq!(events(&store).await, 2);
 }
 
-/// Waits until commits wait for the standby: the checkpointer applies the setting for all sessions,
-/// some time after they see it.
+/// Waits until commits wait for the standby. The checkpointer turns this on for all sessions some
+/// time after the settings were reloaded.
 async fn commits_wait(rig: &Rig, url: &str) {
     let (probe, stop) = (Rig::on(url).await, Arc::new(AtomicBool::new(false)));
     let stopped = stop.clone();
@@ -109,10 +109,11 @@ fn signal(name: &str, pid: i32) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn r10_a_frozen_server_process_cannot_commit_once_its_outcome_is_known() {
-    // A separate cluster: its processes get signals.
+    // Uses a separate cluster, because the test sends signals to a server process.
     let Some(cluster) = FaultyCluster::start() else { return };
     let rig = Rig::on(cluster.url()).await;
-    // No timeout of the server ends it before it is resumed.
+    // The timeout is so long that the server does not end the transaction before the process is
+    // resumed.
     let options = PostgresOptions { idle_timeout: Duration::from_mins(1), ..rig.options() };
     let (store, proxy) = behind_proxy_with(&rig, options).await;
     post(&store).await;
@@ -134,15 +135,15 @@ async fn r10_a_frozen_server_process_cannot_commit_once_its_outcome_is_known() {
     proxy.at_next_commit(Fault::CutAfter);
     going.go_on();
     posted.await.unwrap().unwrap();
-    assert_eq!(events(&store).await, 2, "the second attempt");
+    assert_eq!(events(&store).await, 2, "the second attempt did not write its event");
     signal("-CONT", pid);
-    // The resumed process finds the whole flight in its socket, COMMIT included.
+    // The resumed process reads the whole flight from its socket, including COMMIT.
     let through = format!(
         "select 1 from pg_stat_activity where pid = {pid}
             and state in ('idle', 'idle in transaction (aborted)')"
     );
     rig.until::<i32>(&through).await;
-    assert_eq!(events(&store).await, 2, "the first attempt has failed");
+    assert_eq!(events(&store).await, 2, "the first attempt was committed, too");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -168,7 +169,7 @@ async fn r10_a_transaction_in_doubt_holds_up_no_other_token_row() {
     rig.until_it_waits("a").await;
     steps::pay(&store, steps::recording(&world, &second), &table).await.unwrap();
     post(&store).await;
-    assert!(!doubted.is_finished(), "the first is still in doubt");
+    assert!(!doubted.is_finished(), "the outcome of the first step is known too early");
     rig.execute(&format!(
         "select pg_terminate_backend(pid) from pg_stat_activity
           where application_name = left('{}', 63) and state = 'idle in transaction'",
@@ -176,7 +177,7 @@ async fn r10_a_transaction_in_doubt_holds_up_no_other_token_row() {
     ))
     .await;
     doubted.await.unwrap().unwrap_err();
-    assert_eq!(rig.count(&table).await, 1, "the second step's");
+    assert_eq!(rig.count(&table).await, 1, "only the second step must have paid");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -202,7 +203,7 @@ async fn r10_without_its_token_row_an_outcome_is_unknown() {
     let answer = posted.await.unwrap();
     assert!(matches!(answer, Err(StoreError::Unknown(_))), "{answer:?}");
     assert_eq!(events(&store).await, 1);
-    assert_eq!(post(&store).await, 1, "the next transaction has another row");
+    assert_eq!(post(&store).await, 1, "the next transaction did not get another token row");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -213,12 +214,12 @@ async fn token_rows_are_reused_and_swept_and_a_swept_one_is_replaced() {
     for _ in 0..5 {
         post(&store).await;
     }
-    assert_eq!(rig.count(&tokens).await, 1, "one for transactions one after another");
+    assert_eq!(rig.count(&tokens).await, 1, "sequential transactions must share one token row");
     rig.execute(&format!("update {tokens} set at = at - interval '61 minutes'")).await;
     let other = rig.store("b").await;
     post(&other).await;
-    assert_eq!(rig.count(&tokens).await, 1, "the other store's: the first one is swept");
-    assert_eq!(post(&store).await, 2, "an attempt without a row, and one with a new row");
+    assert_eq!(rig.count(&tokens).await, 1, "the old token row of the first store must be deleted");
+    assert_eq!(post(&store).await, 2, "the first attempt must fail, the second get a new row");
     assert_eq!(rig.count(&tokens).await, 2);
     assert_eq!(events(&store).await, 7);
 }
@@ -228,7 +229,7 @@ async fn a_token_row_whose_making_is_not_answered_is_not_used() {
     for fault in [Fault::CutAfter, Fault::CutBefore, Fault::FailBefore] {
         let Some(rig) = Rig::new().await else { return };
         let (store, proxy) = behind_proxy(&rig).await;
-        // The first COMMIT of a store is that of its first token row.
+        // The first COMMIT of a store is that of the insert of its first token row.
         proxy.at_next_commit(fault);
         assert_eq!(post(&store).await, 1, "{fault:?}");
         assert_eq!(events(&store).await, 1, "{fault:?}");

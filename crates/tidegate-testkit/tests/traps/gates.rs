@@ -1,4 +1,4 @@
-//! spec R3, R8, R15 and the locks that a hint does not take.
+//! spec R3, R8, R15: tests of locks, of the clock, and of hints, which are rows read without locks.
 
 use std::sync::{Arc, Mutex};
 
@@ -28,7 +28,7 @@ fn gate_of(snapshot: &Snapshot) -> Option<Gate> {
     }
 }
 
-/// Adds a holder to the gate, which is created if it is missing.
+/// Returns the changes that add a holder to the gate, or create the gate with this holder.
 fn hold(snapshot: &Snapshot, run: i64) -> Vec<Change> {
     let there = gate_of(snapshot);
     let mut gate = there.clone().unwrap_or_else(|| sample::gate("main", "hot", 1));
@@ -97,8 +97,8 @@ async fn r3_a_gate_deleted_while_another_waits_for_it_is_made_anew() {
     assert_eq!(holders(&a).await, [2]);
 }
 
-/// spec R15: a request that is sent again while the first attempt commits sees its effects together
-/// with its reply, never without.
+/// spec R15: a request that is repeated while its first attempt commits reads the effects of the
+/// first attempt together with its reply, never without it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn r15_a_reply_is_read_after_all_that_it_was_committed_with() {
     let Some(rig) = Rig::new().await else { return };
@@ -137,7 +137,8 @@ async fn r15_a_reply_is_read_after_all_that_it_was_committed_with() {
     paused.go_on();
     first.await.unwrap().unwrap();
     second.await.unwrap().unwrap();
-    assert_eq!(*seen.lock().unwrap(), Some((true, true)), "what it did, and its reply");
+    let expected = Some((true, true));
+    assert_eq!(*seen.lock().unwrap(), expected, "the effects or the reply were not read");
 }
 
 fn in_line(seq: i64) -> Row {
@@ -218,9 +219,10 @@ async fn r8_now_and_the_block_are_taken_after_the_locks() {
     first.await.unwrap().unwrap();
     second.await.unwrap().unwrap();
     let stamps = stamps.lock().unwrap();
-    assert!(stamps[1].0 > meanwhile, "{stamps:?} against {meanwhile:?}");
-    assert!(stamps[0].0 <= stamps[1].0, "now went backwards: {stamps:?}");
-    assert!(stamps[0].1 < stamps[1].1, "numbers went backwards: {stamps:?}");
+    let (late, in_order) = (stamps[1].0 > meanwhile, stamps[0].0 <= stamps[1].0);
+    assert!(late, "the clock was read before the wait for the lock: {stamps:?}, {meanwhile:?}");
+    assert!(in_order, "the second holder of the lock has an earlier time: {stamps:?}");
+    assert!(stamps[0].1 < stamps[1].1, "the second holder has smaller numbers: {stamps:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -269,7 +271,7 @@ async fn a_row_that_only_a_hint_found_is_locked_before_it_changes() {
     let the_run = |snapshot: &Snapshot| {
         let key = RowKey::Run(Seq(1));
         let row = snapshot.rows.get(&key).cloned().flatten().or(snapshot.hints.get(&key).cloned());
-        row.and_then(|row| row.as_run().cloned()).expect("the run is there")
+        row.and_then(|row| row.as_run().cloned()).expect("the run exists")
     };
     let (pause, mut stand_still) = Pause::new();
     let hinted = tokio::spawn({

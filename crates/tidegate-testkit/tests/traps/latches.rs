@@ -1,4 +1,4 @@
-//! spec R17: a post and a wait for the same event are serialized.
+//! spec R17: a post of an event and a wait for it run one after the other.
 
 use std::sync::{
     Arc,
@@ -74,7 +74,7 @@ async fn r17_a_post_and_a_wait_do_not_miss_each_other() {
     paused.go_on();
     post.await.unwrap().unwrap();
     waiting.await.unwrap().unwrap();
-    assert!(woken.load(Ordering::SeqCst), "both saw nothing");
+    assert!(woken.load(Ordering::SeqCst), "neither the post nor the wait saw the other");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

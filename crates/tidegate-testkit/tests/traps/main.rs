@@ -1,6 +1,6 @@
-//! One test for each known trap of a store on PostgreSQL. Each was seen to fail when the rule that
-//! it names was left out.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+//! One test for each known trap (mistake that is easy to make) of a store on PostgreSQL. Each test
+//! has been seen to fail without the rule that it names.
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod commands;
 mod commits;

@@ -13,20 +13,20 @@ use tokio::{
     },
 };
 
-/// The fault at the next COMMIT.
+/// Fault that the proxy injects at the next COMMIT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The server gets it, and the store never gets the answer.
+    /// The server gets the COMMIT, but the store never gets the answer.
     CutAfter,
-    /// The server never gets it, and sees the connection end.
+    /// The server does not get the COMMIT, and its connection is closed.
     CutBefore,
-    /// The server never gets it, and does not see the connection end either.
+    /// The server does not get the COMMIT, and its connection stays open.
     Vanish,
-    /// The transaction fails before it, and the store does not know.
+    /// The transaction fails before the COMMIT, and the store does not get the error.
     FailBefore,
 }
 
-/// A proxy in front of a server.
+/// Proxy between a store and its server.
 pub(crate) struct Proxy {
     pub(crate) url: String,
     shared: Arc<Shared>,
@@ -34,7 +34,7 @@ pub(crate) struct Proxy {
 
 struct Shared {
     server: Mutex<String>,
-    /// New connections are refused.
+    /// Whether new connections are refused.
     shut: AtomicBool,
     next: Mutex<Option<Fault>>,
     flights: AtomicU64,
@@ -60,7 +60,7 @@ impl Proxy {
                 if serving.shut.load(Ordering::SeqCst) {
                     continue;
                 }
-                // A server that does not answer is a connection that ends at once.
+                // If the server cannot be reached, the client's connection is closed at once.
                 if let Ok(server) = TcpStream::connect(&server).await {
                     tokio::spawn(pass(client, server, serving.clone()));
                 }
@@ -81,11 +81,12 @@ impl Proxy {
         self.shared.shut.store(false, Ordering::SeqCst);
     }
 
-    /// Waits until the fault of the next COMMIT has happened.
+    /// Waits until the fault that was set has been injected.
     pub(crate) async fn struck(&self) {
         let begun = std::time::Instant::now();
         while self.shared.next.lock().unwrap().is_some() {
-            assert!(begun.elapsed() < crate::rig::STUCK, "there was no COMMIT");
+            let in_time = begun.elapsed() < crate::rig::STUCK;
+            assert!(in_time, "the proxy has seen no COMMIT to inject the fault at");
             tokio::task::yield_now().await;
         }
     }
@@ -95,7 +96,8 @@ impl Proxy {
         *self.shared.next.lock().unwrap() = Some(fault);
     }
 
-    /// Returns how often a client has sent a request with no answer outstanding.
+    /// Returns the number of flights: how often a client has sent a request while no answer was
+    /// outstanding.
     pub(crate) fn flights(&self) -> u64 {
         self.shared.flights.load(Ordering::SeqCst)
     }
@@ -107,15 +109,15 @@ fn server_of(url: &str) -> String {
     rest.split_once('/').unwrap().0.to_owned()
 }
 
-/// One connection's state, shared by its two directions.
+/// State of one connection, shared by its two directions.
 #[derive(Default)]
 struct Counts {
-    /// Requests that end in a "ready for query".
+    /// Number of requests that the server answers with "ready for query".
     asked: u64,
     answered: u64,
-    /// A request has begun and has not ended.
+    /// Whether the client is in the middle of a request.
     within: bool,
-    /// The next error is withheld from the client, with the end of its answer.
+    /// Whether the next error, up to the end of its answer, is not forwarded to the client.
     swallow: bool,
     swallowing: bool,
 }
@@ -129,11 +131,11 @@ async fn pass(client: TcpStream, server: TcpStream, shared: Arc<Shared>) {
     let back = tokio::spawn(backward(from_server, to_client, counts.clone()));
     let fault = forward(from_client, to_server, &shared, &counts).await;
     match fault {
-        // The answers would reveal the outcome: nothing more goes back.
+        // No further answers are forwarded, because they would reveal the outcome.
         Some((Fault::Vanish | Fault::CutAfter, to_server)) => {
             back.abort();
-            // Kept for as long as the test runs: the server must not see an end, nor lose unread
-            // requests because its answers cannot be delivered.
+            // Leaked, so that the connection to the server stays open until the test ends: the
+            // server must not notice that the client is gone before it has read all requests.
             std::mem::forget(to_server);
         }
         Some(_) => back.abort(),
@@ -141,7 +143,7 @@ async fn pass(client: TcpStream, server: TcpStream, shared: Arc<Shared>) {
     }
 }
 
-/// Forwards requests. Ends with the client, or with a fault that has happened.
+/// Forwards requests until the client ends, or until a fault ends the connection.
 async fn forward(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
@@ -180,7 +182,7 @@ async fn forward(
     }
 }
 
-/// Forwards the rest of the flight that COMMIT belongs to, with the Sync that executes it.
+/// Forwards the remaining messages of the flight of a COMMIT, up to the Sync.
 async fn pass_flight(
     mut kind: u8,
     from: &mut OwnedReadHalf,
@@ -194,14 +196,13 @@ async fn pass_flight(
     Some(())
 }
 
-/// Returns whether a message is COMMIT: parsed without a name in a flight, or by itself from a
-/// step.
+/// Returns whether a message is a COMMIT: an unnamed statement in a flight, or a simple query.
 fn is_commit(message: &[u8]) -> bool {
     let alone = message[0] == b'Q' && message[5..].starts_with(b"select; commit");
     alone || (message[0] == b'P' && message[5..].starts_with(b"\0commit\0"))
 }
 
-/// Counts flights: a flight begins with the first message that finds nothing outstanding.
+/// Counts flights: a flight begins with a message that is sent while no answer is outstanding.
 fn count(message: &[u8], shared: &Shared, counts: &mut Counts) {
     let begins = !std::mem::replace(&mut counts.within, true);
     if begins && counts.asked == counts.answered {
@@ -213,7 +214,7 @@ fn count(message: &[u8], shared: &Shared, counts: &mut Counts) {
     }
 }
 
-/// Forwards answers, except the withheld one.
+/// Forwards answers, except one that is withheld by `swallow`.
 async fn backward(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, counts: Arc<Mutex<Counts>>) {
     while let Some(message) = message(&mut from).await {
         let swallowed = {

@@ -1,4 +1,4 @@
-//! Shared parts of the traps: stores with their own names, transactions, and an outside connection.
+//! Shared parts of these tests: stores with names, transactions, and a separate connection.
 
 use std::{
     sync::{Arc, mpsc},
@@ -13,10 +13,10 @@ use tidegate_store::{Decide, Decision, PostgresOptions, PostgresStore, Store, St
 use tidegate_testkit::postgres::{fresh_schema, url};
 use tokio_postgres::{Client, NoTls};
 
-/// Time after which a test counts as stuck.
+/// Time after which a test fails because it waits for too long.
 pub(crate) const STUCK: Duration = Duration::from_secs(20);
 
-/// A separate schema, and a connection from outside.
+/// A schema for one test, and a connection that is not one of the store's.
 pub(crate) struct Rig {
     pub(crate) schema: String,
     pub(crate) url: String,
@@ -24,7 +24,8 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    /// Returns `None` if there is no PostgreSQL; the harness has printed that.
+    /// Creates a rig on the test server. Returns `None` if there is no PostgreSQL; the harness has
+    /// then printed a message.
     pub(crate) async fn new() -> Option<Self> {
         Some(Self::on(url()?).await)
     }
@@ -41,7 +42,7 @@ impl Rig {
         PostgresOptions { schema: self.schema.clone(), ..PostgresOptions::default() }
     }
 
-    /// Opens a store whose connections can be distinguished from those of other stores.
+    /// Opens a store with a name, by which its connections are recognized on the server.
     pub(crate) async fn store(&self, name: &str) -> Arc<PostgresStore> {
         self.store_with(name, self.options()).await
     }
@@ -56,7 +57,7 @@ impl Rig {
         Arc::new(PostgresStore::open(&url, options).await.unwrap())
     }
 
-    /// Waits until a statement returns a row; returns its first column.
+    /// Repeats a query until it returns a row. Returns the first column of that row.
     pub(crate) async fn until<T>(&self, sql: &str) -> T
     where
         T: for<'a> tokio_postgres::types::FromSql<'a>,
@@ -66,7 +67,7 @@ impl Rig {
             if let Some(row) = self.outside.query_opt(sql, &[]).await.unwrap() {
                 return row.get(0);
             }
-            assert!(begun.elapsed() < STUCK, "never: {sql}");
+            assert!(begun.elapsed() < STUCK, "the query never returned a row: {sql}");
             tokio::task::yield_now().await;
         }
     }
@@ -87,12 +88,12 @@ impl Rig {
     pub(crate) async fn until_it_waits(&self, name: &str) {
         let begun = Instant::now();
         while !self.waits(name).await {
-            assert!(begun.elapsed() < STUCK, "`{name}` never waited for a lock");
+            assert!(begun.elapsed() < STUCK, "the store `{name}` never waited for a lock");
             tokio::task::yield_now().await;
         }
     }
 
-    /// Waits until this store has no connection left.
+    /// Waits until all connections of this store are closed.
     pub(crate) async fn until_gone(&self, name: &str) {
         let sql = "select count(*) from pg_stat_activity where application_name = left($1, 63)";
         let begun = Instant::now();
@@ -101,7 +102,7 @@ impl Rig {
             if row.get::<_, i64>(0) == 0 {
                 return;
             }
-            assert!(begun.elapsed() < STUCK, "`{name}` is still connected");
+            assert!(begun.elapsed() < STUCK, "the store `{name}` is still connected");
             tokio::task::yield_now().await;
         }
     }
@@ -137,7 +138,8 @@ pub(crate) async fn apply(
     mut decide: impl FnMut(Snapshot) -> Vec<Change> + Send + 'static,
 ) -> Result<(), StoreError> {
     let decide: Decide = Box::new(move |snapshot| Decision::Apply(decide(snapshot)));
-    tokio::time::timeout(STUCK, store.transact(reads, decide)).await.expect("not stuck")
+    let transacted = tokio::time::timeout(STUCK, store.transact(reads, decide)).await;
+    transacted.expect("the transaction ends in time")
 }
 
 /// Inserts rows.
@@ -146,14 +148,15 @@ pub(crate) async fn insert(store: &Arc<PostgresStore>, rows: Vec<Row>) {
     apply(store, ReadSet::default(), move |_| changes.clone()).await.unwrap();
 }
 
-/// A decision that blocks, with its locks, until it is resumed.
+/// Blocks a decision, while its transaction holds locks, until it is resumed.
 pub(crate) struct Pause {
     reached: mpsc::Receiver<()>,
     go: mpsc::Sender<()>,
 }
 
 impl Pause {
-    /// Creates the pause, and the function by which the decision blocks. It blocks once.
+    /// Creates the pause, and the function that the decision calls to block. Only its first call
+    /// blocks.
     pub(crate) fn new() -> (Self, impl FnMut() + Send + 'static) {
         let (reach, reached) = mpsc::channel();
         let (go, gone) = mpsc::channel();
@@ -161,7 +164,7 @@ impl Pause {
         let stand_still = move || {
             if std::mem::take(&mut first) {
                 reach.send(()).unwrap();
-                gone.recv_timeout(STUCK).expect("told to go on");
+                gone.recv_timeout(STUCK).expect("the test resumes the decision");
             }
         };
         (Self { reached, go }, stand_still)
@@ -170,11 +173,11 @@ impl Pause {
     /// Waits until the decision blocks.
     pub(crate) async fn reached(self) -> Going {
         let wait = move || self.reached.recv_timeout(STUCK).map(|()| Going(self.go));
-        tokio::task::spawn_blocking(wait).await.unwrap().expect("the decision was asked")
+        tokio::task::spawn_blocking(wait).await.unwrap().expect("the decision was called")
     }
 }
 
-/// Resumes a decision.
+/// Handle by which a blocked decision is resumed.
 pub(crate) struct Going(mpsc::Sender<()>);
 
 impl Going {

@@ -1,5 +1,5 @@
-//! spec R10, R11 for transactional steps: a COMMIT whose answer is lost keeps effect and record, or
-//! neither, and the caller learns which.
+//! spec R10, R11 for transactional steps: if the answer to a COMMIT is lost, the step's writes and
+//! its record are both committed or both not, and the caller gets the right answer.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
     rig::{Rig, STUCK},
 };
 
-/// Returns a run whose step may be executed.
+/// Starts a run and leases it.
 pub(crate) async fn leased(world: &World) -> Run {
     world.send("order", json!({})).await;
     world.lease_one().await
@@ -34,7 +34,7 @@ pub(crate) fn recording(world: &World, run: &Run) -> SeededCommand {
     world.salted(Command::Record { known: Box::new(run.clone()), report })
 }
 
-/// Pays; effect and record are both part of the one transaction.
+/// Runs a transactional step that inserts a payment, and its record.
 pub(crate) async fn pay(
     store: &PostgresStore,
     record: SeededCommand,
@@ -43,10 +43,11 @@ pub(crate) async fn pay(
     let insert = format!("insert into {table} values (1)");
     let step = |tx: PostgresTransaction| async move { tx.execute(&insert, &[]).await };
     let paying = Box::pin(store.transact_with(Duration::from_mins(1), step, |_| vec![record]));
-    tokio::time::timeout(STUCK, paying).await.expect("not stuck").map(|_| ())
+    tokio::time::timeout(STUCK, paying).await.expect("the step ends in time").map(|_| ())
 }
 
-/// Checks the rows after a fault, and the caller's answer, from the first attempt on.
+/// Injects the fault at the COMMIT of a step. Checks the rows and the caller's answer after that,
+/// and again after the caller has repeated the step.
 async fn check(fault: Fault, committed: bool) {
     let Some(rig) = Rig::new().await else { return };
     let (store, proxy) = behind_proxy(&rig).await;
@@ -66,12 +67,12 @@ async fn check(fault: Fault, committed: bool) {
         reply.unwrap();
     } else {
         let unavailable = matches!(reply, Err(TransactionError::Store(StoreError::Unavailable(_))));
-        assert!(unavailable, "a reason to try again: {reply:?}");
+        assert!(unavailable, "the caller did not get an error that it can retry: {reply:?}");
     }
-    // A caller that does not trust its answer may always repeat.
+    // The caller may always repeat the step.
     let again = pay(&store, recording(&world, &run), &table).await;
     assert_eq!(matches!(again, Err(TransactionError::Recorded)), committed, "{again:?}");
-    assert_eq!(rig.count(&table).await, 1, "exactly once");
+    assert_eq!(rig.count(&table).await, 1, "the step did not pay exactly once");
     assert_eq!(world.steps(run.id).await.len(), 1);
 }
 

@@ -1,4 +1,4 @@
-//! spec R16: a stopped process does not hold a gate for ever.
+//! spec R16: a process that is stopped by a signal does not hold the lock of a gate for ever.
 
 use std::{
     io::{BufRead, BufReader},
@@ -46,7 +46,7 @@ async fn r16_a_stopped_process_does_not_hold_a_gate() {
     deleted.unwrap();
 }
 
-/// Not a test: the process that [`r16_a_stopped_process_does_not_hold_a_gate`] starts.
+/// Not a test: the child process that [`r16_a_stopped_process_does_not_hold_a_gate`] starts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "runs as a child of the test above"]
 async fn child_that_stops_itself() {

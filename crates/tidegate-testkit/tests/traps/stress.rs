@@ -1,4 +1,4 @@
-//! Locks in one order: no deadlock, whatever overlaps.
+//! Stress test of the lock order: transactions on the same rows never deadlock.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::rig::Rig;
 const TASKS: u64 = 12;
 const ROUNDS: u64 = 60;
 
-/// A small generator: the same numbers on every run.
+/// Pseudo-random number generator that returns the same numbers in every run of the test.
 struct Dice(u64);
 
 impl Dice {
@@ -48,11 +48,11 @@ fn row(key: &RowKey) -> Row {
         let (ws, name) = (ws.clone(), name.clone());
         return Stream { ws, name, id: Seq(1), head: -1, closed: false }.into();
     }
-    let RowKey::LogHead(ws) = key else { panic!("not made by this test: {key:?}") };
+    let RowKey::LogHead(ws) = key else { panic!("this test makes no row for {key:?}") };
     LogHead { ws: ws.clone(), pos: 0 }.into()
 }
 
-/// Inserts missing rows; changes or deletes existing ones.
+/// Returns changes that insert the missing rows, and update or delete the existing ones.
 fn churn(snapshot: &Snapshot, dice: u64) -> Vec<Change> {
     let mut dice = Dice(dice);
     let runs_first = |key: &RowKey| matches!(key, RowKey::Run(_));
@@ -60,7 +60,7 @@ fn churn(snapshot: &Snapshot, dice: u64) -> Vec<Change> {
         .rows
         .iter()
         .filter_map(|(key, there)| match there {
-            // Two inserts of one run are an error, and not the subject of this test.
+            // Runs are not inserted: two inserts of the same run would be an error.
             None if runs_first(key) => None,
             None => Some(Change::Insert(row(key))),
             Some(_) if dice.below(3) == 0 && !runs_first(key) => Some(Change::Delete(key.clone())),
@@ -106,7 +106,7 @@ async fn overlapping_transactions_never_deadlock() {
     for task in tasks {
         task.await.unwrap();
     }
-    // The server publishes a session's counters when it ends.
+    // The server adds the deadlocks of a session to its statistics when the session ends.
     drop(stores);
     rig.until_gone("a").await;
     rig.until_gone("b").await;

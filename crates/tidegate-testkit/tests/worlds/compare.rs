@@ -1,4 +1,4 @@
-//! Executes the same operations on a world and on the reference, and compares the two.
+//! Executes the same operations on the real core (`World`) and on the reference, and compares them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,7 +21,7 @@ use tidegate_testkit::{
 
 use super::{Case, Field, Op};
 
-/// Runs a case on both sides; returns the first difference.
+/// Runs a case on both sides. The error is the first difference.
 pub(crate) fn check(case: &Case) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     runtime.block_on(async {
@@ -34,11 +34,11 @@ pub(crate) fn check(case: &Case) -> Result<(), String> {
             let timed = ["debounce", "batch", "throttle", "startWithinMs"];
             timed.iter().any(|it| def.to_string().contains(it))
         };
-        // Folds and turns that are due at the same time may be served in any order: if there are
-        // some, no two operations happen at the same time.
+        // Rows that are due at the same time may be processed in any order. So if the case has
+        // controls with due times, there is time between operations.
         twin.apart = Time::from(case.definitions.iter().any(timed));
         for (n, op) in case.ops.iter().enumerate() {
-            let at = |what: String| format!("after op {n}, {op:?}: {what}");
+            let at = |what: String| format!("after operation {n}, {op:?}: {what}");
             twin.tick(twin.apart).await;
             twin.apply(n, op).await.map_err(at)?;
             twin.compare().await.map_err(at)?;
@@ -48,7 +48,7 @@ pub(crate) fn check(case: &Case) -> Result<(), String> {
     })
 }
 
-/// Both sides, and the mapping between their runs.
+/// Both sides, and the mapping from runs of the reference to runs of the world.
 struct Twin {
     world: World,
     reference: Reference,
@@ -110,12 +110,13 @@ impl Twin {
                 }
             }
             Op::Cancel(at) => {
-                // Cancelling a run that still folds has its own tests (`control`).
+                // A run whose window or buffer is still open is not cancelled here: that has its
+                // own tests.
                 let runs = self.ids.keys().copied().filter(|run| !self.reference.is_folding(*run));
                 let runs: Vec<Ordinal> = runs.collect();
                 if let Some(run) = pick(&runs, *at) {
                     let world = self.world.cancel(self.ids[&run]).await.is_ok();
-                    same("cancelled", &world, &self.reference.cancel(run))?;
+                    same("whether the run was cancelled", &world, &self.reference.cancel(run))?;
                 }
             }
             Op::Stopped(at) => {
@@ -155,18 +156,20 @@ impl Twin {
         self.answered(&[outcome], &answer)
     }
 
-    /// Checks that both sides give the same outcomes for the same workflows, and maps run to run.
+    /// Checks that both sides give the same outcomes for the same workflows, and maps new runs.
     fn answered(&mut self, world: &[Outcome], answer: &[(String, Told)]) -> Same {
         let words = world.iter().map(|it| (it.workflow.as_str(), it.verdict.outcome()));
         let told_words = answer.iter().map(|(name, answer)| (name.as_str(), answer.outcome));
-        same("told", &words.collect::<Vec<_>>(), &told_words.collect::<Vec<_>>())?;
+        same("the outcomes", &words.collect::<Vec<_>>(), &told_words.collect::<Vec<_>>())?;
         for (outcome, (_, answer)) in world.iter().zip(answer) {
             match (outcome.verdict.run(), answer.run) {
                 (Some(id), Some(run)) => {
                     let known = *self.ids.entry(run).or_insert(id);
                     same(&format!("the id of run {run}"), &id, &known)?;
                 }
-                (world, answer) => same("told of a run", &world.is_some(), &answer.is_some())?,
+                (world, answer) => {
+                    same("whether the verdict has a run", &world.is_some(), &answer.is_some())?;
+                }
             }
         }
         Ok(())
@@ -177,13 +180,14 @@ impl Twin {
         let leased = self.reference.lease(self.world.engine, limit as usize);
         self.learn(&runs.iter().map(|run| run.id).collect::<Vec<_>>(), &leased);
         let names: Vec<_> = runs.iter().map(|run| self.name(run.id)).collect();
-        same("leased", &names, &leased.iter().map(|&run| Some(run)).collect::<Vec<_>>())?;
+        let expected: Vec<_> = leased.iter().map(|&run| Some(run)).collect();
+        same("the leased runs", &names, &expected)?;
         self.leased.extend(leased.into_iter().zip(runs));
         Ok(())
     }
 
-    /// Maps runs that are in no verdict, such as those of a buffer that a window opened, by where
-    /// they first appear.
+    /// Maps runs by their positions in two lists. For runs that are in no verdict, such as the run
+    /// of a buffer that a window opened.
     fn learn(&mut self, ids: &[RunId], runs: &[Ordinal]) {
         for (id, run) in ids.iter().zip(runs) {
             let known = self.name(*id).is_some();
@@ -204,10 +208,10 @@ impl Twin {
         self.reference.pass(time);
     }
 
-    /// Advances the time; if the last due item in it is a fold, it is not swept.
+    /// Advances the time. If the last row that becomes due in it is a fold, that fold is not swept.
     ///
-    /// The order in which several would be caught up with is not promised, and a due turn that has
-    /// not been swept lets others pass.
+    /// All other due rows are swept in time: the order in which several overdue rows are swept is
+    /// not specified, and runs could overtake a due turn of a throttle that is not swept.
     async fn fall_behind(&mut self, time: Time) {
         let (now, mut ahead, mut last) = (self.reference.now(), self.reference.clone(), None);
         let soon = |due: &Time, from: Time| from < *due && *due <= now + time;
@@ -220,7 +224,7 @@ impl Twin {
         self.pass(now + time - self.reference.now());
     }
 
-    /// Advances the time from one due time to the next.
+    /// Advances the time in steps from one due time to the next, with a sweep at each.
     async fn tick(&mut self, time: Time) {
         let end = self.reference.now() + time;
         loop {
@@ -247,18 +251,19 @@ impl Twin {
             |(run, id): (&Ordinal, &RunId)| (*run, seen.states.get(id).copied().unwrap_or("none"));
         let world: Vec<_> = ordinals().map(state).collect();
         let expected: Vec<_> = ordinals().map(|(run, _)| (*run, states[*run])).collect();
-        same("states", &world, &expected)?;
+        same("the states of runs", &world, &expected)?;
         let names = |ids: &[RunId]| ids.iter().map(|id| self.name(*id)).collect::<Vec<_>>();
         let some = |runs: Vec<Ordinal>| runs.into_iter().map(Some).collect::<Vec<_>>();
-        same("ready", &names(&seen.ready), &some(self.reference.ready()))?;
+        same("the ready runs", &names(&seen.ready), &some(self.reference.ready()))?;
         let world: BTreeMap<_, _> =
             seen.holders.iter().map(|(at, ids)| (at.clone(), names(ids))).collect();
         let held = self.reference.holders().into_iter();
         let world =
             world.into_iter().map(|(at, ids)| (at, ids.into_iter().collect::<BTreeSet<_>>()));
         let held = held.map(|(at, runs)| (at, some(runs).into_iter().collect::<BTreeSet<_>>()));
-        same("holders", &world.collect::<BTreeMap<_, _>>(), &held.collect())?;
-        // Versions that coexist have their own queues.
+        same("the holders of gates", &world.collect::<BTreeMap<_, _>>(), &held.collect())?;
+        // Versions that coexist have separate queues, which the reference does not have: so the
+        // order of these queues is not compared.
         let sorted = |(at, mut runs): (Place, Vec<Option<Ordinal>>)| {
             if at.control == "handoff" {
                 runs.sort();
@@ -267,13 +272,14 @@ impl Twin {
         };
         let world = seen.lines.iter().map(|(at, ids)| sorted((at.clone(), names(ids))));
         let lines = self.reference.lines().into_iter().map(|(at, runs)| sorted((at, some(runs))));
-        same("lines", &world.collect::<BTreeMap<_, _>>(), &lines.collect())?;
+        same("the queues", &world.collect::<BTreeMap<_, _>>(), &lines.collect())?;
         let carried = self.reference.carried();
         let versions = self.reference.versions();
         for (run, id) in &self.ids {
             if let Some((version, events)) = seen.carried.get(id) {
-                same(&format!("what run {run} carries"), events, &carried[*run])?;
-                // Runs that a newer version moves change when they are admitted.
+                same(&format!("the events of run {run}"), events, &carried[*run])?;
+                // The version of a queued run is not compared: if a newer version takes the run
+                // over, its version changes when it is admitted.
                 if let Some(version) = version {
                     let version = i128::from(*version);
                     same(&format!("the version of run {run}"), &version, &versions[*run])?;
@@ -283,7 +289,7 @@ impl Twin {
         Ok(())
     }
 
-    /// Both sides list runs that came out of folds in the order of their ranks.
+    /// Maps new runs that folds have started: both sides list them in the order of their ranks.
     fn learn_new(&mut self, seen: &Seen) {
         let unknown: Vec<RunId> =
             seen.by_rank.iter().filter(|id| self.name(**id).is_none()).copied().collect();
@@ -295,7 +301,7 @@ impl Twin {
     }
 }
 
-/// The state in a dump.
+/// The state of the world, read from a dump.
 #[derive(Default)]
 struct Seen {
     states: BTreeMap<RunId, &'static str>,
@@ -357,14 +363,14 @@ impl Seen {
     }
 }
 
-/// Returns the data of the events that a run carries.
+/// Returns the data of the events of a run.
 fn carried(rows: &[Row], run: &Run) -> Vec<Value> {
     let data = |seq| {
         let event = rows.iter().find_map(|row| {
             let Row::Event(event) = row else { return None };
             (event.id.seq == seq).then_some(event)
         });
-        let event = event.expect("the event of a run is kept");
+        let event = event.expect("the event of a run exists");
         let mut data: Value = serde_json::from_str(event.data.as_str()).expect("JSON");
         if let Some(request) = data.as_object_mut().filter(|data| data.contains_key("session")) {
             request.remove("metadata");
@@ -383,7 +389,7 @@ fn carried(rows: &[Row], run: &Run) -> Vec<Value> {
     }
 }
 
-/// Returns a gate's key as a place of the reference.
+/// Converts a gate's key to the form that the reference uses.
 fn place(key: &GateKey) -> Place {
     let scope = key.scope().expect("a gate's key");
     let control = if scope.class == Class::RunLimit {
@@ -425,5 +431,5 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, world: &T, reference: &T) ->
     if world == reference {
         return Ok(());
     }
-    Err(format!("{what}:\n     world {world:?}\n reference {reference:?}"))
+    Err(format!("both sides differ in {what}:\n     world {world:?}\n reference {reference:?}"))
 }

@@ -1,11 +1,11 @@
-//! Generators of cases: each control is on or off, limits are 1 to 3, times are short.
+//! Generators of random cases: each control is on or off, limits are 1 to 3, times are short.
 
 use proptest::{option::weighted, prelude::*, sample::select};
 use serde_json::{Map, Value, json};
 
 use super::{Case, Field, Op};
 
-/// Draws a world and its operations.
+/// Draws a case: definitions and operations.
 pub(crate) fn case() -> impl Strategy<Value = Case> {
     let kinds = proptest::collection::vec(prop::bool::weighted(0.8), 11);
     let ops = proptest::collection::vec(op(), 5..60);
@@ -20,7 +20,8 @@ pub(crate) fn case() -> impl Strategy<Value = Case> {
     )
 }
 
-/// Returns whether a case has this kind of operation; it always has leases, completions and time.
+/// Returns whether a case has this kind of operation. Every case has posts, leases, completions and
+/// ticks.
 fn wanted(op: &Op, kinds: &[bool]) -> bool {
     match op {
         Op::Lease(_) | Op::Complete(_) | Op::Tick(_) | Op::Post { .. } => true,
@@ -67,7 +68,7 @@ fn field() -> impl Strategy<Value = Field> {
     ])
 }
 
-/// Draws a workflow in one version or two, the second with other numbers.
+/// Draws a workflow in one or two versions. The second version has other numbers.
 fn workflow(
     name: &'static str,
     action: bool,
@@ -77,23 +78,27 @@ fn workflow(
     let on = proptest::collection::vec(prop::bool::weighted(0.3), 16);
     let two = prop::bool::weighted(0.3);
     (on, keys, numbers(), numbers(), two).prop_map(move |(mut on, keys, first, mut second, two)| {
-        // The count under one rate converts to another only with rounding. The deadline of an open
-        // window is the one in its last sender's verdict.
+        // Rates and windows are the same in both versions: the state of a meter can be converted to
+        // another rate only with rounding, and the deadline of an open window must stay the one
+        // that its last verdict had.
         for kept in [0, 2, 3, 4, 5, 6] {
             second[kept] = first[kept];
         }
-        // The order in which keys notice a raised limit is not promised, and it shows where keys
-        // share a later gate.
+        // With several gates, the second version does not raise limits: the order in which keys
+        // notice a raised limit is not specified, and it would be visible at a later gate that the
+        // keys share.
         if [1, 11, 12].into_iter().filter(|&stop| on[stop]).count() > 1 {
             for limit in [10, 11] {
                 second[limit] = second[limit].min(first[limit]);
             }
         }
-        // Coexisting versions have their own gates; going back from there is a different case.
+        // Versions that coexist have separate gates. A change between `coexist` and another policy
+        // is not tested here.
         if first[9] == 2 || second[9] == 2 {
             second[9] = first[9];
         }
-        // A run that a newer version moves stays in the singleton gate of its own version.
+        // Not with a singleton: a run that a newer version takes over stays in the singleton gate
+        // of its old version.
         on[3] &= !(on[13] && (first[9] == 3 || second[9] == 3));
         let build = |version, numbers: &[u64]| define(name, version, action, &on, &keys, numbers);
         (Some(build(1, &first)), two.then(|| build(2, &second)))
@@ -136,7 +141,7 @@ fn flow() -> impl Strategy<Value = Vec<Value>> {
     (action("x"), action("y")).prop_map(|(x, y)| vec![x, y])
 }
 
-/// Builds a definition: `on` selects the controls, `keys` and `numbers` their settings.
+/// Builds a definition: `on` selects its controls, `keys` and `numbers` are their settings.
 fn define(
     name: &str,
     version: u32,
@@ -146,12 +151,13 @@ fn define(
     numbers: &[u64],
 ) -> Value {
     let batch = on[0] && !action;
-    // With a batch, the keys of gates and of the throttle are its own.
+    // With a batch, gates and throttle must have the same key as the batch.
     let key = |n: usize| {
         let key = if batch && n < 5 { keys[0] } else { keys[n] };
         key.map(|key| if action { format!("input.{key}") } else { key.to_owned() })
     };
-    // No two folds that one event opens are due at the same time.
+    // Different periods for the two workflows, so that no two folds that one event opens are due at
+    // the same time.
     let apart = u64::from(name.ends_with('1') || name.ends_with('y'));
     let mut def = Map::new();
     let mut set = |field: &str, on: bool, key: Option<String>, mut value: Value| {
@@ -178,11 +184,12 @@ fn define(
         set("triggers", true, None, triggers);
     }
     set("batch", batch, key(0), json!({"maxSize": numbers[1], "timeoutMs": 17 + apart}));
-    // Whole microseconds per turn: the store's clock has no others, and a start within the
-    // microsecond in which it was due counts from when it was due.
+    // The time per turn is a whole number of microseconds, the resolution of the store's clock.
+    // Otherwise the rounding of the core and of the reference would differ.
     let rate = json!({"limit": numbers[2], "perMs": 12 * numbers[3]});
     set("throttle", on[1], key(1), burst(on[2], rate));
-    // Versions that coexist have their own queues, which the reference does not tell apart.
+    // Not with a handoff: versions that coexist have separate queues, which the reference does not
+    // have.
     let latest = on[15] && !on[13];
     let mode = match (batch || on[4], latest) {
         (true, _) => "skip",
@@ -214,7 +221,7 @@ fn define(
     Value::Object(def)
 }
 
-/// Builds one limit or two, never two of the same runs.
+/// Builds a list of up to two concurrency limits that never apply to exactly the same runs.
 fn limits(on: &[bool], keys: [Option<String>; 2], numbers: &[u64]) -> Value {
     let [first, second] = keys;
     let span = |run: bool| if run { "run" } else { "executing" };

@@ -1,4 +1,4 @@
-//! Random worlds: definitions, operations, and the comparison of the two sides.
+//! Random cases (definitions and operations), and the comparison of the core with the reference.
 
 mod compare;
 mod draw;
@@ -8,25 +8,25 @@ pub(crate) use draw::case;
 
 use serde_json::Value;
 
-/// One world and its operations.
+/// One test case.
 #[derive(Clone)]
 pub(crate) struct Case {
-    /// The definitions, registered in order; a higher version is a release.
+    /// Definitions that are registered at the start, in this order.
     pub(crate) definitions: Vec<Value>,
-    /// Definitions that are released on the way.
+    /// Newer versions, which the operation `Release` releases one after another.
     pub(crate) later: Vec<Value>,
     /// The operations.
     pub(crate) ops: Vec<Op>,
 }
 
-/// One operation. Numbers pick one of its possible targets.
+/// One operation. A `usize` selects one of the runs to which the operation can be applied.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
     /// Posts an event.
     Post { name: &'static str, a: Field, b: Field },
     /// Sends a request.
     Call { action: &'static str, session: Option<&'static str>, a: Field },
-    /// Posts an event after `ms` milliseconds without a sweep.
+    /// Posts an event after `ms` milliseconds, at the end of which a due fold is not swept.
     Late { ms: u64, name: &'static str, a: Field },
     /// Leases up to this many ready runs.
     Lease(u32),
@@ -34,21 +34,21 @@ pub(crate) enum Op {
     Complete(usize),
     /// Fails a driven run.
     Fail(usize),
-    /// Puts a driven run to sleep.
+    /// Lets a driven run sleep for some milliseconds.
     Sleep(usize, u64),
     /// Cancels a run.
     Cancel(usize),
     /// Confirms that a worker stopped.
     Stopped(usize),
-    /// Lets the engine die; its runs are reaped.
+    /// Marks the engine dead and reaps its runs.
     Lose,
-    /// Advances the time; due actions happen when they are due.
+    /// Advances the time by some milliseconds, with sweeps at all due times.
     Tick(u64),
     /// Releases the next definition.
     Release,
 }
 
-/// The value of an event's field that keys are read from.
+/// Value of an event's field from which keys are read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Field {
     Missing,

@@ -1,9 +1,10 @@
 -- name: session_settings
--- Makes the settings for all transactions of one of our own connections, until it is closed.
+-- Sets the options for all transactions of a connection that is not shared by a pooler.
 --
 -- $1 search_path   $2 lock_timeout   $3 statement_timeout   $4 idle_in_transaction_session_timeout
--- The same as tx_settings, whose comments apply. A peer that disappears in the middle of a flight
--- is detected by keepalives: no timeout runs before the flight's Sync (spec R16).
+-- The same settings as in tx_settings, for the reasons given there. If the client disappears in the
+-- middle of a pipeline, the server detects it by keepalives: no timeout runs before the Sync
+-- message that ends the pipeline (spec R16).
 select set_config('search_path', $1::text, false),
        set_config('lock_timeout', $2::text, false),
        set_config('statement_timeout', $3::text, false),
@@ -21,9 +22,9 @@ select set_config('search_path', $1::text, false),
        set_config('tcp_keepalives_count', '3', false)
 
 -- name: server_check
--- Reads the settings that decide whether this server can be trusted with a commit. Settings unknown
--- to the server are empty, so that the check of a server that is not PostgreSQL gets as far as its
--- name.
+-- Reads the settings by which the store decides whether a commit on this server is durable. A
+-- setting that the server does not have is empty, not an error, so that a server that is not
+-- PostgreSQL can be refused by its name.
 select pg_is_in_recovery(),
        coalesce(current_setting('synchronous_commit', true), ''),
        coalesce(current_setting('fsync', true), ''),
@@ -31,13 +32,13 @@ select pg_is_in_recovery(),
        version()
 
 -- name: clock_read
--- Reads the clock, in microseconds.
+-- Reads the server's clock, in microseconds since 1970.
 select clock()
 
 -- name: wake_listen
 -- Listens for wake-ups of this schema.
 --
--- `listen` takes no parameter, and we do not paste the name of the channel into a statement.
+-- `listen` takes no parameter. The server builds the statement, so that no Rust code composes SQL.
 do $$
 begin
   execute format('listen %I', 'tidegate_' || md5(current_schema()));
@@ -45,8 +46,8 @@ end
 $$
 
 -- name: wake_send
--- Notifies every listener that there may be work.
+-- Notifies all listeners of this schema that there may be work.
 --
--- No payload, so that the server merges the notifications of one transaction into one. The channel
--- belongs to the schema, and its name is short enough for the name of any schema.
+-- Has no payload, so that the server merges the notifications of one transaction into one. The name
+-- of the channel is a hash of the schema's name, because the length of channel names is limited.
 select pg_notify('tidegate_' || md5(current_schema()), '')

@@ -1,14 +1,15 @@
 -- name: schema_name
--- Sets the schema's name for schema_create, until the transaction ends.
+-- Stores the schema's name in a setting that schema_create reads, until the transaction ends.
 --
 -- $1 the schema's name
 select set_config('tidegate.schema', $1::text, true)
 
 -- name: schema_create
--- Creates the schema named by schema_name, unless it exists.
+-- Creates the schema whose name schema_name has stored, unless it exists.
 --
--- The name is passed by a setting because `create schema` takes no parameter, and we do not paste
--- it into a statement. A user without the right to create schemas can be given an existing one.
+-- The name is passed by a setting because `create schema` takes no parameter, and no Rust code
+-- composes SQL. An existing schema is not created again, so a database user without the right to
+-- create schemas can use one.
 do $$
 declare
   wanted text := current_setting('tidegate.schema');
@@ -29,7 +30,7 @@ create table if not exists migration (
 )
 
 -- name: migration_read
--- Reads the migrations that this schema has had, in order.
+-- Reads the migrations that were applied to this schema, in order.
 --
 -- Locks nothing: the caller holds the latch of migrations.
 select version, name, checksum

@@ -1,11 +1,11 @@
 -- name: tx_token_open
--- Inserts a token row, and sweeps up to a hundred that were unused for an hour.
+-- Inserts a token row, and deletes up to a hundred token rows that were unused for an hour.
 --
 -- $1 id, drawn at random
--- Locks the stale rows, and skips locked ones. Index: none; the table is small, and this runs once
--- for each row ever created, so that sweeping here keeps up with creation. A swept row may belong
--- to a live process: its next transaction fails and takes another row, and an outcome queried then
--- is unknown, never "aborted".
+-- Locks the unused rows, and skips rows that are locked. Index: none, the table is small: every
+-- insert also deletes old rows. If a deleted row belongs to a live process, the next transaction of
+-- that process fails and takes another row; the outcome of a transaction on a deleted row is
+-- unknown, never "aborted".
 with stale as (
   select id
     from tx_token
@@ -21,12 +21,13 @@ insert into tx_token (id, token, closed, at)
 values ($1::bigint, 0, 0, clock_timestamp())
 
 -- name: tx_token_write
--- Writes the transaction's token, by which a COMMIT whose answer was lost is looked up (spec R10).
+-- Writes the transaction's token. If the answer to COMMIT is lost, tx_token_close reads the token
+-- to find out whether the transaction was committed (spec R10).
 --
 -- $1 id of the token row   $2 token, drawn at random for this attempt
--- Locks the row until the end of the transaction, the wait for a synchronous standby included.
--- Last before COMMIT, so that a fence stops a server process for as long as possible.
--- Index: the primary key. Fails the transaction (TG002) if the row is closed or swept.
+-- Locks the row until the end of the transaction, including the wait for a synchronous standby.
+-- Runs last before COMMIT, so that tx_token_close can prevent the commit for as long as possible.
+-- Index: the primary key. Fails the transaction (TG002) if the row is closed or deleted.
 with changed as (
   update tx_token
      set token = $2::bigint,
@@ -42,10 +43,12 @@ select expect_rows('tx_token', count(*), 1)
 -- Closes a token row and reads its token.
 --
 -- $1 id of the token row
--- Locks the row: waits for a server process that is still committing. A process that has not yet
--- written its token cannot do so any more, even if it was suspended and has the whole flight
--- unread. Proves nothing before its own COMMIT is answered. Can be retried. Index: the primary key.
--- No row: it was swept, or never reached this server; proves nothing.
+-- Locks the row: waits for a server process that is still committing. A server process that has not
+-- yet written its token can no longer write it, even if it was suspended and has not yet read the
+-- statements of its transaction. The result is valid only after the COMMIT of this statement is
+-- answered. Can be retried. Index: the primary key.
+-- Returns no row if the row was deleted, or was never written on this server: the outcome is then
+-- unknown.
 update tx_token
    set closed = 1
  where id = $1::bigint

@@ -1,20 +1,20 @@
 -- name: file_check
--- Returns `ok`, or the defects of the file's pages and indexes.
+-- Returns `ok`, or a defect of the file's pages and indexes.
 --
--- Locks nothing. Reads everything.
+-- Locks nothing. Reads the whole file.
 pragma integrity_check(1)
 
 -- name: file_copy
--- Writes all rows of one snapshot into another file, without the unused pages of this one.
+-- Copies the database, as it is at one moment, into another file without unused pages.
 --
 -- ?1 the other file, which must be missing or empty
--- Locks nothing: the writer can continue. Reads everything.
+-- Locks nothing: the writer can continue. Reads the whole file.
 vacuum into ?1
 
 -- name: schema_dump
 -- Reads the schema: tables, then indexes, by name.
 --
--- No parameters. Indexes that SQLite makes by itself have no text.
+-- No parameters. Indexes that SQLite creates itself have no SQL text and are left out.
 select sql
   from sqlite_schema
  where sql is not null

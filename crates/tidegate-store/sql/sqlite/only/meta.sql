@@ -1,5 +1,5 @@
 -- name: meta_read
--- Reads one of the store's own numbers.
+-- Reads a number that the store keeps under a name, such as a counter.
 --
 -- ?1 name
 -- Index: the primary key.
@@ -8,7 +8,7 @@ select value
  where name = ?1
 
 -- name: meta_write
--- Writes one of the store's own numbers; inserts or updates it.
+-- Writes a number that the store keeps under a name: inserts or updates its row.
 --
 -- ?1 name   ?2 value
 insert into meta (name, value)
@@ -17,9 +17,10 @@ values (?1, ?2)
    set value = excluded.value
 
 -- name: fence_next
--- Draws the next fence of a lease, one counter for all names.
+-- Draws the fence of a new lease from one counter for all names.
 --
--- No parameters. Runs inside the transaction that grants the lease. PostgreSQL has a sequence.
+-- No parameters. Runs inside the transaction that grants the lease. PostgreSQL uses a sequence
+-- instead.
 insert into meta (name, value)
 values ('lease_fence', 1)
     on conflict (name) do update

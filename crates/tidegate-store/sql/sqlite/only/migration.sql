@@ -1,5 +1,6 @@
 -- name: migration_create
--- Creates the table of applied migrations. Not a migration itself: migrations are looked up in it.
+-- Creates the table of applied migrations. It is not a migration itself, because it must exist
+-- before the first one.
 --
 -- No parameters.
 create table if not exists migration (

@@ -161,12 +161,12 @@ impl Version {
 }
 
 /// Limit of a gate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// The maximum number of runs inside at once.
+    /// The maximum sum of the costs inside at once.
     Slots(u32),
-    /// The maximum number of arrivals per period.
-    Rate(Rate),
+    /// The maximum sums of the costs of arrivals per period. All of them apply.
+    Rates(Vec<Rate>),
     /// No limit: the current release no longer has the control.
     Open,
 }

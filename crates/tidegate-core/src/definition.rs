@@ -7,6 +7,7 @@
 //! when a default changes.
 
 mod on_failure;
+mod one_or_many;
 pub(crate) mod overlap;
 mod problem;
 mod read;
@@ -25,7 +26,7 @@ pub use problem::{
     Code, DefinitionErrors, MAX_DESCRIPTION_CHARS, MAX_DURATION_MS, MAX_NAME_CHARS, MAX_PROBLEMS,
     Parsed, Problem,
 };
-pub(crate) use problem::{Fields, Kind, Problems, Reported, nearest, shorten};
+pub(crate) use problem::{Fields, Kind, Problems, Reported, nearest, shorten, whole};
 pub(crate) use read::{Context, read};
 pub use retry::Retry;
 pub use trigger::{CATCH_UP_MS, MIN_CATCH_UP_MS, STREAM_PREFIX, Trigger};
@@ -89,12 +90,12 @@ pub struct Definition {
     /// At most one run per key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub singleton: Option<Singleton>,
-    /// Starts spread over time.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub throttle: Option<Throttle>,
-    /// Events shed when they come too often.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rate_limit: Option<RateLimit>,
+    /// The limits on starts over time.
+    #[serde(default, with = "one_or_many", skip_serializing_if = "Vec::is_empty")]
+    pub throttle: Vec<Throttle>,
+    /// The limits on events over time.
+    #[serde(default, with = "one_or_many", skip_serializing_if = "Vec::is_empty")]
+    pub rate_limit: Vec<RateLimit>,
     /// One run when a burst is over.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub debounce: Option<Debounce>,
@@ -157,8 +158,8 @@ impl Definition {
             triggers: Vec::new(),
             concurrency: Vec::new(),
             singleton: None,
-            throttle: None,
-            rate_limit: None,
+            throttle: Vec::new(),
+            rate_limit: Vec::new(),
             debounce: None,
             batch: None,
             priority: None,

@@ -184,7 +184,17 @@ pub fn consider(
 ) -> Decided<Outcome> {
     let (ws, parent) = (ws.clone(), None);
     let (id, data, steps) = (event.id, event.data.clone(), OnceCell::new());
-    let candidate = Candidate { ws, current, event: id, data, origin, parent, function_key, steps };
+    let candidate = Candidate {
+        ws,
+        current,
+        event: id,
+        data,
+        origin,
+        parent,
+        function_key,
+        batch: None,
+        steps,
+    };
     let verdict = match draft.keep_or_undo(|draft| admit(draft, &candidate)) {
         Ok(verdict) | Err(Stop::Refused(verdict)) => verdict,
         Err(Stop::Need(reads)) => return Err(Stop::Need(reads)),

@@ -6,7 +6,11 @@ use crate::{
     catalog::Limit,
     command::Refusal,
     draft::{Decided, Draft, QUEUE_COUNTED, Stop},
-    flow::{fold, meter, verdict::By},
+    flow::{
+        fold,
+        meter::{self, Ahead},
+        verdict::By,
+    },
     id::RunId,
     row::{
         Ending, Fold, Gate, GateKey, GateState, Phase, Purpose, Row, RowKey, Run, Wait, WaitOn,
@@ -224,6 +228,12 @@ pub struct Binding {
     pub limit: String,
     /// Whether there is no room in it now.
     pub full: bool,
+    /// The units of the limit that the run takes, if more than one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<u32>,
+    /// The units that are taken, where it is not one for each run inside.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub used: Option<u64>,
     /// Who is inside.
     pub holders: Vec<RunId>,
     /// Who of them was cancelled and has not stopped yet.
@@ -388,6 +398,8 @@ fn ways_out(subject: &str, run: &Run) -> String {
 }
 
 fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
+    let need = run.plan.iter().find(|need| need.gate == *key);
+    let costs = need.map(|need| need.costs.clone()).unwrap_or_default();
     let By { control, key: value, .. } = By::gate(key);
     let limit = match key.scope() {
         Some(scope) => draft.catalog(&scope.ws)?.limit(&scope),
@@ -396,8 +408,10 @@ fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
     let mut binding = Binding {
         control,
         key: value,
-        limit: words(limit),
+        limit: words(&limit),
         full: false,
+        cost: None,
+        used: None,
         holders: Vec::new(),
         draining: Vec::new(),
         stranded: Vec::new(),
@@ -423,16 +437,18 @@ fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
                     None => binding.draining.push(hold.run),
                 }
             }
-            binding.full = matches!(limit, Limit::Slots(n) if slots.holders.len() >= n as usize);
+            binding.full = matches!(limit, Limit::Slots(n) if !slots.fits(costs.one(), n));
+            binding.cost = Some(costs.one()).filter(|cost| *cost > 1);
+            binding.used = Some(slots.used()).filter(|used| *used != slots.holders.len() as u64);
             binding.frees = undone.unwrap_or_else(|| frees(&binding));
             for holder in binding.holders.iter().take(MAX_HOLDERS).filter(|_| binding.full) {
                 binding.stranded.extend(stranded_run(draft, *holder)?.map(|run| run.id));
             }
         }
         GateState::Turns(turns) => {
-            if let Limit::Rate(rate) = limit {
-                let before = (turns.pending.len(), ahead);
-                let turn = meter::turn_in_queue(turns.meter, rate, before, draft.now());
+            if let Limit::Rates(rates) = &limit {
+                let ahead = Ahead { through: &turns.pending, queued: ahead as u64 };
+                let turn = meter::all_conform(&turns.meters, rates, ahead, &costs, draft.now());
                 binding.full = turn.is_err();
                 binding.at = turn.err().flatten();
                 binding.frees = match binding.at {
@@ -458,11 +474,14 @@ fn undoing(draft: &Draft, id: RunId) -> Decided<Option<String>> {
     Ok(Some(format!("the end of {id}, which compensates {old}{latest}")))
 }
 
-pub(crate) fn words(limit: Limit) -> String {
+pub(crate) fn words(limit: &Limit) -> String {
     match limit {
         Limit::Slots(n) => format!("{n} at once"),
-        Limit::Rate(rate) => {
-            format!("{} in {} ms, {} at once", rate.limit, rate.per_ms, rate.burst)
+        Limit::Rates(rates) => {
+            let each = rates.iter().map(|rate| {
+                format!("{} in {} ms, {} at once", rate.limit, rate.per_ms, rate.burst)
+            });
+            each.collect::<Vec<_>>().join(" and ")
         }
         Limit::Open => "open: the current release has no such control".to_owned(),
     }

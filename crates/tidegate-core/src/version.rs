@@ -12,7 +12,7 @@ use crate::{
     flow::{
         CONTROLS, control,
         handoff::OnNewVersion,
-        meter::of_today,
+        meter::all_of_today,
         plan::{Candidate, Origin},
     },
     id::{RunId, Seq},
@@ -21,8 +21,8 @@ use crate::{
     reaction::Reaction,
     reads::Scan,
     row::{
-        Class, Def, Gate, GateKey, GateState, Hold, Phase, PlannedGate, Purpose, Row, RowKey, Run,
-        Slots, Span, Workspace,
+        Class, Def, Gate, GateKey, GateState, Hold, Meters, Phase, PlannedGate, Purpose, Row,
+        RowKey, Run, Slots, Span, Workspace,
     },
     run::lease::served,
     schedule,
@@ -323,6 +323,7 @@ fn adopt(draft: &mut Draft, ws: &Workspace, current: &Current, run: Run) -> Deci
         origin: Origin::Invoke,
         parent: None,
         function_key: Some(Key::Missing),
+        batch: run.batch_costs.clone(),
         steps: OnceCell::new(),
     };
     let Ok(steps) = candidate.plan() else { return Ok(false) };
@@ -336,7 +337,7 @@ fn adopt(draft: &mut Draft, ws: &Workspace, current: &Current, run: Run) -> Deci
     }
     // Gates are taken in one order, so that no two runs wait for each other, and a hold that is
     // given is no exception: a run that has yet to pass a gate before this one gets none.
-    if run.plan.get(run.entered).is_some_and(|next| next.gate < key) {
+    if run.plan.get(run.entered).is_some_and(|next| next.gate.comes_before(&key)) {
         return Ok(true);
     }
     let mut row = match draft.gate(&key)? {
@@ -350,12 +351,13 @@ fn adopt(draft: &mut Draft, ws: &Workspace, current: &Current, run: Run) -> Deci
         },
     };
     if let GateState::Slots(slots) = &mut row.state {
-        slots.holders.push(Hold { run: run.id, draining: run.phase == Phase::Stopping });
+        let draining = run.phase == Phase::Stopping;
+        slots.holders.push(Hold { draining, ..Hold::new(run.id, 1) });
     }
     draft.put(row);
     // Among the gates that the run holds to its end, not among those that it releases to sleep.
     let held = run.plan.iter().take(run.entered).take_while(|need| need.span == Span::Run).count();
-    run.plan.insert(held, PlannedGate { gate: key, span: Span::Run, tier: 0 });
+    run.plan.insert(held, PlannedGate::new(key, Span::Run));
     run.entered += 1;
     draft.put(run);
     Ok(true)
@@ -369,20 +371,21 @@ fn renumber(draft: &mut Draft, ws: &Workspace, workflow: &Definition) -> Decided
     for key in gates(draft, ws, workflow, &classes)? {
         let Some(before) = draft.gate(&key)?.cloned() else { continue };
         let Some(scope) = key.scope() else { continue };
-        let rate = match (control::owner(scope.class).limit)(Some(workflow), &scope) {
-            Limit::Rate(rate) => Some(rate),
-            Limit::Slots(_) | Limit::Open => None,
+        let limit = (control::owner(scope.class).limit)(Some(workflow), &scope);
+        let renumber = |meters: &mut Meters| {
+            if let Limit::Rates(rates) = &limit {
+                *meters = all_of_today(meters, rates, now);
+            }
         };
-        let renumber = |meter| rate.map_or(meter, |rate| of_today(meter, rate, now));
         let mut gate = before.clone();
         let waiting = match &mut gate.state {
             GateState::Slots(slots) => slots.head.is_some(),
             GateState::Turns(turns) => {
-                turns.meter = turns.meter.map(renumber);
+                renumber(&mut turns.meters);
                 turns.head.is_some()
             }
-            GateState::Meter(meter) => {
-                *meter = renumber(*meter);
+            GateState::Meter(meters) => {
+                renumber(meters);
                 false
             }
             GateState::Fold(_) | GateState::Claim(_) => false,

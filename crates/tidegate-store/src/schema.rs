@@ -9,10 +9,10 @@ use tidegate_core::{
     id::{ChoreId, EventId, RunId, Seq},
     json::Payload,
     row::{
-        ApiKey, Chore, Chunk, Def, Ended, Ending, Engine, Epoch, Event, Gate, Item, LogHead, Phase,
-        Purpose, Rank, Receipt, Reply, Row, RowKey, RowKind, Run, RunError, Schedule, Session,
-        SessionRef, Signal, Source, Staged, Step, Stream, StreamEventRow, StreamSnapshot,
-        Subscription, Trail, WaitPath, WaitRow,
+        ApiKey, BatchCosts, Chore, Chunk, Def, Ended, Ending, Engine, Epoch, Event, Gate, Item,
+        LogHead, Phase, Purpose, Rank, Receipt, Reply, Row, RowKey, RowKind, Run, RunError,
+        Schedule, Session, SessionRef, Signal, Source, Staged, Step, Stream, StreamEventRow,
+        StreamSnapshot, Subscription, Trail, WaitPath, WaitRow,
     },
     time::Timestamp,
 };
@@ -202,6 +202,7 @@ tables! {
                 purpose: body.purpose,
                 effect_run: body.effect_run,
                 batch_of: body.batch_of,
+                batch_costs: body.batch_costs,
                 trail: body.trail,
                 takeovers: body.takeovers,
             }
@@ -399,6 +400,8 @@ struct EndedBody {
     effect_run: Option<RunId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     batch_of: Option<RunId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    batch_costs: Option<BatchCosts>,
     #[serde(default, skip_serializing_if = "Trail::is_empty")]
     trail: Trail,
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -416,6 +419,7 @@ impl EndedBody {
             purpose: row.purpose,
             effect_run: row.effect_run,
             batch_of: row.batch_of,
+            batch_costs: row.batch_costs.clone(),
             trail: row.trail.clone(),
             takeovers: row.takeovers,
         }

@@ -70,6 +70,8 @@ struct Run {
     rank: (Time, u64),
     state: State,
     way: Vec<(Stop, Place)>,
+    /// The costs of the run at each gate, by the position of the gate's limits.
+    costs: Vec<Vec<i128>>,
     passed: usize,
     started: bool,
     /// The engine that has not confirmed yet that it stopped driving the cancelled run.
@@ -133,7 +135,7 @@ pub struct Reference {
     turns: (Vec<String>, Option<usize>),
     runs: Vec<Run>,
     folds: Vec<Fold>,
-    meters: BTreeMap<Place, Meter>,
+    meters: BTreeMap<(Place, usize), Meter>,
     /// Expiry and run of each claim.
     claims: BTreeMap<Place, (Time, Ordinal)>,
     arrivals: u64,
@@ -198,10 +200,10 @@ impl Reference {
         }
         let leased: Vec<Ordinal> = ready.into_iter().filter(|run| taken.contains(run)).collect();
         for &run in &leased {
-            if !self.runs[run].started
-                && let Some(place) = self.turn_of(run)
-            {
-                self.spend(&place, "throttle", &self.runs[run].workflow.clone());
+            if !self.runs[run].started {
+                for (place, costs) in self.turns_of(run) {
+                    self.spend(&place, &costs);
+                }
             }
             self.runs[run].started = true;
             self.runs[run].state = State::Driven(engine);

@@ -1,17 +1,19 @@
 //! Sample rows: simple ones that tests change, and one of every kind with extreme values.
 
+mod streams;
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use tidegate_core::{
     id::{ChoreId, EventId, RunId, Seq},
     json::{MAX_EVENT_BYTES, Payload},
     row::{
-        ApiKey, At, Awaited, Begun, Bulk, BulkCounts, BulkFilter, BulkWhat, Chore, Chunk, Claim,
-        Class, Def, Ended, Ending, Engine, Epoch, Event, Fold, Gate, GateKey, GateState, Hold,
-        Item, Kind, LiveState, LogHead, Mark, Meter, Occurred, Parent, Part, Phase, Place,
-        PlannedGate, Progress, Purpose, Rank, Receipt, Reply, Row, Run, RunError, Schedule, Scope,
-        Session, SessionOp, SessionRef, Signal, Slots, Source, Span, Staged, Step, StepKind,
-        Stream, StreamEventRow, StreamSnapshot, Subscription, Trail, Turns, Wait, WaitOn, WaitPath,
+        ApiKey, At, Awaited, BatchCosts, Begun, Bulk, BulkCounts, BulkFilter, BulkWhat, Chore,
+        Chunk, Claim, Class, Costs, Def, Ended, Ending, Engine, Epoch, Event, Fold, Gate, GateKey,
+        GateState, Hold, Item, Kind, LiveState, Mark, Meter, Meters, Occurred, Parent, Part, Phase,
+        Place, PlannedGate, Progress, Purpose, Rank, Receipt, Reply, Row, Run, RunError, Schedule,
+        Scope, Session, SessionOp, SessionRef, Signal, Slots, Source, Span, Staged, Step, StepKind,
+        StreamEventRow, StreamSnapshot, Subscription, Trail, Turn, Turns, Wait, WaitOn, WaitPath,
         WaitPlace, WaitRow, Work,
     },
     time::Timestamp,
@@ -119,6 +121,7 @@ pub fn run(seq: i64) -> Run {
         expires_at: None,
         effect_run: None,
         batch_of: None,
+        batch_costs: None,
         trail: Trail::default(),
     }
 }
@@ -259,6 +262,7 @@ pub fn ended_run(seq: i64) -> Ended {
         purpose: Purpose::Ordinary,
         effect_run: None,
         batch_of: None,
+        batch_costs: None,
         then: None,
         trail: Trail::default(),
         takeovers: 0,
@@ -291,6 +295,7 @@ pub fn window(last: i64) -> Gate {
         deadline: Timestamp::from_ms(2),
         count: 2,
         bytes: 2,
+        costs: BTreeMap::new(),
         full: Vec::new(),
         held: false,
         paused: false,
@@ -369,8 +374,8 @@ pub fn every_row() -> Vec<Row> {
     rows.extend(runs());
     rows.extend(ended());
     rows.extend(steps());
-    rows.extend(streams());
-    rows.extend(subs());
+    rows.extend(streams::streams());
+    rows.extend(streams::subs());
     rows.extend(events());
     rows.extend(sessions());
     rows.extend(guards());
@@ -421,19 +426,24 @@ fn gates() -> Vec<Row> {
         GateState::Slots(Slots::default()),
         GateState::Slots(Slots {
             holders: vec![
-                Hold { run: RunId { seq: Seq(i64::MAX), salt: u64::MAX }, draining: true },
-                Hold { run: RunId { seq: Seq(0), salt: 0 }, draining: false },
+                Hold { run: RunId { seq: Seq(i64::MAX), salt: u64::MAX }, draining: true, cost: 7 },
+                Hold::new(RunId { seq: Seq(0), salt: 0 }, 1),
             ],
             head: Some(far_place()),
+            wanted: Costs::new(vec![u32::MAX]),
             folds: vec![gate_key("main", "fold"), GateKey::from_bytes(&[0, 255])],
             moved_to: Some(i64::MAX),
         }),
-        GateState::Meter(Meter { tat: i64::MAX, rest: u32::MAX, limit: 1, per_ms: u64::MAX }),
+        GateState::Meter(Meters(vec![meter(1)])),
+        GateState::Meter(Meters(vec![meter(1), Meter { debt: u64::MAX, ..meter(u32::MAX) }])),
         GateState::Turns(Turns::default()),
         GateState::Turns(Turns {
-            meter: Some(Meter { tat: i64::MIN, rest: 0, limit: u32::MAX, per_ms: 1 }),
-            pending: vec![Seq(1), Seq(i64::MAX)],
+            meters: Meters(vec![Meter { tat: i64::MIN, rest: 0, ..meter(u32::MAX) }]),
+            pending: [vec![], vec![1, 5]]
+                .map(|costs| Turn { run: Seq(i64::MAX), costs: Costs::new(costs) })
+                .to_vec(),
             head: Some(far_place()),
+            wanted: Costs::new(vec![2]),
         }),
         GateState::Fold(Fold {
             run: RunId { seq: Seq(i64::MAX), salt: u64::MAX },
@@ -444,7 +454,8 @@ fn gates() -> Vec<Row> {
             deadline: FUTURE,
             count: u32::MAX,
             bytes: u64::MAX,
-            full: vec![Part { run: run_id(3), first: event_id(4), count: u32::MAX }],
+            costs: sums(),
+            full: vec![Part { run: run_id(3), first: event_id(4), count: u32::MAX, costs: sums() }],
             held: true,
             paused: true,
             fired: true,
@@ -467,6 +478,14 @@ fn gates() -> Vec<Row> {
     gates.into_iter().map(Row::from).collect()
 }
 
+fn meter(limit: u32) -> Meter {
+    Meter { tat: i64::MAX, rest: u32::MAX, limit, per_ms: u64::MAX, debt: 0 }
+}
+
+fn sums() -> BTreeMap<String, u32> {
+    BTreeMap::from([("tokens".to_owned(), u32::MAX)])
+}
+
 fn far_place() -> Place {
     Place { tier: i64::MAX, rank: Rank { at: PAST, seq: Seq(i64::MAX) } }
 }
@@ -484,7 +503,11 @@ fn runs() -> Vec<Row> {
         queued_at: FUTURE,
         rank: Rank { at: FUTURE, seq: Seq(i64::MAX) },
         plan: [Span::Run, Span::Start, Span::Executing]
-            .map(|span| PlannedGate { gate: gate_key("every", "need"), span, tier: i64::MAX })
+            .map(|span| PlannedGate {
+                tier: i64::MAX,
+                costs: Costs::new(vec![1, 3]),
+                ..PlannedGate::new(gate_key("every", "need"), span)
+            })
             .into(),
         entered: 1,
         phase: Phase::Driven,
@@ -520,6 +543,7 @@ fn runs() -> Vec<Row> {
         expires_at: Some(FUTURE),
         effect_run: Some(run_id(7)),
         batch_of: Some(run_id(8)),
+        batch_costs: Some(BatchCosts { events: u32::MAX, at: sums() }),
         trail: trail(),
     };
     let phases = [
@@ -595,6 +619,7 @@ fn ended() -> Vec<Row> {
         purpose: if seq % 2 == 0 { Purpose::OnFailure(run_id(9)) } else { Purpose::Ordinary },
         effect_run: (seq % 2 == 0).then(|| run_id(3)),
         batch_of: (seq % 2 == 0).then(|| run_id(4)),
+        batch_costs: Some(BatchCosts { events: u32::MAX, at: sums() }),
         then: (seq % 3 == 0).then(|| run_id(5)),
         trail: if seq % 2 == 0 { trail() } else { Trail::default() },
         takeovers: if seq % 2 == 0 { u32::MAX } else { 0 },
@@ -624,49 +649,6 @@ fn steps() -> Vec<Row> {
     steps.push(Step { result: Err(fault()), ..step(0, "") });
     steps.push(Step { result: Ok(payload(PAYLOADS[5])), ..step(0, "ok") });
     steps.into_iter().map(Row::from).collect()
-}
-
-fn streams() -> Vec<Row> {
-    let stream = |name: &str, head, closed| {
-        Row::from(Stream { ws: "every".into(), name: name.to_owned(), id: Seq(5), head, closed })
-    };
-    let logged = StreamEventRow {
-        id: EventId { seq: Seq(i64::MAX), salt: u64::MAX },
-        name: NAME.to_owned(),
-        at: PAST,
-        data: payload(PAYLOADS[3]),
-        meta: payload(PAYLOADS[9]),
-        ..logged(i64::MAX, i64::MAX, i64::MAX)
-    };
-    let head = LogHead { ws: NAME.into(), pos: i64::MAX };
-    let full = StreamSnapshot {
-        version: i64::MAX,
-        body: payload(PAYLOADS[9]),
-        ..snapshot(i64::MAX, NAME)
-    };
-    let snapshots = [snapshot(0, "").into(), full.into()];
-    let rows = [stream("", -1, false), stream(NAME, i64::MAX, true), logged.into(), head.into()];
-    rows.into_iter().chain(snapshots).collect()
-}
-
-fn subs() -> Vec<Row> {
-    let idle = Subscription { want: -1, ..sub("every", "idle") };
-    let full = Subscription {
-        at: i64::MAX - 1,
-        want: i64::MAX,
-        owner: Some(u128::MAX),
-        fence: i64::MAX,
-        until: Some(PAST),
-        due: Some(FUTURE),
-        since: PAST,
-        failures: u32::MAX,
-        claims: u32::MAX,
-        ..sub(NAME, NAME)
-    };
-    let text = || Some(FREE_TEXT.to_owned());
-    let blocked = Subscription { blocked: text(), error: text(), ..sub("every", "blocked") };
-    let silent = Subscription { blocked: Some(String::new()), ..sub("every", "silent") };
-    [idle, full, blocked, silent].into_iter().map(Row::from).collect()
 }
 
 fn events() -> Vec<Row> {

@@ -126,8 +126,8 @@ fn defaults_are_those_of_the_book() {
         "batch": {"maxSize": 2, "timeoutMs": 1},
     }));
     assert_eq!(workflow.concurrency[0].span, Span::Executing);
-    assert_eq!(workflow.throttle.unwrap().burst, 1);
-    assert_eq!(workflow.rate_limit.unwrap().burst, 3);
+    assert_eq!(workflow.throttle[0].burst, 1);
+    assert_eq!(workflow.rate_limit[0].burst, 3);
     assert_eq!(workflow.idempotency.unwrap().period_ms, 86_400_000);
     assert_eq!(workflow.batch.unwrap().max_bytes, 4_194_304);
     assert_eq!(workflow.retry.max_attempts, 4);
@@ -269,7 +269,7 @@ fn unknown_names_are_refused_with_the_nearest_known_one() {
             error missing_field: workflow `w`: triggers[0].onOverlap.policy is required: one of `skip`, `allow`, `queue`, `restart`, `reject`
             error wrong_type: workflow `w`: singleton must be an object of `key`, `mode`, got "skip"
             error wrong_type: workflow `w`: priority must be an object of `shiftMs`, got [1]
-            error wrong_type: workflow `w`: throttle must be an object of `limit`, `perMs`, `key`, `burst`, got 5
+            error wrong_type: workflow `w`: throttle must be an object of `limit`, `perMs`, `key`, `burst`, `cost`, got 5
         "#]],
     );
 }
@@ -444,7 +444,7 @@ fn combinations_that_would_lose_events_are_refused_with_the_fix() {
             error out_of_range: workflow `w`: concurrency must hold 1 to 16 limits, got 0
             error misplaced: workflow `w`: concurrency cannot be a policy, those are for actions: write `{"limit": …}`, or use singleton
             error misplaced: workflow `w`: concurrency cannot be a policy, those are for actions: write `{"limit": …}`, or use singleton
-            error wrong_type: workflow `w`: concurrency must be an object of `limit`, `key`, `span`, got 5
+            error wrong_type: workflow `w`: concurrency must be an object of `limit`, `key`, `span`, `cost`, got 5
         "#]],
     );
 }

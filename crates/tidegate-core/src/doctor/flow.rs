@@ -8,8 +8,8 @@ use crate::{
     flow::control,
     id::{RunId, Seq},
     row::{
-        Class, Def, Ended, EngineId, Event, Gate, GateKey, GateState, Phase, Place, Receipt,
-        RowKey, Run, Scope, Source, Span, WaitOn, WaitPath, WaitRow, Workspace,
+        Class, Def, Ended, EngineId, Event, Gate, GateKey, GateState, Phase, Place, PlannedGate,
+        Receipt, RowKey, Run, Scope, Source, Span, WaitOn, WaitPath, WaitRow, Workspace,
     },
     time::Timestamp,
 };
@@ -25,6 +25,10 @@ struct Inside {
     /// Runs with a turn that have not been seen waiting for their start yet.
     turns: BTreeSet<Seq>,
     count: usize,
+    /// The sum of the holders' costs.
+    units: u64,
+    /// The cost of the first run in the queue.
+    wanted: u32,
     is_turns: bool,
     /// The first position in the queue.
     first: Option<Place>,
@@ -80,6 +84,8 @@ impl Flow {
             unsaid: BTreeSet::new(),
             turns: BTreeSet::new(),
             count: 0,
+            units: 0,
+            wanted: 1,
             is_turns: false,
             first: None,
         };
@@ -88,6 +94,7 @@ impl Flow {
                 inside.head = slots.head;
                 inside.unsaid = slots.holders.iter().map(|hold| hold.run).collect();
                 inside.count = slots.holders.len();
+                (inside.units, inside.wanted) = (slots.used(), slots.wanted.one());
                 self.folds.kept.extend(slots.folds.iter().cloned());
                 report.check(Rule::Holds, inside.unsaid.len() == inside.count, || {
                     format!("{} lists a holder twice", name(&gate.key))
@@ -95,7 +102,7 @@ impl Flow {
             }
             GateState::Turns(turns) => {
                 (inside.head, inside.is_turns) = (turns.head, true);
-                inside.turns = turns.pending.iter().copied().collect();
+                inside.turns = turns.pending.iter().map(|turn| turn.run).collect();
                 inside.count = turns.pending.len();
             }
             GateState::Fold(fold) => {
@@ -350,16 +357,16 @@ impl Flow {
             let Some(scope) = key.scope() else { continue };
             let Some(catalog) = catalogs.get(&scope.ws) else { continue };
             let most = most(catalog, &scope);
-            report.check(Rule::Limits, most.is_none_or(|most| gate.count <= most), || {
-                format!(
-                    "{} holders in {}; its limit was never above {most:?}",
-                    gate.count,
-                    name(key)
-                )
+            let within = most.is_none_or(|most| gate.units <= most || gate.count <= 1);
+            report.check(Rule::Limits, within, || {
+                let (units, name) = (gate.units, name(key));
+                format!("holders take {units} units of {name}; its limit was never above {most:?}")
             });
             let room = match catalog.limit(&scope) {
-                Limit::Slots(limit) => gate.count < limit as usize,
-                Limit::Rate(_) => gate.is_turns && gate.count == 0,
+                Limit::Slots(limit) => {
+                    gate.count == 0 || gate.units + u64::from(gate.wanted) <= u64::from(limit)
+                }
+                Limit::Rates(_) => gate.is_turns && gate.count == 0,
                 Limit::Open => true,
             };
             let stuck = room && gate.first.is_some() && gate.due.is_none();
@@ -401,8 +408,9 @@ fn fits(report: &mut Report, run: &Run) {
         format!("{} has phase {:?} with {has} of its {all} gates entered", run.id, run.phase)
     });
     let (held, open) = run.plan.split_at(has.min(all));
-    let sorted = open.windows(2).all(|two| two[0].gate < two[1].gate);
-    let after = open.first().is_none_or(|next| held.iter().all(|need| need.gate < next.gate));
+    let sorted = open.windows(2).all(|two| two[0].gate.comes_before(&two[1].gate));
+    let before = |next: &PlannedGate| held.iter().all(|need| need.gate.comes_before(&next.gate));
+    let after = open.first().is_none_or(before);
     report.check(Rule::Order, sorted && after, || {
         format!("the gates of {} are not in order", run.id)
     });
@@ -414,7 +422,7 @@ fn fits(report: &mut Report, run: &Run) {
 
 /// Returns the highest limit of a gate in any release: lowering a limit evicts no holder. None if
 /// a release had no limit, and for a handoff, which is given to all live runs.
-fn most(catalog: &Catalog, scope: &Scope) -> Option<usize> {
+fn most(catalog: &Catalog, scope: &Scope) -> Option<u64> {
     let control = control::owner(scope.class);
     if control.may_exceed {
         return None;
@@ -424,8 +432,8 @@ fn most(catalog: &Catalog, scope: &Scope) -> Option<usize> {
     let limits = released.map(|version| Some((control.limit)(Some(version.workflow()?), scope)));
     let limits: Option<Vec<Limit>> = limits.collect();
     let most = limits?.into_iter().map(|limit| match limit {
-        Limit::Slots(most) => Some(most as usize),
-        Limit::Rate(_) | Limit::Open => None,
+        Limit::Slots(most) => Some(u64::from(most)),
+        Limit::Rates(_) | Limit::Open => None,
     });
     most.collect::<Option<Vec<_>>>()?.into_iter().max()
 }

@@ -31,9 +31,9 @@ fn healthy() -> BTreeMap<RowKey, Row> {
     let rank = Rank { at: AT, seq: Seq(7) };
     let source = Source::Event(event_id(6));
     let mut run = Run::new(id, ws.clone(), name.clone(), (1, Seq(3)), source, AT, rank);
-    run.plan = vec![PlannedGate { gate: gate_key("w"), span: Span::Executing, tier: 0 }];
+    run.plan = vec![PlannedGate::new(gate_key("w"), Span::Executing)];
     (run.entered, run.phase, run.owner, run.started) = (1, Phase::Driven, Some(9), true);
-    let slots = Slots { holders: vec![Hold { run: id, draining: false }], ..Slots::default() };
+    let slots = Slots { holders: vec![Hold::new(id, 1)], ..Slots::default() };
     let gate =
         Gate { key: gate_key("w"), id: Seq(5), at: AT, due: None, state: GateState::Slots(slots) };
     let workflow = serde_json::json!({ "name": "sync", "concurrency": { "limit": 1 } });
@@ -191,7 +191,7 @@ fn a_row_that_says_something_else_is_found() {
     let crowd = |row: &mut Row| {
         if let Row::Gate(Gate { state: GateState::Slots(slots), .. }) = row {
             let run = RunId { seq: Seq(8), salt: 1 };
-            slots.holders.push(Hold { run, draining: false });
+            slots.holders.push(Hold::new(run, 1));
         }
     };
     assert_eq!(changed(&crowd), ["I2", "I4"]);

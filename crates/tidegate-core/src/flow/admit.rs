@@ -7,7 +7,8 @@
 //! event leaves only its receipt.
 
 use super::{
-    control, fold, gate, handoff, idempotency, meter,
+    control, fold, gate, handoff, idempotency,
+    meter::{self, Ahead},
     plan::{Candidate, GateStep, WhenFull},
     priority, rate_limit,
     verdict::{By, Verdict},
@@ -29,13 +30,17 @@ use crate::{
 /// `Refused` carries the verdict of the control that refused. The caller undoes the changes of the
 /// other controls (spec A2).
 pub fn admit(draft: &mut Draft, candidate: &Candidate<'_>) -> Decided<Verdict, Verdict> {
-    candidate.plan()?; // required keys present
+    candidate.plan()?; // required keys present, costs readable
+    if let Some(rejected) = too_costly(draft, candidate)? {
+        return Err(Stop::Refused(rejected));
+    }
+    let spends = if candidate.arrives() { rate_limit::spends(candidate)? } else { Vec::new() };
     idempotency::check(draft, candidate)?;
     if candidate.arrives() {
         if let Some(verdict) = fold::join(draft, candidate)? {
             return Ok(verdict);
         }
-        if let Some(dropped) = rate_limit::spend(draft, candidate)? {
+        if let Some(dropped) = rate_limit::spend(draft, &spends)? {
             return Ok(dropped);
         }
         if let Some(verdict) = fold::open(draft, candidate)? {
@@ -43,6 +48,25 @@ pub fn admit(draft: &mut Draft, candidate: &Candidate<'_>) -> Decided<Verdict, V
         }
     }
     create(draft, candidate, None, Source::Event(candidate.event))
+}
+
+/// Rejects a run that would never fit into one of its gates. Checked at arrival only: after a limit
+/// was lowered, a run with a higher cost enters its gate alone.
+pub(super) fn too_costly(
+    draft: &Draft,
+    candidate: &Candidate<'_>,
+) -> Decided<Option<Verdict>, Verdict> {
+    for PlannedGate { gate, costs, .. } in candidate.plan()?.iter().map(|step| &step.planned) {
+        let (false, Some(scope)) = (costs.is_one(), gate.scope()) else { continue };
+        let (control, cost) = (scope.class.control(), costs.one());
+        if let Limit::Slots(limit) = draft.catalog(&scope.ws)?.limit(&scope)
+            && cost > limit
+        {
+            let reason = format!("cost {cost} exceeds limit {limit} of {control}");
+            return Ok(Some(Verdict::Rejected { control, reason }));
+        }
+    }
+    Ok(None)
 }
 
 /// Creates the run, at arrival or at the flush of a fold.
@@ -86,6 +110,7 @@ pub fn create(
         compensations: replay.map_or(0, |replay| replay.compensations),
         effect_run: replay.and_then(|replay| replay.effects),
         batch_of: replay.and_then(|replay| replay.batch),
+        batch_costs: control::costs(workflow).next().and(candidate.batch.clone()),
         ..Run::new(id, candidate.ws.clone(), name, version, source, queued_at, rank)
     };
     run.wanted = !candidate.after().is_empty() && candidate.is_wanted();
@@ -159,7 +184,7 @@ fn standing(draft: &Draft, id: RunId) -> Decided<Verdict, Verdict> {
     }
     match (run.phase, run.plan.get(run.entered)) {
         (Phase::Queued { .. }, Some(need)) => {
-            let start_at = own_turn(draft, id, &need.gate)?;
+            let start_at = own_turn(draft, id, need)?;
             Ok(Verdict::Queued { run: id, by: By::gate(&need.gate), start_at })
         }
         _ => Ok(Verdict::Started { run: id }),
@@ -167,14 +192,17 @@ fn standing(draft: &Draft, id: RunId) -> Decided<Verdict, Verdict> {
 }
 
 /// Returns when the turn of a run in a throttle's queue is due, as `why` does.
-fn own_turn(draft: &Draft, id: RunId, key: &GateKey) -> Decided<Option<Timestamp>, Verdict> {
+fn own_turn(draft: &Draft, id: RunId, need: &PlannedGate) -> Decided<Option<Timestamp>, Verdict> {
+    let PlannedGate { gate: key, costs, .. } = need;
     let (Some(gate), Some(scope)) = (draft.gate(key)?, key.scope()) else { return Ok(None) };
     let limit = draft.catalog(&scope.ws)?.limit(&scope);
-    let (GateState::Turns(turns), Limit::Rate(rate)) = (&gate.state, limit) else {
+    let (GateState::Turns(turns), Limit::Rates(rates)) = (&gate.state, limit) else {
         return Ok(None);
     };
-    let before = (turns.pending.len(), draft.ahead_in_queue(gate, id.seq, QUEUE_COUNTED)?);
-    Ok(meter::turn_in_queue(turns.meter, rate, before, draft.now()).err().flatten())
+    let queued = draft.ahead_in_queue(gate, id.seq, QUEUE_COUNTED)? as u64;
+    let ahead = Ahead { through: &turns.pending, queued };
+    let turn = meter::all_conform(&turns.meters, &rates, ahead, costs, draft.now());
+    Ok(turn.err().flatten())
 }
 
 /// Refuses a run whose run gate is held by one of its ancestors (spec G8). The executing gates of

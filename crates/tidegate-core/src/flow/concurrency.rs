@@ -11,8 +11,9 @@ use serde_json::{Value, json};
 
 use super::{
     control::{Control, Field, FieldType, Moment, Reading},
+    cost::Cost,
     handoff::{Handoff, OnNewVersion},
-    plan::WhenFull,
+    one_or_list,
     policy::Policy,
     written,
 };
@@ -33,6 +34,7 @@ pub(super) const CONTROL: Control = Control {
         Field::required("limit", FieldType::Count),
         Field::optional("key", FieldType::Path, "the whole workflow"),
         Field::optional("span", FieldType::OneOf(&["executing", "run"]), "executing"),
+        Field::optional("cost", FieldType::Cost, "1"),
     ],
     classes: &[Class::RunLimit, Class::Keyed, Class::Whole],
     is_numbered: true,
@@ -40,18 +42,16 @@ pub(super) const CONTROL: Control = Control {
     write: |definition| {
         let policy = definition.policy.iter().map(Policy::to_value);
         let limits = definition.concurrency.iter().map(Concurrency::to_value);
-        let mut entries: Vec<Value> = policy.chain(limits).collect();
-        match entries.len() {
-            0 | 1 => entries.pop(),
-            _ => Some(Value::Array(entries)),
-        }
+        one_or_list(policy.chain(limits))
     },
     keys: |definition| definition.concurrency.iter().map(|it| it.key.as_ref()).collect(),
+    costs: |definition| definition.concurrency.iter().filter_map(|it| it.cost.as_ref()).collect(),
     check,
     plan: |candidate, plan| {
         for limit in &candidate.workflow().concurrency {
             let scope = candidate.scope(limit.class(), limit.key.as_ref())?;
-            plan.add(&scope, limit.hold(), WhenFull::Wait);
+            let cost = candidate.cost(CONTROL.name, limit.cost.as_ref())?;
+            plan.add_costing(&scope, limit.hold(), vec![cost]);
         }
         Ok(())
     },
@@ -77,6 +77,9 @@ pub struct Concurrency {
     pub key: Option<Path>,
     /// The time during which a run counts.
     pub span: Span,
+    /// The units of the limit that a run takes; one if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Cost>,
 }
 
 /// Time during which a run counts.
@@ -95,7 +98,10 @@ impl Concurrency {
         let limit = fields.count("limit");
         let key = fields.path("key");
         let span = fields.word("span", &[("executing", Span::Executing), ("run", Span::Run)]);
-        Ok(Concurrency { limit: limit?, key: key?, span: span?.unwrap_or_default() })
+        let cost = Cost::read(fields);
+        let (limit, key, cost) = (limit?, key?, cost?);
+        fields.check_cost(cost.as_ref(), limit, "limit");
+        Ok(Concurrency { limit, key, span: span?.unwrap_or_default(), cost })
     }
 
     pub(crate) fn to_value(&self) -> Value {
@@ -193,6 +199,8 @@ struct Bound<'a> {
     most: u32,
     key: Option<&'a Path>,
     span: Span,
+    /// Whether it counts units, which do not compare with runs.
+    has_cost: bool,
 }
 
 impl Bound<'_> {
@@ -217,6 +225,7 @@ fn check(reading: &mut Reading<'_>) {
             most: limit.limit,
             key: limit.key.as_ref(),
             span: limit.span,
+            has_cost: limit.cost.is_some(),
         })
         .collect();
     let exclusive = exclusive(definition);
@@ -226,7 +235,10 @@ fn check(reading: &mut Reading<'_>) {
             problems.error(Code::Conflict, limit.field, format!("{rule}: keep one of them"));
             continue;
         }
-        let others = limits.iter().filter(|other| !other.counts_the_same(limit));
+        if limit.has_cost {
+            continue;
+        }
+        let others = limits.iter().filter(|other| !other.counts_the_same(limit) && !other.has_cost);
         let mut bounds = others.chain(&exclusive);
         let tighter = bounds.find(|other| other.covers(limit) && other.most <= limit.most);
         if let Some(other) = tighter {
@@ -245,5 +257,7 @@ fn exclusive(definition: &Definition) -> Vec<Bound<'_>> {
     let handoff = handoff.filter(|handoff| handoff.on_new_version != OnNewVersion::Coexist);
     let handoff = handoff.map(|handoff| ("handoff", handoff.key()));
     let pairs = singleton.into_iter().chain(handoff);
-    pairs.map(|(field, key)| Bound { field, most: 1, key, span: Span::Run }).collect()
+    pairs
+        .map(|(field, key)| Bound { field, most: 1, key, span: Span::Run, has_cost: false })
+        .collect()
 }

@@ -11,7 +11,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{
-    batch, concurrency, debounce,
+    batch, concurrency,
+    cost::Cost,
+    debounce,
     fold::Folding,
     handoff, idempotency,
     plan::{Candidate, Plan},
@@ -20,7 +22,7 @@ use super::{
 };
 use crate::{
     catalog::Limit,
-    definition::{Code, Definition, Fields, Kind, Problems, overlap},
+    definition::{Code, Definition, Fields, Kind, MAX_LIMITS, Problems, overlap},
     draft::Decided,
     key::Path,
     row::{Class, Scope},
@@ -63,6 +65,9 @@ pub struct Control {
     /// The path of the key of each member, in the order in which they are written.
     #[serde(skip)]
     pub(crate) keys: fn(&Definition) -> Vec<Option<&Path>>,
+    /// The costs of its limits, where the author gave them.
+    #[serde(skip)]
+    pub(crate) costs: fn(&Definition) -> Vec<&Cost>,
     /// Whether an input without its key is rejected; elsewhere such inputs share one key.
     #[serde(skip)]
     pub(crate) requires_key: bool,
@@ -131,6 +136,8 @@ pub enum FieldType {
     Duration,
     /// A path into the data.
     Path,
+    /// A whole number of at least 1, or a path to one in the data.
+    Cost,
     /// One of these words.
     #[serde(untagged)]
     OneOf(&'static [&'static str]),
@@ -175,6 +182,7 @@ impl Control {
         read: |_, _| {},
         write: |_| None,
         keys: |_| Vec::new(),
+        costs: |_| Vec::new(),
         requires_key: false,
         key_field: "key",
         check: |_| {},
@@ -243,6 +251,13 @@ pub(crate) fn expiry(definition: &Definition) -> Option<(&'static Control, u64)>
     all().find_map(|control| Some((control, (control.expiry_ms)(definition)?)))
 }
 
+/// The costs of a definition's limits, each with its control.
+pub(crate) fn costs(definition: &Definition) -> impl Iterator<Item = (&'static Control, &Cost)> {
+    CONTROLS.iter().flat_map(|control| {
+        (control.costs)(definition).into_iter().map(move |cost| (control, cost))
+    })
+}
+
 /// A definition that is being read.
 #[derive(Debug)]
 pub(crate) struct Reading<'a> {
@@ -282,6 +297,39 @@ impl Reading<'_> {
         fields.and_then(|mut fields| read(&mut fields)).ok()
     }
 
+    /// Reads a control that is an object or a list of them.
+    pub(crate) fn list<T>(
+        &mut self,
+        control: &Control,
+        value: &Value,
+        read: fn(&mut Fields<'_>) -> Result<T, crate::definition::Reported>,
+    ) -> Vec<T> {
+        let list = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
+        if list.is_empty() || list.len() > MAX_LIMITS {
+            let message = format!("must hold 1 to {MAX_LIMITS} limits, got {}", list.len());
+            self.problems.error(Code::OutOfRange, control.name, message);
+            return Vec::new();
+        }
+        let (mut members, mut places) = (Vec::new(), Vec::new());
+        for (n, entry) in list.iter().enumerate() {
+            let place = format!("{}[{n}]", control.name);
+            let at = if value.is_array() { place.as_str() } else { control.name };
+            let fields = Fields::open(entry, at, &control.field_names(), self.problems);
+            if let Ok(member) = fields.and_then(|mut fields| read(&mut fields)) {
+                members.push(member);
+                places.push(at.to_owned());
+            }
+        }
+        self.places.insert(control.name, places);
+        members
+    }
+
+    /// Where a member of a control stands in the definition.
+    pub(crate) fn place(&self, control: &Control, n: usize) -> String {
+        let place = self.places.get(control.name).and_then(|places| places.get(n));
+        place.map_or_else(|| control.name.to_owned(), Clone::clone)
+    }
+
     /// Reads one control whose value is a duration.
     pub(crate) fn duration(&mut self, control: &Control, value: &Value) -> Option<u64> {
         let object = serde_json::json!({ control.name: value });
@@ -298,10 +346,7 @@ impl Reading<'_> {
 
     /// The key paths of a control, each with the field that it stands in.
     pub(crate) fn keys(&self, control: &Control) -> Vec<(String, Path)> {
-        let places = self.places.get(control.name);
-        let place = |n: usize| places.and_then(|places| places.get(n));
-        let field =
-            |n| format!("{}.{}", place(n).map_or(control.name, String::as_str), control.key_field);
+        let field = |n| format!("{}.{}", self.place(control, n), control.key_field);
         let keys = (control.keys)(&self.definition).into_iter().enumerate();
         keys.filter_map(|(n, path)| Some((field(n), path?.clone()))).collect()
     }
@@ -322,14 +367,14 @@ mod tests {
         });
         expect![[r#"
             idempotency {key, periodMs}: one run per key and period; arrival; drop as deduped
-            rateLimit {limit, perMs, key, burst}: drop events over a rate; arrival; drop
+            rateLimit {limit, perMs, key, burst, cost}: drop events over a rate; arrival; drop
             debounce {periodMs, key, maxWaitMs}: run once when a burst is over; arrival; coalesce, the last event wins
             batch {maxSize, timeoutMs, key, maxBytes}: handle many events in one run; arrival; collect
             handoff {type, keyField, onNewVersion}: pass the work from one version to the next; creation; supersede, drain or coexist
             singleton {key, mode}: at most one run per key; creation; skip the new run, cancel the old one, or keep the newest waiting
             priority {shiftMs}: start before others that wait; creation; re-order
-            throttle {limit, perMs, key, burst}: spread starts over time and lose none; start; delay
-            concurrency {limit, key, span}: bound how many run at once; start; wait in the queue
+            throttle {limit, perMs, key, burst, cost}: spread starts over time and lose none; start; delay
+            concurrency {limit, key, span, cost}: bound how many run at once; start; wait in the queue
             startWithinMs {startWithinMs}: cancel runs that would start too late; start; cancel as expired"#]]
         .assert_eq(&lines.join("\n"));
     }

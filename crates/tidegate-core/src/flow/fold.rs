@@ -5,12 +5,17 @@
 //! does not exist yet is found by its id. An event that arrives after the deadline never joins,
 //! even if the flush is late: the old fold is flushed first.
 
-use std::{cell::OnceCell, collections::BTreeSet};
+use std::{
+    cell::OnceCell,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use super::{
     Control,
-    admit::create,
-    batch, claim, control, gate, idempotency,
+    admit::{create, too_costly},
+    batch, claim, control,
+    cost::Cost,
+    gate, idempotency,
     plan::{Candidate, Origin},
     policy,
     verdict::{By, Verdict},
@@ -22,8 +27,8 @@ use crate::{
     key::Key,
     reads::Scan,
     row::{
-        Class, Fold, Gate, GateKey, GateState, Item, Part, Phase, Row, RowKey, Run, Scope, Source,
-        Workspace,
+        BatchCosts, Class, Costs, Fold, Gate, GateKey, GateState, Item, Part, Phase, Row, RowKey,
+        Run, Scope, Source, Workspace,
     },
     run::{end, wait},
     time::Timestamp,
@@ -131,7 +136,7 @@ fn join_one(
         return join_fired(draft, candidate, scope, gate, fold);
     }
     let overdue = fold.deadline <= draft.now();
-    if (overdue || !fits(candidate, kind, &fold)) && !fold.stays() {
+    if !fold.stays() && (overdue || !fits(draft, candidate, kind, &fold)?) {
         flush(draft, &key)?;
         return match load(draft, &key)? {
             None => Ok(None),
@@ -163,6 +168,10 @@ fn join_fired(
     }
     run.claim = idempotency::take(draft, candidate, run.id)?;
     run.source = Source::Event(candidate.event);
+    for need in run.plan.iter_mut().skip(run.entered) {
+        let step = candidate.plan()?.iter().find(|step| step.planned.gate == need.gate);
+        need.costs = step.map_or_else(Costs::default, |step| step.planned.costs.clone());
+    }
     if run.is_after() || !candidate.after().is_empty() {
         run.wanted |= candidate.is_wanted() || !run.is_after();
         wait::start_after(draft, &mut run, candidate.after())?;
@@ -198,6 +207,7 @@ fn open_one(
         deadline,
         count: 0,
         bytes: 0,
+        costs: BTreeMap::new(),
         full: Vec::new(),
         held: false,
         paused: false,
@@ -238,7 +248,7 @@ fn add(
             Ok(Verdict::Coalesced { run, by, fire_at })
         }
         Folding::All { max_size, max_bytes, .. } => {
-            if !fits(candidate, kind, &fold) {
+            if !fits(draft, candidate, kind, &fold)? {
                 part(draft, &mut fold)?;
                 gate.id = fold.run.seq;
             }
@@ -248,7 +258,8 @@ fn add(
             let (run, key) = (fold.run, gate.key.clone());
             idempotency::take(draft, candidate, run)?;
             draft.put(Item { run: run.seq, n: fold.count, event: candidate.event });
-            fold.count += 1;
+            let BatchCosts { events, at } = sums(candidate, &fold)?;
+            (fold.count, fold.costs) = (events, at);
             fold.bytes += size(candidate);
             let (pending, flush_at) = (fold.count, fold.deadline);
             let full = fold.count >= max_size || fold.bytes >= max_bytes;
@@ -279,7 +290,8 @@ fn go_after<E>(draft: &Draft, fold: &mut Fold, before: &[RunId]) -> Decided<(), 
 
 /// Closes the part that became full while the buffer was held, and begins the next.
 fn part<E>(draft: &mut Draft, fold: &mut Fold) -> Decided<(), E> {
-    fold.full.push(Part { run: fold.run, first: fold.first, count: fold.count });
+    let costs = std::mem::take(&mut fold.costs);
+    fold.full.push(Part { run: fold.run, first: fold.first, count: fold.count, costs });
     fold.run = draft.new_run_id()?;
     (fold.count, fold.bytes) = (0, 0);
     Ok(())
@@ -290,11 +302,11 @@ fn part<E>(draft: &mut Draft, fold: &mut Fold) -> Decided<(), E> {
 pub fn flush<E>(draft: &mut Draft, key: &GateKey) -> Decided<Option<Verdict>, E> {
     let mut last = None;
     while let Some((gate, mut fold)) = load(draft, key)? {
-        let Some(part) = fold.full.first().copied().or_else(|| whole(&fold)) else {
+        let Some(part) = fold.full.first().cloned().or_else(|| whole(&fold)) else {
             draft.delete(RowKey::Gate(gate.key));
             break;
         };
-        match flush_part(draft, &gate, &fold, part)? {
+        match flush_part(draft, &gate, &fold, &part)? {
             Flushed::Run(verdict) => last = Some(verdict),
             Flushed::Gone => {}
             Flushed::Held(by) => {
@@ -323,7 +335,8 @@ pub fn flush<E>(draft: &mut Draft, key: &GateKey) -> Decided<Option<Verdict>, E>
 }
 
 fn whole(fold: &Fold) -> Option<Part> {
-    let part = Part { run: fold.run, first: fold.first, count: fold.count };
+    let costs = fold.costs.clone();
+    let part = Part { run: fold.run, first: fold.first, count: fold.count, costs };
     (fold.count > 0).then_some(part)
 }
 
@@ -337,7 +350,7 @@ enum Flushed {
     Held(By),
 }
 
-fn flush_part<E>(draft: &mut Draft, gate: &Gate, fold: &Fold, part: Part) -> Decided<Flushed, E> {
+fn flush_part<E>(draft: &mut Draft, gate: &Gate, fold: &Fold, part: &Part) -> Decided<Flushed, E> {
     let Some(scope) = gate.key.scope() else { return Ok(Flushed::Gone) };
     let batch = scope.class == Class::Batch;
     let event = if batch { part.first } else { fold.last };
@@ -353,7 +366,8 @@ fn flush_part<E>(draft: &mut Draft, gate: &Gate, fold: &Fold, part: Part) -> Dec
         0 => Origin::Arrival,
         n => Origin::After { runs: fold.after.clone(), wanted: fold.count as usize > n },
     };
-    let candidate = candidate(&scope, current, event.id, event.data, origin);
+    let mut candidate = candidate(&scope, current, event.id, event.data, origin);
+    candidate.batch = batch.then(|| BatchCosts { events: part.count, at: part.costs.clone() });
     let outcome = draft.keep_or_undo(|draft| {
         if !batch && let Some((scope, kind)) = of_control(&candidate, &batch::CONTROL)? {
             // Batch collects the events that debounce fires.
@@ -389,7 +403,7 @@ fn give_claims_back<E>(
     draft: &mut Draft,
     scope: &Scope,
     current: &Current,
-    part: Part,
+    part: &Part,
 ) -> Decided<(), E> {
     let items = draft.found(&Scan::Items(part.run.seq), part.count)?;
     let events = items.into_iter().filter_map(Row::as_item).map(|item| item.event).collect();
@@ -473,6 +487,7 @@ fn candidate<'a>(
         origin,
         parent: None,
         function_key,
+        batch: None,
         steps: OnceCell::new(),
     }
 }
@@ -567,7 +582,7 @@ pub fn of_run<'a>(draft: &'a Draft, ws: &Workspace, id: RunId) -> Decided<Option
 /// `false` if the run exists by now.
 pub fn cancel(draft: &mut Draft, key: &GateKey, id: RunId, reason: &str) -> Decided<bool> {
     let Some((mut gate, mut fold)) = load(draft, key)? else { return Ok(false) };
-    let part = fold.full.iter().find(|part| part.run == id).copied();
+    let part = fold.full.iter().find(|part| part.run == id).cloned();
     let part = part.or_else(|| whole(&fold).filter(|part| part.run == id));
     let (Some(part), Some(scope)) = (part.filter(|_| !fold.fired), key.scope()) else {
         return Ok(false);
@@ -576,7 +591,7 @@ pub fn cancel(draft: &mut Draft, key: &GateKey, id: RunId, reason: &str) -> Deci
     let current = catalog.entry(&scope.app, &scope.name).and_then(|entry| entry.current.as_ref());
     let source = if scope.class == Class::Batch {
         if let Some(current) = current {
-            give_claims_back(draft, &scope, current, part)?;
+            give_claims_back(draft, &scope, current, &part)?;
         }
         Source::Batch(part.first)
     } else {
@@ -590,6 +605,7 @@ pub fn cancel(draft: &mut Draft, key: &GateKey, id: RunId, reason: &str) -> Deci
             return Ok(true);
         }
         (fold.run, fold.count, fold.bytes) = (draft.new_run_id()?, 0, 0);
+        fold.costs.clear();
         gate.id = fold.run.seq;
     }
     draft.put(Gate { state: GateState::Fold(fold), ..gate });
@@ -628,14 +644,39 @@ fn load<E>(draft: &Draft, key: &GateKey) -> Decided<Option<(Gate, Fold)>, E> {
 }
 
 /// Whether a fold has room for one more event. An empty fold takes an event of any size.
-fn fits(candidate: &Candidate<'_>, kind: Folding, fold: &Fold) -> bool {
-    match kind {
-        Folding::Last { .. } => true,
-        Folding::All { max_size, max_bytes, .. } => {
-            let bytes = fold.bytes + size(candidate);
-            fold.count == 0 || (fold.count < max_size && bytes <= max_bytes)
+fn fits(
+    draft: &Draft,
+    candidate: &Candidate<'_>,
+    kind: Folding,
+    fold: &Fold,
+) -> Decided<bool, Verdict> {
+    let Folding::All { max_size, max_bytes, .. } = kind else { return Ok(true) };
+    if fold.count == 0 {
+        return Ok(true);
+    }
+    if fold.count >= max_size || fold.bytes + size(candidate) > max_bytes {
+        return Ok(false);
+    }
+    if control::costs(candidate.workflow()).next().is_none() {
+        return Ok(true);
+    }
+    let (batch, steps) = (Some(sums(candidate, fold)?), OnceCell::new());
+    let together = Candidate { batch, steps, ..candidate.clone() };
+    Ok(too_costly(draft, &together)?.is_none())
+}
+
+/// Returns the sums of the costs of a buffer's events and of one more.
+fn sums(candidate: &Candidate<'_>, fold: &Fold) -> Decided<BatchCosts, Verdict> {
+    let mut sums = BatchCosts { events: fold.count + 1, at: BTreeMap::new() };
+    for (control, cost) in control::costs(candidate.workflow()) {
+        if let Cost::From(path) = cost {
+            let path = path.to_string();
+            let before = fold.costs.get(&path).copied().unwrap_or(fold.count);
+            let units = candidate.cost(control.name, Some(cost))?;
+            sums.at.insert(path, before.saturating_add(units));
         }
     }
+    Ok(sums)
 }
 
 fn size(candidate: &Candidate<'_>) -> u64 {

@@ -8,11 +8,11 @@
 use crate::{
     catalog::Limit,
     draft::{Decided, Draft},
-    flow::meter,
+    flow::meter::{self, Ahead, stamp_all, stamp_turn},
     id::{RunId, Seq},
     row::{
-        Class, Gate, GateKey, GateState, Hold, Phase, Place, PlannedGate, Rank, RowKey, Run, Slots,
-        Span, Turns,
+        Class, Costs, Gate, GateKey, GateState, Hold, Phase, Place, PlannedGate, Rank, RowKey, Run,
+        Slots, Span, Turn, Turns,
     },
     time::Timestamp,
 };
@@ -38,10 +38,13 @@ pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
         let mut gate = gate_or_new(draft, &need.gate)?;
         let limit = limit(draft, &gate)?;
         gate.at = gate.at.max(draft.now());
-        cut_off(&mut gate.state, limit, draft.now());
+        cut_off(&mut gate.state, &limit, draft.now());
         let waiting = head(&gate.state).is_some();
-        let offered =
-            if waiting { Err(None) } else { offer(&mut gate.state, run.id, limit, draft.now()) };
+        let offered = if waiting {
+            Err(None)
+        } else {
+            offer(&mut gate.state, run.id, &need.costs, &limit, draft.now())
+        };
         match offered {
             Ok(()) => {
                 move_up(draft, &gate, &mut run)?;
@@ -51,7 +54,7 @@ pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
             Err(due) => {
                 join(&mut gate, &mut run, &need);
                 // A queue at a gate with room is a transient state; the sweep must process it.
-                let room = waiting && room(&gate.state, limit, draft.now()).is_ok();
+                let room = waiting && room_for_first(&gate.state, &limit, draft.now());
                 gate.due = earlier(gate.due, if room { Some(draft.now()) } else { due });
                 draft.put(gate);
                 draft.put(run);
@@ -143,8 +146,9 @@ pub fn hand_on<E>(draft: &mut Draft, mut gates: Vec<GateKey>) -> Decided<(), E> 
 fn join(gate: &mut Gate, run: &mut Run, need: &PlannedGate) {
     let place = place(need, run.rank);
     run.phase = Phase::Queued { gate: gate.id, place };
-    let first = head(&gate.state).map_or(place, |head| head.min(place));
-    set_head(&mut gate.state, Some(first));
+    if head(&gate.state).is_none_or(|head| place < head) {
+        set_head(&mut gate.state, Some((place, &need.costs)));
+    }
 }
 
 /// Marks the holds of a cancelled run as draining: its worker has not confirmed the stop yet.
@@ -180,9 +184,10 @@ pub fn settle<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
         let run = draft.run(seq)?.cloned();
         let mut run = run.expect("a queued run has a row");
         let limit = limit(draft, &gate)?;
-        set_head(&mut gate.state, Some(place));
-        cut_off(&mut gate.state, limit, draft.now());
-        if let Err(due) = offer(&mut gate.state, run.id, limit, draft.now()) {
+        let costs = run.plan.get(run.entered).map(|need| need.costs.clone()).unwrap_or_default();
+        set_head(&mut gate.state, Some((place, &costs)));
+        cut_off(&mut gate.state, &limit, draft.now());
+        if let Err(due) = offer(&mut gate.state, run.id, &costs, &limit, draft.now()) {
             gate.due = due;
             // The sweep compares it with the clock to detect a step back.
             gate.at = gate.at.max(draft.now());
@@ -204,15 +209,15 @@ pub fn settle<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
 /// Spends the throttle turn of a run that is leased for the first time.
 pub fn start<E>(draft: &mut Draft, run: &Run) -> Decided<(), E> {
     let turns = run.plan.iter().take(run.entered).filter(|need| need.span == Span::Start);
-    for gate in turns.map(|need| need.gate.clone()) {
+    for (gate, costs) in turns.map(|need| (need.gate.clone(), need.costs.clone())) {
         let Some(row) = draft.gate(&gate)? else { continue };
         let mut row = row.clone();
         let limit = limit(draft, &row)?;
         let now = draft.now();
         if let GateState::Turns(turns) = &mut row.state {
-            turns.pending.retain(|pending| *pending != run.id.seq);
-            if let Limit::Rate(rate) = limit {
-                turns.meter = Some(meter::stamp_turn(turns.meter, rate, now));
+            turns.pending.retain(|turn| turn.run != run.id.seq);
+            if let Limit::Rates(rates) = limit {
+                turns.meters = stamp_all(&turns.meters, &rates, &costs, now, stamp_turn);
             }
         }
         row.at = row.at.max(now);
@@ -252,9 +257,9 @@ pub fn busy<E>(draft: &Draft, key: &GateKey) -> Decided<Option<RunId>, E> {
 
 /// Adjusts a throttle's meter to the current rate and clock. Stored also where no run is admitted:
 /// a meter that is too far ahead is capped once; otherwise it would stay as far ahead of the clock.
-fn cut_off(state: &mut GateState, limit: Limit, now: Timestamp) {
-    if let (GateState::Turns(turns), Limit::Rate(rate)) = (state, limit) {
-        turns.meter = turns.meter.map(|meter| meter::of_today(meter, rate, now));
+fn cut_off(state: &mut GateState, limit: &Limit, now: Timestamp) {
+    if let (GateState::Turns(turns), Limit::Rates(rates)) = (state, limit) {
+        turns.meters = meter::all_of_today(&turns.meters, rates, now);
     }
 }
 
@@ -263,13 +268,18 @@ fn cut_off(state: &mut GateState, limit: Limit, now: Timestamp) {
 fn offer(
     state: &mut GateState,
     run: RunId,
-    limit: Limit,
+    costs: &Costs,
+    limit: &Limit,
     now: Timestamp,
 ) -> Result<(), Option<Timestamp>> {
-    room(state, limit, now)?;
+    room(state, costs, limit, now)?;
     match state {
-        GateState::Slots(slots) => slots.holders.push(Hold { run, draining: false }),
-        GateState::Turns(turns) => turns.pending.push(run.seq),
+        GateState::Slots(slots) => {
+            slots.holders.push(Hold::new(run, costs.one()));
+        }
+        GateState::Turns(turns) => {
+            turns.pending.push(Turn { run: run.seq, costs: costs.clone() });
+        }
         GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) => {}
     }
     Ok(())
@@ -277,22 +287,38 @@ fn offer(
 
 /// Checks for room. Otherwise returns the time at which there will be, or `None` if that depends on
 /// a holder.
-fn room(state: &GateState, limit: Limit, now: Timestamp) -> Result<(), Option<Timestamp>> {
+fn room(
+    state: &GateState,
+    costs: &Costs,
+    limit: &Limit,
+    now: Timestamp,
+) -> Result<(), Option<Timestamp>> {
     match (state, limit) {
-        (GateState::Slots(slots), Limit::Slots(limit)) if slots.holders.len() >= limit as usize => {
+        (GateState::Slots(slots), Limit::Slots(limit)) if !slots.fits(costs.one(), *limit) => {
             Err(None)
         }
-        (GateState::Turns(turns), Limit::Rate(rate)) => {
-            meter::conforms(turns.meter, rate, turns.pending.len(), now)
+        (GateState::Turns(turns), Limit::Rates(rates)) => {
+            let ahead = Ahead { through: &turns.pending, queued: 0 };
+            meter::all_conform(&turns.meters, rates, ahead, costs, now)
         }
-        (_, Limit::Slots(_) | Limit::Rate(_) | Limit::Open) => Ok(()),
+        (_, Limit::Slots(_) | Limit::Rates(_) | Limit::Open) => Ok(()),
     }
+}
+
+/// Whether there is room for the first run of the queue.
+fn room_for_first(state: &GateState, limit: &Limit, now: Timestamp) -> bool {
+    let costs = match state {
+        GateState::Slots(slots) => &slots.wanted,
+        GateState::Turns(turns) => &turns.wanted,
+        GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) => return false,
+    };
+    room(state, costs, limit, now).is_ok()
 }
 
 fn leave(state: &mut GateState, run: RunId) {
     match state {
         GateState::Slots(slots) => slots.holders.retain(|hold| hold.run != run),
-        GateState::Turns(turns) => turns.pending.retain(|pending| *pending != run.seq),
+        GateState::Turns(turns) => turns.pending.retain(|turn| turn.run != run.seq),
         GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) => {}
     }
 }
@@ -305,10 +331,13 @@ fn head(state: &GateState) -> Option<Place> {
     }
 }
 
-fn set_head(state: &mut GateState, head: Option<Place>) {
+/// Sets the first position of the queue and the cost of the run there.
+fn set_head(state: &mut GateState, first: Option<(Place, &Costs)>) {
+    let (place, costs) = first.unzip();
+    let costs = costs.cloned().unwrap_or_default();
     match state {
-        GateState::Slots(slots) => slots.head = head,
-        GateState::Turns(turns) => turns.head = head,
+        GateState::Slots(slots) => (slots.head, slots.wanted) = (place, costs),
+        GateState::Turns(turns) => (turns.head, turns.wanted) = (place, costs),
         GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) => {}
     }
 }
@@ -335,8 +364,8 @@ fn idle_until(gate: &Gate) -> Option<Timestamp> {
         {
             Some(gate.at.plus_ms(IDLE_MS))
         }
-        GateState::Turns(Turns { meter, pending, head: None }) if pending.is_empty() => {
-            Some(meter.map_or(gate.at, meter::forgets_at))
+        GateState::Turns(Turns { meters, pending, head: None, .. }) if pending.is_empty() => {
+            Some(meter::all_forget_at(meters).unwrap_or(gate.at))
         }
         GateState::Slots(_)
         | GateState::Turns(_)
@@ -396,7 +425,7 @@ fn earlier(a: Option<Timestamp>, b: Option<Timestamp>) -> Option<Timestamp> {
 pub fn holders(gate: &Gate) -> Vec<Seq> {
     match &gate.state {
         GateState::Slots(slots) => slots.holders.iter().map(|hold| hold.run.seq).collect(),
-        GateState::Turns(turns) => turns.pending.clone(),
+        GateState::Turns(turns) => turns.pending.iter().map(|turn| turn.run).collect(),
         GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) => Vec::new(),
     }
 }

@@ -4,9 +4,15 @@
 //! once. The theoretical arrival time is stored in whole microseconds and a remainder in `1/limit`
 //! of a microsecond, so that no rate is rounded and nothing drifts.
 
+use super::{
+    control::{Control, Reading},
+    cost::Cost,
+};
 use crate::{
-    definition::{Code, Problems},
-    row::Meter,
+    catalog::Limit,
+    definition::{Code, Definition},
+    key::Path,
+    row::{Costs, Meter, Meters, Turn},
     time::Timestamp,
 };
 
@@ -21,139 +27,275 @@ pub struct Rate {
     pub burst: u32,
 }
 
-/// Checks whether an arrival conforms at `now`, with `ahead` others admitted but not stamped.
+/// Checks whether an arrival of `cost` units conforms at `now`, with `ahead` units of others
+/// admitted but not stamped.
 ///
 /// `Err` carries the time from which it conforms: exactly then it does, a microsecond before it
-/// does not. `None` means not before one of those ahead is stamped.
+/// does not. `None` means not before one of those ahead is stamped. A cost above the burst conforms
+/// when the whole burst is free.
 pub fn conforms(
     meter: Option<Meter>,
     rate: Rate,
-    ahead: usize,
+    (ahead, cost): (u64, u32),
     now: Timestamp,
 ) -> Result<(), Option<Timestamp>> {
-    if ahead >= rate.burst as usize {
+    if ahead > 0 && ahead + u64::from(cost) > u64::from(rate.burst) {
         return Err(None);
     }
-    let turn = turn(meter, rate, ahead, now);
+    let turn = turn(meter, rate, (ahead, cost), now);
     if turn <= now { Ok(()) } else { Err(Some(turn)) }
 }
 
-/// As [`conforms`], for an arrival with `queued` others before it in the queue: `Err` carries its
-/// own turn.
+/// As [`conforms`], for an arrival with `queued` units of others before it in the queue: `Err`
+/// carries its own turn.
 pub fn turn_in_queue(
     meter: Option<Meter>,
     rate: Rate,
-    (through, queued): (usize, usize),
+    (through, queued, cost): (u64, u64, u32),
     now: Timestamp,
 ) -> Result<(), Option<Timestamp>> {
-    let own = |_| turn(meter, rate, through + queued, now);
-    conforms(meter, rate, through, now).map_err(|next| next.map(own))
+    let own = |_| turn(meter, rate, (through + queued, cost), now);
+    conforms(meter, rate, (through, cost), now).map_err(|next| next.map(own))
 }
 
-/// Returns the earliest time at which an arrival conforms, with `ahead` others before it that take
-/// a turn each.
-pub fn turn(meter: Option<Meter>, rate: Rate, ahead: usize, now: Timestamp) -> Timestamp {
-    let ahead = i128::from(u32::try_from(ahead).unwrap_or(u32::MAX));
+/// Returns the earliest time at which an arrival of `cost` units conforms, with `ahead` units of
+/// others stamped before it.
+pub fn turn(
+    meter: Option<Meter>,
+    rate: Rate,
+    (ahead, cost): (u64, u32),
+    now: Timestamp,
+) -> Timestamp {
     let scale = i128::from(rate.limit);
-    let tolerance = (i128::from(rate.burst) - 1 - ahead) * interval(rate);
+    let needed = i128::from(ahead) + i128::from(cost.min(rate.burst));
+    let tolerance = (i128::from(rate.burst) - needed) * interval(rate);
     let earliest = theoretical(meter, rate, now) - tolerance;
     let earliest = earliest.max(i128::from(now.micros()) * scale);
     let micros = earliest.div_euclid(scale) + i128::from(earliest.rem_euclid(scale) > 0);
     Timestamp::from_micros(i64::try_from(micros).unwrap_or(i64::MAX))
 }
 
-/// Counts an arrival at `now`.
-pub fn stamp(meter: Option<Meter>, rate: Rate, now: Timestamp) -> Meter {
+/// Counts an arrival of `cost` units at `now`.
+pub fn stamp(meter: Option<Meter>, rate: Rate, cost: u32, now: Timestamp) -> Meter {
     let scale = i128::from(rate.limit);
     let from = theoretical(meter, rate, now).max(i128::from(now.micros()) * scale);
-    count(from, rate)
+    count(from, rate, cost, now)
 }
 
 /// Counts a start that was delayed until `now`.
 ///
 /// A start within the microsecond in which it was due counts from its exact due time: rounding up
 /// to the clock's unit must not add up over many starts.
-pub fn stamp_turn(meter: Option<Meter>, rate: Rate, now: Timestamp) -> Meter {
+pub fn stamp_turn(meter: Option<Meter>, rate: Rate, cost: u32, now: Timestamp) -> Meter {
     let scale = i128::from(rate.limit);
     let due = theoretical(meter, rate, now);
     let late = i128::from(now.micros()) * scale - due;
-    if late < scale { count(due, rate) } else { stamp(meter, rate, now) }
+    if late < scale { count(due, rate, cost, now) } else { stamp(meter, rate, cost, now) }
 }
 
-fn count(from: i128, rate: Rate) -> Meter {
-    kept(from + interval(rate), rate)
+fn count(from: i128, rate: Rate, cost: u32, now: Timestamp) -> Meter {
+    let next = from + i128::from(cost) * interval(rate);
+    let beyond = next - furthest(rate, now);
+    let debt = if beyond > 0 { -(-beyond).div_euclid(interval(rate)) } else { 0 };
+    stored(next - debt * interval(rate), rate, u64::try_from(debt).unwrap_or(u64::MAX))
+}
+
+/// Returns the latest theoretical arrival time without debt, in `1/limit` of a microsecond: that of
+/// a whole burst now.
+fn furthest(rate: Rate, now: Timestamp) -> i128 {
+    i128::from(now.micros()) * i128::from(rate.limit) + i128::from(rate.burst) * interval(rate)
 }
 
 /// Returns the stored form of a theoretical arrival time, given in `1/limit` of a microsecond.
-fn kept(next: i128, rate: Rate) -> Meter {
+fn stored(next: i128, rate: Rate, debt: u64) -> Meter {
     let scale = i128::from(rate.limit);
     Meter {
         tat: i64::try_from(next.div_euclid(scale)).unwrap_or(i64::MAX),
         rest: u32::try_from(next.rem_euclid(scale)).unwrap_or(0),
         limit: rate.limit,
         per_ms: rate.per_ms,
+        debt,
     }
 }
 
 /// Returns when the meter has no effect any more, so that its row can be deleted.
 pub fn forgets_at(meter: Meter) -> Timestamp {
-    Timestamp::from_micros(meter.tat.saturating_add(1))
+    let paid = exact(meter) + i128::from(meter.debt) * i128::from(meter.per_ms) * 1000;
+    let micros = paid.div_euclid(i128::from(meter.limit)) + 1;
+    Timestamp::from_micros(i64::try_from(micros).unwrap_or(i64::MAX))
 }
 
-/// Returns the gap between two arrivals, in `1/limit` of a microsecond.
+/// Returns the gap between two units, in `1/limit` of a microsecond.
 fn interval(rate: Rate) -> i128 {
     i128::from(rate.per_ms) * 1000
 }
 
-/// Returns the theoretical arrival time under the current rate, in `1/limit` of a microsecond.
+/// Returns the theoretical arrival time under the current rate, its debt included, in `1/limit` of
+/// a microsecond.
 fn theoretical(meter: Option<Meter>, rate: Rate, now: Timestamp) -> i128 {
     match meter {
-        Some(meter) => exact(of_today(meter, rate, now)),
+        Some(meter) => {
+            let meter = of_today(meter, rate, now);
+            exact(meter) + i128::from(meter.debt) * interval(rate)
+        }
         None => i128::from(now.micros()) * i128::from(rate.limit),
     }
 }
 
 /// Converts a meter to the current rate and the current clock.
 ///
-/// Arrivals counted under another rate are counted again: the last arrival stays where it was, and
-/// the gap after it is the current one. Arrivals that were admitted early, on the burst, have all
+/// Units counted under another rate are counted again: the last arrival stays where it was, and
+/// the gap after it is the current one. Units that were admitted early, on the burst, have all
 /// happened by now: each of them costs one current gap.
 ///
-/// No arrival moves the meter further ahead than the burst. If it is further, the clock has gone
-/// back, and the key must not stay closed for longer than one gap: a caller that refuses an
-/// arrival has to store the result.
+/// No arrival moves the meter further ahead than the burst, apart from its debt. If it is further,
+/// the clock has gone back, and the key must not stay closed for longer than one gap: a caller
+/// that refuses an arrival has to store the result. As time passes, debt moves into the meter.
 pub fn of_today(meter: Meter, rate: Rate, now: Timestamp) -> Meter {
     let (old, new) = (i128::from(meter.limit), i128::from(rate.limit));
-    let now = i128::from(now.micros());
+    let micros = i128::from(now.micros());
     let next = if meter.limit == rate.limit && meter.per_ms == rate.per_ms {
         exact(meter)
     } else {
         let gap = i128::from(meter.per_ms) * 1000;
         let last = exact(meter) - gap;
-        let early = ((last - now * old).max(0) + gap - 1).div_euclid(gap);
+        let early = ((last - micros * old).max(0) + gap - 1).div_euclid(gap);
         let since = ((last - early * gap) * new + old - 1).div_euclid(old);
         since + (early + 1) * interval(rate)
     };
-    kept(next.min(now * new + i128::from(rate.burst) * interval(rate)), rate)
+    let next = next.min(furthest(rate, now));
+    let room = (furthest(rate, now) - next).div_euclid(interval(rate));
+    let paid = room.min(i128::from(meter.debt));
+    let debt = meter.debt - u64::try_from(paid).unwrap_or(0);
+    stored(next + paid * interval(rate), rate, debt)
 }
 
 fn exact(meter: Meter) -> i128 {
     i128::from(meter.tat) * i128::from(meter.limit) + i128::from(meter.rest)
 }
 
+/// As [`forgets_at`], for all meters of a key; none if there are none.
+pub fn all_forget_at(meters: &Meters) -> Option<Timestamp> {
+    meters.0.iter().copied().map(forgets_at).max()
+}
+
+/// Units before an arrival at the limits of one key, by their position.
+#[derive(Clone, Copy, Debug)]
+pub struct Ahead<'a> {
+    /// The costs of the runs that are admitted but not stamped.
+    pub through: &'a [Turn],
+    /// The runs before it in the queue. Their costs are not read: each counts as one unit.
+    pub queued: u64,
+}
+
+impl Ahead<'_> {
+    /// Nobody is before the arrival.
+    pub const NOBODY: Ahead<'static> = Ahead { through: &[], queued: 0 };
+
+    /// Returns the units of the runs that are admitted but not stamped.
+    pub fn through(&self, position: usize) -> u64 {
+        self.through.iter().map(|turn| u64::from(turn.costs.at(position))).sum()
+    }
+}
+
+/// As [`turn_in_queue`], for all limits of one key: `Err` carries the latest of their times.
+pub fn all_conform(
+    meters: &Meters,
+    rates: &[Rate],
+    ahead: Ahead<'_>,
+    costs: &Costs,
+    now: Timestamp,
+) -> Result<(), Option<Timestamp>> {
+    let each = rates.iter().enumerate().map(|(n, rate)| {
+        let units = (ahead.through(n), ahead.queued, costs.at(n));
+        turn_in_queue(meters.at(n), *rate, units, now)
+    });
+    let refused: Vec<Option<Timestamp>> = each.filter_map(Result::err).collect();
+    if refused.is_empty() {
+        return Ok(());
+    }
+    let times: Option<Vec<Timestamp>> = refused.into_iter().collect();
+    Err(times.and_then(|times| times.into_iter().max()))
+}
+
+/// Counts one arrival in all meters of a key, each by `count`.
+pub fn stamp_all(
+    meters: &Meters,
+    rates: &[Rate],
+    costs: &Costs,
+    now: Timestamp,
+    count: fn(Option<Meter>, Rate, u32, Timestamp) -> Meter,
+) -> Meters {
+    let each = rates.iter().enumerate();
+    Meters(each.map(|(n, rate)| count(meters.at(n), *rate, costs.at(n), now)).collect())
+}
+
+/// As [`of_today`], for all meters of a key. Meters without a limit are dropped.
+pub fn all_of_today(meters: &Meters, rates: &[Rate], now: Timestamp) -> Meters {
+    let each = meters.0.iter().zip(rates);
+    Meters(each.map(|(meter, rate)| of_today(*meter, *rate, now)).collect())
+}
+
 /// Maximum time for a burst to refill: 100 years, well inside the range of a timestamp.
 const LONGEST_REFILL_MS: u128 = 100 * 365 * 24 * 60 * 60 * 1000;
 
-/// Refuses a burst that takes longer than [`LONGEST_REFILL_MS`] to refill.
-pub(super) fn check_refill(control: &str, rate: Option<Rate>, problems: &mut Problems) {
-    let Some(rate) = rate else { return };
-    let refill = u128::from(rate.burst) * u128::from(rate.per_ms) / u128::from(rate.limit);
-    if refill > LONGEST_REFILL_MS {
-        let message = format!(
-            "of {} takes more than 100 years to come back at {} in {} ms: make it smaller",
-            rate.burst, rate.limit, rate.per_ms
-        );
-        problems.error(Code::OutOfRange, &format!("{control}.burst"), message);
+/// One limit of a control that has meters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Metered<'a> {
+    pub(super) rate: Rate,
+    pub(super) key: Option<&'a Path>,
+    pub(super) cost: Option<&'a Cost>,
+}
+
+/// Returns the different keys of a list of limits. Limits with one key share a row, with a meter
+/// each.
+pub(super) fn keys<'a>(all: impl Iterator<Item = Option<&'a Path>>) -> Vec<Option<&'a Path>> {
+    let mut keys = Vec::new();
+    for key in all {
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    keys
+}
+
+/// Returns the limits of the row with this slot. A row whose key the current release does not use
+/// has the limits of the first key, so that its queue goes on at their rate.
+pub(super) fn limit(limits: &[Metered<'_>], slot: &str) -> Limit {
+    let is = |limit: &&Metered<'_>| limit.key.map(Path::to_string).unwrap_or_default() == slot;
+    let named = limits.iter().find(is).or(limits.first());
+    let Some(key) = named.map(|limit| limit.key) else { return Limit::Open };
+    let alike = limits.iter().filter(|limit| limit.key == key);
+    Limit::Rates(alike.map(|limit| limit.rate).collect())
+}
+
+/// Refuses a burst that takes longer than [`LONGEST_REFILL_MS`] to refill, and a limit that counts
+/// the same units over the same period as another one.
+pub(super) fn check(
+    reading: &mut Reading<'_>,
+    control: &Control,
+    limits: fn(&Definition) -> Vec<Metered<'_>>,
+) {
+    let definition = reading.definition.clone();
+    let limits = limits(&definition);
+    for (n, limit) in limits.iter().enumerate() {
+        let (rate, place) = (limit.rate, reading.place(control, n));
+        let refill = u128::from(rate.burst) * u128::from(rate.per_ms) / u128::from(rate.limit);
+        if refill > LONGEST_REFILL_MS {
+            let message = format!(
+                "of {} takes more than 100 years to come back at {} in {} ms: make it smaller",
+                rate.burst, rate.limit, rate.per_ms
+            );
+            reading.problems.error(Code::OutOfRange, &format!("{place}.burst"), message);
+        }
+        let same = |other: &&Metered<'_>| {
+            (other.key, other.cost, other.rate.per_ms) == (limit.key, limit.cost, rate.per_ms)
+        };
+        if let Some(m) = limits[..n].iter().position(|other| same(&other)) {
+            let other = reading.place(control, m);
+            let message = format!("counts the same as {other} over the same period: keep one");
+            reading.problems.error(Code::Conflict, &place, message);
+        }
     }
 }
 
@@ -168,8 +310,8 @@ mod tests {
     }
 
     fn admit(meter: &mut Option<Meter>, rate: Rate, now: i64) -> Result<(), Option<Timestamp>> {
-        conforms(*meter, rate, 0, at(now))?;
-        *meter = Some(stamp(*meter, rate, at(now)));
+        conforms(*meter, rate, (0, 1), at(now))?;
+        *meter = Some(stamp(*meter, rate, 1, at(now)));
         Ok(())
     }
 
@@ -184,10 +326,10 @@ mod tests {
             let mut now = 1_700_000_000_000_000;
             let start = now;
             for n in 0..400_000_i128 {
-                if let Err(when) = conforms(meter, rate, 0, at(now)) {
+                if let Err(when) = conforms(meter, rate, (0, 1), at(now)) {
                     now = when.unwrap().micros();
                 }
-                meter = Some(stamp_turn(meter, rate, at(now)));
+                meter = Some(stamp_turn(meter, rate, 1, at(now)));
                 let exact = n * i128::from(per_ms) * 1000;
                 let rounded = (exact + i128::from(limit) - 1) / i128::from(limit);
                 assert_eq!(i128::from(now - start), rounded, "{limit} per {per_ms} ms, start {n}");
@@ -218,9 +360,9 @@ mod tests {
             let rate = Rate { limit, per_ms: 1000, burst: 1 };
             let mut meter = None;
             assert_eq!(admit(&mut meter, rate, 5), Ok(()), "a lone arrival always conforms");
-            let when = conforms(meter, rate, 0, at(5)).unwrap_err().unwrap();
-            assert!(conforms(meter, rate, 0, at(when.micros() - 1)).is_err(), "{limit}");
-            assert!(conforms(meter, rate, 0, when).is_ok(), "{limit}");
+            let when = conforms(meter, rate, (0, 1), at(5)).unwrap_err().unwrap();
+            assert!(conforms(meter, rate, (0, 1), at(when.micros() - 1)).is_err(), "{limit}");
+            assert!(conforms(meter, rate, (0, 1), when).is_ok(), "{limit}");
         }
     }
 
@@ -233,7 +375,7 @@ mod tests {
         for _ in 0..2 {
             admit(&mut meter, rate, hour).unwrap();
         }
-        let when = conforms(meter, rate, 0, at(0)).unwrap_err().unwrap();
+        let when = conforms(meter, rate, (0, 1), at(0)).unwrap_err().unwrap();
         assert!(when <= at(1_000_000), "shut until {when}");
         meter = meter.map(|meter| of_today(meter, rate, at(0)));
         assert_eq!(admit(&mut meter, rate, when.micros()), Ok(()), "and no longer");
@@ -246,10 +388,10 @@ mod tests {
         let slow = Rate { limit: 1, per_ms: 1000, burst: 1 };
         let mut meter = None;
         admit(&mut meter, fast, 0).unwrap();
-        assert_eq!(conforms(meter, slow, 0, at(50_000)), Err(Some(at(1_000_000))));
+        assert_eq!(conforms(meter, slow, (0, 1), at(50_000)), Err(Some(at(1_000_000))));
         let mut meter = None;
         admit(&mut meter, slow, 0).unwrap();
-        assert_eq!(conforms(meter, fast, 0, at(50_000)), Err(Some(at(100_000))));
+        assert_eq!(conforms(meter, fast, (0, 1), at(50_000)), Err(Some(at(100_000))));
     }
 
     /// spec M1, M2: a burst that was used under a fast rate is used up under a slow one, and vice
@@ -264,16 +406,95 @@ mod tests {
         for _ in 0..10 {
             admit(&mut meter, fast, 0).unwrap();
         }
-        assert_eq!(conforms(meter, slow, 0, at(0)), Err(Some(at(1_000_000))));
+        assert_eq!(conforms(meter, slow, (0, 1), at(0)), Err(Some(at(1_000_000))));
         let mut meter = None;
         for _ in 0..9 {
             admit(&mut meter, slow, 0).unwrap();
         }
         assert_eq!(admit(&mut meter, fast, 0), Ok(()), "one was left");
-        assert_eq!(conforms(meter, fast, 0, at(0)), Err(Some(at(10_000))));
+        assert_eq!(conforms(meter, fast, (0, 1), at(0)), Err(Some(at(10_000))));
+    }
+
+    /// spec L9: a cost above the burst starts when the meter is full, and delays the next start by
+    /// its whole cost.
+    #[test]
+    fn a_cost_above_the_burst_waits_for_a_full_meter_and_is_paid_in_full() {
+        let rate = Rate { limit: 1, per_ms: 1000, burst: 3 };
+        let meter = Some(stamp(None, rate, 1, at(0)));
+        assert_eq!(conforms(meter, rate, (0, 2), at(0)), Ok(()), "two units are left");
+        assert_eq!(conforms(meter, rate, (0, 9), at(0)), Err(Some(at(1_000_000))));
+        assert_eq!(conforms(meter, rate, (1, 9), at(1_000_000)), Err(None), "a turn is out");
+        let meter = Some(stamp_turn(meter, rate, 9, at(1_000_000)));
+        assert_eq!(meter.map(|meter| meter.debt), Some(6));
+        assert_eq!(conforms(meter, rate, (0, 1), at(1_000_000)), Err(Some(at(8_000_000))));
+        assert_eq!(conforms(meter, rate, (0, 3), at(1_000_000)), Err(Some(at(10_000_000))));
+        assert_eq!(conforms(meter, rate, (0, 1), at(8_000_000)), Ok(()));
+        assert_eq!(forgets_at(meter.unwrap()), at(10_000_001));
+    }
+
+    /// spec L10: a clock that goes back forgives what is further ahead than the burst, but no debt.
+    #[test]
+    fn a_clock_that_goes_back_forgives_no_debt() {
+        let rate = Rate { limit: 1, per_ms: 1000, burst: 2 };
+        let hour = 3_600_000_000;
+        let meter = stamp(None, rate, 10, at(hour));
+        let meter = of_today(meter, rate, at(0));
+        assert_eq!((meter.tat, meter.debt), (2_000_000, 8));
+        assert_eq!(conforms(Some(meter), rate, (0, 1), at(0)), Err(Some(at(9_000_000))));
+    }
+
+    /// spec L11: several limits of a key agree at the latest of their times.
+    #[test]
+    fn all_limits_of_a_key_have_to_agree() {
+        let rates = [
+            Rate { limit: 1, per_ms: 1000, burst: 1 },
+            Rate { limit: 100, per_ms: 60_000, burst: 100 },
+        ];
+        let costs = Costs::new(vec![1, 60]);
+        let meters = stamp_all(&Meters::default(), &rates, &costs, at(0), stamp);
+        let conform = |costs: Vec<u32>| {
+            all_conform(&meters, &rates, Ahead::NOBODY, &Costs::new(costs), at(0))
+        };
+        assert_eq!(conform(vec![1, 1]), Err(Some(at(1_000_000))), "the first decides");
+        assert_eq!(conform(vec![1, 60]), Err(Some(at(12_000_000))), "the second decides");
+        let through = [Turn { run: crate::id::Seq(1), costs: Costs::new(vec![1, 60]) }];
+        let ahead = Ahead { through: &through, queued: 0 };
+        let conform = all_conform(&Meters::default(), &rates, ahead, &Costs::default(), at(0));
+        assert_eq!(conform, Err(None), "the turn that is out comes first");
     }
 
     proptest! {
+        /// spec L9: in any interval of length w at most max(burst, greatest cost) + ⌊w·limit/per⌋
+        /// units start.
+        #[test]
+        fn no_window_starts_more_units_than_promised(
+            limit in 1_u32..50, per_ms in 1_u64..2000, burst in 1_u32..20,
+            arrivals in prop::collection::vec((0_i64..200_000, 1_u32..40), 1..100),
+        ) {
+            let rate = Rate { limit, per_ms, burst };
+            let (mut meter, mut now) = (None, 0);
+            let mut started: Vec<(i64, u32)> = Vec::new();
+            for (gap, cost) in arrivals {
+                now += gap;
+                if let Err(when) = conforms(meter, rate, (0, cost), at(now)) {
+                    now = when.unwrap().micros();
+                }
+                meter = Some(stamp_turn(meter, rate, cost, at(now)));
+                started.push((now, cost));
+            }
+            for i in 0..started.len() {
+                let (mut units, mut greatest) = (0, i128::from(burst));
+                for (last, cost) in &started[i..] {
+                    units += i128::from(*cost);
+                    greatest = greatest.max(i128::from(*cost));
+                    // Starts are rounded up to the next microsecond, the first one too.
+                    let window = i128::from(last - started[i].0) + 1;
+                    let period = i128::from(per_ms) * 1000;
+                    prop_assert!(units <= greatest + window * i128::from(limit) / period);
+                }
+            }
+        }
+
         /// spec M2, I13: in any interval of length w at most burst + ⌊w·limit/per⌋ are admitted.
         #[test]
         fn no_window_admits_more_than_promised(

@@ -9,6 +9,7 @@
 pub mod admit;
 pub mod claim;
 pub mod control;
+pub mod cost;
 pub mod fold;
 pub mod gate;
 pub mod meter;
@@ -50,6 +51,15 @@ pub(crate) fn words<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Word>, D::
     #[derive(Deserialize)]
     struct One(#[serde(deserialize_with = "word")] Word);
     Ok(Vec::<One>::deserialize(from)?.into_iter().map(|One(name)| name).collect())
+}
+
+/// Returns a list of limits in its author's form: a single one is not written as a list.
+pub(crate) fn one_or_list(entries: impl Iterator<Item = Value>) -> Option<Value> {
+    let mut entries: Vec<Value> = entries.collect();
+    match entries.len() {
+        0 | 1 => entries.pop(),
+        _ => Some(Value::Array(entries)),
+    }
 }
 
 /// Returns a control in its author's form: without the fields that have their default value.

@@ -2,7 +2,9 @@
 
 use std::cell::OnceCell;
 
-use super::{By, CONTROLS, Control, Moment, control, policy::PolicyKind, verdict::Verdict};
+use super::{
+    By, CONTROLS, Control, Moment, control, cost::Cost, policy::PolicyKind, verdict::Verdict,
+};
 use crate::{
     catalog::Current,
     definition::{Definition, Overlap},
@@ -10,7 +12,7 @@ use crate::{
     id::{EventId, RunId},
     json::Payload,
     key::{Key, Path},
-    row::{Class, GateKey, Parent, PlannedGate, Scope, Span, Workspace},
+    row::{BatchCosts, Class, Costs, GateKey, Order, Parent, PlannedGate, Scope, Span, Workspace},
     time::Timestamp,
 };
 
@@ -69,6 +71,8 @@ pub struct Candidate<'a> {
     pub parent: Option<Parent>,
     /// The result of the program's key function; none where it was not called.
     pub function_key: Option<Key>,
+    /// The sums of a batch's costs, where the run gets a batch.
+    pub batch: Option<BatchCosts>,
     /// The gate plan, once it was computed.
     pub steps: OnceCell<Vec<GateStep>>,
 }
@@ -96,6 +100,8 @@ pub struct GateStep {
     pub planned: PlannedGate,
     /// The behaviour.
     pub when_full: WhenFull,
+    /// The position of the gate among others.
+    pub order: Order,
 }
 
 /// Gates of a run, while the controls add them.
@@ -109,6 +115,14 @@ impl Plan {
         self.add_in_tier(scope, span, tier, when_full);
     }
 
+    /// Adds a gate that the run queues at, with its cost at each limit of the gate.
+    pub(crate) fn add_costing(&mut self, scope: &Scope, span: Span, costs: Vec<u32>) {
+        self.add(scope, span, WhenFull::Wait);
+        if let Some(step) = self.0.last_mut() {
+            step.planned.costs = Costs::new(costs);
+        }
+    }
+
     /// Adds a gate whose queue is ordered by tiers first.
     pub(crate) fn add_in_tier(
         &mut self,
@@ -117,8 +131,9 @@ impl Plan {
         tier: i64,
         when_full: WhenFull,
     ) {
-        let planned = PlannedGate { gate: GateKey::new(scope), span, tier };
-        self.0.push(GateStep { planned, when_full });
+        let planned =
+            PlannedGate { gate: GateKey::new(scope), span, tier, costs: Costs::default() };
+        self.0.push(GateStep { planned, when_full, order: scope.order() });
     }
 }
 
@@ -146,6 +161,16 @@ impl Candidate<'_> {
         })
     }
 
+    /// The units of a limit that the run takes.
+    pub(super) fn cost(&self, control: &'static str, cost: Option<&Cost>) -> Decided<u32, Verdict> {
+        let units = match (cost, &self.batch) {
+            (None, _) => Ok(1),
+            (Some(cost), Some(batch)) => Ok(batch.cost(cost)),
+            (Some(cost), None) => cost.of(&self.data),
+        };
+        units.map_err(|reason| Stop::Refused(Verdict::Rejected { control, reason }))
+    }
+
     /// The gates that the run has to pass, in the order of spec G9.
     pub fn plan(&self) -> Decided<&[GateStep], Verdict> {
         if let Some(steps) = self.steps.get() {
@@ -160,7 +185,7 @@ impl Candidate<'_> {
         for control in control::all() {
             (control.plan)(self, &mut plan)?;
         }
-        plan.0.sort_by(|a, b| a.planned.gate.cmp(&b.planned.gate));
+        plan.0.sort_by(|a, b| (a.order, &a.planned.gate).cmp(&(b.order, &b.planned.gate)));
         Ok(plan.0)
     }
 

@@ -11,17 +11,18 @@ use serde_json::{Value, json};
 
 use super::{
     control::{Control, Field, FieldType, Moment},
-    meter::{self, Rate},
+    cost::Cost,
+    meter::{self, Ahead, Metered, Rate},
+    one_or_list,
     plan::Candidate,
     verdict::{By, Verdict},
     written,
 };
 use crate::{
-    catalog::Limit,
-    definition::{Fields, Reported},
-    draft::{Decided, Draft},
+    definition::{Definition, Fields, Reported},
+    draft::{Decided, Draft, Stop},
     key::Path,
-    row::{Class, Gate, GateKey, GateState},
+    row::{Class, Costs, Gate, GateKey, GateState, Meters, Scope},
 };
 
 /// Row in the table of controls.
@@ -35,38 +36,38 @@ pub(super) const CONTROL: Control = Control {
         Field::required("perMs", FieldType::Duration),
         Field::optional("key", FieldType::Path, "the whole workflow"),
         Field::optional("burst", FieldType::Count, "limit"),
+        Field::optional("cost", FieldType::Cost, "1"),
     ],
     classes: &[Class::RateLimit],
     is_numbered: true,
     read: |reading, value| {
-        reading.definition.rate_limit = reading.object(&CONTROL, value, RateLimit::read);
+        reading.definition.rate_limit = reading.list(&CONTROL, value, RateLimit::read);
     },
-    write: |definition| definition.rate_limit.as_ref().map(RateLimit::to_value),
+    write: |definition| one_or_list(definition.rate_limit.iter().map(RateLimit::to_value)),
     keys: |definition| definition.rate_limit.iter().map(|it| it.key.as_ref()).collect(),
-    check: |reading| {
-        let rate = reading.definition.rate_limit.as_ref().map(RateLimit::rate);
-        meter::check_refill("rateLimit", rate, reading.problems);
-    },
-    limit: |definition, _| {
-        let limit = definition.and_then(|definition| definition.rate_limit.as_ref());
-        limit.map_or(Limit::Open, |limit| Limit::Rate(limit.rate()))
+    check: |reading| meter::check(reading, &CONTROL, metered),
+    limit: |definition, scope| {
+        meter::limit(&definition.map(metered).unwrap_or_default(), &scope.slot)
     },
     ..Control::NONE
 };
 
-/// The `rateLimit` settings of a definition.
+/// One limit of the `rateLimit` settings of a definition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RateLimit {
-    /// Number of admitted events per period.
+    /// Number of admitted units per period.
     pub limit: u32,
     /// The period's length.
     pub per_ms: u64,
     /// The key, with one meter per value; one meter for the whole workflow if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<Path>,
-    /// Maximum number of events admitted at once after a quiet time; `limit` unless given.
+    /// Maximum number of units admitted at once after a quiet time; `limit` unless given.
     pub burst: u32,
+    /// The units that an event spends; one if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Cost>,
 }
 
 impl RateLimit {
@@ -75,8 +76,11 @@ impl RateLimit {
         let per_ms = fields.duration("perMs");
         let key = fields.path("key");
         let burst = fields.optional_count("burst");
-        let (limit, per_ms) = (limit?, per_ms?);
-        Ok(RateLimit { limit, per_ms, key: key?, burst: burst?.unwrap_or(limit) })
+        let cost = Cost::read(fields);
+        let (limit, per_ms, cost) = (limit?, per_ms?, cost?);
+        let burst = burst?.unwrap_or(limit);
+        fields.check_cost(cost.as_ref(), burst, "burst");
+        Ok(RateLimit { limit, per_ms, key: key?, burst, cost })
     }
 
     pub(crate) fn to_value(&self) -> Value {
@@ -89,38 +93,70 @@ impl RateLimit {
     }
 }
 
-/// Spends one token of the rate limit, or drops the event.
-///
-/// A drop is not a refusal, which would undo the writes: nothing was taken yet, and the meter has
-/// to be stored under the current rate.
-pub(super) fn spend(
-    draft: &mut Draft,
-    candidate: &Candidate<'_>,
-) -> Decided<Option<Verdict>, Verdict> {
-    let Some(limit) = &candidate.workflow().rate_limit else { return Ok(None) };
-    let (rate, now) = (limit.rate(), draft.now());
-    let scope = candidate.scope(Class::RateLimit, limit.key.as_ref())?;
-    let key = GateKey::new(&scope);
-    let row = draft.gate(&key)?.cloned();
-    let last = match &row {
-        Some(Gate { state: GateState::Meter(meter), .. }) => {
-            Some(meter::of_today(*meter, rate, now))
+fn metered(definition: &Definition) -> Vec<Metered<'_>> {
+    let each = definition.rate_limit.iter();
+    each.map(|it| Metered { rate: it.rate(), key: it.key.as_ref(), cost: it.cost.as_ref() })
+        .collect()
+}
+
+/// One meter row that an event has to pass, with its limits and the units that the event spends.
+pub(super) struct Spend {
+    scope: Scope,
+    rates: Vec<Rate>,
+    costs: Costs,
+}
+
+/// Returns the meter rows of an event. Rejects a cost that would never be admitted, also of an event
+/// that joins a fold and spends nothing: its verdict must not depend on who came before it.
+pub(super) fn spends(candidate: &Candidate<'_>) -> Decided<Vec<Spend>, Verdict> {
+    let limits = &candidate.workflow().rate_limit;
+    let keys = meter::keys(limits.iter().map(|limit| limit.key.as_ref()));
+    let each = keys.into_iter().map(|key| {
+        let scope = candidate.scope(Class::RateLimit, key)?;
+        let (mut rates, mut costs) = (Vec::new(), Vec::new());
+        for limit in limits.iter().filter(|limit| limit.key.as_ref() == key) {
+            let cost = candidate.cost(CONTROL.name, limit.cost.as_ref())?;
+            if cost > limit.burst {
+                let reason = format!("cost {cost} exceeds the burst {} of rateLimit", limit.burst);
+                return Err(Stop::Refused(Verdict::Rejected { control: CONTROL.name, reason }));
+            }
+            rates.push(limit.rate());
+            costs.push(cost);
         }
-        _ => None,
-    };
-    if let (Some(row), Some(last), Err(retry_at)) =
-        (&row, last, meter::conforms(last, rate, 0, now))
-    {
-        draft.put(Gate { state: GateState::Meter(last), ..row.clone() });
-        let (by, retry_at) = (By::scope(&scope), retry_at.unwrap_or(now));
-        return Ok(Some(Verdict::Dropped { by, retry_at }));
+        Ok(Spend { scope, rates, costs: Costs::new(costs) })
+    });
+    each.collect()
+}
+
+/// Spends the tokens of all rate limits, or of none and drops the event.
+///
+/// A drop is not a refusal, which would undo the writes: nothing was taken yet, and the meter that
+/// dropped the event has to be stored under the current rate.
+pub(super) fn spend(draft: &mut Draft, spends: &[Spend]) -> Decided<Option<Verdict>, Verdict> {
+    let now = draft.now();
+    let mut rows = Vec::with_capacity(spends.len());
+    for Spend { scope, rates, costs } in spends {
+        let key = GateKey::new(scope);
+        let row = draft.gate(&key)?.cloned();
+        let meters = match &row {
+            Some(Gate { state: GateState::Meter(meters), .. }) => {
+                meter::all_of_today(meters, rates, now)
+            }
+            _ => Meters::default(),
+        };
+        let conforms = meter::all_conform(&meters, rates, Ahead::NOBODY, costs, now);
+        if let (Some(row), Err(retry_at)) = (&row, conforms) {
+            draft.put(Gate { state: GateState::Meter(meters), ..row.clone() });
+            let (by, retry_at) = (By::scope(scope), retry_at.unwrap_or(now));
+            return Ok(Some(Verdict::Dropped { by, retry_at }));
+        }
+        rows.push((key, row.map(|row| row.id), meters));
     }
-    let id = match row {
-        Some(row) => row.id,
-        None => draft.next_seq()?,
-    };
-    let meter = meter::stamp(last, rate, now);
-    let due = Some(meter::forgets_at(meter));
-    draft.put(Gate { key, id, at: now, due, state: GateState::Meter(meter) });
+    for ((key, id, meters), Spend { rates, costs, .. }) in rows.into_iter().zip(spends) {
+        let id = id.map_or_else(|| draft.next_seq(), Ok)?;
+        let meters = meter::stamp_all(&meters, rates, costs, now, meter::stamp);
+        let due = meter::all_forget_at(&meters);
+        draft.put(Gate { key, id, at: now, due, state: GateState::Meter(meters) });
+    }
     Ok(None)
 }

@@ -10,13 +10,12 @@ use serde_json::{Value, json};
 
 use super::{
     control::{Control, Field, FieldType, Moment},
-    meter::{self, Rate},
-    plan::WhenFull,
-    written,
+    cost::Cost,
+    meter::{self, Metered, Rate},
+    one_or_list, written,
 };
 use crate::{
-    catalog::Limit,
-    definition::{Fields, Reported},
+    definition::{Definition, Fields, Reported},
     key::Path,
     row::{Class, Span},
 };
@@ -32,45 +31,49 @@ pub(super) const CONTROL: Control = Control {
         Field::required("perMs", FieldType::Duration),
         Field::optional("key", FieldType::Path, "the whole workflow"),
         Field::optional("burst", FieldType::Count, "1"),
+        Field::optional("cost", FieldType::Cost, "1"),
     ],
     classes: &[Class::Throttle],
     is_numbered: true,
     read: |reading, value| {
-        reading.definition.throttle = reading.object(&CONTROL, value, Throttle::read);
+        reading.definition.throttle = reading.list(&CONTROL, value, Throttle::read);
     },
-    write: |definition| definition.throttle.as_ref().map(Throttle::to_value),
+    write: |definition| one_or_list(definition.throttle.iter().map(Throttle::to_value)),
     keys: |definition| definition.throttle.iter().map(|it| it.key.as_ref()).collect(),
-    check: |reading| {
-        let rate = reading.definition.throttle.as_ref().map(Throttle::rate);
-        meter::check_refill("throttle", rate, reading.problems);
-    },
+    costs: |definition| definition.throttle.iter().filter_map(|it| it.cost.as_ref()).collect(),
+    check: |reading| meter::check(reading, &CONTROL, metered),
     plan: |candidate, plan| {
-        if let Some(throttle) = &candidate.workflow().throttle {
-            let scope = candidate.scope(Class::Throttle, throttle.key.as_ref())?;
-            plan.add(&scope, Span::Start, WhenFull::Wait);
+        let throttles = &candidate.workflow().throttle;
+        for key in meter::keys(throttles.iter().map(|it| it.key.as_ref())) {
+            let scope = candidate.scope(Class::Throttle, key)?;
+            let alike = throttles.iter().filter(|it| it.key.as_ref() == key);
+            let costs = alike.map(|it| candidate.cost(CONTROL.name, it.cost.as_ref()));
+            plan.add_costing(&scope, Span::Start, costs.collect::<Result<_, _>>()?);
         }
         Ok(())
     },
-    limit: |definition, _| {
-        let throttle = definition.and_then(|definition| definition.throttle.as_ref());
-        throttle.map_or(Limit::Open, |throttle| Limit::Rate(throttle.rate()))
+    limit: |definition, scope| {
+        meter::limit(&definition.map(metered).unwrap_or_default(), &scope.slot)
     },
     ..Control::NONE
 };
 
-/// The `throttle` settings of a definition.
+/// One limit of the `throttle` settings of a definition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Throttle {
-    /// Number of starts per period.
+    /// Number of units that start per period.
     pub limit: u32,
     /// The period's length.
     pub per_ms: u64,
     /// The key, with one meter per value; one meter for the whole workflow if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<Path>,
-    /// Maximum number of starts at once after a quiet time.
+    /// Maximum number of units that start at once after a quiet time.
     pub burst: u32,
+    /// The units that the start of a run spends; one if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Cost>,
 }
 
 /// Default of `burst`: evenly spaced starts.
@@ -82,8 +85,9 @@ impl Throttle {
         let per_ms = fields.duration("perMs");
         let key = fields.path("key");
         let burst = fields.optional_count("burst");
+        let cost = Cost::read(fields);
         let burst = burst?.unwrap_or(DEFAULT_BURST);
-        Ok(Throttle { limit: limit?, per_ms: per_ms?, key: key?, burst })
+        Ok(Throttle { limit: limit?, per_ms: per_ms?, key: key?, burst, cost: cost? })
     }
 
     pub(crate) fn to_value(&self) -> Value {
@@ -94,4 +98,10 @@ impl Throttle {
     pub fn rate(&self) -> Rate {
         Rate { limit: self.limit, per_ms: self.per_ms, burst: self.burst }
     }
+}
+
+fn metered(definition: &Definition) -> Vec<Metered<'_>> {
+    let each = definition.throttle.iter();
+    each.map(|it| Metered { rate: it.rate(), key: it.key.as_ref(), cost: it.cost.as_ref() })
+        .collect()
 }

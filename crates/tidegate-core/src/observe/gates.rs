@@ -8,12 +8,12 @@ use crate::{
     catalog::{Catalog, Limit},
     draft::{Decided, Draft, Missing},
     explain::words,
-    flow::meter::{self, Rate},
+    flow::meter::{Ahead, Rate, conforms, turn},
     id::{EventId, RunId, Seq},
     key::push_part,
     list,
     reads::{Count, Scan},
-    row::{Class, Gate, GateKey, GateState, Meter, Phase, Row, RowKey, Scope, Workspace},
+    row::{Class, Gate, GateKey, GateState, Meter, Meters, Phase, Row, RowKey, Scope, Workspace},
     time::{Timestamp, rfc3339::OptionalTime},
 };
 
@@ -80,6 +80,9 @@ pub struct GateView {
     /// Number of runs that are inside, or have passed and not started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inside: Option<usize>,
+    /// The sum of the costs of these runs, where it differs from their number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub units: Option<u64>,
     /// The first runs inside.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub holders: Vec<RunId>,
@@ -325,20 +328,25 @@ fn show(now: Timestamp, gate: &Gate, scope: &Scope, limit: Limit) -> GateView {
         workflow: scope.name.clone(),
         slot: scope.slot.clone(),
         key: scope.shown_key(),
-        lets_in: limit.map(words).unwrap_or_default(),
+        lets_in: limit.as_ref().map(words).unwrap_or_default(),
         ..GateView::default()
     };
-    match limit {
-        Some(Limit::Slots(most)) => shown.limit = Some(most),
-        Some(Limit::Rate(rate)) => {
-            (shown.limit, shown.per_ms) = (Some(rate.limit), Some(rate.per_ms));
-            shown.burst = Some(rate.burst);
+    let rates = match limit {
+        Some(Limit::Slots(most)) => {
+            shown.limit = Some(most);
+            Vec::new()
         }
-        Some(Limit::Open) | None => {}
+        Some(Limit::Rates(rates)) => rates,
+        Some(Limit::Open) | None => Vec::new(),
+    };
+    if let Some(rate) = rates.first() {
+        (shown.limit, shown.per_ms) = (Some(rate.limit), Some(rate.per_ms));
+        shown.burst = Some(rate.burst);
     }
     match &gate.state {
         GateState::Slots(slots) => {
             shown.inside = Some(slots.holders.len());
+            shown.units = Some(slots.used()).filter(|used| *used != slots.holders.len() as u64);
             shown.holders = slots.holders.iter().take(NAMED).map(|hold| hold.run).collect();
             let draining = slots.holders.iter().filter(|hold| hold.draining);
             shown.draining = draining.take(NAMED).map(|hold| hold.run).collect();
@@ -347,9 +355,10 @@ fn show(now: Timestamp, gate: &Gate, scope: &Scope, limit: Limit) -> GateView {
         GateState::Turns(turns) => {
             shown.inside = Some(turns.pending.len());
             shown.line = Some(QueueView::default());
-            metered(&mut shown, turns.meter, limit, turns.pending.len(), now);
+            let ahead = Ahead { through: &turns.pending, queued: 0 };
+            metered(&mut shown, &turns.meters, &rates, ahead, now);
         }
-        GateState::Meter(meter) => metered(&mut shown, Some(*meter), limit, 0, now),
+        GateState::Meter(meters) => metered(&mut shown, meters, &rates, Ahead::NOBODY, now),
         GateState::Fold(fold) => {
             shown.pending = Some(fold.count);
             shown.until = Some(fold.deadline).filter(|_| !fold.held && !fold.paused);
@@ -366,24 +375,22 @@ fn show(now: Timestamp, gate: &Gate, scope: &Scope, limit: Limit) -> GateView {
 
 fn metered(
     shown: &mut GateView,
-    meter: Option<Meter>,
-    limit: Option<Limit>,
-    ahead: usize,
+    meters: &Meters,
+    rates: &[Rate],
+    ahead: Ahead<'_>,
     now: Timestamp,
 ) {
-    let Some(Limit::Rate(rate)) = limit else { return };
-    shown.tokens = Some(tokens(meter, rate, ahead, now));
+    let each = || rates.iter().enumerate();
+    shown.tokens = each().map(|(n, rate)| tokens(meters.at(n), *rate, ahead.through(n), now)).min();
     // A turn that a run has and has not used yet has to be used first.
-    let next = meter::turn(meter, rate, ahead, now);
-    shown.next_at = Some(next).filter(|_| ahead < rate.burst as usize);
+    let free = each().all(|(n, rate)| ahead.through(n) < u64::from(rate.burst));
+    let next = each().map(|(n, rate)| turn(meters.at(n), *rate, (ahead.through(n), 1), now)).max();
+    shown.next_at = next.filter(|_| free);
 }
 
-/// Returns how many more arrivals would be admitted now.
-fn tokens(meter: Option<Meter>, rate: Rate, ahead: usize, now: Timestamp) -> u64 {
-    let fits = |more: u64| {
-        let ahead = ahead.saturating_add(usize::try_from(more).unwrap_or(usize::MAX));
-        meter::conforms(meter, rate, ahead, now).is_ok()
-    };
+/// Returns how many more units would be admitted now.
+fn tokens(meter: Option<Meter>, rate: Rate, ahead: u64, now: Timestamp) -> u64 {
+    let fits = |more: u64| conforms(meter, rate, (ahead.saturating_add(more), 1), now).is_ok();
     // All numbers that fit come before all that do not.
     let (mut least, mut most) = (0, u64::from(rate.burst));
     while least < most {

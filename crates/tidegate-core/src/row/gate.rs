@@ -1,11 +1,11 @@
 //! The gate row: the state of one control for one key.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use serde::{Deserialize, Serialize};
 
-use super::Workspace;
+use super::{Costs, Meters, Turns, Workspace};
 use crate::{
     id::{EventId, RunId, Seq},
     key::{Key, push_part, take_part},
@@ -13,7 +13,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// Class of a gate. The order is the order of spec G9 and of locking.
+/// Class of a gate. The order is the order of spec G9.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Class {
@@ -96,10 +96,26 @@ pub struct Scope {
 }
 
 impl Scope {
+    /// Returns the position of the gate in a run's plan.
+    pub fn order(&self) -> Order {
+        let narrow_first = self.class == Class::Throttle;
+        Order { class: self.class, whole: narrow_first && self.key == Key::Whole }
+    }
+
     /// Returns the key for display: for a schedule's gate, the schedule.
     pub fn shown_key(&self) -> String {
         if self.class == Class::Schedule { self.slot.clone() } else { self.key.to_string() }
     }
+}
+
+/// Position of a gate in the order in which a run takes its gates. Gates in one position are taken
+/// by key. Locks are taken by key alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Order {
+    class: Class,
+    /// Within a class narrow gates come before wide ones, so that a run that waits for its key
+    /// holds nothing that runs with other keys need.
+    whole: bool,
 }
 
 /// Encoded gate key: workspace first, tagged, injective, the same on every store.
@@ -169,6 +185,12 @@ impl GateKey {
         take_part(&self.0).is_some_and(|(part, _)| part == ws.as_bytes())
     }
 
+    /// Whether a run takes this gate before another one.
+    pub fn comes_before(&self, other: &Self) -> bool {
+        let order = |key: &Self| key.scope().map(|scope| scope.order());
+        (order(self), self) < (order(other), other)
+    }
+
     /// Returns the class, read without decoding the rest.
     pub fn class(&self) -> Option<Class> {
         let (_, rest) = take_part(&self.0)?;
@@ -230,8 +252,8 @@ impl Gate {
 pub enum GateState {
     /// The holders, and the head of the queue.
     Slots(Slots),
-    /// The time when the next arrival conforms.
-    Meter(Meter),
+    /// The times when the next arrival conforms.
+    Meter(Meters),
     /// A meter with a queue.
     Turns(Turns),
     /// A window or a buffer.
@@ -249,12 +271,28 @@ pub struct Slots {
     /// A lower bound of the first position in the queue; none means that the queue is empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub head: Option<Place>,
+    /// The cost of the run at that position.
+    #[serde(skip_serializing_if = "Costs::is_one")]
+    pub wanted: Costs,
     /// Folds that could not flush because of a holder, and flush when it ends.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub folds: Vec<GateKey>,
     /// The release that older, unstarted queued runs move to when they are admitted (supersede).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub moved_to: Option<i64>,
+}
+
+impl Slots {
+    /// Returns the sum of the costs inside.
+    pub fn used(&self) -> u64 {
+        self.holders.iter().map(|hold| u64::from(hold.cost)).sum()
+    }
+
+    /// Whether a run of this cost may enter. An empty gate takes a run of any cost: the limit may
+    /// have been lowered while the run was queued.
+    pub fn fits(&self, cost: u32, limit: u32) -> bool {
+        self.holders.is_empty() || self.used() + u64::from(cost) <= u64::from(limit)
+    }
 }
 
 /// Hold of one run on a gate.
@@ -265,32 +303,25 @@ pub struct Hold {
     /// Whether the run is cancelled and its worker has not confirmed the stop yet.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub draining: bool,
+    /// How many units of the limit the run takes.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub cost: u32,
 }
 
-/// GCRA: the exact theoretical arrival time, with the rate that it was computed under.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Meter {
-    /// Whole microseconds of the theoretical arrival time.
-    pub tat: i64,
-    /// The remainder, in `1/limit` of a microsecond.
-    pub rest: u32,
-    /// The limit that the time was computed under.
-    pub limit: u32,
-    /// The period that the time was computed under.
-    pub per_ms: u64,
+impl Hold {
+    /// Creates the hold of a run that takes `cost` units.
+    pub fn new(run: RunId, cost: u32) -> Self {
+        Self { run, draining: false, cost }
+    }
 }
 
-/// Throttle: its meter, the runs that passed it and have not started, and its queue.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Turns {
-    /// The meter; none before the first start.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub meter: Option<Meter>,
-    /// Runs that passed the throttle and are not leased yet: each has a turn.
-    pub pending: Vec<Seq>,
-    /// As in [`Slots`].
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub head: Option<Place>,
+fn one() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_one(cost: &u32) -> bool {
+    *cost == 1
 }
 
 /// A window (`last`) or a buffer (`all`), open or waiting for its run to start.
@@ -314,6 +345,9 @@ pub struct Fold {
     pub count: u32,
     /// Number of payload bytes in the fold.
     pub bytes: u64,
+    /// The sums of the events' costs, by their path (batch).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub costs: BTreeMap<String, u32>,
     /// Parts that became full while the fold was held: each becomes its own run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub full: Vec<Part>,
@@ -331,7 +365,7 @@ pub struct Fold {
 }
 
 /// Full part of a held buffer; it takes no more events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     /// The run that will get these events.
     pub run: RunId,
@@ -339,6 +373,9 @@ pub struct Part {
     pub first: EventId,
     /// Number of events in the part.
     pub count: u32,
+    /// As in [`Fold`].
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub costs: BTreeMap<String, u32>,
 }
 
 /// Claim of a key: the first taker has it until its expiry.

@@ -9,6 +9,7 @@ mod def;
 mod event;
 mod gate;
 mod list;
+mod meter;
 mod run;
 mod session;
 mod stream;
@@ -20,10 +21,9 @@ pub use api::{ApiKey, Reply};
 pub use chore::{Bulk, BulkCounts, BulkFilter, BulkWhat, Chore, LiveState, WaitPlace, Work};
 pub use def::{Def, Engine, Epoch, LogHead, Occurred, Schedule};
 pub use event::{Event, Item, Kind, Receipt, Signal, WaitPath, WaitRow};
-pub use gate::{
-    Claim, Class, Fold, Gate, GateKey, GateState, Hold, Meter, Part, Scope, Slots, Turns,
-};
+pub use gate::{Claim, Class, Fold, Gate, GateKey, GateState, Hold, Order, Part, Scope, Slots};
 pub use list::{Row, RowKey, RowKind};
+pub use meter::{BatchCosts, Costs, Meter, Meters, Turn, Turns};
 pub use run::{
     Begun, Chunk, Ended, Ending, Parent, Phase, Place, PlannedGate, Progress, Purpose, Rank, Run,
     RunError, Source, Span, Step, StepKind, Wait, WaitOn,

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{Class, EngineId, GateKey, Trail, Workspace};
+use super::{BatchCosts, Class, Costs, EngineId, GateKey, Trail, Workspace};
 use crate::{
     catalog::Version,
     id::{EventId, RunId, Seq},
@@ -52,6 +52,16 @@ pub struct PlannedGate {
     /// The release that applies in the queue of a handoff; 0 elsewhere.
     #[serde(default, skip_serializing_if = "is_default")]
     pub tier: i64,
+    /// The units of the gate's limits that the run takes.
+    #[serde(default, skip_serializing_if = "Costs::is_one")]
+    pub costs: Costs,
+}
+
+impl PlannedGate {
+    /// Creates the step for a gate of which the run takes one unit.
+    pub fn new(gate: GateKey, span: Span) -> Self {
+        Self { gate, span, tier: 0, costs: Costs::default() }
+    }
 }
 
 /// Whether a field can be left out of a body that is written with every change of a run.
@@ -316,6 +326,9 @@ pub struct Run {
     /// The run that the batch items are filed under, where it is another run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch_of: Option<RunId>,
+    /// The sums of its batch's costs, where its workflow has costs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch_costs: Option<BatchCosts>,
     /// The history of the run's states.
     #[serde(default, skip_serializing_if = "Trail::is_empty")]
     pub trail: Trail,
@@ -382,6 +395,7 @@ impl Run {
             expires_at: None,
             effect_run: None,
             batch_of: None,
+            batch_costs: None,
             trail: Trail::default(),
             chunks: 0,
             progress: None,
@@ -630,6 +644,8 @@ pub struct Ended {
     pub effect_run: Option<RunId>,
     /// The run that the batch items are filed under, where it is another run.
     pub batch_of: Option<RunId>,
+    /// The sums of its batch's costs, where its workflow has costs.
+    pub batch_costs: Option<BatchCosts>,
     /// The history of the run's states.
     pub trail: Trail,
     /// How many times the run was taken over from an engine that died.

@@ -293,6 +293,7 @@ fn ended(draft: &Draft, run: &Run, ending: Ending) -> Ended {
         purpose: run.purpose,
         effect_run: run.effect_run,
         batch_of: run.batch_of,
+        batch_costs: run.batch_costs.clone(),
         trail: run.trail.clone(),
         takeovers: run.takeovers,
     }

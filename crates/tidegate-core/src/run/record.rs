@@ -491,7 +491,8 @@ fn invoke(
     ancestors.push(parent);
     let parent = Some(Parent { run: parent, step: step.clone(), ancestors });
     let (origin, function_key, steps) = (Origin::Invoke, None, OnceCell::new());
-    let candidate = Candidate { ws, current, event, data, origin, parent, function_key, steps };
+    let candidate =
+        Candidate { ws, current, event, data, origin, parent, function_key, batch: None, steps };
     match draft.keep_or_undo(|draft| admit(draft, &candidate)) {
         Ok(verdict) => {
             receipts::write(draft, &candidate, &verdict)?;

@@ -155,6 +155,7 @@ fn admit(
         origin: Origin::Replay(again),
         parent: None,
         function_key: go.function_key.clone(),
+        batch: old.batch_costs.clone().filter(|_| matches!(source, Source::Batch(_))),
         steps: OnceCell::new(),
     };
     let verdict = match draft.keep_or_undo(|draft| create(draft, &candidate, None, source)) {

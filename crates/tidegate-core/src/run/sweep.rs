@@ -99,8 +99,8 @@ pub fn gate<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
     match row.state.clone() {
         GateState::Claim(held) => claim::sweep(draft, row, held),
         GateState::Fold(fold) => fold::sweep(draft, row, fold),
-        GateState::Meter(last) => {
-            let until = meter::forgets_at(last);
+        GateState::Meter(meters) => {
+            let until = meter::all_forget_at(&meters).unwrap_or(now);
             if until <= draft.now() {
                 draft.delete(RowKey::Gate(row.key));
             } else {

@@ -41,6 +41,8 @@ fn in_line(limit: u32, holders: &[RunId], place: usize, frees: &str) -> Binding 
         key: "u".to_owned(),
         limit: format!("{limit} at once"),
         full: true,
+        cost: None,
+        used: None,
         holders: holders.to_vec(),
         draining: Vec::new(),
         stranded: Vec::new(),

@@ -6,8 +6,8 @@ use serde_json::Value;
 use super::{
     Fold, Item, Ordinal, Place, Reference, Run, State, Stop, Time, Told,
     fields::{
-        count, key_of, limit_name, limits, ms, place, policy, policy_name, policy_place, scoped,
-        text, version,
+        cost, count, entries, key_of, limit_name, limits, meter_place, metered, meters, ms, number,
+        place, policy, policy_name, policy_place, scoped, text, version,
     },
 };
 
@@ -20,6 +20,16 @@ impl Reference {
         if keyed && key_of(data, &text(&def["handoff"], "keyField").expect("given")).is_none() {
             return told("rejected", None);
         }
+        if too_costly(&def, std::slice::from_ref(data)) {
+            return told("rejected", None);
+        }
+        let mut meters = Vec::new();
+        for meter in meters_of(name, &def, "rateLimit", data) {
+            match costs(&def, &meter.control, std::slice::from_ref(data)) {
+                Some(costs) if !self.exceeds_burst(&meter, &costs) => meters.push((meter, costs)),
+                _ => return told("rejected", None),
+            }
+        }
         if claim_of(name, &def, data).is_some_and(|claim| self.claimed(&claim)) {
             return told("deduped", None);
         }
@@ -29,16 +39,15 @@ impl Reference {
         {
             return told;
         }
-        let meter = def.get("rateLimit").map(|_| scoped(name, "rateLimit", &def, data));
-        if meter.as_ref().is_some_and(|meter| !self.conforms(meter, "rateLimit", name, 0)) {
+        if meters.iter().any(|(meter, costs)| !self.conforms(meter, &[], costs)) {
             return told("dropped", None);
         }
         let told = match fold {
             Some((control, place)) => self.open(name, &def, control, place, data, None),
             None => self.create(name, data, None),
         };
-        if let Some(meter) = meter.filter(|_| !matches!(told.outcome, "skipped" | "deduped")) {
-            self.spend(&meter, "rateLimit", name);
+        if !matches!(told.outcome, "skipped" | "deduped") {
+            meters.iter().for_each(|(meter, costs)| self.spend(meter, costs));
         }
         told
     }
@@ -50,13 +59,20 @@ impl Reference {
             self.claims.retain(|_, (_, of)| *of != run);
             self.take(claim_of(&self.runs[run].workflow, def, data), def, run);
             self.runs[run].events = vec![data.clone()];
+            for at in self.runs[run].passed..self.runs[run].way.len() {
+                let control = self.runs[run].way[at].1.control.clone();
+                self.runs[run].costs[at] = costs(def, &control, &[data.clone()]).expect("checked");
+            }
             return Some(told("coalesced", Some(run)));
         }
         let at = self.folds.iter().position(|fold| fold.place == *place)?;
         let overdue = self.deadline(&self.folds[at]) <= self.now;
         // After a release with a smaller size, the buffer may be full already.
         let most = count(&def["batch"], "maxSize").filter(|_| control == "batch");
-        let full = most.is_some_and(|most| self.folds[at].items.len() >= most);
+        let items = self.folds[at].items.iter().map(|item| item.data.clone());
+        let together: Vec<Value> = items.chain([data.clone()]).collect();
+        let full = most.is_some_and(|most| self.folds[at].items.len() >= most)
+            || (control == "batch" && too_costly(def, &together));
         if (overdue || full) && self.folds[at].blocked.is_none() && self.flush(at) {
             self.settle();
             return match self.quiet_and_waiting(place) {
@@ -88,7 +104,13 @@ impl Reference {
         let Fold { workflow: name, control, items, .. } = self.folds[at].clone();
         let batch = control == "batch";
         let most = count(&def["batch"], "maxSize").filter(|_| batch).unwrap_or(usize::MAX);
-        let full = |run: Ordinal| items.iter().filter(|item| item.run == run).count() >= most;
+        let full = |run: Ordinal| {
+            let items = items.iter().filter(|item| item.run == run);
+            let mut events: Vec<Value> = items.map(|item| item.data.clone()).collect();
+            let count = events.len();
+            events.push(data.clone());
+            count >= most || (batch && too_costly(def, &events))
+        };
         let run = match items.last() {
             Some(last) if !full(last.run) => last.run,
             _ => run.unwrap_or_else(|| self.new_run(&name)),
@@ -132,6 +154,7 @@ impl Reference {
             rank: (0, 0),
             state: State::Folding,
             way: Vec::new(),
+            costs: Vec::new(),
             passed: 0,
             started: false,
             stopping: None,
@@ -239,6 +262,9 @@ impl Reference {
         it.release = self.releases[name].len();
         it.rank = (self.now - shift, self.arrivals);
         it.way = way(name, &def, data);
+        let events = if id.is_none() { vec![data.clone()] } else { it.events.clone() };
+        let each = it.way.iter().map(|(_, place)| costs(&def, &place.control, &events));
+        it.costs = each.collect::<Option<_>>().expect("checked at the arrival");
         it.admitted = self.now;
         it.expires = ms(&def, "startWithinMs").map(|ms| self.now + ms);
         it.state = State::Line;
@@ -379,11 +405,42 @@ fn way(name: &str, def: &Value, data: &Value) -> Vec<(Stop, Place)> {
         };
         way.push((stop, place(name, &limit_name(limit), key)));
     }
-    if def.get("throttle").is_some() {
-        way.push((Stop::Turn, scoped(name, "throttle", def, data)));
-    }
+    // Narrow throttles come before wide ones (spec L5).
+    let mut throttles = meters_of(name, def, "throttle", data);
+    throttles.sort_by_key(|place| place.control.ends_with(' '));
+    way.extend(throttles.into_iter().map(|place| (Stop::Turn, place)));
     way.sort_by_key(|(stop, _)| *stop);
     way
+}
+
+/// Returns the meters of a control that an event or run has to pass.
+fn meters_of(name: &str, def: &Value, control: &str, data: &Value) -> Vec<Place> {
+    let names = meters(def, control).into_iter();
+    names.map(|meter| meter_place(name, &meter, data)).collect()
+}
+
+/// Returns the costs of a run at a gate by its name; `None` if an event has a value that is no
+/// cost.
+fn costs(def: &Value, gate: &str, events: &[Value]) -> Option<Vec<i128>> {
+    let limits = if gate.starts_with("throttle") || gate.starts_with("rateLimit") {
+        metered(def, gate)
+    } else {
+        limits(def).into_iter().filter(|limit| limit_name(limit) == gate).collect()
+    };
+    let costs: Option<Vec<i128>> = limits.iter().map(|limit| cost(limit, events)).collect();
+    costs.map(|costs| if costs.is_empty() { vec![1] } else { costs })
+}
+
+/// Whether a run with these events could never enter one of its gates (spec L8), or has a value
+/// that is no cost.
+fn too_costly(def: &Value, events: &[Value]) -> bool {
+    let limits = limits(def).into_iter();
+    let exceeds = |limit: &Value| {
+        cost(limit, events)
+            .is_none_or(|cost| limit.get("cost").is_some() && Some(cost) > number(limit, "limit"))
+    };
+    let unread = |limit: &Value| cost(limit, events).is_none();
+    limits.into_iter().any(exceeds) || entries(def, "throttle").into_iter().any(unread)
 }
 
 /// Returns the window or buffer that an event enters first.

@@ -55,9 +55,9 @@ pub(super) fn scoped(name: &str, control: &str, def: &Value, data: &Value) -> Pl
     place(name, control, path.and_then(|path| key_of(data, &path)))
 }
 
-/// Returns the entries of `concurrency`, which is one entry or a list.
-fn entries(def: &Value) -> Vec<&Value> {
-    match def.get("concurrency") {
+/// Returns the entries of a control, which is one entry or a list.
+pub(super) fn entries<'a>(def: &'a Value, control: &str) -> Vec<&'a Value> {
+    match def.get(control) {
         None => Vec::new(),
         Some(Value::Array(list)) => list.iter().collect(),
         Some(one) => vec![one],
@@ -66,7 +66,60 @@ fn entries(def: &Value) -> Vec<&Value> {
 
 /// Returns the entries of `concurrency` that are limits.
 pub(super) fn limits(def: &Value) -> Vec<&Value> {
-    entries(def).into_iter().filter(|entry| entry.get("limit").is_some()).collect()
+    entries(def, "concurrency").into_iter().filter(|entry| entry.get("limit").is_some()).collect()
+}
+
+/// Returns the names of the meters of a control, each once: limits with one key share a name.
+pub(super) fn meters(def: &Value, control: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    for entry in entries(def, control) {
+        let name = format!("{control} {}", text(entry, "key").unwrap_or_default());
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// Returns the limits of a meter by its name; those of the first name if the definition has no
+/// limit of this name.
+pub(super) fn metered<'a>(def: &'a Value, name: &str) -> Vec<&'a Value> {
+    let control = name.split(' ').next().unwrap_or_default();
+    let names = meters(def, control);
+    let name = names.iter().find(|it| *it == name).or(names.first());
+    let alike = |entry: &&Value| {
+        Some(&format!("{control} {}", text(entry, "key").unwrap_or_default())) == name
+    };
+    entries(def, control).into_iter().filter(alike).collect()
+}
+
+/// Returns the scope of a meter by its name, with the key of an event.
+pub(super) fn meter_place(owner: &str, name: &str, data: &Value) -> Place {
+    let path = name.split_once(' ').map_or("", |(_, path)| path);
+    let key = Some(path).filter(|path| !path.is_empty()).and_then(|path| key_of(data, path));
+    place(owner, name, key)
+}
+
+/// Returns the cost of a run at a limit: the sum over its events. `None` if one of them has a value
+/// that is no cost (spec L8).
+pub(super) fn cost(limit: &Value, events: &[Value]) -> Option<i128> {
+    let Some(cost) = limit.get("cost") else { return Some(1) };
+    if let Some(units) = cost.as_u64() {
+        return Some(i128::from(units) * i128::try_from(events.len()).ok()?);
+    }
+    let path = cost.as_str().expect("a path");
+    let each = events.iter().map(|data| {
+        let found = path.split('.').try_fold(data, |at, name| at.get(name));
+        match found {
+            None | Some(Value::Null) => Some(1),
+            Some(value) => {
+                let number = value.as_f64().filter(|it| it.fract() == 0.0 && *it >= 1.0);
+                #[expect(clippy::cast_possible_truncation, reason = "a whole number of a test")]
+                number.map(|number| number as i128)
+            }
+        }
+    });
+    each.sum()
 }
 
 /// Returns the name of a limit: its span and the path of its key.
@@ -77,7 +130,9 @@ pub(super) fn limit_name(limit: &Value) -> String {
 
 /// Returns the entry of `concurrency` that is a policy.
 pub(super) fn policy(def: &Value) -> Option<&Value> {
-    entries(def).into_iter().find(|entry| entry.is_string() || entry.get("policy").is_some())
+    entries(def, "concurrency")
+        .into_iter()
+        .find(|entry| entry.is_string() || entry.get("policy").is_some())
 }
 
 /// Returns the policy's name.

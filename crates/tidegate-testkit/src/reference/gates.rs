@@ -2,7 +2,7 @@
 
 use super::{
     Ordinal, Place, Reference, State, Stop, Time,
-    fields::{count, limit_name, limits, ms, policy, policy_name, text},
+    fields::{limit_name, limits, ms, number, policy, policy_name, text},
 };
 
 impl Reference {
@@ -50,13 +50,13 @@ impl Reference {
     /// Whether a queued run is the first in its queue, and the gate has room.
     fn may_pass(&self, run: Ordinal) -> bool {
         let it = &self.runs[run];
-        let (_, place) = &it.way[it.passed];
+        let (stop, place) = &it.way[it.passed];
         let first = self.lines()[place][0] == run;
         let inside = (0..self.runs.len()).filter(|&other| self.holds(other, place));
+        if *stop == Stop::Turn {
+            return first && self.conforms(place, &self.let_through(place), &it.costs[it.passed]);
+        }
         match place.control.as_str() {
-            "throttle" => {
-                first && self.conforms(place, "throttle", &it.workflow, self.let_through(place))
-            }
             "handoff" => self.hands_over(run, place),
             "singleton" if self.handoff_of(run).is_some() => {
                 inside.filter(|&other| self.runs[other].version == it.version).count() == 0
@@ -65,8 +65,12 @@ impl Reference {
             name => {
                 let limits = limits(self.current(&it.workflow));
                 let limit = limits.into_iter().find(|limit| limit_name(limit) == name);
-                let limit = limit.and_then(|limit| count(limit, "limit"));
-                first && limit.is_none_or(|limit| inside.count() < limit)
+                let limit = limit.and_then(|limit| number(limit, "limit"));
+                let inside: Vec<i128> = inside.map(|other| self.cost_at(other, place)).collect();
+                let used: i128 = inside.iter().sum();
+                // An empty gate admits any cost: the limit may be lower than at the arrival.
+                let fits = |limit| inside.is_empty() || used + it.costs[it.passed][0] <= limit;
+                first && limit.is_none_or(fits)
             }
         }
     }
@@ -119,20 +123,36 @@ impl Reference {
         self.runs[run].state = State::Ended("cancelled");
     }
 
-    /// Returns the gate of the run's throttle.
-    pub(super) fn turn_of(&self, run: Ordinal) -> Option<Place> {
-        let way = self.runs[run].way.iter();
-        way.clone().find(|(stop, _)| *stop == Stop::Turn).map(|(_, place)| place.clone())
+    /// Returns the cost of a run at a gate with one limit.
+    fn cost_at(&self, run: Ordinal, place: &Place) -> i128 {
+        let it = &self.runs[run];
+        let at = it.way.iter().position(|(_, stop)| stop == place).expect("a gate of the run");
+        it.costs[at][0]
     }
 
-    /// Counts the runs that a throttle admitted and that have not started.
-    fn let_through(&self, place: &Place) -> i128 {
+    /// Returns the gates of the run's throttles, with its costs.
+    pub(super) fn turns_of(&self, run: Ordinal) -> Vec<(Place, Vec<i128>)> {
+        let it = &self.runs[run];
+        let turns = it.way.iter().zip(&it.costs).filter(|((stop, _), _)| *stop == Stop::Turn);
+        turns.map(|((_, place), costs)| (place.clone(), costs.clone())).collect()
+    }
+
+    /// Returns the units of the runs that a throttle admitted and that have not started.
+    fn let_through(&self, place: &Place) -> Vec<i128> {
         let let_through = |run: Ordinal| {
             let it = &self.runs[run];
             let at = it.way.iter().position(|(_, stop)| stop == place);
             self.alive(run) && !it.started && at.is_some_and(|at| at < it.passed)
         };
-        (0..self.runs.len()).filter(|&run| let_through(run)).map(|_| 1).sum()
+        let mut units = Vec::new();
+        for run in (0..self.runs.len()).filter(|&run| let_through(run)) {
+            let costs = self.turns_of(run).into_iter().find(|(turn, _)| turn == place);
+            for (n, cost) in costs.into_iter().flat_map(|(_, costs)| costs).enumerate() {
+                units.resize(units.len().max(n + 1), 0);
+                units[n] += cost;
+            }
+        }
+        units
     }
 
     /// Returns the time at which a throttle admits this run, if it is the first in the queue.
@@ -143,7 +163,7 @@ impl Reference {
         if !waits || self.lines()[place][0] != run {
             return None;
         }
-        self.fits_at(place, &it.workflow, self.let_through(place))
+        self.fits_at(place, &self.let_through(place), &it.costs[it.passed])
     }
 
     /// Returns the time at which a run leaves the queue of its session by `maxWaitMs`.

@@ -33,7 +33,7 @@ fn hold(snapshot: &Snapshot, run: i64) -> Vec<Change> {
     let there = gate_of(snapshot);
     let mut gate = there.clone().unwrap_or_else(|| sample::gate("main", "hot", 1));
     if let GateState::Slots(slots) = &mut gate.state {
-        slots.holders.push(Hold { run: RunId { seq: Seq(run), salt: 0 }, draining: false });
+        slots.holders.push(Hold::new(RunId { seq: Seq(run), salt: 0 }, 1));
     }
     let row = Row::Gate(gate);
     vec![if there.is_some() { Change::Update(row) } else { Change::Insert(row) }]

@@ -396,6 +396,8 @@ fn place(key: &GateKey) -> Place {
         format!("run {}", scope.slot)
     } else if scope.class.control() == "concurrency" {
         format!("executing {}", scope.slot)
+    } else if scope.class == Class::Throttle {
+        format!("throttle {}", scope.slot)
     } else {
         scope.class.control().to_owned()
     };
@@ -414,7 +416,7 @@ fn micros(ms: u64) -> Time {
 }
 
 fn data(n: usize, a: Field, b: Field) -> Value {
-    let mut data = json!({"n": n});
+    let mut data = json!({"n": n, "c": cost(n)});
     for (name, field) in [("a", a), ("b", b)] {
         match field {
             Field::Missing => {}
@@ -432,4 +434,14 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, world: &T, reference: &T) ->
         return Ok(());
     }
     Err(format!("both sides differ in {what}:\n     world {world:?}\n reference {reference:?}"))
+}
+
+/// The cost in the data of an operation: small numbers, sometimes none, rarely a value that is no
+/// cost.
+fn cost(n: usize) -> Value {
+    match n % 11 {
+        3 => Value::Null,
+        7 => json!("2"),
+        n => json!(n % 3 + 1),
+    }
 }

@@ -75,7 +75,7 @@ fn workflow(
 ) -> impl Strategy<Value = (Option<Value>, Option<Value>)> {
     let numbers = || proptest::collection::vec(1..4_u64, 13);
     let keys = proptest::collection::vec(select(vec![None, Some("a"), Some("b")]), 8);
-    let on = proptest::collection::vec(prop::bool::weighted(0.3), 16);
+    let on = proptest::collection::vec(prop::bool::weighted(0.3), 20);
     let two = prop::bool::weighted(0.3);
     (on, keys, numbers(), numbers(), two).prop_map(move |(mut on, keys, first, mut second, two)| {
         // Rates and windows are the same in both versions: the state of a meter can be converted to
@@ -187,7 +187,24 @@ fn define(
     // The time per turn is a whole number of microseconds, the resolution of the store's clock.
     // Otherwise the rounding of the core and of the reference would differ.
     let rate = json!({"limit": numbers[2], "perMs": 12 * numbers[3]});
-    set("throttle", on[1], key(1), burst(on[2], rate));
+    let cost = if action { "input.c" } else { "c" };
+    let costing = |on: bool, mut value: Value| {
+        if on {
+            value["cost"] = if numbers[0] == 1 { json!(2) } else { json!(cost) };
+        }
+        value
+    };
+    if on[16] && on[1] {
+        // Two limits: of one key or of two, the second over a longer period.
+        let mut first = costing(on[17], burst(on[2], rate));
+        if let Some(key) = key(1) {
+            first["key"] = json!(key);
+        }
+        let second = json!({"limit": numbers[2], "perMs": 36 * numbers[3], "burst": 2});
+        set("throttle", true, None, json!([first, costing(on[18], second)]));
+    } else {
+        set("throttle", on[1], key(1), costing(on[17], burst(on[2], rate)));
+    }
     // Not with a handoff: versions that coexist have separate queues, which the reference does not
     // have.
     let latest = on[15] && !on[13];
@@ -198,7 +215,8 @@ fn define(
     };
     set("singleton", on[3], key(2), json!({"mode": mode}));
     let rate = json!({"limit": numbers[4], "perMs": 20 * numbers[5]});
-    set("rateLimit", on[5], key(5), burst(on[6], rate));
+    let most = if on[6] { numbers[0] } else { numbers[4] };
+    set("rateLimit", on[5], key(5), costing(on[18] && most > 1, burst(on[6], rate)));
     let mut window = json!({"periodMs": 13 + apart});
     if on[8] {
         window["maxWaitMs"] = json!(13 + apart + 7 * numbers[6]);
@@ -206,7 +224,7 @@ fn define(
     set("debounce", on[7], key(6), window);
     set("idempotency", on[9], key(7), json!({"periodMs": 30 * numbers[7]}));
     set("priority", on[10], None, json!({"shiftMs": 10 * numbers[8]}));
-    set("concurrency", on[11] || on[12], None, limits(on, [key(3), key(4)], numbers));
+    set("concurrency", on[11] || on[12], None, limits(on, [key(3), key(4)], numbers, cost));
     let policy = match numbers[9] {
         1 => "drain",
         2 => "coexist",
@@ -222,7 +240,7 @@ fn define(
 }
 
 /// Builds a list of up to two concurrency limits that never apply to exactly the same runs.
-fn limits(on: &[bool], keys: [Option<String>; 2], numbers: &[u64]) -> Value {
+fn limits(on: &[bool], keys: [Option<String>; 2], numbers: &[u64], cost: &str) -> Value {
     let [first, second] = keys;
     let span = |run: bool| if run { "run" } else { "executing" };
     let same = first == second && on[11];
@@ -232,6 +250,9 @@ fn limits(on: &[bool], keys: [Option<String>; 2], numbers: &[u64]) -> Value {
         (on[12], second, span(if same { !on[2] } else { on[6] }), numbers[11]),
     ] {
         let mut limit = json!({"limit": limit, "span": span});
+        if on[19] {
+            limit["cost"] = json!(cost);
+        }
         if let Some(key) = key {
             limit["key"] = json!(key);
         }

@@ -37,7 +37,10 @@ fn line(row: &Row) -> Option<String> {
             let scope = gate.key.scope().expect("a gate's key can be read");
             let state = match &gate.state {
                 GateState::Slots(slots) => format!("{} holders", slots.holders.len()),
-                GateState::Meter(meter) => format!("meter {} per {}", meter.limit, meter.per_ms),
+                GateState::Meter(meters) => {
+                    let meter = meters.at(0).expect("a stored meter");
+                    format!("meter {} per {}", meter.limit, meter.per_ms)
+                }
                 GateState::Turns(turns) => format!("{} turns pending", turns.pending.len()),
                 GateState::Fold(fold) => format!("{} events folded", fold.count),
                 GateState::Claim(claim) => format!("claimed until {}", claim.until),

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::{Code, Kind, MAX_DURATION_MS, MAX_NAME_CHARS, Problems, nearest};
-use crate::key::Path;
+use crate::{flow::cost::Cost, key::Path};
 
 /// Error whose problem is already in the list.
 #[derive(Debug)]
@@ -179,6 +179,16 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// Reports a cost that no run could ever take.
+    pub(crate) fn check_cost(&mut self, cost: Option<&Cost>, limit: u32, name: &str) {
+        if let Some(Cost::Units(cost)) = cost
+            && *cost > limit
+        {
+            let rule = format!("must be at most the {name} ({limit}), got {cost}");
+            self.error(Code::OutOfRange, "cost", rule);
+        }
+    }
+
     /// Returns the problems, for a reader of a nested value.
     pub(crate) fn problems(&mut self) -> &mut Problems {
         self.problems
@@ -205,7 +215,7 @@ impl<'a> Fields<'a> {
 }
 
 /// Returns a whole number, also one that is spelled `5.0`.
-fn whole(value: &Value) -> Option<u64> {
+pub(crate) fn whole(value: &Value) -> Option<u64> {
     if let Some(number) = value.as_u64() {
         return Some(number);
     }

@@ -101,7 +101,7 @@ pub(super) fn i8(look: &Look<'_>, _: &History) -> Checked {
         let Some(first) = stayed.iter().filter_map(place).min() else { continue };
         let inside = |gate: &Gate| match &gate.state {
             GateState::Slots(slots) => slots.holders.iter().map(|hold| hold.run.seq).collect(),
-            GateState::Turns(turns) => turns.pending.clone(),
+            GateState::Turns(turns) => turns.pending.iter().map(|turn| turn.run).collect(),
             _ => Vec::new(),
         };
         let known = inside(before);

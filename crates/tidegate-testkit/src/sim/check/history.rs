@@ -251,7 +251,7 @@ impl History {
                 self.starts.retain(|gate, _| gate.scope().is_none_or(|scope| scope.name != name.1));
                 for gate in look.state.gates() {
                     if let GateState::Turns(turns) = &gate.state {
-                        self.let_through.extend(&turns.pending);
+                        self.let_through.extend(turns.pending.iter().map(|turn| turn.run));
                     }
                 }
             }

@@ -1,8 +1,9 @@
-//! The meter: a GCRA in exact arithmetic, shared by `throttle` and `rateLimit`.
+//! The meter: a GCRA (generic cell rate algorithm) in exact arithmetic, used by `throttle` and
+//! `rateLimit`.
 //!
-//! Arrivals conform when they are at least `per / limit` apart, with `burst` of them allowed at
+//! Arrivals conform if they are at least `per / limit` apart; up to `burst` of them may come at
 //! once. The theoretical arrival time is stored in whole microseconds and a remainder in `1/limit`
-//! of a microsecond, so that no rate is rounded and nothing drifts.
+//! of a microsecond. So no rate is rounded, and errors do not add up.
 
 use crate::{
     definition::{Code, Problems},
@@ -13,7 +14,7 @@ use crate::{
 /// Rate of a meter, as the author wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// Maximum number of arrivals in a period, on average.
+    /// Maximum average number of arrivals per period.
     pub limit: u32,
     /// The period.
     pub per_ms: u64,
@@ -21,10 +22,11 @@ pub struct Rate {
     pub burst: u32,
 }
 
-/// Checks whether an arrival conforms at `now`, with `ahead` others admitted but not stamped.
+/// Checks whether an arrival conforms at `now`, while `ahead` others are admitted but not counted
+/// yet.
 ///
-/// `Err` carries the time from which it conforms: exactly then it does, a microsecond before it
-/// does not. `None` means not before one of those ahead is stamped.
+/// `Err` has the exact time from which on it conforms. `Err(None)` means that one of the admitted
+/// others must be counted first.
 pub fn conforms(
     meter: Option<Meter>,
     rate: Rate,
@@ -38,8 +40,8 @@ pub fn conforms(
     if turn <= now { Ok(()) } else { Err(Some(turn)) }
 }
 
-/// As [`conforms`], for an arrival with `queued` others before it in the queue: `Err` carries its
-/// own turn.
+/// As [`conforms`], for an arrival with `queued` others before it in the queue. `Err` has the time
+/// of this arrival's turn, not of the first in the queue.
 pub fn turn_in_queue(
     meter: Option<Meter>,
     rate: Rate,
@@ -50,8 +52,8 @@ pub fn turn_in_queue(
     conforms(meter, rate, through, now).map_err(|next| next.map(own))
 }
 
-/// Returns the earliest time at which an arrival conforms, with `ahead` others before it that take
-/// a turn each.
+/// Returns the earliest time at which an arrival conforms, if `ahead` others take their turns
+/// before it.
 pub fn turn(meter: Option<Meter>, rate: Rate, ahead: usize, now: Timestamp) -> Timestamp {
     let ahead = i128::from(u32::try_from(ahead).unwrap_or(u32::MAX));
     let scale = i128::from(rate.limit);
@@ -62,17 +64,17 @@ pub fn turn(meter: Option<Meter>, rate: Rate, ahead: usize, now: Timestamp) -> T
     Timestamp::from_micros(i64::try_from(micros).unwrap_or(i64::MAX))
 }
 
-/// Counts an arrival at `now`.
+/// Counts an arrival at `now`. Returns the new meter.
 pub fn stamp(meter: Option<Meter>, rate: Rate, now: Timestamp) -> Meter {
     let scale = i128::from(rate.limit);
     let from = theoretical(meter, rate, now).max(i128::from(now.micros()) * scale);
     count(from, rate)
 }
 
-/// Counts a start that was delayed until `now`.
+/// Counts a start that was delayed until `now`. Returns the new meter.
 ///
-/// A start within the microsecond in which it was due counts from its exact due time: rounding up
-/// to the clock's unit must not add up over many starts.
+/// A start within the microsecond in which it was due counts from its exact due time, so that
+/// rounding to whole microseconds does not add up over many starts.
 pub fn stamp_turn(meter: Option<Meter>, rate: Rate, now: Timestamp) -> Meter {
     let scale = i128::from(rate.limit);
     let due = theoretical(meter, rate, now);
@@ -95,7 +97,7 @@ fn kept(next: i128, rate: Rate) -> Meter {
     }
 }
 
-/// Returns when the meter has no effect any more, so that its row can be deleted.
+/// Returns the time from which on the meter has no effect, so that its row can be deleted.
 pub fn forgets_at(meter: Meter) -> Timestamp {
     Timestamp::from_micros(meter.tat.saturating_add(1))
 }
@@ -115,13 +117,13 @@ fn theoretical(meter: Option<Meter>, rate: Rate, now: Timestamp) -> i128 {
 
 /// Converts a meter to the current rate and the current clock.
 ///
-/// Arrivals counted under another rate are counted again: the last arrival stays where it was, and
-/// the gap after it is the current one. Arrivals that were admitted early, on the burst, have all
-/// happened by now: each of them costs one current gap.
+/// Arrivals counted under another rate are counted again: the last arrival keeps its time, and the
+/// gap after it is that of the current rate. Each arrival that was admitted early, as part of a
+/// burst, costs one gap of the current rate.
 ///
-/// No arrival moves the meter further ahead than the burst. If it is further, the clock has gone
-/// back, and the key must not stay closed for longer than one gap: a caller that refuses an
-/// arrival has to store the result.
+/// No arrival moves the meter further ahead than the burst. If the meter is further ahead, the
+/// clock has stepped back. It is then capped, so that the key does not stay closed for longer than
+/// one gap. A caller that refuses an arrival has to store the result.
 pub fn of_today(meter: Meter, rate: Rate, now: Timestamp) -> Meter {
     let (old, new) = (i128::from(meter.limit), i128::from(rate.limit));
     let now = i128::from(now.micros());
@@ -141,10 +143,10 @@ fn exact(meter: Meter) -> i128 {
     i128::from(meter.tat) * i128::from(meter.limit) + i128::from(meter.rest)
 }
 
-/// Maximum time for a burst to refill: 100 years, well inside the range of a timestamp.
+/// Maximum time for a burst to refill: 100 years, so that times stay in the range of a timestamp.
 const LONGEST_REFILL_MS: u128 = 100 * 365 * 24 * 60 * 60 * 1000;
 
-/// Refuses a burst that takes longer than [`LONGEST_REFILL_MS`] to refill.
+/// Reports a burst that takes longer than [`LONGEST_REFILL_MS`] to refill.
 pub(super) fn check_refill(control: &str, rate: Option<Rate>, problems: &mut Problems) {
     let Some(rate) = rate else { return };
     let refill = u128::from(rate.burst) * u128::from(rate.per_ms) / u128::from(rate.limit);
@@ -190,7 +192,8 @@ mod tests {
                 meter = Some(stamp_turn(meter, rate, at(now)));
                 let exact = n * i128::from(per_ms) * 1000;
                 let rounded = (exact + i128::from(limit) - 1) / i128::from(limit);
-                assert_eq!(i128::from(now - start), rounded, "{limit} per {per_ms} ms, start {n}");
+                let time = i128::from(now - start);
+                assert_eq!(time, rounded, "{limit} per {per_ms} ms: wrong time of start {n}");
             }
         }
     }
@@ -203,7 +206,8 @@ mod tests {
             let rate = Rate { limit, per_ms, burst };
             let mut meter = None;
             for n in 0..2_000_000 {
-                assert_eq!(admit(&mut meter, rate, 0), Ok(()), "{limit}/{per_ms}: {n}");
+                let admitted = admit(&mut meter, rate, 0);
+                assert_eq!(admitted, Ok(()), "{limit} per {per_ms} ms: arrival {n} is refused");
             }
             let meter = meter.unwrap();
             let tat = i128::from(meter.tat) * i128::from(limit) + i128::from(meter.rest);
@@ -211,13 +215,13 @@ mod tests {
         }
     }
 
-    /// spec I14: the returned time is exact.
+    /// spec I14: the time that a refusal returns is the first one that conforms.
     #[test]
     fn the_moment_given_is_the_first_that_conforms() {
         for limit in 1..=1000 {
             let rate = Rate { limit, per_ms: 1000, burst: 1 };
             let mut meter = None;
-            assert_eq!(admit(&mut meter, rate, 5), Ok(()), "a lone arrival always conforms");
+            assert_eq!(admit(&mut meter, rate, 5), Ok(()), "the first arrival is refused");
             let when = conforms(meter, rate, 0, at(5)).unwrap_err().unwrap();
             assert!(conforms(meter, rate, 0, at(when.micros() - 1)).is_err(), "{limit}");
             assert!(conforms(meter, rate, 0, when).is_ok(), "{limit}");
@@ -234,12 +238,14 @@ mod tests {
             admit(&mut meter, rate, hour).unwrap();
         }
         let when = conforms(meter, rate, 0, at(0)).unwrap_err().unwrap();
-        assert!(when <= at(1_000_000), "shut until {when}");
+        assert!(when <= at(1_000_000), "the key stays closed until {when}");
         meter = meter.map(|meter| of_today(meter, rate, at(0)));
-        assert_eq!(admit(&mut meter, rate, when.micros()), Ok(()), "and no longer");
+        let admitted = admit(&mut meter, rate, when.micros());
+        assert_eq!(admitted, Ok(()), "an arrival at the returned time is refused");
     }
 
-    /// spec M1: after a limit change the gap since the last start is the new one.
+    /// spec M1: after a change of the limit, the gap after the last arrival is that of the new
+    /// limit.
     #[test]
     fn a_new_limit_counts_from_the_last_arrival() {
         let fast = Rate { limit: 10, per_ms: 1000, burst: 1 };
@@ -269,7 +275,7 @@ mod tests {
         for _ in 0..9 {
             admit(&mut meter, slow, 0).unwrap();
         }
-        assert_eq!(admit(&mut meter, fast, 0), Ok(()), "one was left");
+        assert_eq!(admit(&mut meter, fast, 0), Ok(()), "the last arrival of the burst is refused");
         assert_eq!(conforms(meter, fast, 0, at(0)), Err(Some(at(10_000))));
     }
 

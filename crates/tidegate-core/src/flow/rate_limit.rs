@@ -91,8 +91,8 @@ impl RateLimit {
 
 /// Spends one token of the rate limit, or drops the event.
 ///
-/// A drop is not a refusal, which would undo the writes: nothing was taken yet, and the meter has
-/// to be stored under the current rate.
+/// A dropped event is not a refusal, because a refusal would undo the write of the meter, which
+/// must be stored under the current rate. No other control has written anything yet.
 pub(super) fn spend(
     draft: &mut Draft,
     candidate: &Candidate<'_>,

@@ -73,7 +73,7 @@ pub struct Throttle {
     pub burst: u32,
 }
 
-/// Default of `burst`: evenly spaced starts.
+/// Default of `burst`: starts are evenly spaced.
 const DEFAULT_BURST: u32 = 1;
 
 impl Throttle {

@@ -47,8 +47,8 @@ impl Pattern {
     }
 }
 
-/// Splits a leading look-ahead off a pattern. Returns its expression, whether it must match, and the
-/// rest. A `^` before it is dropped.
+/// Splits a leading look-ahead off a pattern. Returns its expression, whether it must match, and
+/// the rest. A `^` before it is dropped.
 fn look_ahead(text: &str) -> Option<(&str, bool, &str)> {
     let text = text.strip_prefix('^').unwrap_or(text);
     let (inner, wanted) = match (text.strip_prefix("(?="), text.strip_prefix("(?!")) {

@@ -173,8 +173,8 @@ impl Write {
         if member.kind() == "an object" { Self::Merge(member) } else { Self::Replace }
     }
 
-    /// Returns the effect of this write on the nested value at `names`, or `None` if it does not touch
-    /// it.
+    /// Returns the effect of this write on the nested value at `names`, or `None` if it does not
+    /// touch it.
     fn below(&self, names: &[String]) -> Option<Self> {
         match (self, names.split_first()) {
             (Self::Replace, _) => Some(Self::Replace),

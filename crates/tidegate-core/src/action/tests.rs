@@ -126,7 +126,7 @@ fn unknown_policies_and_keys_are_refused_when_they_are_defined() {
             action `f/a`: concurrency.key must begin at the request: `session`, `user`, `input.…` or `metadata.…`, got `session.id`
             action `f/a`: concurrency.key must begin at the request: `session`, `user`, `input.…` or `metadata.…`, got `data.id`
             action `f/a`: concurrency.key has no value `metadata`: did you mean `metadata.…`?
-            action `f/a`: concurrency.key must name a field such as `user.id`, got an empty one
+            action `f/a`: concurrency.key must name a field such as `user.id`, got an empty path
             action `f/a`: concurrency.key.fn is not known: known are `function`
             action `f/a`: concurrency.key.function is required: the name of a key function
             action `f/a`: concurrency[1] is a second policy: keep one of them

@@ -11,7 +11,7 @@ pub(super) fn check(workflow: &Definition, problems: &mut Problems) {
         problems.warn(
             Code::NoEffect,
             "callTimeoutMs",
-            "bounds the calls of a `url`, and there is none",
+            "has no effect without `url`, whose calls it limits",
         );
     }
 }

@@ -290,7 +290,7 @@ fn keys_are_paths() {
             json!({"idempotency": {"key": null}}),
         ],
         expect![[r#"
-            error bad_path: workflow `w`: concurrency.key must name a field such as `user.id`, got an empty one
+            error bad_path: workflow `w`: concurrency.key must name a field such as `user.id`, got an empty path
             error bad_path: workflow `w`: throttle.key must have a name between its dots, got `a..b`
             error bad_path: workflow `w`: rateLimit.key must be a text or an array of names, got `7`
             error bad_path: workflow `w`: idempotency.key must have a name between its dots, got `a.`
@@ -594,7 +594,7 @@ fn the_silence_of_a_service_is_bounded() {
             ok
             error out_of_range: workflow `w`: callTimeoutMs must be at most 3600000, got 3600001
             error out_of_range: workflow `w`: callTimeoutMs must be at least 1, got 0
-            warning no_effect: workflow `w`: callTimeoutMs bounds the calls of a `url`, and there is none
+            warning no_effect: workflow `w`: callTimeoutMs has no effect without `url`, whose calls it limits
         "#]],
     );
     let bounded = parse(&json!({"url": url, "callTimeoutMs": 7}));
@@ -632,7 +632,7 @@ fn a_burst_must_come_back_in_a_lifetime() {
         ],
         expect![[r#"
             ok
-            error out_of_range: workflow `w`: throttle.burst of 101 takes more than 100 years to come back at 1 in 31536000000 ms: make it smaller
+            error out_of_range: workflow `w`: throttle.burst of 101 takes more than 100 years to refill at 1 in 31536000000 ms: make it smaller
             ok
         "#]],
     );

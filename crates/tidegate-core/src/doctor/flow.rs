@@ -176,7 +176,7 @@ impl Flow {
             Some(_) | None => false,
         };
         report.check(Rule::Holds, stands, || {
-            format!("{id} is queued at {place:?}, but the gate's queue does not begin before it")
+            format!("{id} is queued at {place:?}, but its next gate has no such queue")
         });
     }
 

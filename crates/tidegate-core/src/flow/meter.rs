@@ -152,7 +152,7 @@ pub(super) fn check_refill(control: &str, rate: Option<Rate>, problems: &mut Pro
     let refill = u128::from(rate.burst) * u128::from(rate.per_ms) / u128::from(rate.limit);
     if refill > LONGEST_REFILL_MS {
         let message = format!(
-            "of {} takes more than 100 years to come back at {} in {} ms: make it smaller",
+            "of {} takes more than 100 years to refill at {} in {} ms: make it smaller",
             rate.burst, rate.limit, rate.per_ms
         );
         problems.error(Code::OutOfRange, &format!("{control}.burst"), message);

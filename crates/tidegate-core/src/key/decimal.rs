@@ -214,7 +214,7 @@ fn distance(length: usize) -> i64 {
     i64::try_from(length).expect("a text is shorter than 2^63 bytes")
 }
 
-/// Shortens a literal, enough to find it again in a payload.
+/// Returns the beginning of a literal, so that a reader can find it in a payload.
 fn shorten(literal: &str) -> String {
     literal.chars().take(40).collect()
 }
@@ -337,6 +337,6 @@ mod tests {
         let far = Decimal::parse("1e2000").unwrap();
         assert_eq!(far.plus(&Decimal::from(1)), None);
         let edge = Decimal::parse("5e2147483647").unwrap();
-        assert_eq!(edge.plus(&edge), None, "its exponent would not fit");
+        assert_eq!(edge.plus(&edge), None, "a sum whose exponent does not fit is returned");
     }
 }

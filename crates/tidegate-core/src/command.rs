@@ -51,7 +51,7 @@ pub enum Command {
         /// The events, in order.
         events: Vec<NewEvent>,
     },
-    /// Starts one workflow by its name, whatever its triggers are.
+    /// Starts one workflow by its name. Its triggers do not matter.
     Start {
         /// The workspace.
         ws: Workspace,
@@ -600,7 +600,7 @@ pub enum Batch {
     /// The changes, and an answer for each command. A command that did not fit into the
     /// transaction has `None` and is decided in the next one.
     Decided(Vec<Change>, Vec<Option<Result<Answer, Refusal>>>),
-    /// More rows are needed; nothing is decided.
+    /// More rows are needed before the commands can be decided.
     Need(ReadSet, Snapshot),
 }
 

@@ -36,7 +36,8 @@ const MAX_STEPS: usize = 1_000_000;
 /// generated schema has up to three schemas for each level.
 const MAX_DEPTH: usize = 400;
 
-/// One step of matching: the number of characters of the text times those of the pattern.
+/// Matching a pattern costs one step for each time that this number is contained in the length of
+/// the text times the length of the pattern.
 const MATCHED_PER_STEP: usize = 64;
 
 /// A value that does not match its schema: where, and which rule.

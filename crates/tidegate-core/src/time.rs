@@ -183,8 +183,8 @@ fn fraction(text: &str) -> Option<(i64, &str)> {
     Some((digits.parse().ok()?, &text[end..]))
 }
 
-/// Parses numbers with the given numbers of digits, separated by `between`. The text must have
-/// nothing else.
+/// Parses numbers that are separated by `between`. `digits` has the number of digits of each. None
+/// if the text has another form.
 fn numbers<const N: usize>(text: &str, between: char, digits: [usize; N]) -> Option<[i64; N]> {
     let mut parts = text.split(between);
     let mut found = [0; N];

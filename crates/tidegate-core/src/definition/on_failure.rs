@@ -1,4 +1,4 @@
-//! The failure handler of a workflow: code beside the workflow's code, or a separate URL.
+//! The failure handler of a workflow: code in the same program, or a URL of its own.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

@@ -43,7 +43,7 @@ impl Written {
         self.0.is_empty()
     }
 
-    /// Replaces the plain form of controls by the written form, where there is one.
+    /// Replaces the plain form of controls by the written form, if there is one.
     pub(super) fn restore(&self, controls: &mut Map<String, Value>) {
         for (name, value) in controls {
             if let Some(written) = self.0.get(name) {

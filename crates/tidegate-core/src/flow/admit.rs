@@ -26,8 +26,8 @@ use crate::{
 
 /// Decides on one input for one workflow.
 ///
-/// `Refused` carries the verdict of the control that refused. The caller undoes the changes of the
-/// other controls (spec A2).
+/// `Refused` has the verdict of the control that refused the input. The caller undoes the changes
+/// of the other controls (spec A2).
 pub fn admit(draft: &mut Draft, candidate: &Candidate<'_>) -> Decided<Verdict, Verdict> {
     candidate.plan()?; // required keys present
     idempotency::check(draft, candidate)?;

@@ -1,4 +1,4 @@
-//! Concurrency: limit how many runs are inside at once, and queue the others.
+//! Concurrency: limit how many runs execute at the same time, and queue the others.
 //!
 //! Use it to protect the services that the runs call. Several limits can be combined, for example
 //! 10 in all and 1 per account. With the span `executing` only runs that a worker is driving

@@ -1,9 +1,9 @@
 //! The table of controls: one row for each file of a control.
 //!
 //! A control is one file: its settings and their checks, the gates it adds to a run's plan, its
-//! limit, its decision, and its rules beside other controls. It registers one [`Control`]. Parser,
-//! gate plan, catalog, doctor, observer, release, API, console and book read this table; where one
-//! of them treats a case of a primitive, it names the class of the gate.
+//! limit, its decision, and its rules with other controls. It registers one [`Control`]. Parser,
+//! gate plan, catalog, doctor, observer, release, API, console and book read this table. Code that
+//! treats one kind of gate in a special way names the class of the gate, not the control.
 
 use std::collections::BTreeMap;
 

@@ -80,7 +80,7 @@ pub enum OnNewVersion {
     Supersede,
     /// Older runs finish, and the new run waits for them.
     Drain,
-    /// Older runs continue beside the new run.
+    /// Older runs continue, and the new run starts at the same time.
     Coexist,
 }
 

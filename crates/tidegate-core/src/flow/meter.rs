@@ -22,11 +22,11 @@ pub struct Rate {
     pub burst: u32,
 }
 
-/// Checks whether an arrival conforms at `now`, while `ahead` others are admitted but not counted
-/// yet.
+/// Checks whether an arrival conforms at `now`, while `ahead` other arrivals are admitted but not
+/// counted yet.
 ///
-/// `Err` has the exact time from which on it conforms. `Err(None)` means that one of the admitted
-/// others must be counted first.
+/// `Err` has the exact time from which on it conforms. `Err(None)` means that one of the other
+/// arrivals must be counted first.
 pub fn conforms(
     meter: Option<Meter>,
     rate: Rate,
@@ -40,8 +40,8 @@ pub fn conforms(
     if turn <= now { Ok(()) } else { Err(Some(turn)) }
 }
 
-/// As [`conforms`], for an arrival with `queued` others before it in the queue. `Err` has the time
-/// of this arrival's turn, not of the first in the queue.
+/// As [`conforms`], for an arrival with `queued` other arrivals before it in the queue. `Err` has
+/// the time of this arrival's turn, not of the first in the queue.
 pub fn turn_in_queue(
     meter: Option<Meter>,
     rate: Rate,
@@ -52,8 +52,8 @@ pub fn turn_in_queue(
     conforms(meter, rate, through, now).map_err(|next| next.map(own))
 }
 
-/// Returns the earliest time at which an arrival conforms, if `ahead` others take their turns
-/// before it.
+/// Returns the earliest time at which an arrival conforms, if `ahead` other arrivals take their
+/// turns before it.
 pub fn turn(meter: Option<Meter>, rate: Rate, ahead: usize, now: Timestamp) -> Timestamp {
     let ahead = i128::from(u32::try_from(ahead).unwrap_or(u32::MAX));
     let scale = i128::from(rate.limit);

@@ -1,4 +1,4 @@
-//! Singleton: at most one run per key, from its admission until it is over.
+//! Singleton: at most one run per key, from its admission until it has ended.
 //!
 //! `skip` keeps the old run and drops the new one; `cancel` replaces the old run by the new one.
 //! `latest`: if the old run has started, the new one waits for it; if not, the new one replaces it.

@@ -72,7 +72,7 @@ pub struct Window {
     /// end of the run that holds the gate.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub held: bool,
-    /// Whether the window is paused by hand.
+    /// Whether a user has paused the window.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
 }
@@ -96,7 +96,7 @@ pub struct Buffer {
     /// end of the run that holds the gate.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub held: bool,
-    /// Whether the buffer is paused by hand.
+    /// Whether a user has paused the buffer.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
 }

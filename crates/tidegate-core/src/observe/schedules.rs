@@ -70,7 +70,7 @@ pub struct ScheduleView {
     pub on_overlap: Value,
     /// Maximum delay: an occurrence that is later than this is skipped.
     pub catch_up_ms: u64,
-    /// Whether the schedule is paused by hand.
+    /// Whether a user has paused the schedule.
     pub paused: bool,
     /// When the schedule was paused.
     #[serde(skip_serializing_if = "Option::is_none", with = "OptionalTime")]

@@ -25,8 +25,8 @@ pub struct Rank {
 /// Position in a gate's queue: by tier, then by rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {
-    /// The tier: the release in the queue of a handoff, and 0 in other queues. A run that takes the
-    /// position of another has a lower tier than all others.
+    /// The tier: the release in the queue of a handoff, and 0 in other queues. A run that replaces
+    /// another run has the tier -1, so that it comes first.
     pub tier: i64,
     /// The rank that applies in this queue.
     pub rank: Rank,

@@ -1,4 +1,5 @@
-//! API keys: created, used and revoked. Authorization is done by the server.
+//! Commands that create and revoke API keys and record their use. The server does the
+//! authorization.
 
 use crate::{
     command::Refusal,
@@ -8,7 +9,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// Maximum number of keys of all workspaces, so that all of them can be held in memory.
+/// Maximum number of API keys in all workspaces together: they must fit into memory.
 pub const MAX_KEYS: u32 = 1000;
 
 /// Command on API keys.
@@ -32,17 +33,17 @@ pub enum AccessCommand {
     },
 }
 
-/// Reason why a change of keys was refused.
+/// Reason why a command on API keys was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccessRefusal {
-    /// No such key in this workspace.
-    #[error("there is no key `{0}`")]
+    /// The workspace has no key with this id.
+    #[error("there is no API key `{0}`")]
     NoKey(String),
-    /// The id is taken.
-    #[error("there is a key `{0}` already")]
+    /// A key with this id exists already.
+    #[error("an API key `{0}` exists already")]
     Taken(String),
     /// The maximum number of keys is reached.
-    #[error("there are {MAX_KEYS} keys, which is the limit")]
+    #[error("there are already {MAX_KEYS} API keys, which is the maximum: revoke one first")]
     TooManyKeys,
 }
 

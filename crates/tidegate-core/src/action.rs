@@ -1,4 +1,4 @@
-//! Flows and their actions: workflows started by a request rather than by an event.
+//! Flows and their actions. An action is a workflow that is started by a request, not by an event.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -28,9 +28,10 @@ pub struct Flow {
 const FIELDS: [&str; 4] = ["app", "name", "concurrency", "actions"];
 
 impl Flow {
-    /// Parses a definition and reports all of its problems.
+    /// Parses the definition of a flow and reports all of its problems.
     ///
-    /// `concurrency` is the default policy. `actions` is a list, or an object by name.
+    /// The field `concurrency` is the default policy of the actions. The field `actions` is a list,
+    /// or an object with the names as keys.
     pub fn parse(value: &Value) -> Result<Parsed<Flow>, DefinitionErrors> {
         let name = value.get("name").and_then(Value::as_str).unwrap_or_default();
         let mut problems = Problems::new(Kind::Flow, name);
@@ -38,7 +39,8 @@ impl Flow {
         problems.finish(flow)
     }
 
-    /// Checks a definition built in Rust by the same rules, and returns the warnings.
+    /// Checks a flow that was built in Rust by the rules of [`Flow::parse`], and returns the
+    /// warnings.
     pub fn check(&self) -> Result<Vec<Problem>, DefinitionErrors> {
         Flow::parse(&self.to_value()).map(|parsed| parsed.warnings)
     }
@@ -63,7 +65,7 @@ fn read_flow(value: &Value, problems: &mut Problems) -> Option<Flow> {
         Err(_) => "",
     };
     if name.contains('/') {
-        let message = format!("cannot hold a slash, got `{name}`");
+        let message = format!("must not contain a slash, got `{name}`");
         fields.error(Code::BadName, "name", message);
     }
     let policy = fields.get("concurrency").and_then(|value| read_default(value, &mut fields));
@@ -75,7 +77,7 @@ fn read_flow(value: &Value, problems: &mut Problems) -> Option<Flow> {
             continue;
         };
         if actions.iter().any(|other| other.name == action.name) {
-            let message = format!("holds `{}` twice: names are unique", action.short_name());
+            let message = format!("contain `{}` twice: names must be unique", action.short_name());
             fields.error(Code::Conflict, "actions", message);
         }
         actions.push(action);
@@ -83,7 +85,7 @@ fn read_flow(value: &Value, problems: &mut Problems) -> Option<Flow> {
     Some(Flow { app: app.to_owned(), name: name.to_owned(), actions })
 }
 
-/// Reads the flow's default, which is a policy. Limits belong to an action.
+/// Reads the flow's default policy. A flow has no limits: they are set per action.
 fn read_default(value: &Value, fields: &mut Fields<'_>) -> Option<Policy> {
     if value.is_array() || value.get("limit").is_some() || value.get("type").is_some() {
         let message = "of a flow is a policy: give limits and handoff to its actions";
@@ -93,7 +95,7 @@ fn read_default(value: &Value, fields: &mut Fields<'_>) -> Option<Policy> {
     Policy::read(value, "concurrency", fields.problems()).ok()
 }
 
-/// Returns the actions, each with the path of its definition.
+/// Returns the definitions of the actions, each with its path in the flow's definition.
 fn list_actions(fields: &mut Fields<'_>) -> Vec<(String, Value)> {
     let rule = "a list of actions, or an object with an action for each name";
     let Some(value) = fields.get("actions") else {
@@ -109,14 +111,15 @@ fn list_actions(fields: &mut Fields<'_>) -> Vec<(String, Value)> {
         return Vec::new();
     };
     if listed.is_empty() || listed.len() > MAX_ACTIONS {
-        let message = format!("must hold 1 to {MAX_ACTIONS}, got {}", listed.len());
+        let message = format!("must have 1 to {MAX_ACTIONS} elements, got {}", listed.len());
         fields.error(Code::OutOfRange, "actions", message);
         return Vec::new();
     }
     listed
 }
 
-/// Reads an action of an object by name. A `name` inside the action stays, and must be the same.
+/// Returns an action with its key in the object as its `name`, unless it has a `name` already;
+/// `read_action` checks that the two are equal.
 fn named(name: &str, value: &Value) -> Value {
     let mut value = value.clone();
     if let Some(map) = value.as_object_mut() {
@@ -140,7 +143,7 @@ fn read_action(
     let name = value.get("name").and_then(Value::as_str).unwrap_or(place);
     let mut part = Problems::new(Kind::Action, &format!("{flow}/{name}"));
     if place.strip_prefix("actions.").is_some_and(|key| key != name) {
-        part.error(Code::Conflict, "name", format!("differs from the place `{place}`"));
+        part.error(Code::Conflict, "name", format!("differs from its key in `{place}`"));
     }
     let given = value.get("flow").and_then(Value::as_str);
     if given.is_some_and(|given| given != flow) {
@@ -150,7 +153,8 @@ fn read_action(
     if let (Context::Inside { app, .. }, Some(given)) = (context, given)
         && given != *app
     {
-        let message = format!("must be `{app}`, as its flow's, or be left out, got `{given}`");
+        let message =
+            format!("must be `{app}`, the app of its flow, or be left out, got `{given}`");
         part.error(Code::Conflict, "app", message);
     }
     let action = read(value, context, &mut part);

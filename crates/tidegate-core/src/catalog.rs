@@ -1,7 +1,8 @@
-//! A workspace's definitions, indexed by name, event and lane.
+//! Catalog: a workspace's definitions, indexed by name, event and lane.
 //!
-//! A catalog is immutable. The next one is made from it by adding rows and shares all other data,
-//! so that registering a definition costs the same beside ten others and beside ten thousand.
+//! A catalog is immutable. The catalog of the next epoch is made from it by adding the new rows,
+//! and shares all other data with it. So the cost of registering a definition does not grow with
+//! the number of definitions.
 
 mod subscribers;
 #[cfg(test)]
@@ -28,7 +29,7 @@ use crate::{
 /// An ordered map whose copies share their nodes.
 type Map<K, V> = RedBlackTreeMapSync<K, V>;
 
-/// The app and the name of a workflow.
+/// Full name of a workflow: its app and its name.
 type FullName = (String, String);
 
 /// Definitions of one workspace as of one epoch.
@@ -37,7 +38,8 @@ pub struct Catalog {
     /// The epoch that the catalog was read at.
     pub epoch: i64,
     workflows: Map<String, Map<String, Entry>>,
-    /// Workflows by the epoch of their last change; a catalog built from all rows has one for all.
+    /// Workflows by the epoch of their last change. If the catalog was built from all rows, this is
+    /// the same epoch for all workflows.
     changes: Map<(i64, FullName), ()>,
     /// Workflows by the events that trigger them.
     subscribers: Subscribers,
@@ -56,14 +58,16 @@ pub struct Entry {
     pub current: Option<Current>,
     /// All registered versions, by number.
     pub versions: BTreeMap<u32, Version>,
-    /// The row that marks the workflow as retired, now or in the past.
+    /// The row that marks the workflow as retired. It stays when a later release ends the
+    /// retirement.
     pub retired: Option<Version>,
     /// The epoch of the workflow's last change.
     changed: i64,
 }
 
 impl Entry {
-    /// Whether the workflow gets no new runs. Its limits still apply to its existing runs.
+    /// Whether the workflow is retired and gets no new runs. Its limits still apply to its
+    /// existing runs.
     pub fn is_retired(&self) -> bool {
         let current = self.current.as_ref().and_then(|current| current.version.release);
         self.retired.as_ref().is_some_and(|mark| mark.release > current)
@@ -74,19 +78,19 @@ impl Entry {
         self.versions.keys().next_back().copied().unwrap_or(0)
     }
 
-    /// Whether a manual release is in force: the current version is not the highest, and no
-    /// registration released it. A manual release of the highest version ends it.
+    /// Whether a manual release keeps the workflow on an older version: the current version is not
+    /// the highest, and was not released by its registration.
     pub fn holds_release(&self) -> bool {
         let current = self.open().map(|current| &current.version);
         current.is_some_and(|version| version.number < self.highest() && !version.def.deployed)
     }
 
-    /// Returns the version that new runs begin with, if there may be new runs.
+    /// Returns the version that new runs get; none if the workflow is retired or has no release.
     pub fn open(&self) -> Option<&Current> {
         self.current.as_ref().filter(|_| !self.is_retired())
     }
 
-    /// Adds a version, or the mark of a retired workflow.
+    /// Adds a version, or the row that marks the workflow as retired.
     fn add(&mut self, version: Version) {
         if version.number == RETIRED {
             self.retired = Some(version);
@@ -95,7 +99,7 @@ impl Entry {
         }
     }
 
-    /// Computes the current version, and the turn that all versions share.
+    /// Computes the current version, and the field `turn` of all versions.
     fn settle(&mut self) -> Result<(), CatalogError> {
         let turn = self.versions.values().map(|version| version.lane).min();
         for version in self.versions.values_mut() {
@@ -114,25 +118,26 @@ impl Entry {
     }
 }
 
-/// Released definition.
+/// The released version of a workflow.
 #[derive(Clone, Debug)]
 pub struct Current {
     /// The version.
     pub version: Version,
-    /// The definition.
+    /// The definition of that version.
     pub workflow: Arc<Definition>,
 }
 
-/// Registered version.
+/// A registered version of a workflow.
 #[derive(Clone, Debug)]
 pub struct Version {
     /// The version number.
     pub number: u32,
     /// The lane from which engines take the version's runs.
     pub lane: Seq,
-    /// The lowest lane of the workflow. Its versions share it, so that they take turns as one.
+    /// The lowest lane of the workflow's versions. All versions have the same, so that together
+    /// they get the turns of one workflow.
     pub turn: Seq,
-    /// The number of its last release, counted over the workspace.
+    /// The number of this version's last release. Releases are numbered over the workspace.
     pub release: Option<i64>,
     /// The row that the version was read from.
     pub def: Arc<Def>,
@@ -141,20 +146,21 @@ pub struct Version {
 }
 
 impl Version {
-    /// Creates the version of a definition row.
+    /// Creates a version from its definition row.
     pub fn new(def: Arc<Def>) -> Self {
         let (number, lane, release) = (def.version, def.lane, def.released);
         Self { number, lane, turn: lane, release, def, said: Arc::default() }
     }
 
-    /// Whether code without a version number serves the version. A row without this flag counts,
-    /// until code with its number registers it again: otherwise an upgrade would strand its runs.
+    /// Whether the engine assigned the version number, because the code gives none. True also for
+    /// old rows without this flag, until code that gives this number registers the version again:
+    /// otherwise no code would serve the runs of such a row after an upgrade.
     pub fn is_assigned(&self) -> bool {
         self.def.assigned != Some(false)
     }
 
-    /// Returns the definition; none if this program cannot read it. Older versions are parsed only
-    /// when one of their runs needs it.
+    /// Returns the definition; none if this build cannot read it. It is parsed at the first call,
+    /// because most older versions have no runs any more.
     pub fn workflow(&self) -> Option<&Arc<Definition>> {
         self.said.get_or_init(|| read(&self.def).ok().map(Arc::new)).as_ref()
     }
@@ -171,7 +177,7 @@ pub enum Limit {
     Open,
 }
 
-/// Stored definition that can no longer be read.
+/// A stored definition cannot be read by this build.
 #[derive(Debug, thiserror::Error)]
 #[error("the definition of `{name}` version {version} cannot be read: {reason}")]
 pub struct CatalogError {
@@ -186,7 +192,7 @@ impl Catalog {
         Self::default().advance(epoch, defs)
     }
 
-    /// Returns the catalog of a later epoch: this one with the rows written since.
+    /// Returns the catalog of a later epoch: this catalog with the rows written since.
     pub fn advance(
         &self,
         epoch: i64,
@@ -242,7 +248,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Applies `act` to the subscription of each trigger. Actions have none.
+    /// Applies `act` to the subscription of each trigger. Actions have no subscriptions.
     fn subscribe(&mut self, workflow: &Definition, act: impl Fn(&mut Subscribers, &Trigger)) {
         if workflow.flow.is_some() {
             return;
@@ -260,7 +266,7 @@ impl Catalog {
         }
     }
 
-    /// Returns the workflows that have changed after an epoch, or may have.
+    /// Returns the workflows that have changed after an epoch, and possibly some that have not.
     pub fn changed_after(&self, epoch: i64) -> impl Iterator<Item = &Entry> {
         let from = (epoch.saturating_add(1), FullName::default());
         let names = self.changes.range((Bound::Included(from), Bound::Unbounded));
@@ -282,7 +288,7 @@ impl Catalog {
         self.reactions.get(name).map(|(_, def)| &**def)
     }
 
-    /// Returns the streams that each reaction follows.
+    /// Returns the followers: each reaction with the streams that it follows.
     pub fn followers(&self) -> &[Follower] {
         &self.followers
     }
@@ -299,12 +305,12 @@ impl Catalog {
         })
     }
 
-    /// Returns the rows that the catalog was built from, by lane.
+    /// Returns the definition rows that the catalog was built from, by lane.
     pub fn defs(&self) -> Vec<&Def> {
         self.lanes.values().map(|version| &*version.def).collect()
     }
 
-    /// Returns the definition of a lane's version; none if this program cannot read it.
+    /// Returns the definition of a lane's version; none if this build cannot read it.
     pub fn definition(&self, lane: Seq) -> Option<&Arc<Definition>> {
         self.lanes.get(&lane)?.workflow()
     }
@@ -314,7 +320,8 @@ impl Catalog {
         self.lanes.get(&lane)
     }
 
-    /// Whether a version's policy is `restart`: its runs stage their changes of sessions.
+    /// Whether the policy of a lane's version is `restart`. The runs of such a version stage their
+    /// changes of sessions.
     pub fn restarts(&self, lane: Seq) -> bool {
         let Some(version) = self.lane(lane) else { return false };
         let entry = self.entry(&version.def.app, &version.def.name);
@@ -324,7 +331,7 @@ impl Catalog {
         };
         match current.filter(|current| current.version.lane == lane) {
             Some(current) => restarts(&current.workflow),
-            // Only runs from before a release reach this case.
+            // Another version is current: the run is older than the last release.
             None => read(&version.def).is_ok_and(|workflow| restarts(&workflow)),
         }
     }
@@ -335,7 +342,7 @@ impl Catalog {
         names.filter_map(|(app, name)| self.entry(app, name)?.open()).collect()
     }
 
-    /// Whether a workflow is triggered by stream events of this name, `stream:` included.
+    /// Whether any workflow is triggered by this stream event. The name begins with `stream:`.
     pub fn has_stream_trigger(&self, event: &str) -> bool {
         !self.stream_subscribers.of(event).is_empty()
     }
@@ -369,11 +376,11 @@ impl Catalog {
     }
 }
 
-/// App that reactions are filed under; no user's app begins with `$`.
+/// App of the definition rows of reactions. No user's app begins with `$`.
 pub const REACTIONS: &str = "$reactions";
 
-/// Version number of the row that marks a workflow as retired; no user's version has it. The mark
-/// is an ordinary row with a release number, so that the later of the mark and a release is known.
+/// Version number of the row that marks a workflow as retired; no user's version has it. The row
+/// has a release number, which says whether the retirement or a release is later.
 pub const RETIRED: u32 = 0;
 
 fn read<T: serde::de::DeserializeOwned>(def: &Def) -> Result<T, CatalogError> {

@@ -1,7 +1,7 @@
 //! Commands and their answers.
 //!
-//! A command is data: it can be kept, sent again with the same ids, probed for the rows that it
-//! will read, and decided on a draft together with others.
+//! A command is plain data. It can be stored, sent again with the same ids, probed for the rows
+//! that it will read, and decided on a draft together with other commands.
 
 mod refusal;
 mod stream;
@@ -41,17 +41,17 @@ use crate::{
     version::{self, Registered, Released, Retired},
 };
 
-/// Command, decided in one transaction with others.
+/// Command. Several commands are decided in one transaction.
 #[derive(Clone, Debug)]
 pub enum Command {
-    /// Posts events, all or none.
+    /// Posts events: either all of them or none.
     Post {
         /// The workspace.
         ws: Workspace,
         /// The events, in order.
         events: Vec<NewEvent>,
     },
-    /// Starts one workflow by its name, whatever its triggers are.
+    /// Starts one workflow by its name. Its triggers do not matter.
     Start {
         /// The workspace.
         ws: Workspace,
@@ -75,35 +75,37 @@ pub enum Command {
         ws: Workspace,
         /// The first call.
         first: Box<Request>,
-        /// The second.
+        /// The second call.
         then: Box<Request>,
     },
-    /// Starts a planned occurrence of a schedule, once over all engines.
+    /// Starts a planned occurrence of a schedule. It starts once, also if several engines try.
     Occur {
-        /// The occurrence, and its successor.
+        /// The occurrence, with the time of the next one.
         occurrence: Occurrence,
     },
     /// Leases ready runs.
     Lease {
         /// The leasing engine.
         engine: EngineId,
-        /// The claims, by workspace, in the order of their turns; each with its maximum of runs.
+        /// The claims, by workspace, in the order of their turns; each with a maximum number of
+        /// runs.
         claims: Vec<(Claim, u32)>,
-        /// The lanes whose runs the engine can drive: other lanes may be registered within a range.
+        /// The lanes whose runs the engine can drive. A claim is a range of lanes, which may
+        /// contain lanes of other engines.
         serves: Lanes,
         /// The maximum number of runs in total.
         limit: u32,
     },
     /// Reports on a leased run.
     Record {
-        /// The run as its worker knows it: a hint of the rows that the report will touch.
+        /// The run as its worker last read it: a hint which rows the report will change.
         known: Box<Run>,
         /// The report.
         report: Record,
     },
-    /// Confirms that a cancelled run is no longer driven.
+    /// Confirms that the worker of a cancelled run has stopped.
     Stopped {
-        /// The run as its worker knows it.
+        /// The run as its worker last read it.
         known: Box<Run>,
     },
     /// Cancels a run.
@@ -146,11 +148,12 @@ pub enum Command {
         ws: Workspace,
         /// The run.
         run: RunId,
-        /// Another input; the same one unless given.
+        /// The input of the new run; none means the input of the ended run.
         input: Option<Payload>,
-        /// The first step that is not kept: the steps recorded before it are.
+        /// The first step to execute again: the new run keeps the steps recorded before it. None
+        /// means that it keeps no step.
         from_step: Option<String>,
-        /// The result of the program's key function for the input, where the policy has one.
+        /// The result of the policy's key function for the input, if the policy has one.
         function_key: Option<Key>,
     },
     /// Processes a gate that is due.
@@ -167,7 +170,7 @@ pub enum Command {
         /// The run.
         run: Seq,
     },
-    /// Applies one action to many runs, in chunks, after its own transaction.
+    /// Creates a chore that applies one action to many runs, in chunks, in later transactions.
     Bulk {
         /// The workspace.
         ws: Workspace,
@@ -176,16 +179,16 @@ pub enum Command {
         /// The filter.
         filter: BulkFilter,
     },
-    /// Does the next chunk of a chore that is due.
+    /// Processes the next chunk of a chore that is due.
     SweepChore {
         /// The chore as the scan found it.
         known: Box<Chore>,
     },
-    /// Declares an engine dead, if its heartbeat has not changed.
+    /// Declares an engine dead, if it has sent no heartbeat since `beat`.
     MarkDead {
         /// The engine.
         engine: EngineId,
-        /// The heartbeat that was seen a lease ago.
+        /// The number of the heartbeat that was read one lease duration ago.
         beat: i64,
     },
     /// Takes a run from a dead engine.
@@ -194,7 +197,8 @@ pub enum Command {
         known: Box<Run>,
         /// The engine.
         engine: EngineId,
-        /// Consecutive deaths with the handler running that pause a run; 0 pauses none.
+        /// A run is paused if this many engines in succession have died while they drove it; 0
+        /// pauses no run.
         max_deaths: u32,
     },
     /// Registers a version.
@@ -203,7 +207,7 @@ pub enum Command {
         ws: Workspace,
         /// The definition.
         workflow: Box<Definition>,
-        /// Whether a version's definition may change under its number.
+        /// Whether the definition may change without a new version number.
         dev: bool,
     },
     /// Releases a version.
@@ -217,7 +221,7 @@ pub enum Command {
         /// The version.
         version: u32,
     },
-    /// Retires a workflow: it is never started again.
+    /// Retires a workflow: it gets no new runs until a version is registered or released again.
     Retire {
         /// The workspace.
         ws: Workspace,
@@ -226,7 +230,7 @@ pub enum Command {
         /// The workflow.
         name: String,
     },
-    /// Reads or changes the state of a session from outside any run.
+    /// Reads or changes the state of a session on behalf of a caller that is not a run.
     Session {
         /// The workspace.
         ws: Workspace,
@@ -234,7 +238,7 @@ pub enum Command {
         session: SessionRef,
         /// The operation.
         op: SessionOp,
-        /// The version that the document must have; none means any.
+        /// The version that the session's state must have; none means any version.
         expected_version: Option<i64>,
     },
     /// A command on streams.
@@ -244,9 +248,9 @@ pub enum Command {
         /// The command.
         command: StreamCommand,
     },
-    /// Replaces the list of versions that an engine takes runs of.
+    /// Replaces the list of versions whose runs an engine leases.
     Serve {
-        /// The engine; it has sent a heartbeat before.
+        /// The engine. It must have sent a heartbeat before.
         engine: EngineId,
         /// The lanes of those versions, in all workspaces.
         lanes: Vec<Seq>,
@@ -264,11 +268,11 @@ pub enum Command {
         /// The time of its first occurrence.
         next: Timestamp,
     },
-    /// Skips an occurrence that is too late, and all others before its given successor.
+    /// Skips an occurrence that is too late, and all later ones that are too late, too.
     Miss {
-        /// The occurrence, and the first one that is not missed.
+        /// The occurrence, with the time of the first one that is not skipped.
         occurrence: Occurrence,
-        /// The number of missed occurrences.
+        /// The number of skipped occurrences.
         missed: Missed,
     },
     /// Pauses or resumes a schedule of the current release.
@@ -281,21 +285,21 @@ pub enum Command {
         workflow: String,
         /// The schedule.
         schedule: String,
-        /// Pause or resume.
+        /// Whether to pause or to resume.
         hold: Hold,
     },
-    /// Deletes a chunk of ended and expired rows.
+    /// Deletes a chunk of rows that have ended or expired.
     Forget {
         /// The kind of rows.
         past: Past,
-        /// Rows that ended before this time are deleted.
+        /// The command deletes rows that ended before this time.
         before: Timestamp,
-        /// The cursor of the pass: the last number seen.
+        /// The cursor: the number of the last row that was examined.
         after: Seq,
         /// The maximum number of rows to examine.
         most: u32,
     },
-    /// Deletes a dead engine that owns no runs.
+    /// Deletes the row of a dead engine that owns no runs.
     Bury {
         /// The engine.
         engine: EngineId,
@@ -326,49 +330,52 @@ pub enum Command {
 /// Answer to a command.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// To [`Command::Post`], event by event.
+    /// Answer to [`Command::Post`], with an element for each event.
     Posted(Vec<Posted>),
-    /// To [`Command::Start`], [`Command::Dispatch`], [`Command::Occur`] and [`Command::Replay`].
+    /// Answer to [`Command::Start`], [`Command::Dispatch`], [`Command::Occur`] and
+    /// [`Command::Replay`].
     Admitted(Outcome),
-    /// To [`Command::DispatchThen`]: the second is absent where the first was refused.
+    /// Answer to [`Command::DispatchThen`]. The second outcome is absent if the first call was
+    /// refused.
     AdmittedBoth(Outcome, Option<Box<Outcome>>),
-    /// To [`Command::Lease`].
+    /// Answer to [`Command::Lease`].
     Leased(Vec<Run>),
-    /// To [`Command::Record`].
+    /// Answer to [`Command::Record`].
     Recorded(Recorded),
-    /// To [`Command::MarkDead`], [`Command::Reap`], [`Command::Bury`], [`Command::Plan`],
-    /// [`Command::HoldSchedule`] and [`Command::Miss`]: whether it took place. To
-    /// [`Command::Occur`], always `false`: another engine started it, or the schedule is gone.
+    /// Answer to [`Command::MarkDead`], [`Command::Reap`], [`Command::Bury`], [`Command::Plan`],
+    /// [`Command::HoldSchedule`] and [`Command::Miss`]: whether the command had an effect. Answer
+    /// to [`Command::Occur`], always `false`, if another engine has started the occurrence or the
+    /// schedule does not exist any more.
     Changed(bool),
-    /// To [`Command::Reap`] of a run that was paused instead of continued.
+    /// Answer to [`Command::Reap`] if the run was paused and not made ready.
     Paused {
         /// The reason.
         reason: String,
     },
-    /// To [`Command::Register`].
+    /// Answer to [`Command::Register`].
     Registered(Registered),
-    /// To [`Command::Forget`].
+    /// Answer to [`Command::Forget`].
     Forgotten(Forgotten),
-    /// To [`Command::Release`].
+    /// Answer to [`Command::Release`].
     Released(Released),
-    /// To [`Command::Retire`].
+    /// Answer to [`Command::Retire`].
     Retired(Retired),
-    /// To [`Command::Session`].
+    /// Answer to [`Command::Session`].
     Session(session::Outcome),
-    /// To [`Command::Stream`].
+    /// Answer to [`Command::Stream`].
     Stream(StreamAnswer),
-    /// To [`Command::Bulk`]: the chore whose progress can be read.
+    /// Answer to [`Command::Bulk`]: the id of the chore that does the work.
     Left(ChoreId),
-    /// To a repeated [`Command::Once`]: the answer of the first one.
+    /// Answer to a repeated [`Command::Once`]: the answer to the first request.
     Again(Box<Answer>),
-    /// To [`Command::Keep`]: the response to send, which is the one that was stored first.
+    /// Answer to [`Command::Keep`]: the response to send, which is the one that was stored first.
     Kept(Payload),
-    /// To all others.
+    /// Answer to all other commands.
     Done,
 }
 
 impl Command {
-    /// Returns the reads besides rows: definitions and latches.
+    /// Returns the reads of the command other than rows: definitions and latches.
     fn reads(&self) -> ReadSet {
         let none = ReadSet::default();
         let topic = |ws: &Workspace, name: &str| Latch::Topic(ws.clone(), name.to_owned());
@@ -432,7 +439,7 @@ impl Command {
         }
     }
 
-    /// Returns the run or the chore that the caller passed along.
+    /// Returns the run or the chore that is part of the command.
     fn known(&self) -> Option<Row> {
         if let Self::SweepChore { known } = self {
             return Some(Row::from(Chore::clone(known)));
@@ -445,14 +452,15 @@ impl Command {
         None
     }
 
-    /// Returns the reads of a plain report, which needs no probe.
+    /// Returns the reads of a plain report: they are known without a probe. None for all other
+    /// commands.
     fn plain_reads(&self) -> Option<ReadSet> {
         let Self::Record { known, report } = self else { return None };
         report.plain_reads(known)
     }
 
     /// Decides the command on a draft.
-    #[expect(clippy::too_many_lines, reason = "a table: where each command is decided")]
+    #[expect(clippy::too_many_lines, reason = "a table with one entry per command")]
     fn decide(&self, draft: &mut Draft) -> Decided<Answer> {
         match self {
             Self::Post { ws, events } => {
@@ -545,9 +553,10 @@ fn done(decided: Decided<()>) -> Decided<Answer> {
     decided.map(|()| Answer::Done)
 }
 
-/// Predicts the reads of the commands by deciding them once on the rows that are known.
+/// Predicts the rows that the commands will read, by deciding the commands once on the rows that
+/// are part of them.
 ///
-/// The prediction may be incomplete: a decision asks for missing rows. It is never wrong.
+/// The prediction may miss rows: the decision then stops and requests them.
 pub fn probe(
     commands: &[(Command, u64)],
     catalogs: &BTreeMap<Workspace, Arc<Catalog>>,
@@ -570,31 +579,32 @@ pub fn probe(
     reads
 }
 
-/// Returns the next reads of the commands, taking all rows outside the snapshot as absent.
+/// Returns the reads that the snapshot lacks, and the snapshot. The commands are decided as if
+/// rows that are not in the snapshot did not exist.
 fn missing<'a>(
     commands: impl IntoIterator<Item = (&'a Command, u64)>,
     base: Snapshot,
 ) -> (ReadSet, Snapshot) {
     let mut draft = Draft::probing(base);
     for (command, salt) in commands {
-        // Only the reads are of interest here, not the answer.
+        // Only the recorded reads are used, not the answer.
         let _ = draft.attempt(salt, |draft| command.decide(draft));
     }
     draft.into_probed()
 }
 
-/// Result of deciding a batch.
+/// Result of deciding several commands.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "there is one for a transaction")]
+#[expect(clippy::large_enum_variant, reason = "there is only one value per transaction")]
 pub enum Batch {
-    /// The changes, and an answer for each command; `None` for a command that did not fit into the
-    /// transaction and goes into the next one.
+    /// The changes, and an answer for each command. A command that did not fit into the
+    /// transaction has `None` and is decided in the next one.
     Decided(Vec<Change>, Vec<Option<Result<Answer, Refusal>>>),
-    /// More rows are needed; nothing is decided.
+    /// More rows are needed before the commands can be decided.
     Need(ReadSet, Snapshot),
 }
 
-/// Decides commands one after another, each on the changes of those before it.
+/// Decides commands one after another. Each command sees the changes of the commands before it.
 pub fn decide(commands: &[(Command, u64)], snapshot: Snapshot) -> Batch {
     let mut draft = Draft::new(snapshot);
     let mut answers = Vec::with_capacity(commands.len());
@@ -622,8 +632,8 @@ pub fn decide(commands: &[(Command, u64)], snapshot: Snapshot) -> Batch {
     if needed.is_empty() {
         return Batch::Decided(draft.changes(), answers);
     }
-    // A decision stops at the first missing row; with many gates on its way it would ask once for
-    // each.
+    // A decision stops at the first missing row. A probe finds the other missing rows, too, so that
+    // they are read together and not one by one.
     let commands = commands.iter().map(|(command, salt)| (command, *salt));
     let (more, base) = missing(commands, draft.into_base());
     needed.merge(more);

@@ -1,10 +1,9 @@
-//! Workflows: what an author defines.
+//! Definitions of workflows, as an author writes them.
 //!
-//! A definition is written in JSON or built in Rust; both pass the same reader, so both get the
-//! same answers. [`Definition::to_value`] is the author's form, with the defaults that were written
-//! out and no others. What serde writes
-//! is the stored form, with every number in it, so that a stored definition keeps its meaning
-//! when a default changes.
+//! A definition is written in JSON or built in Rust. Both are checked by the same reader and get
+//! the same errors and warnings. It has two forms. [`Definition::to_value`] returns the author's
+//! form: without defaults, unless the author wrote them. Serde writes the stored form, with all
+//! defaults, so that a stored definition keeps its meaning when a default changes.
 
 mod on_failure;
 mod one_or_many;
@@ -46,48 +45,48 @@ use crate::flow::{
     throttle::Throttle,
 };
 
-/// The app of a definition that names none.
+/// The app of a definition that does not name one.
 pub const DEFAULT_APP: &str = "default";
 
-/// The most triggers of one workflow. Each one is asked for every event.
+/// Maximum number of triggers of one workflow. Every event may be compared with all of them.
 pub const MAX_TRIGGERS: usize = 100;
 
-/// The most concurrency limits of one workflow. Each one is a gate on the way of every run.
+/// Maximum number of concurrency limits of one workflow. Every run takes a gate for each of them.
 pub const MAX_LIMITS: usize = 16;
 
-/// How long others wait for a run that undoes what an earlier one did, unless its author says
-/// otherwise.
+/// Default of `compensateTimeoutMs`: how long a compensating run keeps its gates before the next
+/// run gets them.
 pub const COMPENSATE_TIMEOUT_MS: u64 = 60_000;
 
-/// The longest silence of a called service that a definition or a server may allow: an hour.
-/// Networks forget connections that are silent for longer.
+/// Maximum time that a called service may be silent: an hour. Networks drop connections that are
+/// silent for longer.
 pub const MAX_CALL_TIMEOUT_MS: u64 = 60 * 60 * 1000;
 
 fn compensate_timeout_ms() -> u64 {
     COMPENSATE_TIMEOUT_MS
 }
 
-/// A workflow, or an action of a flow.
+/// Definition of a workflow, or of an action of a flow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Definition {
-    /// The app that it belongs to.
+    /// The app that the workflow belongs to.
     pub app: String,
-    /// Its name, unique in the app; `flow/action` for an action.
+    /// The workflow's name, unique in the app; `flow/action` for an action.
     pub name: String,
-    /// The flow that it is an action of.
+    /// The flow that the action belongs to; none for a workflow.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flow: Option<String>,
-    /// Its version, where the author gives one.
+    /// The version number, if the author gives one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<u32>,
-    /// What starts it; an event of its own name if empty.
+    /// The triggers. A workflow without triggers is started by events with its own name.
     #[serde(default)]
     pub triggers: Vec<Trigger>,
-    /// The limits on runs at once.
+    /// Limits on the number of runs at the same time.
     #[serde(default)]
     pub concurrency: Vec<Concurrency>,
-    /// At most one run per key.
+    /// Control `singleton`: at most one run per key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub singleton: Option<Singleton>,
     /// The limits on starts over time.
@@ -99,56 +98,57 @@ pub struct Definition {
     /// One run when a burst is over.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub debounce: Option<Debounce>,
-    /// Many events in one run; never on an action.
+    /// Control `batch`: one run for many events. Not allowed on actions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch: Option<Batch>,
-    /// An earlier position in queues.
+    /// Control `priority`: shifts the rank of runs in queues.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<Priority>,
-    /// The time from which on a queued run is not started any more.
+    /// Control `startWithinMs`: a run that has not started after this time is cancelled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_within_ms: Option<u64>,
-    /// One run per key and period.
+    /// Control `idempotency`: one run per key and period.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotency: Option<Idempotency>,
-    /// The handoff from version to version.
+    /// Control `handoff`: how runs of a new version replace or wait for runs of the old version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handoff: Option<Handoff>,
-    /// What a request does when its session is busy; actions only. `None` allows.
+    /// The handling of a request while another run of its session is active. Only for actions;
+    /// none means `allow`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<Policy>,
-    /// How failing steps are tried again.
+    /// The settings for retries of failed steps.
     #[serde(default)]
     pub retry: Retry,
-    /// How long a run may take in all, from its first start.
+    /// Maximum total duration of a run, from its first start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
-    /// Who handles the failure of a run, in a run of its own.
+    /// The failure handler: it is executed in a new run after a run has failed.
     #[serde(default)]
     pub on_failure: OnFailure,
-    /// How long others wait for a run that undoes what an earlier one did.
+    /// How long a compensating run keeps its gates before the next run gets them.
     #[serde(default = "compensate_timeout_ms")]
     pub compensate_timeout_ms: u64,
-    /// Where its code is called, for workflows served over HTTP.
+    /// The URL of the code, for workflows that are called over HTTP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// How long the called service may be silent: before its answer, and between the parts of it.
-    /// `None` leaves it to the server.
+    /// Maximum time that the called service may be silent: before its response, and between the
+    /// parts of the response. None means the server's setting.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub call_timeout_ms: Option<u64>,
-    /// What it does, for people and for models that choose among tools.
+    /// A description of the workflow, for people and for models that choose among tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// What the event's data or the request's input is: a [schema](crate::schema).
+    /// The [schema](crate::schema) of the event's data or the request's input.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
-    /// The controls that the author wrote in another way than [`Definition::to_value`] would.
+    /// The author's text of controls for which the plain form differs from it.
     #[serde(default, skip_serializing_if = "Written::is_empty")]
     pub written: Written,
 }
 
 impl Definition {
-    /// A workflow without controls, started by events of its own name.
+    /// Creates a workflow without controls that is started by events with its own name.
     pub fn new(app: &str, name: &str) -> Definition {
         Definition {
             app: app.to_owned(),
@@ -179,9 +179,9 @@ impl Definition {
         }
     }
 
-    /// Reads a definition and says everything that is wrong with it.
+    /// Parses a definition and reports all of its problems.
     ///
-    /// With the field `flow` it is read as an action of that flow.
+    /// A definition with the field `flow` is parsed as an action of that flow.
     pub fn parse(value: &Value) -> Result<Parsed<Definition>, DefinitionErrors> {
         let flow = value.get("flow").and_then(Value::as_str);
         let name = value.get("name").and_then(Value::as_str).unwrap_or_default();
@@ -193,12 +193,14 @@ impl Definition {
         problems.finish(workflow)
     }
 
-    /// Checks a definition built in Rust by the same rules, and gives the warnings.
+    /// Checks a definition that was built in Rust by the rules of [`Definition::parse`], and
+    /// returns the warnings.
     pub fn check(&self) -> Result<Vec<Problem>, DefinitionErrors> {
         Definition::parse(&self.to_value()).map(|parsed| parsed.warnings)
     }
 
-    /// Whether it does the same as another: they differ at most in what they say of themselves.
+    /// Whether two definitions have the same effect: they may differ only in the description, the
+    /// schema and the display names of schedules.
     pub fn works_like(&self, other: &Definition) -> bool {
         let silent = |it: &Definition| {
             let triggers = it.triggers.iter().map(Trigger::unnamed).collect();
@@ -207,19 +209,21 @@ impl Definition {
         silent(self) == silent(other)
     }
 
-    /// The definition as readers see it: user info in URLs, which may be a password, is hidden.
+    /// Returns the definition for display. User info in URLs is hidden, because it may contain a
+    /// password.
     #[must_use]
     pub fn public(&self) -> Definition {
         let url = self.url.as_deref().map(url::without_user);
         Definition { url, on_failure: self.on_failure.public(), ..self.clone() }
     }
 
-    /// The trigger that is the schedule of this id.
+    /// Returns the cron trigger whose schedule has this id.
     pub fn schedule(&self, id: &str) -> Option<&Trigger> {
         self.triggers.iter().find(|trigger| trigger.schedule().is_some_and(|it| it == id))
     }
 
-    /// What the schedule of this id does while its last run is not over; none without it.
+    /// Returns the `onOverlap` setting of the schedule with this id; none if there is no such
+    /// schedule.
     pub fn overlap(&self, id: &str) -> Option<Overlap> {
         match self.schedule(id)? {
             Trigger::Cron { on_overlap, .. } => Some(*on_overlap),
@@ -227,10 +231,10 @@ impl Definition {
         }
     }
 
-    /// Whether a run that failed is followed by one of the failure handler.
+    /// Whether a failed run is followed by a run of the failure handler.
     ///
-    /// Definitions from before failure handlers could be called may name a URL and ask for a
-    /// handler in code, which there is none of: nothing follows their failures.
+    /// Older stored definitions may have both a URL and a handler in code. A workflow with a URL
+    /// has no code in this program, so nothing follows their failures.
     pub fn handles_failure(&self) -> bool {
         match &self.on_failure {
             OnFailure::Nobody => false,
@@ -239,7 +243,7 @@ impl Definition {
         }
     }
 
-    /// Whether an event of this name starts it. Actions are started by requests only.
+    /// Whether an event of this name starts the workflow. Events never start an action.
     pub fn is_triggered_by(&self, event: &str) -> bool {
         if self.triggers.is_empty() {
             return self.flow.is_none() && event == self.name;
@@ -247,14 +251,14 @@ impl Definition {
         self.triggers.iter().any(|trigger| trigger.matches(event))
     }
 
-    /// The name without the flow's.
+    /// Returns the name without the name of the flow.
     pub fn short_name(&self) -> &str {
         let flow = self.flow.as_deref().unwrap_or_default();
         let short = self.name.strip_prefix(flow).and_then(|rest| rest.strip_prefix('/'));
         short.filter(|_| self.flow.is_some()).unwrap_or(&self.name)
     }
 
-    /// The controls as the author defined them; `None` when nothing shapes the workflow.
+    /// Returns the controls as the author wrote them; none if the workflow has no controls.
     pub fn flow_control(&self) -> Option<Value> {
         let allow = self.policy.as_ref().is_none_or(|policy| policy.kind == PolicyKind::Allow);
         let mut controls = self.controls();
@@ -264,7 +268,7 @@ impl Definition {
         (!controls.is_empty()).then_some(Value::Object(controls))
     }
 
-    /// The definition in the author's form; [`Definition::parse`] reads it back.
+    /// Returns the definition in the author's form, which [`Definition::parse`] accepts.
     pub fn to_value(&self) -> Value {
         let triggers: Vec<Value> = self.triggers.iter().map(Trigger::to_value).collect();
         let given_up = Some(self.compensate_timeout_ms).filter(|ms| *ms != COMPENSATE_TIMEOUT_MS);
@@ -288,14 +292,14 @@ impl Definition {
         Value::Object(map)
     }
 
-    /// The control fields as the author wrote them.
+    /// Returns the control fields as the author wrote them.
     fn controls(&self) -> Map<String, Value> {
         let mut controls = self.plain_controls();
         self.written.restore(&mut controls);
         controls
     }
 
-    /// The control fields, in the author's form without defaults.
+    /// Returns the control fields in their plain form: without defaults.
     fn plain_controls(&self) -> Map<String, Value> {
         let controls = CONTROLS.iter();
         controls
@@ -304,7 +308,7 @@ impl Definition {
     }
 }
 
-/// The fields that have a value.
+/// Returns the fields that have a value, as a map.
 fn given<const N: usize>(fields: [(&str, Option<Value>); N]) -> Map<String, Value> {
     fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }

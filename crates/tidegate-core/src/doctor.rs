@@ -1,8 +1,8 @@
-//! `doctor`: checks the invariants on all rows of one point in time.
+//! `doctor`: checks the invariants on all rows, as they were at one point in time.
 //!
-//! Rows are passed one after another, in the order of [`RowKey`](crate::row::RowKey), so that only
-//! live state is kept in memory: ended rows are checked and dropped. The simulator passes its rows
-//! to the same checks after every commit.
+//! The caller passes the rows one after another, in the order of [`RowKey`](crate::row::RowKey).
+//! Only the state of live runs, gates and streams is kept in memory. The simulator does the same
+//! checks after every commit.
 
 mod flow;
 mod streams;
@@ -17,7 +17,7 @@ use crate::{
 
 use self::{flow::Flow, streams::Streams};
 
-/// Maximum number of findings: more say nothing new, and are only counted.
+/// Maximum number of findings that are listed. Further ones are only counted.
 const MAX_FINDINGS: usize = 1000;
 
 /// Invariant, with its number in `docs/spec/invariants.md`.
@@ -29,9 +29,9 @@ pub enum Rule {
     Phases,
     /// spec I4: gates and runs agree on holders and queues.
     Holds,
-    /// spec I4: windows and buffers.
+    /// spec I4: every fold has a due time or a gate that holds it, and its run does not exist yet.
     Folds,
-    /// spec I4: every wait for an event is filed under a live run.
+    /// spec I4: every row of a wait for an event belongs to a live run that has this wait.
     Waits,
     /// spec I6: an ended run is not live.
     Ends,
@@ -45,7 +45,7 @@ pub enum Rule {
     Owners,
     /// spec I31: a run's version is registered.
     Versions,
-    /// spec I32: a waiting run has a wait that can end.
+    /// spec I32: every waiting run has a wait, and the wait can end.
     Reasons,
     /// spec I35: versions of a stream have no gap and end at its head.
     Log,
@@ -61,7 +61,8 @@ pub enum Rule {
     Answers,
     /// spec I49: a stream is closed if its last event is a guard.
     Guards,
-    /// spec I52: a schedule plans its next occurrence, a paused one none.
+    /// spec I52: the next occurrence is later than the last one; a paused schedule has none
+    /// planned.
     Schedules,
 }
 
@@ -133,7 +134,7 @@ impl Rule {
 pub struct Finding {
     /// The violated rule.
     pub rule: Rule,
-    /// The observation.
+    /// The violation in words, with the values of the rows.
     pub text: String,
 }
 
@@ -144,7 +145,7 @@ pub struct Report {
     pub rows: u64,
     /// The number of checks per rule.
     pub checked: BTreeMap<Rule, u64>,
-    /// The violations: the first thousand.
+    /// The violations, at most the first thousand.
     pub findings: Vec<Finding>,
     /// The total number of violations.
     pub found: u64,
@@ -168,14 +169,14 @@ impl Report {
     }
 }
 
-/// Check of all rows of one point in time.
+/// Check of all rows as they were at one point in time.
 #[derive(Debug, Default)]
 pub struct Checkup {
     report: Report,
     flow: Flow,
     streams: Streams,
     only: Option<Workspace>,
-    /// Ended runs that are older may have been deleted.
+    /// Retention may have deleted runs that ended before this time.
     kept_since: Option<Timestamp>,
     /// Whether the rules that need definitions are skipped.
     no_limits: bool,
@@ -188,14 +189,14 @@ impl Checkup {
         Self { only: Some(ws), ..Self::default() }
     }
 
-    /// Creates a check without the rules that need all definitions: limits, and queues without a
-    /// reason. For a caller that knows the limits better.
+    /// Creates a check without the rules that need the definitions: limits of gates, and due times
+    /// of queues. For a caller that checks limits itself.
     pub fn without_limits() -> Self {
         Self { no_limits: true, ..Self::default() }
     }
 
-    /// Sets which ended runs retention must have kept: all that ended at this time or later. By
-    /// default it must have kept all.
+    /// Sets the time before which retention may have deleted ended runs. By default all ended runs
+    /// must exist.
     #[must_use]
     pub fn kept_since(self, moment: Timestamp) -> Self {
         Self { kept_since: Some(moment), ..self }
@@ -204,7 +205,8 @@ impl Checkup {
     /// Checks the next row.
     pub fn see(&mut self, row: &Row) {
         if let Some(horizon) = retention::horizon(row) {
-            // This row comes before all receipts. Databases from before it was stored have none.
+            // In key order this row comes before all receipts, for which `kept_since` is needed.
+            // Older databases do not have it.
             self.kept_since = self.kept_since.max(Some(horizon));
         }
         if self.only.as_ref().is_some_and(|only| !self.is_of(row, only)) {
@@ -234,7 +236,8 @@ impl Checkup {
             Row::StreamEventRow(event) => self.streams.logged(report, event),
             Row::Staged(staged) => self.flow.staged(report, staged.run),
             Row::StreamSnapshot(snapshot) => self.streams.snapshot(report, snapshot),
-            // The runs that a receipt names were alive when it was written, or were to be created.
+            // The runs that a receipt names were live when it was written, or were created later:
+            // if retention has deleted nothing since, they exist.
             Row::Receipt(receipt) if self.kept_since.is_none_or(|since| receipt.at >= since) => {
                 self.flow.receipt(report, receipt);
             }
@@ -282,7 +285,7 @@ impl Checkup {
         ws == only
     }
 
-    /// Finishes the checks that need all rows.
+    /// Does the checks that need all rows, and returns the report.
     pub fn conclude(mut self) -> Report {
         self.flow.conclude(&mut self.report, self.defs);
         self.streams.conclude(&mut self.report);
@@ -291,14 +294,17 @@ impl Checkup {
     }
 }
 
-/// Checks that planned occurrences are later than past ones, and that none is planned during a
-/// pause.
+/// Checks that the next occurrence is later than the last one, and that a paused schedule has no
+/// next occurrence.
 fn plans(report: &mut Report, schedule: &Schedule) {
     let Schedule { next, last, paused_at, .. } = schedule;
     let forward = next.is_none() || next > last;
     report.check(Rule::Schedules, forward && (next.is_none() || paused_at.is_none()), || {
         let Schedule { id, workflow, .. } = schedule;
-        format!("`{id}` of `{workflow}` plans {next:?} after {last:?}, paused at {paused_at:?}")
+        format!(
+            "schedule `{id}` of `{workflow}`: next occurrence {next:?}, last {last:?}, paused at \
+             {paused_at:?}"
+        )
     });
 }
 

@@ -1,11 +1,11 @@
-//! Working copy of the rows, on which commands are decided one after another.
+//! Draft: a working copy of the rows, on which commands are decided one after another.
 //!
-//! A command reads rows through the draft and writes its changes back into it, so that the next
-//! command of the same transaction sees them. A command that finds a row missing from the snapshot
+//! A command reads rows through the draft and writes its changes into it, so that the next command
+//! of the same transaction sees them. A command that needs a row which is not in the snapshot
 //! stops with [`Stop::Need`], and its changes are undone.
 //!
-//! A *probing* draft takes every row that it does not have as absent and records the read: the
-//! reads of a command are found by deciding it once on the known rows, even if there are none.
+//! A *probing* draft predicts the reads of a command. It treats every row that is not in the
+//! snapshot as absent, and records the read. The snapshot may even be empty.
 
 use std::{
     cell::RefCell,
@@ -25,11 +25,11 @@ use crate::{
 /// Reason why a command stopped.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stop<E> {
-    /// These reads are not in the snapshot.
+    /// The command needs these reads, which are not in the snapshot.
     Need(Box<ReadSet>),
-    /// The transaction is full; the command goes into the next.
+    /// The transaction is full; the command is decided in the next one.
     Full,
-    /// The command is refused, and nothing changes.
+    /// The command is refused, and its changes are undone.
     Refused(E),
 }
 
@@ -43,29 +43,29 @@ pub const MAX_CHANGES: usize = 4000;
 #[derive(Debug)]
 pub struct Draft {
     base: Snapshot,
-    /// Rows as they are after the changes.
+    /// The changed rows, as they are after the changes.
     changed: BTreeMap<RowKey, Changed>,
-    /// Undo log of the current command, applied if it stops.
+    /// Undo log of the current command, applied if the command stops.
     undo: Vec<(RowKey, Option<Changed>)>,
     used: i64,
     salt: u64,
     /// The reads requested while probing.
     probed: Option<RefCell<ReadSet>>,
-    /// The known part of the queues, by the gate's number.
+    /// The part of each queue that was read, by the gate's number.
     queues: BTreeMap<Seq, Queue>,
-    /// The definitions of workspaces that have changed, as they are after the changes.
+    /// The catalogs of workspaces whose definitions this draft has changed.
     redefined: BTreeMap<Workspace, Arc<Catalog>>,
 }
 
-/// Queue of a gate: its known runs, in order.
+/// The runs of a gate's queue that were read or added, in order.
 #[derive(Debug, Default)]
 struct Queue {
     places: BTreeSet<(Place, Seq)>,
-    /// The last position that the snapshot read.
+    /// The position of the last run that the snapshot has read.
     horizon: Option<Place>,
 }
 
-/// Returns the gate whose queue a run is in, its position and its number.
+/// Returns the gate in whose queue the run is, the run's position there, and the run's number.
 fn standing(row: Option<&Row>) -> Option<(Seq, Place, Seq)> {
     let run = row?.as_run()?;
     match run.phase {
@@ -76,13 +76,13 @@ fn standing(row: Option<&Row>) -> Option<(Seq, Place, Seq)> {
 
 /// A row after the changes.
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "nearly all of them are rows")]
+#[expect(clippy::large_enum_variant, reason = "nearly all values have the variant `Row`")]
 enum Changed {
     /// The current row.
     Row(Row),
-    /// Deleted, or never there.
+    /// The row was deleted, or never existed.
     Gone,
-    /// Deleted without having been read: the row is known to exist.
+    /// The row was deleted without having been read; it is certain that it exists.
     Erased,
 }
 
@@ -122,7 +122,8 @@ impl Draft {
         Self { probed: Some(RefCell::default()), ..Self::new(base) }
     }
 
-    /// Returns the reads that were requested while probing and are missing, and the snapshot.
+    /// Returns the reads that were recorded while probing and are not in the snapshot, and the
+    /// snapshot.
     pub fn into_probed(self) -> (ReadSet, Snapshot) {
         let mut reads = self.probed.map(RefCell::into_inner).unwrap_or_default();
         let Snapshot { rows, scans, counts, .. } = &self.base;
@@ -137,7 +138,7 @@ impl Draft {
         self.base
     }
 
-    /// Records a read; true while probing.
+    /// Records a read if the draft is probing. Returns whether it is.
     fn probe(&self, note: impl FnOnce(ReadSet) -> ReadSet) -> bool {
         let Some(probed) = &self.probed else { return false };
         let reads = probed.take();
@@ -145,7 +146,8 @@ impl Draft {
         true
     }
 
-    /// Stops until these are read; while probing, records them and continues with `instead`.
+    /// Stops the decision until `reads` are done. A probing draft records them and continues with
+    /// `instead`.
     fn without<T, E>(&self, reads: ReadSet, instead: T) -> Decided<T, E> {
         let mut reads = Some(reads);
         let noted = self.probe(|mut noted| {
@@ -155,8 +157,8 @@ impl Draft {
         if noted { Ok(instead) } else { need(reads.unwrap_or_default()) }
     }
 
-    /// Announces, while probing, that the first run of a gate's queue will be admitted: each call
-    /// reads one more run of the queue, besides the one that will be next.
+    /// Tells a probing draft that the decision will admit the first run of a gate's queue. Each
+    /// call makes the prediction read one more run of the queue.
     pub fn expect_queue(&self, gate: &GateKey) {
         self.probe(|reads| {
             let scan = Scan::Queue(gate.clone());
@@ -165,7 +167,7 @@ impl Draft {
         });
     }
 
-    /// Decides one command: keeps its changes if it succeeds, none of them otherwise.
+    /// Decides one command. Keeps its changes if it succeeds, and undoes them otherwise.
     ///
     /// `salt` is the caller's random number for the ids that the command creates.
     pub fn attempt<T, E>(
@@ -183,7 +185,8 @@ impl Draft {
         outcome
     }
 
-    /// Decides a part of a command that may be refused on its own (spec A2).
+    /// Decides a part of a command. If the part is refused, only its own changes are undone
+    /// (spec A2).
     pub fn keep_or_undo<T, E>(
         &mut self,
         decide: impl FnOnce(&mut Self) -> Decided<T, E>,
@@ -202,7 +205,7 @@ impl Draft {
         outcome
     }
 
-    /// Returns the store's clock.
+    /// Returns the current time by the store's clock.
     pub fn now(&self) -> Timestamp {
         self.base.now
     }
@@ -216,7 +219,7 @@ impl Draft {
         Ok(Seq(self.base.block.0 + self.used - 1))
     }
 
-    /// Whether a sequence number was issued to this transaction.
+    /// Whether a sequence number was given to this transaction.
     pub fn is_new(&self, seq: Seq) -> bool {
         (self.base.block.0..self.base.block.0 + self.used).contains(&seq.0)
     }
@@ -236,13 +239,15 @@ impl Draft {
         Ok(ChoreId { seq: self.next_seq()?, salt: self.salt })
     }
 
-    /// Whether the transaction has so many changes that deferrable work is deferred.
+    /// Whether the transaction has so many changes that work which can wait is left for a later
+    /// transaction.
     pub fn is_crowded(&self) -> bool {
         self.changed.len() > MAX_CHANGES / 2
     }
 
-    /// Returns a workspace's definitions. All decisions of a transaction use one epoch of them:
-    /// once this draft has changed them, the remaining commands go into the next transaction.
+    /// Returns a workspace's definitions. All decisions of a transaction use the same epoch: if
+    /// this draft has changed the definitions, the command stops with [`Stop::Full`] and is decided
+    /// in the next transaction.
     pub fn catalog<E>(&self, ws: &Workspace) -> Decided<Arc<Catalog>, E> {
         if self.changed.contains_key(&RowKey::Epoch(ws.clone())) {
             return Err(Stop::Full);
@@ -250,8 +255,8 @@ impl Draft {
         self.definitions(ws)
     }
 
-    /// Returns a workspace's definitions with the changes of this draft, for commands that change
-    /// them further: many definitions are registered in one transaction.
+    /// Returns a workspace's definitions with the changes of this draft. For commands that change
+    /// definitions, so that many can be registered in one transaction.
     pub fn definitions<E>(&self, ws: &Workspace) -> Decided<Arc<Catalog>, E> {
         match self.redefined.get(ws).or_else(|| self.base.catalogs.get(ws)) {
             Some(catalog) => Ok(catalog.clone()),
@@ -259,7 +264,7 @@ impl Draft {
         }
     }
 
-    /// Writes a definition row, and the workspace's epoch, once in a transaction.
+    /// Writes a definition row, and increases the workspace's epoch once per transaction.
     pub fn define(&mut self, def: Def) -> Decided<()> {
         let (ws, catalog) = (def.ws.clone(), self.definitions(&def.ws)?);
         let key = RowKey::Epoch(ws.clone());
@@ -316,7 +321,7 @@ impl Draft {
         }
     }
 
-    /// Writes a row, new or not. A run's state is recorded in its trail.
+    /// Inserts or updates a row. If it is a run, its state is added to the run's trail.
     pub fn put(&mut self, row: impl Into<Row>) {
         let mut row = row.into();
         if let Row::Run(run) = &mut row {
@@ -325,12 +330,12 @@ impl Draft {
         self.set(row.key(), Changed::Row(row));
     }
 
-    /// Deletes a row that was read or written.
+    /// Deletes a row that was read or written before.
     pub fn delete(&mut self, key: RowKey) {
         self.set(key, Changed::Gone);
     }
 
-    /// Deletes a row without reading it; another row proves that it exists.
+    /// Deletes a row without reading it. The caller knows from another row that it exists.
     pub fn delete_known(&mut self, key: RowKey) {
         let new = matches!(self.changed.get(&key), Some(Changed::Row(_)))
             && !matches!(self.base.rows.get(&key), Some(Some(_)));
@@ -367,7 +372,7 @@ impl Draft {
 
     /// Returns the run at the front of a gate's queue.
     ///
-    /// Includes the changes of this draft: runs that joined or left the queue since the snapshot.
+    /// The changes of this draft are included: runs that have joined or left the queue.
     pub fn head_of_queue<E>(&self, gate: &Gate) -> Decided<Option<(Place, Seq)>, E> {
         Ok(self.queue(gate, 1)?.first().copied())
     }
@@ -376,7 +381,7 @@ impl Draft {
     pub fn queue<E>(&self, gate: &Gate, count: usize) -> Decided<Vec<(Place, Seq)>, E> {
         let scan = Scan::Queue(gate.key.clone());
         let probing = self.probe(|reads| reads.scan(scan.clone(), QUEUE_READ));
-        // A new gate has only the queue that this draft gave it.
+        // The queue of a new gate consists only of runs that this draft has added.
         let new = matches!(self.base.rows.get(&RowKey::Gate(gate.key.clone())), Some(None));
         let full = match self.base.scans.get(&scan) {
             Some(found) => found.is_full(),
@@ -385,7 +390,7 @@ impl Draft {
             None => return need(ReadSet::default().scan(scan, QUEUE_READ)),
         };
         let Some(queue) = self.queues.get(&gate.id) else { return Ok(Vec::new()) };
-        // Beyond the last position that was read, unread runs may be in between.
+        // After the last position that was read there may be runs that were not read.
         let horizon = queue.horizon.filter(|_| full);
         let known = queue.places.iter().take_while(|at| horizon.is_none_or(|to| at.0 <= to));
         let places: Vec<_> = known.take(count).copied().collect();
@@ -397,8 +402,8 @@ impl Draft {
         Ok(places)
     }
 
-    /// Counts the runs before one in a gate's queue, up to `most`. Runs that were not read count as
-    /// before it, unless its position is within the part that was read.
+    /// Counts the runs before `run` in a gate's queue, up to `most`. If the run is not in the part
+    /// of the queue that was read, all runs that were not read are counted.
     pub fn ahead_in_queue<E>(&self, gate: &Gate, run: Seq, most: u32) -> Decided<usize, E> {
         let scan = Scan::Queue(gate.key.clone());
         let Some(queue) = self.queues.get(&gate.id) else { return Ok(0) };
@@ -415,13 +420,13 @@ impl Draft {
         Ok((known + unread).min(most as usize))
     }
 
-    /// Announces, while probing, that the length of a gate's queue will be needed.
+    /// Tells a probing draft that the decision will need the length of a gate's queue.
     pub fn expect_length(&self, gate: &GateKey, most: u32) {
         self.probe(|reads| reads.count(Count::Queue(gate.clone()), most));
     }
 
-    /// Returns the rows of a scan, with the changes of this draft, but without the rows that it
-    /// added.
+    /// Returns the rows that a scan has found, as they are after the changes of this draft. Rows
+    /// that this draft has added are not included.
     pub fn found<E>(&self, scan: &Scan, limit: u32) -> Decided<Vec<&Row>, E> {
         match self.base.scans.get(scan) {
             Some(found) if found.limit >= limit => Ok(self.rows_of(found)),
@@ -429,7 +434,7 @@ impl Draft {
         }
     }
 
-    /// Returns a count, up to `limit`, without the changes of this draft.
+    /// Returns a count, up to `limit`. The changes of this draft are not included.
     pub fn count<E>(&self, count: &Count, limit: u32) -> Decided<u32, E> {
         match self.base.counts.get(count) {
             Some(counted) if counted.limit >= limit => Ok(counted.count.min(limit)),
@@ -437,7 +442,8 @@ impl Draft {
         }
     }
 
-    /// Returns all rows of a scan, however many there are; `limit` is a first guess.
+    /// Returns all rows of a scan. If there are more than `limit`, they are read with a higher
+    /// limit.
     pub fn found_all<E>(&self, scan: &Scan, limit: u32) -> Decided<Vec<&Row>, E> {
         let rows = self.found(scan, limit)?;
         match self.base.scans.get(scan) {
@@ -449,8 +455,8 @@ impl Draft {
         }
     }
 
-    /// Returns the first `limit` rows of a scan that are still wanted after the changes of this
-    /// draft; reads more where those changes have made the result too short.
+    /// Returns the first `limit` rows of a scan that are `wanted` after the changes of this draft.
+    /// Reads more rows if the changes have made the result too short.
     pub fn found_still<E>(
         &self,
         scan: &Scan,
@@ -480,12 +486,12 @@ impl Draft {
         found.keys.iter().filter_map(now).collect()
     }
 
-    /// Returns the rows that this draft wrote, between two keys of one kind.
+    /// Returns the rows that this draft has written, from one key to another of the same kind.
     pub fn written(&self, from: RowKey, to: RowKey) -> impl Iterator<Item = &Row> {
         self.changed.range(from..=to).filter_map(|(_, changed)| changed.row())
     }
 
-    /// Returns the net difference: at most one change per row, in lock order.
+    /// Returns the changes to the snapshot: at most one per row, in lock order.
     pub fn changes(self) -> Vec<Change> {
         let mut changes = Vec::with_capacity(self.changed.len());
         for (key, changed) in self.changed {
@@ -504,10 +510,10 @@ impl Draft {
     }
 }
 
-/// How many runs of a queue are read at first: the one to admit, and the next one.
+/// Number of runs of a queue that are read at first: the run to admit and the next one.
 pub const QUEUE_READ: u32 = 2;
 
-/// Maximum depth to which positions in a queue are counted.
+/// Positions in a queue are counted up to this number.
 pub const QUEUE_COUNTED: u32 = 1000;
 
 /// Stops a decision until `reads` are done.
@@ -515,12 +521,12 @@ pub fn need<T, E>(reads: ReadSet) -> Decided<T, E> {
     Err(Stop::Need(Box::new(reads)))
 }
 
-/// Reads that are requested together: one round trip for all instead of one for each.
+/// Missing reads, collected to be requested together in one round trip.
 #[derive(Default)]
 pub(crate) struct Missing(ReadSet);
 
 impl Missing {
-    /// Returns the value that was read, or records its missing reads.
+    /// Returns the value if it could be read; otherwise records the missing reads.
     pub(crate) fn note<T, E>(&mut self, read: Decided<T, E>) -> Decided<Option<T>, E> {
         match read {
             Ok(read) => Ok(Some(read)),

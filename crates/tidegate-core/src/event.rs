@@ -1,5 +1,5 @@
-//! Event ingestion: records events, wakes the runs that wait for them, and admits them to every
-//! workflow that they trigger.
+//! Event ingestion: records events, wakes the runs that wait for them, and decides on each event
+//! for every workflow that it triggers.
 
 use std::{cell::OnceCell, collections::BTreeMap};
 
@@ -28,19 +28,19 @@ use crate::{
 /// Maximum number of events in one request.
 pub const MAX_EVENTS: usize = 1000;
 
-/// How many receipts of an event are read at first.
+/// Number of receipts of an event that are read at first.
 const RECEIPTS_READ: u32 = 32;
 
-/// Event to be posted.
+/// An event that is being posted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewEvent {
     /// The event's name.
     pub name: String,
     /// The payload.
     pub data: Payload,
-    /// The deduplication id: a repeat within 24 hours is dropped before anything else.
+    /// The deduplication id: a later event with the same id within 24 hours is dropped.
     pub dedupe_id: Option<String>,
-    /// When the event happened; neither delays nor orders it.
+    /// When the event happened, according to the sender. It has no effect on time or order of runs.
     pub ts: Option<Timestamp>,
 }
 
@@ -50,21 +50,21 @@ pub struct NewEvent {
 pub struct Posted {
     /// The event's id, or that of the first event with the same `dedupeId`.
     pub id: EventId,
-    /// Whether the event was a repeat, and had no effect.
+    /// Whether the event repeats an earlier `dedupeId` and therefore had no effect.
     pub deduped: bool,
-    /// Number of waiting runs that it woke at once.
+    /// Number of waiting runs that the event woke in this transaction.
     pub woke: u32,
-    /// Whether there are too many waiting runs for one transaction: the others are woken in chunks
-    /// afterwards.
+    /// Whether more runs waited for the event than fit into one transaction. They are woken in
+    /// later transactions.
     pub waking: bool,
-    /// The outcomes, one per workflow.
+    /// The outcomes, one per triggered workflow.
     pub runs: Vec<Outcome>,
     /// The current outcomes of the first event with the same `dedupeId`, from its receipts.
     pub first: Vec<Value>,
 }
 
 impl Posted {
-    /// Returns the first run among the outcomes, if any: an event may trigger several workflows.
+    /// Returns the first run among the outcomes, if there is one.
     pub fn run(&self) -> Option<RunId> {
         self.runs.iter().find_map(|outcome| outcome.verdict.run())
     }
@@ -82,7 +82,8 @@ pub struct Outcome {
     pub version: u32,
     /// The verdict.
     pub verdict: Verdict,
-    /// Controls whose key the event lacks: it goes to their one bucket for such events.
+    /// Controls whose key is missing in the event. A control treats all events without its key
+    /// as if they had the same key.
     #[serde(deserialize_with = "crate::flow::words")]
     pub key_missing: Vec<&'static str>,
 }
@@ -124,7 +125,7 @@ pub fn post(draft: &mut Draft, ws: &Workspace, event: &NewEvent) -> Decided<Post
     Ok(Posted { id, deduped: false, woke, waking, runs, first: Vec::new() })
 }
 
-/// Stores plain starts too, so that the answer to a repeat can include them.
+/// Stores a receipt for each plain start, so that the answer to a repeated event can include it.
 fn remember(draft: &mut Draft, event: &Event, runs: &[Outcome]) -> Decided<()> {
     for outcome in runs.iter().filter(|outcome| matches!(outcome.verdict, Verdict::Started { .. }))
     {
@@ -143,12 +144,12 @@ fn remember(draft: &mut Draft, event: &Event, runs: &[Outcome]) -> Decided<()> {
     Ok(())
 }
 
-/// Returns the current outcomes from the receipts of an event: the last for each workflow.
+/// Returns the current outcomes of an event: its last receipt for each workflow.
 fn current_outcomes(draft: &Draft, event: EventId) -> Decided<Vec<Value>> {
     let (from, to) = (RowKey::Receipt(Seq(i64::MIN)), RowKey::Receipt(Seq(i64::MAX)));
     let key = RowKey::Event(event.seq);
-    // An event of this very transaction has no receipts in the store, and its number is not yet
-    // final: it must not be read.
+    // The receipts of an event of this same transaction are only in the draft. They must not be
+    // read from the store, because the event's number is not final yet.
     let new = draft.written(key.clone(), key).next().is_some();
     let stored = if new {
         Vec::new()
@@ -173,7 +174,7 @@ fn current_outcomes(draft: &Draft, event: EventId) -> Decided<Vec<Value>> {
     Ok(values.collect())
 }
 
-/// Decides one input for one workflow, and writes the receipt.
+/// Decides on one input for one workflow, and writes the receipt.
 pub fn consider(
     draft: &mut Draft,
     ws: &Workspace,
@@ -235,13 +236,14 @@ impl Outcome {
 pub struct OutcomeView<'a> {
     /// The workflow.
     pub workflow: &'a str,
-    /// The version that made the decision; absent where no run carries the event.
+    /// The version that made the decision; absent if no run has the event as its input.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<u32>,
     /// The verdict.
     #[serde(flatten)]
     pub verdict: VerdictView,
-    /// Controls whose key the event lacks: it goes to their one bucket for such events.
+    /// Controls whose key is missing in the event. A control treats all events without its key
+    /// as if they had the same key.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub key_missing: &'a [&'static str],
 }
@@ -261,33 +263,34 @@ impl Posted {
     }
 }
 
-/// Answer to the sender of an event, as it is sent.
+/// Answer to the sender of an event, in the form in which it is sent.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema), schemars(rename = "PostedEvent"))]
 #[serde(rename_all = "camelCase")]
 pub struct PostedView<'a> {
     /// The event's id, or that of the first event with the same `dedupeId`.
     pub id: EventId,
-    /// Whether the event was a repeat, and had no effect.
+    /// Whether the event repeats an earlier `dedupeId` and therefore had no effect.
     pub deduped: bool,
-    /// Number of waiting runs that it woke at once.
+    /// Number of waiting runs that the event woke in this transaction.
     pub woke: u32,
-    /// Whether there are too many waiting runs for one transaction: the others are woken in chunks
-    /// afterwards.
+    /// Whether more runs waited for the event than fit into one transaction. They are woken in
+    /// later transactions.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub waking: bool,
-    /// The outcomes, one per workflow; for a repeat, the current ones of the first event.
+    /// The outcomes, one per triggered workflow; for a repeated event, the current outcomes of the
+    /// first event.
     #[cfg_attr(feature = "schemars", schemars(with = "Vec<OutcomeView<'a>>"))]
     pub runs: Vec<RunOutcome<'a>>,
 }
 
-/// Outcome of this event, or of the first event with the same `dedupeId` from its receipts.
+/// Outcome of this event, or of the first event with the same `dedupeId`.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-#[expect(clippy::large_enum_variant, reason = "most are new; a box would cost more than it saves")]
+#[expect(clippy::large_enum_variant, reason = "most values are `New`: a box would cost more")]
 pub enum RunOutcome<'a> {
-    /// Of this event.
+    /// The outcome of this event.
     New(OutcomeView<'a>),
-    /// Of the first event: a receipt, which has the same members.
+    /// The outcome of the first event: its receipt, which has the same members.
     First(&'a Value),
 }

@@ -1,4 +1,4 @@
-//! Why a run waits, or what became of it: read from the very rows that the gates read.
+//! `why`: explains why a run waits or how it ended, from the same rows that decisions read.
 
 use serde::Serialize;
 
@@ -20,44 +20,44 @@ use crate::{
     time::{Timestamp, rfc3339::OptionalTime},
 };
 
-/// Maximum depth to which positions in a queue are counted.
+/// Positions in a queue are counted up to this number.
 const MAX_PLACE: usize = QUEUE_COUNTED as usize;
 
-/// How many holders of a full gate are looked up to say which of them are stranded.
+/// Number of holders of a full gate that are read to find stranded ones.
 const MAX_HOLDERS: usize = 100;
 
-/// Everything that keeps a run where it is.
+/// Explanation of a run's state: all gates and waits that it waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Why {
     /// The run.
     pub run: RunId,
-    /// Its state in the user's words.
+    /// The state of the run, in the words of the API.
     pub state: &'static str,
-    /// The answer in one sentence.
+    /// The explanation in one sentence.
     pub sentence: String,
-    /// The gates that it has still to pass, in order. The first is the one that it waits for.
+    /// The gates that the run has not entered yet, in order. The run waits for the first one.
     pub gates: Vec<Binding>,
-    /// The earliest moment at which it can go on, where time alone decides.
+    /// The earliest time at which the run can continue, if that depends only on time.
     #[serde(skip_serializing_if = "Option::is_none", with = "OptionalTime")]
     pub earliest: Option<Timestamp>,
-    /// When it is cancelled as expired, unless it has started by then.
+    /// The time at which the run is cancelled as expired, unless it has started before.
     #[serde(skip_serializing_if = "Option::is_none", with = "OptionalTime")]
     pub expires_at: Option<Timestamp>,
-    /// What a waiting run waits for, in the order in which the waits began.
+    /// The waits of a waiting run, in the order in which they began.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub waits: Vec<Awaited>,
-    /// The window or buffer that collects for a run that does not exist yet.
+    /// The window or buffer that collects events for the run, if the run does not exist yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fold: Option<Collecting>,
-    /// No live engine serves its version: it does not go on by itself.
+    /// Whether no live engine serves the run's version. Such a run cannot continue.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub stranded: bool,
-    /// It has passed all gates and needs a worker.
+    /// Whether the run has entered all gates and waits for a worker.
     #[serde(skip)]
     pub ready: bool,
-    /// The workers that it waits for, where the engine that was asked serves it.
+    /// The workers that the run waits for, if the engine that answers serves the run's version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workers: Option<Workers>,
 }
@@ -67,19 +67,19 @@ pub struct Why {
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Awaited {
-    /// The step that waits; none where the run waits for another run to end before it starts.
+    /// The step that waits; none if the run waits for the end of another run before it starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
-    /// `time`, `retry`, `event`, `signal`, `child` or `run`.
+    /// The kind of the wait: `time`, `retry`, `event`, `signal`, `child` or `run`.
     #[serde(rename = "for")]
     pub kind: &'static str,
     /// The name of the event or the signal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The child, or the run that has to end first.
+    /// The child run, or the run that has to end before this one starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
-    /// The end of the wait: the time that it waits for, or its timeout.
+    /// The end of the wait: the time that the step waits for, or the timeout.
     #[serde(skip_serializing_if = "Option::is_none", with = "OptionalTime")]
     pub until: Option<Timestamp>,
 }
@@ -96,12 +96,12 @@ impl Awaited {
         };
         let before = matches!(wait.on, WaitOn::Before { .. });
         let step = (!before).then(|| wait.step.clone());
-        // The time of a wait for another run is that of the next check.
+        // If the run waits for another run, `until` is only the time of the next check.
         Self { step, kind, name, run, until: wait.until.filter(|_| !before) }
     }
 }
 
-/// A window or buffer that collects for a run.
+/// A window or buffer that collects events for a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -110,7 +110,7 @@ pub struct Collecting {
     pub control: &'static str,
     /// The key.
     pub key: String,
-    /// How many events there are.
+    /// Number of events collected so far.
     pub events: u32,
 }
 
@@ -119,20 +119,20 @@ pub struct Collecting {
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Workers {
-    /// Whether they run `handlers` of the program or make `calls`.
+    /// The kind of workers: `handlers` run code of the program, `calls` make HTTP calls.
     pub kind: &'static str,
-    /// How many have something to do.
+    /// Number of busy workers.
     pub busy: usize,
-    /// How many there are.
+    /// Total number of workers.
     pub of: usize,
-    /// With which workflows of the workspace they are busy, the most first.
+    /// The workflows of the workspace that keep workers busy, those with the most workers first.
     pub with: Vec<Busy>,
-    /// How many are busy for other workspaces.
+    /// Number of workers that are busy with runs of other workspaces.
     #[serde(skip_serializing_if = "none")]
     pub elsewhere: usize,
-    /// How many are kept for workflows that have few runs under way.
+    /// Number of workers that are reserved for workflows with few driven runs.
     pub kept: usize,
-    /// How many ready runs of its workflow go before it, counted up to 1,000.
+    /// Number of ready runs of the same workflow before this one, counted up to 1,000.
     pub ahead: usize,
 }
 
@@ -141,22 +141,22 @@ fn none(count: &usize) -> bool {
     *count == 0
 }
 
-/// How many workers a workflow has.
+/// Workers that one workflow keeps busy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Busy {
     /// The workflow.
     pub workflow: String,
-    /// How many of its runs are driven.
+    /// Number of driven runs of the workflow; each has one worker.
     pub runs: usize,
 }
 
-/// How many workflows are named in the sentence.
+/// Maximum number of workflows that the sentence names.
 const MAX_NAMED: usize = 3;
 
 impl Why {
-    /// An answer without anything in the way.
+    /// Creates an explanation without gates and waits.
     fn new(run: RunId, state: &'static str, sentence: String) -> Self {
         Self {
             run,
@@ -173,7 +173,7 @@ impl Why {
         }
     }
 
-    /// Says which workers a ready run waits for, instead of any engine.
+    /// Adds the workers that a ready run waits for, and names them in the sentence.
     pub fn wait_for(&mut self, workers: Workers, workflow: &str) {
         let Workers { busy, of, with, elsewhere, kept, ahead, .. } = &workers;
         let named =
@@ -182,7 +182,7 @@ impl Why {
         let named = named.chain(others).collect::<Vec<_>>().join(", ");
         let named = if named.is_empty() { named } else { format!(" ({named})") };
         let ahead = match ahead {
-            0 => format!("it is the next of `{workflow}`"),
+            0 => format!("it is the next ready run of `{workflow}`"),
             &ahead if ahead >= MAX_PLACE => {
                 format!("{MAX_PLACE} or more ready runs of `{workflow}` go before it")
             }
@@ -190,11 +190,11 @@ impl Why {
             ahead => format!("{ahead} ready runs of `{workflow}` go before it"),
         };
         let kept = if busy < of && *kept > 0 {
-            format!(", {kept} are kept for workflows with few runs")
+            format!(", {kept} are reserved for workflows with few runs")
         } else {
             String::new()
         };
-        // More workers do not help where one workflow has nearly all and does not let go of them.
+        // If one workflow has nearly all workers, its runs may hang: more workers would not help.
         let most = with.first().filter(|most| most.runs > 1 && most.runs * 5 >= of * 4);
         let advice = most.map_or_else(
             || "raise `workers`, or start another engine".to_owned(),
@@ -215,7 +215,7 @@ impl Why {
     }
 }
 
-/// One gate between a run and its start.
+/// One gate that a run has not entered yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -224,9 +224,9 @@ pub struct Binding {
     pub control: &'static str,
     /// The key.
     pub key: String,
-    /// What it lets in, by the current release.
+    /// The limit of the gate under the current release, in words.
     pub limit: String,
-    /// Whether there is no room in it now.
+    /// Whether the gate is full now.
     pub full: bool,
     /// The units of the limit that the run takes, if more than one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -236,24 +236,25 @@ pub struct Binding {
     pub used: Option<u64>,
     /// Who is inside.
     pub holders: Vec<RunId>,
-    /// Who of them was cancelled and has not stopped yet.
+    /// Holders that were cancelled and whose workers have not stopped yet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub draining: Vec<RunId>,
-    /// Holders whose version no live engine serves: they do not end by themselves. At most
-    /// 100 holders of a full gate are looked up.
+    /// Holders whose version no live engine serves, so that they cannot end. Only the first 100
+    /// holders of a full gate are examined.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stranded: Vec<RunId>,
-    /// The position in the queue, from 1; none where the run is not queued at this gate.
+    /// The position in the queue, from 1; none if the run is not queued at this gate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<usize>,
-    /// What makes room.
+    /// The event that will make room, in words.
     pub frees: String,
-    /// When that is, where time alone decides.
+    /// The time at which there will be room, if that depends only on time.
     #[serde(skip_serializing_if = "Option::is_none", with = "OptionalTime")]
     pub at: Option<Timestamp>,
 }
 
-/// Explains a run of this workspace, live, ended or still folding.
+/// Explains a run of this workspace: a live run, an ended run, or a run that a window or buffer
+/// will create.
 pub fn explain(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Why> {
     if let Some(run) = draft.run(id.seq)?
         && run.id == id
@@ -267,7 +268,7 @@ pub fn explain(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Why> {
     {
         return Ok(Why::new(id, ended.ending.state(), ending(&ended.ending)));
     }
-    // A run of this number that is not the one asked for: no other will have it.
+    // If another run has this number, no window or buffer will create a run with it.
     let taken = draft.run(id.seq)?.is_some() || draft.row(&RowKey::Ended(id.seq))?.is_some();
     match if taken { None } else { folding(draft, ws, id)? } {
         Some(why) => Ok(why),
@@ -359,20 +360,20 @@ fn live(draft: &Draft, run: &Run) -> Decided<Why> {
     Ok(Why { gates, earliest, expires_at, waits, stranded, ready, ..why })
 }
 
-/// Whether a run waits for an engine that serves its version, and no live one does (spec stranded).
+/// Whether a run is not driven and no live engine serves its version (spec stranded).
 fn is_stranded(draft: &Draft, run: &Run) -> Decided<bool> {
     let driven = matches!(run.phase, Phase::Driven | Phase::Stopping);
     Ok(!driven && !served(draft)?.contains(&run.lane))
 }
 
-/// A live run that is stranded.
+/// Returns the run if it is live and stranded.
 fn stranded_run(draft: &Draft, id: RunId) -> Decided<Option<&Run>> {
     let Some(run) = draft.run(id.seq)? else { return Ok(None) };
     Ok(is_stranded(draft, run)?.then_some(run))
 }
 
-/// The runs that it waits for: a stranded holder of the gate whose queue it is in, its children,
-/// and the run that goes before it.
+/// Returns the runs that a run waits for: a stranded holder of the gate at which it is queued, its
+/// children, and the run that must end before it starts.
 fn in_the_way(run: &Run, gates: &[Binding]) -> Vec<RunId> {
     let first = gates.first().filter(|_| matches!(run.phase, Phase::Queued { .. }));
     let holder = first.and_then(|gate| gate.stranded.first()).copied();
@@ -383,7 +384,7 @@ fn in_the_way(run: &Run, gates: &[Binding]) -> Vec<RunId> {
     holder.into_iter().chain(awaited).collect()
 }
 
-/// What helps a run whose version no live engine serves (spec stranded).
+/// Returns advice for a stranded run (spec stranded).
 fn ways_out(subject: &str, run: &Run) -> String {
     let (name, version) = (&run.workflow, run.version);
     let newer = if run.started {
@@ -453,7 +454,7 @@ fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
                 binding.at = turn.err().flatten();
                 binding.frees = match binding.at {
                     Some(at) => format!("its turn, at {}", at.rfc3339()),
-                    None if binding.full => "the start of a run that was let through".to_owned(),
+                    None if binding.full => "the start of a run that already has a turn".to_owned(),
                     None => binding.frees,
                 };
             }
@@ -463,7 +464,8 @@ fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
     Ok(binding)
 }
 
-/// What frees a gate that a compensating run took over.
+/// Says what frees a gate that a compensating run has taken over; none if the run does not
+/// compensate.
 fn undoing(draft: &Draft, id: RunId) -> Decided<Option<String>> {
     let Some(run) = draft.run(id.seq)? else { return Ok(None) };
     let Purpose::Compensates(old) = run.purpose else { return Ok(None) };
@@ -526,7 +528,7 @@ fn waiting(run: &Run) -> String {
     each.collect::<Vec<_>>().join("; ")
 }
 
-/// A run that a window or a buffer will become.
+/// Explains a run that a window or buffer will create.
 fn folding(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Option<Why>> {
     let gate = fold::of_run(draft, ws, id)?;
     Ok(gate.and_then(|gate| match &gate.state {
@@ -543,7 +545,7 @@ fn folded(gate: &Gate, fold: &Fold, id: RunId) -> Why {
     let (frees, at) = if fold.paused {
         ("being resumed".to_owned(), None)
     } else if fold.held {
-        ("the end of the run that its flush would be skipped for".to_owned(), None)
+        ("the end of the run that blocks its flush".to_owned(), None)
     } else {
         (format!("the deadline at {}", at.rfc3339()), Some(at))
     };

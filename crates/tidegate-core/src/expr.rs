@@ -1,9 +1,9 @@
-//! Expressions over events: a pure, bounded subset of CEL.
+//! Expressions over events: a pure, limited subset of CEL (Common Expression Language).
 //!
 //! An expression is parsed once, when it is defined, and evaluated for each event. It reads only
-//! the parts of the payload that it names, numbers are exact decimals as in [`crate::key`], and
-//! neither clock nor randomness can be reached. Every evaluation ends: steps and built bytes are
-//! bounded, and there is no recursion but over the tree, whose depth is bounded, too.
+//! the parts of the payload that it names. Numbers are exact decimals as in [`crate::key`]. An
+//! expression has no access to a clock or to randomness. Every evaluation ends, because the number
+//! of steps, the number of built bytes and the depth of the syntax tree are limited.
 //!
 //! ```
 //! use tidegate_core::{
@@ -42,23 +42,25 @@ use crate::key::{Key, Path, Scalar};
 use eval::Evaluator;
 use node::Node;
 
-/// Maximum number of characters in an expression. Longer rules belong into code.
+/// Maximum number of characters in an expression. Longer rules should be written in code.
 pub const MAX_CHARS: usize = 1000;
 
-/// Maximum number of parts: literals, variables, operators and calls.
+/// Maximum number of nodes of an expression: literals, variables, operators and calls.
 pub const MAX_NODES: usize = 256;
 
-/// Maximum nesting. Parser and evaluator recurse this deep, on any thread's stack.
+/// Maximum nesting depth. Parser and evaluator recurse this deep, so the stack of any thread must
+/// be large enough for it.
 pub const MAX_DEPTH: usize = 64;
 
-/// Maximum number of steps of one evaluation: parts, elements, 256 bytes of scanned text, 16 digits
-/// of a calculation. All of them take 10 to 40 ms, as measured with expressions made for it.
+/// Maximum number of steps of one evaluation. A step is a node, an element, 256 bytes of scanned
+/// text, or 16 digits of a calculation. The maximum takes 10 to 40 ms, measured with expressions
+/// that were written to be slow.
 pub const MAX_STEPS: usize = 100_000;
 
 /// Maximum size of all texts, lists and maps that one evaluation builds: twice the largest event.
 pub const MAX_BUILT_BYTES: usize = 2 * crate::json::MAX_EVENT_BYTES;
 
-/// Maximum size of an expression after [`Expr::bind`] has put values in.
+/// Maximum size of an expression after [`Expr::bind`] has replaced a variable by its value.
 pub const MAX_BOUND_BYTES: usize = 64 * 1024;
 
 /// Parsed expression.
@@ -67,18 +69,18 @@ pub struct Expr {
     root: Node,
 }
 
-/// Rules for values that do not fit.
+/// Rules for values of unexpected types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Unlike types and unknown variables are errors. For definitions of our own.
+    /// Operands of different types and unknown variables are errors. For Tidegate's definitions.
     Strict,
-    /// Null stands for the zero of the other side, and every value has a truth. For definitions of
-    /// Inngest's SDKs.
+    /// Null counts as the zero of the other operand's type, and every value can be used as a
+    /// condition. For definitions of Inngest's SDKs.
     Lenient,
 }
 
 impl Expr {
-    /// Parses a definition's expression.
+    /// Parses the text of an expression.
     pub fn parse(text: &str) -> Result<Expr, ExprError> {
         let size = text.chars().count();
         if size > MAX_CHARS {
@@ -89,7 +91,7 @@ impl Expr {
         Ok(Expr { root: parse::parse(text, MAX_NODES)? })
     }
 
-    /// Evaluates with these variables.
+    /// Evaluates the expression with these variables.
     pub fn evaluate<'a>(
         &'a self,
         variables: &'a [(&'a str, Value<'a>)],
@@ -98,7 +100,8 @@ impl Expr {
         Evaluator::new(variables, mode).eval(&self.root)
     }
 
-    /// Evaluates to a condition: a boolean, or in lenient mode the truth of any value.
+    /// Evaluates the expression as a condition. In lenient mode the result may have any type, and
+    /// is converted to a boolean.
     pub fn condition(
         &self,
         variables: &[(&str, Value<'_>)],
@@ -107,10 +110,11 @@ impl Expr {
         Evaluator::new(variables, mode).condition(&self.root)
     }
 
-    /// Evaluates to a key. None if the control is switched off for this event, which `false` does
-    /// in lenient mode.
+    /// Evaluates the expression as a key. In lenient mode, `false` returns none: the control does
+    /// not apply to this event.
     ///
-    /// Null is [`Key::Missing`]. Lists and maps are keys in lenient mode only, by canonical text.
+    /// Null is [`Key::Missing`]. Lists and maps are allowed in lenient mode only; their canonical
+    /// text is the key.
     pub fn key(
         &self,
         variables: &[(&str, Value<'_>)],
@@ -140,14 +144,14 @@ impl Expr {
         bind::data_path(&self.root, "event")
     }
 
-    /// Returns the names of all variables that the caller must give.
+    /// Returns the names of all variables that an evaluation needs.
     pub fn variables(&self) -> BTreeSet<&str> {
         self.root.variables()
     }
 }
 
 impl fmt::Display for Expr {
-    /// Writes the expression in one spelling, which can be parsed again.
+    /// Writes the expression in a normal form, which can be parsed again.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.root.fmt(f)
     }

@@ -1,14 +1,15 @@
 //! Sequence numbers and public ids.
 //!
-//! An id is a sequence number of the store with a random salt, so that looking a run up by its id
-//! needs no index of its own, ids sort by arrival, and an id of one store means nothing in another.
+//! An id is a sequence number of the store with a random salt. So a run is found by its id without
+//! another index, ids sort by arrival, and an id of one store is not valid in another.
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// Sequence number issued by the store, growing in decision order for all who share a lock.
+/// Sequence number given by the store. For all transactions that share a lock, it grows in the
+/// order of their decisions.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -21,7 +22,7 @@ impl fmt::Display for Seq {
     }
 }
 
-/// Error of text that is not an id of the expected kind.
+/// The text is not an id of the expected kind.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a {kind} id: expected `{kind}_` and 26 letters and digits")]
 pub struct IdError {
@@ -29,7 +30,7 @@ pub struct IdError {
     text: String,
 }
 
-/// Crockford's alphabet: no letter that is read as a digit.
+/// Crockford's alphabet: without letters that look like digits.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
 fn print(f: &mut fmt::Formatter<'_>, kind: &str, seq: Seq, salt: u64) -> fmt::Result {
@@ -69,7 +70,7 @@ macro_rules! id {
         pub struct $name {
             /// The number by which the store finds the row.
             pub seq: Seq,
-            /// A random number, so that an id of another store is not found by accident.
+            /// A random number, so that an id of another store does not match a row by accident.
             pub salt: u64,
         }
 
@@ -102,23 +103,23 @@ macro_rules! id {
 }
 
 id!(
-    /// Id of a run. For an action it is the request's id too.
+    /// Id of a run. For an action it is also the id of the request.
     RunId,
     "run"
 );
 id!(
-    /// Id of an event, posted or committed.
+    /// Id of an event that was posted or committed to a stream.
     EventId,
     "evt"
 );
 id!(
-    /// Id of work that is done in chunks.
+    /// Id of a chore: work that is done in chunks.
     ChoreId,
     "chore"
 );
 
-/// Id of a schedule: derived from its definition, so that every engine computes the same one and it
-/// need not be stored.
+/// Id of a schedule. It is computed from the definition, so that every engine gets the same id
+/// without storing it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ScheduleId(u128);
 

@@ -1,9 +1,9 @@
 //! Idempotency keys: the answer to the first request with a key is stored with its effect.
 //!
-//! The answer is written in the transaction of the effect, so that nothing lies between them: a
-//! request with the same key finds both or neither, through whichever process it comes. The
-//! response is stored in a second transaction, because some of it is only known later; if that
-//! transaction never happens, the response is recomputed from the answer.
+//! The answer and the effect are written in one transaction: a later request with the same key
+//! finds both or neither, in any process. The HTTP response is stored in a second transaction,
+//! because parts of it are only known later. If that transaction does not happen, the response is
+//! computed again from the answer.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,7 @@ use crate::{
     version::{Registered, Released, Retired},
 };
 
-/// How long a stored answer is repeated.
+/// How long a stored answer is returned to repeated requests.
 pub const KEPT_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// Request with an idempotency key.
@@ -27,9 +27,9 @@ pub const KEPT_MS: u64 = 24 * 60 * 60 * 1000;
 pub struct IdempotentRequest {
     /// The workspace.
     pub ws: Workspace,
-    /// A digest of its method, its path and the key.
+    /// A digest of the request's method, its path and the key.
     pub id: String,
-    /// A digest of the rest of the request.
+    /// A digest of all other parts of the request.
     pub hash: String,
 }
 
@@ -58,7 +58,7 @@ impl IdempotentRequest {
     }
 }
 
-/// Decides a command once: a repetition gets the answer of the first.
+/// Decides a command once: a repeated request gets the answer to the first one.
 pub fn once(
     draft: &mut Draft,
     asked: &IdempotentRequest,
@@ -70,7 +70,7 @@ pub fn once(
                 .map_err(|error| Stop::Refused(Refusal::Unreadable(error.to_string())))?;
             return Ok(Answer::Again(Box::new(stored.into())));
         }
-        // The first request was just refused, and its sender gets that refusal.
+        // The first request was refused, and its response is not sent yet.
         Some(_) => return Err(Stop::Refused(Refusal::InProgress)),
         None => {}
     }
@@ -82,9 +82,10 @@ pub fn once(
     Ok(answer)
 }
 
-/// Stores a response, and returns the response to send: the first one stored wins.
+/// Stores a response, and returns the response to send: the one that was stored first.
 ///
-/// A request that was refused while another with its key took effect stores nothing.
+/// The response of a refused request is not stored if another request with the same key had an
+/// effect.
 pub fn keep(
     draft: &mut Draft,
     asked: &IdempotentRequest,
@@ -119,7 +120,8 @@ enum StoredAnswer {
 }
 
 impl StoredAnswer {
-    /// None where nothing took effect: a repetition may.
+    /// Returns the form to store; none if the command had no effect, so that a repeated request is
+    /// decided again.
     fn of(answer: &Answer) -> Option<Self> {
         Some(match answer.clone() {
             Answer::Posted(posted) => Self::Posted(posted),
@@ -147,8 +149,8 @@ impl StoredAnswer {
     }
 
     fn to_payload(&self) -> Payload {
-        let text = serde_json::to_vec(self).expect("an answer can be written");
-        Payload::parse(&text, usize::MAX).expect("what was written can be read")
+        let text = serde_json::to_vec(self).expect("an answer is serializable");
+        Payload::parse(&text, usize::MAX).expect("the serialized answer is JSON")
     }
 }
 

@@ -1,4 +1,4 @@
-//! JSON payloads: valid text, kept byte for byte and parsed only where a key points.
+//! JSON payloads: valid text, stored byte for byte. Only the value at the path of a key is parsed.
 
 mod edit;
 mod scan;
@@ -16,31 +16,31 @@ pub(crate) use scan::{Cursor, index, select};
 
 use crate::key::{Decimal, KeyError, Path, Scalar};
 
-/// Maximum size of an event. Larger data belongs in a file store, with its address in the event.
+/// Maximum size of an event. Larger data should be in a file store, with its URL in the event.
 pub const MAX_EVENT_BYTES: usize = 512 * 1024;
 
-/// Maximum nesting, as in `serde_json`: later readers may recurse.
+/// Maximum nesting depth, the same as in `serde_json`, because other readers may recurse.
 pub const MAX_DEPTH: usize = 128;
 
-/// Valid JSON text, kept byte for byte.
+/// Valid JSON text, stored byte for byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payload(Arc<str>);
 
 /// Reason why bytes are not a [`Payload`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PayloadError {
-    /// More bytes than allowed.
+    /// The payload has more bytes than allowed.
     #[error("payload must be at most {limit} bytes, got {size}")]
     TooLarge {
         /// The payload's size.
         size: usize,
-        /// The maximum size here.
+        /// The maximum size.
         limit: usize,
     },
     /// The bytes are not UTF-8.
-    #[error("payload must be UTF-8, got a wrong byte at offset {offset}")]
+    #[error("payload must be UTF-8, got an invalid byte at offset {offset}")]
     NotUtf8 {
-        /// The offset of the first wrong byte.
+        /// The offset of the first invalid byte.
         offset: usize,
     },
     /// The text is not JSON.
@@ -51,7 +51,7 @@ pub enum PayloadError {
         /// The parser's message.
         reason: String,
     },
-    /// Nested deeper than [`MAX_DEPTH`].
+    /// The payload is nested deeper than [`MAX_DEPTH`].
     #[error("payload must nest at most {MAX_DEPTH} deep, got {depth}")]
     TooDeep {
         /// The depth that was reached.
@@ -72,7 +72,7 @@ impl PayloadError {
 }
 
 impl Payload {
-    /// Checks input from outside, and keeps it byte for byte.
+    /// Checks input from outside: its size, encoding, syntax and depth. Does not change a byte.
     pub fn parse(bytes: &[u8], max_bytes: usize) -> Result<Payload, PayloadError> {
         if bytes.len() > max_bytes {
             return Err(PayloadError::TooLarge { size: bytes.len(), limit: max_bytes });
@@ -86,7 +86,7 @@ impl Payload {
         }
     }
 
-    /// Writes a value as text.
+    /// Creates a payload from a value.
     pub fn from_value(value: &Value) -> Payload {
         Payload(value.to_string().into())
     }
@@ -114,7 +114,7 @@ impl Payload {
         serde_json::from_str(&self.0)
     }
 
-    /// Returns the text of the value at these names, byte for byte.
+    /// Returns the text of the value at the path `names`, byte for byte.
     pub fn select(&self, names: &[String]) -> Option<&str> {
         select(&self.0, names)
     }
@@ -124,14 +124,14 @@ impl Payload {
         select(&self.0, path.names())
     }
 
-    /// Reads the scalar at `path`; null, objects, arrays and absent values give `None`.
+    /// Returns the scalar at `path`; `None` for null, objects, arrays and absent values.
     ///
-    /// Of a duplicate name the last one counts. An array is entered by its index. Scans the text at
-    /// most once per name of the path and allocates nothing but the result.
+    /// Of members with the same name the last one counts. Elements of arrays are named by their
+    /// index. Scans the text at most once per name of the path, and allocates only the result.
     pub fn scalar(&self, path: &Path) -> Result<Option<Scalar>, KeyError> {
         let Some(value) = select(&self.0, path.names()) else { return Ok(None) };
         match value.as_bytes().first() {
-            // The text is known to be valid, so that only half a surrogate pair can be wrong.
+            // The text is valid JSON, so parsing can only fail at half a surrogate pair.
             Some(b'"') => match serde_json::from_str(value) {
                 Ok(text) => Ok(Some(Scalar::text(text))),
                 Err(_) => Err(KeyError::LoneSurrogate { path: path.clone() }),
@@ -160,7 +160,7 @@ impl Serialize for Payload {
 }
 
 impl<'de> Deserialize<'de> for Payload {
-    /// Checks the syntax only: size and depth are checked on input from outside.
+    /// Checks only the syntax. Size and depth are checked for input from outside only.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Payload, D::Error> {
         let text = String::deserialize(deserializer)?;
         check_syntax(&text).map_err(de::Error::custom)?;
@@ -168,7 +168,7 @@ impl<'de> Deserialize<'de> for Payload {
     }
 }
 
-/// Checks the text without recursion and without storing anything.
+/// Checks the syntax without recursion and without building a tree.
 fn check_syntax(text: &str) -> Result<(), PayloadError> {
     let Err(error) = serde_json::from_str::<IgnoredAny>(text) else { return Ok(()) };
     let before: usize = text.split_inclusive('\n').take(error.line() - 1).map(str::len).sum();

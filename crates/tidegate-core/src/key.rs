@@ -1,7 +1,8 @@
-//! Keys: the value that scopes a control, its path in an event, and its encoding in a store.
+//! Keys of controls: the value of a key in an event, its path, and its stored bytes.
 //!
-//! Types stay distinct (`1`, `"1"` and `true` are three keys), numbers compare by exact decimal
-//! value, and the stored bytes are the same on every store: tagged, injective, self-delimiting.
+//! Values of different types are different keys: `1`, `"1"` and `true` are three keys. Numbers
+//! compare by exact decimal value. The stored bytes are the same on every store; different keys
+//! have different bytes, and the bytes say where they end.
 
 mod decimal;
 mod path;
@@ -16,11 +17,11 @@ pub use path::{MAX_CHARS, MAX_NAMES, Path, PathError};
 
 use crate::json::Payload;
 
-/// Maximum size of a value that is stored whole. Index pages of both databases hold several of
-/// these.
+/// Maximum size of a value that is stored completely. Several values of this size fit into an index
+/// page of both databases.
 pub const MAX_VALUE_BYTES: usize = 1024;
 
-/// How much of a longer value is kept for display.
+/// Number of bytes of a longer value that are stored for display.
 pub const HEAD_BYTES: usize = 64;
 
 /// Key of a control for one event.
@@ -29,7 +30,7 @@ pub const HEAD_BYTES: usize = 64;
 pub enum Key {
     /// The control has no key: it covers the whole workflow.
     Whole,
-    /// The control has a key and the event lacks it.
+    /// The control has a key, but the event does not have a value for it.
     Missing,
     /// The event's value.
     Value(Scalar),
@@ -37,7 +38,7 @@ pub enum Key {
 
 /// Value that can be a key.
 ///
-/// Created by [`Scalar::text`] and [`Scalar::number`], which keep one representation per value: a
+/// [`Scalar::text`] and [`Scalar::number`] create it, so that each value has one representation: a
 /// value over [`MAX_VALUE_BYTES`] is always [`Scalar::Long`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -52,21 +53,21 @@ pub enum Scalar {
     Long {
         /// SHA-256 over the type's tag and the whole value.
         digest: [u8; 32],
-        /// At most [`HEAD_BYTES`] from the beginning, cut between characters.
+        /// The beginning of the value: whole characters, at most [`HEAD_BYTES`].
         head: String,
     },
 }
 
-/// Reason why an event's value cannot be a key; the event itself is kept.
+/// Reason why a value of an event cannot be a key. The event is stored nevertheless.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// The string contains half of a surrogate pair, which is not valid text.
-    #[error("key `{path}`: the string holds a lone surrogate")]
+    #[error("key `{path}`: the string contains a lone surrogate")]
     LoneSurrogate {
         /// The path of the string.
         path: Path,
     },
-    /// The number is too far out to be compared exactly.
+    /// The exponent of the number is too large or too small for an exact comparison.
     #[error("key `{path}`: {error}")]
     Number {
         /// The path of the number.
@@ -77,13 +78,13 @@ pub enum KeyError {
 }
 
 impl Key {
-    /// Reads the key of one event. No path means that the control has no key.
+    /// Returns the key of one event. Without a path, the control has no key.
     pub fn of(path: Option<&Path>, data: &Payload) -> Result<Key, KeyError> {
         let Some(path) = path else { return Ok(Key::Whole) };
         Ok(data.scalar(path)?.map_or(Key::Missing, Key::Value))
     }
 
-    /// Appends the stored bytes.
+    /// Appends the stored bytes of the key.
     pub fn encode_into(&self, out: &mut Vec<u8>) {
         match self {
             Key::Whole => out.push(tag::WHOLE),
@@ -100,7 +101,7 @@ impl Key {
                 out.extend(exponent.to_be_bytes());
                 push_part(out, digits.as_bytes());
             }
-            // Not built by the constructors: the bytes are those of the long representation.
+            // The constructors never create these values; their bytes are those of `Scalar::Long`.
             Key::Value(Scalar::Text(text)) => encode_long(&text_digest(text), &head(text), out),
             Key::Value(Scalar::Number(number)) => {
                 encode_long(&number_digest(number), &head(&number.to_string()), out);
@@ -109,9 +110,9 @@ impl Key {
         }
     }
 
-    /// Decodes a key from the front of `bytes`, and returns how many bytes it took.
+    /// Decodes a key from the beginning of `bytes`. Returns the key and its number of bytes.
     ///
-    /// `None` for anything that [`Key::encode_into`] does not write.
+    /// Returns `None` for bytes that [`Key::encode_into`] cannot have written.
     pub fn decode(bytes: &[u8]) -> Option<(Key, usize)> {
         let (&kind, rest) = bytes.split_first()?;
         let (key, rest) = match kind {
@@ -183,20 +184,20 @@ impl fmt::Display for Scalar {
 
 /// Appends one part of a tuple: its length in two bytes, then the part.
 ///
-/// Tuples encoded this way are injective: `("a", "bc")` and `("ab", "c")` differ.
+/// With the length, different tuples have different bytes: `("a", "bc")` and `("ab", "c")` differ.
 pub fn push_part(out: &mut Vec<u8>, part: &[u8]) {
-    let length = u16::try_from(part.len()).expect("names and keys are far shorter than 64 KiB");
+    let length = u16::try_from(part.len()).expect("names and keys are shorter than 64 KiB");
     out.extend(length.to_be_bytes());
     out.extend(part);
 }
 
-/// Takes one part from the front of `bytes`; returns the part and the rest.
+/// Splits the first part off `bytes`. Returns the part and the remaining bytes.
 pub fn take_part(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<2>()?;
     rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))
 }
 
-/// First byte of a stored key. Letters, so that a dump can be read.
+/// First byte of a stored key. It is a letter, so that people can read a dump.
 mod tag {
     pub(super) const WHOLE: u8 = b'w';
     pub(super) const MISSING: u8 = b'm';
@@ -227,7 +228,7 @@ fn encode_long(digest: &[u8; 32], head: &str, out: &mut Vec<u8>) {
     push_part(out, head.as_bytes());
 }
 
-/// Takes a part that must be text of at most `limit` bytes.
+/// Splits the first part off `bytes`, if it is text of at most `limit` bytes.
 fn take_text(bytes: &[u8], limit: usize) -> Option<(&str, &[u8])> {
     let (part, rest) = take_part(bytes)?;
     let text = str::from_utf8(part).ok()?;

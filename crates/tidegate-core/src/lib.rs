@@ -1,8 +1,9 @@
 //! Pure decision functions of Tidegate.
 //!
-//! Everything here is a function of its arguments: rows in, changes out. No I/O, no clock, no
-//! randomness, no iteration order that differs between runs. A store reads the rows that a decision
-//! needs under lock, calls the decision, and writes the returned changes, in one transaction.
+//! Every decision is a function of its arguments: it gets rows and returns changes. There is no
+//! I/O, no clock, no randomness, and no iteration order that differs between program runs. A store
+//! reads the rows that a decision needs under lock, calls the decision, and writes the returned
+//! changes, in one transaction.
 
 pub mod access;
 pub mod action;

@@ -1,4 +1,5 @@
-//! Lists of runs: newest first, by keyset, stable while runs arrive and end.
+//! Lists of runs, newest first. A page begins after the last run of the page before, so that pages
+//! stay consistent while runs arrive and end.
 
 use std::collections::BTreeMap;
 
@@ -14,19 +15,19 @@ use crate::{
 /// Status of a run, as users see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunStatus {
-    /// Admitted and not started, or waiting for a slot.
+    /// The run was admitted and has not started, or waits for a slot.
     Queued,
-    /// Being driven.
+    /// A worker drives the run.
     Running,
-    /// Waits for a time, an event, a signal, a child or its next attempt.
+    /// The run waits for a time, an event, a signal, a child or its next attempt.
     Waiting,
-    /// Paused by hand.
+    /// A user has paused the run.
     Paused,
-    /// Ended with an output.
+    /// The run has ended with an output.
     Completed,
-    /// Ended with an error.
+    /// The run has ended with an error.
     Failed,
-    /// Cancelled from outside.
+    /// The run was cancelled.
     Cancelled,
 }
 
@@ -42,7 +43,7 @@ impl RunStatus {
         Self::Cancelled,
     ];
 
-    /// Returns the status's name.
+    /// Returns the name of the status.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -55,7 +56,8 @@ impl RunStatus {
         }
     }
 
-    /// Returns the status of a run that has not ended; none for an ended run that is being stopped.
+    /// Returns the status of a live run; none if the run has ended and only its worker has not
+    /// stopped yet.
     pub fn of(run: &Run) -> Option<Self> {
         match run.phase {
             Phase::Queued { .. } | Phase::Ready => Some(Self::Queued),
@@ -83,43 +85,43 @@ impl RunStatus {
 /// Filter of a workspace's runs; an absent field matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunFilter {
-    /// Of this app.
+    /// Runs of this app.
     pub app: Option<String>,
-    /// Of this workflow.
+    /// Runs of this workflow.
     pub workflow: Option<String>,
-    /// Of this version.
+    /// Runs of this version.
     pub version: Option<u32>,
-    /// In this state.
+    /// Runs with this status.
     pub state: Option<RunStatus>,
-    /// Of workflows whose name contains this.
+    /// Runs of workflows whose name contains this text.
     pub text: Option<String>,
-    /// Started by this event, or by a batch that contains it: found by indexes.
+    /// Runs that this event or a batch with this event has started. They are found by an index.
     pub event: Option<EventId>,
-    /// Not ended, with a gate of this display key in the plan, passed or not. Filtered while
-    /// paging.
+    /// Live runs with a gate of this display key in the plan, entered or not. Filtered after
+    /// reading.
     pub key: Option<String>,
-    /// Admitted at this time or later. Filtered while paging.
+    /// Runs that were admitted at this time or later. Filtered after reading.
     pub from: Option<Timestamp>,
-    /// Admitted before this time. Filtered while paging.
+    /// Runs that were admitted before this time. Filtered after reading.
     pub to: Option<Timestamp>,
 }
 
 impl RunFilter {
-    /// Whether rows are filtered after they were read.
+    /// Whether some rows are dropped after they were read.
     fn is_filtered(&self) -> bool {
         let lives = self.state.is_some_and(|state| !state.has_ended());
         lives || self.key.is_some() || self.from.is_some() || self.to.is_some()
     }
 
-    /// Whether a run is so old that no matching run can come after it.
+    /// Whether a run is so old that no older run can match.
     fn is_past(&self, row: &Row) -> bool {
         let past = |from| run(row).is_some_and(|(_, at, _)| at.plus_ms(APART_MS) < from);
         self.from.is_some_and(past)
     }
 
-    /// Whether a run matches the filters that only its row can decide.
+    /// Whether a run matches the filters that are applied after reading.
     fn fits(&self, row: &Row) -> bool {
-        // A run that is being stopped has ended, and has another row.
+        // A run without a status has ended and is also found as an ended row.
         let Some((_, queued_at, Some(state))) = run(row) else { return false };
         let at_key = |key: &String| {
             let needs = row.as_run().map_or(&[][..], |run| &run.plan);
@@ -134,24 +136,24 @@ impl RunFilter {
     }
 }
 
-/// How much the order of runs by number may differ from that by time: under one clock it is the
-/// same, and a clock that steps further is wrong.
+/// Maximum difference between the order of runs by number and by time. They differ only if the
+/// clock steps; a clock that steps by more than this is not supported.
 const APART_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// How many runs of each kind are read for a filtered page, and how many of one event are found.
+/// Number of live runs and of ended runs that are read for a filtered page.
 const LOOK: u32 = 1000;
 
 /// Page of runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunPage {
-    /// [`Row::Run`] and [`Row::Ended`], newest first. There may be fewer than requested although
-    /// there are more.
+    /// [`Row::Run`] and [`Row::Ended`], newest first. A page with fewer runs than requested is not
+    /// always the last one.
     pub runs: Vec<Row>,
     /// The cursor of the next page; none on the last page.
     pub next: Option<Seq>,
 }
 
-/// Run of a page, in short.
+/// Summary of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RunSummary {
@@ -161,16 +163,16 @@ pub struct RunSummary {
     pub app: String,
     /// The workflow.
     pub workflow: String,
-    /// The version of its definition.
+    /// The version of the workflow.
     pub version: u32,
-    /// Its status.
+    /// The run's status.
     pub status: RunStatus,
-    /// When it was admitted.
+    /// When the run was admitted.
     pub queued_at: Timestamp,
 }
 
 impl RunPage {
-    /// Returns the runs in short, newest first.
+    /// Returns the summaries of the runs, newest first.
     pub fn summaries(&self) -> impl Iterator<Item = RunSummary> {
         self.runs.iter().filter_map(|row| {
             let (_, queued_at, status) = run(row)?;
@@ -185,7 +187,7 @@ impl RunPage {
     }
 }
 
-/// Returns the newest runs below a number, at most `limit` of them. Locks nothing.
+/// Returns the newest runs with a number below `below`, at most `limit` of them. Takes no locks.
 pub fn runs<E>(
     draft: &Draft,
     ws: &Workspace,
@@ -200,8 +202,8 @@ pub fn runs<E>(
     let ended = RunStatus::ALL.into_iter().filter(|state| state.has_ended() && wanted(*state));
     let ended = Scan::Ended(lanes.clone(), ended.map(RunStatus::as_str).collect(), below);
     let live = Scan::Live(lanes.clone(), below);
-    // Below the lowest number of a full scan there may be more runs. The rows of a full scan fill
-    // the page, unless the filter asks for one status of live runs.
+    // The lowest number that was read by a scan that reached its limit. There may be more runs
+    // below it, so that the page must end here.
     let mut floor = None;
     let mut found: BTreeMap<Seq, &Row> = BTreeMap::new();
     let lives = which.state.is_none_or(|state| !state.has_ended());
@@ -226,7 +228,7 @@ pub fn runs<E>(
     Ok(RunPage { runs, next })
 }
 
-/// Returns the runs of an event: few, and found at once.
+/// Returns the runs of an event. They are few and are read in one query.
 fn of_event<E>(
     draft: &Draft,
     ws: &Workspace,

@@ -1,8 +1,8 @@
 //! Queries for people: events, receipts, gates, open windows and buffers, and counts of runs. They
-//! read the very rows that decisions are made on; nothing is stored for queries alone.
+//! read the same rows as decisions; no row is stored only for queries.
 //!
-//! Every query has a bound: a list reads a limited number of rows for a page, whatever it filters,
-//! and a count stops at a limit and reports that it did.
+//! Every query has a limit: a list reads a limited number of rows for a page, also with a filter,
+//! and a count stops at a limit and reports that it stopped.
 
 pub mod events;
 pub mod folds;
@@ -18,7 +18,7 @@ use crate::{id::Seq, row::Row};
 /// Page of a list, newest first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Newest<T> {
-    /// The items. There may be fewer than requested, or none, although there are more.
+    /// The items. A page with fewer items than requested, or none, is not always the last one.
     pub items: Vec<T>,
     /// The cursor of the next page; none on the last page.
     pub next: Option<Seq>,
@@ -27,7 +27,7 @@ pub struct Newest<T> {
 /// Page request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// The cursor: only items older than this; the newest if absent.
+    /// The cursor: the page has only items older than this. None means the first page.
     pub below: Option<Seq>,
     /// The maximum number of items.
     pub limit: u32,
@@ -38,12 +38,13 @@ impl Part {
         self.below.unwrap_or(Seq(i64::MAX))
     }
 
-    /// Returns how many rows to read: the page size, or more where rows are filtered.
+    /// Returns the number of rows to read: the page size, or more if rows are filtered.
     fn look(self, filtered: bool, most: u32) -> u32 {
         if filtered { self.limit.max(most) } else { self.limit }
     }
 
-    /// Builds the page of matching rows. `rows` are the first of at most `look`, newest first.
+    /// Creates a page of the matching rows. `rows` are the rows that were read with the limit
+    /// `look`, newest first.
     fn of<T>(
         self,
         rows: &[&Row],

@@ -1,22 +1,20 @@
-//! Reactions: code that follows streams under lease, with a cursor in each.
+//! Reactions: handlers that process the events of streams, each stream under a lease.
 //!
 //! A [`Subscription`](crate::row::Subscription) is the cursor of one reaction in one stream.
-//! [`claim`] leases subscriptions that have work; the engine passes the events to the handler, in
-//! order, and ends the lease by [`react`], [`ack`], [`fail`], [`block`] or [`defer`]. A lease is
-//! lost when it expires, whether or not another worker has taken the subscription since: its
-//! validity must not depend on who looked in between. Whatever a worker reports under a lost lease
-//! has no effect, and the answer says so.
+//! [`claim`] leases subscriptions that have events to process. The engine passes the events to the
+//! handler, in order, and ends the lease with [`react`], [`ack`], [`fail`], [`block`] or [`defer`].
+//! A lease is lost when it expires, even if no other worker has claimed the subscription since. A
+//! report under a lost lease has no effect, and the answer says so.
 //!
-//! **Two counters.** `failures` counts failures that handlers report; progress resets it, and more
-//! than `maxRetries` consecutive ones block the subscription. `claims` counts claims without
-//! progress; an expired lease counts here only. A reported failure ends the series of lost leases,
-//! since it has its own budget and may be retried for ever where `blockOnError` is off.
+//! **Two counters.** `failures` counts the consecutive failures that handlers report; more than
+//! `maxRetries` block the subscription. `claims` counts consecutive claims without progress, that
+//! is, leases that expired. Progress resets both. A reported failure resets `claims`, because
+//! failures have their own limit; without `blockOnError` they are retried without end.
 //!
-//! **Fairness.** The subscription that has waited longest is claimed first. A claim sends the
-//! subscriptions that it takes to the back of the queue, and so does every end of a lease that
-//! leaves work. So a stream that can be claimed is claimed after at most ⌈n / limit⌉ claims, where
-//! n streams of the reaction have work, however busy the others are. (The clock has to move for a
-//! stream that gains work to be behind those that wait; at one point in time streams take turns.)
+//! **Fairness.** The subscription that has waited longest is claimed first. A claimed subscription
+//! goes to the back of the queue, and again when its lease ends and it still has events. So if n
+//! streams of a reaction have events, each of them is claimed after at most ⌈n / limit⌉ claims.
+//! (A stream that gets its first events is behind the waiting streams only if the clock has moved.)
 
 mod define;
 mod end;
@@ -35,13 +33,13 @@ pub use lease::{Blocked, Claimed, Lease, Leased, Outcome, claim, renew};
 pub use react::{Effect, Effected, React, Reacted, Then, react};
 pub use repair::{Filter, Pattern, PatternError, Remedy, Repair, StreamSelection, reset, unblock};
 
-/// Reason why nothing was changed.
+/// Reason why a command on reactions was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReactionRefusal {
     /// The worker reports versions that were never committed.
     #[error(
-        "reaction `{reaction}`, stream `{stream}`: events up to version {want} are committed, \
-         got {upto} as handled"
+        "reaction `{reaction}`, stream `{stream}`: cannot acknowledge version {upto}: only \
+         versions up to {want} are committed"
     )]
     Beyond {
         /// The reaction.
@@ -53,15 +51,15 @@ pub enum ReactionRefusal {
         /// The last committed version.
         want: i64,
     },
-    /// The lease no longer belongs to the worker: nothing that it requested has happened.
-    #[error("reaction `{reaction}`, stream `{stream}`: the lease is lost, nothing was kept")]
+    /// The worker no longer has the lease: its report had no effect.
+    #[error("reaction `{reaction}`, stream `{stream}`: lease lost, the report had no effect")]
     Lost {
         /// The reaction.
         reaction: String,
         /// The stream.
         stream: String,
     },
-    /// A reset without any filter.
+    /// A reset with an empty filter.
     #[error("reaction `{reaction}`: a reset of all streams needs all: true, or give a filter")]
     NeedsAll {
         /// The reaction.

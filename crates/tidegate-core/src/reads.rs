@@ -1,4 +1,4 @@
-//! Reads that a decision requests from a store, and the snapshot that it gets.
+//! The reads that a decision requests from a store, and the snapshot with their results.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,160 +16,162 @@ use crate::{
 /// Advisory lock: a lock that does not belong to a row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Latch {
-    /// A workspace's definitions: shared by all decisions that use them, exclusive to change them.
+    /// Latch of a workspace's definitions: shared for decisions that use them, exclusive for those
+    /// that change them.
     Definitions(Workspace),
-    /// An event's name: shared to post, exclusive to begin a wait. Without it a post and a wait at
-    /// the same time would not see each other, and a wake-up would be lost.
+    /// Latch of an event's name: shared to post an event, exclusive to begin a wait. Without it an
+    /// event and a wait at the same time would not see each other, and the run would not be woken.
     Topic(Workspace, String),
 }
 
 /// Mode of a latch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mode {
-    /// Held together with others.
+    /// Several transactions can hold the latch at the same time.
     Shared,
-    /// Held alone.
+    /// Only one transaction can hold the latch.
     Exclusive,
 }
 
-/// Query for rows by something other than their primary key.
+/// Query for rows by other conditions than their primary key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scan {
-    /// The first runs in a gate's queue, by position. Locks them; needs the gate to be locked.
+    /// The first runs in a gate's queue, by position. Locks them. The gate must be locked already.
     Queue(GateKey),
-    /// Ready runs in the order of their turns, as defined by [`Claim::take`]. Locks them and skips
-    /// those that others have locked.
+    /// Ready runs in the order of their turns, as defined by [`Claim::take`]. Locks them, and skips
+    /// rows that other transactions have locked.
     Ready(Claim),
-    /// Gates with a due time from this one on, the earliest first: due gates, then upcoming ones. A
-    /// hint: nothing is locked.
+    /// Gates with this due time or a later one, the earliest first: due gates, then upcoming ones.
+    /// A hint: no row is locked.
     DueGates(Timestamp),
-    /// Runs with a due time from this one on, the earliest first. A hint: nothing is locked.
+    /// Runs with this due time or a later one, the earliest first. A hint: no row is locked.
     DueRuns(Timestamp),
-    /// Chores with a due time from this one on, the earliest first. A hint: nothing is locked.
+    /// Chores with this due time or a later one, the earliest first. A hint: no row is locked.
     DueChores(Timestamp),
-    /// Chores that wake the waiters of an event's name, by number. A hint.
+    /// Chores that wake runs which wait for events of this name, by number. A hint.
     Chores(Workspace, String),
-    /// Runs owned by an engine. A hint: nothing is locked.
+    /// Runs owned by an engine. A hint: no row is locked.
     Owned(EngineId),
-    /// Runs of a definition that have not ended, by number, after one. A hint.
+    /// Live runs of a lane with a number above the given one, by number. A hint.
     Lane(Seq, Seq),
-    /// Runs of the lanes that have not ended, below a number, newest first. A hint.
+    /// Live runs of the lanes with a number below the given one, newest first. A hint.
     Live(Vec<Seq>, Seq),
-    /// Runs of the lanes that have ended in one of these states, below a number, newest first.
+    /// Ended runs of the lanes with one of these states and a number below the given one, newest
+    /// first.
     Ended(Vec<Seq>, Vec<&'static str>, Seq),
-    /// Engines that are not marked dead, and dead ones that still own runs: the engine that marked
-    /// them may be gone before it has reaped all. A hint.
+    /// Engines that are not marked dead, and dead engines that still own runs, because the engine
+    /// that marked them may have died before it has taken all their runs. A hint.
     Engines,
     /// All steps of a run, by id.
     Steps(Seq),
     /// All items of a batch, by position.
     Items(Seq),
-    /// The paths that waits for an event of this name are filed under.
+    /// The paths on which waits for events of this name match.
     WaitPaths(Workspace, String),
-    /// Waits for an event of this name, filed under this path and value, by run and step, after
-    /// these.
+    /// Waits for events of this name with this path and value, by run and step, after the given
+    /// run and step.
     Waits(Workspace, String, String, Vec<u8>, Seq, String),
     /// Signals of this name in a run's inbox, oldest first.
     Inbox(Seq, String),
     /// Receipts of an event.
     Receipts(Seq),
-    /// The open window or buffer that collects events for the run of this number. A hint.
+    /// The open window or buffer that collects events for the run with this number. A hint.
     Window(Seq),
     /// Gates whose key begins with these bytes, in key order. A hint.
     Gates(Vec<u8>),
-    /// Events of a stream from a version on, in order.
+    /// Events of a stream with this version or a later one, in order.
     Log(Seq, i64),
     /// A workspace's stream events after a global position, in order.
     Feed(Workspace, i64),
-    /// A reaction's streams that have work and no live lease, longest waiting first. Locks them and
-    /// skips those that others have locked.
+    /// Subscriptions of a reaction that have events and no valid lease, the longest waiting first.
+    /// Locks them, and skips rows that other transactions have locked.
     Work(Workspace, String),
-    /// Subscriptions in a workspace, by reaction and stream, after these. A hint.
+    /// Subscriptions of a workspace by reaction and stream, after the given reaction and stream. A
+    /// hint.
     Subs(Workspace, String, String),
     /// Schedules that have a planned occurrence, the earliest first: due schedules, then upcoming
     /// ones. A hint.
     Schedules,
     /// All schedules of a workflow, by workspace, app and name. A hint.
     SchedulesOf(Workspace, String, String),
-    /// Chunks of a run after a position, in order.
+    /// Output chunks of a run after a position, in order.
     Chunks(Seq, u32),
     /// All signals in a run's inbox, by name.
     Signals(Seq),
-    /// Events after a number, by number.
+    /// Events with a number above the given one, by number.
     EventsAfter(Seq),
     /// Events with `after < id <= upto` that no run, ended run, batch or window references.
     LooseEvents(Seq, Seq),
-    /// Ended runs after a number, by number.
+    /// Ended runs with a number above the given one, by number.
     EndedAfter(Seq),
     /// Ended runs with `after < id <= upto` that no run references.
     LooseEnded(Seq, Seq),
-    /// Receipts after a number, by number.
+    /// Receipts with a number above the given one, by number.
     ReceiptsAfter(Seq),
     /// Engines that are marked dead and own no runs, by id. A hint.
     Buriable,
-    /// The streams of a workspace, by name, after one. A hint.
+    /// The streams of a workspace by name, after the given name. A hint.
     Streams(Workspace, String),
     /// A workspace's stream events before a global position, newest first.
     FeedBack(Workspace, i64),
-    /// The stream of a number. A hint.
+    /// The stream with this number. A hint.
     StreamOf(Seq),
     /// All snapshots of a stream, by kind.
     Snapshots(Seq),
-    /// Posted events of a workspace below a number, newest first.
+    /// Posted events of a workspace with a number below the given one, newest first.
     EventsBelow(Workspace, Seq),
-    /// Receipts of a workspace below a number, newest first.
+    /// Receipts of a workspace with a number below the given one, newest first.
     ReceiptsBelow(Workspace, Seq),
-    /// Gates from one key on and before another, in key order. A hint.
+    /// Gates with `from <= key < to`, in key order. A hint.
     GatesBetween(Vec<u8>, Vec<u8>),
-    /// Runs that have not ended and were started with an event, by number. A hint.
+    /// Live runs that this event has started, by number. A hint.
     RunsOf(Seq),
-    /// Ended runs that were started with an event, by number.
+    /// Ended runs that this event has started, by number.
     EndedOf(Seq),
     /// The batch items of an event, by run.
     ItemsOf(Seq),
-    /// Stored answers of idempotent requests after a number, by number. A hint.
+    /// Stored answers of idempotent requests with a number above the given one, by number. A hint.
     RepliesAfter(Seq),
     /// All API keys, by id. A hint.
     ApiKeys,
 }
 
 impl Scan {
-    /// Whether the rows found are locked.
+    /// Whether the scan locks the rows that it finds.
     pub fn is_locked(&self) -> bool {
         matches!(self, Self::Queue(_) | Self::Ready(_) | Self::Work(..))
     }
 }
 
-/// Query for a number of rows.
+/// Query that counts rows.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Count {
-    /// Runs of a definition that have not ended.
+    /// Live runs of a lane.
     Live(Seq),
-    /// Runs of a definition that an engine owns.
+    /// Runs of a lane that an engine owns.
     Driven(Seq),
-    /// Runs of a definition that wait for a time, an event, a signal, a child or their next
-    /// attempt.
+    /// Runs of a lane that wait for a time, an event, a signal, a child or their next attempt.
     Waiting(Seq),
-    /// Runs of a definition that are paused.
+    /// Runs of a lane that are paused.
     Paused(Seq),
-    /// Runs of a turn that are ready and not leased.
+    /// Runs with this turn that are ready and not leased.
     Ready(Workspace, Turn),
     /// Runs in a gate's queue.
     Queue(GateKey),
 }
 
-/// Reads of a decision.
+/// The set of reads that a decision needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadSet {
     /// Advisory locks, taken first, in order.
     pub latches: BTreeMap<Latch, Mode>,
-    /// Workspaces whose definitions are needed.
+    /// The workspaces whose definitions are needed.
     pub catalogs: BTreeSet<Workspace>,
-    /// Rows by key.
+    /// The rows to read by key.
     pub rows: BTreeSet<RowKey>,
-    /// Scans, each with the maximum number of rows.
+    /// The scans, each with the maximum number of rows.
     pub scans: BTreeMap<Scan, u32>,
-    /// Counts, each with its upper bound.
+    /// The counts, each with its upper bound.
     pub counts: BTreeMap<Count, u32>,
 }
 
@@ -181,7 +183,7 @@ impl ReadSet {
         self
     }
 
-    /// Adds a scan, for at least `limit` rows.
+    /// Adds a scan with the given limit, or a higher one if the set has the scan already.
     #[must_use]
     pub fn scan(mut self, scan: Scan, limit: u32) -> Self {
         let wanted = self.scans.entry(scan).or_default();
@@ -189,7 +191,7 @@ impl ReadSet {
         self
     }
 
-    /// Adds a count, up to at least `limit`.
+    /// Adds a count with the given limit, or a higher one if the set has the count already.
     #[must_use]
     pub fn count(mut self, count: Count, limit: u32) -> Self {
         let wanted = self.counts.entry(count).or_default();
@@ -197,7 +199,7 @@ impl ReadSet {
         self
     }
 
-    /// Adds a workspace's definitions, under a shared latch.
+    /// Adds a workspace's definitions, with their shared latch.
     #[must_use]
     pub fn catalog(self, ws: &Workspace) -> Self {
         let mut reads = self.latch(Latch::Definitions(ws.clone()), Mode::Shared);
@@ -205,7 +207,7 @@ impl ReadSet {
         reads
     }
 
-    /// Adds a latch; exclusive wins over shared.
+    /// Adds a latch. If it is requested in both modes, it is exclusive.
     #[must_use]
     pub fn latch(mut self, latch: Latch, mode: Mode) -> Self {
         let held = self.latches.entry(latch).or_insert(mode);
@@ -239,19 +241,21 @@ impl ReadSet {
 /// Rows that a store has read for a decision.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// The store's clock, read after the locks were taken.
+    /// The time by the store's clock, read after the locks were taken.
     pub now: Timestamp,
-    /// The first of [`BLOCK`] sequence numbers that belong to this transaction, issued after the
-    /// locks were taken.
+    /// The first of the [`BLOCK`] sequence numbers of this transaction, given after the locks were
+    /// taken.
     pub block: Seq,
-    /// Every row requested by key or found by a scan; `None` where there is none.
+    /// Every row that was requested by key or found by a scan; `None` for a row that does not
+    /// exist.
     pub rows: BTreeMap<RowKey, Option<Row>>,
-    /// The result of each scan, in its order. Shorter than its limit means complete.
+    /// The result of each scan, in the order of the scan. If it has fewer rows than the limit, it
+    /// is complete.
     pub scans: BTreeMap<Scan, Found>,
     /// The result of each count, up to its limit.
     pub counts: BTreeMap<Count, Counted>,
-    /// Rows of a locked kind that a scan found without locking them: usable to find out what to
-    /// read, never for a decision.
+    /// Rows that a scan found without a lock, although rows of this kind are locked before use.
+    /// They say which rows to read next; nothing is decided on them.
     pub hints: BTreeMap<RowKey, Row>,
     /// Definitions by workspace.
     pub catalogs: BTreeMap<Workspace, Arc<Catalog>>,
@@ -272,7 +276,7 @@ impl Snapshot {
         self.scans.insert(scan, Found { limit, keys });
     }
 
-    /// Returns the rows that a scan found, in its order.
+    /// Returns the rows that a scan found, in the order of the scan.
     pub fn found(&self, scan: &Scan) -> Vec<&Row> {
         let keys = self.scans.get(scan).into_iter().flat_map(|found| &found.keys);
         keys.filter_map(|key| match self.rows.get(key) {
@@ -286,14 +290,14 @@ impl Snapshot {
 /// Result of a scan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// The requested maximum.
+    /// The requested maximum number of rows.
     pub limit: u32,
-    /// The rows' keys, in the scan's order.
+    /// The keys of the rows, in the order of the scan.
     pub keys: Vec<RowKey>,
 }
 
 impl Found {
-    /// Whether there may be more rows than requested.
+    /// Whether the scan has reached its limit, so that there may be more rows.
     pub fn is_full(&self) -> bool {
         self.keys.len() >= self.limit as usize
     }
@@ -304,7 +308,7 @@ impl Found {
 pub struct Counted {
     /// The upper bound of the count.
     pub limit: u32,
-    /// The number of rows; at the upper bound there may be more.
+    /// The number of rows. If it is equal to the upper bound, there may be more.
     pub count: u32,
 }
 
@@ -314,11 +318,12 @@ pub const BLOCK: i64 = 4096;
 /// Change of one row. A transaction has at most one per row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// A row that did not exist. A store that finds it existing retries the transaction.
+    /// Inserts a row that does not exist. If the store finds that it exists, it retries the
+    /// transaction.
     Insert(Row),
-    /// A row that existed, with its new contents.
+    /// Replaces the contents of a row that exists.
     Update(Row),
-    /// A row that existed.
+    /// Deletes a row that exists.
     Delete(RowKey),
 }
 

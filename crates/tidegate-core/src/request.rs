@@ -1,7 +1,7 @@
 //! Request ingress: starts by name, calls of actions, and occurrences of schedules.
 //!
-//! Every transport builds a [`Request`] and passes through [`dispatch`], where the action's policy
-//! is applied once.
+//! Every transport creates a [`Request`] and calls [`dispatch`], so that the action's policy is
+//! applied in one place.
 
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// Call of an action, whatever the transport.
+/// Call of an action, from any transport.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
     /// The app.
@@ -31,22 +31,22 @@ pub struct Request {
     pub action: String,
     /// The action's input.
     pub input: Payload,
-    /// The session, where there is one.
+    /// The session, if the request has one.
     pub session: Option<String>,
-    /// The user, where there is one.
+    /// The user, if the request has one.
     pub user: Option<String>,
     /// Metadata from the transport.
     pub metadata: Payload,
-    /// The result of the program's key function ([`Key::Missing`] if none), where it was called. A
-    /// policy that has a key function refuses a request without it.
+    /// The result of the policy's key function, if it was called; [`Key::Missing`] if it returned
+    /// no key. A policy with a key function refuses a request without this result.
     pub function_key: Option<Key>,
-    /// Maximum time in the queue where a `queue` policy does not define one: a caller that gives up
-    /// sooner or later should not keep a position.
+    /// Maximum time in the queue, if the policy `queue` has no `maxWaitMs`. For callers that stop
+    /// waiting after this time.
     pub max_wait_ms: Option<u64>,
 }
 
 impl Request {
-    /// Returns the document that key paths start from. The input stays byte for byte.
+    /// Returns the document at which the paths of keys begin. It contains the input byte for byte.
     fn data(&self) -> Payload {
         let (session, user) = (json!(self.session).to_string(), json!(self.user).to_string());
         document(&session, &user, self.input.as_str(), self.metadata.as_str())
@@ -68,16 +68,16 @@ pub fn with_input(document_of: &Payload, input: &Payload) -> Payload {
     document(part("session"), part("user"), input.as_str(), part("metadata"))
 }
 
-/// Admits a request to its action, if the input fits the action's schema.
+/// Decides on a request to an action. Refuses an input that does not match the action's schema.
 pub fn dispatch(draft: &mut Draft, ws: &Workspace, request: &Request) -> Decided<Outcome> {
     dispatch_from(draft, ws, request, Origin::Arrival)
 }
 
-/// Admits two requests: the second starts when the first has completed, and is cancelled if the
-/// first fails or is cancelled. A refused first request has no second; a repeated first request
-/// keeps the second that it had.
+/// Admits two requests. The second one starts when the first has completed, and is cancelled if
+/// the first fails or is cancelled. If the first request is refused, the second is not admitted.
+/// If the first request is a repeat, the second one of the original request is returned.
 ///
-/// Both are admitted here, so that the second one's position in every queue is that of the first.
+/// Both are admitted in one transaction, so that no other request gets between them in a queue.
 pub fn dispatch_then(
     draft: &mut Draft,
     ws: &Workspace,
@@ -102,7 +102,7 @@ pub fn dispatch_then(
     Ok((outcome, Some(then)))
 }
 
-/// Returns the run that starts, or has started, after this one.
+/// Returns the run that starts after the given run has completed.
 fn successor(draft: &Draft, run: RunId) -> Decided<Option<RunId>> {
     if let Some(run) = draft.run(run.seq)? {
         return Ok(run.then);
@@ -141,7 +141,7 @@ fn dispatch_from(
 }
 
 fn check_input(schema: &Value, input: &Payload, name: &str) -> Decided<()> {
-    // A payload may have numbers and escapes that no value can hold.
+    // A payload may have numbers and escapes that `serde_json::Value` cannot represent.
     let unreadable = |error: serde_json::Error| Mismatch {
         path: "input".to_owned(),
         rule: format!("cannot be compared with the schema: {error}"),
@@ -151,10 +151,10 @@ fn check_input(schema: &Value, input: &Payload, name: &str) -> Decided<()> {
     checked.map_err(|mismatch| Stop::Refused(Refusal::BadInput { name: name.to_owned(), mismatch }))
 }
 
-/// Admits an input to one workflow, if it fits the workflow's schema. Other workflows do not see
-/// it, and no run that waits for an event is woken (spec start).
+/// Starts one workflow with an input. Refuses an input that does not match the workflow's schema.
+/// The input does not trigger other workflows, and wakes no waiting run (spec start).
 ///
-/// An action gets a request without session and user, so that its policy does not arbitrate.
+/// An action gets a request without session and user, so that its policy does not apply.
 pub fn start_workflow(
     draft: &mut Draft,
     ws: &Workspace,
@@ -188,14 +188,14 @@ pub fn occur(
     let input = json!({ "schedule": schedule, "plannedAt": planned_at.rfc3339() });
     let catalog = draft.catalog(ws)?;
     let current = catalog.entry(app, workflow).and_then(Entry::open);
-    // A schedule calls an action as any other caller does: with a request.
+    // An action always gets the document of a request as its input.
     let data = if current.is_some_and(|it| it.workflow.flow.is_some()) {
         document("null", "null", &input.to_string(), "null")
     } else {
         Payload::from_value(&input)
     };
     let origin = Origin::Cron { schedule: schedule.to_owned(), overlap };
-    // No key function is called: as without a session, no key means no arbitration.
+    // No key function is called. Without a key the policy does not apply, as without a session.
     start(draft, ws, app, workflow, (Kind::Cron, data), (origin, Some(Key::Missing)))
 }
 

@@ -1,10 +1,10 @@
 //! Retention: deletes ended and expired rows, in small chunks, oldest first.
 //!
-//! Numbers grow with time, so that old rows are at the beginning of every table: a pass goes
-//! through it by number, chunk by chunk, and ends at a chunk without old rows. Referenced rows
-//! stay: an event is kept by its runs, live or ended, by its batch and by its window; an ended run
-//! by the runs that compensate it, handle its failure or replay it. An old event can only be
-//! referenced again by a replay of an ended run, and that run keeps it.
+//! Numbers grow with time, so old rows have the lowest numbers. A pass goes through a table by
+//! number, chunk by chunk, and ends at a chunk without old rows. Referenced rows are not deleted.
+//! An event is referenced by its runs, live or ended, by its batch and by its window. An ended run
+//! is referenced by the runs that compensate it, handle its failure or replay it. A new reference
+//! to an old event can only come from a replay, and the replayed run references the event already.
 
 use crate::{
     command::Refusal,
@@ -15,19 +15,19 @@ use crate::{
     time::Timestamp,
 };
 
-/// How many rows one chunk deletes before it stops: far below what a transaction may change.
+/// Number of deleted rows after which a chunk ends: far below the limit of a transaction.
 const ENOUGH: u32 = 1000;
 
-/// How many steps, chunks, signals and items of a run are read at once.
+/// Number of steps, output chunks, signals and items of a run that are read at a time, each.
 const CHILDREN: u32 = 64;
 
-/// How far clocks may differ, and one of them step back, without a false finding of `doctor`.
+/// `doctor` reports no false finding if clocks differ, or step back, by at most this time.
 pub const CLOCK_GRACE_MS: u64 = 60_000;
 
 /// Kind of rows that retention deletes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Past {
-    /// Runs that have ended, with all rows filed under them.
+    /// Runs that have ended, with all rows that belong to them.
     Runs,
     /// Events and other inputs.
     Events,
@@ -38,7 +38,7 @@ pub enum Past {
 }
 
 impl Past {
-    /// Returns the scan of rows after a number, oldest first.
+    /// Returns the scan for rows with a number above `after`, oldest first.
     pub fn scan(self, after: Seq) -> Scan {
         match self {
             Self::Runs => Scan::EndedAfter(after),
@@ -49,7 +49,7 @@ impl Past {
     }
 }
 
-/// Returns the number of a row, which is the cursor of a pass.
+/// Returns the number of a row. It is the cursor of a pass.
 pub fn number(row: &Row) -> Option<Seq> {
     Old::of(row).map(|old| old.seq)
 }
@@ -59,22 +59,23 @@ pub fn number(row: &Row) -> Option<Seq> {
 pub struct Forgotten {
     /// The number of deleted rows.
     pub rows: u32,
-    /// The cursor of the next chunk; none when the pass has ended.
+    /// The cursor of the next chunk; none if the pass has ended.
     pub next: Option<Seq>,
 }
 
-/// Returns the reads besides rows.
+/// Returns the reads of the command other than rows.
 pub fn reads() -> ReadSet {
     ReadSet::default().latch(latch(), Mode::Exclusive)
 }
 
-/// Key of the row that stores until when ended runs were deleted, in microseconds: an id that was
-/// answered later still resolves, whatever retention was set to. It belongs to no workspace.
+/// Returns the key of the row that stores the time, in microseconds, before which ended runs may
+/// have been deleted, under the current or any earlier setting. It belongs to no workspace.
 fn horizon_key() -> RowKey {
     RowKey::Epoch("".into())
 }
 
-/// Returns the time until which ended runs were deleted, if this is the row that stores it.
+/// Returns the time before which ended runs may have been deleted, if this is the row that stores
+/// it.
 fn deleted_until(row: &Row) -> Option<Timestamp> {
     let Row::Epoch(epoch) = row else { return None };
     epoch.ws.is_empty().then(|| Timestamp::from_micros(epoch.n))
@@ -83,13 +84,13 @@ fn deleted_until(row: &Row) -> Option<Timestamp> {
 /// Returns the time before which a receipt may name a deleted run, if this is the row that stores
 /// it.
 ///
-/// Later than the time until which runs were deleted: where the clock steps back while a run is
-/// alive, the run ends before the receipt that names it was written.
+/// It is later than the time before which runs were deleted: if the clock steps back while a run is
+/// live, the run's end seems earlier than the receipt that names it.
 pub fn horizon(row: &Row) -> Option<Timestamp> {
     deleted_until(row).map(|until| until.plus_ms(CLOCK_GRACE_MS))
 }
 
-/// Stores that runs which ended before a time may be deleted. Written under the latch.
+/// Stores that runs which ended before a time may have been deleted. The caller holds the latch.
 fn remember(draft: &mut Draft, before: Timestamp) -> Decided<()> {
     let known = draft.row(&horizon_key())?.and_then(deleted_until);
     if known.is_none_or(|known| known < before) {
@@ -98,13 +99,14 @@ fn remember(draft: &mut Draft, before: Timestamp) -> Decided<()> {
     Ok(())
 }
 
-/// Latch of all decisions that reference ended runs: shared to read them, exclusive to delete them.
+/// Returns the latch for ended runs: shared for decisions that add references to them, exclusive to
+/// delete them.
 pub fn latch() -> Latch {
-    // No workspace has an empty name.
+    // It cannot be the latch of an event's name, because no workspace has an empty name.
     Latch::Topic("".into(), "past".to_owned())
 }
 
-/// Deletes rows that ended before a time, among the first `most` after a number.
+/// Deletes rows that ended before a time, among the first `most` rows after the number `after`.
 pub fn forget(
     draft: &mut Draft,
     past: Past,
@@ -123,7 +125,8 @@ pub fn forget(
         Past::Runs => keys(draft.found(&Scan::LooseEnded(after, last), most)?),
         Past::Events => keys(draft.found(&Scan::LooseEvents(after, last), most)?),
         Past::Receipts => found.iter().map(|old| old.key.clone()).collect(),
-        // The rows found are a hint: the key may have been used again.
+        // The scan gives only hints: a newer request may have used the key again. So the row is
+        // read again under lock.
         Past::Replies => {
             let still = |old: &Old| -> Decided<bool> {
                 let row = draft.row(&old.key)?.and_then(Old::of);
@@ -148,7 +151,8 @@ pub fn forget(
         let (gone, whole) = delete(draft, &old.key)?;
         rows += u32::try_from(gone).unwrap_or(u32::MAX);
         if !whole || rows >= ENOUGH {
-            // Repeat this row, or continue after it.
+            // The next chunk repeats this row if it was not deleted completely, or continues after
+            // it.
             let next = if whole { old.seq } else { Seq(old.seq.0.saturating_sub(1)) };
             return Ok(Forgotten { rows, next: Some(next) });
         }
@@ -160,7 +164,7 @@ fn keys(rows: Vec<&Row>) -> Vec<RowKey> {
     rows.into_iter().map(Row::key).collect()
 }
 
-/// Row that retention considers.
+/// Row that retention may delete.
 struct Old {
     key: RowKey,
     seq: Seq,
@@ -185,7 +189,8 @@ impl Old {
     }
 }
 
-/// Deletes a row; returns the number of deleted rows, and whether those were all.
+/// Deletes a row and the rows that belong to it. Returns the number of deleted rows, and whether
+/// all were deleted.
 fn delete(draft: &mut Draft, key: &RowKey) -> Decided<(usize, bool)> {
     let (rows, whole) =
         if let RowKey::Ended(run) = key { delete_children(draft, *run)? } else { (0, true) };

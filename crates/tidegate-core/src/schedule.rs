@@ -1,8 +1,8 @@
-//! Schedules: one row each, with the time of the next planned occurrence.
+//! Schedules. Each has a row with the time of its next planned occurrence.
 //!
-//! The times themselves come from the engine, which knows calendars. This module makes each
-//! occurrence happen once over all engines: it takes place only if the row still plans it, and the
-//! row advances in the same transaction (spec schedules, I34).
+//! The engine, which has a calendar, computes the times. This module makes sure that each
+//! occurrence happens once over all engines: it starts only if it is still planned in the row, and
+//! the next one is planned in the same transaction (spec schedules, I34).
 
 use serde_json::{Value, json};
 
@@ -23,10 +23,10 @@ use crate::{
     time::Timestamp,
 };
 
-/// The control in the verdict on missed occurrences. It has no gates.
+/// Name of the control in the verdict on missed occurrences. It has no gates.
 pub const CATCH_UP: &str = "catchUp";
 
-/// Planned occurrence, and its successor.
+/// Planned occurrence, with the time of the next one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Occurrence {
     /// The workspace.
@@ -39,16 +39,16 @@ pub struct Occurrence {
     pub schedule: String,
     /// The planned time.
     pub planned_at: Timestamp,
-    /// The next occurrence; none if this was the last.
+    /// The time of the next occurrence; none if this is the last one.
     pub next: Option<Timestamp>,
 }
 
 /// Number of missed occurrences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Missed {
-    /// The number.
+    /// The number of missed occurrences.
     pub count: u32,
-    /// Whether there may be more: counting has a bound.
+    /// Whether there may be more, because counting stops at a limit.
     pub at_least: bool,
 }
 
@@ -59,9 +59,9 @@ impl Occurrence {
     }
 }
 
-/// Plans the first occurrence of a schedule that the current release has and that has no row yet.
+/// Plans the first occurrence of a schedule of the current release, if it has no row yet.
 ///
-/// An existing row is kept: its planned occurrence may be due, and must not be lost.
+/// An existing row is not changed, because its planned occurrence may be due and must not be lost.
 pub fn plan<E>(
     draft: &mut Draft,
     ws: &Workspace,
@@ -80,9 +80,9 @@ pub fn plan<E>(
     Ok(plan)
 }
 
-/// Starts an occurrence, if the schedule still plans it and it is due.
+/// Starts an occurrence, if it is still planned and is due.
 ///
-/// `None` means that another engine started it, or that the schedule is gone.
+/// `None` means that another engine has started it, or that the schedule does not exist any more.
 pub fn occur(draft: &mut Draft, occurrence: &Occurrence) -> Decided<Option<Outcome>> {
     let Some(row) = moved_on(draft, occurrence)? else { return Ok(None) };
     let Occurrence { ws, app, workflow, schedule, planned_at, .. } = occurrence;
@@ -97,8 +97,8 @@ pub fn occur(draft: &mut Draft, occurrence: &Occurrence) -> Decided<Option<Outco
     Ok(Some(outcome))
 }
 
-/// Skips an occurrence, and all before `next`, that are too late to catch up. The skipped
-/// occurrence is recorded, with the number of missed ones.
+/// Skips an occurrence that is too late, and all others before `next`. Records the skipped
+/// occurrence and the number of missed ones.
 pub fn miss(draft: &mut Draft, occurrence: &Occurrence, missed: Missed) -> Decided<bool> {
     let Some(row) = moved_on(draft, occurrence)? else { return Ok(false) };
     let Missed { count, at_least } = missed;
@@ -145,16 +145,16 @@ pub fn miss(draft: &mut Draft, occurrence: &Occurrence, missed: Missed) -> Decid
 /// Pause or resume of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
-    /// Plans nothing from now on.
+    /// Pauses the schedule: no occurrence is planned.
     Pause,
-    /// Continues with this occurrence.
+    /// Resumes the schedule, with this next occurrence.
     Resume(Option<Timestamp>),
 }
 
-/// Pauses a schedule that the current release has, or resumes it; `false` if nothing changes.
+/// Pauses or resumes a schedule of the current release. Returns `false` if this has no effect.
 ///
-/// A paused schedule plans nothing, so that no sweep finds it and nothing is caught up later. Runs
-/// that have started continue.
+/// A paused schedule has no planned occurrence, so that the sweep does not find it and no missed
+/// occurrence is started later. Runs that exist continue.
 pub fn hold(
     draft: &mut Draft,
     ws: &Workspace,
@@ -171,7 +171,7 @@ pub fn hold(
     let row = if let Some(Row::Schedule(known)) = known { known } else { row };
     let row = match (hold, row.paused_at) {
         (Hold::Pause, None) => Schedule { next: None, paused_at: Some(draft.now()), ..row },
-        // The caller read the row before that occurrence took place: it has to read it again.
+        // The caller has read the row before its last occurrence: it must read it again.
         (Hold::Resume(next), Some(_)) if next.is_some() && next <= row.last => return Ok(false),
         (Hold::Resume(next), Some(_)) => Schedule { next, paused_at: None, ..row },
         (Hold::Pause, Some(_)) | (Hold::Resume(_), None) => return Ok(false),
@@ -180,7 +180,8 @@ pub fn hold(
     Ok(true)
 }
 
-/// Whether the next occurrence replaces this one, so that its session operations are staged.
+/// Whether `onOverlap` of the run's schedule is `restart`. Then the next occurrence replaces the
+/// run, and its session operations are staged.
 pub(crate) fn is_restarted(run: &Run) -> bool {
     let mut needs = run.plan.iter();
     needs.any(|need| need.gate.class() == Some(Class::Schedule) && need.tier == IN_PLACE)
@@ -200,14 +201,14 @@ pub(crate) fn was_restarted<E>(draft: &Draft, run: &Ended) -> Decided<bool, E> {
     let Some(workflow) = catalog.definition(run.lane).filter(|_| input.kind == Kind::Cron) else {
         return Ok(false);
     };
-    // A schedule calls an action as any other caller does.
+    // The input of an action is the document of a request.
     let data = if workflow.flow.is_some() { &data["input"] } else { &data };
     let overlap = data["schedule"].as_str().and_then(|schedule| workflow.overlap(schedule));
     Ok(overlap == Some(Overlap::Restart))
 }
 
-/// Returns the overlap policy of a schedule in the current release; none if the release has no such
-/// schedule.
+/// Returns the `onOverlap` setting of a schedule in the current release; none if the release does
+/// not have the schedule.
 fn overlap<E>(
     draft: &Draft,
     ws: &Workspace,
@@ -226,7 +227,8 @@ fn unplanned(ws: &Workspace, app: &str, workflow: &str, id: &str) -> Schedule {
     Schedule { ws: ws.clone(), app, workflow, id, next, last, outcome, paused_at }
 }
 
-/// Takes a planned occurrence from the row; `None` if the row does not plan it, or it is not due.
+/// Replaces the planned occurrence of the row by the next one. Returns `None` if the row plans
+/// another occurrence, or it is not due.
 fn moved_on<E>(draft: &mut Draft, occurrence: &Occurrence) -> Decided<Option<Schedule>, E> {
     let Some(Row::Schedule(row)) = draft.row(&occurrence.key())?.cloned() else {
         return Ok(None);
@@ -241,7 +243,7 @@ fn moved_on<E>(draft: &mut Draft, occurrence: &Occurrence) -> Decided<Option<Sch
     Ok(Some(row))
 }
 
-/// Removes the schedules that a new release of their workflow no longer has.
+/// Deletes the rows of schedules that a new release of their workflow no longer has.
 pub fn prune<E>(draft: &mut Draft, ws: &Workspace, workflow: &Definition) -> Decided<(), E> {
     let (app, name) = (workflow.app.clone(), workflow.name.clone());
     let scan = Scan::SchedulesOf(ws.clone(), app, name);
@@ -300,7 +302,7 @@ mod tests {
         for (row, occurrence, moves) in table {
             let mut world = world(row);
             let moved = world.decide(|draft| moved_on::<()>(draft, &occurrence)).unwrap();
-            assert_eq!(moved.is_some(), moves, "{row:?}: {occurrence:?}");
+            assert_eq!(moved.is_some(), moves, "row at {row:?}, occurrence {occurrence:?}");
             let Some(Row::Schedule(now)) = world.rows.get(&occurrence.key()) else { panic!() };
             let next = if moves { occurrence.next } else { row.map(Timestamp::from_ms) };
             assert_eq!((now.next, now.last), (next, moves.then_some(occurrence.planned_at)));

@@ -1,12 +1,12 @@
 //! Schemas of workflow data and action inputs.
 //!
-//! JSON Schema as pydantic, zod and schemars write it (draft 2020-12, and the forms of draft 7 for
-//! definitions and tuples), with errors that name the path of a mismatch. A keyword that would not
-//! be checked is refused with the definition: a rule that is written down holds. `format` is an
-//! annotation. A `$ref` points into the same schema.
+//! The subset of JSON Schema that pydantic, zod and schemars write (draft 2020-12, and the forms of
+//! draft 7 for definitions and tuples). Errors name the path of a mismatch. A definition with a
+//! keyword that is not checked is refused, so that every rule in a schema is enforced. `format` is
+//! only an annotation. A `$ref` can refer only to a part of the same schema.
 //!
-//! A check takes a bounded number of steps at a bounded depth, however schema and value are nested,
-//! and is a pure function of both.
+//! A check is a pure function of schema and value. The number of its steps and its depth are
+//! limited.
 
 mod pattern;
 mod read;
@@ -25,21 +25,22 @@ use self::pattern::Pattern;
 pub(crate) use self::read::read;
 use crate::definition::shorten;
 
-/// Maximum size of a schema, as text. It is sent to every client that lists tools.
+/// Maximum size of a schema, as text. Every client that lists tools receives it.
 pub const MAX_SCHEMA_BYTES: usize = 64 * 1024;
 
-/// Maximum number of schemas that are applied to parts of a value. The largest payload has about a
-/// quarter of a million parts.
+/// Maximum number of steps of a check: a step applies one schema to one part of the value. The
+/// largest payload has about a quarter of a million parts.
 const MAX_STEPS: usize = 1_000_000;
 
-/// Maximum number of schemas that are applied inside of each other: a payload is nested at most 128
-/// deep, and a generated schema has up to three for each level.
+/// Maximum number of nested schemas in a check. A payload is nested at most 128 deep, and a
+/// generated schema has up to three schemas for each level.
 const MAX_DEPTH: usize = 400;
 
-/// Number of characters of text, times characters of a pattern, that cost one step.
+/// Matching a pattern costs one step for each time that this number is contained in the length of
+/// the text times the length of the pattern.
 const MATCHED_PER_STEP: usize = 64;
 
-/// Mismatch of a value and its schema.
+/// A value that does not match its schema: where, and which rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
     /// The path, in the notation of keys: `input.items.0.id`.
@@ -63,22 +64,23 @@ pub fn check(schema: &Value, value: &Value, at: &str) -> Result<(), Mismatch> {
         Err(Stop::Unfit(mismatch)) => Err(mismatch),
         Err(Stop::TooComplex) => {
             let rule =
-                format!("takes more than {MAX_STEPS} steps, or {MAX_DEPTH} levels, to check");
+                format!("needs more than {MAX_STEPS} steps or {MAX_DEPTH} nested schemas to check");
             Err(Mismatch { path: at.to_owned(), rule })
         }
     }
 }
 
-/// Reason to stop a check.
+/// Reason why a check stops.
 enum Stop {
     Unfit(Mismatch),
-    /// Out of steps, or too deep. Not a mismatch: `not` and `anyOf` must not take it for one.
+    /// The check needs too many steps or is nested too deep. This is not a mismatch, and `not` and
+    /// `anyOf` must not treat it as one.
     TooComplex,
 }
 
 type Checked = Result<(), Stop>;
 
-/// The path of a part of the value, which becomes text only in an error.
+/// The path of a part of the value. It is converted to text only for an error.
 #[derive(Clone, Copy)]
 struct Place<'a>(Option<&'a Place<'a>>, Name<'a>);
 
@@ -102,11 +104,11 @@ impl fmt::Display for Place<'_> {
 
 struct Checker<'a> {
     root: &'a Value,
-    /// Steps that are left.
+    /// The number of steps that are left.
     steps: usize,
-    /// Compiled patterns; none for those that cannot be checked.
+    /// Compiled patterns; `None` for a pattern that cannot be checked.
     patterns: BTreeMap<&'a str, Option<Pattern>>,
-    /// Number of enclosing checks whose mismatches are not reported: their text is not made.
+    /// Number of enclosing checks that need no error text. If it is not 0, no text is created.
     quiet: usize,
 }
 
@@ -118,7 +120,7 @@ impl<'a> Checker<'a> {
         }
         let Some(rules) = schema.as_object() else {
             let wanted = *schema != Value::Bool(false);
-            return if wanted { Ok(()) } else { self.unfit(at, || "is not wanted".into(), value) };
+            return if wanted { Ok(()) } else { self.unfit(at, || "is not allowed".into(), value) };
         };
         for (keyword, rule) in rules {
             if !self.holds(keyword, rule, value)? {
@@ -147,7 +149,7 @@ impl<'a> Checker<'a> {
         Err(Stop::Unfit(Mismatch { path: at.to_string(), rule }))
     }
 
-    /// Whether a schema holds. The mismatch is not needed.
+    /// Whether a value matches a schema. Creates no error text.
     fn fits(
         &mut self,
         schema: &'a Value,
@@ -165,8 +167,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Whether one rule holds for the value itself. Rules for other types, and rules that contain
-    /// schemas, always hold.
+    /// Whether the value satisfies one rule. Returns true for rules for other types and for rules
+    /// that contain schemas.
     fn holds(&mut self, keyword: &str, rule: &'a Value, value: &Value) -> Result<bool, Stop> {
         let amount = match keyword {
             "minLength" | "maxLength" => value.as_str().map(|text| text.chars().count().into()),
@@ -251,8 +253,9 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Reports that no alternative fits. If all others are excluded by their type or by a constant,
-    /// as in unions with null or with a tag, the mismatch of the one that is meant is reported.
+    /// Reports that the value matches no alternative. If all alternatives but one are excluded by
+    /// their type or by a constant, as in unions with null or with a tag, the mismatch of that one
+    /// is reported.
     fn explain(
         &mut self,
         keyword: &str,
@@ -275,7 +278,8 @@ impl<'a> Checker<'a> {
                     meant.push(mismatch);
                 }
             }
-            // The answer is known; only its text costs steps here.
+            // It is already known that no alternative matches. These checks only create the text,
+            // and do not count.
             self.steps = steps;
         }
         match (meant.pop(), meant.is_empty()) {
@@ -308,7 +312,8 @@ impl<'a> Checker<'a> {
                 self.check(schema, member, place, depth + 1)?;
             }
         }
-        // After the members, so that a union names the alternative whose tag fits.
+        // Checked after the members, so that in a union the alternative with the right tag is
+        // reported.
         for name in rules.get("required").into_iter().flat_map(each).filter_map(Value::as_str) {
             if !members.contains_key(name) {
                 let path = Place(Some(&at), Name::Text(name)).to_string();
@@ -343,8 +348,8 @@ impl<'a> Checker<'a> {
         Ok(schemas)
     }
 
-    /// Whether a member is known to these rules, or to a schema that they apply to the same value
-    /// and that holds.
+    /// Whether a member is evaluated by these rules, or by a schema that they apply to the same
+    /// value and that the value matches.
     fn evaluates(
         &mut self,
         rules: &'a Map<String, Value>,
@@ -381,7 +386,8 @@ impl<'a> Checker<'a> {
         at: Place<'_>,
         depth: usize,
     ) -> Checked {
-        // Before draft 2020-12 a tuple is a list of `items`, with `additionalItems` for the rest.
+        // Before draft 2020-12, a tuple has a list of schemas in `items`, and `additionalItems` for
+        // further elements.
         let (first, rest) = match rules.get("items") {
             Some(Value::Array(first)) => (first.as_slice(), rules.get("additionalItems")),
             rest => {
@@ -404,7 +410,7 @@ impl<'a> Checker<'a> {
         Ok(compiled.as_ref().is_none_or(|pattern| pattern.is_match(text)))
     }
 
-    /// Compares values; numbers are equal by value: `1` is `1.0`.
+    /// Whether two values are equal. Numbers are compared by value: `1` equals `1.0`.
     fn same(&mut self, one: &Value, other: &Value) -> Result<bool, Stop> {
         self.spend(1)?;
         match (one, other) {
@@ -433,7 +439,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// Returns the part of a schema that a `$ref` names: `#`, or a JSON pointer in a fragment.
+/// Returns the part of a schema to which a `$ref` refers: `#`, or a JSON pointer in a fragment.
 fn resolve<'a>(root: &'a Value, path: &str) -> Option<&'a Value> {
     let fragment = path.strip_prefix('#')?;
     root.pointer(&percent_decoded(fragment)?)
@@ -450,7 +456,7 @@ fn percent_decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Returns the items of a list, or the single value in its place.
+/// Returns the items of a list, or a value that is not a list as the only item.
 fn each(rule: &Value) -> std::slice::Iter<'_, Value> {
     rule.as_array().map_or(std::slice::from_ref(rule), Vec::as_slice).iter()
 }
@@ -470,7 +476,7 @@ fn is(kind: &str, value: &Value) -> bool {
     }
 }
 
-/// Compares integers exactly, others as floats.
+/// Compares integers exactly, and other numbers as floats.
 fn compare(one: &Number, other: &Number) -> Option<Ordering> {
     match (one.as_i128(), other.as_i128()) {
         (Some(one), Some(other)) => Some(one.cmp(&other)),
@@ -478,8 +484,8 @@ fn compare(one: &Number, other: &Number) -> Option<Ordering> {
     }
 }
 
-/// Whether a number is a multiple: integers exactly, others but for the rounding of their division,
-/// so that 0.0075 is a multiple of 0.0001.
+/// Whether a number is a multiple of another. Integers are checked exactly. For other numbers the
+/// rounding of the division is tolerated, so that 0.0075 is a multiple of 0.0001.
 fn is_multiple(number: &Number, by: &Number) -> bool {
     if let (Some(number), Some(by)) = (number.as_i128(), by.as_i128()) {
         return by != 0 && number % by == 0;
@@ -489,11 +495,11 @@ fn is_multiple(number: &Number, by: &Number) -> bool {
     times.is_finite() && (times - times.round()).abs() <= times.abs().max(1.0) * 1e-12
 }
 
-/// Returns the text of a value in which equal numbers are written alike.
+/// Returns the text of a value. Equal numbers have the same text.
 fn canonical(value: &Value) -> String {
     match value {
         Value::Number(number) => match number.as_f64() {
-            // Beyond this, floats are not exact integers.
+            // Above this, a float does not represent every integer exactly.
             Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < 9e15 => {
                 format!("{}", float + 0.0)
             }

@@ -1,8 +1,8 @@
 //! Session state: one versioned JSON document per session, changed by operations.
 //!
-//! An operation is decided under the lock of its document, so that none is ever lost and none has
-//! to be retried. A run's operation is one of its steps: it takes effect with the step's record,
-//! once. Under the policy `restart` it is staged until the run completes.
+//! An operation is decided under the lock of the document, so that no operation is lost or has to
+//! be retried. An operation of a run is a step: it takes effect once, in the transaction that
+//! records the step. With the policy `restart` it is staged until the run completes.
 
 mod op;
 mod staged;
@@ -23,11 +23,12 @@ use crate::{
     stream::is_name,
 };
 
-/// Maximum size of a document. It is read and written whole; data that grows without end belongs in
-/// a stream, or in its own database.
+/// Maximum size of a document, which is always read and written as a whole. Data that grows without
+/// end should be in a stream or in another database.
 pub const MAX_SESSION_BYTES: usize = 1024 * 1024;
 
-/// Maximum total length of app, flow and session in bytes: an index entry of PostgreSQL holds them.
+/// Maximum total length of app, flow and session id in bytes: they must fit into an index entry of
+/// PostgreSQL.
 pub const MAX_REF_BYTES: usize = 1024;
 
 /// Session operation that a run performs as one of its steps.
@@ -39,25 +40,25 @@ pub struct NewSessionOp {
     pub session: SessionRef,
     /// The operation.
     pub op: SessionOp,
-    /// The version that the document must have; none means any.
+    /// The version that the document must have; none means any version.
     pub expected_version: Option<i64>,
 }
 
 impl NewSessionOp {
-    /// Returns the operation and its path, by which a repetition is recognised. Its value may
-    /// differ: a service that is called again need not compute the same, and the first value
-    /// counts.
+    /// Returns the name of the operation: its verb, path and session. A repeated operation has the
+    /// same name. Its value may differ, because a service that is called again may compute another
+    /// value; the first value counts.
     fn named(&self) -> String {
         let SessionRef { app, flow, id } = &self.session;
         let at = place(op::names(&self.op));
         format!("{} at {at} of session {app}/{flow}/{id}", self.op.verb())
     }
 
-    /// Refuses an operation with the id of a step that performed another one.
+    /// Refuses an operation if the step with its id has performed another operation.
     pub(crate) fn check_repeats(&self, step: &Step) -> Result<(), SessionError> {
         let done = step.result.as_ref().ok().and_then(|done| done.at(&[DONE.to_owned()]));
         let asked = Payload::from_value(&self.named().into());
-        // Steps recorded before the operation's name was part of the output are not compared.
+        // Steps that older builds have recorded do not have the name, and are not compared.
         match done {
             Some(done) if done != asked => Err(SessionError::StepMismatch {
                 step: self.step.clone(),
@@ -68,32 +69,32 @@ impl NewSessionOp {
     }
 }
 
-/// Field of a step's output that names the operation.
+/// Field of a step's output with the name of the operation.
 const DONE: &str = "op";
 
 /// Result of an operation. As a payload it is the output of the step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outcome {
-    /// The document's current version; 0 where it was never written. Staged operations are not
+    /// The document's current version; 0 if it was never written. Staged operations are not
     /// counted.
     pub version: i64,
-    /// The current value at the path. After an append it is the list's length: a conversation that
-    /// grows message by message must not be copied into the record of each.
+    /// The current value at the path. After an append it is only the length of the list, so that a
+    /// long list is not copied into the record of each step.
     pub value: Payload,
 }
 
 impl Outcome {
-    /// Converts to a step's output. The value stays byte for byte.
+    /// Converts the result to a step's output, which contains the value byte for byte.
     pub fn to_payload(&self) -> Payload {
         let (version, value) = (Payload::from_value(&self.version.into()), &self.value);
         let none = Payload::null();
         let whole = none.with(&["version".to_owned()], &version);
         let whole = whole.and_then(|whole| whole.with(&["value".to_owned()], value));
-        whole.expect("an object takes any member")
+        whole.expect("a member can be added to an object")
     }
 
-    /// Converts back from a step's output.
+    /// Converts a step's output to the result.
     pub fn from_payload(payload: &Payload) -> Option<Outcome> {
         let version = payload.at(&["version".to_owned()])?;
         let value = payload.at(&["value".to_owned()])?;
@@ -101,7 +102,7 @@ impl Outcome {
     }
 }
 
-/// Reason why an operation failed. Nothing changed.
+/// Reason why an operation failed. A failed operation changes no document.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SessionError {
     /// The value at the path has a type that the operation does not support.
@@ -111,10 +112,10 @@ pub enum SessionError {
         verb: &'static str,
         /// The path.
         path: String,
-        /// The value or name that is in the way.
+        /// The value or name that prevents the operation.
         reason: String,
     },
-    /// The sum is out of the range of numbers.
+    /// The sum has too many digits.
     #[error("cannot increment at {path}: the sum would have more than {MAX_SUM_DIGITS} digits")]
     Number {
         /// The path.
@@ -125,22 +126,22 @@ pub enum SessionError {
         "a session's document must be at most {MAX_SESSION_BYTES} bytes, and would have {size}"
     )]
     TooLarge {
-        /// The size that it would have.
+        /// The size that the document would have.
         size: usize,
     },
     /// The document would nest deeper than [`MAX_DEPTH`].
     #[error("a session's document must nest at most {MAX_DEPTH} deep, and would nest {depth} deep")]
     TooDeep {
-        /// The depth that it would have.
+        /// The depth that the document would have.
         depth: usize,
     },
-    /// The run has reached the limit of staged operations.
+    /// The run has staged the maximum number of operations or bytes.
     #[error(
         "a run under `restart` stages at most {MAX_STAGED} operations of {MAX_STAGED_BYTES} bytes \
          in all"
     )]
     TooMuchStaged,
-    /// App, flow or session is not a valid name.
+    /// The app, flow or session id is not a valid name.
     #[error("session `{name}` {rule}")]
     BadName {
         /// The given name.
@@ -148,23 +149,24 @@ pub enum SessionError {
         /// The rule that the name breaks.
         rule: String,
     },
-    /// The step has performed another operation.
-    #[error("step `{step}` is recorded as {done}: give another operation another id")]
+    /// The step with this id has performed another operation.
+    #[error("step `{step}` is recorded as {done}: use another step id for another operation")]
     StepMismatch {
         /// The step's id.
         step: String,
-        /// The operation that it performed.
+        /// The operation that the step performed.
         done: String,
     },
     /// The document does not have the version that the caller expects.
-    #[error("the session is at version {actual}, and version {expected} was expected")]
+    #[error("expected version {expected} of the session, but it is at version {actual}")]
     Changed {
         /// The version that was expected.
         expected: i64,
         /// The current version.
         actual: i64,
     },
-    /// A value that a run under `restart` has read and then set was changed by others in between.
+    /// A run with the policy `restart` has read a value and then set it, but another writer has
+    /// changed it in between.
     #[error("{path} was {read} when the run read it, and is {now} now")]
     Conflict {
         /// The path.
@@ -192,18 +194,18 @@ impl SessionError {
         }
     }
 
-    /// Converts to the error of a step or a run. Its codes are words: `SessionConflict`.
+    /// Converts to the error of a step or a run. `session_conflict` becomes `SessionConflict`.
     pub fn to_fault(&self) -> RunError {
         RunError::of(self.code(), self.to_string())
     }
 }
 
-/// Parses a path in the callers' notation: dotted; empty for the whole document.
+/// Parses a dotted path. An empty text means the whole document.
 pub fn path(text: &str) -> Result<Option<Path>, PathError> {
     if text.is_empty() { Ok(None) } else { Path::parse(text).map(Some) }
 }
 
-/// Performs the operation of a step; its result is the step's result.
+/// Performs the operation of a step, and returns the step's result.
 pub(crate) fn perform(
     draft: &mut Draft,
     run: Seq,
@@ -212,7 +214,8 @@ pub(crate) fn perform(
     let Some(run) = draft.run(run)?.cloned() else { return Ok(Ok(Payload::null())) };
     let NewSessionOp { session, op, expected_version: expected, .. } = asked;
     let restarts = draft.catalog(&run.ws)?.restarts(run.lane) || schedule::is_restarted(&run);
-    // Operations that were staged before a definition changed in place are still staged.
+    // If the run has staged operations, further ones are staged, too: the definition may have
+    // changed in place since.
     let outcome = if restarts || run.staged > 0 {
         staged::stage(draft, run, session, op, *expected)?
     } else {
@@ -221,12 +224,12 @@ pub(crate) fn perform(
     let named = Payload::from_value(&asked.named().into());
     let output = |outcome: Outcome| {
         let output = outcome.to_payload().with(&[DONE.to_owned()], &named);
-        output.expect("an object takes any member")
+        output.expect("a member can be added to an object")
     };
     Ok(outcome.map(output).map_err(|error| error.to_fault()))
 }
 
-/// Performs an operation from outside any run.
+/// Performs an operation for a caller that is not a run.
 pub(crate) fn outside(
     draft: &mut Draft,
     ws: &Workspace,
@@ -264,7 +267,7 @@ fn write(
     Ok(Ok(Outcome { version: row.version, value: done.value }))
 }
 
-/// Returns a session's document; `null` at version 0 where it was never written.
+/// Returns a session's document; `null` with version 0 if it was never written.
 fn document(draft: &Draft, ws: &Workspace, session: &SessionRef) -> Decided<Session> {
     let SessionRef { app, flow, id } = session.clone();
     let key = RowKey::Session(ws.clone(), app.clone(), flow.clone(), id.clone());

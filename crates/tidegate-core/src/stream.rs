@@ -1,13 +1,13 @@
 //! Streams: ordered, versioned lists of events.
 //!
-//! A commit appends to one stream, at the version that its caller expects or at the end. The
-//! stream's row is its lock, so versions have no gap and exactly one of two commits with the same
-//! expectation succeeds. Two first commits of one stream collide at the insert of its row; the
-//! store retries the loser, and it gets the same [`StreamRefusal::Conflict`] as if it had come
-//! later. The workspace's [`LogHead`] is locked last and assigns global positions, so these become
-//! visible in order and no reader of the feed can skip a late commit.
+//! A commit appends events to one stream: at the version that the caller expects, or at the end.
+//! The stream's row is locked, so versions have no gap, and exactly one of two commits with the
+//! same expectation succeeds. If two transactions make the first commit of a stream, the insert of
+//! its row fails in one of them. The store retries it, and it gets a [`StreamRefusal::Conflict`] as
+//! if it had come later. The workspace's [`LogHead`] is locked last and gives the global positions.
+//! So positions become visible in order, and a reader of the feed cannot miss a late commit.
 //!
-//! The log deduplicates nothing: the same event committed twice is two events.
+//! Streams do not deduplicate: an event that is committed twice is stored twice.
 
 mod close;
 mod limits;
@@ -38,7 +38,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// Events to append to a stream, all of them or none.
+/// Events to append to a stream: either all of them or none.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Commit {
     /// The workspace.
@@ -47,16 +47,16 @@ pub struct Commit {
     pub stream: String,
     /// The events to append, in order.
     pub events: Vec<NewLogged>,
-    /// The end of the stream that the caller decided on; without one the events go to the end.
+    /// The expected end of the stream. None means that the events are appended at any end.
     pub expected: Option<Expected>,
 }
 
-/// An event before it has a version.
+/// An event to commit, which has no version yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewLogged {
     /// The event's name. Names that begin with `$` are reserved for Tidegate.
     pub name: String,
-    /// The payload, kept byte for byte.
+    /// The payload, stored byte for byte.
     pub data: Payload,
     /// Correlation id, causation id and any other metadata of the caller.
     pub meta: Payload,
@@ -65,27 +65,27 @@ pub struct NewLogged {
 /// End of the stream that the caller expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
-    /// Nothing has ever been committed.
+    /// The stream has no events.
     NoStream,
     /// The last event has this version.
     Version(i64),
-    /// The last event has this version, and the stream this number: a restarted stream may have
-    /// reached the same version with other events.
+    /// The stream has this number, and its last event has this version. A restarted stream, which
+    /// has another number, may have the same version with other events.
     Of(Seq, i64),
 }
 
 impl Expected {
-    /// Returns the expectation for a loaded stream: its last version, or -1 for none.
+    /// Returns the expectation for a stream whose last version is `head`; -1 means no events.
     pub fn after(head: i64) -> Self {
         if head < 0 { Self::NoStream } else { Self::Version(head) }
     }
 
-    /// As [`after`](Self::after), for a caller that also knows the stream's number.
+    /// As [`after`](Self::after), with the stream's number if the caller knows it.
     pub fn seen(log: Option<Seq>, head: i64) -> Self {
         log.filter(|_| head >= 0).map_or(Self::after(head), |log| Self::Of(log, head))
     }
 
-    /// Returns the last version that is expected; -1 for none.
+    /// Returns the expected last version; -1 means no events.
     pub fn version(self) -> i64 {
         match self {
             Self::NoStream => -1,
@@ -108,22 +108,22 @@ impl fmt::Display for Expected {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Committed {
-    /// The stream's number: a restarted stream has a new one.
+    /// The stream's number. A restarted stream has a new number.
     pub log: Seq,
     /// The first event's version.
     pub first: i64,
     /// The last event's version.
     pub last: i64,
-    /// The events' positions among all events of the workspace: without a gap inside a commit.
+    /// The positions of the events among all events of the workspace. They have no gap.
     pub positions: RangeInclusive<i64>,
     /// The events' ids, in order.
     pub ids: Vec<EventId>,
-    /// When they were committed, by the store's clock.
+    /// When the events were committed, by the store's clock.
     pub at: Timestamp,
 }
 
 impl Committed {
-    /// Converts to a step's record.
+    /// Converts to the output of a step.
     pub fn to_value(&self) -> Value {
         json!({
             "log": self.log.0,
@@ -134,7 +134,7 @@ impl Committed {
         })
     }
 
-    /// Converts from a step's record; `None` if it is not one.
+    /// Converts from the output of a step; `None` if it has another form.
     pub fn from_value(value: &Value) -> Option<Self> {
         let number = |name: &str| value.get(name)?.as_i64();
         let (first, position) = (number("first")?, number("position")?);
@@ -148,20 +148,20 @@ impl Committed {
     }
 }
 
-/// Reason why nothing was written.
+/// Reason why a command on streams was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamRefusal {
-    /// The stream does not end where the caller expects.
+    /// The stream does not have the end that the caller expects.
     #[error("stream `{stream}`: expected {expected}, got {}", Expected::after(*actual))]
     Conflict {
         /// The stream.
         stream: String,
         /// The end that the caller expects.
         expected: Expected,
-        /// The last event's version; -1 when there is none.
+        /// The last event's version; -1 if there is none.
         actual: i64,
     },
-    /// The stream was closed by a guard.
+    /// A guard event has closed the stream.
     #[error("stream `{stream}`: closed at version {guard}, nothing more is committed")]
     StreamClosed {
         /// The stream.
@@ -169,48 +169,48 @@ pub enum StreamRefusal {
         /// The guard's version.
         guard: i64,
     },
-    /// The stream's or an event's name cannot be used.
+    /// The name of the stream or of an event is not allowed.
     #[error("{what} `{name}`: {rule}")]
     BadName {
-        /// Stream name or event name.
+        /// What has the name: a stream or an event.
         what: &'static str,
-        /// The name, at most its first 64 characters.
+        /// The first 64 characters of the name.
         name: String,
-        /// The rule for names, and how this one breaks it.
+        /// The rule for names, and how this name breaks it.
         rule: String,
     },
-    /// No event, or too many.
+    /// The commit has no events or too many.
     #[error("stream `{stream}`: a commit must have 1 to {MAX_COMMIT_EVENTS} events, got {count}")]
     Count {
         /// The stream.
         stream: String,
-        /// The given number.
+        /// The number of events.
         count: usize,
     },
-    /// One event, or all of them together, are too large.
+    /// An event, or the whole commit, is too large.
     #[error("stream `{stream}`: {what} must be at most {limit} bytes, got {size}")]
     TooLarge {
         /// The stream.
         stream: String,
-        /// One event, or the commit.
+        /// What is too large: an event, or the commit.
         what: &'static str,
         /// The maximum size.
         limit: usize,
         /// The given size.
         size: usize,
     },
-    /// Only a stream that is closed can be truncated or restarted.
+    /// The stream is not closed: only a closed stream can be truncated or restarted.
     #[error("stream `{stream}`: must be closed first")]
     NotClosed {
         /// The stream.
         stream: String,
     },
-    /// Only a stream that is truncated can be restarted.
+    /// The stream is not truncated: only a truncated stream can be restarted.
     #[error("stream `{stream}`: must be truncated before it is restarted, but it is {phase}")]
     NotTruncated {
         /// The stream.
         stream: String,
-        /// The phase of its closing.
+        /// The phase of the closing.
         phase: &'static str,
     },
 }
@@ -230,10 +230,10 @@ impl StreamRefusal {
     }
 }
 
-/// Appends events to a stream, and notifies the reactions that follow it of work.
+/// Appends events to a stream, and updates the subscriptions of the reactions that follow it.
 ///
-/// `followers` are all reactions of the workspace; those that do not follow this stream are not
-/// touched. A lease on the stream neither delays a commit nor is touched by it.
+/// `followers` are all reactions of the workspace; those that do not follow this stream are
+/// ignored. A lease on the stream does not delay a commit, and a commit does not change the lease.
 pub fn commit(
     draft: &mut Draft,
     commit: &Commit,
@@ -253,11 +253,11 @@ pub fn commit(
     append(draft, stream, &commit.events, followers)
 }
 
-/// Creates or updates the subscriptions of reactions to a stream's end; `false` when there is no
-/// such stream.
+/// Creates or updates the subscriptions of reactions for all events of a stream. Returns `false` if
+/// there is no such stream.
 ///
-/// A commit does the same for the followers at that time. This is for a reaction that is defined
-/// later: it begins with the stream's first event.
+/// A commit does the same for the reactions that exist then. This function is for a reaction that
+/// is defined later: it begins with the stream's first event.
 pub fn follow<E>(
     draft: &mut Draft,
     ws: &Workspace,
@@ -279,7 +279,7 @@ fn check_expected(
     let actual = stream.map_or(-1, |stream| stream.head);
     match expected {
         Some(expected) if !is_met(expected, actual, stream) => {
-            // The refusal names the number only where the versions are equal.
+            // The refusal names the stream's number only if the versions are equal.
             let expected = match expected {
                 Expected::Of(_, version) if version != actual => Expected::after(version),
                 Expected::NoStream | Expected::Version(_) | Expected::Of(..) => expected,
@@ -297,10 +297,10 @@ fn is_met(expected: Expected, actual: i64, stream: Option<&Stream>) -> bool {
     }
 }
 
-/// Returns a stream; requests all rows that an append changes together.
+/// Returns a stream. Reads all rows that an append changes together.
 ///
-/// Also when the append will be refused: the reads of a command must not depend on the rows that it
-/// finds, or a probe, which decides on no rows, would predict too few.
+/// It reads them even if the append will be refused. A probe has no rows, and the reads that it
+/// predicts must not depend on the contents of rows.
 fn opened<E>(
     draft: &Draft,
     ws: &Workspace,
@@ -312,7 +312,7 @@ fn opened<E>(
     stream_row(draft, ws, stream)
 }
 
-/// Writes events after the stream's end and notifies its followers.
+/// Writes events at the end of a stream and updates the subscriptions of its followers.
 fn append<E>(
     draft: &mut Draft,
     mut stream: Stream,
@@ -350,11 +350,11 @@ fn append<E>(
     Ok(Committed { log, first, last, positions, ids, at })
 }
 
-/// Moves `want` of every follower to the stream's end, never back. `before` is the cursor of a new
-/// follower that starts at the head: the last version that it skips.
+/// Sets `want` of every follower's subscription to the end of the stream; it never moves back.
+/// `before` is the cursor of a new follower with `fromHead`: the last version that it skips.
 ///
-/// A subscription that has work keeps its turn: otherwise a busy stream would be sent to the back
-/// of the queue by each of its own commits.
+/// A subscription that already has events to process keeps its position in the queue. Otherwise
+/// each commit to a busy stream would move it to the back.
 fn tell<E>(
     draft: &mut Draft,
     stream: &Stream,
@@ -374,10 +374,10 @@ fn tell<E>(
     Ok(())
 }
 
-/// Returns a follower's subscription to this stream. If it has none: one at the start or, for a
-/// follower that starts at the head, after `before`.
+/// Returns a follower's subscription to this stream. If there is none, creates one: at the start of
+/// the stream or, for a follower with `fromHead`, at `before`.
 ///
-/// A cursor from before a restart of the stream does not apply to the restarted one.
+/// A cursor from before a restart of the stream is reset, because the versions are other ones.
 fn place<E>(
     draft: &Draft,
     stream: &Stream,
@@ -401,10 +401,10 @@ fn place<E>(
     })
 }
 
-/// Sets a cursor to a version, whatever it was, and clears its failures.
+/// Sets a cursor to any version, also back, and clears its failures.
 ///
-/// A lease is not released, its holder may be working: but it gets a new fence, so that the holder
-/// can no longer move the cursor, and the lease expires as before.
+/// A lease is not released, because its holder may be active until it expires. But the fence is
+/// increased, so that the holder can no longer move the cursor.
 pub(crate) fn rewind(sub: &mut Subscription, at: i64) {
     sub.at = at;
     sub.due = None;
@@ -419,8 +419,8 @@ pub(crate) fn rewind(sub: &mut Subscription, at: i64) {
 
 /// Moves a subscription to the back of the queue.
 ///
-/// Its new turn is always later than its last one, also where the clock stands still or was set
-/// back: at one point in time, subscriptions then take turns.
+/// The new time is always later than the old one, even if the clock has not moved or has stepped
+/// back. So subscriptions take turns also within one microsecond.
 pub(crate) fn to_back(sub: &mut Subscription, now: Timestamp) {
     let after_last = Timestamp::from_micros(sub.since.micros().saturating_add(1));
     sub.since = now.max(after_last);
@@ -457,7 +457,8 @@ pub(crate) fn sub_key(ws: &Workspace, reaction: &str, stream: &str) -> RowKey {
     RowKey::Subscription(ws.clone(), reaction.to_owned(), stream.to_owned())
 }
 
-/// Stops unless all these rows are read, and then requests all missing ones at once.
+/// Stops the decision if some of these rows are missing from the snapshot, and requests all missing
+/// ones together.
 pub(crate) fn ask<E>(draft: &Draft, keys: impl IntoIterator<Item = RowKey>) -> Decided<(), E> {
     let mut missing = ReadSet::default();
     for key in keys {

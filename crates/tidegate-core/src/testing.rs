@@ -1,7 +1,7 @@
-//! Store for tests: rows in a map, read and written by the contract, and nothing clever.
+//! Simple store for tests: all rows are in a map.
 //!
-//! It is strict where a database would be silent: a locked row that is changed without having been
-//! read under lock is a lost update, so it panics.
+//! It panics where a database would not report an error: if a row of a locked kind is changed
+//! without having been read under lock, an update could be lost.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,23 +21,24 @@ use crate::{
     turn::Claim,
 };
 
-/// Maximum number of times a decision may request more reads.
+/// Maximum number of times that a decision may request more reads.
 const MAX_ROUNDS: usize = 8;
 
-/// All rows, and the time.
+/// The store: all rows, and the time.
 #[derive(Debug, Default)]
 pub(crate) struct World {
     /// Every row of the store.
     pub(crate) rows: BTreeMap<RowKey, Row>,
     /// The store's clock; tests move it.
     pub(crate) now: Timestamp,
-    /// Rows that another transaction has locked: skipped by claims, and no decision may read them.
+    /// Rows that another transaction has locked. Claims skip them; a decision that reads them
+    /// panics.
     pub(crate) locked: BTreeSet<RowKey>,
     blocks: i64,
 }
 
 impl World {
-    /// Creates an empty store at a time.
+    /// Creates an empty store with its clock at a time.
     pub(crate) fn at_ms(ms: i64) -> Self {
         Self { now: Timestamp::from_ms(ms), ..Self::default() }
     }
@@ -47,7 +48,7 @@ impl World {
         self.now = self.now.plus_ms(ms);
     }
 
-    /// Decides in one transaction: reads until nothing is missing, then applies the changes.
+    /// Decides in one transaction: reads rows until none is missing, then applies the changes.
     #[track_caller]
     pub(crate) fn decide<T, E>(
         &mut self,
@@ -65,13 +66,13 @@ impl World {
                 Err(Stop::Need(more)) => {
                     let before = reads.clone();
                     reads.merge(*more);
-                    assert_ne!(reads, before, "a decision asks for what it has got");
+                    assert_ne!(reads, before, "a decision requests rows that it already has");
                 }
                 Err(Stop::Refused(refusal)) => return Err(refusal),
-                Err(Stop::Full) => panic!("one command does not fit into a transaction"),
+                Err(Stop::Full) => panic!("the command does not fit into one transaction"),
             }
         }
-        panic!("a decision asked for more rows {MAX_ROUNDS} times in a row");
+        panic!("a decision has requested more rows {MAX_ROUNDS} times in succession");
     }
 
     /// Returns the snapshot of a read set, and the keys of the rows that it locks.
@@ -97,7 +98,7 @@ impl World {
             snapshot.add(scan.clone(), *limit, rows.collect());
         }
         for key in &reads.rows {
-            assert!(!self.locked.contains(key), "would wait for somebody else's lock: {key:?}");
+            assert!(!self.locked.contains(key), "another transaction has locked {key:?}");
             snapshot.rows.insert(key.clone(), self.rows.get(key).cloned());
             held.insert(key.clone());
         }
@@ -116,26 +117,27 @@ impl World {
             let Row::Def(def) = row else { return None };
             (def.ws == *ws).then(|| Def::clone(def))
         });
-        Catalog::build(epoch, defs.collect()).expect("definitions of a test can be read")
+        Catalog::build(epoch, defs.collect()).expect("the test's definitions are valid")
     }
 
     fn apply(&mut self, changes: Vec<Change>, held: &BTreeSet<RowKey>) {
         for change in changes {
             let key = change.key();
             let lost = key.is_locked() && !held.contains(&key);
-            assert!(!lost, "changed without having been read under lock: {key:?}");
+            assert!(!lost, "a row was changed without having been read under lock: {key:?}");
             let was_there = self.rows.contains_key(&key);
             match change {
                 Change::Insert(row) => {
-                    assert!(!was_there, "inserted twice: {key:?}");
+                    assert!(!was_there, "the inserted row exists already: {key:?}");
                     self.rows.insert(key, row);
                 }
                 Change::Update(row) => {
-                    assert!(was_there, "updated and not there: {key:?}");
+                    assert!(was_there, "the updated row does not exist: {key:?}");
                     self.rows.insert(key, row);
                 }
                 Change::Delete(key) => {
-                    assert!(self.rows.remove(&key).is_some(), "deleted and not there: {key:?}");
+                    let existed = self.rows.remove(&key).is_some();
+                    assert!(existed, "the deleted row does not exist: {key:?}");
                 }
             }
         }
@@ -149,7 +151,7 @@ impl World {
         claim.take(ready, limit).iter().map(|run| RowKey::Run(run.id.seq)).collect()
     }
 
-    /// Returns all rows of a scan, in its order, by examining each row.
+    /// Returns all rows of a scan, in the order of the scan. Examines every row of the store.
     fn scan(&self, scan: &Scan) -> Vec<RowKey> {
         let mut found: Vec<(Order, RowKey)> = self
             .rows
@@ -160,8 +162,8 @@ impl World {
         found.into_iter().map(|(_, key)| key).collect()
     }
 
-    /// Returns a row's position in a scan; `None` when the scan does not find it.
-    #[expect(clippy::too_many_lines, reason = "one line or two for every scan there is")]
+    /// Returns a row's position in a scan; `None` if the scan does not find it.
+    #[expect(clippy::too_many_lines, reason = "one or two lines for every kind of scan")]
     fn place(&self, scan: &Scan, row: &Row) -> Option<Order> {
         match (scan, row) {
             (Scan::Queue(_) | Scan::DueRuns(_), Row::Run(_)) => self.place_of_run(scan, row),
@@ -260,7 +262,7 @@ pub(crate) fn ws() -> Workspace {
     "default".into()
 }
 
-/// Streams in tests.
+/// Methods for tests of streams.
 impl World {
     /// Commits `count` events to a stream, at its end.
     #[track_caller]
@@ -282,7 +284,7 @@ impl World {
     pub(crate) fn sub(&self, reaction: &str, stream: &str) -> &Subscription {
         match self.rows.get(&RowKey::Subscription(ws(), reaction.to_owned(), stream.to_owned())) {
             Some(Row::Subscription(sub)) => sub,
-            other => panic!("no place of `{reaction}` in `{stream}`: {other:?}"),
+            other => panic!("`{reaction}` has no subscription to `{stream}`: {other:?}"),
         }
     }
 

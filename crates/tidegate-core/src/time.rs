@@ -1,4 +1,4 @@
-//! Timestamps and durations. Time is an argument: nothing in this crate reads a clock.
+//! Timestamps and durations. Time is always an argument: this crate reads no clock.
 
 use std::fmt;
 
@@ -6,9 +6,9 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 
 /// Point in time in microseconds since 1970, by the store's clock.
 ///
-/// Rows hold the number. Payloads hold RFC 3339. Both can be deserialized, so that a handler can
-/// take a `Timestamp` out of its input, also from a payload that was written before payloads held
-/// RFC 3339.
+/// In rows it is written as a number, in payloads in RFC 3339. Both forms can be deserialized, so
+/// that a handler can read a `Timestamp` from its input, also from payloads of older builds, which
+/// had the number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema), schemars(inline))]
 #[serde(transparent)]
@@ -61,12 +61,12 @@ impl Timestamp {
         self.0
     }
 
-    /// Before all others.
+    /// The earliest timestamp.
     pub const MIN: Self = Self(i64::MIN);
-    /// After all others.
+    /// The latest timestamp.
     pub const MAX: Self = Self(i64::MAX);
 
-    /// Returns the time `ms` milliseconds later. Saturates: a far future is as good as never.
+    /// Returns the time `ms` milliseconds later; at most [`Timestamp::MAX`].
     #[must_use]
     pub fn plus_ms(self, ms: u64) -> Self {
         Self(self.0.saturating_add(micros_of(ms)))
@@ -78,20 +78,21 @@ impl Timestamp {
         Self(self.0.saturating_sub(micros_of(ms)))
     }
 
-    /// Returns the time, or `ms` milliseconds after `now` if that is earlier. A due time that is
-    /// further ahead than its rule allows was written before the clock stepped back.
+    /// Returns the earlier of this time and `now` plus `ms` milliseconds. A due time that is
+    /// further ahead than its duration allows was written before the clock stepped back.
     #[must_use]
     pub fn capped(self, now: Self, ms: u64) -> Self {
         self.min(now.plus_ms(ms))
     }
 }
 
-// By hand and not by jiff, which the engine uses for calendars: answers have no, three or six
-// digits of a second, and jiff as few as needed; every timestamp has a text, and jiff's end in
-// 9999; and jiff also reads forms that are not of RFC 3339, such as times without seconds.
+// Not implemented with jiff, which the engine uses for calendars, for three reasons: seconds have
+// zero, three or six fractional digits here, and as few as needed in jiff; jiff has no text for
+// times after the year 9999; and jiff accepts forms that are not RFC 3339, such as times without
+// seconds.
 /// RFC 3339 format.
 impl Timestamp {
-    /// Formats as RFC 3339, in UTC, with as many fractional digits as needed.
+    /// Formats the time as RFC 3339, in UTC, with zero, three or six fractional digits.
     pub fn rfc3339(self) -> String {
         let (seconds, micros) = (self.0.div_euclid(1_000_000), self.0.rem_euclid(1_000_000));
         let (days, time) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
@@ -105,7 +106,7 @@ impl Timestamp {
         format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{digits}Z")
     }
 
-    /// Parses RFC 3339 between the years 1 and 9999; digits below the microsecond are cut off.
+    /// Parses RFC 3339 with the years 1 to 9999. Digits after the microseconds are dropped.
     pub fn parse_rfc3339(text: &str) -> Option<Self> {
         let (date, rest) = text.split_at_checked(10)?;
         let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
@@ -124,14 +125,14 @@ impl Timestamp {
             _ => return None,
         };
         (hour < 24 && minute < 60 && second <= 60).then_some(())?;
-        // A leap second is the last second of its minute once more.
+        // A leap second counts as the second 59 of the same minute.
         let seconds = days * 86_400 + hour * 3600 + (minute - east) * 60 + second.min(59);
         Some(Self(seconds * 1_000_000 + micros))
     }
 }
 
-/// Serializes timestamps of answers as RFC 3339: the types to name in `#[serde(with = "…")]`.
-/// With the feature `schemars` they are also the JSON Schemas of such fields.
+/// Types for `#[serde(with = "…")]` that serialize timestamps as RFC 3339, for answers. With the
+/// feature `schemars` they also give the JSON Schemas of such fields.
 pub(crate) mod rfc3339 {
     use serde::{Serialize as _, Serializer};
 
@@ -147,14 +148,14 @@ pub(crate) mod rfc3339 {
     pub(crate) struct Times;
 
     impl Time {
-        #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes the field as it is")]
+        #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
         pub(crate) fn serialize<S: Serializer>(at: &Timestamp, to: S) -> Result<S::Ok, S::Error> {
             at.rfc3339().serialize(to)
         }
     }
 
     impl OptionalTime {
-        #[expect(clippy::ref_option, reason = "serde passes the field as it is")]
+        #[expect(clippy::ref_option, reason = "serde passes a reference to the field")]
         pub(crate) fn serialize<S: Serializer>(
             at: &Option<Timestamp>,
             to: S,
@@ -173,7 +174,8 @@ pub(crate) mod rfc3339 {
     }
 }
 
-/// Parses microseconds after a decimal point, if there is one; returns the rest of the text.
+/// Parses the microseconds after a decimal point, if there is one. Returns them and the remaining
+/// text.
 fn fraction(text: &str) -> Option<(i64, &str)> {
     let Some(text) = text.strip_prefix('.') else { return Some((0, text)) };
     let end = text.find(|c: char| !c.is_ascii_digit()).filter(|end| *end > 0)?;
@@ -181,7 +183,8 @@ fn fraction(text: &str) -> Option<(i64, &str)> {
     Some((digits.parse().ok()?, &text[end..]))
 }
 
-/// Parses numbers of the given digits each, and nothing else.
+/// Parses numbers that are separated by `between`. `digits` has the number of digits of each. None
+/// if the text has another form.
 fn numbers<const N: usize>(text: &str, between: char, digits: [usize; N]) -> Option<[i64; N]> {
     let mut parts = text.split(between);
     let mut found = [0; N];
@@ -193,9 +196,11 @@ fn numbers<const N: usize>(text: &str, between: char, digits: [usize; N]) -> Opt
     parts.next().is_none().then_some(found)
 }
 
-/// Returns the date of a day counted from 1970, in the proleptic Gregorian calendar.
+/// Returns the year, month and day of a day that is counted from 1970, in the proleptic Gregorian
+/// calendar.
 fn civil(days: i64) -> (i64, i64, i64) {
-    // Counted in eras of 400 years that begin on the first of March, so that leap days are last.
+    // Years are counted from the first of March in eras of 400 years, so that the leap day is the
+    // last day of a year.
     let days = days + 719_468;
     let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
@@ -220,7 +225,7 @@ fn micros_of(ms: u64) -> i64 {
 }
 
 impl fmt::Display for Timestamp {
-    /// Formats milliseconds with the fraction where there is one, as in tests and traces.
+    /// Formats milliseconds with a fraction, if there is one; for tests and traces.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (ms, rest) = (self.0.div_euclid(1000), self.0.rem_euclid(1000));
         if rest == 0 { write!(f, "{ms}") } else { write!(f, "{ms}.{rest:03}") }

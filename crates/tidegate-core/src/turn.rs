@@ -1,8 +1,8 @@
 //! Turns: the order in which ready runs are leased.
 //!
-//! The workspaces of an engine take turns, in each workspace its workflows, and inside a workflow
-//! rank decides. A flood in one workflow delays the next run of another by one lease, not by its
-//! whole backlog.
+//! The workspaces of an engine take turns; the workflows of each workspace take turns; the runs of
+//! a workflow are ordered by rank. So if one workflow has very many runs, the next run of another
+//! workflow waits for one lease, and not for all of these runs.
 
 use std::{
     borrow::Borrow,
@@ -15,19 +15,19 @@ use crate::{
     row::{Run, Workspace},
 };
 
-/// Position in the order in which the versions of workflows are served.
+/// Turn: position in the order in which the versions of workflows are leased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Turn {
-    /// The number that all versions of a workflow share.
+    /// The number of the workflow, which all its versions share.
     pub workflow: Seq,
     /// The lane of one version.
     pub lane: Seq,
 }
 
 impl Turn {
-    /// Before all others.
+    /// The turn before all others.
     pub const FIRST: Self = Self { workflow: Seq(i64::MIN), lane: Seq(i64::MIN) };
-    /// After all others.
+    /// The turn after all others.
     pub const LAST: Self = Self { workflow: Seq(i64::MAX), lane: Seq(i64::MAX) };
 
     /// Returns the turn of a run.
@@ -39,26 +39,26 @@ impl Turn {
 /// Lanes of versions that an engine can drive.
 pub type Lanes = Arc<BTreeSet<Seq>>;
 
-/// Turns from one to another, both included.
+/// Range of turns from the first to the last, both included.
 pub type Range = (Turn, Turn);
 
-/// Ready runs of a workspace that an engine may lease.
+/// The part of a workspace's ready runs that an engine may lease.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Claim {
     /// The workspace.
     pub ws: Workspace,
-    /// The turns whose runs are leased, in order: the first range begins with the next turn.
-    /// Versions of one workflow are in neighbouring ranges.
+    /// The turns whose runs are leased, in order. The first range begins with the next turn. The
+    /// versions of one workflow are in neighbouring ranges.
     pub turns: Vec<Range>,
 }
 
 impl Claim {
-    /// Claims all runs of a workspace.
+    /// Creates a claim of all runs of a workspace.
     pub fn all(ws: Workspace) -> Self {
         Self { ws, turns: vec![(Turn::FIRST, Turn::LAST)] }
     }
 
-    /// Claims only runs of these turns.
+    /// Creates a claim of only the runs with these turns.
     pub fn only(ws: Workspace, turns: impl IntoIterator<Item = Turn>) -> Self {
         Self { ws, turns: turns.into_iter().map(|turn| (turn, turn)).collect() }
     }
@@ -75,7 +75,8 @@ impl Claim {
         Self { ws: self.ws.clone(), turns: split.collect() }
     }
 
-    /// Returns the same claim, starting with the workflows after this one, which comes last.
+    /// Returns the same claim, beginning with the workflow after the given one. The given workflow
+    /// is the last.
     #[must_use]
     pub fn after(&self, workflow: Seq) -> Self {
         let here = Turn { workflow, lane: Seq(i64::MAX) };
@@ -88,21 +89,22 @@ impl Claim {
         Self { ws: self.ws.clone(), turns: above.chain(all.iter().filter_map(below)).collect() }
     }
 
-    /// Returns a run's position in the order of turns; none where the claim does not include it.
+    /// Returns a run's position in the order of turns; none if the claim does not include the run.
     fn place(&self, run: &Run) -> Option<(usize, Seq)> {
         let turn = Turn::of(run);
         let range = self.turns.iter().position(|(from, to)| (*from..=*to).contains(&turn))?;
         (run.ws == self.ws).then_some((range, turn.workflow))
     }
 
-    /// Selects the runs to lease, the next first: from each of the first `limit` workflows an equal
-    /// share, in rounds, by rank in each workflow.
+    /// Selects the runs to lease, in order. Takes an equal share from each of the first `limit`
+    /// workflows, in rounds; the runs of a workflow are ordered by rank.
     pub fn take<R: Borrow<Run>>(&self, runs: impl IntoIterator<Item = R>, limit: u32) -> Vec<R> {
         let mut workflows: BTreeMap<(usize, Seq), Vec<R>> = BTreeMap::new();
         let mut first: BTreeMap<Seq, (usize, Seq)> = BTreeMap::new();
         for run in runs {
             let Some(place) = self.place(run.borrow()) else { continue };
-            // Versions of a workflow may be in several ranges: the first counts.
+            // The versions of a workflow may be in several ranges. Its position is that of the
+            // first.
             let known = first.entry(run.borrow().turn()).or_insert(place);
             if place < *known
                 && let Some(moved) = workflows.remove(known)
@@ -122,7 +124,7 @@ impl Claim {
         in_rounds(workflows, limit)
     }
 
-    /// Whether there may be more runs than these, which [`Claim::take`] returned for a limit.
+    /// Whether there may be more runs than those that [`Claim::take`] has returned for a limit.
     pub fn may_have_more(runs: &[&Run], limit: u32) -> bool {
         let mut workflows: BTreeMap<Seq, u32> = BTreeMap::new();
         for run in runs {
@@ -133,12 +135,13 @@ impl Claim {
     }
 }
 
-/// Returns the maximum number of runs to read for each workflow: the sum is the limit, rounded up.
+/// Returns the maximum number of runs per workflow: the limit divided by the number of workflows,
+/// rounded up.
 pub fn share(limit: u32, workflows: usize) -> u32 {
     limit.div_ceil(u32::try_from(workflows).unwrap_or(u32::MAX).max(1))
 }
 
-/// Takes the first of each list, then the second of each, and so on.
+/// Takes the first item of each list, then the second item of each, and so on, up to `limit` items.
 pub(crate) fn in_rounds<T>(lists: Vec<Vec<T>>, limit: u32) -> Vec<T> {
     let mut lists: Vec<_> = lists.into_iter().map(Vec::into_iter).collect();
     let mut taken = Vec::new();
@@ -164,7 +167,8 @@ mod tests {
         claim.turns.iter().filter(|(from, to)| (*from..=*to).contains(&it)).count()
     }
 
-    /// For any ranges and position: the same turns, each once, the next workflow first.
+    /// `after` keeps the turns of a claim, each once, and begins with the next workflow; `without`
+    /// removes the turns of one workflow.
     #[test]
     fn turns_go_round_and_leave_out_whom_they_shall() {
         let ranges: [&[Range]; 4] = [
@@ -179,8 +183,9 @@ mod tests {
                 let (after, without) = (claim.after(Seq(place)), claim.without(Seq(place)));
                 for it in (0..9).flat_map(|n| (0..9).map(move |lane| turn(n, lane))) {
                     let (was, here) = (contains(&claim, it), it.workflow == Seq(place));
-                    assert_eq!(contains(&after, it), was, "{it:?} after {place}");
-                    assert_eq!(contains(&without, it), if here { 0 } else { was }, "{it:?}");
+                    assert_eq!(contains(&after, it), was, "{it:?} is wrong in after({place})");
+                    let left = if here { 0 } else { was };
+                    assert_eq!(contains(&without, it), left, "{it:?} is wrong in without({place})");
                 }
                 let later = |(from, _): &&Range| from.workflow > Seq(place);
                 let first = after.turns.iter().take_while(later).count();

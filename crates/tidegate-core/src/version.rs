@@ -29,11 +29,11 @@ use crate::{
 };
 
 /// Maximum number of live runs of one older version that a release counts. A release with a handoff
-/// reads all of them, and is refused as a whole if they do not fit into its transaction.
+/// reads all of them. If they do not fit into its transaction, the release is refused.
 pub const MAX_COUNTED: u32 = 2000;
 
-/// Maximum number of gates of one class that a release updates; the others get the new limits at
-/// their next event, start or end.
+/// Maximum number of gates of one class that a release updates. The other gates get the new limits
+/// at the next event, start or end of a run.
 const MAX_RENUMBERED: u32 = 400;
 
 /// Result of a registration.
@@ -42,10 +42,10 @@ const MAX_RENUMBERED: u32 = 400;
 pub struct Registered {
     /// The version.
     pub version: u32,
-    /// The lane from which engines take the version's runs.
+    /// The lane from which engines lease the version's runs.
     pub lane: Seq,
-    /// Whether the same definition was already registered; its description, schema or names of
-    /// schedules may be new.
+    /// Whether the same definition was already registered. Its description, its schema and the
+    /// display names of schedules may be new.
     pub unchanged: bool,
     /// The release, if the registration also released the version.
     pub released: Option<Released>,
@@ -59,10 +59,10 @@ pub struct Released {
     pub release: i64,
     /// Number of live runs of other versions.
     pub older: u32,
-    /// Live runs of other versions whose input has no value at the key of the handoff.
+    /// Live runs of other versions whose input does not have the key of the handoff.
     pub lacking: Vec<RunId>,
-    /// Number of live runs of other versions that no live engine serves. An engine that also serves
-    /// older versions records that before it registers a new one.
+    /// Number of live runs of other versions that no live engine serves. (An engine that also
+    /// serves older versions stores this in its row before it registers a new version.)
     pub stranded: u32,
 }
 
@@ -70,17 +70,18 @@ pub struct Released {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Retired {
-    /// Number of live runs of the workflow: they continue under its controls. At most
-    /// [`MAX_COUNTED`] of each version are counted.
+    /// Number of live runs of the workflow. They continue under its controls. At most
+    /// [`MAX_COUNTED`] runs of each version are counted.
     pub live: u32,
 }
 
 /// Registers a version: stores its definition. Releases it if its number is the highest so far.
 ///
-/// A definition without a number gets the version that it was registered as before, if there is
-/// one, and that version is released again: rolling back and forth by deploys makes no new
-/// versions. A manual release stays in force against it. A retired workflow gets new runs again.
-/// In development a changed definition replaces the last version whose number was assigned.
+/// A definition without a number that was registered before gets the same version again, and that
+/// version is released, unless a manual release is in force. So deploying an older and a newer
+/// build in turn creates no new versions. Registering a retired workflow ends the retirement. With
+/// `dev`, a changed definition without a number replaces the last version whose number was
+/// assigned.
 pub fn register(
     draft: &mut Draft,
     ws: &Workspace,
@@ -119,8 +120,9 @@ pub fn register(
         assigned: Some(assigned(known, workflow)),
         deployed: known.is_some_and(|known| known.def.deployed),
     };
-    // The current version stays current, and its new limits apply from now on. In development a
-    // definition without a number is released in its place, as if it were deployed again.
+    // If the definition of the current version has changed, it is released again, so that its new
+    // limits apply. A definition without a number is always released, unless a manual release is in
+    // force.
     let current = entry.and_then(|entry| entry.current.as_ref());
     let is_current = current.is_some_and(|current| current.version.lane == lane);
     let held = entry.is_some_and(Entry::holds_release);
@@ -134,7 +136,7 @@ pub fn register(
     Ok(Registered { version: number, lane, unchanged: false, released })
 }
 
-/// Registers a definition that is already registered under its number.
+/// Registers a definition that is already registered with the same number.
 fn register_again(
     draft: &mut Draft,
     entry: &Entry,
@@ -162,11 +164,11 @@ fn register_again(
     Ok(Registered { version, lane, unchanged: true, released })
 }
 
-/// Returns the number for a definition without one: the number of the version that it was
-/// registered as before, the current version first, or else the next number.
+/// Returns the version number for a definition without one. If it was registered before, this is
+/// the number of that version, preferably of the current one; otherwise the next number.
 ///
-/// A version with an author's number ends the search, unless it is the highest: code without a
-/// number does not return to versions before it.
+/// The search goes from the newest version back, and ends at a version whose number the author
+/// gave, unless that is the highest version.
 fn assign(entry: &Entry, workflow: &Definition, dev: bool) -> u32 {
     let newest_first = || entry.versions.values().rev();
     let given = newest_first().position(|version| !version.is_assigned());
@@ -179,14 +181,14 @@ fn assign(entry: &Entry, workflow: &Definition, dev: bool) -> u32 {
     known.or(replaced).map_or(entry.highest() + 1, |version| version.number)
 }
 
-/// Whether a version counts as registered without a number. This is permanent once code without a
-/// number has registered it: such code may be deployed again, and has to serve the version's runs.
+/// Whether a version counts as registered without a number. This stays true after code without a
+/// number has registered it, because such code may be deployed again and has to serve its runs.
 fn assigned(known: Option<&Version>, workflow: &Definition) -> bool {
     let before = known.is_some_and(|known| known.def.assigned == Some(true));
     before || workflow.version.is_none()
 }
 
-/// Releases a registered version: new runs use it from now on. A rollback is a release, too.
+/// Releases a registered version: new runs get it from now on. Also used for a rollback.
 pub fn release(
     draft: &mut Draft,
     ws: &Workspace,
@@ -208,8 +210,8 @@ pub fn release(
     release_def(draft, &catalog, def, &workflow, By::Hand)
 }
 
-/// Retires a workflow: it gets no new runs. Work that it has accepted continues under its controls,
-/// including its open windows and buffers. A later release ends the retirement.
+/// Retires a workflow: it gets no new runs. Its existing runs, open windows and open buffers
+/// continue under its controls. A later release ends the retirement.
 pub fn retire(draft: &mut Draft, ws: &Workspace, app: &str, name: &str) -> Decided<Retired> {
     let catalog = draft.definitions(ws)?;
     let entry = catalog.entry(app, name);
@@ -259,12 +261,13 @@ fn release_def(
     let policy = workflow.handoff.as_ref().map(|handoff| handoff.on_new_version);
     let adopts = matches!(policy, Some(OnNewVersion::Supersede | OnNewVersion::Drain));
     let (mut older, mut lacking, mut stranded) = (0, Vec::new(), 0);
-    // Code without a number serves all assigned versions, and is about to record that.
+    // Code without a version number serves all versions with an assigned number, and will store
+    // this in its engine row next.
     let registered = |other: &Version| {
         by == By::Registration && workflow.version.is_none() && other.is_assigned()
     };
     let Some(entry) = catalog.entry(&workflow.app, &workflow.name) else {
-        // A new workflow has no runs, gates or schedules that the release could affect.
+        // The workflow is new: there are no runs, gates or schedules that the release could change.
         draft.define(def)?;
         return Ok(Released { release, older, lacking, stranded });
     };
@@ -287,11 +290,12 @@ fn release_def(
     Ok(Released { release, older, lacking, stranded })
 }
 
-/// Returns the live runs of a version, including those written in this transaction.
+/// Returns the live runs of a version, including runs written in this transaction.
 fn live(draft: &Draft, lane: Seq, adopts: bool) -> Decided<Vec<Run>> {
     let scan = Scan::Lane(lane, Seq(i64::MIN));
     let rows = if draft.is_new(lane) {
-        // No row is stored under a new lane, and a retried transaction has another number.
+        // A new lane has no stored runs. It must not be read, because its number is different if
+        // the transaction is retried.
         Vec::new()
     } else if adopts {
         draft.found_all(&scan, MAX_COUNTED)?
@@ -307,8 +311,8 @@ fn live(draft: &Draft, lane: Seq, adopts: bool) -> Decided<Vec<Run>> {
     Ok(runs)
 }
 
-/// Gives an older run its hold under the new definition, from its stored input (spec versions).
-/// Returns `false` if the input lacks the key.
+/// Gives an older run its hold on the handoff gate of the new definition. The key is read from the
+/// run's stored input (spec versions). Returns `false` if the input does not have the key.
 fn adopt(draft: &mut Draft, ws: &Workspace, current: &Current, run: Run) -> Decided<bool> {
     if run.purpose != Purpose::Ordinary {
         return Ok(true); // it has no gates of its own, and no run replaces it
@@ -319,7 +323,7 @@ fn adopt(draft: &mut Draft, ws: &Workspace, current: &Current, run: Run) -> Deci
         current,
         event: event.id,
         data: event.data,
-        // Only its gates are needed.
+        // The origin does not matter: only the gate plan is used.
         origin: Origin::Invoke,
         parent: None,
         function_key: Some(Key::Missing),
@@ -330,7 +334,7 @@ fn adopt(draft: &mut Draft, ws: &Workspace, current: &Current, run: Run) -> Deci
     let mut gates = steps.iter().map(|step| &step.planned.gate);
     let gate = gates.find(|gate| gate.class() == Some(Class::Handoff)).cloned();
     let Some(key) = gate else { return Ok(false) };
-    // The run may have changed since the scan, which is a hint: read it again under the lock.
+    // The scan took no lock, and the run may have changed since: it is read again under lock.
     let Some(mut run) = draft.run(run.id.seq)?.cloned() else { return Ok(true) };
     if run.plan.iter().any(|need| need.gate == key) {
         return Ok(true);
@@ -355,7 +359,8 @@ fn adopt(draft: &mut Draft, ws: &Workspace, current: &Current, run: Run) -> Deci
         slots.holders.push(Hold { draining, ..Hold::new(run.id, 1) });
     }
     draft.put(row);
-    // Among the gates that the run holds to its end, not among those that it releases to sleep.
+    // Inserted after the gates that the run holds until its end, and before those that it releases
+    // while it waits.
     let held = run.plan.iter().take(run.entered).take_while(|need| need.span == Span::Run).count();
     run.plan.insert(held, PlannedGate::new(key, Span::Run));
     run.entered += 1;
@@ -363,7 +368,8 @@ fn adopt(draft: &mut Draft, ws: &Workspace, current: &Current, run: Run) -> Deci
     Ok(true)
 }
 
-/// Applies the new limits: converts meters to them, and makes gates with a queue due.
+/// Applies new limits to existing gates: converts meters to the new rates, and makes gates with a
+/// queue due.
 fn renumber(draft: &mut Draft, ws: &Workspace, workflow: &Definition) -> Decided<()> {
     let now = draft.now();
     let numbered = CONTROLS.iter().filter(|control| control.is_numbered);
@@ -409,7 +415,7 @@ fn gates(
     let mut keys = Vec::new();
     for class in classes {
         let prefix = GateKey::prefix(ws, *class, &workflow.app, &workflow.name);
-        // After the prefix comes a length, which never begins with this byte.
+        // After the prefix comes a length, whose first byte is never 255.
         let last = [&prefix[..], &[u8::MAX]].concat();
         let [from, to] = [&prefix, &last].map(|key| RowKey::Gate(GateKey::from_bytes(key)));
         let rows = draft.found(&Scan::Gates(prefix), MAX_RENUMBERED)?;
@@ -424,10 +430,10 @@ fn gates(
     Ok(keys)
 }
 
-/// Defines or changes a reaction. An unchanged definition writes nothing.
+/// Defines or changes a reaction. An unchanged definition is not written again.
 pub fn define_reaction(draft: &mut Draft, ws: &Workspace, reaction: &Reaction) -> Decided<()> {
     let catalog = draft.definitions(ws)?;
-    let value = serde_json::to_value(reaction).expect("a reaction is plain data");
+    let value = serde_json::to_value(reaction).expect("a reaction is serializable");
     let body = Payload::from_value(&value);
     let known = catalog.reaction_def(&reaction.name);
     if known.is_some_and(|known| known.body == body) {
@@ -446,16 +452,16 @@ pub fn define_reaction(draft: &mut Draft, ws: &Workspace, reaction: &Reaction) -
     draft.define(Def { lane, ws, app, name, version, body, released, assigned, deployed })
 }
 
-/// Whether a version has this definition. Descriptive fields have no effect on runs, so that
-/// another description or schema makes no new version.
+/// Whether a version has this definition. A changed description or schema makes no new version,
+/// because these fields have no effect on runs.
 fn is_known(version: &Version, workflow: &Definition, number: u32) -> bool {
     let workflow = Definition { version: Some(number), ..workflow.clone() };
     version.workflow().is_some_and(|known| known.works_like(&workflow))
 }
 
-/// Returns the stored form of a definition: with its version, given or assigned.
+/// Returns the stored form of a definition, with its given or assigned version number.
 fn body(workflow: &Definition, version: u32) -> Payload {
     let workflow = Definition { version: Some(version), ..workflow.clone() };
-    let value = serde_json::to_value(&workflow).expect("a definition is plain data");
+    let value = serde_json::to_value(&workflow).expect("a definition is serializable");
     Payload::from_value(&value)
 }

@@ -3,7 +3,7 @@ use expect_test::{Expect, expect};
 use super::*;
 use crate::flow::policy::{PolicyKey, PolicyKind};
 
-/// The flow `f` with one action `a` whose `concurrency` is given.
+/// Returns the flow `f` with one action `a`, which has the given `concurrency`.
 fn flow(concurrency: &Value) -> Value {
     json!({"name": "f", "actions": [{"name": "a", "concurrency": concurrency}]})
 }
@@ -16,7 +16,7 @@ fn parse(value: &Value) -> Flow {
     parsed.value
 }
 
-/// Renders the result of each flow.
+/// Compares the results of parsing the flows with the expected text.
 #[track_caller]
 fn check<const N: usize>(flows: [Value; N], table: Expect) {
     let mut lines = String::new();
@@ -126,7 +126,7 @@ fn unknown_policies_and_keys_are_refused_when_they_are_defined() {
             action `f/a`: concurrency.key must begin at the request: `session`, `user`, `input.…` or `metadata.…`, got `session.id`
             action `f/a`: concurrency.key must begin at the request: `session`, `user`, `input.…` or `metadata.…`, got `data.id`
             action `f/a`: concurrency.key has no value `metadata`: did you mean `metadata.…`?
-            action `f/a`: concurrency.key must name a field such as `user.id`, got an empty one
+            action `f/a`: concurrency.key must name a field such as `user.id`, got an empty path
             action `f/a`: concurrency.key.fn is not known: known are `function`
             action `f/a`: concurrency.key.function is required: the name of a key function
             action `f/a`: concurrency[1] is a second policy: keep one of them
@@ -167,17 +167,17 @@ fn what_an_action_cannot_have_is_refused_and_what_does_nothing_warns() {
             action(json!({"app": "default"})),
         ],
         expect![[r#"
-            action `f/a`: batch cannot stand on an action: make it a workflow that the action sends events to
-            action `f/a`: debounce stands beside the policy `debounce`: keep one of the two
+            action `f/a`: batch is not allowed on an action: make it a workflow that the action sends events to
+            action `f/a`: debounce is not allowed with the policy `debounce`: keep one of the two
             action `f/a`: triggers[0] is not allowed on an action, which only requests and `cron` start: make it a workflow, or remove this trigger
             action `f/a`: throttle.key must begin at the request: `session`, `user`, `input.…` or `metadata.…`, got `id`
             ok
             action `f/a`: handoff.keyField must begin at the request: `session`, `user`, `input.…` or `metadata.…`, got `id`
-            warning: action `f/a`: concurrency has a policy, which changes nothing with key `none`
-            warning: action `f/a`: concurrency has a key, which changes nothing under `allow`
-            action `f/a/b`: name cannot hold a slash in a flow, got `a/b`
+            warning: action `f/a`: concurrency has a policy, which has no effect with key `none`
+            warning: action `f/a`: concurrency has a key, which has no effect under `allow`
+            action `f/a/b`: name must not contain a slash in a flow, got `a/b`
             action `f/a`: flow must be `f`, or be left out
-            action `f/a`: app must be `default`, as its flow's, or be left out, got `other`
+            action `f/a`: app must be `default`, the app of its flow, or be left out, got `other`
             ok
         "#]],
     );
@@ -205,19 +205,19 @@ fn a_flow_is_checked_as_a_whole() {
             flow ``: definition must be an object of `app`, `name`, `concurrency`, `actions`, got 5
             flow ``: name is required: 1 to 256 characters
             flow ``: actions is required: a list of actions, or an object with an action for each name
-            flow `f`: actions must hold 1 to 1000, got 0
+            flow `f`: actions must have 1 to 1000 elements, got 0
             flow `f`: actions must be a list of actions, or an object with an action for each name
             flow `f`: actions[0] must be an object with a name, got "a"
             flow `f/g`: action is not known: did you mean `actions`?
-            flow `f/g`: name cannot hold a slash, got `f/g`
-            flow `f/g`: actions holds `a` twice: names are unique
+            flow `f/g`: name must not contain a slash, got `f/g`
+            flow `f/g`: actions contain `a` twice: names must be unique
             flow `f`: concurrency of a flow is a policy: give limits and handoff to its actions
             flow `f`: concurrency.policy has no value `later`: did you mean `latest`?
             action `f/actions[0]`: name is required: 1 to 256 characters
             action `f/b`: x is not known: known are `app`, `name`, `version`, `triggers`, `retry`, `timeoutMs`, `url`, `callTimeoutMs`, `onFailure`, `compensateTimeoutMs`, `description`, `schema`, `flow`, `idempotency`, `rateLimit`, `debounce`, `batch`, `handoff`, `singleton`, `priority`, `throttle`, `concurrency`, `startWithinMs`
             flow `f`: concurrency.key has no value `id`: known are `session`, `user`, `none`, `input.…`, `metadata.…`
-            action `f/b`: name differs from the place `actions.a`
-            action `f/a`: debounce stands beside the policy `debounce`: keep one of the two
+            action `f/b`: name differs from its key in `actions.a`
+            action `f/a`: debounce is not allowed with the policy `debounce`: keep one of the two
         "#]],
     );
 }

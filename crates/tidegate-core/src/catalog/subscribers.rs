@@ -13,7 +13,7 @@ pub(super) struct Subscribers {
 }
 
 impl Subscribers {
-    /// Subscribes a workflow. A trigger other than by events is ignored.
+    /// Subscribes a workflow to the events of a trigger. Ignores triggers that are not for events.
     pub(super) fn add(&mut self, trigger: &Trigger, workflow: &FullName) {
         let Some((names, name)) = self.place(trigger) else { return };
         let mut workflows = names.get(name).cloned().unwrap_or_default();
@@ -21,7 +21,7 @@ impl Subscribers {
         names.insert_mut(name.to_owned(), workflows);
     }
 
-    /// Removes a subscription.
+    /// Removes the subscription that [`Subscribers::add`] has added.
     pub(super) fn remove(&mut self, trigger: &Trigger, workflow: &FullName) {
         let Some((names, name)) = self.place(trigger) else { return };
         let Some(mut workflows) = names.get(name).cloned() else { return };
@@ -35,8 +35,8 @@ impl Subscribers {
 
     /// Returns the workflows that an event of this name triggers, each once, by app and name.
     ///
-    /// Every prefix of the name is looked up, at most as many as it has characters: trying all
-    /// subscribed prefixes would cost more with every workflow.
+    /// Looks up every prefix of the event's name, so that the cost depends on the length of the
+    /// name and not on the number of workflows.
     pub(super) fn of(&self, event: &str) -> Vec<&FullName> {
         let mut workflows: Vec<_> = self.by_name.get(event).into_iter().flatten().collect();
         if !self.by_prefix.is_empty() {
@@ -49,7 +49,7 @@ impl Subscribers {
         workflows
     }
 
-    /// Returns the map that holds the subscription of a trigger, and its name there.
+    /// Returns the map that has the subscription of a trigger, and the key in this map.
     fn place<'a, 't>(
         &'a mut self,
         trigger: &'t Trigger,

@@ -4,7 +4,8 @@ use serde_json::json;
 use super::*;
 use crate::json::Payload;
 
-/// Change of a workspace's definitions, drawn from few names so that they collide.
+/// Random change of a workspace's definitions. There are only a few names, so that changes often
+/// concern the same workflow.
 #[derive(Clone, Debug)]
 struct Drawn {
     name: usize,
@@ -23,13 +24,14 @@ fn drawn() -> impl Strategy<Value = Drawn> {
         .prop_map(|(name, version, released, triggers)| Drawn { name, version, released, triggers })
 }
 
-/// Returns the row of a change. A version keeps its lane, as a rewritten row does.
+/// Returns the definition row of a change. The same version of a workflow always gets the same
+/// lane, as when its row is written again.
 fn row(drawn: &Drawn, release: i64) -> Def {
     let name = NAMES[drawn.name];
     let triggers = TRIGGERS[drawn.triggers];
     let definition = json!({ "name": name, "version": drawn.version.max(1), "triggers": triggers });
-    let workflow = Definition::parse(&definition).expect("it is a definition").value;
-    let body = serde_json::to_value(&workflow).expect("a definition is plain data");
+    let workflow = Definition::parse(&definition).expect("the definition is valid").value;
+    let body = serde_json::to_value(&workflow).expect("a definition is serializable");
     let lane = i64::from(drawn.version) * 10 + i64::try_from(drawn.name).unwrap_or_default();
     Def {
         lane: Seq(lane),
@@ -44,7 +46,7 @@ fn row(drawn: &Drawn, release: i64) -> Def {
     }
 }
 
-/// Returns the answers of all queries of a catalog.
+/// Returns the results of all queries of a catalog, as text.
 fn answers(catalog: &Catalog) -> Vec<String> {
     let version = |it: &Version| (it.number, it.lane, it.turn, it.release);
     let entries = catalog.entries().map(|(name, entry)| {
@@ -63,20 +65,21 @@ fn answers(catalog: &Catalog) -> Vec<String> {
 }
 
 proptest! {
-    /// A catalog that applied every change answers as one that was built from the rows.
+    /// A catalog that has applied all changes one by one gives the same results as a catalog that
+    /// was built from all rows.
     #[test]
     fn changes_come_to_the_same_as_all_rows(changes in prop::collection::vec(drawn(), 1..20)) {
         let mut rows: BTreeMap<Seq, Def> = BTreeMap::new();
         let mut followed = Catalog::default();
         for (at, change) in (1_i64..).zip(&changes) {
             let mut def = row(change, at);
-            // A release is followed by later ones, and never undone.
+            // A row that was released once stays released.
             def.released = def.released.or(rows.get(&def.lane).and_then(|row| row.released));
             let before = followed.epoch;
             followed = followed.advance(at, [def.clone()]).expect("it can be read");
             let names: Vec<_> =
                 followed.changed_after(before).map(|entry| entry.changed).collect();
-            prop_assert_eq!(names, vec![at], "only what changed is named");
+            prop_assert_eq!(names, vec![at], "changed_after does not return only the last change");
             rows.insert(def.lane, def);
             let built = Catalog::build(at, rows.values().cloned().collect());
             prop_assert_eq!(answers(&followed), answers(&built.expect("it can be read")));

@@ -11,10 +11,10 @@ use crate::{
     stream::StreamRefusal,
 };
 
-/// Refusal of a command: nothing changed.
+/// Reason why a command was refused. A refused command changes no row.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Refusal {
-    /// No such run in this workspace.
+    /// The workspace has no such run.
     #[error("there is no run `{0}`")]
     NoRun(RunId),
     /// The run has ended.
@@ -28,48 +28,48 @@ pub enum Refusal {
     /// The run has not ended.
     #[error("run `{0}` has not ended: cancel it first, or wait for its end")]
     NotEnded(RunId),
-    /// The run has recorded no such step.
+    /// The run has not recorded this step.
     #[error("run `{run}` has recorded no step `{step}`: {hint}")]
     NoStep {
         /// The run.
         run: RunId,
         /// The step.
         step: String,
-        /// The recorded steps.
+        /// A suggestion: the steps that the run has recorded.
         hint: String,
     },
-    /// The effects of the kept steps have been compensated.
+    /// A replay would keep steps whose effects a compensating run has undone.
     #[error(
-        "what run `{run}` did before step `{step}` is undone by a compensating run: \
+        "a compensating run has undone effects of run `{run}` before step `{step}`: \
          replay it from its start, or from step `{first}`"
     )]
     Undone {
         /// The run.
         run: RunId,
-        /// The requested step.
+        /// The step from which the replay was requested.
         step: String,
         /// The first compensation that the run registered.
         first: String,
     },
     /// The input is no longer stored.
-    #[error("the input of run `{0}` is not kept any more: post it again")]
+    #[error("the input of run `{0}` is no longer stored: post the event or the request again")]
     InputGone(RunId),
-    /// The run follows another and has no input of its own.
-    #[error("run `{0}` follows another run and has that one's input: replay it without one")]
+    /// The run is a compensation or a failure handler: its input is given by another run.
+    #[error("run `{0}` gets its input from the run that it follows: replay it without an input")]
     InputFixed(RunId),
-    /// The lease is no longer valid: another worker took over, or the run was cancelled.
-    #[error("the lease with fence {fence} on run number {run} is no longer good")]
+    /// The lease is no longer valid: another worker has the run, or it was cancelled.
+    #[error("the lease with fence {fence} on run number {run} is no longer valid")]
     Fenced {
         /// The run.
         run: Seq,
-        /// The fence that was given.
+        /// The fence of the report.
         fence: i64,
     },
-    /// The engine was declared dead: its runs belong to others now, and it gets no more.
+    /// The engine was declared dead: other engines have its runs, and it gets no new ones.
     #[error("engine {0:032x} was declared dead; a restarted process needs a new id")]
     EngineDead(EngineId),
     /// The engine has never sent a heartbeat, or was declared dead and deleted.
-    #[error("engine {0:032x} is not known: it beats before it asks for anything")]
+    #[error("engine {0:032x} has no row: it must send a heartbeat before any other command")]
     NoEngine(EngineId),
     /// No version of this workflow is released.
     #[error("no version of `{name}` is released in app `{app}`")]
@@ -87,7 +87,7 @@ pub enum Refusal {
         /// The mismatch: its path and the reason.
         mismatch: Mismatch,
     },
-    /// No such version.
+    /// The workflow has no such version.
     #[error("`{name}` in app `{app}` has no version {version}")]
     NoVersion {
         /// The app.
@@ -97,10 +97,10 @@ pub enum Refusal {
         /// The version.
         version: u32,
     },
-    /// No such schedule.
-    #[error("there is no schedule `{0}` in a current release: list those that there are")]
+    /// No current release has this schedule.
+    #[error("no current release has a schedule `{0}`: list the schedules to see their ids")]
     NoSchedule(String),
-    /// The version number is taken by another definition.
+    /// The version number is registered with another definition.
     #[error(
         "version {version} of `{name}` in app `{app}` is registered with another definition; \
          give the new one a higher number"
@@ -118,25 +118,25 @@ pub enum Refusal {
         "chunk {n} of step `{step}` has {bytes} bytes, over the limit of {MAX_CHUNK_BYTES}; split it"
     )]
     ChunkTooLarge {
-        /// The step; empty for the handler itself.
+        /// The step; empty for a chunk that the handler emits outside all steps.
         step: String,
         /// The chunk's position in the step.
         n: u32,
         /// The chunk's size.
         bytes: usize,
     },
-    /// The run has reached the limit of emitted chunks.
+    /// The run has emitted the maximum number of chunks.
     #[error(
         "run `{0}` has emitted {MAX_CHUNKS} chunks, which is the limit; emit fewer and larger ones"
     )]
     TooManyChunks(RunId),
-    /// No such reaction.
+    /// The workspace has no such reaction.
     #[error("there is no reaction `{0}`")]
     NoReaction(String),
-    /// A refusal of a stream command.
+    /// A command on streams was refused.
     #[error(transparent)]
     Stream(#[from] StreamRefusal),
-    /// A refusal of a reaction command.
+    /// A command on reactions was refused.
     #[error(transparent)]
     Reaction(#[from] ReactionRefusal),
     /// An operation on a session failed.
@@ -144,14 +144,14 @@ pub enum Refusal {
     Session(#[from] SessionError),
     /// Another request was sent with the same idempotency key.
     #[error(
-        "the Idempotency-Key was used for another request within 24 hours: repeat that one as it \
-         was, or take a new key"
+        "this Idempotency-Key was used for a different request within the last 24 hours: repeat \
+        that request unchanged, or use a new key"
     )]
     KeyReused,
-    /// The same request is still being answered.
-    #[error("the same request under this Idempotency-Key is being answered: ask again")]
+    /// The first request with the same idempotency key is still in progress.
+    #[error("the first request with this Idempotency-Key is still in progress: retry later")]
     InProgress,
-    /// A refused change of API keys.
+    /// A command on API keys was refused.
     #[error(transparent)]
     Access(#[from] AccessRefusal),
     /// A stored definition cannot be read.

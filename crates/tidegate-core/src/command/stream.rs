@@ -20,38 +20,38 @@ use crate::{
 pub enum StreamCommand {
     /// Appends events.
     Commit(Commit),
-    /// Stores a stream's folded state.
+    /// Stores a snapshot of a stream's state.
     Snapshot(NewSnapshot),
-    /// Closes a stream with a guard.
+    /// Closes a stream with a guard event.
     Close(Close),
     /// Deletes the oldest events of a closed stream that all reactions have passed.
     Truncate {
         /// The stream's name.
         stream: String,
-        /// The maximum number of events.
+        /// The maximum number of events to delete.
         limit: u32,
     },
     /// Restarts a truncated stream.
     Restart(Restart),
     /// Defines a reaction, or changes it.
     Define(Reaction),
-    /// Subscribes a reaction to a stream that existed before it.
+    /// Subscribes a reaction to a stream that is older than the reaction.
     Follow {
         /// The reaction.
         reaction: String,
         /// The stream.
         stream: String,
     },
-    /// Leases streams that have work.
+    /// Leases streams that have events to process.
     Claim {
         /// The reaction.
         reaction: String,
         /// The leasing engine.
         engine: EngineId,
-        /// The maximum number of streams.
+        /// The maximum number of streams to lease.
         limit: u32,
     },
-    /// Renews leases.
+    /// Renews leases on streams.
     Renew {
         /// The reaction that the leases belong to.
         reaction: String,
@@ -60,16 +60,16 @@ pub enum StreamCommand {
     },
     /// Advances cursors and releases their leases.
     Ack(Vec<Ack>),
-    /// Advances a cursor together with the effects of its handler.
+    /// Advances a cursor and writes the effects of the reaction's handler.
     React(React),
-    /// Reports a failure.
+    /// Reports that a reaction's handler failed.
     Fail {
         /// The lease.
         lease: Lease,
         /// The failure.
         failure: Failure,
     },
-    /// Blocks a stream, at the request of its lease holder.
+    /// Blocks a stream for a reaction, at the request of the lease holder.
     Block {
         /// The lease.
         lease: Lease,
@@ -78,7 +78,7 @@ pub enum StreamCommand {
         /// The reason.
         reason: String,
     },
-    /// Defers a stream.
+    /// Defers the processing of a stream.
     Defer {
         /// The lease.
         lease: Lease,
@@ -87,11 +87,11 @@ pub enum StreamCommand {
         /// The end of the deferral.
         until: Timestamp,
     },
-    /// Unblocks, resets, defers or expedites those of the streams that still match.
+    /// Unblocks, resets, defers or expedites the listed streams, if they still match the filter.
     Repair {
         /// The repair and its filter.
         repair: Repair,
-        /// The streams that were found.
+        /// The streams that a scan with this filter has found.
         streams: Vec<String>,
     },
 }
@@ -99,30 +99,30 @@ pub enum StreamCommand {
 /// Answer to a command on streams.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StreamAnswer {
-    /// To `Commit` and `Restart`.
+    /// Answer to `Commit` and `Restart`.
     Committed(Committed),
-    /// To `Close`.
+    /// Answer to `Close`.
     Closed(Closed),
-    /// To `Truncate`.
+    /// Answer to `Truncate`.
     Truncated(Truncated),
-    /// To `Claim`.
+    /// Answer to `Claim`.
     Claimed(Claimed),
-    /// To `Renew`, per lease.
+    /// Answer to `Renew`: the new end of each lease.
     Renewed(Vec<Outcome<Timestamp>>),
-    /// To `Ack`, `Block` and `Defer`: each cursor.
+    /// Answer to `Ack`, `Block` and `Defer`: the position of each cursor.
     At(Vec<Outcome<i64>>),
-    /// To `React`.
+    /// Answer to `React`.
     Reacted(Reacted),
-    /// To `Fail`.
+    /// Answer to `Fail`.
     Failed(Outcome<Failed>),
-    /// To `Repair`: the repaired streams.
+    /// Answer to `Repair`: the streams that were repaired.
     Repaired(Vec<String>),
-    /// To `Define`, `Follow` and `Snapshot`.
+    /// Answer to `Define`, `Follow` and `Snapshot`.
     Done,
 }
 
 impl StreamCommand {
-    /// Returns the reads besides rows: definitions and latches.
+    /// Returns the reads of the command other than rows: definitions and latches.
     pub(super) fn reads(&self, ws: &Workspace) -> ReadSet {
         let reads = ReadSet::default().catalog(ws);
         match self {
@@ -215,7 +215,7 @@ fn known<'a>(catalog: &'a Catalog, name: &str) -> Decided<&'a Reaction> {
     catalog.reaction(name).ok_or_else(unknown)
 }
 
-/// Turns the refusal of a part into the refusal of the whole.
+/// Converts the refusal type of a module into [`Refusal`].
 fn no<T, E: Into<Refusal>>(decided: Decided<T, E>) -> Decided<T> {
     decided.map_err(|stop| match stop {
         Stop::Need(reads) => Stop::Need(reads),

@@ -1,4 +1,4 @@
-//! Workers as a gate: the verdict on runs that find no free worker.
+//! The verdict on runs that are ready but find no free worker.
 
 use std::collections::BTreeSet;
 
@@ -6,10 +6,10 @@ use super::Answer;
 use crate::{event::Outcome, flow::Verdict, id::RunId};
 
 impl Answer {
-    /// Changes the verdict on these runs, which are ready, to waiting for a worker.
+    /// Changes the verdict on the runs in `late` from started to waiting for a worker.
     ///
-    /// The verdict is not stored: it holds at the end of the transaction, until an engine has a
-    /// free worker for the run.
+    /// The verdict is only in the answer and is not stored: it describes the end of the
+    /// transaction, and an engine may have a free worker a moment later.
     pub fn wait_for_worker(&mut self, late: &BTreeSet<RunId>) {
         let mark = |outcome: &mut Outcome| {
             if let Verdict::Started { run } = outcome.verdict

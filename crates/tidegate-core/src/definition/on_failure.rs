@@ -1,4 +1,4 @@
-//! The failure handler of a workflow: code beside the workflow's code, or a separate URL.
+//! The failure handler of a workflow: code in the same program, or a URL of its own.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::url::{read_url, without_user};
 use crate::definition::{Code, Fields, Problems, Reported, shorten};
 
-/// Handler of the failure of a run.
+/// The setting `onFailure`: the handler that is executed after a run has failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Stored", into = "Stored")]
 pub enum OnFailure {
@@ -15,15 +15,15 @@ pub enum OnFailure {
     Nobody,
     /// A handler in the program that serves the workflow.
     Code,
-    /// A service that is called.
+    /// A service that is called over HTTP.
     Call {
         /// The URL of the service.
         url: String,
     },
 }
 
-/// Form in a stored definition; definitions from before failure handlers could be services hold a
-/// flag.
+/// Form in a stored definition. Older definitions, which could have a handler only in code, have
+/// a flag instead of an object.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Stored {
@@ -72,7 +72,8 @@ impl OnFailure {
         }
     }
 
-    /// Reports a handler that does not match the way in which the workflow is served.
+    /// Reports a handler in code for a workflow that is called by URL, and a handler URL for a
+    /// workflow in code.
     pub(super) fn check(&self, url: Option<&str>, problems: &mut Problems) {
         let message = match (self, url) {
             (OnFailure::Code, Some(_)) => {
@@ -88,7 +89,7 @@ impl OnFailure {
         problems.error(Code::Conflict, "onFailure", message);
     }
 
-    /// Returns the handler for display: without user info in the URL.
+    /// Returns the handler for display: user info in the URL is hidden.
     pub(super) fn public(&self) -> OnFailure {
         match self {
             OnFailure::Call { url } => OnFailure::Call { url: without_user(url) },

@@ -1,8 +1,8 @@
-//! Overlap: the handling of an occurrence while the last one of its schedule has not ended.
+//! Overlap: what happens to an occurrence while the last run of its schedule has not ended.
 //!
-//! The words and their effects are those of a request's policy, at a gate whose key is the
-//! schedule. Only `debounce` has no meaning: occurrences are planned one by one and never folded
-//! (spec A5), so that a window longer than the interval between two occurrences would never fire,
+//! The setting has the same words and effects as the policy of an action, at a gate whose key is
+//! the schedule. Only `debounce` is not allowed. Occurrences are planned one by one and never
+//! folded (spec A5): a window longer than the interval between two occurrences would never end,
 //! and a shorter one would only delay the run.
 
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ use crate::{
     row::{Class, Span},
 };
 
-/// Row of the overlap gates in the table of controls. The field belongs to a cron trigger.
+/// Row in the table of controls. The setting `onOverlap` is a field of a cron trigger.
 pub(crate) const CONTROL: Control = Control {
     name: "onOverlap",
     acts: Moment::Creation,
@@ -38,26 +38,27 @@ pub(crate) const CONTROL: Control = Control {
     ..Control::NONE
 };
 
-/// Handling of an occurrence while the last run of its schedule has not ended.
+/// What happens to an occurrence while the last run of its schedule has not ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Overlap {
-    /// The occurrence is skipped and recorded; `reject` for requests.
+    /// The occurrence is skipped, and the skip is recorded. The policy of actions calls this
+    /// `reject`.
     #[default]
     Skip,
-    /// The runs execute side by side.
+    /// The occurrence starts; the runs execute at the same time.
     Allow,
     /// Occurrences wait for each other, in order.
     Queue {
-        /// Maximum wait before an occurrence gives up; unlimited unless given.
+        /// Maximum time that an occurrence waits before it is cancelled; none means no maximum.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         max_wait_ms: Option<u64>,
     },
-    /// The occurrence replaces the running one.
+    /// The run of the occurrence replaces the running one, which is cancelled.
     Restart,
 }
 
-/// The words for [`Overlap`].
+/// The words that an author writes for [`Overlap`].
 const WORDS: [&str; 5] = ["skip", "allow", "queue", "restart", "reject"];
 
 const NO_DEBOUNCE: &str = "cannot be `debounce`, as planned occurrences are never folded: write \
@@ -65,7 +66,7 @@ const NO_DEBOUNCE: &str = "cannot be `debounce`, as planned occurrences are neve
                            leave out those that come too early, or `allow`";
 
 impl Overlap {
-    /// Returns the policy of requests with the same effect.
+    /// Returns the policy of actions with the same effect.
     pub fn policy(self) -> PolicyKind {
         match self {
             Self::Skip => PolicyKind::Reject,

@@ -21,8 +21,8 @@ pub const MAX_NAME_CHARS: usize = 256;
 /// Maximum length of a description, in characters.
 pub const MAX_DESCRIPTION_CHARS: usize = 4000;
 
-/// Maximum number of problems reported for one definition. More are no help, and the text comes
-/// from outside.
+/// Maximum number of problems reported for one definition: the definition comes from outside, and
+/// the report must not grow with it.
 pub const MAX_PROBLEMS: usize = 100;
 
 /// Valid definition, with warnings for its author.
@@ -30,7 +30,7 @@ pub const MAX_PROBLEMS: usize = 100;
 pub struct Parsed<T> {
     /// The definition.
     pub value: T,
-    /// Settings that are allowed and probably not meant.
+    /// Settings that are allowed but probably a mistake.
     pub warnings: Vec<Problem>,
 }
 
@@ -38,7 +38,7 @@ pub struct Parsed<T> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DefinitionErrors(pub Vec<Problem>);
 
-/// Error in a definition, or a setting that is probably not meant.
+/// Error in a definition, or a warning of a setting that is probably a mistake.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(
     feature = "schemars",
@@ -69,25 +69,25 @@ pub enum Code {
     OutOfRange,
     /// No field of this name exists here.
     UnknownField,
-    /// The field has no such value.
+    /// The value is not one of the field's known values.
     UnknownValue,
-    /// The key's path cannot be read.
+    /// The path of a key cannot be parsed.
     BadPath,
-    /// The name, trigger or address cannot be used.
+    /// The name, trigger or URL is not allowed.
     BadName,
-    /// The expression of a schedule cannot be read.
+    /// The cron expression of a schedule cannot be parsed.
     BadCron,
-    /// No date fits the day and month of a schedule.
+    /// No date matches the day and month of a schedule.
     CronNeverOccurs,
     /// The time zone of a schedule is not known.
     UnknownTimeZone,
-    /// Two parts of the definition exclude each other.
+    /// Two parts of the definition are not allowed together.
     Conflict,
-    /// The control exists, but not for this kind of definition.
+    /// The control is not allowed in this kind of definition.
     Misplaced,
-    /// Warning: another limit is always reached first.
+    /// Warning: the limit is never reached, because another limit is always reached first.
     NeverBinds,
-    /// Warning: the setting changes nothing.
+    /// Warning: the setting has no effect.
     NoEffect,
 }
 
@@ -134,7 +134,8 @@ impl fmt::Display for DefinitionErrors {
 
 impl std::error::Error for DefinitionErrors {}
 
-/// Kind of the definition being read. It decides where keys begin and which controls exist.
+/// Kind of the definition being read. The kind decides where the paths of keys begin and which
+/// controls are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Workflow,
@@ -185,7 +186,7 @@ impl Problems {
         Problem { code, subject: self.subject.clone(), field: field.to_owned(), message }
     }
 
-    /// Adds the problems of a part of the definition.
+    /// Adds the problems that were found in a part of the definition.
     pub(crate) fn adopt(&mut self, part: Problems) {
         self.errors.extend(part.errors);
         self.errors.truncate(MAX_PROBLEMS);
@@ -197,7 +198,7 @@ impl Problems {
         match value {
             Some(value) if self.errors.is_empty() => Ok(Parsed { value, warnings: self.warnings }),
             Some(_) | None => {
-                assert!(!self.errors.is_empty(), "a definition is refused only with a reason");
+                assert!(!self.errors.is_empty(), "a definition without a value has no error");
                 Err(DefinitionErrors(self.errors))
             }
         }

@@ -1,6 +1,7 @@
-//! The reader of definitions: the shape first, then the rules between controls.
+//! The reader of definitions: it checks each field first, then the rules between controls.
 //!
-//! A control with a problem is hidden from the rules, so that one mistake gives one message.
+//! A control with an error is left out when these rules are checked, so that one mistake gives
+//! one message.
 
 use std::collections::BTreeMap;
 
@@ -16,12 +17,12 @@ use crate::{
     schema,
 };
 
-/// Surroundings of a definition.
+/// Where a definition is written: alone, or inside a flow.
 #[derive(Debug)]
 pub(crate) enum Context<'a> {
-    /// The definition stands alone; an action then names its flow.
+    /// The definition is not inside a flow. If it is an action, it has the field `flow`.
     Alone,
-    /// The definition is part of a flow, with the flow's default policy.
+    /// The definition is inside a flow, which may have a default policy.
     Inside { app: &'a str, flow: &'a str, policy: Option<&'a Policy> },
 }
 
@@ -105,7 +106,7 @@ fn read_names(fields: &mut Fields<'_>, context: &Context<'_>) -> Definition {
         Err(Reported { .. }) => "",
     };
     if name.contains('*') {
-        let message = format!("cannot hold a star, got `{name}`: stars belong into triggers");
+        let message = format!("must not contain a star, got `{name}`: only triggers have stars");
         fields.error(Code::BadName, "name", message);
     }
     let app = match context {
@@ -114,10 +115,11 @@ fn read_names(fields: &mut Fields<'_>, context: &Context<'_>) -> Definition {
     };
     let Some(flow) = flow else { return Definition::new(app, name) };
     for (field, text) in [("flow", flow), ("name", name)] {
-        // The slash separates the two in the full name. A surrounding flow reports its own name.
+        // In the full name a slash separates flow and action. If the definition is inside a flow,
+        // the reader of the flow has checked the flow's name.
         let reported = field == "flow" && matches!(context, Context::Inside { .. });
         if text.contains('/') && !reported {
-            let message = format!("cannot hold a slash in a flow, got `{text}`");
+            let message = format!("must not contain a slash in a flow, got `{text}`");
             fields.error(Code::BadName, field, message);
         }
     }
@@ -141,7 +143,7 @@ fn read_triggers(fields: &mut Fields<'_>) -> Vec<Trigger> {
     let Some(value) = fields.get("triggers") else { return Vec::new() };
     let list = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
     if list.len() > MAX_TRIGGERS {
-        let message = format!("must hold at most {MAX_TRIGGERS}, got {}", list.len());
+        let message = format!("must have at most {MAX_TRIGGERS} elements, got {}", list.len());
         fields.error(Code::OutOfRange, "triggers", message);
         return Vec::new();
     }

@@ -9,7 +9,7 @@ use crate::definition::{Code, Fields, MAX_DURATION_MS, Reported};
 
 /// The `retry` settings of a definition; every field has a default.
 ///
-/// Before attempt n + 1 the wait is `backoffMs · factor^(n − 1)`, at most `maxBackoffMs`.
+/// The wait between attempts n and n + 1 is `backoffMs · factor^(n − 1)`, at most `maxBackoffMs`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Retry {
@@ -17,11 +17,11 @@ pub struct Retry {
     pub max_attempts: u32,
     /// The wait before the second attempt.
     pub backoff_ms: u64,
-    /// The factor by which each further wait grows; 1 keeps it fixed.
+    /// The factor between one wait and the next; with 1 all waits are equal.
     pub factor: u32,
-    /// The maximum wait.
+    /// The maximum wait between two attempts.
     pub max_backoff_ms: u64,
-    /// Whether waits are spread, so that steps that failed together are not retried together.
+    /// Whether waits are randomized, so that steps that failed together are not retried together.
     pub jitter: bool,
 }
 
@@ -40,7 +40,7 @@ impl Default for Retry {
 
 /// Constructors for definitions written in Rust.
 impl Retry {
-    /// Creates a policy with a maximum number of attempts, the first included.
+    /// Creates settings with a maximum number of attempts, including the first.
     pub fn attempts(max_attempts: u32) -> Retry {
         Retry { max_attempts, ..Retry::default() }
     }
@@ -70,7 +70,7 @@ impl Retry {
     pub(super) fn read(fields: &mut Fields<'_>) -> Result<Retry, Reported> {
         let default = Retry::default();
         let max_attempts = fields.optional_count("maxAttempts");
-        // A wait of zero is allowed: some failures are over at once.
+        // Zero is allowed: some steps can be retried at once.
         let backoff_ms = fields.number("backoffMs", 0, MAX_DURATION_MS);
         let factor = fields.number("factor", 1, 100);
         let max_backoff_ms = fields.optional_duration("maxBackoffMs");
@@ -80,7 +80,7 @@ impl Retry {
             let rule = format!("must be at least backoffMs ({backoff_ms}), got {most}");
             fields.error(Code::OutOfRange, "maxBackoffMs", rule);
         }
-        let factor = factor?.map(|factor| u32::try_from(factor).expect("the range was checked"));
+        let factor = factor?.map(|it| u32::try_from(it).expect("number() checked the range"));
         Ok(Retry {
             max_attempts: max_attempts?.unwrap_or(default.max_attempts),
             backoff_ms,
@@ -90,7 +90,7 @@ impl Retry {
         })
     }
 
-    /// Returns the fields that differ from the default; `None` if none does.
+    /// Returns the fields that differ from the default; none if all are equal to it.
     pub(super) fn to_value(&self) -> Option<Value> {
         let default = Retry::default();
         let max_backoff_ms = default.max_backoff_ms.max(self.backoff_ms);

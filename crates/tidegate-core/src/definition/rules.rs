@@ -11,13 +11,13 @@ pub(super) fn check(workflow: &Definition, problems: &mut Problems) {
         problems.warn(
             Code::NoEffect,
             "callTimeoutMs",
-            "bounds the calls of a `url`, and there is none",
+            "has no effect without `url`, whose calls it limits",
         );
     }
 }
 
-/// Refuses triggers other than `cron` on actions, which requests start, and warns of event triggers
-/// that another one covers.
+/// Reports triggers of actions other than `cron`, and warns of event triggers whose events another
+/// trigger already matches.
 fn check_triggers(workflow: &Definition, problems: &mut Problems) {
     for (n, trigger) in workflow.triggers.iter().enumerate() {
         let field = format!("triggers[{n}]");
@@ -37,7 +37,7 @@ fn check_triggers(workflow: &Definition, problems: &mut Problems) {
         let first =
             others.find(|(m, other)| *m != n && covers(other) && (*m < n || *other != trigger));
         if let Some((m, _)) = first {
-            let message = format!("changes nothing: triggers[{m}] matches all that it matches");
+            let message = format!("has no effect: triggers[{m}] already matches all of its events");
             problems.warn(Code::NoEffect, &field, message);
         }
     }

@@ -14,7 +14,8 @@ use crate::{
     key::Path,
 };
 
-/// Returns a workflow `w` with these fields, or an action of the flow `f` if they name it.
+/// Returns a workflow `w` with these fields, or an action of the flow `f` if the fields contain
+/// `flow`.
 fn define(fields: &Value) -> Value {
     let mut value = json!({"name": "w"});
     value.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
@@ -28,7 +29,8 @@ fn parse(fields: &Value) -> Definition {
     parsed.value
 }
 
-/// Compares the results of definitions with a table: the errors, the warnings, or `ok` for each.
+/// Compares the results of parsing the definitions with a table: for each its errors, its
+/// warnings, or `ok`.
 #[track_caller]
 fn check<const N: usize>(definitions: [Value; N], table: Expect) {
     let mut lines = String::new();
@@ -98,7 +100,8 @@ fn any_subset_of_controls_is_accepted_and_survives_both_forms() {
         for (_, control) in chosen {
             fields.as_object_mut().unwrap().extend(control.as_object().unwrap().clone());
         }
-        // With batch, gates and throttle use its key (spec N26); each key has its own tests.
+        // With `batch`, gates and throttle use the key of the batch and must not have a key of
+        // their own (spec N26).
         if fields.get("batch").is_some() {
             for (control, key) in [("singleton", "key"), ("throttle", "key")] {
                 if let Some(control) = fields.get_mut(control) {
@@ -163,7 +166,7 @@ fn everything_else_survives_the_way_through_json() {
     let stored = serde_json::to_string(&workflow).unwrap();
     assert_eq!(serde_json::from_str::<Definition>(&stored).unwrap(), workflow);
     assert_eq!(workflow.overlap("@weekly"), Some(Overlap::Queue { max_wait_ms: Some(5) }));
-    assert_eq!(workflow.overlap("@yearly"), Some(Overlap::Skip), "another word for it");
+    assert_eq!(workflow.overlap("@yearly"), Some(Overlap::Skip), "`reject` is not read as `skip`");
     assert_eq!(workflow.overlap("@never"), None);
     assert!(workflow.is_triggered_by("order."));
     assert!(workflow.is_triggered_by("cart/paid"));
@@ -287,7 +290,7 @@ fn keys_are_paths() {
             json!({"idempotency": {"key": null}}),
         ],
         expect![[r#"
-            error bad_path: workflow `w`: concurrency.key must name a field such as `user.id`, got an empty one
+            error bad_path: workflow `w`: concurrency.key must name a field such as `user.id`, got an empty path
             error bad_path: workflow `w`: throttle.key must have a name between its dots, got `a..b`
             error bad_path: workflow `w`: rateLimit.key must be a text or an array of names, got `7`
             error bad_path: workflow `w`: idempotency.key must have a name between its dots, got `a.`
@@ -317,7 +320,7 @@ fn names_and_addresses_are_bounded() {
             error bad_name: workflow `éééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééé`: name must have 1 to 256 characters, got 257
             error wrong_type: workflow ``: name must be a text, got 7
             error missing_field: workflow ``: name is required: 1 to 256 characters
-            error bad_name: workflow `a*`: name cannot hold a star, got `a*`: stars belong into triggers
+            error bad_name: workflow `a*`: name must not contain a star, got `a*`: only triggers have stars
             error bad_name: workflow `w`: app must have 1 to 256 characters, got 0
             error bad_name: workflow `w`: url must begin with `http://` or `https://` and a host, got `ftp://example.com`
             error bad_name: workflow `w`: url must begin with `http://` or `https://` and a host, got `http://`
@@ -340,9 +343,9 @@ fn a_star_stands_at_the_end_of_a_trigger_or_nowhere() {
         expect![[r#"
             ok
             ok
-            error bad_name: workflow `w`: triggers[0].event may hold one star, at its end, got `*.a`: write one trigger for each beginning
-            error bad_name: workflow `w`: triggers[1].event may hold one star, at its end, got `a*b`: write one trigger for each beginning
-            error bad_name: workflow `w`: triggers[2].event may hold one star, at its end, got `a**`: write one trigger for each beginning
+            error bad_name: workflow `w`: triggers[0].event may have one star, at its end, got `*.a`: write one trigger for each beginning
+            error bad_name: workflow `w`: triggers[1].event may have one star, at its end, got `a*b`: write one trigger for each beginning
+            error bad_name: workflow `w`: triggers[2].event may have one star, at its end, got `a**`: write one trigger for each beginning
             error conflict: workflow `w`: triggers[0].event cannot share a trigger: write one trigger for each
             error missing_field: workflow `w`: triggers[1].event is required: an event's name, or `cron`, or `stream`
             error wrong_type: workflow `w`: triggers[2] must be an object of `event`, `cron`, `stream`, got 7
@@ -350,9 +353,9 @@ fn a_star_stands_at_the_end_of_a_trigger_or_nowhere() {
             error missing_field: workflow `w`: triggers[3].event is required: an event's name, or `cron`, or `stream`
             error bad_cron: workflow `w`: triggers[0].cron must have five fields, or six with seconds, got 4 in `* * * *`
             error bad_name: workflow `w`: triggers[1].stream must have 1 to 256 characters, got 0
-            warning no_effect: workflow `w`: triggers[1] changes nothing: triggers[0] matches all that it matches
-            warning no_effect: workflow `w`: triggers[2] changes nothing: triggers[3] matches all that it matches
-            warning no_effect: workflow `w`: triggers[4] changes nothing: triggers[3] matches all that it matches
+            warning no_effect: workflow `w`: triggers[1] has no effect: triggers[0] already matches all of its events
+            warning no_effect: workflow `w`: triggers[2] has no effect: triggers[3] already matches all of its events
+            warning no_effect: workflow `w`: triggers[4] has no effect: triggers[3] already matches all of its events
         "#]],
     );
 }
@@ -383,10 +386,10 @@ fn a_handoff_says_its_type_its_key_and_what_becomes_of_older_runs() {
             error missing_field: workflow `w`: handoff.keyField is required: type `keyed` needs the path of its key
             error unknown_value: workflow `w`: handoff.type has no value `single`: did you mean `singleton`?
             error unknown_value: workflow `w`: handoff.onNewVersion has no value `superseed`: did you mean `supersede`?
-            error conflict: workflow `w`: handoff.keyField means nothing with type `singleton`, got `a`: drop it or write type `keyed`
+            error conflict: workflow `w`: handoff.keyField is not allowed with type `singleton`, got `a`: drop it or write type `keyed`
             error unknown_field: workflow `w`: handoff.on-new-version is not known: did you mean `onNewVersion`?
             error missing_field: workflow `w`: handoff.onNewVersion is required: `supersede`, `drain` or `coexist`
-            error conflict: workflow `w`: handoff.keyField `a` is never in what a cron trigger sends: use type `singleton`, or drop the cron trigger
+            error conflict: workflow `w`: handoff.keyField `a` is never in the data of a cron trigger: use type `singleton`, or drop the cron trigger
             error missing_field: workflow `w`: concurrency.keyField is required: type `keyed` needs the path of its key
             error conflict: workflow `w`: handoff is also given as concurrency: keep one of the two
         "#]],
@@ -468,14 +471,14 @@ fn a_limit_that_is_never_reached_only_warns() {
             json!({"batch": {"maxSize": 1, "timeoutMs": 1}}),
         ],
         expect![[r#"
-            warning never_binds: workflow `w`: concurrency[1].limit of 5 is never reached: concurrency[0] lets in 5
+            warning never_binds: workflow `w`: concurrency[1].limit of 5 is never reached: concurrency[0] admits only 5
             ok
-            warning never_binds: workflow `w`: concurrency[1].limit of 2 is never reached: concurrency[0] lets in 2
+            warning never_binds: workflow `w`: concurrency[1].limit of 2 is never reached: concurrency[0] admits only 2
             ok
             ok
-            warning never_binds: workflow `w`: concurrency.limit of 1 is never reached: singleton lets in 1
+            warning never_binds: workflow `w`: concurrency.limit of 1 is never reached: singleton admits only 1
             ok
-            warning never_binds: workflow `w`: concurrency.limit of 2 is never reached: handoff lets in 1
+            warning never_binds: workflow `w`: concurrency.limit of 2 is never reached: handoff admits only 1
             ok
             warning no_effect: workflow `w`: batch.maxSize of 1 collects nothing
         "#]],
@@ -497,7 +500,7 @@ fn every_problem_is_said_at_once_and_only_once() {
         })],
         expect![[r#"
             error unknown_field: workflow `sync.account`: debounc is not known: did you mean `debounce`?
-            error bad_name: workflow `sync.account`: triggers[0].event may hold one star, at its end, got `a*b`: write one trigger for each beginning
+            error bad_name: workflow `sync.account`: triggers[0].event may have one star, at its end, got `a*b`: write one trigger for each beginning
             error missing_field: workflow `sync.account`: rateLimit.perMs is required: a whole number of milliseconds, at least 1
             error out_of_range: workflow `sync.account`: batch.maxSize must be at least 1, got 0
             error out_of_range: workflow `sync.account`: throttle.limit must be at least 1, got 0
@@ -591,16 +594,16 @@ fn the_silence_of_a_service_is_bounded() {
             ok
             error out_of_range: workflow `w`: callTimeoutMs must be at most 3600000, got 3600001
             error out_of_range: workflow `w`: callTimeoutMs must be at least 1, got 0
-            warning no_effect: workflow `w`: callTimeoutMs bounds the calls of a `url`, and there is none
+            warning no_effect: workflow `w`: callTimeoutMs has no effect without `url`, whose calls it limits
         "#]],
     );
     let bounded = parse(&json!({"url": url, "callTimeoutMs": 7}));
     assert_eq!(parse(&bounded.to_value()), bounded);
     let plain = Definition { call_timeout_ms: None, ..bounded.clone() };
-    assert!(!plain.works_like(&bounded), "a new version, as with every other time-out");
+    assert!(!plain.works_like(&bounded), "a changed time-out does not count as a change");
 }
 
-/// Definitions that were stored with a flag are read, and written unchanged.
+/// Stored definitions whose `onFailure` is a flag are read, and written unchanged.
 #[test]
 fn a_stored_flag_for_a_failure_handler_is_read() {
     let url = Some("http://a");
@@ -629,14 +632,14 @@ fn a_burst_must_come_back_in_a_lifetime() {
         ],
         expect![[r#"
             ok
-            error out_of_range: workflow `w`: throttle.burst of 101 takes more than 100 years to come back at 1 in 31536000000 ms: make it smaller
+            error out_of_range: workflow `w`: throttle.burst of 101 takes more than 100 years to refill at 1 in 31536000000 ms: make it smaller
             ok
         "#]],
     );
 }
 
-/// Definitions stored before there were more words are read, and written unchanged: the same
-/// definition must not look like another.
+/// Schedules that an older build stored are read and written unchanged: otherwise their
+/// definitions would look changed.
 #[test]
 fn a_schedule_that_was_stored_before_stays_what_it_is() {
     for (word, overlap) in [("skip", Overlap::Skip), ("allow", Overlap::Allow)] {

@@ -10,7 +10,7 @@ use crate::definition::{Code, Fields, MAX_DURATION_MS, Problems, Reported};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Trigger {
-    /// An event with this name, or with a name that has this prefix.
+    /// Events with this name, or with a name that begins with this prefix.
     Event {
         /// The name or the prefix, without the star.
         name: String,
@@ -19,24 +19,24 @@ pub enum Trigger {
     },
     /// A schedule.
     Cron {
-        /// The expression: five fields, six with seconds, or a word such as `@daily`.
+        /// The cron expression: five fields, six with seconds, or a word such as `@daily`.
         cron: String,
         /// The time zone of the expression.
         time_zone: String,
-        /// The handling of an occurrence while the last run of this schedule has not ended.
+        /// What happens to an occurrence while the last run of this schedule has not ended.
         on_overlap: Overlap,
-        /// Maximum delay with which an occurrence still runs; [`CATCH_UP_MS`] unless given. Stored
-        /// only where it is given: definitions from before this field stay unchanged.
+        /// Maximum delay: an occurrence that is later than this is skipped. None means
+        /// [`CATCH_UP_MS`]; none is not stored, so that older definitions stay unchanged.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         catch_up_ms: Option<u64>,
-        /// The display name, where one is given.
+        /// The display name, if one is given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
     },
-    /// An event with this name that is committed to any stream: it arrives as an event named
-    /// `stream:` and its name.
+    /// Events with this name that are committed to any stream. Such an event is posted with
+    /// `stream:` in front of its name.
     Stream {
-        /// The event's name, with a star at its end for a prefix.
+        /// The event's name, or a prefix of names with a star at the end.
         name: String,
     },
 }
@@ -44,18 +44,18 @@ pub enum Trigger {
 /// Prefix of the name of an event from a stream.
 pub const STREAM_PREFIX: &str = "stream:";
 
-/// Default of `catchUpMs`, the maximum delay with which an occurrence still runs: an hour covers a
-/// restart and an upgrade.
+/// Default of `catchUpMs`: an occurrence that is delayed by up to an hour still starts. An hour is
+/// enough for a restart or an upgrade.
 pub const CATCH_UP_MS: u64 = 3_600_000;
 
-/// Minimum of `catchUpMs`. An engine that is only busy must not miss occurrences.
+/// Minimum of `catchUpMs`: an engine that is only busy must not skip occurrences.
 pub const MIN_CATCH_UP_MS: u64 = 10_000;
 
 /// Time zone of a schedule that names none.
 const DEFAULT_ZONE: &str = "UTC";
 
 impl Trigger {
-    /// Creates an event trigger from text: the name, with a star at the end for a prefix.
+    /// Creates an event trigger from text: a name, or a prefix with a star at the end.
     pub fn event(text: &str) -> Trigger {
         match text.strip_suffix('*') {
             Some(start) => Trigger::Event { name: start.to_owned(), prefix: true },
@@ -76,8 +76,8 @@ impl Trigger {
         }
     }
 
-    /// Returns the event trigger for the stream events that it matches; none if it is not a trigger
-    /// for stream events.
+    /// Returns a trigger for stream events as an event trigger, with `stream:` in front of the
+    /// name; none for other triggers.
     pub fn of_stream(&self) -> Option<Trigger> {
         match self {
             Trigger::Event { name, .. } if name.starts_with(STREAM_PREFIX) => Some(self.clone()),
@@ -86,7 +86,7 @@ impl Trigger {
         }
     }
 
-    /// Returns the trigger without its display name, which changes nothing of its effect.
+    /// Returns the trigger without its display name, which has no effect on runs.
     pub(crate) fn unnamed(&self) -> Trigger {
         let mut unnamed = self.clone();
         if let Trigger::Cron { name, .. } = &mut unnamed {
@@ -95,8 +95,8 @@ impl Trigger {
         unnamed
     }
 
-    /// Returns the id of a schedule: its expression, and its time zone if that is not UTC. Another
-    /// expression is another schedule.
+    /// Returns the id of the schedule: its cron expression, and its time zone if that is not UTC. A
+    /// changed expression makes another schedule. None if the trigger is not a schedule.
     pub fn schedule(&self) -> Option<String> {
         match self {
             Trigger::Cron { cron, time_zone, .. } if time_zone == DEFAULT_ZONE => {
@@ -174,10 +174,10 @@ fn read_event(text: &str, fields: &mut Fields<'_>) -> Result<Trigger, Reported> 
     Ok(Trigger::event(text))
 }
 
-/// Refuses a star that is not at the end of a name.
+/// Reports a star that is not at the end of a name.
 fn starred(text: &str, field: &'static str, fields: &mut Fields<'_>) -> Result<(), Reported> {
     if text.strip_suffix('*').unwrap_or(text).contains('*') {
-        let rule = "may hold one star, at its end";
+        let rule = "may have one star, at its end";
         let fix = "write one trigger for each beginning";
         let message = format!("{rule}, got `{text}`: {fix}");
         return Err(fields.error(Code::BadName, field, message));
@@ -185,8 +185,8 @@ fn starred(text: &str, field: &'static str, fields: &mut Fields<'_>) -> Result<(
     Ok(())
 }
 
-/// Reads a schedule. Checks the shape only; the engine, which has a calendar, checks the rest at
-/// registration.
+/// Reads a schedule. Only the number of fields is checked here; the engine, which has a calendar,
+/// checks the fields at registration.
 fn read_cron(cron: &str, fields: &mut Fields<'_>) -> Result<Trigger, Reported> {
     let time_zone = fields.name("timeZone");
     let catch_up_ms = fields.number("catchUpMs", MIN_CATCH_UP_MS, MAX_DURATION_MS);

@@ -1,13 +1,13 @@
-//! URLs of definitions: checked when they are defined, and shown without their user info.
+//! URLs in definitions: how they are checked, and how they are displayed without user info.
 
 use std::net::Ipv6Addr;
 
 use crate::definition::{Code, Fields, Reported};
 
-/// Placeholder for user info that is not shown.
+/// Placeholder for hidden user info.
 const HIDDEN: &str = "***";
 
-/// Reads the field `url`, where one is given.
+/// Reads the optional field `url`.
 pub(super) fn read_url(fields: &mut Fields<'_>) -> Result<Option<String>, Reported> {
     let Some(url) = fields.text("url")? else { return Ok(None) };
     match check(url) {
@@ -19,8 +19,8 @@ pub(super) fn read_url(fields: &mut Fields<'_>) -> Result<Option<String>, Report
     }
 }
 
-/// Checks a URL that will be called: it must allow exactly one request. A line break or a space in
-/// it would end the request line.
+/// Checks a URL that will be called. A line break or a space in it could change the HTTP request
+/// or add another one.
 fn check(url: &str) -> Result<(), String> {
     if url.contains(|c: char| c.is_control() || c.is_whitespace() || c == '\\') {
         return Err("must not contain spaces, control characters or backslashes".to_owned());
@@ -68,7 +68,8 @@ fn parts(url: &str) -> Option<(Option<&str>, &str)> {
     })
 }
 
-/// Returns a URL for display. The part before an `@` is hidden, as it may be a password.
+/// Returns a URL for display. The part before the `@` is hidden, because it may contain a
+/// password.
 pub(super) fn without_user(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());

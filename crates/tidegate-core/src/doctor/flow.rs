@@ -14,15 +14,15 @@ use crate::{
     time::Timestamp,
 };
 
-/// State kept of a gate that has holders or turns.
+/// State of a gate that has holders or turns, for the checks.
 #[derive(Debug)]
 struct Inside {
     id: Seq,
     due: Option<Timestamp>,
     head: Option<Place>,
-    /// Holders whose runs have not confirmed the hold yet.
+    /// Holders for which no run with this hold has been read yet.
     unsaid: BTreeSet<RunId>,
-    /// Runs with a turn that have not been seen waiting for their start yet.
+    /// Runs with a turn for which no run that waits for its start has been read yet.
     turns: BTreeSet<Seq>,
     count: usize,
     /// The sum of the holders' costs.
@@ -34,7 +34,7 @@ struct Inside {
     first: Option<Place>,
 }
 
-/// State kept of all live runs, gates and folds.
+/// State of all live runs, gates and folds, for the checks.
 #[derive(Debug, Default)]
 pub(super) struct Flow {
     gates: BTreeMap<GateKey, Inside>,
@@ -48,7 +48,7 @@ pub(super) struct Flow {
     awaited: BTreeMap<Seq, RunId>,
     waits: BTreeMap<RowKey, RunId>,
     paths: BTreeMap<(Workspace, String, String), RunId>,
-    /// Number of staged rows according to a run, minus those seen.
+    /// Number of staged rows according to the run, minus the number of rows read.
     staged: BTreeMap<Seq, i64>,
     batches: BTreeMap<Seq, RunId>,
     /// Ended runs, in the order of their numbers.
@@ -62,11 +62,11 @@ type Stops = bool;
 struct Folds {
     /// Folds without a due time, and whether they are held.
     undue: Vec<(GateKey, bool)>,
-    /// Folds that a gate keeps from flushing.
+    /// Folds that cannot flush because a gate holds them.
     kept: BTreeSet<GateKey>,
-    /// Runs that do not exist yet.
+    /// Runs that open windows and buffers will create. They must not exist yet.
     runs: BTreeSet<Seq>,
-    /// Number of items that a buffer's run will have, minus those seen.
+    /// Number of items according to the buffer of a run, minus the number of item rows read.
     items: BTreeMap<Seq, i64>,
 }
 
@@ -139,7 +139,7 @@ impl Flow {
             self.staged.insert(seq, run.staged.into());
         }
         report.check(Rule::Folds, !self.folds.runs.contains(&seq), || {
-            format!("{id} exists, but its window or buffer is still open")
+            format!("{id} exists, although its window or buffer is still open")
         });
         self.owner(report, run);
         self.holds(report, run);
@@ -183,7 +183,7 @@ impl Flow {
             Some(_) | None => false,
         };
         report.check(Rule::Holds, stands, || {
-            format!("{id} is queued at a gate whose queue does not have it")
+            format!("{id} is queued at {place:?}, but its next gate has no such queue")
         });
     }
 
@@ -211,7 +211,7 @@ impl Flow {
                 wait.until.is_some() || !matches!(wait.on, WaitOn::Time | WaitOn::Retry)
             });
             report.check(Rule::Reasons, timed && !run.waits.is_empty(), || {
-                format!("{} has no wait that can end: {:?}", run.id, run.waits)
+                format!("{} is waiting, but has no wait that can end: {:?}", run.id, run.waits)
             });
         }
     }
@@ -243,17 +243,17 @@ impl Flow {
         let (id, stops) = (ended.id, self.live.get(&ended.id.seq));
         self.ended.push(id.seq);
         report.check(Rule::Ends, stops != Some(&false), || {
-            format!("{id} has ended, but is still live")
+            format!("{id} has ended, but its live row still exists")
         });
         if let Some(parent) = self.awaited.get(&id.seq) {
             report.check(Rule::Reasons, false, || {
-                format!("{parent} waits for {id}, which has ended")
+                format!("{parent} still waits for {id}, which has ended")
             });
         }
     }
 
-    /// Checks the run ids in a receipt, which its sender has received. The run of the first of
-    /// several events with one key is left out: its claim outlives its run.
+    /// Checks that the runs in a receipt exist, because the sender has their ids. `firstRunId` is
+    /// not checked: an idempotency claim may exist longer than its run.
     pub(super) fn receipt(&mut self, report: &mut Report, receipt: &Receipt) {
         let named = |field: &str| receipt.verdict[field].as_str()?.parse::<RunId>().ok();
         for run in ["runId", "holder", "replaced"].into_iter().filter_map(named) {
@@ -278,7 +278,7 @@ impl Flow {
     pub(super) fn wait(&mut self, report: &mut Report, row: &WaitRow) {
         let key = crate::row::Row::Wait(row.clone()).key();
         report.check(Rule::Waits, self.waits.remove(&key).is_some(), || {
-            format!("a wait for `{}` is filed for run {}, which does not wait", row.name, row.run)
+            format!("run {} has a row of a wait for `{}`, but not the wait", row.run, row.name)
         });
     }
 
@@ -311,20 +311,20 @@ impl Flow {
         }
         for (event, needed) in &self.inputs {
             report.check(Rule::Workspaces, false, || {
-                format!("the input {event} of {} does not exist", needed[0].1)
+                format!("event {event}, the input of {}, does not exist", needed[0].1)
             });
         }
         for (key, run) in &self.waits {
-            report.check(Rule::Waits, false, || format!("a wait of {run} is not filed: {key:?}"));
+            report.check(Rule::Waits, false, || format!("a wait of {run} has no row: {key:?}"));
         }
         for ((_, name, path), run) in &self.paths {
             report.check(Rule::Waits, false, || {
-                format!("{run} waits for `{name}` by `{path}`, which is not in the list of paths")
+                format!("{run} waits for `{name}` with the path `{path}`, which has no row")
             });
         }
         for (run, left) in &self.staged {
             report.check(Rule::Staged, *left == 0, || {
-                format!("run {run} counts {left} more staged operations than there are")
+                format!("run {run} counts {left} more staged operations than it has rows")
             });
         }
     }
@@ -341,7 +341,7 @@ impl Flow {
             for run in &gate.unsaid {
                 report.check(Rule::Holds, false, || {
                     format!(
-                        "{} lists {run} as a holder, which does not hold it or does not exist",
+                        "{} lists the holder {run}, which does not exist or does not hold the gate",
                         name(key)
                     )
                 });
@@ -349,7 +349,7 @@ impl Flow {
             for run in &gate.turns {
                 report.check(Rule::Holds, false, || {
                     format!(
-                        "{} gave run {run} a turn, which does not wait for its start",
+                        "{} has given a turn to run {run}, which does not wait for its start",
                         name(key)
                     )
                 });
@@ -371,7 +371,7 @@ impl Flow {
             };
             let stuck = room && gate.first.is_some() && gate.due.is_none();
             report.check(Rule::Queues, !stuck, || {
-                format!("{} has room and a queue, but no due time", name(key))
+                format!("{} has room and queued runs, but no due time", name(key))
             });
         }
     }
@@ -379,22 +379,22 @@ impl Flow {
     fn conclude_folds(&self, report: &mut Report) {
         for (key, held) in &self.folds.undue {
             report.check(Rule::Folds, *held && self.folds.kept.contains(key), || {
-                format!("{} has no due time", name(key))
+                format!("{} has neither a due time nor a gate that holds it", name(key))
             });
         }
         for (run, left) in &self.folds.items {
             report.check(Rule::Items, *left == 0, || {
-                format!("the buffer of run {run} counts {left} more events than there are")
+                format!("the buffer of run {run} counts {left} more events than it has rows")
             });
         }
         for run in self.batches.values() {
-            report.check(Rule::Items, false, || format!("the batch of {run} is empty"));
+            report.check(Rule::Items, false, || format!("the batch of {run} has no events"));
         }
     }
 }
 
-/// Checks that the gates a run has entered fit its phase, and that the gates it lacks come after
-/// them.
+/// Checks that the number of gates that a run has entered is right for its phase, and that its
+/// gates are in key order.
 fn fits(report: &mut Report, run: &Run) {
     let (has, all) = (run.entered, run.plan.len());
     let fits = match run.phase {

@@ -24,7 +24,7 @@ fn gate_key(ws: &str) -> GateKey {
     GateKey::new(&Scope { ws: ws.into(), class: Class::Whole, app, name, slot, key: Key::Whole })
 }
 
-/// A driven run inside its gate, and a stream with two events and a reaction.
+/// Returns valid rows: a driven run inside its gate, and a stream with two events and a reaction.
 fn healthy() -> BTreeMap<RowKey, Row> {
     let (ws, id): (Workspace, _) = ("w".into(), RunId { seq: Seq(7), salt: 1 });
     let name = ("default".to_owned(), "sync".to_owned());
@@ -153,10 +153,11 @@ fn a_receipt_names_runs_that_can_be_found() {
     }
     let (gone, later) = (named("runId", 8), Timestamp::from_micros(2));
     assert_eq!(check(Checkup::default().kept_since(AT), &gone), ["I48"]);
-    assert_eq!(check(Checkup::default().kept_since(later), &gone), [""; 0], "old enough to go");
-    // The time until which retention has deleted, under any setting, is stored in a row of no
-    // workspace. A run may have ended up to a minute before its receipt was written, by a clock
-    // that stepped back.
+    let old = check(Checkup::default().kept_since(later), &gone);
+    assert_eq!(old, [""; 0], "a run that retention may have deleted is reported");
+    // The time before which retention has deleted ended runs is stored in a row without a
+    // workspace. Because the clock may step back, a run may seem to have ended up to a minute
+    // before its receipt was written.
     let minute = |micros| AT.minus_ms(CLOCK_GRACE_MS).micros() + micros;
     let [just_in_time, too_late] = [1, 0].map(|micros| Timestamp::from_micros(minute(micros)));
     for (horizon, found) in [(too_late, &["I48"][..]), (just_in_time, &[]), (AT, &[])] {
@@ -167,7 +168,8 @@ fn a_receipt_names_runs_that_can_be_found() {
             assert_eq!(check(checkup, &gone), found, "{horizon:?}");
         }
     }
-    assert_eq!(check(Checkup::default(), &named("firstRunId", 8)), [""; 0], "a claim outlives it");
+    let first = check(Checkup::default(), &named("firstRunId", 8));
+    assert_eq!(first, [""; 0], "a missing run in `firstRunId` is reported");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Partial evaluation for waits: one variable is put in now, the rest is checked on delivery.
+//! Partial evaluation for waits: one variable is replaced by its value when the wait begins; the
+//! remaining condition is evaluated for each event.
 
 use super::{
     Expr, MAX_BOUND_BYTES, Mode,
@@ -11,30 +12,31 @@ use super::{
 };
 use crate::key::{Path, Scalar};
 
-/// Equality that an index can answer, and the rest of the condition.
+/// An equality that can be looked up in an index, and the remaining condition.
 #[derive(Clone, Debug)]
 pub struct IndexedEquality {
-    /// The path in the data of the variable.
+    /// The path in the field `data` of the variable.
     pub path: Path,
-    /// The value that is expected there.
+    /// The value that must be at this path.
     pub value: Scalar,
-    /// What is left to check for an event that has the value; none if nothing is.
+    /// The remaining condition for an event that has the value; none if there is no other
+    /// condition.
     pub rest: Option<Expr>,
 }
 
 impl Expr {
-    /// Puts the value of a variable in, and evaluates all parts that need no other variable.
+    /// Replaces a variable by its value, and evaluates all parts that need no other variable.
     ///
-    /// A part whose evaluation fails stays, and fails if it is still needed. The result is an
-    /// expression of at most [`MAX_BOUND_BYTES`], with offsets of its own text; read its text with
-    /// [`Expr::parse_bound`].
+    /// A part whose evaluation fails is kept, and fails again when the result is evaluated, if it
+    /// is needed there. The result has at most [`MAX_BOUND_BYTES`] and has its own offsets;
+    /// [`Expr::parse_bound`] parses its text.
     pub fn bind(&self, name: &str, value: &Value<'_>, mode: Mode) -> Result<Expr, ExprError> {
         let variables = [(name, value.borrowed())];
         let binding = Binding { variables: &variables, mode };
         Expr::parse_bound(&binding.apply(&self.root, true)?.to_string())
     }
 
-    /// Parses the text of a bound expression, which may be longer than one that people write.
+    /// Parses the text of a bound expression, which may be longer than [`Expr::parse`] allows.
     pub fn parse_bound(text: &str) -> Result<Expr, ExprError> {
         if text.len() > MAX_BOUND_BYTES {
             let rule = format!("a bound expression must have at most {MAX_BOUND_BYTES} bytes");
@@ -44,9 +46,11 @@ impl Expr {
         Ok(Expr { root: parse::parse(text, MAX_BOUND_BYTES)? })
     }
 
-    /// Finds a condition `variable.data.path == constant` that must hold for the whole to hold.
+    /// Finds a condition `variable.data.path == constant` without which the whole expression cannot
+    /// be true.
     ///
-    /// In lenient mode a constant that is zero or empty does not count: a missing value equals it.
+    /// In lenient mode constants that are zero or empty are ignored, because a missing value is
+    /// equal to them.
     pub fn indexed_equality(&self, variable: &str, mode: Mode) -> Option<IndexedEquality> {
         let is_and = matches!(self.root.kind, Kind::Binary(Operator::And));
         let conjuncts = if is_and { &self.root.children } else { std::slice::from_ref(&self.root) };
@@ -99,8 +103,8 @@ struct Binding<'a> {
 }
 
 impl Binding<'_> {
-    /// Replaces the part, or parts of it. `visible` is false where a loop's name hides the
-    /// variable.
+    /// Replaces the bound variable in a node. `visible` is false inside a loop whose element has
+    /// the same name as the variable.
     fn apply(&self, node: &Node, visible: bool) -> Result<Node, ExprError> {
         if self.is_closed(node, visible) {
             match self.value(node) {
@@ -121,7 +125,7 @@ impl Binding<'_> {
         self.variables.iter().any(|variable| variable.0 == name)
     }
 
-    /// Whether the part needs no variable but the bound one.
+    /// Whether the node needs no variable other than the bound one.
     fn is_closed(&self, node: &Node, visible: bool) -> bool {
         let variables = node.variables();
         variables.is_empty() || visible && variables.iter().all(|name| self.has(name))
@@ -141,7 +145,8 @@ impl Binding<'_> {
         })
     }
 
-    /// Drops operands of `&&` and `||` that decide nothing, and branches that are never taken.
+    /// Removes operands of `&&` and `||` that cannot change the result, and branches of `?:` that
+    /// are never taken.
     fn simplify(&self, mut node: Node) -> Node {
         let truth = |node: &Node| {
             let value = node.literal()?;

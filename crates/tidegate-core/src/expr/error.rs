@@ -1,6 +1,7 @@
 //! Errors of expressions, in definitions and in evaluations.
 
-/// Error of an expression: the kind, the place, and a message with the rule, the value and the fix.
+/// Error of an expression: its kind, its offset, and a message with the rule, the value and the
+/// fix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expression at offset {at}: {message}")]
 pub struct ExprError {
@@ -17,23 +18,24 @@ pub struct ExprError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExprErrorKind {
-    /// The text is not an expression.
+    /// The text is not a valid expression.
     Syntax,
     /// A function has an unknown name, or the wrong number of arguments.
     UnknownFunction,
     /// The text has more than [`super::MAX_CHARS`] characters.
     TooLong,
-    /// More than [`super::MAX_NODES`] parts, or nested deeper than [`super::MAX_DEPTH`].
+    /// The expression has more than [`super::MAX_NODES`] nodes, or is nested deeper than
+    /// [`super::MAX_DEPTH`].
     TooComplex,
     /// The pattern of `matches` is not a regular expression, or is too large.
     BadPattern,
-    /// The caller gives no variable of this name.
+    /// There is no variable of this name.
     UnknownVariable,
     /// An operator or function does not take a value of this type.
     WrongType,
     /// A division by zero.
     DivisionByZero,
-    /// A value has the right type and cannot be read: `int("x")`, or half a surrogate pair.
+    /// A value has the right type but cannot be converted: `int("x")`, or half a surrogate pair.
     BadValue,
     /// The evaluation took more than [`super::MAX_STEPS`] steps.
     TooManySteps,

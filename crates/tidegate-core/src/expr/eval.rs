@@ -1,4 +1,4 @@
-//! Evaluation: one walk over the tree, bounded in steps and in built bytes.
+//! Evaluation of the syntax tree, with limits on steps and on built bytes.
 
 use std::borrow::Cow;
 
@@ -13,10 +13,10 @@ use super::{
 };
 use crate::definition::nearest;
 
-/// Bytes of JSON or text that are scanned in the time of one step.
+/// Number of bytes of JSON or text whose scanning counts as one step.
 const BYTES_A_STEP: usize = 256;
 
-/// Digits that are calculated, or bytes that are sorted and written, in the time of one step.
+/// Number of digits of a calculation, or of sorted and written bytes, that count as one step.
 pub(super) const DETAILS_A_STEP: usize = 16;
 
 pub(super) type Outcome<T> = Result<T, ExprError>;
@@ -24,11 +24,11 @@ pub(super) type Outcome<T> = Result<T, ExprError>;
 pub(super) struct Evaluator<'a> {
     mode: Mode,
     variables: &'a [(&'a str, Value<'a>)],
-    /// The elements of the loops around, innermost last.
+    /// The current elements of the enclosing loops, innermost last.
     locals: Vec<(&'a str, Value<'a>)>,
-    /// The offset of the part that is being evaluated, for errors.
+    /// The offset of the node that is being evaluated, for errors.
     at: usize,
-    /// Steps and bytes that are left.
+    /// The numbers of steps and bytes that are left.
     steps: usize,
     bytes: usize,
 }
@@ -85,7 +85,7 @@ impl<'a> Evaluator<'a> {
         })
     }
 
-    /// Evaluates a child, and continues at its parent.
+    /// Evaluates child `n` of a node. Errors after it have the node's offset again.
     fn child(&mut self, node: &'a Node, n: usize) -> Outcome<Value<'a>> {
         let value = self.eval(&node.children[n]);
         self.at = node.at;
@@ -98,7 +98,7 @@ impl<'a> Evaluator<'a> {
         value
     }
 
-    /// Evaluates to a boolean, or in lenient mode to the truth of the value.
+    /// Evaluates a node as a condition. In lenient mode any value is converted to a boolean.
     pub(super) fn condition(&mut self, node: &'a Node) -> Outcome<bool> {
         let value = self.eval(node)?;
         if self.is_lenient() || value.kind() == Type::Bool {
@@ -116,7 +116,7 @@ impl<'a> Evaluator<'a> {
         }
         let variables = self.variables;
         match variables.iter().find(|variable| variable.0 == name) {
-            // A payload that is one text or number is read like a part of it.
+            // A payload may be a single text or number; `select` converts it as it converts a part.
             Some((_, value)) => Ok(self.select(value.borrowed(), &[])?.unwrap_or(Value::Null)),
             None if self.is_lenient() => Ok(Value::Null),
             None => {
@@ -128,7 +128,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// Returns the value of a `Select` or an `Index`; none if the path leads nowhere.
+    /// Returns the value of a `Select` or an `Index`; none if there is no such member or element.
     fn path(&mut self, node: &'a Node) -> Outcome<Option<Value<'a>>> {
         let base = self.child(node, 0)?;
         if let Kind::Select(names) = &node.kind {
@@ -145,7 +145,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// Returns the value at these names.
+    /// Returns the value at the path `names`; none if there is none.
     fn select(&mut self, mut value: Value<'a>, mut names: &[String]) -> Outcome<Option<Value<'a>>> {
         while let (Value::Record(fields), [name, rest @ ..]) = (&value, names) {
             let Some((_, field)) = fields.iter().find(|field| field.0 == name) else {
@@ -189,7 +189,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// Returns the texts of a list's elements, or of a map's names.
+    /// Returns the elements of a list, or the names of a map, as JSON texts.
     pub(super) fn items(&mut self, value: &Value<'a>) -> Outcome<Vec<Cow<'a, str>>> {
         let items = match value {
             Value::Json(json) => {
@@ -209,7 +209,7 @@ impl<'a> Evaluator<'a> {
         Ok(items)
     }
 
-    /// Makes a list, or a map of names and values.
+    /// Builds a list, or a map from alternating names and values.
     fn collect(&mut self, is_map: bool, values: &[Value<'a>]) -> Outcome<Value<'a>> {
         if let Some(json) = json::collect(is_map, values) {
             self.charge(json.as_str().len())?;
@@ -226,7 +226,7 @@ impl<'a> Evaluator<'a> {
         Ok(value)
     }
 
-    /// Returns the canonical JSON text.
+    /// Returns the canonical JSON text of a value.
     pub(super) fn canonical(&mut self, value: &Value<'_>) -> Outcome<String> {
         let text = if let Value::Json(json) = value {
             json.canonical()
@@ -248,10 +248,10 @@ impl<'a> Evaluator<'a> {
         self.mode == Mode::Lenient
     }
 
-    /// Counts steps.
+    /// Subtracts from the steps that are left; fails if there are too few.
     pub(super) fn spend(&mut self, steps: usize) -> Outcome<()> {
         let Some(left) = self.steps.checked_sub(steps) else {
-            let message = format!("an evaluation must take at most {MAX_STEPS} steps: read less");
+            let message = format!("an evaluation must take at most {MAX_STEPS} steps: simplify it");
             return Err(self.error(ExprErrorKind::TooManySteps, message));
         };
         self.steps = left;
@@ -263,7 +263,7 @@ impl<'a> Evaluator<'a> {
         self.spend(bytes / BYTES_A_STEP)
     }
 
-    /// Counts bytes that are built, and the steps for them.
+    /// Counts built bytes, and the steps for building them.
     pub(super) fn charge(&mut self, bytes: usize) -> Outcome<()> {
         let Some(left) = self.bytes.checked_sub(bytes) else {
             let message = format!("an evaluation must build at most {MAX_BUILT_BYTES} bytes");

@@ -1,4 +1,4 @@
-//! Functions of expressions. `f(a, b)` and `a.f(b)` are the same.
+//! Functions of expressions. `f(a, b)` and `a.f(b)` are two spellings of the same call.
 
 use std::borrow::Cow;
 
@@ -13,14 +13,14 @@ use super::{
 };
 use crate::{key::Decimal, time::Timestamp};
 
-/// Sizes of compiled patterns in KiB. The time for each byte of a text grows with the size, so that
-/// the smallest one is tried first.
+/// Size limits of compiled patterns in KiB. They are tried from the smallest, because the time to
+/// match a byte of text grows with the size.
 const PATTERN_KIB: [usize; 3] = [2, 8, 32];
 
-/// Steps for each KiB of a pattern and each byte of a text, as measured with the worst patterns.
+/// Number of steps per KiB of the pattern and byte of the text, measured with the slowest patterns.
 const MATCH_STEPS: usize = 3;
 
-/// Steps for compiling a pattern that is not a literal.
+/// Number of steps for compiling a pattern that is not a literal.
 const COMPILE_STEPS: usize = 1000;
 
 /// Units of `duration`, in milliseconds.
@@ -37,7 +37,7 @@ const UNITS: [(&str, i64); 6] = [
 #[derive(Debug)]
 pub(super) struct Function {
     pub(super) name: &'static str,
-    /// The number of arguments; all functions of two are conditions on texts.
+    /// The number of arguments. All functions of two arguments take texts and return a boolean.
     pub(super) arguments: usize,
     pub(super) run: for<'a> fn(&mut Evaluator<'a>, Call<'a>) -> Outcome<Value<'a>>,
 }
@@ -46,7 +46,7 @@ pub(super) struct Function {
 pub(super) struct Call<'a> {
     pub(super) name: &'static str,
     pub(super) first: Value<'a>,
-    /// The empty text, if there is no second argument.
+    /// The second argument; the empty text if there is none.
     pub(super) second: Value<'a>,
     /// The compiled pattern, if it is a literal.
     pub(super) pattern: Option<&'a Pattern>,
@@ -75,10 +75,10 @@ pub(super) static FUNCTIONS: [Function; 12] = [
     Function { name: "uppercase", arguments: 1, run: uppercase },
 ];
 
-/// The function whose second argument is a pattern.
+/// Name of the function whose second argument is a pattern.
 pub(super) const MATCHES: &str = "matches";
 
-/// Returns both arguments as texts; in lenient mode null is the empty one.
+/// Returns both arguments as texts; in lenient mode null counts as the empty text.
 fn texts<'a>(evaluator: &mut Evaluator<'a>, call: Call<'a>) -> Outcome<[Cow<'a, str>; 2]> {
     let text = |value: Value<'a>| match value {
         Value::Text(text) => Ok(text),
@@ -93,7 +93,7 @@ fn texts<'a>(evaluator: &mut Evaluator<'a>, call: Call<'a>) -> Outcome<[Cow<'a, 
     Ok([first, second])
 }
 
-/// Reads a number from a text, or takes the number that it is.
+/// Converts the argument to a number: parses a text, and returns a number unchanged.
 fn read<'a>(
     evaluator: &Evaluator<'a>,
     call: &Call<'a>,
@@ -110,7 +110,7 @@ fn read<'a>(
     })
 }
 
-/// Number of characters, elements or members.
+/// Returns the number of characters of a text, elements of a list or members of a map.
 fn size<'a>(evaluator: &mut Evaluator<'a>, call: Call<'a>) -> Outcome<Value<'a>> {
     let size = if let Value::Text(text) = &call.first {
         evaluator.scan(text.len())?;
@@ -118,7 +118,7 @@ fn size<'a>(evaluator: &mut Evaluator<'a>, call: Call<'a>) -> Outcome<Value<'a>>
     } else {
         evaluator.items(&call.first)?.len()
     };
-    Ok(Value::number(i64::try_from(size).expect("a value is far smaller")))
+    Ok(Value::number(i64::try_from(size).expect("the size of a value fits into an i64")))
 }
 
 fn contains<'a>(evaluator: &mut Evaluator<'a>, call: Call<'a>) -> Outcome<Value<'a>> {
@@ -156,7 +156,7 @@ fn double<'a>(evaluator: &mut Evaluator<'a>, call: Call<'a>) -> Outcome<Value<'a
     read(evaluator, &call, "\"12.5\"", |text| Decimal::parse(text.trim()).ok())
 }
 
-/// Text of a scalar, or canonical JSON of a list or a map.
+/// Returns the text of a scalar, or the canonical JSON of a list or a map.
 fn string<'a>(evaluator: &mut Evaluator<'a>, call: Call<'a>) -> Outcome<Value<'a>> {
     if matches!(call.first.kind(), Type::Null | Type::Text) {
         return texts(evaluator, call).map(|[text, _]| Value::Text(text));
@@ -187,7 +187,7 @@ fn uppercase<'a>(evaluator: &mut Evaluator<'a>, call: Call<'a>) -> Outcome<Value
     evaluator.build(text.to_uppercase())
 }
 
-/// Compiles a pattern, or says why it cannot be used.
+/// Compiles a pattern, or returns the reason why this is not possible.
 pub(super) fn compile(pattern: &str) -> Result<Pattern, String> {
     let mut reason = format!("it must have at most {MAX_CHARS} bytes");
     for kib in PATTERN_KIB.into_iter().filter(|_| pattern.len() <= MAX_CHARS) {
@@ -200,7 +200,7 @@ pub(super) fn compile(pattern: &str) -> Result<Pattern, String> {
     Err(format!("the pattern `{shown}` cannot be used: {reason}"))
 }
 
-/// Reads a duration such as `2h45m`, in milliseconds.
+/// Parses a duration such as `2h45m`. Returns milliseconds.
 fn milliseconds(text: &str) -> Option<Decimal> {
     let (negative, mut rest) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
     let mut sum = Decimal::from(0);

@@ -1,4 +1,4 @@
-//! Lists and maps of expressions: JSON text, of which only the needed parts are read.
+//! Lists and maps in expressions. They are JSON text, of which only the needed parts are parsed.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -10,8 +10,8 @@ use crate::{
 
 /// Valid JSON text of a list or a map.
 ///
-/// One form for lists and maps of payloads and for those that an expression builds. The text is a
-/// slice of the payload wherever that is possible.
+/// The form is the same for lists and maps of payloads and for those that an expression builds.
+/// Where possible, the text is a slice of the payload.
 #[derive(Clone, Debug)]
 pub struct Json<'a>(Cow<'a, str>);
 
@@ -20,7 +20,7 @@ impl<'a> Json<'a> {
         Json(Cow::Borrowed(payload.as_str()))
     }
 
-    /// The text must be valid JSON.
+    /// Creates a value without a check: the text must be valid JSON.
     pub(super) fn trusted(text: impl Into<Cow<'a, str>>) -> Json<'a> {
         Json(text.into())
     }
@@ -34,7 +34,8 @@ impl<'a> Json<'a> {
         Json(Cow::Borrowed(&self.0))
     }
 
-    /// Returns the size of the text, if it is not a slice of a payload or a literal.
+    /// Returns the size of the text if this value owns it; 0 if it is a slice of a payload or of a
+    /// literal.
     pub(super) fn owned_bytes(&self) -> usize {
         if let Cow::Owned(text) = &self.0 { text.len() } else { 0 }
     }
@@ -43,8 +44,8 @@ impl<'a> Json<'a> {
         self.0.starts_with('[')
     }
 
-    /// Returns the text at these names: members by name, elements by index, the last one of a
-    /// duplicate name.
+    /// Returns the JSON text at the path `names`: members by name, elements by index. Of members
+    /// with the same name the last one counts.
     pub(super) fn get(&self, names: &[String]) -> Option<Cow<'a, str>> {
         match &self.0 {
             Cow::Borrowed(text) => select(text, names).map(Cow::Borrowed),
@@ -52,7 +53,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// Returns the elements of a list, or the quoted names of a map, sorted and each once.
+    /// Returns the elements of a list, or the quoted names of a map, sorted and without duplicates.
     pub(super) fn items(&self) -> Result<Vec<Cow<'a, str>>, String> {
         if !self.is_list() {
             return Ok(sorted(&self.0)?.keys().map(|name| Cow::Owned(quote(name))).collect());
@@ -67,8 +68,8 @@ impl<'a> Json<'a> {
         members(&self.0).next().is_none()
     }
 
-    /// Returns the one text that all spellings of this value have: names sorted and unique, numbers
-    /// as [`Decimal`] prints them, no space.
+    /// Returns the canonical text, which is the same for all spellings of this value: names sorted
+    /// and unique, numbers as [`Decimal`] prints them, no spaces.
     pub(super) fn canonical(&self) -> Result<String, String> {
         let mut out = String::new();
         write_canonical(&self.0, 0, &mut out)?;
@@ -76,7 +77,8 @@ impl<'a> Json<'a> {
     }
 }
 
-/// Reads a value of any type. Fails where a text or number is valid JSON and has no exact value.
+/// Parses a value of any type. Fails for a text or number that is valid JSON but cannot be
+/// represented exactly.
 pub(super) fn read(text: Cow<'_, str>) -> Result<Value<'_>, String> {
     Ok(match text.as_bytes().first() {
         Some(b'"') => Value::Text(unquote(text)?),
@@ -90,7 +92,7 @@ pub(super) fn read(text: Cow<'_, str>) -> Result<Value<'_>, String> {
     })
 }
 
-/// Makes a list, or a map of names and values; none if a name is not a text.
+/// Builds a list, or a map from alternating names and values; none if a name is not a text.
 pub(super) fn collect<'a>(
     is_map: bool,
     values: impl IntoIterator<Item = &'a Value<'a>>,
@@ -125,21 +127,22 @@ fn unquote(text: Cow<'_, str>) -> Result<Cow<'_, str>, String> {
     {
         return Ok(Cow::Borrowed(text.get(1..text.len() - 1).unwrap_or_default()));
     }
-    // The text is known to be valid, so that only half a surrogate pair can be wrong.
+    // The text is valid JSON, so parsing can only fail at half a surrogate pair.
     let text = serde_json::from_str(&text).map(Cow::Owned);
-    text.map_err(|_| "a text of the payload holds a lone surrogate".to_owned())
+    text.map_err(|_| "a text of the payload contains a lone surrogate".to_owned())
 }
 
 fn elements(list: &str) -> impl Iterator<Item = &str> {
     members(list).map(|(element, _)| element)
 }
 
-/// Returns the members of a map; of a duplicate name the last one counts.
+/// Returns the members of a map. Of members with the same name the last one counts.
 fn sorted(map: &str) -> Result<BTreeMap<Cow<'_, str>, &str>, String> {
     members(map).map(|(name, value)| Ok((unquote(Cow::Borrowed(name))?, value))).collect()
 }
 
-/// Returns the quoted names and values of a map; the elements of a list twice.
+/// Returns the quoted names and the values of a map. For a list, returns each element twice: as
+/// name and as value.
 fn members(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let mut cursor = Cursor { text, at: 1 };
     std::iter::from_fn(move || {

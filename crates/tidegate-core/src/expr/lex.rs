@@ -14,7 +14,7 @@ pub(super) enum Token<'a> {
     End,
 }
 
-/// Operators and brackets; a longer one comes before its beginning.
+/// Operators and brackets. `<=` comes before `<`, because the first match is taken.
 const SIGNS: [&str; 25] = [
     "&&", "||", "==", "!=", "<=", ">=", "<", ">", "!", "+", "-", "*", "/", "%", "?", ":", ".", ",",
     "(", ")", "[", "]", "{", "}", ";",
@@ -30,7 +30,7 @@ impl<'a> Lexer<'a> {
         Lexer { text, at: 0 }
     }
 
-    /// Takes the next token; returns its offset, too.
+    /// Reads the next token. Returns its offset and the token.
     pub(super) fn next(&mut self) -> Result<(usize, Token<'a>), ExprError> {
         let rest = self.text[self.at..].trim_start_matches([' ', '\t', '\r', '\n']);
         let at = self.text.len() - rest.len();
@@ -98,13 +98,13 @@ impl<'a> Lexer<'a> {
                     let (length, unescaped) =
                         unescape(&rest[n + 1..]).map_err(|message| wrong(start + n, message))?;
                     text.push(unescaped);
-                    // Escapes are ASCII, so that the length counts characters as well.
+                    // Escapes are ASCII, so the length in bytes is the length in characters.
                     characters.nth(length - 1);
                 }
                 _ => text.push(character),
             }
         }
-        Err(wrong(start, format!("the text must end with {quote}, got the end")))
+        Err(wrong(start, format!("the text has no closing {quote}")))
     }
 }
 
@@ -120,7 +120,7 @@ impl fmt::Display for Token<'_> {
     }
 }
 
-/// Reads an escape behind its backslash, as in JSON; returns its length, too.
+/// Reads an escape after its backslash, as in JSON. Returns its length and the character.
 fn unescape(rest: &str) -> Result<(usize, char), String> {
     let simple = match rest.as_bytes().first() {
         Some(b'n') => '\n',

@@ -1,4 +1,4 @@
-//! Syntax tree of an expression, and its text.
+//! Syntax tree of an expression, and its conversion to text.
 
 use std::{
     collections::BTreeSet,
@@ -13,15 +13,15 @@ use super::{
 };
 use crate::json::index;
 
-/// Part of an expression.
+/// Node of the syntax tree.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
-    /// The offset of its operator, or of its first character.
+    /// The offset in the text: of the operator, or else of the first character.
     pub(super) at: usize,
-    /// The number of levels: 1 without children.
+    /// The depth of the tree under this node; 1 without children.
     pub(super) depth: usize,
     pub(super) kind: Kind,
-    /// As many as [`Kind`] says, in the order of the text.
+    /// The children, in the order of the text. [`Kind`] says how many there are.
     pub(super) children: Vec<Node>,
 }
 
@@ -29,27 +29,29 @@ pub(super) struct Node {
 pub(super) enum Kind {
     Literal(Value<'static>),
     Variable(String),
-    /// One child, and constant names of members and elements: `a.b["c"][0]`.
+    /// One child, and a constant path of names and indexes: `a.b["c"][0]`.
     Select(Vec<String>),
     /// Two children: a map or list, and the name or index.
     Index,
-    /// One child, a `Select` or an `Index`.
+    /// One child, which is a `Select` or an `Index`.
     Has,
-    /// Any number of children.
+    /// Any number of children: the elements.
     List,
-    /// Names and values, one after the other.
+    /// An even number of children: alternating names and values.
     Map,
-    /// Logical negation of one child.
+    /// One child, which is negated logically.
     Not,
-    /// The negative of one child.
+    /// One child, a number, which is negated.
     Negate,
-    /// Two children; two or more of [`Operator::And`] and [`Operator::Or`].
+    /// Two children; [`Operator::And`] and [`Operator::Or`] may have more.
     Binary(Operator),
     /// Three children: condition, value if true, value if false.
     Choose,
-    /// The arguments; a method's receiver is the first one. A literal pattern is compiled.
+    /// The children are the arguments; for a method, the receiver is the first one. A pattern that
+    /// is a literal is compiled here.
     Call(&'static Function, Option<Pattern>),
-    /// Two children: a list, and a condition or value for each element, which has this name.
+    /// Two children: a list, and an expression that is evaluated for each element. The text is the
+    /// name of the element.
     Loop(Loop, String),
 }
 
@@ -79,7 +81,7 @@ pub(super) enum Loop {
     Filter,
 }
 
-/// Binary operators with their precedence; a higher one binds more strongly.
+/// Binary operators with their precedence; a higher number binds more strongly.
 pub(super) const OPERATORS: [(&str, Operator, u8); 14] = [
     ("||", Operator::Or, 1),
     ("&&", Operator::And, 2),
@@ -101,7 +103,8 @@ pub(super) const OPERATORS: [(&str, Operator, u8); 14] = [
 pub(super) const LOOPS: [(&str, Loop); 4] =
     [("exists", Loop::Exists), ("all", Loop::All), ("map", Loop::Map), ("filter", Loop::Filter)];
 
-/// Precedence of `?:`, of comparisons, of unary operators, and of all that needs no parentheses.
+/// Precedence of `?:`, of comparisons, of unary operators, and of nodes that never need
+/// parentheses.
 const CHOICE: u8 = 0;
 const RELATION: u8 = 3;
 const UNARY: u8 = 6;
@@ -117,7 +120,7 @@ impl Node {
         if let Kind::Literal(value) = &self.kind { Some(value) } else { None }
     }
 
-    /// Returns the variables that the part needs, without the elements of its own loops.
+    /// Returns the variables that the node needs, without the names of elements of its own loops.
     pub(super) fn variables(&self) -> BTreeSet<&str> {
         if let Kind::Variable(name) = &self.kind {
             return BTreeSet::from([name.as_str()]);
@@ -129,7 +132,7 @@ impl Node {
         names.into_iter().flatten().collect()
     }
 
-    /// Whether the part gives a boolean or an error, whatever its children give.
+    /// Whether the result of the node is always a boolean or an error.
     pub(super) fn is_boolean(&self) -> bool {
         match &self.kind {
             Kind::Binary(operator) => operator.row().2 <= RELATION,
@@ -165,7 +168,7 @@ impl Node {
         }
     }
 
-    /// Writes the part, in parentheses if it binds less strongly than `least`.
+    /// Writes the node, in parentheses if its precedence is lower than `least`.
     fn write(&self, least: u8, out: &mut dyn Write) -> fmt::Result {
         let own = self.precedence();
         if own < least {
@@ -230,17 +233,17 @@ impl fmt::Display for Node {
 impl Operator {
     /// Returns the row in [`OPERATORS`].
     pub(super) fn row(self) -> (&'static str, Operator, u8) {
-        *OPERATORS.iter().find(|row| row.1 == self).expect("the table has every operator")
+        *OPERATORS.iter().find(|row| row.1 == self).expect("OPERATORS has every operator")
     }
 }
 
 impl Loop {
     pub(super) fn name(self) -> &'static str {
-        LOOPS.iter().find(|row| row.1 == self).expect("the table has every method").0
+        LOOPS.iter().find(|row| row.1 == self).expect("LOOPS has every method").0
     }
 }
 
-/// Whether the text can stand after a dot, or as a variable.
+/// Whether the text can be a member name after a dot, or the name of a variable.
 pub(super) fn is_name(text: &str) -> bool {
     let letter = |character: char| character.is_ascii_alphabetic() || character == '_';
     text.starts_with(letter) && text.chars().all(|it| letter(it) || it.is_ascii_digit())

@@ -1,23 +1,24 @@
-//! Arithmetic on exact decimals. Only a division rounds.
+//! Arithmetic on exact decimals. Only division rounds.
 
 use std::cmp::Ordering;
 
 use crate::key::Decimal;
 
-/// Significant digits of a quotient, as many as IEEE 754 decimal128 has. It is rounded half to
-/// even.
+/// Number of significant digits of a quotient, the same as in IEEE 754 decimal128. Quotients are
+/// rounded half to even.
 pub const QUOTIENT_DIGITS: u32 = 34;
 
-/// Maximum number of digits of a divisor: one more digit of a remainder then fits in 128 bits.
+/// Maximum number of digits of a divisor: a remainder with one more digit still fits into 128
+/// bits.
 const DIVISOR_DIGITS: usize = 36;
 
-/// Compares by value.
+/// Compares two numbers by value.
 pub(super) fn compare(left: &Decimal, right: &Decimal) -> Ordering {
     let by_sign = sign(left).cmp(&sign(right));
     if by_sign != Ordering::Equal || sign(left) == 0 {
         return by_sign;
     }
-    // Digits have no zeros at either end: with the same magnitude they compare as texts.
+    // The digits have no zeros at either end, so digits of the same magnitude compare as texts.
     let magnitude = |number: &Decimal| {
         let (_, exponent, digits) = number.parts();
         digits.len() as i128 + i128::from(exponent)
@@ -27,7 +28,7 @@ pub(super) fn compare(left: &Decimal, right: &Decimal) -> Ordering {
     if sign(left) < 0 { by_size.reverse() } else { by_size }
 }
 
-/// Returns -1, 0 or 1.
+/// Returns the sign of a number: -1, 0 or 1.
 pub(super) fn sign(number: &Decimal) -> i8 {
     match number.parts() {
         (_, _, "0") => 0,
@@ -44,7 +45,7 @@ pub(super) fn sign(number: &Decimal) -> i8 {
 pub(super) fn negated(number: &Decimal) -> Decimal {
     let text = number.to_string();
     let text = text.strip_prefix('-').map_or_else(|| format!("-{text}"), str::to_owned);
-    Decimal::parse(&text).expect("the negative of a number is a number")
+    Decimal::parse(&text).expect("the negated text is a number")
 }
 
 /// Returns the exact product; none if it does not fit in 128 bits.
@@ -53,7 +54,7 @@ pub(super) fn product(left: &Decimal, right: &Decimal) -> Option<Decimal> {
     decimal(left.checked_mul(right)?, left_exponent + right_exponent)
 }
 
-/// Returns the quotient of a division by a number other than 0.
+/// Returns the quotient. The divisor must not be 0. None if a number has too many digits.
 pub(super) fn quotient(left: &Decimal, right: &Decimal) -> Option<Decimal> {
     let ((left, left_exponent), (right, right_exponent)) = (scaled(left)?, scaled(right)?);
     if right.unsigned_abs().to_string().len() > DIVISOR_DIGITS {
@@ -78,7 +79,7 @@ pub(super) fn quotient(left: &Decimal, right: &Decimal) -> Option<Decimal> {
     decimal(if negative { -quotient } else { quotient }, exponent)
 }
 
-/// Returns the remainder of a division by a number other than 0; its sign is that of `left`.
+/// Returns the remainder, with the sign of `left`. The divisor must not be 0.
 pub(super) fn remainder(left: &Decimal, right: &Decimal) -> Option<Decimal> {
     let ((left, left_exponent), (right, right_exponent)) = (scaled(left)?, scaled(right)?);
     let exponent = left_exponent.min(right_exponent);
@@ -90,22 +91,22 @@ pub(super) fn remainder(left: &Decimal, right: &Decimal) -> Option<Decimal> {
     decimal(left.checked_rem(right)?, exponent)
 }
 
-/// Cuts off the digits after the point.
+/// Returns the number without the digits after the decimal point.
 pub(super) fn whole(number: &Decimal) -> Decimal {
     let (negative, exponent, digits) = number.parts();
     let Ok(places @ 1..) = usize::try_from(-i64::from(exponent)) else { return number.clone() };
     let left = digits.get(..digits.len().saturating_sub(places)).filter(|left| !left.is_empty());
     let sign = if negative { "-" } else { "" };
     let text = format!("{sign}{}", left.unwrap_or("0"));
-    Decimal::parse(&text).expect("the digits before the point are a number")
+    Decimal::parse(&text).expect("the digits before the decimal point are a number")
 }
 
-/// Returns a whole number that is not negative and fits.
+/// Returns the number as an index; none if it is negative, not whole or too large.
 pub(super) fn index(number: &Decimal) -> Option<usize> {
     number.to_string().parse().ok()
 }
 
-/// Returns the digits as one integer, and the power of ten.
+/// Returns the digits as an integer, and the exponent of ten.
 fn scaled(number: &Decimal) -> Option<(i128, i64)> {
     let (negative, exponent, digits) = number.parts();
     let digits = digits.parse::<i128>().ok()?;

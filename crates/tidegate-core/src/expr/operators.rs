@@ -13,7 +13,7 @@ use super::{
 use crate::key::Decimal;
 
 impl<'a> Evaluator<'a> {
-    /// Applies any operator but `&&` and `||`, which do not always need both values.
+    /// Applies an operator other than `&&` and `||`, which do not always evaluate both operands.
     pub(super) fn operate(
         &mut self,
         operator: Operator,
@@ -52,7 +52,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// Whether two values of one type are equal. Numbers are equal as keys are.
+    /// Whether two values of the same type are equal. Numbers are equal if they are equal as keys.
     fn same(&mut self, left: &Value<'_>, right: &Value<'_>) -> Outcome<bool> {
         Ok(match (left, right) {
             (Value::Null, Value::Null) => true,
@@ -66,7 +66,8 @@ impl<'a> Evaluator<'a> {
         })
     }
 
-    /// Compares two values; none in lenient mode if they have no order.
+    /// Compares two values. If they have no order, the result is none in lenient mode and an error
+    /// in strict mode.
     fn order(
         &mut self,
         sign: &str,
@@ -94,7 +95,8 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// Whether a list has an equal element, or a map the name. Unlike values are not equal.
+    /// Whether a list contains an equal element, or a map has a member of this name. Values of
+    /// different types are not equal.
     fn contains(&mut self, item: &Value<'a>, all: &Value<'a>) -> Outcome<bool> {
         for text in self.items(all)? {
             let other = self.read(text)?;
@@ -150,7 +152,7 @@ impl<'a> Evaluator<'a> {
         self.exact(sign, [&left, &right], result)
     }
 
-    /// Counts the digits of a calculation, and returns its result.
+    /// Returns the result of a calculation, and counts steps for its digits.
     fn exact(
         &mut self,
         sign: &str,
@@ -165,7 +167,7 @@ impl<'a> Evaluator<'a> {
         })
     }
 
-    /// Returns a number; in lenient mode null is 0.
+    /// Returns an operand as a number; in lenient mode null counts as 0.
     pub(super) fn number<'v>(&self, name: &str, value: &Value<'v>) -> Outcome<Cow<'v, Decimal>> {
         match value {
             Value::Number(number) => Ok(number.clone()),

@@ -1,4 +1,4 @@
-//! Parser of expressions: precedence climbing, with bounds on parts and nesting.
+//! Parser of expressions: precedence climbing, with limits on nodes and nesting.
 
 use super::{
     MAX_DEPTH,
@@ -16,14 +16,14 @@ pub(super) struct Parser<'a> {
     /// The next token and its offset.
     token: Token<'a>,
     at: usize,
-    /// Calls of [`Parser::nested`] that have not returned.
+    /// The current depth of calls of [`Parser::nested`].
     nesting: usize,
-    /// The number of parts that are left.
+    /// The number of nodes that may still be added.
     nodes: usize,
     max_nodes: usize,
 }
 
-/// Parses a whole text.
+/// Parses the whole text of an expression.
 pub(super) fn parse(text: &str, max_nodes: usize) -> Result<Node, ExprError> {
     let lexer = Lexer::new(text);
     let mut parser =
@@ -49,13 +49,14 @@ impl<'a> Parser<'a> {
         self.nested(Self::signed)
     }
 
-    /// Every recursion leads through here.
+    /// Calls `part` one level deeper. Every recursion of the parser uses this function, so that the
+    /// depth is limited.
     fn nested(
         &mut self,
         part: impl FnOnce(&mut Self) -> Result<Node, ExprError>,
     ) -> Result<Node, ExprError> {
         self.nesting += 1;
-        // Two calls for each pair of brackets.
+        // Each pair of brackets takes two levels.
         if self.nesting > 2 * MAX_DEPTH {
             return Err(too_deep(self.at));
         }
@@ -76,14 +77,14 @@ impl<'a> Parser<'a> {
         self.node(at, Kind::Choose, vec![condition, yes, no])
     }
 
-    /// Parses operators of this precedence and higher; all associate to the left.
+    /// Parses binary operators of precedence `least` and higher. All of them associate to the left.
     fn binary(&mut self, least: u8) -> Result<Node, ExprError> {
         let mut left = self.unary()?;
         while let Some((_, operator, precedence)) = self.operator().filter(|row| row.2 >= least) {
             let at = self.at;
             self.advance()?;
             let right = self.binary(precedence + 1)?;
-            // A chain of `&&` or `||` is one part, so that it is not nested.
+            // A chain of `&&` or of `||` is one node with many children, so that it is not nested.
             match (&left.kind, operator) {
                 (Kind::Binary(Operator::And), Operator::And)
                 | (Kind::Binary(Operator::Or), Operator::Or) => {
@@ -161,7 +162,7 @@ impl<'a> Parser<'a> {
         self.node(at, kind, Vec::new())
     }
 
-    /// Parses what follows a value: `.name`, `.method(…)`, `[…]`.
+    /// Parses the suffixes of a value: `.name`, `.method(…)`, `[…]`.
     fn postfix(&mut self, mut base: Node) -> Result<Node, ExprError> {
         loop {
             let at = self.at;
@@ -196,7 +197,7 @@ impl<'a> Parser<'a> {
         self.node(base.at, Kind::Select(vec![name]), vec![base])
     }
 
-    /// Parses a call from its parenthesis on.
+    /// Parses the arguments of a call, from the opening parenthesis.
     fn call(&mut self, at: usize, name: &str, base: Option<Node>) -> Result<Node, ExprError> {
         self.advance()?;
         let mut arguments: Vec<Node> = base.into_iter().collect();
@@ -244,7 +245,7 @@ impl<'a> Parser<'a> {
         self.node(at, Kind::Loop(kind, name.to_owned()), parts)
     }
 
-    /// Parses parts separated by commas, up to the closing sign.
+    /// Parses items separated by commas, up to the closing sign `end`.
     fn items(
         &mut self,
         end: &'static str,
@@ -262,7 +263,7 @@ impl<'a> Parser<'a> {
         Ok(items)
     }
 
-    /// Makes a list or a map; one of constants is a constant.
+    /// Creates the node of a list or a map. If all its items are literals, it is a literal, too.
     fn collection(&mut self, at: usize, kind: Kind, items: Vec<Node>) -> Result<Node, ExprError> {
         let is_map = matches!(kind, Kind::Map);
         let node = self.node(at, kind, items)?;
@@ -275,7 +276,7 @@ impl<'a> Parser<'a> {
     }
 
     fn node(&mut self, at: usize, kind: Kind, children: Vec<Node>) -> Result<Node, ExprError> {
-        let message = || format!("an expression must have at most {} parts", self.max_nodes);
+        let message = || format!("an expression must have at most {} nodes", self.max_nodes);
         let left = self.nodes.checked_sub(1);
         self.nodes =
             left.ok_or_else(|| ExprError::new(ExprErrorKind::TooComplex, at, message()))?;
@@ -283,7 +284,7 @@ impl<'a> Parser<'a> {
         if node.depth > MAX_DEPTH { Err(too_deep(at)) } else { Ok(node) }
     }
 
-    /// Takes the next token.
+    /// Returns the current token and reads the next one.
     fn advance(&mut self) -> Result<Token<'a>, ExprError> {
         let (at, token) = self.lexer.next()?;
         self.at = at;

@@ -17,7 +17,7 @@ fn payload(text: &str) -> Payload {
     Payload::parse(text.as_bytes(), MAX_EVENT_BYTES).unwrap()
 }
 
-/// Calls `test` with the variables `event` and `async`, which have these data.
+/// Calls `test` with the variables `event` and `async`, whose `data` are the given texts.
 fn with_variables<T>(
     event: &str,
     newcomer: &str,
@@ -44,7 +44,8 @@ fn result(text: &str, mode: Mode) -> String {
     })
 }
 
-/// Computes a table anew: an expression on each line, its results indented below it.
+/// Returns the table with newly computed results. The table has an expression on a line and its
+/// results indented below it.
 fn rows(table: &str, results: impl Fn(&str) -> Vec<String>) -> String {
     let expressions = table.lines().filter(|line| !line.starts_with(' '));
     let rows = expressions.map(|text| format!("{text}\n    {}\n", results(text).join("\n    ")));
@@ -131,7 +132,8 @@ fn parentheses_are_written_where_they_are_needed() {
     }
 }
 
-/// The deepest texts fit on half of a worker's stack, and deeper ones are refused in time.
+/// The deepest allowed expressions need at most half of a worker's stack, and deeper ones are
+/// refused before they overflow it.
 #[test]
 fn nesting_is_bounded_on_a_small_stack() {
     const STACK_BYTES: usize = 1024 * 1024;
@@ -147,7 +149,7 @@ fn nesting_is_bounded_on_a_small_stack() {
                 }
             }
         }
-        // A stored payload may nest deeper than one from outside.
+        // Payloads that are read from the store may nest deeper than a posted payload.
         let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
         let deep: Payload = serde_json::from_str(&format!("\"{deep}\"")).unwrap();
         let variables = [("event", Value::of(&deep))];
@@ -175,7 +177,7 @@ fn steps_and_built_bytes_are_bounded() {
             "event.id + event.data.list.map(a, event.data.list.map(b, [1,2,3].map(c, a + b + c)))",
             "expression_too_many_steps",
         ),
-        // Scanning the payload counts, and so does matching.
+        // Scanning the payload and matching patterns also cost steps.
         ("event.data.list.all(a, event.data.text != 'x')", "expression_too_many_steps"),
         ("event.data.text.matches('b')", "expression_too_many_steps"),
         (

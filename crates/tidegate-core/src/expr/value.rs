@@ -1,4 +1,4 @@
-//! Values of expressions: those of JSON, with exact numbers.
+//! Values of expressions: the values of JSON, with exact numbers.
 
 use std::{borrow::Cow, fmt};
 
@@ -8,10 +8,10 @@ use super::{
 };
 use crate::{json::Payload, key::Decimal};
 
-/// Value of a variable, or of a part of an expression.
+/// Value of a variable or of a node.
 #[derive(Clone, Debug)]
 pub enum Value<'a> {
-    /// `null`, and every path that leads nowhere.
+    /// `null`, and the value at a path that does not exist.
     Null,
     /// `true` or `false`.
     Bool(bool),
@@ -21,7 +21,7 @@ pub enum Value<'a> {
     Text(Cow<'a, str>),
     /// A list or a map.
     Json(Json<'a>),
-    /// A map whose members the caller has one by one, such as the columns of an event.
+    /// A map whose members are separate values of the caller, such as the columns of an event.
     Record(&'a [(&'a str, Value<'a>)]),
 }
 
@@ -36,14 +36,14 @@ pub enum Type {
     Number,
     /// [`Value::Text`].
     Text,
-    /// [`Value::Json`] with elements.
+    /// [`Value::Json`] that is a list.
     List,
-    /// [`Value::Json`] with members, and [`Value::Record`].
+    /// [`Value::Json`] that is a map, and [`Value::Record`].
     Map,
 }
 
 impl<'a> Value<'a> {
-    /// Creates the value of a payload, which is read where the expression points.
+    /// Creates the value of a payload. Only the parts that the expression names are parsed.
     pub fn of(payload: &'a Payload) -> Value<'a> {
         Value::Json(Json::of(payload))
     }
@@ -76,7 +76,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Returns the value without copying its text.
+    /// Returns a value that borrows the text of this one.
     pub(super) fn borrowed(&self) -> Value<'_> {
         match self {
             Value::Null => Value::Null,
@@ -88,7 +88,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Returns the number of bytes that a copy takes.
+    /// Returns the number of bytes that a clone copies.
     pub(super) fn owned_bytes(&self) -> usize {
         match self {
             Value::Number(number) => number.parts().2.len(),
@@ -126,7 +126,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Returns the name of a member, or of an element by its index.
+    /// Returns the value as a name in a path: a text, or an index as text. None for other values.
     pub(super) fn as_name(&self) -> Option<String> {
         match self {
             Value::Text(text) => Some(text.clone().into_owned()),
@@ -147,14 +147,14 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Truth as in JavaScript: empty lists and maps are true.
+    /// Whether the value counts as true, as in JavaScript: empty lists and maps count as true.
     pub(super) fn is_truthy(&self) -> bool {
         matches!(self.kind(), Type::List | Type::Map) || !self.is_zero()
     }
 }
 
 impl Type {
-    /// Returns the value that null stands for beside a value of this type.
+    /// Returns the zero of this type: null counts as this value if the other operand has this type.
     pub(super) fn zero(self) -> Value<'static> {
         match self {
             Type::Null => Value::Null,
@@ -181,7 +181,7 @@ impl fmt::Display for Type {
 }
 
 impl fmt::Display for Value<'_> {
-    /// Writes type and value for messages, cut where it is long.
+    /// Writes type and value for messages. A long value is shortened.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN_BYTES: usize = 40;
         if matches!(self, Value::Null) {

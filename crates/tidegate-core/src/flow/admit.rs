@@ -2,9 +2,9 @@
 //!
 //! On arrival: required keys, idempotency, open folds, rate limit. On creation: the claim, handoff,
 //! gates that refuse or replace. Towards the start: the gates of the plan, one after another.
-//! Deduplication comes before counting, so that a repeat costs nothing; joining before counting, so
-//! that a window costs one token for all its events; counting before creating, so that a dropped
-//! event leaves only its receipt.
+//! Idempotency comes before the rate limit, so that a repeat spends no token. Joining a fold comes
+//! before the rate limit, so that all events of a window spend one token. The rate limit comes
+//! before creation, so that a dropped event leaves only its receipt.
 
 use super::{
     control, fold, gate, handoff, idempotency,
@@ -25,10 +25,10 @@ use crate::{
     time::Timestamp,
 };
 
-/// Decides one input for one workflow.
+/// Decides on one input for one workflow.
 ///
-/// `Refused` carries the verdict of the control that refused. The caller undoes the changes of the
-/// other controls (spec A2).
+/// `Refused` has the verdict of the control that refused the input. The caller undoes the changes
+/// of the other controls (spec A2).
 pub fn admit(draft: &mut Draft, candidate: &Candidate<'_>) -> Decided<Verdict, Verdict> {
     candidate.plan()?; // required keys present, costs readable
     if let Some(rejected) = too_costly(draft, candidate)? {
@@ -87,7 +87,7 @@ pub fn create(
     refuse_ancestors(draft, candidate, steps)?;
     let superseded = handoff::meet(draft, candidate, steps, id)?;
     let queued_at = queued_at(draft, steps)?;
-    // A fold's id is as old as its window; its order is that of its flush.
+    // The id of a fold's run is as old as the fold, but the run is ranked by the time of the flush.
     let arrival = if fresh { id.seq } else { draft.next_seq()? };
     let room = make_room(draft, candidate, id, &mut plan, superseded)?;
     let (workflow, version) = (candidate.workflow(), &candidate.current.version);
@@ -116,7 +116,8 @@ pub fn create(
     run.wanted = !candidate.after().is_empty() && candidate.is_wanted();
     wait::start_after(draft, &mut run, candidate.after())?;
     gate::advance(draft, run)?;
-    // After the newcomer is queued, so that it goes before the runs that would be next otherwise.
+    // Only now, after the new run is queued: it may get the freed slot before runs that were queued
+    // earlier.
     gate::hand_on(draft, room.freed)?;
     match room.replaced {
         Some((by, replaced)) => Ok(Verdict::Replaced { run: id, by, replaced }),
@@ -124,20 +125,20 @@ pub fn create(
     }
 }
 
-/// The room that others make for a newcomer.
+/// The result of [`make_room`]: what the new run takes over from the runs that it replaces.
 #[derive(Default)]
 struct Room {
-    /// The best rank of the runs that it replaced and that had not started.
+    /// The best rank of the replaced runs that had not started.
     rank: Option<Rank>,
-    /// The run that it replaced, and the gate.
+    /// The replaced run, and the gate.
     replaced: Option<(By, RunId)>,
-    /// The run whose position it takes, and the gate.
+    /// The run whose position in the queue the new run takes, and the gate.
     place: Option<(RunId, GateKey)>,
     /// The gates that have freed slots to hand on.
     freed: Vec<GateKey>,
 }
 
-/// Applies the gates of the plan that refuse or replace.
+/// Applies the gates of the plan at which a new run is refused or replaces other runs.
 fn make_room(
     draft: &mut Draft,
     candidate: &Candidate<'_>,
@@ -178,7 +179,7 @@ fn make_room(
 
 /// Returns the verdict of a run that was just created: queued or started.
 fn standing(draft: &Draft, id: RunId) -> Decided<Verdict, Verdict> {
-    let run = draft.run(id.seq)?.expect("the run was just created");
+    let run = draft.run(id.seq)?.expect("create() has written the run");
     for need in run.plan.iter().filter(|need| need.gate.class() == Some(Class::Throttle)) {
         draft.expect_length(&need.gate, QUEUE_COUNTED);
     }
@@ -205,8 +206,8 @@ fn own_turn(draft: &Draft, id: RunId, need: &PlannedGate) -> Decided<Option<Time
     Ok(turn.err().flatten())
 }
 
-/// Refuses a run whose run gate is held by one of its ancestors (spec G8). The executing gates of
-/// an ancestor are free while it waits for its child.
+/// Refuses a run if one of its ancestors holds a run gate of its plan (spec G8): they would wait
+/// for each other. Executing gates are no problem: an ancestor that waits for its child holds none.
 fn refuse_ancestors(
     draft: &Draft,
     candidate: &Candidate<'_>,
@@ -227,7 +228,8 @@ fn refuse_ancestors(
     Ok(())
 }
 
-/// Returns the queue time: now, and never before a time that one of the gates has used.
+/// Returns the queue time of a run: now, or the latest time that one of its gates has seen, if
+/// that is later.
 fn queued_at(draft: &Draft, steps: &[GateStep]) -> Decided<Timestamp, Verdict> {
     let mut at = draft.now();
     for step in steps {

@@ -47,8 +47,8 @@ pub(super) const CONTROL: Control = Control {
     ..Control::NONE
 };
 
-/// Checks the other controls: a batch is one run with one key, so the gates of its run must use
-/// that key or none.
+/// Checks the keys of the other controls. The run of a batch has one key, so its gates must use
+/// the key of the batch or no key.
 fn check(reading: &mut Reading<'_>) {
     let Some(batch) = reading.definition.batch.clone() else { return };
     if batch.max_size == 1 {
@@ -81,7 +81,7 @@ fn check(reading: &mut Reading<'_>) {
 /// Upper bound of `maxSize`: a handler gets all events of a run in memory.
 pub const MAX_SIZE: u64 = 10_000;
 
-/// Upper bound of `maxBytes`, for the same reason.
+/// Upper bound of `maxBytes`: a handler gets all events of a run in memory.
 pub const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
 /// The `batch` settings of a definition.
@@ -110,7 +110,7 @@ impl Batch {
         let timeout_ms = fields.duration("timeoutMs");
         let key = fields.path("key");
         let max_bytes = fields.number("maxBytes", 1, MAX_BYTES);
-        let max_size = u32::try_from(max_size?).expect("the range was checked");
+        let max_size = u32::try_from(max_size?).expect("number() checked the range");
         let max_bytes = max_bytes?.unwrap_or(DEFAULT_BYTES);
         Ok(Batch { max_size, timeout_ms: timeout_ms?, key: key?, max_bytes })
     }

@@ -1,5 +1,5 @@
-//! Claims: the first taker has a key until the claim expires. `idempotency` and `dedupeId` use
-//! them.
+//! Claims: the first event with a key takes the claim, and has it until it expires. `idempotency`
+//! and `dedupeId` use claims.
 
 use super::idempotency;
 use crate::{
@@ -18,7 +18,7 @@ pub fn held<E>(draft: &Draft, key: &GateKey) -> Decided<Option<Claim>, E> {
     }
 }
 
-/// Takes a free claim, until `period_ms` from now.
+/// Takes a free claim for `period_ms` from now.
 pub fn take<E>(
     draft: &mut Draft,
     key: GateKey,
@@ -36,7 +36,7 @@ pub fn take<E>(
     Ok(())
 }
 
-/// Releases a run's claim: the run was replaced before its first step, or will not exist.
+/// Releases the claim of a run that was replaced before its first step, or that will not exist.
 pub fn give_back<E>(draft: &mut Draft, key: &GateKey, run: RunId) -> Decided<(), E> {
     if held(draft, key)?.is_some_and(|claim| claim.run == Some(run)) {
         draft.delete(RowKey::Gate(key.clone()));
@@ -60,8 +60,8 @@ pub fn sweep<E>(draft: &mut Draft, gate: Gate, claim: Claim) -> Decided<(), E> {
     Ok(())
 }
 
-/// Returns how long such a claim lasts, in milliseconds; none if the current release has no such
-/// control.
+/// Returns the lifetime of a claim in milliseconds; none if the current release does not have the
+/// claim's control.
 fn period<E>(draft: &Draft, gate: &Gate) -> Decided<Option<u64>, E> {
     let Some(scope) = gate.key.scope() else { return Ok(None) };
     let catalog = draft.catalog(&scope.ws)?;

@@ -1,4 +1,4 @@
-//! Concurrency: limit how many runs are inside at once, and queue the others.
+//! Concurrency: limit how many runs execute at the same time, and queue the others.
 //!
 //! Use it to protect the services that the runs call. Several limits can be combined, for example
 //! 10 in all and 1 per account. With the span `executing` only runs that a worker is driving
@@ -75,18 +75,18 @@ pub struct Concurrency {
     /// The key, with one limit per value; one limit for the whole workflow if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<Path>,
-    /// The time during which a run counts.
+    /// The time during which a run counts for the limit.
     pub span: Span,
     /// The units of the limit that a run takes; one if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
 }
 
-/// Time during which a run counts.
+/// Time during which a run counts for a limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Span {
-    /// Only while a worker drives the run; a sleeping run holds nothing.
+    /// Only while a worker drives the run; a sleeping run does not count.
     #[default]
     Executing,
     /// Until the run has ended.
@@ -132,7 +132,7 @@ impl Concurrency {
 fn read(reading: &mut Reading<'_>, value: &Value) {
     let list = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
     if list.is_empty() || list.len() > MAX_LIMITS {
-        let message = format!("must hold 1 to {MAX_LIMITS} limits, got {}", list.len());
+        let message = format!("must have 1 to {MAX_LIMITS} limits, got {}", list.len());
         reading.problems.error(Code::OutOfRange, CONTROL.name, message);
         return;
     }
@@ -171,13 +171,13 @@ fn read(reading: &mut Reading<'_>, value: &Value) {
 fn read_policy(entry: &Value, at: &str, problems: &mut Problems) -> Result<Policy, Reported> {
     if problems.kind == Kind::Workflow {
         let fix = "write `{\"limit\": …}`, or use singleton";
-        let message = format!("cannot be a policy, those are for actions: {fix}");
+        let message = format!("cannot be a policy, because only actions have policies: {fix}");
         return Err(problems.error(Code::Misplaced, at, message));
     }
     Policy::read(entry, at, problems)
 }
 
-/// Keeps the first value of a kind, and reports a second one.
+/// Stores the first policy or handoff of the list, and reports a second one.
 fn keep<T>(
     slot: &mut Option<T>,
     read: Result<T, Reported>,
@@ -193,7 +193,7 @@ fn keep<T>(
     }
 }
 
-/// Limit of any control: the number of runs, their key, and the span in which they count.
+/// Limit of any control: the number of runs, the key, and the span during which a run counts.
 struct Bound<'a> {
     field: &'a str,
     most: u32,
@@ -243,16 +243,16 @@ fn check(reading: &mut Reading<'_>) {
         let tighter = bounds.find(|other| other.covers(limit) && other.most <= limit.most);
         if let Some(other) = tighter {
             let (most, field) = (other.most, other.field);
-            let message = format!("of {} is never reached: {field} lets in {most}", limit.most);
+            let message = format!("of {} is never reached: {field} admits only {most}", limit.most);
             problems.warn(Code::NeverBinds, &format!("{}.limit", limit.field), message);
         }
     }
 }
 
-/// Returns the controls that admit one run at a time and hold it until it has ended.
+/// Returns the controls that admit one run at a time, from its creation until it has ended.
 fn exclusive(definition: &Definition) -> Vec<Bound<'_>> {
     let singleton = definition.singleton.as_ref().map(|it| ("singleton", it.key.as_ref()));
-    // Coexisting versions are counted apart, so that together they may have many runs.
+    // With `coexist` each version has a gate of its own, so that several runs may be active.
     let handoff = definition.handoff.as_ref();
     let handoff = handoff.filter(|handoff| handoff.on_new_version != OnNewVersion::Coexist);
     let handoff = handoff.map(|handoff| ("handoff", handoff.key()));

@@ -1,9 +1,9 @@
 //! The table of controls: one row for each file of a control.
 //!
 //! A control is one file: its settings and their checks, the gates it adds to a run's plan, its
-//! limit, its decision, and its rules beside other controls. It registers one [`Control`]. Parser,
-//! gate plan, catalog, doctor, observer, release, API, console and book read this table; where one
-//! of them treats a case of a primitive, it names the class of the gate.
+//! limit, its decision, and its rules with other controls. It registers one [`Control`]. Parser,
+//! gate plan, catalog, doctor, observer, release, API, console and book read this table. Code that
+//! treats one kind of gate in a special way names the class of the gate, not the control.
 
 use std::collections::BTreeMap;
 
@@ -32,25 +32,27 @@ use crate::{
 #[derive(Clone, Copy, Debug, Serialize)]
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-#[expect(clippy::struct_excessive_bools, reason = "each is a property of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent properties")]
 #[non_exhaustive]
 pub struct Control {
     /// The field of a definition, and the word in answers, logs and console.
     pub name: &'static str,
-    /// What an author uses it for.
+    /// What an author uses the control for.
     pub purpose: &'static str,
-    /// When it decides.
+    /// The moment at which the control decides.
     pub acts: Moment,
     /// What happens to a run or event that does not fit.
     pub on_overflow: &'static str,
-    /// The fields it takes. A control whose value is no object has one field, of its own name.
+    /// The fields of the control. A control whose value is not an object has one field, which has
+    /// the name of the control.
     pub fields: &'static [Field],
-    /// Whether actions take it too.
+    /// Whether the control is also allowed on actions.
     pub on_actions: bool,
-    /// The classes of its gate rows.
+    /// The classes of the control's gate rows.
     #[serde(skip)]
     pub(crate) classes: &'static [Class],
-    /// Whether its limit is a number of the definition, so that a release changes its gates.
+    /// Whether the limit is a number in the definition, so that a release can change the limit of
+    /// existing gates.
     #[serde(skip)]
     pub(crate) is_numbered: bool,
     /// Whether a release may add holders beyond the limit.
@@ -59,10 +61,10 @@ pub struct Control {
     /// Reads the author's value into the definition.
     #[serde(skip)]
     pub(crate) read: fn(&mut Reading<'_>, &Value),
-    /// The author's form; none where the definition does not use it.
+    /// Returns the control in the author's form; none if the definition does not use the control.
     #[serde(skip)]
     pub(crate) write: fn(&Definition) -> Option<Value>,
-    /// The path of the key of each member, in the order in which they are written.
+    /// Returns the path of the key; for a list, the paths of all members in order.
     #[serde(skip)]
     pub(crate) keys: fn(&Definition) -> Vec<Option<&Path>>,
     /// The costs of its limits, where the author gave them.
@@ -71,23 +73,24 @@ pub struct Control {
     /// Whether an input without its key is rejected; elsewhere such inputs share one key.
     #[serde(skip)]
     pub(crate) requires_key: bool,
-    /// The field that holds a key.
+    /// The name of the field with the path of the key.
     #[serde(skip)]
     pub(crate) key_field: &'static str,
     /// Reports conflicts with other controls of the definition.
     #[serde(skip)]
     pub(crate) check: fn(&mut Reading<'_>),
-    /// Adds its gates to the plan of a run.
+    /// Adds the control's gates to the plan of a run.
     #[serde(skip)]
     pub(crate) plan: fn(&Candidate<'_>, &mut Plan) -> Decided<(), Verdict>,
-    /// The limit of one of its gates; the definition is the current release's.
+    /// Returns the limit of one of the control's gates under the given definition, which is the
+    /// current release.
     #[serde(skip)]
     pub(crate) limit: fn(Option<&Definition>, &Scope) -> Limit,
-    /// How it folds arrivals; none where the definition does not use it.
+    /// Returns the fold settings; none if the definition does not use the control.
     #[serde(skip)]
     pub(crate) folding: fn(&Definition) -> Option<Folding>,
-    /// The time in milliseconds from which on a queued run is not started any more; none where the
-    /// definition does not use it.
+    /// Returns the time in milliseconds after which a run that has not started expires; none if the
+    /// definition does not use the control.
     #[serde(skip)]
     pub(crate) expiry_ms: fn(&Definition) -> Option<u64>,
 }
@@ -98,23 +101,23 @@ pub struct Control {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Field {
-    /// Its name.
+    /// The field's name.
     pub name: &'static str,
-    /// The type of its value.
+    /// The type of the field's value.
     #[serde(rename = "type")]
     pub kind: FieldType,
-    /// What holds without it; none where it is required.
+    /// The effect if the field is absent, in words; none if the field is required.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<&'static str>,
 }
 
 impl Field {
-    /// A field that must be given.
+    /// Creates a required field.
     pub(crate) const fn required(name: &'static str, kind: FieldType) -> Field {
         Field { name, kind, default: None }
     }
 
-    /// A field with a default.
+    /// Creates a field with a default.
     pub(crate) const fn optional(
         name: &'static str,
         kind: FieldType,
@@ -134,7 +137,7 @@ pub enum FieldType {
     Count,
     /// A whole number of milliseconds, at least 1.
     Duration,
-    /// A path into the data.
+    /// A path into the event's data or the request.
     Path,
     /// A whole number of at least 1, or a path to one in the data.
     Cost,
@@ -150,14 +153,14 @@ pub enum FieldType {
 pub enum Moment {
     /// When the event or request arrives.
     Arrival,
-    /// When its run is created: on arrival, or when a window or buffer closes.
+    /// When the run is created: on arrival, or when a window or buffer is flushed.
     Creation,
-    /// Between the run's creation and its first step, and at each wake.
+    /// Between the run's creation and its first step, and again whenever a waiting run is woken.
     Start,
 }
 
 impl Moment {
-    /// The word for tables and answers.
+    /// Returns the word for this moment in tables and answers.
     pub fn as_str(self) -> &'static str {
         match self {
             Moment::Arrival => "arrival",
@@ -168,7 +171,7 @@ impl Moment {
 }
 
 impl Control {
-    /// A row that does nothing: controls state what differs.
+    /// A row without any effect: each control overrides the fields in which it differs.
     pub(crate) const NONE: Control = Control {
         name: "",
         purpose: "",
@@ -192,7 +195,7 @@ impl Control {
         expiry_ms: |_| None,
     };
 
-    /// The names of its fields.
+    /// Returns the names of the control's fields.
     pub fn field_names(&self) -> Vec<&'static str> {
         self.fields.iter().map(|field| field.name).collect()
     }
@@ -214,7 +217,7 @@ pub const CONTROLS: [Control; 10] = [
     start_within::CONTROL,
 ];
 
-/// Rows of gates that no field of a definition is named after.
+/// Rows of gates for which a definition has no field of the same name.
 const INTERNAL: [Control; 3] = [idempotency::DEDUPE_ID, overlap::CONTROL, policy::CONTROL];
 
 static ALL: [&Control; CONTROLS.len() + INTERNAL.len()] = {
@@ -227,26 +230,28 @@ static ALL: [&Control; CONTROLS.len() + INTERNAL.len()] = {
     all
 };
 
-/// All rows, those of gates that no field is named after included.
+/// Returns all rows, including those that are not fields of a definition.
 pub(crate) fn all() -> impl Iterator<Item = &'static Control> {
     ALL.iter().copied()
 }
 
-/// The names of all controls that have gates, in the order in which they act.
+/// Returns the names of all controls that have gates, in the order in which they act.
 ///
-/// Some are no field of a definition: `dedupeId`, `onOverlap` and `policy`.
+/// `dedupeId`, `onOverlap` and `policy` are among them, although they are not fields of a
+/// definition.
 pub fn gate_owners() -> Vec<&'static str> {
     let mut owners: Vec<_> = all().filter(|control| !control.classes.is_empty()).collect();
     owners.sort_by_key(|control| control.acts);
     owners.into_iter().map(|control| control.name).collect()
 }
 
-/// The control that a gate of this class belongs to.
+/// Returns the control that a gate of this class belongs to.
 pub(crate) fn owner(class: Class) -> &'static Control {
     all().find(|control| control.classes.contains(&class)).expect("every class has an owner")
 }
 
-/// The control by which queued runs of a definition expire, and the time in milliseconds.
+/// Returns the control by which runs of a definition expire before their start, and the time in
+/// milliseconds.
 pub(crate) fn expiry(definition: &Definition) -> Option<(&'static Control, u64)> {
     all().find_map(|control| Some((control, (control.expiry_ms)(definition)?)))
 }
@@ -261,16 +266,16 @@ pub(crate) fn costs(definition: &Definition) -> impl Iterator<Item = (&'static C
 /// A definition that is being read.
 #[derive(Debug)]
 pub(crate) struct Reading<'a> {
-    /// The controls without problems, and all else that was read before them.
+    /// The definition so far: the controls without problems, and all other fields.
     pub(crate) definition: Definition,
-    /// Where the members of a list stand, by the name of the control: `concurrency[1]`.
+    /// The paths of the members of a list, such as `concurrency[1]`, by the name of the control.
     pub(crate) places: BTreeMap<&'static str, Vec<String>>,
-    /// What is wrong so far.
+    /// The problems found so far.
     pub(crate) problems: &'a mut Problems,
 }
 
 impl Reading<'_> {
-    /// Reads all controls of a definition, then their rules beside each other.
+    /// Reads all controls of a definition. [`Reading::check`] checks the rules between them.
     pub(crate) fn controls(&mut self, value: &Value) {
         for control in &CONTROLS {
             let Some(value) = value.get(control.name).filter(|value| !value.is_null()) else {
@@ -278,7 +283,7 @@ impl Reading<'_> {
             };
             if self.problems.kind != Kind::Workflow && !control.on_actions {
                 let fix = "make it a workflow that the action sends events to";
-                let message = format!("cannot stand on an action: {fix}");
+                let message = format!("is not allowed on an action: {fix}");
                 self.problems.error(Code::Misplaced, control.name, message);
                 continue;
             }
@@ -286,7 +291,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Reads one control that is an object.
+    /// Reads one control whose value is an object.
     pub(crate) fn object<T>(
         &mut self,
         control: &Control,
@@ -337,14 +342,14 @@ impl Reading<'_> {
         fields.and_then(|mut fields| fields.duration(control.name)).ok()
     }
 
-    /// Checks all controls beside each other.
+    /// Checks the rules between controls.
     pub(crate) fn check(&mut self) {
         for control in all() {
             (control.check)(self);
         }
     }
 
-    /// The key paths of a control, each with the field that it stands in.
+    /// Returns the key paths of a control, each with the path of its field in the definition.
     pub(crate) fn keys(&self, control: &Control) -> Vec<(String, Path)> {
         let field = |n| format!("{}.{}", self.place(control, n), control.key_field);
         let keys = (control.keys)(&self.definition).into_iter().enumerate();
@@ -394,8 +399,8 @@ mod tests {
         }
     }
 
-    /// The list of fields is what the reader reads: each is known, required or not as it says, and
-    /// refused with a value of another type.
+    /// The reader agrees with the table: it knows each field, requires those without a default, and
+    /// refuses values of another type.
     #[test]
     fn every_field_is_read_as_the_table_says() {
         for control in &CONTROLS {
@@ -410,11 +415,12 @@ mod tests {
                 };
                 let name = format!("{}.{}", control.name, field.name);
                 let name = if scalar { field.name.to_owned() } else { name };
-                assert!(with(serde_json::json!([])).contains(&name), "{name} takes a list");
+                let errors = with(serde_json::json!([]));
+                assert!(errors.contains(&name), "{name} accepts a list as its value");
                 let empty = serde_json::json!({ "name": "w", control.name: {} });
                 let errors = Definition::parse(&empty).err().map(|errors| errors.0);
                 let missing = errors.unwrap_or_default().iter().any(|it| it.field == name);
-                assert_eq!(missing, field.default.is_none(), "{name} without a value");
+                assert_eq!(missing, field.default.is_none(), "{name} is required: {missing}");
             }
         }
     }

@@ -52,7 +52,7 @@ pub struct Debounce {
     /// The key, with one window per value; one window for the whole workflow if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<Path>,
-    /// Maximum time that a window stays open; without it a steady burst never ends.
+    /// Maximum time that a window stays open; if absent, a steady stream of events keeps it open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_wait_ms: Option<u64>,
 }

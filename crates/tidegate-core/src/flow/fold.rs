@@ -1,9 +1,9 @@
 //! Folds: a window that keeps the last event, or a buffer that keeps all events.
 //!
-//! One row holds the state of a fold, so that joining, firing and emptying are one transaction
-//! each. The run's id is fixed when the fold opens, and the row has the run's number: so a run that
-//! does not exist yet is found by its id. An event that arrives after the deadline never joins,
-//! even if the flush is late: the old fold is flushed first.
+//! The state of a fold is one row, so that joining and flushing are one transaction each. The run's
+//! id is chosen when the fold opens, and the row has the run's number: so the fold is found by the
+//! id of a run that does not exist yet. An event that arrives after the deadline does not join the
+//! fold, even if the flush is late: the old fold is flushed first.
 
 use std::{
     cell::OnceCell,
@@ -37,27 +37,27 @@ use crate::{
 /// Interval at which the sweep checks a fired window whose run has not started.
 const RECHECK_MS: u64 = 60_000;
 
-/// Maximum number of runs that a window's run waits for: one conversation does not have more
-/// messages in flight at a time.
+/// Maximum number of runs that a window's run waits for before it starts. One conversation does
+/// not have more messages in progress at a time.
 const MAX_AFTER: usize = 32;
 
 /// Size of the first read of a batch's items.
 const ITEMS_READ: u32 = 64;
 
-/// Maximum number of claims that are released in one transaction, each of them a row.
+/// Maximum number of claims that are released in one transaction; each claim is a row.
 const GIVEN_BACK_AT_ONCE: usize = 1000;
 
-/// Size of the first read of a workspace's open buffers when searching the buffer of an earlier
-/// part. All buffers are searched: a caller that has the id of the part's run must find it.
+/// Number of open buffers of a workspace that are read first to find the buffer of an earlier
+/// part. If it is not among them, more are read: a caller may have the id of the part's run.
 const FOLDS_READ: u32 = 1000;
 
 impl Fold {
-    /// Whether the fold does not flush by itself, even when it is due or full.
+    /// Whether the fold is not flushed even if it is due or full, because it is held or paused.
     fn stays(&self) -> bool {
         self.held || self.paused
     }
 
-    /// Whether the fold will become this run.
+    /// Whether the fold will create this run.
     pub(crate) fn carries(&self, id: RunId) -> bool {
         self.run == id || self.full.iter().any(|part| part.run == id)
     }
@@ -140,7 +140,8 @@ fn join_one(
         flush(draft, &key)?;
         return match load(draft, &key)? {
             None => Ok(None),
-            // The flush was refused, or its run waits to start: the event joins after all.
+            // The fold still exists: its flush was refused, or its run waits to start. So the event
+            // joins it.
             Some((gate, fold)) if fold.fired => join_fired(draft, candidate, scope, gate, fold),
             Some((gate, fold)) => add(draft, candidate, scope, kind, gate, fold).map(Some),
         };
@@ -148,8 +149,8 @@ fn join_one(
     add(draft, candidate, scope, kind, gate, fold).map(Some)
 }
 
-/// Joins a window that has fired and whose run is queued at the gate: the run takes the newer
-/// event.
+/// Joins a window that has fired and whose run has not started yet: the new event becomes the
+/// input of the run.
 fn join_fired(
     draft: &mut Draft,
     candidate: &Candidate<'_>,
@@ -229,7 +230,7 @@ fn add(
 ) -> Decided<Verdict, Verdict> {
     let by = By::scope(scope);
     gate.at = gate.at.max(draft.now());
-    // Also for a fold that an older server opened under a different number.
+    // An older build may have opened the fold with another number.
     gate.id = fold.run.seq;
     fold.last = candidate.event;
     go_after(draft, &mut fold, candidate.after())?;
@@ -238,9 +239,8 @@ fn add(
             fold.count += 1;
             let quiet = draft.now().plus_ms(period_ms);
             fold.deadline = max_wait_ms.map_or(quiet, |max| quiet.min(fold.opened.plus_ms(max)));
-            // The row's due time stays where it is unless the period has become shorter: the
-            // sweep finds it early and moves it, so that a burst does not touch the index of due
-            // rows.
+            // The due time never moves later here, so that a burst does not update the index of due
+            // rows with every event. The sweep finds the row early and moves the due time.
             gate.due = gate.due.map(|due| due.min(fold.deadline));
             let (run, fire_at) = (fold.run, fold.deadline);
             gate.state = GateState::Fold(fold);
@@ -272,8 +272,8 @@ fn add(
     }
 }
 
-/// Makes the window's run start after the runs `before`. Above [`MAX_AFTER`] runs, ended ones are
-/// removed, then the oldest.
+/// Makes the window's run start after the runs `before`. If there are more than [`MAX_AFTER`],
+/// ended runs are removed, then the oldest.
 fn go_after<E>(draft: &Draft, fold: &mut Fold, before: &[RunId]) -> Decided<(), E> {
     fold.after.extend(before);
     if fold.after.len() > MAX_AFTER {
@@ -288,7 +288,8 @@ fn go_after<E>(draft: &Draft, fold: &mut Fold, before: &[RunId]) -> Decided<(), 
     Ok(())
 }
 
-/// Closes the part that became full while the buffer was held, and begins the next.
+/// Closes a part of a buffer that became full while the buffer was held or paused, and begins the
+/// next part.
 fn part<E>(draft: &mut Draft, fold: &mut Fold) -> Decided<(), E> {
     let costs = std::mem::take(&mut fold.costs);
     fold.full.push(Part { run: fold.run, first: fold.first, count: fold.count, costs });
@@ -297,8 +298,8 @@ fn part<E>(draft: &mut Draft, fold: &mut Fold) -> Decided<(), E> {
     Ok(())
 }
 
-/// Creates the runs of a fold's events. A flush that would be skipped leaves the fold open and
-/// held.
+/// Flushes a fold: creates the runs of its events. If a gate would skip the run, the fold stays
+/// open and is held until the gate is free.
 pub fn flush<E>(draft: &mut Draft, key: &GateKey) -> Decided<Option<Verdict>, E> {
     let mut last = None;
     while let Some((gate, mut fold)) = load(draft, key)? {
@@ -319,7 +320,8 @@ pub fn flush<E>(draft: &mut Draft, key: &GateKey) -> Decided<Option<Verdict>, E>
             draft.put(Gate { state: GateState::Fold(fold), ..gate });
             continue;
         }
-        // A run that replaced another one may still have to wait until that one has stopped.
+        // The new run may be queued until the run that it replaced has stopped. Until it starts,
+        // further events can join it.
         let is_queued = |run: &Run| matches!(run.phase, Phase::Queued { .. });
         if gate.key.class() == Some(Class::Quiet) && draft.run(fold.run.seq)?.is_some_and(is_queued)
         {
@@ -344,7 +346,7 @@ fn whole(fold: &Fold) -> Option<Part> {
 enum Flushed {
     /// The run was created, or its event joined the next fold.
     Run(Verdict),
-    /// There is no run: it was deduped or rejected, and ended before its start.
+    /// No run was created: it was deduped or rejected, and ended before its start.
     Gone,
     /// A holder of this gate blocks the flush.
     Held(By),
@@ -370,7 +372,7 @@ fn flush_part<E>(draft: &mut Draft, gate: &Gate, fold: &Fold, part: &Part) -> De
     candidate.batch = batch.then(|| BatchCosts { events: part.count, at: part.costs.clone() });
     let outcome = draft.keep_or_undo(|draft| {
         if !batch && let Some((scope, kind)) = of_control(&candidate, &batch::CONTROL)? {
-            // Batch collects the events that debounce fires.
+            // If the workflow also has `batch`, the event of a fired window goes into a buffer.
             return match join_one(draft, &candidate, &scope, kind)? {
                 Some(verdict) => Ok(verdict),
                 None => open_one(draft, &candidate, &scope, kind, Some(part.run)),
@@ -386,8 +388,8 @@ fn flush_part<E>(draft: &mut Draft, gate: &Gate, fold: &Fold, part: &Part) -> De
         Err(Stop::Full) => return Err(Stop::Full),
     };
     super::receipts::write(draft, &candidate, &verdict)?;
-    // Callers already have the id of this run: if another run carries the event, or none does,
-    // this run ends here.
+    // Senders already have the id of this run. If another run or none has the event as its input,
+    // an ended run with this id is written.
     if verdict.run() != Some(part.run) {
         if batch && matches!(flushed, Flushed::Gone) {
             give_claims_back(draft, &scope, current, part)?;
@@ -397,8 +399,8 @@ fn flush_part<E>(draft: &mut Draft, gate: &Gate, fold: &Fold, part: &Part) -> De
     Ok(flushed)
 }
 
-/// Releases the idempotency keys that a buffer's events took when they joined: its run will not
-/// exist, so later events with these keys are not repeats.
+/// Releases the idempotency claims that a buffer's events took when they joined. Their run will not
+/// exist, so later events with the same keys are not repeats.
 fn give_claims_back<E>(
     draft: &mut Draft,
     scope: &Scope,
@@ -413,8 +415,8 @@ fn give_claims_back<E>(
     Ok(())
 }
 
-/// Releases the idempotency keys of a batch that has not started, at most `GIVEN_BACK_AT_ONCE` of
-/// them. Returns `false` if some are left.
+/// Releases at most `GIVEN_BACK_AT_ONCE` idempotency claims of a batch that has not started.
+/// Returns `false` if some are left.
 pub fn give_back_some<E>(draft: &mut Draft, run: &Run) -> Decided<bool, E> {
     let catalog = draft.catalog(&run.ws)?;
     let entry = catalog.entry(&run.app, &run.workflow);
@@ -441,7 +443,7 @@ pub(crate) fn events<E>(draft: &Draft, run: &Run) -> Decided<Vec<EventId>, E> {
     }
 }
 
-/// Returns the idempotency keys that a run has claimed for these events.
+/// Returns the idempotency claims that a run has for these events.
 fn claims_of<E>(
     draft: &Draft,
     scope: &Scope,
@@ -508,7 +510,8 @@ fn hold<E>(draft: &mut Draft, gate: Gate, mut fold: Fold, by: &GateKey) -> Decid
     Ok(())
 }
 
-/// Processes a fold in the sweep: flushes it if its deadline has passed, and not before.
+/// Processes a fold in the sweep: flushes it if its deadline has passed, and otherwise sets its due
+/// time.
 pub fn sweep<E>(draft: &mut Draft, gate: Gate, fold: Fold) -> Decided<(), E> {
     let now = draft.now();
     if fold.fired {
@@ -536,7 +539,7 @@ pub fn sweep<E>(draft: &mut Draft, gate: Gate, fold: Fold) -> Decided<(), E> {
 }
 
 /// Returns how long a fold stays open after an event, in milliseconds; none if the current release
-/// has no such control.
+/// does not have the fold's control.
 fn longest<E>(draft: &Draft, gate: &Gate) -> Decided<Option<u64>, E> {
     let Some(scope) = gate.key.scope() else { return Ok(None) };
     let catalog = draft.catalog(&scope.ws)?;
@@ -546,7 +549,7 @@ fn longest<E>(draft: &Draft, gate: &Gate) -> Decided<Option<u64>, E> {
     Ok(folding.map(Folding::wait_ms))
 }
 
-/// Retries the flush of a held fold: the gate that blocked it was released.
+/// Retries the flush of a held fold, after the gate that blocked it was released.
 pub fn retry<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
     if let Some((_, fold)) = load(draft, key)?
         && fold.held
@@ -557,8 +560,8 @@ pub fn retry<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
     Ok(())
 }
 
-/// Finds the window or buffer that will become a run. An id that was never issued costs two reads
-/// of absent rows: such ids may come from anywhere.
+/// Finds the window or buffer that will create a run. An unknown id costs only two reads of absent
+/// rows, because ids come from outside.
 pub fn of_run<'a>(draft: &'a Draft, ws: &Workspace, id: RunId) -> Decided<Option<&'a Gate>> {
     let mut missing = Missing::default();
     let window = missing.note(draft.found(&Scan::Window(id.seq), 1))?;
@@ -573,13 +576,14 @@ pub fn of_run<'a>(draft: &'a Draft, ws: &Workspace, id: RunId) -> Decided<Option
     if window.is_some() || item.is_none() {
         return Ok(window);
     }
-    // An earlier part of a held buffer, or a buffer that an older server opened.
+    // The run belongs to an earlier part of a held buffer, or to a buffer that an older build
+    // opened.
     let scan = Scan::Gates(GateKey::class_prefix(ws, Class::Batch));
     Ok(draft.found_all(&scan, FOLDS_READ)?.into_iter().find_map(promised))
 }
 
-/// Cancels the run that a window or buffer will become; its events get no other run. Returns
-/// `false` if the run exists by now.
+/// Cancels the run that a window or buffer will create; its events get no other run. Returns
+/// `false` if the run exists already.
 pub fn cancel(draft: &mut Draft, key: &GateKey, id: RunId, reason: &str) -> Decided<bool> {
     let Some((mut gate, mut fold)) = load(draft, key)? else { return Ok(false) };
     let part = fold.full.iter().find(|part| part.run == id).cloned();
@@ -613,7 +617,7 @@ pub fn cancel(draft: &mut Draft, key: &GateKey, id: RunId, reason: &str) -> Deci
 }
 
 /// Pauses or resumes the window or buffer of a run that does not exist yet. A resumed fold that is
-/// due by now is flushed at once. Returns `false` if the run exists by now.
+/// due is flushed at once. Returns `false` if the run exists already.
 pub fn pause(draft: &mut Draft, key: &GateKey, id: RunId, paused: bool) -> Decided<bool> {
     let Some((gate, fold)) = load(draft, key)? else { return Ok(false) };
     if fold.fired || !fold.carries(id) {
@@ -683,8 +687,8 @@ fn size(candidate: &Candidate<'_>) -> u64 {
     candidate.data.as_str().len() as u64
 }
 
-/// Returns a fold's run, and when the fold fires or flushes if no further event arrives; for
-/// `/flow-state` and `why`.
+/// Returns the run that a fold will create, and when it will be created if no further event
+/// arrives; for `/flow-state` and `why`.
 pub fn due(fold: &Fold) -> (RunId, Timestamp) {
     (fold.run, fold.deadline)
 }

@@ -1,9 +1,9 @@
 //! Gates: holders, queues, and the handover of a slot.
 //!
-//! A run passes its gates one after another in one fixed order (spec G9) and keeps what it has
-//! while it waits for the next. The transaction that frees a slot names the next holder; nothing
-//! polls for a slot. Invariant after every decision: a gate with room and a queue has a due time
-//! at which the sweep processes it.
+//! A run enters its gates one after another in one fixed order (spec G9). While it waits for the
+//! next gate, it holds the gates that it has entered. The transaction that frees a slot gives it to
+//! the next run in the queue; no run polls for a slot. Invariant after every decision: a gate with
+//! room and a queue has a due time at which the sweep processes it.
 
 use crate::{
     catalog::Limit,
@@ -17,11 +17,12 @@ use crate::{
     time::Timestamp,
 };
 
-/// Time for which an empty gate is kept, so that a busy key does not create and delete its row.
+/// Time after which the row of an empty gate is deleted. It is not deleted at once, because a busy
+/// key would create it again and again.
 pub const IDLE_MS: u64 = 60_000;
 
-/// Maximum number of runs that a gate admits in one transaction. The sweep continues with the
-/// others, so that no transaction grows with the length of a queue.
+/// Maximum number of runs that a gate admits in one transaction, so that a transaction does not
+/// grow with the length of a queue. The sweep admits the next ones.
 const SERVED_AT_ONCE: usize = 256;
 
 /// Enters the remaining gates of a run's plan, up to the first full one. Past the last gate the run
@@ -71,25 +72,25 @@ pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
     Ok(())
 }
 
-/// Returns a run's position in a queue: by its rank, in the queue of a session or a schedule by
-/// arrival alone (spec policies).
+/// Returns a run's position in a queue. Queues are ordered by rank; the queue of a session or a
+/// schedule is ordered only by arrival (spec policies).
 fn place(need: &PlannedGate, rank: Rank) -> Place {
     let by_arrival = Rank { at: Timestamp::default(), ..rank };
     let arbitrated = need.gate.class().is_some_and(Class::is_arbitrated);
     Place { tier: need.tier, rank: if arbitrated { by_arrival } else { rank } }
 }
 
-/// Releases all gates of a run beyond the first `keep` of its plan, and hands the slots on.
+/// Releases all gates of a run except the first `keep` of its plan, and hands the slots on.
 ///
-/// A queued run leaves its queue.
+/// If the run is queued, it leaves the queue.
 pub fn release<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<(), E> {
     let freed = vacate(draft, run, keep)?;
     hand_on(draft, freed)
 }
 
 /// Releases the slots and the throttle turn of a run that must not start or continue yet. Returns
-/// `false` if it has none: it is queued at a run gate, and stays there, because a second run of a
-/// singleton must find it there.
+/// `false` if the run is queued at a run gate: it has none of them yet. It stays in that queue,
+/// because a second run of a singleton must find it there.
 pub fn hold_back<E>(draft: &mut Draft, run: &mut Run) -> Decided<bool, E> {
     let queued = matches!(run.phase, Phase::Queued { .. });
     if queued && run.plan.get(run.entered).is_some_and(|need| need.span == Span::Run) {
@@ -100,10 +101,10 @@ pub fn hold_back<E>(draft: &mut Draft, run: &mut Run) -> Decided<bool, E> {
     Ok(true)
 }
 
-/// Releases the executing gates of a run that has to continue, and queues it for them again.
+/// Releases the executing gates of a run that will continue later, and queues it for them again.
 ///
-/// The run is queued before the slots are handed on, so that rank decides, and the run itself gets
-/// its slot back if no run with a better rank waits.
+/// The run is queued before the slots are handed on. So it gets its slot back if no run with a
+/// better rank waits.
 pub fn requeue<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
     let keep = run.executing().min(run.entered);
     let freed = vacate(draft, &mut run, keep)?;
@@ -115,7 +116,7 @@ pub fn requeue<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
     hand_on(draft, freed)
 }
 
-/// As [`release`], but returns the gates whose slots have to be handed on.
+/// As [`release`], but does not hand the slots on: returns the gates for which the caller does it.
 pub fn vacate<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<Vec<GateKey>, E> {
     let mut touched: Vec<GateKey> = Vec::new();
     if let (Phase::Queued { .. }, Some(need)) = (run.phase, run.plan.get(run.entered)) {
@@ -159,7 +160,8 @@ pub fn drain<E>(draft: &mut Draft, run: &Run) -> Decided<(), E> {
         if let GateState::Slots(slots) = &mut gate.state {
             let holds = slots.holders.iter_mut().filter(|hold| hold.run == run.id);
             holds.for_each(|hold| hold.draining = true);
-            // The folds that it held up can be flushed; their runs start when it has stopped.
+            // Folds that waited for the end of this run can be flushed now. Their runs start when
+            // it has stopped.
             if !slots.folds.is_empty() {
                 gate.due = Some(draft.now());
             }
@@ -182,14 +184,14 @@ pub fn settle<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
             return Ok(());
         };
         let run = draft.run(seq)?.cloned();
-        let mut run = run.expect("a queued run has a row");
+        let mut run = run.expect("a run in a queue has a row");
         let limit = limit(draft, &gate)?;
         let costs = run.plan.get(run.entered).map(|need| need.costs.clone()).unwrap_or_default();
         set_head(&mut gate.state, Some((place, &costs)));
         cut_off(&mut gate.state, &limit, draft.now());
         if let Err(due) = offer(&mut gate.state, run.id, &costs, &limit, draft.now()) {
             gate.due = due;
-            // The sweep compares it with the clock to detect a step back.
+            // The sweep compares `at` with the clock, to detect that the clock stepped back.
             gate.at = gate.at.max(draft.now());
             draft.put(gate);
             return Ok(());
@@ -230,7 +232,7 @@ pub fn start<E>(draft: &mut Draft, run: &Run) -> Decided<(), E> {
 /// Processes a gate that is due: admits the next runs, and deletes an idle gate.
 pub fn sweep<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
     let Some(gate) = draft.gate(key)? else { return Ok(()) };
-    // The next due time is computed anew.
+    // `settle` computes the next due time.
     let gate = Gate { due: None, ..gate.clone() };
     draft.put(gate);
     settle(draft, key)?;
@@ -241,7 +243,8 @@ pub fn sweep<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
     Ok(())
 }
 
-/// Returns the run that blocks newcomers: a holder that is not draining, else the queue's head.
+/// Returns the run because of which a new run is skipped or replaces: a holder that is not
+/// draining, or else the head of the queue.
 pub fn busy<E>(draft: &Draft, key: &GateKey) -> Decided<Option<RunId>, E> {
     let Some(gate) = draft.gate(key)? else { return Ok(None) };
     let GateState::Slots(slots) = &gate.state else { return Ok(None) };
@@ -263,8 +266,8 @@ fn cut_off(state: &mut GateState, limit: &Limit, now: Timestamp) {
     }
 }
 
-/// Admits a run if there is room. Otherwise returns the time at which there will be, or `None` if
-/// that depends on a holder.
+/// Admits a run if there is room. Otherwise returns the time at which there will be room, or `None`
+/// if that depends on a holder.
 fn offer(
     state: &mut GateState,
     run: RunId,
@@ -342,7 +345,8 @@ fn set_head(state: &mut GateState, first: Option<(Place, &Costs)>) {
     }
 }
 
-/// Sets the due time of a gate without a queue: for folds that it held up, else for its deletion.
+/// Sets the due time of a gate without a queue: now if folds wait for the gate, or else the time at
+/// which its row may be deleted.
 fn rest(draft: &mut Draft, mut gate: Gate) {
     let idle_until = idle_until(&gate);
     if let GateState::Slots(slots) = &gate.state
@@ -356,7 +360,7 @@ fn rest(draft: &mut Draft, mut gate: Gate) {
     draft.put(gate);
 }
 
-/// Returns when an unused gate may be deleted; none while it is in use.
+/// Returns when the row of an unused gate may be deleted; none if the gate is in use.
 fn idle_until(gate: &Gate) -> Option<Timestamp> {
     match &gate.state {
         GateState::Slots(Slots { holders, head: None, folds, .. })
@@ -375,8 +379,8 @@ fn idle_until(gate: &Gate) -> Option<Timestamp> {
     }
 }
 
-/// Moves a run that was superseded before it started to the superseding version, or to the current
-/// one if that version was released again since.
+/// Moves a run that was superseded before it started to the version that superseded it. If that
+/// version has a new release number since, the run gets the current version.
 fn move_up<E>(draft: &Draft, gate: &Gate, run: &mut Run) -> Decided<(), E> {
     let GateState::Slots(Slots { moved_to: Some(release), .. }) = &gate.state else {
         return Ok(());
@@ -421,7 +425,7 @@ fn earlier(a: Option<Timestamp>, b: Option<Timestamp>) -> Option<Timestamp> {
     }
 }
 
-/// Returns the sequence numbers of all holders.
+/// Returns the sequence numbers of all holders of a gate, or of all runs with a turn.
 pub fn holders(gate: &Gate) -> Vec<Seq> {
     match &gate.state {
         GateState::Slots(slots) => slots.holders.iter().map(|hold| hold.run.seq).collect(),

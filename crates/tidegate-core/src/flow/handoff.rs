@@ -1,4 +1,4 @@
-//! Handoff: pass the work from one version to the next.
+//! Handoff: pass the work from one version of a workflow to the next.
 //!
 //! At most one run is active, per workflow or per key. When the first run of a newer version
 //! arrives, the older runs are cancelled (`supersede`), finish first (`drain`) or are left alone
@@ -37,7 +37,7 @@ pub(super) const CONTROL: Control = Control {
         Field::required("onNewVersion", FieldType::OneOf(&["supersede", "drain", "coexist"])),
     ],
     classes: &[Class::Handoff],
-    // A release gives a hold to every live run.
+    // A release that adds the control makes every live run a holder.
     may_exceed: true,
     read: |reading, value| {
         reading.definition.handoff = reading.object(&CONTROL, value, Handoff::read);
@@ -80,11 +80,11 @@ pub enum OnNewVersion {
     Supersede,
     /// Older runs finish, and the new run waits for them.
     Drain,
-    /// Older runs continue beside the new run.
+    /// Older runs continue, and the new run starts at the same time.
     Coexist,
 }
 
-/// The words for [`OnNewVersion`].
+/// The words that an author writes for [`OnNewVersion`].
 const WORDS: [(&str, OnNewVersion); 3] = [
     ("supersede", OnNewVersion::Supersede),
     ("drain", OnNewVersion::Drain),
@@ -108,7 +108,7 @@ impl Handoff {
             }
             (false, Some(path)) => {
                 let fix = "drop it or write type `keyed`";
-                let message = format!("means nothing with type `singleton`, got `{path}`: {fix}");
+                let message = format!("is not allowed with type `singleton`, got `{path}`: {fix}");
                 return Err(fields.error(Code::Conflict, "keyField", message));
             }
         };
@@ -116,7 +116,7 @@ impl Handoff {
     }
 
     pub(crate) fn to_value(&self) -> Value {
-        let word = serde_json::to_value(self.on_new_version).expect("a word is plain data");
+        let word = serde_json::to_value(self.on_new_version).expect("a word is serializable");
         match &self.scope {
             HandoffScope::Singleton => json!({"type": "singleton", "onNewVersion": word}),
             HandoffScope::Keyed(path) => {
@@ -134,7 +134,7 @@ impl Handoff {
     }
 }
 
-/// Refuses a keyed handoff beside a cron trigger, which sends no key.
+/// Reports a keyed handoff in a definition with a cron trigger, whose events have no key.
 fn check(reading: &mut Reading<'_>) {
     let Some(handoff) = &reading.definition.handoff else { return };
     let triggers = &reading.definition.triggers;
@@ -143,7 +143,7 @@ fn check(reading: &mut Reading<'_>) {
         && cron
     {
         let fix = "use type `singleton`, or drop the cron trigger";
-        let message = format!("`{path}` is never in what a cron trigger sends: {fix}");
+        let message = format!("`{path}` is never in the data of a cron trigger: {fix}");
         reading.problems.error(Code::Conflict, "handoff.keyField", message);
     }
 }
@@ -157,8 +157,8 @@ fn plan(candidate: &Candidate<'_>, plan: &mut Plan) -> Decided<(), Verdict> {
     }
     let version = &candidate.current.version;
     let tier = match handoff.on_new_version {
-        // Runs of older releases are queued before it: they finish first, or move to this version
-        // and keep their positions.
+        // Queued runs of older releases have a lower tier and come first: with `drain` they finish,
+        // with `supersede` they move to this version and keep their positions.
         OnNewVersion::Drain | OnNewVersion::Supersede => version.release.unwrap_or(0),
         OnNewVersion::Coexist => {
             scope.slot = format!("{}@{}", scope.slot, version.number);
@@ -171,9 +171,9 @@ fn plan(candidate: &Candidate<'_>, plan: &mut Plan) -> Decided<(), Verdict> {
 
 /// Applies `onNewVersion` of the new definition to the runs of other versions at the handoff gate.
 ///
-/// `supersede` cancels the runs that have started and moves the others to the new version; `drain`
-/// and `coexist` only affect where the newcomer is queued, which its gate step already says.
-/// Returns the first cancelled run: the newcomer replaces it.
+/// `supersede` cancels the runs that have started and moves the others to the new version. `drain`
+/// and `coexist` need no change here: they only decide the queue and the tier of the new run, which
+/// are in its plan. Returns the first cancelled run: the new run replaces it.
 pub fn meet(
     draft: &mut Draft,
     candidate: &Candidate<'_>,
@@ -188,7 +188,7 @@ pub fn meet(
     let mut gate = gate.clone();
     let GateState::Slots(slots) = &mut gate.state else { return Ok(None) };
     let holds = slots.holders.clone();
-    // A retry may be of an older release than the one that queued runs already move to.
+    // A new run may have an older release, if it is a retry: queued runs still move to the newest.
     slots.moved_to = slots.moved_to.max(version.release);
     draft.put(gate);
     let catalog = draft.catalog(&candidate.ws)?;

@@ -42,11 +42,11 @@ pub(super) const CONTROL: Control = Control {
     ..Control::NONE
 };
 
-/// Row of the claims of an event's own `dedupeId`.
+/// Row in the table of controls for the claims of `dedupeId`, which is a field of an event.
 pub(super) const DEDUPE_ID: Control =
     Control { name: "dedupeId", classes: &[Class::Dedupe], ..Control::NONE };
 
-/// Lifetime of the claim of a `dedupeId`.
+/// Lifetime of the claim of a `dedupeId`: 24 hours.
 pub const DEDUPE_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// The `idempotency` settings of a definition.
@@ -60,7 +60,7 @@ pub struct Idempotency {
     pub period_ms: u64,
 }
 
-/// Default of `periodMs`: a day, as for the event's own `dedupeId`.
+/// Default of `periodMs`: 24 hours, as for `dedupeId`.
 const DEFAULT_PERIOD_MS: u64 = 24 * 60 * 60 * 1000;
 
 impl Idempotency {
@@ -75,7 +75,7 @@ impl Idempotency {
     }
 }
 
-/// Returns how long a claim of this class lasts; none if the definition has no such control.
+/// Returns the lifetime of claims of this class; none if the definition does not have the control.
 pub(super) fn period_ms(class: Class, definition: Option<&Definition>) -> Option<u64> {
     if class == Class::Dedupe {
         return Some(DEDUPE_MS);
@@ -83,7 +83,8 @@ pub(super) fn period_ms(class: Class, definition: Option<&Definition>) -> Option
     Some(definition?.idempotency.as_ref()?.period_ms)
 }
 
-/// Refuses an event whose idempotency key is claimed; otherwise returns the gate to claim.
+/// Refuses an event whose idempotency key another event has claimed. Otherwise returns the key of
+/// the claim to take; none if the control does not apply.
 pub(super) fn check(draft: &Draft, candidate: &Candidate<'_>) -> Decided<Option<GateKey>, Verdict> {
     let idempotency = candidate.workflow().idempotency.as_ref();
     let Some(idempotency) = idempotency.filter(|_| candidate.arrives()) else { return Ok(None) };

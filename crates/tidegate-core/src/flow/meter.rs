@@ -1,8 +1,9 @@
-//! The meter: a GCRA in exact arithmetic, shared by `throttle` and `rateLimit`.
+//! The meter: a GCRA (generic cell rate algorithm) in exact arithmetic, used by `throttle` and
+//! `rateLimit`.
 //!
-//! Arrivals conform when they are at least `per / limit` apart, with `burst` of them allowed at
+//! Arrivals conform if they are at least `per / limit` apart; up to `burst` of them may come at
 //! once. The theoretical arrival time is stored in whole microseconds and a remainder in `1/limit`
-//! of a microsecond, so that no rate is rounded and nothing drifts.
+//! of a microsecond. So no rate is rounded, and errors do not add up.
 
 use super::{
     control::{Control, Reading},
@@ -19,7 +20,7 @@ use crate::{
 /// Rate of a meter, as the author wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// Maximum number of arrivals in a period, on average.
+    /// Maximum average number of arrivals per period.
     pub limit: u32,
     /// The period.
     pub per_ms: u64,
@@ -82,7 +83,7 @@ pub fn stamp(meter: Option<Meter>, rate: Rate, cost: u32, now: Timestamp) -> Met
     count(from, rate, cost, now)
 }
 
-/// Counts a start that was delayed until `now`.
+/// Counts a start that was delayed until `now`. Returns the new meter.
 ///
 /// A start within the microsecond in which it was due counts from its exact due time: rounding up
 /// to the clock's unit must not add up over many starts.
@@ -118,7 +119,7 @@ fn stored(next: i128, rate: Rate, debt: u64) -> Meter {
     }
 }
 
-/// Returns when the meter has no effect any more, so that its row can be deleted.
+/// Returns the time from which on the meter has no effect, so that its row can be deleted.
 pub fn forgets_at(meter: Meter) -> Timestamp {
     let paid = exact(meter) + i128::from(meter.debt) * i128::from(meter.per_ms) * 1000;
     let micros = paid.div_euclid(i128::from(meter.limit)) + 1;
@@ -332,7 +333,8 @@ mod tests {
                 meter = Some(stamp_turn(meter, rate, 1, at(now)));
                 let exact = n * i128::from(per_ms) * 1000;
                 let rounded = (exact + i128::from(limit) - 1) / i128::from(limit);
-                assert_eq!(i128::from(now - start), rounded, "{limit} per {per_ms} ms, start {n}");
+                let time = i128::from(now - start);
+                assert_eq!(time, rounded, "{limit} per {per_ms} ms: wrong time of start {n}");
             }
         }
     }
@@ -345,7 +347,8 @@ mod tests {
             let rate = Rate { limit, per_ms, burst };
             let mut meter = None;
             for n in 0..2_000_000 {
-                assert_eq!(admit(&mut meter, rate, 0), Ok(()), "{limit}/{per_ms}: {n}");
+                let admitted = admit(&mut meter, rate, 0);
+                assert_eq!(admitted, Ok(()), "{limit} per {per_ms} ms: arrival {n} is refused");
             }
             let meter = meter.unwrap();
             let tat = i128::from(meter.tat) * i128::from(limit) + i128::from(meter.rest);
@@ -353,7 +356,7 @@ mod tests {
         }
     }
 
-    /// spec I14: the returned time is exact.
+    /// spec I14: the time that a refusal returns is the first one that conforms.
     #[test]
     fn the_moment_given_is_the_first_that_conforms() {
         for limit in 1..=1000 {
@@ -378,10 +381,12 @@ mod tests {
         let when = conforms(meter, rate, (0, 1), at(0)).unwrap_err().unwrap();
         assert!(when <= at(1_000_000), "shut until {when}");
         meter = meter.map(|meter| of_today(meter, rate, at(0)));
-        assert_eq!(admit(&mut meter, rate, when.micros()), Ok(()), "and no longer");
+        let admitted = admit(&mut meter, rate, when.micros());
+        assert_eq!(admitted, Ok(()), "an arrival at the returned time is refused");
     }
 
-    /// spec M1: after a limit change the gap since the last start is the new one.
+    /// spec M1: after a change of the limit, the gap after the last arrival is that of the new
+    /// limit.
     #[test]
     fn a_new_limit_counts_from_the_last_arrival() {
         let fast = Rate { limit: 10, per_ms: 1000, burst: 1 };

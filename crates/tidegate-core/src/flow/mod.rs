@@ -35,14 +35,14 @@ pub use verdict::{By, Verdict};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-/// Name of a control. (With the plain type in a field, serde would borrow it from the input.)
+/// Name of a control. (For a field of type `&'static str`, serde would borrow from the input.)
 pub(crate) type Word = &'static str;
 
 /// Deserializes the name of a control.
 pub(crate) fn word<'de, D: Deserializer<'de>>(from: D) -> Result<Word, D::Error> {
     let name = String::deserialize(from)?;
     let control = CONTROLS.iter().map(|control| control.name).find(|control| *control == name);
-    // A policy is not in the list, but can refuse as well.
+    // Only `policy` is not in the table, and it can also refuse.
     Ok(control.unwrap_or("policy"))
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn one_or_list(entries: impl Iterator<Item = Value>) -> Option<Value>
 
 /// Returns a control in its author's form: without the fields that have their default value.
 pub(crate) fn written(control: &impl Serialize, defaults: &[(&str, Value)]) -> Value {
-    let mut value = serde_json::to_value(control).expect("a control is plain data");
+    let mut value = serde_json::to_value(control).expect("a control is serializable");
     if let Some(map) = value.as_object_mut() {
         map.retain(|name, value| {
             !defaults.iter().any(|(field, default)| field == name && default == value)

@@ -1,4 +1,4 @@
-//! The gate plan: the gates that a run has to pass, in order (spec G9), from all controls.
+//! The gate plan: the gates of all controls that a run has to enter, in order (spec G9).
 
 use std::cell::OnceCell;
 
@@ -16,60 +16,60 @@ use crate::{
     time::Timestamp,
 };
 
-/// Origin of an input, which decides the controls that it passes (spec A5).
+/// Origin of an input. It decides which controls apply (spec A5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// A posted event, a stream's event or a request: passes everything.
+    /// A posted event, an event of a stream or a request: all controls apply.
     Arrival,
-    /// As [`Origin::Arrival`], for a run that starts when others have ended.
+    /// As [`Origin::Arrival`], for a run that starts when other runs have ended.
     After {
         /// The other runs.
         runs: Vec<RunId>,
-        /// Whether it starts even if none of them completes.
+        /// Whether the run starts even if none of these runs completes.
         wanted: bool,
     },
-    /// A schedule's occurrence: no idempotency, no rate limit, no folds.
+    /// An occurrence of a schedule: idempotency, rate limit and folds do not apply.
     Cron {
         /// The schedule.
         schedule: String,
-        /// Its policy while its last run has not ended.
+        /// What happens to the occurrence while the last run of the schedule has not ended.
         overlap: Overlap,
     },
-    /// A parent's call: as [`Origin::Cron`].
+    /// A call by a parent run: the same controls apply as for [`Origin::Cron`].
     Invoke,
-    /// A replay of a run that has ended: gates, throttle and handoff only.
+    /// A replay of a run that has ended: only gates, throttle and handoff apply.
     Replay(ReplayOf),
 }
 
-/// What a replay takes over from its original.
+/// Properties that a replay has from the original run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplayOf {
-    /// The run.
+    /// The original run.
     pub of: RunId,
-    /// The run whose id prefixes its effect keys, where it continues from recorded steps.
+    /// The run whose id is the prefix of effect keys, if the replay keeps recorded steps.
     pub effects: Option<RunId>,
-    /// The run that its batch items are filed under, where it has the same batch.
+    /// The run to which the batch items belong, if the replay has the same batch.
     pub batch: Option<RunId>,
-    /// The compensations among the recorded steps.
+    /// The number of compensations among the recorded steps.
     pub compensations: u32,
 }
 
-/// One input for one workflow, to be decided.
+/// One input for one workflow, on which the controls decide.
 #[derive(Clone, Debug)]
 pub struct Candidate<'a> {
     /// The workspace.
     pub ws: Workspace,
     /// The released definition.
     pub current: &'a Current,
-    /// The input.
+    /// The id of the input.
     pub event: EventId,
-    /// Its data.
+    /// The data of the input.
     pub data: Payload,
-    /// Its origin.
+    /// The origin of the input.
     pub origin: Origin,
     /// The parent run and its step, for an invoked run.
     pub parent: Option<Parent>,
-    /// The result of the program's key function; none where it was not called.
+    /// The result of the policy's key function; none if it was not called.
     pub function_key: Option<Key>,
     /// The sums of a batch's costs, where the run gets a batch.
     pub batch: Option<BatchCosts>,
@@ -80,31 +80,32 @@ pub struct Candidate<'a> {
 /// Behaviour of a run at a full gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
-    /// Waits in the queue.
+    /// The run waits in the queue.
     Wait,
-    /// Is refused.
+    /// The run is refused.
     Refuse,
-    /// Takes the holder's place.
+    /// The run replaces the holder.
     Replace,
-    /// Takes the place of runs of its own workflow that have not started, and waits for others.
+    /// The run replaces runs of its own workflow that have not started, and waits for all other
+    /// runs.
     Displace,
 }
 
 /// Tier of a run that takes another run's position: before all other queued runs.
 pub const IN_PLACE: i64 = -1;
 
-/// A planned gate, and the behaviour of the run when it is full.
+/// A planned gate, and what the run does if the gate is full.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GateStep {
     /// The gate.
     pub planned: PlannedGate,
-    /// The behaviour.
+    /// What the run does if the gate is full.
     pub when_full: WhenFull,
     /// The position of the gate among others.
     pub order: Order,
 }
 
-/// Gates of a run, while the controls add them.
+/// Plan under construction: each control adds its gates.
 #[derive(Debug, Default)]
 pub(crate) struct Plan(Vec<GateStep>);
 
@@ -138,12 +139,12 @@ impl Plan {
 }
 
 impl Candidate<'_> {
-    /// The definition.
+    /// Returns the definition.
     pub fn workflow(&self) -> &Definition {
         &self.current.workflow
     }
 
-    /// The name of one of this workflow's gates.
+    /// Returns the scope of one of this workflow's gates.
     pub fn scope(&self, class: Class, path: Option<&Path>) -> Decided<Scope, Verdict> {
         let key = self.key(class.control(), path)?;
         Ok(self.scope_of(class, path.map(Path::to_string).unwrap_or_default(), key))
@@ -202,27 +203,28 @@ impl Candidate<'_> {
         CONTROLS.iter().filter(applies).filter(lacks).map(|control| control.name).collect()
     }
 
-    /// Whether arrival's controls apply: idempotency, rate limit and folds.
+    /// Whether the controls that act on arrival apply: idempotency, rate limit and folds.
     pub fn arrives(&self) -> bool {
         matches!(self.origin, Origin::Arrival | Origin::After { .. })
     }
 
-    /// The runs that go before this one.
+    /// Returns the runs that must end before the new run starts.
     pub fn after(&self) -> &[RunId] {
         if let Origin::After { runs, .. } = &self.origin { runs } else { &[] }
     }
 
-    /// Whether its run starts even if none of those before it completes.
+    /// Whether the new run starts even if none of the runs before it completes.
     pub fn is_wanted(&self) -> bool {
         !matches!(self.origin, Origin::After { wanted: false, .. })
     }
 
-    /// Returns what it takes over, if it is a replay.
+    /// Returns the properties that a replay has from the original run; none if it is not a replay.
     pub fn replay(&self) -> Option<&ReplayOf> {
         if let Origin::Replay(replay) = &self.origin { Some(replay) } else { None }
     }
 
-    /// Returns when it leaves the queue, if its session or its schedule is still busy by then.
+    /// Returns the time at which the run is cancelled if it still waits for its session or
+    /// schedule.
     pub fn gives_up_at(&self, queued_at: Timestamp) -> Option<Timestamp> {
         let kind = match &self.origin {
             Origin::Cron { overlap, .. } => Some(overlap.policy()),
@@ -237,7 +239,7 @@ impl Candidate<'_> {
     }
 }
 
-/// Describes the gate of a plan step.
+/// Converts a step of the plan to the description of its gate.
 impl From<&GateStep> for By {
     fn from(step: &GateStep) -> Self {
         By::gate(&step.planned.gate)

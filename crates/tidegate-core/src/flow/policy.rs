@@ -1,9 +1,10 @@
-//! Policy: what an action does when its session is busy.
+//! Policy: what happens to a request while another run of its session is active.
 //!
-//! `allow` runs beside the other, `queue` waits, `reject` refuses, `restart` replaces the other,
-//! `debounce` coalesces until it is quiet, `latest` waits and replaces requests of the same action
-//! that wait as well (spec L21). All actions of a flow share one gate per key; each
-//! request's own policy decides what it does when the gate is busy. No key, no arbitration.
+//! With `allow` both run at the same time, with `queue` the request waits, with `reject` it is
+//! refused, with `restart` it replaces the active run. With `debounce` requests coalesce until none
+//! arrives for a while. With `latest` the request waits and replaces other waiting requests of the
+//! same action (spec L21). All actions of a flow share one gate per key; the policy of the new
+//! request decides. A request without a key has no gate.
 //!
 //! Acts when the run is created. On overflow: by its kind. The gate row has holder and queue.
 
@@ -24,7 +25,7 @@ use crate::{
     row::{Class, Scope, Span},
 };
 
-/// Row in the table of controls. It is written as `concurrency`.
+/// Row in the table of controls. An author writes a policy as `concurrency`.
 pub(super) const CONTROL: Control = Control {
     name: "policy",
     acts: Moment::Creation,
@@ -54,21 +55,21 @@ pub(super) const CONTROL: Control = Control {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Policy {
-    /// What a request does when the gate is busy.
+    /// What happens to a request when the gate is busy.
     pub kind: PolicyKind,
-    /// What requests must have in common to meet.
+    /// The key: requests with the same key share a gate.
     pub key: PolicyKey,
 }
 
-/// What a request does when the gate is busy.
+/// What happens to a request when the gate is busy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum PolicyKind {
-    /// The request runs. It neither takes nor sees the gate.
+    /// The request runs. It does not use the gate.
     Allow,
     /// The request is queued.
     Queue {
-        /// The longest wait; unlimited unless given.
+        /// The maximum wait; none means no maximum.
         max_wait_ms: Option<u64>,
     },
     /// The request is refused, with the id of the holder.
@@ -77,16 +78,16 @@ pub enum PolicyKind {
     Restart,
     /// The request joins an open window, which fires after a quiet period, when the gate is free.
     Debounce {
-        /// The quiet time.
+        /// The time without a request after which the window fires.
         period_ms: u64,
-        /// The longest that a window stays open.
+        /// Maximum time that a window stays open.
         max_wait_ms: Option<u64>,
     },
-    /// The request replaces requests of its action that have not started, and waits for others.
+    /// The request replaces runs of its action that have not started, and waits for all other runs.
     Latest,
 }
 
-/// What requests must have in common to meet.
+/// The key of a policy: requests with the same key share a gate.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum PolicyKey {
@@ -95,19 +96,19 @@ pub enum PolicyKey {
     Session,
     /// The user.
     User,
-    /// Nothing: the action is never arbitrated.
+    /// No key: the policy has no effect.
     None,
-    /// A value inside of the request.
+    /// The value at a path in the request.
     Path(Path),
     /// The result of the program's key function of this name.
     Function(String),
 }
 
-/// The words for [`PolicyKind`].
+/// The words that an author writes for [`PolicyKind`].
 const KINDS: [&str; 6] = ["allow", "queue", "reject", "restart", "debounce", "latest"];
 
 impl Policy {
-    /// Reads a policy: its name, or an object with its name and more.
+    /// Reads a policy: a name, or an object with the name and its settings.
     pub(crate) fn read(
         value: &Value,
         at: &str,
@@ -121,7 +122,7 @@ impl Policy {
         let known: &[&str] = match word {
             "queue" => &["policy", "key", "maxWaitMs"],
             "allow" | "reject" | "restart" | "latest" => &["policy", "key"],
-            // Also for an unknown name: what stands beside it is not wrong then.
+            // With an unknown name all fields are accepted, so that only the name is reported.
             _ => &["policy", "key", "periodMs", "maxWaitMs"],
         };
         let mut fields = Fields::open(value, at, known, problems)?;
@@ -162,7 +163,7 @@ impl Policy {
     }
 }
 
-/// Reads the kind. `words` are the accepted ones.
+/// Reads the kind of a policy. `words` are the accepted names.
 pub(crate) fn read_kind(fields: &mut Fields<'_>, words: &[&str]) -> Result<PolicyKind, Reported> {
     match fields.text("policy")? {
         Some("allow") => Ok(PolicyKind::Allow),
@@ -201,7 +202,7 @@ fn read_key(fields: &mut Fields<'_>) -> Result<PolicyKey, Reported> {
         Some("session") => Ok(PolicyKey::Session),
         Some("user") => Ok(PolicyKey::User),
         Some("none") => Ok(PolicyKey::None),
-        // A single word can only be one of the names; a path into the request has two at least.
+        // A word without a dot can only be one of the names: a path into the request has a dot.
         Some(word) if !word.contains('.') && !word.is_empty() && word != "input" => {
             let known = ["session", "user", "none", "input.…", "metadata.…"];
             Err(fields.unknown_value("key", word, &known))
@@ -222,30 +223,31 @@ fn check(reading: &mut Reading<'_>) {
             problems.warn(
                 Code::NoEffect,
                 "concurrency",
-                "has a key, which changes nothing under `allow`",
+                "has a key, which has no effect under `allow`",
             );
         }
         (_, PolicyKey::None) => {
             problems.warn(
                 Code::NoEffect,
                 "concurrency",
-                "has a policy, which changes nothing with key `none`",
+                "has a policy, which has no effect with key `none`",
             );
         }
         (_, _) => {}
     }
     if matches!(policy.kind, PolicyKind::Debounce { .. }) && definition.debounce.is_some() {
-        let message = "stands beside the policy `debounce`: keep one of the two";
+        let message = "is not allowed with the policy `debounce`: keep one of the two";
         problems.error(Code::Conflict, "debounce", message);
     }
     if matches!(policy.key, PolicyKey::Function(_)) && definition.debounce.is_some() {
-        let message = "stands beside a key function, which is asked when a request arrives and not \
-                       when the window fires: give the policy a path, or let it debounce itself";
+        let message = "is not allowed with a key function, which is called when a request arrives \
+                       and not when the window fires: give the policy a path as its key, or use \
+                       the policy `debounce`";
         problems.error(Code::Conflict, "debounce", message);
     }
 }
 
-/// The gate of the action's policy; none where the request is not arbitrated.
+/// Returns the gate of the action's policy; none if the policy does not apply to the request.
 pub(super) fn scope<'a>(
     candidate: &'a Candidate<'_>,
     class: Class,
@@ -276,14 +278,14 @@ pub(super) fn scope<'a>(
     }
     let mut scope = candidate.scope_of(class, slot, key);
     if class == Class::Policy {
-        // All actions of a flow meet in one gate; each has a window of its own.
+        // All actions of a flow share one gate, but each action has its own window.
         scope.name = candidate.workflow().flow.clone().unwrap_or(scope.name);
     }
     Ok(Some((scope, kind)))
 }
 
 impl PolicyKind {
-    /// Returns the behaviour of a run when the gate is full.
+    /// Returns what a run does if the gate is full.
     pub(crate) fn when_full(&self) -> WhenFull {
         match self {
             Self::Reject => WhenFull::Refuse,

@@ -1,4 +1,4 @@
-//! Priority: start before others that wait.
+//! Priority: start before other waiting runs.
 //!
 //! A run is queued as if it had arrived `shiftMs` earlier. That changes the order by at most
 //! `shiftMs`, and never a limit, so that no run waits for ever.
@@ -31,7 +31,7 @@ pub(super) const CONTROL: Control = Control {
     ..Control::NONE
 };
 
-/// Returns the queue time that a run is ranked by.
+/// Returns the time by which a run is ranked: `shiftMs` before its queue time.
 pub(super) fn shifted(definition: &Definition, queued_at: Timestamp) -> Timestamp {
     match &definition.priority {
         Some(priority) => queued_at.minus_ms(priority.shift_ms),
@@ -43,7 +43,7 @@ pub(super) fn shifted(definition: &Definition, queued_at: Timestamp) -> Timestam
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Priority {
-    /// How much earlier the runs count as queued.
+    /// The runs are ranked as if they were queued this much earlier.
     pub shift_ms: u64,
 }
 

@@ -8,7 +8,7 @@ use crate::{
     row::{Receipt, Run},
 };
 
-/// Writes the receipt of a verdict, unless it was a plain start.
+/// Writes the receipt of a verdict, unless the verdict is a plain start.
 pub fn write<E>(draft: &mut Draft, candidate: &Candidate<'_>, verdict: &Verdict) -> Decided<(), E> {
     if matches!(verdict, Verdict::Started { .. }) {
         return Ok(());
@@ -36,8 +36,8 @@ pub fn write<E>(draft: &mut Draft, candidate: &Candidate<'_>, verdict: &Verdict)
 /// Writes the receipt of a run that was cancelled before it started, for the last event of its
 /// input.
 ///
-/// The other events of a window or a buffer have receipts that name the run. The last event of a
-/// buffer has none if the buffer was flushed at once.
+/// The other events of a window or buffer already have receipts that name the run. The last event
+/// has none if it filled the buffer, which was flushed at once.
 pub fn write_unstarted<E>(
     draft: &mut Draft,
     run: &Run,

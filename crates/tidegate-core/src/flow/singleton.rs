@@ -1,8 +1,8 @@
-//! Singleton: at most one run per key, from its admission until it is over.
+//! Singleton: at most one run per key, from its admission until it has ended.
 //!
 //! `skip` keeps the old run and drops the new one; `cancel` replaces the old run by the new one.
-//! `latest` lets the new one wait for a run that has started, and replaces one that has not, so
-//! that one run executes and the newest waits (spec L21). Use `concurrency` to let all wait.
+//! `latest`: if the old run has started, the new one waits for it; if not, the new one replaces it.
+//! So one run executes and the newest waits (spec L21). Use `concurrency` if all runs must wait.
 //!
 //! Acts when the run is created. On overflow: skip, replace or wait. Remembers the holder per key.
 
@@ -42,7 +42,7 @@ pub(super) const CONTROL: Control = Control {
         let Some(singleton) = &definition.singleton else { return Ok(()) };
         let mut scope = candidate.scope(Class::Singleton, singleton.key.as_ref())?;
         if definition.handoff.is_some() {
-            // Between versions the handoff rules; a singleton is one within its version.
+            // With a handoff, each version has its own gate: the handoff decides between versions.
             scope.slot = format!("{}@{}", scope.slot, candidate.current.version.number);
         }
         let when_full = match singleton.mode {
@@ -64,21 +64,21 @@ pub struct Singleton {
     /// The key, with one gate per value; one gate for the whole workflow if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<Path>,
-    /// Which of the two runs stays.
+    /// Which of two runs with the same key stays.
     pub mode: Mode,
 }
 
-/// Which run stays when a second one comes.
+/// Which run stays when a second run with the same key arrives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Mode {
-    /// The old one; the new one is not created.
+    /// The old run stays; the new run is not created.
     Skip,
-    /// The new one; the old one is cancelled.
+    /// The new run stays; the old run is cancelled.
     #[default]
     Cancel,
-    /// The old one if it has started, and the new one waits for it; otherwise the new one, and the
-    /// old one is cancelled.
+    /// If the old run has started, both stay and the new run waits. Otherwise the old run is
+    /// cancelled.
     Latest,
 }
 

@@ -1,9 +1,9 @@
 //! Start within: cancel a run that has not started in time.
 //!
 //! A run that no worker has leased `startWithinMs` after it was queued ends as cancelled, reason
-//! `expired`, wherever it waits: in a queue, for its throttle turn, for a worker, paused, or behind
-//! another run (spec L20). It gives back its slots, its position and its idempotency claims. A run
-//! that was leased once never expires.
+//! `expired`, wherever it waits: in a queue, for its throttle turn, for a worker, paused, or for
+//! the end of another run (spec L20). It releases its slots, its position and its idempotency
+//! claims. A run that was leased once never expires.
 //!
 //! Acts from the creation of the run to its first lease. On overflow: cancel. The run's row has the
 //! time.
@@ -32,7 +32,7 @@ pub(super) const CONTROL: Control = Control {
     ..Control::NONE
 };
 
-/// Warns of a `maxWaitMs` that `startWithinMs` always reaches first.
+/// Warns of a `maxWaitMs` that has no effect, because `startWithinMs` always ends the wait first.
 fn check(reading: &mut Reading<'_>) {
     let Reading { definition, problems, .. } = reading;
     let (Some(ms), Some(policy)) = (definition.start_within_ms, &definition.policy) else { return };
@@ -40,7 +40,7 @@ fn check(reading: &mut Reading<'_>) {
         && wait >= ms
     {
         let message =
-            format!("has a maxWaitMs of {wait}, which never binds: startWithinMs is {ms}");
+            format!("has a maxWaitMs of {wait}, which has no effect: startWithinMs is {ms}");
         problems.warn(Code::NoEffect, "concurrency", message);
     }
 }
@@ -52,7 +52,7 @@ mod tests {
 
     use crate::definition::Definition;
 
-    /// The problems of a definition with these fields, one a line.
+    /// Returns the problems of a definition with these fields, one per line.
     fn problems(fields: &Value) -> String {
         let mut definition = json!({ "name": "w" });
         definition.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
@@ -94,7 +94,7 @@ mod tests {
             problems(&json!({ "flow": "f", "startWithinMs": 100, "concurrency": policy }))
         };
         expect![[r#"
-            action `f/w`: concurrency has a maxWaitMs of 100, which never binds: startWithinMs is 100
+            action `f/w`: concurrency has a maxWaitMs of 100, which has no effect: startWithinMs is 100
         "#]].assert_eq(&[with(99), with(100)].concat());
     }
 }

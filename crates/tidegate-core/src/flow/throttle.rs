@@ -76,7 +76,7 @@ pub struct Throttle {
     pub cost: Option<Cost>,
 }
 
-/// Default of `burst`: evenly spaced starts.
+/// Default of `burst`: starts are evenly spaced.
 const DEFAULT_BURST: u32 = 1;
 
 impl Throttle {

@@ -1,4 +1,4 @@
-//! Verdicts: the result of admission for one event and one workflow, in the user's words.
+//! Verdicts: the result of admission for one event and one workflow, as callers see it.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -9,10 +9,10 @@ use crate::{
     time::{Timestamp, rfc3339::OptionalTime},
 };
 
-/// Name, in the place of a control, for the wait of a run that has passed all gates.
+/// Name that is given instead of a control if a run has entered all gates and waits for a worker.
 pub const WORKERS: super::Word = "workers";
 
-/// Control that decided, and the key that it saw.
+/// Control that decided, with its gate and the key in the event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "GateKey", into = "GateKey")]
 pub struct By {
@@ -67,7 +67,7 @@ pub enum Verdict {
         run: RunId,
         /// The gate.
         by: By,
-        /// The estimated start, where a throttle gives one.
+        /// The estimated time of the start, if the run waits for a throttle.
         start_at: Option<Timestamp>,
     },
     /// The run is ready to be driven, but the engine that admitted it has no free worker.
@@ -77,7 +77,7 @@ pub enum Verdict {
     },
     /// The event joined a window.
     Coalesced {
-        /// The run that will carry the last event.
+        /// The run that will have the last event as its input.
         run: RunId,
         /// The window.
         by: By,
@@ -86,30 +86,30 @@ pub enum Verdict {
     },
     /// The event joined a buffer.
     Buffered {
-        /// The run that will carry the event.
+        /// The run that will have the event in its input.
         run: RunId,
         /// The buffer.
         by: By,
         /// Number of events in the buffer.
         pending: u32,
-        /// When the buffer flushes at the latest.
+        /// The latest time at which the buffer is flushed.
         flush_at: Timestamp,
     },
     /// The event was over a rate limit.
     Dropped {
         /// The meter.
         by: By,
-        /// When the same event would be admitted.
+        /// The time from which on the same event would be admitted.
         retry_at: Timestamp,
     },
-    /// Another run is inside the gate.
+    /// Another run holds the gate, so that no run was created.
     Skipped {
         /// The gate.
         by: By,
-        /// The run inside.
+        /// The run that holds the gate.
         holder: RunId,
     },
-    /// An earlier event has the claim.
+    /// An earlier event has claimed the key.
     Deduped {
         /// The claim.
         by: By,
@@ -127,7 +127,7 @@ pub enum Verdict {
         /// The run that was cancelled.
         replaced: RunId,
     },
-    /// A key that this workflow requires is missing or cannot be read.
+    /// A key that this workflow requires is missing or is not valid.
     Rejected {
         /// The control.
         #[serde(deserialize_with = "super::word")]
@@ -135,7 +135,7 @@ pub enum Verdict {
         /// The path, and the problem with it.
         reason: String,
     },
-    /// The gate is held by the caller or by one of the caller's own callers.
+    /// The parent of the run or another ancestor holds the gate.
     HeldByAncestor {
         /// The gate.
         by: By,
@@ -145,7 +145,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Returns the run that carries the event, where there is one.
+    /// Returns the run that has the event as its input, if there is one.
     pub fn run(&self) -> Option<RunId> {
         match self {
             Self::Started { run }
@@ -162,12 +162,12 @@ impl Verdict {
         }
     }
 
-    /// As [`Verdict::run`]; for a deduped event, the run of the first event.
+    /// Returns the same as [`Verdict::run`]; for a deduped event, the run of the first event.
     pub fn carrier(&self) -> Option<RunId> {
         if let Self::Deduped { run, .. } = self { *run } else { self.run() }
     }
 
-    /// Returns the word that callers, receipts and the console use.
+    /// Returns the word for the verdict in answers, receipts and the console.
     pub fn outcome(&self) -> &'static str {
         match self {
             Self::Started { .. } => "started",
@@ -182,7 +182,7 @@ impl Verdict {
         }
     }
 
-    /// Returns the gate that decided, where one did.
+    /// Returns the gate that decided, if one did.
     pub fn by(&self) -> Option<&By> {
         match self {
             Self::Queued { by, .. }
@@ -252,14 +252,14 @@ impl Verdict {
         }
     }
 
-    /// Returns the JSON of [`Verdict::view`], as receipts hold it.
+    /// Returns the JSON of [`Verdict::view`], as it is stored in receipts.
     pub fn to_value(&self) -> Value {
         json!(self.view())
     }
 }
 
-/// Words for what became of an event: all that [`Verdict::outcome`] returns, and the words in the
-/// receipts of runs that were cancelled before they started.
+/// Words for the outcome of an event: all that [`Verdict::outcome`] returns, and those in receipts
+/// of runs that were cancelled before they started.
 pub const OUTCOMES: [&str; 11] = [
     "started",
     "queued",
@@ -279,28 +279,28 @@ pub const OUTCOMES: [&str; 11] = [
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema), schemars(rename = "Verdict"))]
 #[serde(rename_all = "camelCase")]
 pub struct VerdictView {
-    /// The word for the result.
+    /// The word for the outcome.
     #[cfg_attr(feature = "schemars", schemars(extend("enum" = OUTCOMES)))]
     pub outcome: &'static str,
-    /// Present where the outcome is `dropped`.
+    /// Present if the outcome is `dropped`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dropped: Option<bool>,
-    /// Present where the outcome is `skipped`.
+    /// Present if the outcome is `skipped`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skipped: Option<bool>,
-    /// Present where the outcome is `deduped`.
+    /// Present if the outcome is `deduped`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deduped: Option<bool>,
-    /// The run that carries the event.
+    /// The run that has the event in its input.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
     /// The control that decided; `workers` for a run that waits for a free worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub control: Option<super::Word>,
-    /// The key that the control saw.
+    /// The value of the control's key in the event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// The estimated start of a queued run, where a throttle gives one.
+    /// The estimated time of the start, if the run waits for a throttle.
     #[serde(skip_serializing_if = "Option::is_none", with = "OptionalTime")]
     pub start_at: Option<Timestamp>,
     /// When the window of a coalesced event fires if no further event arrives.
@@ -309,13 +309,13 @@ pub struct VerdictView {
     /// Number of events in the buffer of a buffered event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pending: Option<u32>,
-    /// When the buffer flushes at the latest.
+    /// The latest time at which the buffer is flushed.
     #[serde(skip_serializing_if = "Option::is_none", with = "OptionalTime")]
     pub flush_at: Option<Timestamp>,
-    /// When the same event would no longer be dropped.
+    /// The time from which on the same event would no longer be dropped.
     #[serde(skip_serializing_if = "Option::is_none", with = "OptionalTime")]
     pub retry_at: Option<Timestamp>,
-    /// The run inside the gate.
+    /// The run that holds the gate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder: Option<RunId>,
     /// The earlier event with the same key.
@@ -324,10 +324,10 @@ pub struct VerdictView {
     /// The run of the earlier event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_run_id: Option<RunId>,
-    /// The run that was cancelled for this one.
+    /// The run that was cancelled because this run replaces it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replaced: Option<RunId>,
-    /// Why the event was rejected.
+    /// The reason why the event was rejected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }

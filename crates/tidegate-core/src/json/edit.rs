@@ -1,7 +1,7 @@
-//! Edits of one value in a payload that change no other byte.
+//! Edits of one value in a payload that leave all other bytes unchanged.
 //!
-//! A document is edited as text: numbers, escapes and duplicate names stay as they were written
-//! wherever nothing is changed. Only an object that a merge changes loses the space between its
+//! A document is edited as text: numbers, escapes and duplicate names outside of the edited value
+//! stay as they were written. Only an object that a merge changes loses the spaces between its
 //! members.
 
 use std::{collections::BTreeMap, ops::Range};
@@ -12,31 +12,31 @@ use super::{
 };
 use crate::key::Decimal;
 
-/// Obstacle of an edit, and its position.
+/// Reason why an edit is not possible, and the position in the path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Blocked {
-    /// The number of names of the path that lead to it.
+    /// The number of names of the path before the position.
     pub(crate) names: usize,
-    /// The obstacle.
+    /// The reason.
     pub(crate) by: Obstacle,
 }
 
-/// Value that an edit cannot work on.
+/// Reason why an edit is not possible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Obstacle {
-    /// A value of another type.
+    /// The value has a type without members.
     Kind(&'static str),
-    /// A list that has no such element, with its length.
+    /// The list has no such element; the number is the length of the list.
     NoElement(usize),
 }
 
 impl Payload {
-    /// Creates a number, exactly.
+    /// Creates the payload of a number, without rounding.
     pub(crate) fn number(number: &Decimal) -> Payload {
         Payload(number.to_string().into())
     }
 
-    /// Returns the value at `names`, without the space around it.
+    /// Returns the value at the path `names`, without spaces around it.
     pub(crate) fn at(&self, names: &[String]) -> Option<Payload> {
         scan::select(&self.0, names).map(|text| Payload(text.into()))
     }
@@ -51,7 +51,7 @@ impl Payload {
         scan::depth(&self.0)
     }
 
-    /// Sets `value` at `names`; `null` and absent values on the way become objects.
+    /// Sets `value` at the path `names`. Creates the objects of the path that are absent or `null`.
     pub(crate) fn with(&self, names: &[String], value: &Payload) -> Result<Payload, Blocked> {
         let text = &*self.0;
         let mut at = value_from(text, 0);
@@ -83,7 +83,7 @@ impl Payload {
         Payload(merge(self.0.trim(), patch.0.trim()).into())
     }
 
-    /// Returns this list with one more value, and its new length; none where it is not a list.
+    /// Returns this list with one more value, and its new length; none if it is not a list.
     pub(crate) fn appended(&self, value: &Payload) -> Option<(Payload, usize)> {
         let list = self.0.trim();
         if !list.starts_with('[') {
@@ -94,25 +94,26 @@ impl Payload {
         Some((Payload(list.into()), length))
     }
 
-    /// Returns the members of an object, the last of each name; none for any other type.
+    /// Returns the members of an object; of members with the same name, the last one. Empty for any
+    /// other type.
     pub(crate) fn members(&self) -> BTreeMap<Name, Payload> {
         let members = members(self.0.trim()).into_iter();
         members.map(|it| (it.name, Payload(it.value.into()))).collect()
     }
 }
 
-/// Name of a member; the raw text where it is not valid text (half a surrogate pair).
+/// Name of a member; `Err` with the raw text if it is not valid text (half a surrogate pair).
 pub(crate) type Name = Result<String, String>;
 
 struct Member<'a> {
     name: Name,
-    /// Name and value as they are written.
+    /// Name and value as they are written in the document.
     whole: &'a str,
     quoted: &'a str,
     value: &'a str,
 }
 
-/// Returns all members of an object, in order; none for any other type.
+/// Returns all members of an object, in order; an empty list for any other type.
 fn members(object: &str) -> Vec<Member<'_>> {
     let mut found = Vec::new();
     if !object.starts_with('{') {
@@ -131,13 +132,14 @@ fn members(object: &str) -> Vec<Member<'_>> {
     found
 }
 
-/// Merges as in RFC 7396. Recurses as deep as the patch nests.
+/// Merges a patch as in RFC 7396. The depth of recursion is that of the patch.
 fn merge(target: &str, patch: &str) -> String {
     if !patch.starts_with('{') {
         return patch.to_owned();
     }
     let (old, new) = (members(target), members(patch));
-    // Of a duplicate name the last one counts, and a removal must not bring back the first.
+    // Of members with the same name the last one counts. A removal removes all of them, so that the
+    // first one does not become visible.
     let (last, changes) = (places(&old), places(&new));
     let mut parts: Vec<String> = Vec::with_capacity(old.len() + new.len());
     for (n, member) in old.iter().enumerate() {
@@ -163,14 +165,14 @@ fn places<'a>(members: &'a [Member<'_>]) -> BTreeMap<&'a Name, usize> {
     members.iter().enumerate().map(|(n, member)| (&member.name, n)).collect()
 }
 
-/// Returns the range of the value that begins at or after `from`, without the space around it.
+/// Returns the range of the value that begins at or after `from`, without spaces around it.
 fn value_from(text: &str, from: usize) -> Range<usize> {
     let mut cursor = Cursor { text, at: from };
     let length = cursor.take_value().len();
     cursor.at - length..cursor.at
 }
 
-/// Returns the value of the last member called `name` of the object that begins at `open`.
+/// Returns the range of the value of the last member `name` of the object that begins at `open`.
 fn member(text: &str, open: usize, name: &str) -> Option<Range<usize>> {
     let mut cursor = Cursor { text, at: open + 1 };
     let mut found = None;
@@ -187,7 +189,7 @@ fn member(text: &str, open: usize, name: &str) -> Option<Range<usize>> {
     found
 }
 
-/// Returns an element of the list that begins at `open`.
+/// Returns the range of an element of the list that begins at `open`.
 fn element(text: &str, open: usize, index: usize) -> Option<Range<usize>> {
     let mut cursor = Cursor { text, at: open + 1 };
     for _ in 0..index {
@@ -232,7 +234,7 @@ fn splice(text: &str, at: &Range<usize>, new: &str) -> Payload {
 }
 
 fn quoted(name: &str) -> String {
-    serde_json::to_string(name).expect("text can always be written")
+    serde_json::to_string(name).expect("text is serializable")
 }
 
 fn kind(value: &str) -> &'static str {
@@ -256,7 +258,8 @@ mod tests {
         Payload::parse(text.as_bytes(), usize::MAX).unwrap()
     }
 
-    /// Each line is `path = value`, `-` for no path; the right side is the document afterwards.
+    /// Applies edits and compares the results with `expected`. Each edit is `path = value`, with
+    /// `-` for the whole document.
     #[track_caller]
     fn check(document: &str, table: Expect) {
         let lines = table.data.lines().filter_map(|line| line.trim().split_once(" -> "));
@@ -333,7 +336,7 @@ mod tests {
             (r#"{"a":1,"b":0,"a":2}"#, r#"{"a":3}"#, r#"{"a":1,"b":0,"a":3}"#),
             (r#"{"a":1,"b":0,"a":2}"#, r#"{"a":null}"#, r#"{"b":0}"#),
             ("{}", r#"{"a":1,"a":2}"#, r#"{"a":2}"#),
-            // Half a surrogate pair is a name like any other.
+            // Half a surrogate pair is treated as any other name.
             (r#"{"\ud800":1}"#, r#"{"\ud800":2,"\udc00":3}"#, r#"{"\ud800":2,"\udc00":3}"#),
         ];
         for (target, patch, expected) in table {

@@ -1,6 +1,7 @@
-//! Scanner that finds one value in JSON text that is known to be valid.
+//! Scanner that finds one value in valid JSON text.
 //!
-//! No recursion and no tree: the text may be large, and only one value of it is needed.
+//! It uses no recursion and builds no tree, because the text may be large and only one value of it
+//! is needed.
 
 /// Returns the nesting depth of objects and arrays; a plain scalar has depth 0.
 pub(super) fn depth(text: &str) -> usize {
@@ -24,7 +25,7 @@ pub(super) fn depth(text: &str) -> usize {
     deepest
 }
 
-/// Returns the text of the value at `names`, without the space around it.
+/// Returns the text of the value at the path `names`, without spaces around it.
 pub(crate) fn select<'a>(text: &'a str, names: &[String]) -> Option<&'a str> {
     let mut value = Cursor { text, at: 0 }.take_value();
     for name in names {
@@ -37,7 +38,7 @@ pub(crate) fn select<'a>(text: &'a str, names: &[String]) -> Option<&'a str> {
     Some(value)
 }
 
-/// Returns the value of the last member called `name`.
+/// Returns the value of the last member with this name.
 fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
     let mut cursor = Cursor { text: object, at: 1 };
     let mut found = None;
@@ -73,7 +74,7 @@ pub(super) fn is_name(quoted: &str, name: &str) -> bool {
     quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) == Some(name)
 }
 
-/// Parses an array index: one spelling for each, so `01` and `+1` are not indexes.
+/// Parses an array index. Each index has one spelling: `01` and `+1` are not indexes.
 pub(crate) fn index(name: &str) -> Option<usize> {
     let index = name.parse::<usize>().ok()?;
     (index.to_string() == name).then_some(index)
@@ -89,7 +90,7 @@ impl<'a> Cursor<'a> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    /// Returns the next byte that is not space.
+    /// Skips white space and returns the next byte, without moving past it.
     pub(crate) fn peek_token(&mut self) -> Option<u8> {
         while self.peek()?.is_ascii_whitespace() {
             self.at += 1;
@@ -103,7 +104,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Takes the next value of any type.
+    /// Returns the next value of any type and moves past it.
     pub(crate) fn take_value(&mut self) -> &'a str {
         let first = self.peek_token();
         let start = self.at;

@@ -9,7 +9,7 @@ fn payload(text: &str) -> Payload {
     Payload::parse(text.as_bytes(), MAX_EVENT_BYTES).unwrap()
 }
 
-/// Each line on the left is a path into `data`; the right side is the value found there.
+/// Compares the values at the paths in `data` with a table: `path -> value`.
 #[track_caller]
 fn check(data: &str, table: Expect) {
     let data = payload(data);
@@ -120,7 +120,7 @@ fn a_lone_surrogate_spoils_the_key_and_not_the_payload() {
     check(
         text,
         expect![[r#"
-            a.b -> error: key `a.b`: the string holds a lone surrogate
+            a.b -> error: key `a.b`: the string contains a lone surrogate
             ok -> "😀 \0"
         "#]],
     );
@@ -170,7 +170,7 @@ fn a_payload_is_refused_with_the_place_and_the_value() {
         payload_not_json: payload must be JSON, got an error at offset 7: invalid escape
         payload_not_json: payload must be JSON, got an error at offset 2: control character (\u0000-\u001F) found while parsing a string
         payload_not_json: payload must be JSON, got an error at offset 3: EOF while parsing a value
-        payload_not_utf8: payload must be UTF-8, got a wrong byte at offset 1
+        payload_not_utf8: payload must be UTF-8, got an invalid byte at offset 1
         payload_too_large: payload must be at most 32 bytes, got 33"#]].assert_eq(&errors.join("\n"));
 }
 

@@ -1,4 +1,4 @@
-//! Numbers as keys: exact decimal value, one representation per value.
+//! Numbers as keys: exact decimal values, with one representation per value.
 
 use std::fmt;
 
@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 /// Exact value of a JSON number.
 ///
-/// `1`, `1.0`, `1e0` and `10e-1` are one value, `-0` is `0`, and nothing is ever rounded. The order
-/// is for sorted maps; it is not the numeric one.
+/// `1`, `1.0`, `1e0` and `10e-1` are the same value, `-0` is `0`, and no value is rounded. The
+/// order is only for sorted maps; it is not the numeric order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Decimal {
@@ -18,16 +18,16 @@ pub struct Decimal {
     exponent: i32,
 }
 
-/// Maximum number of digits of a sum: far beyond any counter, and cheap to compute.
+/// Maximum number of digits of a sum. No counter needs more, and it limits the cost.
 pub const MAX_SUM_DIGITS: usize = 1024;
 
 /// Reason why a text is not a [`Decimal`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecimalError {
-    /// The text is not a number in JSON's grammar.
+    /// The text is not a number in the grammar of JSON.
     #[error("`{0}` is not a JSON number")]
     Syntax(String),
-    /// The power of ten needs more than 32 bits.
+    /// The exponent does not fit in 32 bits.
     #[error("the exponent of `{0}` does not fit in 32 bits")]
     Exponent(String),
 }
@@ -48,7 +48,7 @@ impl Decimal {
         Ok(Decimal { negative: parts.negative, digits: trimmed.to_owned(), exponent })
     }
 
-    /// Returns the exact sum; none where it would need more than [`MAX_SUM_DIGITS`] digits.
+    /// Returns the exact sum; none if it has more than [`MAX_SUM_DIGITS`] digits.
     pub fn plus(&self, other: &Decimal) -> Option<Decimal> {
         let zero = |it: &Decimal| it.digits == "0";
         if zero(self) || zero(other) {
@@ -71,19 +71,19 @@ impl Decimal {
         Decimal::parse(&format!("{sign}{digits}e{exponent}")).ok()
     }
 
-    /// Returns the digits, with the zeros that this power of ten needs.
+    /// Returns the digits for a smaller exponent, with zeros added; none if there are too many.
     fn digits_at(&self, exponent: i32) -> Option<String> {
         let zeros = usize::try_from(i64::from(self.exponent) - i64::from(exponent)).ok()?;
         let width = self.digits.len().checked_add(zeros)?;
         (width <= MAX_SUM_DIGITS).then(|| format!("{}{}", self.digits, "0".repeat(zeros)))
     }
 
-    /// Returns the parts of the encoding: sign, power of ten and digits.
+    /// Returns the parts of the encoding: whether the number is negative, exponent and digits.
     pub(crate) fn parts(&self) -> (bool, i32, &str) {
         (self.negative, self.exponent, &self.digits)
     }
 
-    /// Builds a value from its parts; `None` unless they are the canonical representation.
+    /// Creates a value from its parts; `None` if they are not the canonical representation.
     pub(super) fn from_parts(negative: bool, exponent: i32, digits: &str) -> Option<Decimal> {
         let zero = digits == "0" && exponent == 0 && !negative;
         let trimmed = digits.trim_matches('0') == digits && !digits.is_empty();
@@ -100,7 +100,7 @@ impl From<i64> for Decimal {
 }
 
 impl fmt::Display for Decimal {
-    /// Writes plain digits where that stays readable, else digits with a power of ten.
+    /// Writes plain digits if that is short enough, otherwise digits with an exponent.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.negative {
             f.write_str("-")?;
@@ -141,7 +141,7 @@ fn padded(digits: String, width: usize) -> Vec<u8> {
     zeros.chain(digits.bytes().map(|digit| digit - b'0')).collect()
 }
 
-/// Returns the sum of two numbers of the same width.
+/// Returns the sum of two numbers with the same number of digits.
 fn sum(left: &[u8], right: &[u8]) -> String {
     let mut carry = 0;
     let mut digits: Vec<u8> = Vec::with_capacity(left.len() + 1);
@@ -154,7 +154,7 @@ fn sum(left: &[u8], right: &[u8]) -> String {
     digits.into_iter().rev().map(|digit| char::from(b'0' + digit)).collect()
 }
 
-/// Returns the difference of two numbers of the same width, the greater one first.
+/// Returns `left` minus `right`. Both have the same number of digits, and `left` is not smaller.
 fn difference(left: &[u8], right: &[u8]) -> String {
     let mut borrow = 0;
     let mut digits: Vec<u8> = Vec::with_capacity(left.len());
@@ -174,7 +174,7 @@ struct Parts<'a> {
     exponent: i64,
 }
 
-/// Splits a literal by JSON's grammar.
+/// Splits a literal into its parts by the grammar of JSON; none if it is not a number.
 fn split(literal: &str) -> Option<Parts<'_>> {
     let (negative, rest) = match literal.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -193,13 +193,15 @@ fn split(literal: &str) -> Option<Parts<'_>> {
     (is_digits(whole) && !leading_zero).then_some(Parts { negative, whole, fraction, exponent })
 }
 
-/// Parses the exponent after the `e`. A larger value is clamped, far outside the range of keys.
+/// Parses the exponent after the `e`. A very large exponent is replaced by a smaller one, which is
+/// still out of range.
 fn power(text: &str) -> Option<i64> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     if !is_digits(digits) {
         return None;
     }
-    // Half of the range: the shift by the digits' own length cannot bring it back or overflow.
+    // Half of the range of `i64`: adding the number of digits can neither overflow nor bring the
+    // exponent back into the range of keys.
     let size = digits.parse::<i64>().unwrap_or(i64::MAX / 2).min(i64::MAX / 2);
     Some(if text.starts_with('-') { -size } else { size })
 }
@@ -212,7 +214,7 @@ fn distance(length: usize) -> i64 {
     i64::try_from(length).expect("a text is shorter than 2^63 bytes")
 }
 
-/// Shortens a literal, enough to find it again in a payload.
+/// Returns the beginning of a literal, so that a reader can find it in a payload.
 fn shorten(literal: &str) -> String {
     literal.chars().take(40).collect()
 }
@@ -335,6 +337,6 @@ mod tests {
         let far = Decimal::parse("1e2000").unwrap();
         assert_eq!(far.plus(&Decimal::from(1)), None);
         let edge = Decimal::parse("5e2147483647").unwrap();
-        assert_eq!(edge.plus(&edge), None, "its exponent would not fit");
+        assert_eq!(edge.plus(&edge), None, "a sum whose exponent does not fit is returned");
     }
 }

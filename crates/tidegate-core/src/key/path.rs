@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Maximum number of names in one path. Deeper keys are a sign of a mistake, and each name costs a
-/// scan.
+/// Maximum number of names in one path. Each name costs a scan, and a deeper key is probably a
+/// mistake.
 pub const MAX_NAMES: usize = 64;
 
 /// Maximum number of characters in one path, dots included.
@@ -13,7 +13,7 @@ pub const MAX_CHARS: usize = 256;
 
 /// Path to one field, such as `user.id` or `items.0.id`.
 ///
-/// A path is not an expression: `a + b` names a field called `a + b`.
+/// A path is not an expression: `a + b` is the path of a field with the name `a + b`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "Spelling", into = "Spelling")]
 pub struct Path(Vec<String>);
@@ -21,19 +21,20 @@ pub struct Path(Vec<String>);
 /// Reason why a text or a list of names is not a [`Path`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
-    /// There is no name at all.
-    #[error("path must name a field such as `user.id`, got an empty one")]
+    /// The path is empty.
+    #[error("path must name a field such as `user.id`, got an empty path")]
     Empty,
-    /// Two consecutive dots, a dot at an end, or an empty name in a list.
+    /// The path has an empty name: two consecutive dots, a dot at an end, or an empty text in a
+    /// list.
     #[error("path must have a name between its dots, got `{0}`")]
     EmptyName(String),
-    /// More names than [`MAX_NAMES`].
+    /// The path has more names than [`MAX_NAMES`].
     #[error("path must have at most {MAX_NAMES} names, got {0}")]
     TooManyNames(usize),
-    /// More characters than [`MAX_CHARS`].
+    /// The path has more characters than [`MAX_CHARS`].
     #[error("path must have at most {MAX_CHARS} characters, got {0}")]
     TooLong(usize),
-    /// Neither a text nor a list of texts.
+    /// The value is neither a text nor a list of texts.
     #[error("path must be a text or an array of names, got `{0}`")]
     NotAPath(String),
 }
@@ -88,7 +89,7 @@ impl fmt::Display for Path {
     }
 }
 
-/// JSON form of a path: dotted wherever that is unambiguous.
+/// JSON form of a path: a dotted text, or a list of names if a name contains a dot.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Spelling {
@@ -160,8 +161,8 @@ mod tests {
         ];
         let errors = values.map(|value| Path::from_value(&value).unwrap_err().to_string());
         expect![[r#"
-            path must name a field such as `user.id`, got an empty one
-            path must name a field such as `user.id`, got an empty one
+            path must name a field such as `user.id`, got an empty path
+            path must name a field such as `user.id`, got an empty path
             path must have a name between its dots, got `a..b`
             path must have a name between its dots, got `.a`
             path must have a name between its dots, got `a.`

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Generates keys of every kind, with neighbours that a careless encoding would confuse.
+/// Generates keys of every kind, among them similar ones that a wrong encoding would confuse.
 fn keys() -> impl Strategy<Value = Key> {
     let text = prop_oneof![
         any::<String>(),
@@ -31,7 +31,8 @@ fn encode(key: &Key) -> Vec<u8> {
 }
 
 proptest! {
-    // spec keys: tagged by type, injective, the same bytes on every store.
+    // spec keys: the bytes begin with the type, differ for different keys, and are the same on
+    // every store.
     #[test]
     fn stored_keys_are_equal_exactly_when_the_keys_are(left in keys(), right in keys()) {
         prop_assert_eq!(left == right, encode(&left) == encode(&right));
@@ -116,7 +117,7 @@ fn types_stay_apart() {
     assert_ne!(key("c"), key("d"));
 }
 
-// spec keys: over 1 KiB they are hashed; a text and a number of the same digits stay apart.
+// spec keys: values over 1 KiB are hashed; a text and a number with the same digits differ.
 #[test]
 fn long_values_differ_by_what_lies_behind_their_beginning() {
     let digits = "7".repeat(2000);
@@ -126,7 +127,7 @@ fn long_values_differ_by_what_lies_behind_their_beginning() {
     assert_eq!(encode(&Key::Value(Scalar::Text(digits))), encode(&Key::Value(text)));
 }
 
-// spec B55, B56: no key and a missing key are two things.
+// spec B55, B56: a control without a key and an event without the key give different keys.
 #[test]
 fn no_key_is_the_whole_workflow_and_a_missing_one_is_told_apart() {
     let data = Payload::parse(br#"{"a":null}"#, 100).unwrap();

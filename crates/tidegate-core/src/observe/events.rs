@@ -1,4 +1,4 @@
-//! Event queries: posted events, newest first, and the details of one.
+//! Event queries: the list of posted events, newest first, and the details of one event.
 
 use super::{
     Newest, Part,
@@ -11,11 +11,11 @@ use crate::{
     row::{Event, Kind, Row, RowKey, Workspace},
 };
 
-/// How many events are read for a page filtered by name. An event may have half a megabyte of data,
-/// which is why it is not more.
+/// Number of events that are read for a page filtered by name. It is not higher, because an event
+/// may have half a megabyte of data.
 const LOOK: u32 = 500;
 
-/// How many receipts, runs and batches of one event are returned.
+/// Maximum number of receipts, runs and batches of one event that are returned.
 const SHOWN: u32 = 1000;
 
 /// Filter by event name.
@@ -24,14 +24,14 @@ pub enum Name {
     /// Any name.
     #[default]
     Any,
-    /// This name.
+    /// Events with this name.
     Exactly(String),
-    /// All names with this prefix.
+    /// Events whose name begins with this prefix.
     Beginning(String),
 }
 
 impl Name {
-    /// Parses the users' notation: a name, or a prefix and `*`.
+    /// Parses the notation of users: a name, or a prefix with `*` at the end.
     pub fn parse(text: &str) -> Self {
         match text.strip_suffix('*') {
             Some("") => Self::Any,
@@ -49,7 +49,7 @@ impl Name {
     }
 }
 
-/// Returns the posted events of a workspace, newest first. Names are filtered while paging.
+/// Returns the posted events of a workspace, newest first. Names are filtered after reading.
 pub fn list<E>(
     draft: &Draft,
     ws: &Workspace,
@@ -69,14 +69,14 @@ pub fn list<E>(
 pub struct EventDetails {
     /// The event.
     pub event: Event,
-    /// The verdicts other than plain starts, in order.
+    /// The receipts of verdicts other than plain starts, in order.
     pub receipts: Vec<ReceiptEntry>,
-    /// [`Row::Run`] and [`Row::Ended`] of the event's runs, oldest first: those started by it, and
-    /// those whose batch contains it.
+    /// [`Row::Run`] and [`Row::Ended`] of the event's runs, oldest first: runs that the event has
+    /// started, and runs of batches that contain it.
     pub runs: Vec<Row>,
 }
 
-/// Returns one posted event of a workspace; none where it does not exist, or was deleted.
+/// Returns one posted event of a workspace; none if it does not exist or was deleted.
 pub fn show<E>(draft: &Draft, ws: &Workspace, id: EventId) -> Decided<Option<EventDetails>, E> {
     let Some(event) = draft.event(id)?.filter(|event| is(event, ws, id)).cloned() else {
         return Ok(None);
@@ -100,14 +100,16 @@ pub fn show<E>(draft: &Draft, ws: &Workspace, id: EventId) -> Decided<Option<Eve
         listed.push(ReceiptEntry { receipt: receipt.clone(), event: Some(id), cancelled });
     }
     missing.settle()?;
-    // A run that has ended and is being stopped has both rows: the later one counts.
+    // A cancelled run whose worker has not stopped yet has two rows. The ended row comes later and
+    // replaces the live one in this map.
     let rows = live.into_iter().chain(ended).flatten().chain(batches);
     let runs: std::collections::BTreeMap<_, _> =
         rows.filter_map(|row| Some((crate::list::number(row)?, row.clone()))).collect();
     Ok(Some(EventDetails { event, receipts: listed, runs: runs.into_values().collect() }))
 }
 
-/// Whether this is the posted event: requests, occurrences and calls are inputs, but not events.
+/// Whether the row is a posted event with this id. Requests, occurrences and calls are stored in
+/// the same table, but are not posted events.
 fn is(event: &Event, ws: &Workspace, id: EventId) -> bool {
     event.id == id && event.ws == *ws && event.kind == Kind::Event
 }

@@ -11,14 +11,14 @@ use crate::{
     time::{Timestamp, rfc3339::OptionalTime},
 };
 
-/// How many open windows or buffers of one workflow are returned and summed.
+/// Maximum number of open windows or buffers of one workflow that are returned and counted.
 pub const KEYS: u32 = 1000;
 
 /// Open folds of a workspace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 pub struct FlowState {
-    /// The workflows that have a debounce or a batch, by app and name.
+    /// The workflows with `debounce` or `batch`, by app and name.
     pub workflows: Vec<WorkflowFolds>,
 }
 
@@ -30,7 +30,7 @@ pub struct WorkflowFolds {
     pub app: String,
     /// The workflow.
     pub workflow: String,
-    /// The workflow's windows, with those of the policy `debounce`.
+    /// The workflow's windows, including those of the policy `debounce`.
     pub debounce: OpenFolds<Window>,
     /// The workflow's buffers.
     pub batch: OpenFolds<Buffer>,
@@ -41,11 +41,11 @@ pub struct WorkflowFolds {
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema), schemars(rename = "Open{T}s"))]
 #[serde(rename_all = "camelCase")]
 pub struct OpenFolds<T> {
-    /// Number of events in all of them.
+    /// Total number of events in the windows or buffers.
     pub pending: u64,
     /// The windows or buffers, by key.
     pub keys: Vec<T>,
-    /// Whether there are more than these.
+    /// Whether there are more windows or buffers than the list has.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub at_least: bool,
 }
@@ -65,14 +65,14 @@ pub struct Window {
     pub key: String,
     /// Number of events in the window.
     pub pending: u64,
-    /// When the window fires if no further event arrives; none while it is held or paused.
+    /// When the window fires if no further event arrives; none if it is held or paused.
     #[serde(skip_serializing_if = "Option::is_none", with = "OptionalTime")]
     pub fire_at: Option<Timestamp>,
-    /// Whether the window is due, and waits for the end of the run because of which its own would
-    /// be skipped.
+    /// Whether the window is due but held: its run would be skipped, so the window waits for the
+    /// end of the run that holds the gate.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub held: bool,
-    /// Whether the window is paused by hand.
+    /// Whether a user has paused the window.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
 }
@@ -89,19 +89,19 @@ pub struct Buffer {
     /// The maximum number of events, by the current release.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_size: Option<u32>,
-    /// The latest time of the flush; none while it is held or paused.
+    /// The latest time of the flush; none if the buffer is held or paused.
     #[serde(skip_serializing_if = "Option::is_none", with = "OptionalTime")]
     pub flush_at: Option<Timestamp>,
-    /// Whether the buffer is due, and waits for the end of the run because of which its own would
-    /// be skipped.
+    /// Whether the buffer is due but held: its run would be skipped, so the buffer waits for the
+    /// end of the run that holds the gate.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub held: bool,
-    /// Whether the buffer is paused by hand.
+    /// Whether a user has paused the buffer.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
 }
 
-/// Returns the open folds of a workspace, of one app or workflow if they are given.
+/// Returns the open folds of a workspace; with a filter, only those of one app or workflow.
 pub fn flow_state<E>(
     draft: &Draft,
     ws: &Workspace,
@@ -133,7 +133,7 @@ pub fn flow_state<E>(
     Ok(state)
 }
 
-/// Whether a workflow has windows or buffers at all.
+/// Whether a workflow has a control that opens windows or buffers.
 fn folds(workflow: &Definition) -> bool {
     let quiet = |kind: &PolicyKind| matches!(kind, PolicyKind::Debounce { .. });
     workflow.debounce.is_some()
@@ -165,7 +165,8 @@ fn fill(shown: &mut WorkflowFolds, class: Class, workflow: &Definition, rows: &[
     *at_least |= full;
 }
 
-/// Returns a fold that has not become a run. A fired fold is a waiting run.
+/// Returns the key and the fold, if the row is a fold that has not fired. A fired fold already has
+/// a run.
 fn open(row: &Row) -> Option<(String, &Fold)> {
     let gate = row.as_gate()?;
     let GateState::Fold(fold) = &gate.state else { return None };

@@ -23,33 +23,33 @@ const LOOK: u32 = 1000;
 /// Maximum number of holders, and of queued runs, that are listed.
 const NAMED: usize = 10;
 
-/// Length up to which a queue is counted.
+/// Queues are counted up to this length.
 pub const LINE: u32 = 10_000;
 
 /// Filter of gates; absent fields match everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GateFilter {
-    /// Of this control. Without it, claims (`dedupeId`, `idempotency`) are left out: there may be
-    /// one for each event of a day.
+    /// Gates of this control. If absent, claims (`dedupeId`, `idempotency`) are left out, because
+    /// there may be one for each event of a day.
     pub control: Option<String>,
-    /// Of this app.
+    /// Gates of this app.
     pub app: Option<String>,
-    /// Of this workflow.
+    /// Gates of this workflow.
     pub workflow: Option<String>,
-    /// With this text in the displayed key. Filtered while paging.
+    /// Gates with this text in the displayed key. Filtered after reading.
     pub key: Option<String>,
 }
 
 /// Page of gates, in the order of their keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GatePage {
-    /// The gates; there may be fewer than requested, or none, although more follow.
+    /// The gates. A page with fewer gates than requested, or none, is not always the last one.
     pub gates: Vec<GateView>,
     /// The cursor: the gate after which the next page begins; none on the last page.
     pub next: Option<GateKey>,
 }
 
-/// Gate as shown to users.
+/// Gate in the form in which users see it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema), schemars(rename = "Gate"))]
 #[serde(rename_all = "camelCase")]
@@ -60,7 +60,7 @@ pub struct GateView {
     pub app: String,
     /// The workflow, or the flow for a policy.
     pub workflow: String,
-    /// The discriminator between gates of one control: the path of the key, or a version.
+    /// Distinguishes gates of the same control: the path of the key, or a version.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub slot: String,
     /// The displayed key.
@@ -68,16 +68,16 @@ pub struct GateView {
     /// The limit under the current release, in words.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub lets_in: String,
-    /// Maximum number at once, or per period.
+    /// The limit: the maximum number of runs at the same time, or of arrivals per period.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
-    /// The period of a meter.
+    /// The period of a meter, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_ms: Option<u64>,
-    /// Maximum number at once, for a meter.
+    /// Maximum number of arrivals at once, for a meter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<u32>,
-    /// Number of runs that are inside, or have passed and not started.
+    /// Number of runs that hold the gate, or have a turn and have not started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inside: Option<usize>,
     /// The sum of the costs of these runs, where it differs from their number.
@@ -86,10 +86,10 @@ pub struct GateView {
     /// The first runs inside.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub holders: Vec<RunId>,
-    /// The first runs inside that are cancelled and have not stopped yet.
+    /// Those of the first runs that are cancelled and whose workers have not stopped yet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub draining: Vec<RunId>,
-    /// The queue, for a gate that has one.
+    /// The queue, if runs are queued at the gate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<QueueView>,
     /// Number of arrivals that a meter would admit now.
@@ -119,18 +119,18 @@ pub struct GateView {
 pub struct QueueView {
     /// Number of queued runs.
     pub count: u32,
-    /// Whether there may be more than were counted.
+    /// Whether there may be more runs than were counted.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub at_least: bool,
     /// The first queued runs, in order.
     pub first: Vec<RunId>,
-    /// When the oldest of these first runs was queued.
+    /// When the oldest of the first queued runs was queued.
     #[serde(skip_serializing_if = "Option::is_none", with = "OptionalTime")]
     pub since: Option<Timestamp>,
 }
 
-/// Lists the gates of a workspace after a key, in the order of their keys: control by control, in
-/// the order in which they act, and workflow by workflow.
+/// Lists the gates of a workspace after a key, in key order: by control, in the order in which
+/// controls act, then by workflow.
 pub fn list<E>(
     draft: &Draft,
     ws: &Workspace,
@@ -145,7 +145,8 @@ pub fn list<E>(
     let mut last = None;
     for scan in ranges(&catalog, ws, which).into_iter().filter_map(|range| rest(range, after)) {
         let Some(rows) = missing.note(draft.found(&scan, look))? else { continue };
-        // After a range that was cut off, nothing is shown: its other gates come first.
+        // If a range has more gates than were read, the page ends there: the gates of later ranges
+        // come after them.
         if last.is_none() {
             found.extend(rows.iter().filter_map(|row| row.as_gate()));
             last = rows.last().filter(|_| rows.len() >= look as usize).and_then(|row| key_of(row));
@@ -167,14 +168,14 @@ pub fn list<E>(
 /// Number of runs of each version that are read to find the gates at which most runs wait.
 const SAMPLE: u32 = 64;
 
-/// Maximum number of these gates whose queues are counted.
+/// Maximum number of gates found in this way whose queues are counted.
 const COUNTED: usize = 32;
 
 /// Returns the gates with the longest queues, longest first.
 ///
-/// The candidates are the gates at which the oldest runs of each version wait, and those `known`
-/// from the last query: a queue that is long now seldom lacks an old run. Counting all queues would
-/// take longer the more runs wait.
+/// Only some queues are counted, because counting all of them takes longer the more runs wait: the
+/// queues in which the oldest runs of each version are, because a long queue usually has old runs,
+/// and the queues of the gates in `known`, which the last query has returned.
 pub fn busiest<E>(
     draft: &Draft,
     ws: &Workspace,
@@ -239,11 +240,12 @@ fn ranges(catalog: &Catalog, ws: &Workspace, which: &GateFilter) -> Vec<Range> {
         for prefix in prefixes(catalog, ws, which, class).into_iter().filter(|_| selects(class)) {
             let mut end = prefix.clone();
             if let Some(byte) = end.last_mut() {
-                // The byte is a class, a length or a byte of UTF-8: none of them is 255.
+                // This cannot overflow: the byte is a class, a length or a byte of UTF-8, and these
+                // are below 255.
                 *byte += 1;
             }
             match ranges.last_mut().filter(|_| joined) {
-                // No key lies between one class and the next.
+                // The classes are neighbours, so that both ranges can be read as one.
                 Some((_, to)) => *to = end,
                 None => ranges.push((prefix, end)),
             }
@@ -273,7 +275,7 @@ fn prefixes(catalog: &Catalog, ws: &Workspace, which: &GateFilter, class: Class)
     apps.into_iter().map(|app| GateKey::prefix(ws, class, app, name)).collect()
 }
 
-/// Returns a scan of the part of a range after a key.
+/// Returns a scan of the part of a range that comes after a key; none if there is no such part.
 fn rest((from, to): Range, after: Option<&GateKey>) -> Option<Scan> {
     let behind = after.map(|key| [key.as_bytes(), &[0]].concat());
     let from = behind.map_or(from.clone(), |behind| behind.max(from));

@@ -1,4 +1,4 @@
-//! Origin of a run: its input, and the runs that it belongs to.
+//! Origin of a run: its input, its parent and its children.
 
 use crate::{
     draft::{Decided, Draft, Missing},
@@ -7,7 +7,7 @@ use crate::{
     row::{At, Awaited, Event, Kind, Row, RowKey, Source, Trail, WaitOn, Workspace},
 };
 
-/// How many events of a batch are returned.
+/// Maximum number of events of a batch that are returned.
 const SHOWN: u32 = 100;
 
 /// Origin of a run.
@@ -15,19 +15,19 @@ const SHOWN: u32 = 100;
 pub struct Origin {
     /// The kind of input.
     pub kind: Kind,
-    /// The event's name, or the called workflow or action.
+    /// The name of the event, or of the called workflow or action.
     pub name: String,
-    /// The run's input; of a batch, the first hundred events.
+    /// The run's input; for a batch, its first hundred events.
     pub inputs: Vec<Event>,
     /// Whether the run was started by a batch.
     pub batch: bool,
-    /// The run that called it.
+    /// The run that called this run.
     pub parent: Option<RunId>,
-    /// Children that the run has waited for, as far as its trail keeps them.
+    /// Children that the run has waited for. Only those in its trail are known.
     pub children: Vec<RunId>,
 }
 
-/// Returns the origin of a run; `None` if there is no run of this id, or its input is deleted.
+/// Returns the origin of a run; `None` if there is no run with this id or its input was deleted.
 pub fn origin<E>(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Option<Origin>, E> {
     let mut missing = Missing::default();
     let live = missing.note(draft.row(&RowKey::Run(id.seq)))?.flatten();
@@ -74,7 +74,7 @@ pub fn origin<E>(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Option<Ori
     Ok(Some(Origin { kind, name, inputs, batch: is_batch, parent, children }))
 }
 
-/// Returns the children in the waits of a trail.
+/// Returns the children for which a run has waited, according to its trail.
 fn called(trail: &Trail) -> Vec<RunId> {
     let mut children = Vec::new();
     for mark in trail.marks() {
@@ -90,7 +90,7 @@ fn called(trail: &Trail) -> Vec<RunId> {
     children
 }
 
-/// Returns the full id of a run.
+/// Returns the full id of the run with this number.
 fn id_of<E>(draft: &Draft, run: Seq) -> Decided<Option<RunId>, E> {
     if let Some(run) = draft.run(run)? {
         return Ok(Some(run.id));

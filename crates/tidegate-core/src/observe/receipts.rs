@@ -8,23 +8,23 @@ use crate::{
     row::{Ending, Receipt, Row, RowKey, Workspace},
 };
 
-/// How many receipts are read for a filtered page.
+/// Number of receipts that are read for a filtered page.
 const LOOK: u32 = 1000;
 
 /// Filter of receipts; an absent field matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReceiptFilter {
-    /// Of this event: found by an index. All other fields are filtered while paging.
+    /// Receipts of this event, found by an index. All other fields are filtered after reading.
     pub event: Option<EventId>,
-    /// Of this app.
+    /// Receipts of this app.
     pub app: Option<String>,
-    /// Of this workflow.
+    /// Receipts of this workflow.
     pub workflow: Option<String>,
-    /// By this control.
+    /// Receipts of decisions by this control.
     pub control: Option<String>,
-    /// With this display key.
+    /// Receipts with this display key.
     pub key: Option<String>,
-    /// With this outcome: `queued`, `dropped` and so on.
+    /// Receipts with this outcome: `queued`, `dropped` and so on.
     pub outcome: Option<String>,
 }
 
@@ -50,10 +50,9 @@ impl ReceiptFilter {
 pub struct ReceiptEntry {
     /// The receipt.
     pub receipt: Receipt,
-    /// The event's id; none where the event was deleted before its receipt.
+    /// The event's id; none if the event was already deleted.
     pub event: Option<EventId>,
-    /// The cancellation of the run that the receipt names, if any: the reason, and the surviving
-    /// run.
+    /// If the run that the receipt names was cancelled: the reason, and the run that replaced it.
     pub cancelled: Option<(String, Option<RunId>)>,
 }
 
@@ -83,7 +82,7 @@ pub fn list<E>(
     for receipt in page.items {
         let event = missing.note(draft.row(&RowKey::Event(receipt.event)))?.flatten();
         let event = event.and_then(|row| if let Row::Event(it) = row { Some(it.id) } else { None });
-        // An id of another store, or with another salt, is not an event of this store.
+        // The event must have the same salt as the given id, which may be of another store.
         if which.event.is_none() || event == which.event {
             let cancelled = cancelled(draft, &mut missing, &receipt)?;
             items.push(ReceiptEntry { receipt, event, cancelled });
@@ -93,10 +92,10 @@ pub fn list<E>(
     Ok(Newest { items, next: page.next })
 }
 
-/// Returns the cancellation of the run that a receipt names, if any.
+/// Returns the cancellation of the run that a receipt names; none if it was not cancelled.
 ///
-/// A window does not know all events that it merged: the end of its run is looked up for each of
-/// them, instead of being written to all of them at its flush.
+/// It is read here and not written to each receipt, because a window does not store all events
+/// that it has merged.
 pub(super) fn cancelled<E>(
     draft: &Draft,
     missing: &mut Missing,

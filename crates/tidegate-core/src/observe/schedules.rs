@@ -1,4 +1,4 @@
-//! Schedule queries: the schedules of the current releases, with the state in their rows.
+//! Schedule queries: the schedules of the current releases, with their state.
 
 use std::collections::BTreeMap;
 
@@ -20,15 +20,15 @@ use crate::{
 /// Filter of schedules; an absent field matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScheduleFilter {
-    /// Of this app.
+    /// Schedules of this app.
     pub app: Option<String>,
-    /// Of this workflow.
+    /// Schedules of this workflow.
     pub workflow: Option<String>,
-    /// Only this one.
+    /// The schedule with this id.
     pub id: Option<ScheduleId>,
 }
 
-/// App, workflow and schedule: the order of the list.
+/// Position in the list of schedules: app, workflow and schedule.
 pub type Place = (String, String, String);
 
 /// Page of schedules.
@@ -54,32 +54,32 @@ pub struct ScheduleView {
     /// The flow, for an action.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flow: Option<String>,
-    /// The action's own name.
+    /// The action's name without the flow.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
     /// The display name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The name in runs, receipts and gates: its expression and its zone.
+    /// The name of the schedule in runs, receipts and gates: its expression and its time zone.
     pub schedule: String,
-    /// The expression.
+    /// The cron expression.
     pub cron: String,
     /// The time zone of the expression.
     pub time_zone: String,
     /// The overlap policy, in the author's notation.
     pub on_overlap: Value,
-    /// How late an occurrence may be and still run.
+    /// Maximum delay: an occurrence that is later than this is skipped.
     pub catch_up_ms: u64,
-    /// Whether the schedule is paused by hand.
+    /// Whether a user has paused the schedule.
     pub paused: bool,
-    /// When it was paused.
+    /// When the schedule was paused.
     #[serde(skip_serializing_if = "Option::is_none", with = "OptionalTime")]
     pub paused_at: Option<Timestamp>,
     /// The last occurrence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last: Option<Last>,
-    /// The upcoming occurrences. Here it is the planned one; the engine, which knows calendars,
-    /// adds the others.
+    /// The next occurrences. This module gives only the planned one; the engine, which has a
+    /// calendar, adds the others.
     #[serde(with = "Times")]
     pub next: Vec<Timestamp>,
 }
@@ -92,12 +92,12 @@ pub struct Last {
     /// The planned time.
     #[serde(with = "Time")]
     pub planned_at: Timestamp,
-    /// The outcome; none for occurrences from before outcomes were stored.
+    /// The outcome; none in databases of older builds, which did not store it.
     #[serde(flatten)]
     pub told: Option<Occurred>,
 }
 
-/// Returns schedules by app, workflow and expression, after those three of another.
+/// Returns schedules in the order of app, workflow and expression, from the one after `after`.
 pub fn list<E>(
     draft: &Draft,
     ws: &Workspace,

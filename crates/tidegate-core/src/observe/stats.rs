@@ -11,8 +11,8 @@ use crate::{
     turn::Turn,
 };
 
-/// Upper bound of the count of one version's runs. Beyond it, a number is a lower bound: a query
-/// must not take longer because a million runs wait.
+/// The runs of one version are counted up to this number, so that a query does not take longer if a
+/// million runs wait. A larger count is only reported as "at least".
 pub const MOST: u32 = 100_000;
 
 /// Counts of a workspace's runs.
@@ -23,7 +23,7 @@ pub struct Stats {
     /// Counts of all runs.
     #[serde(flatten)]
     pub all: Counts,
-    /// Counts per version: versions that get new runs, and older ones that still have some.
+    /// Counts per version: of the versions that get new runs, and of older versions with live runs.
     pub by_workflow: Vec<VersionCounts>,
 }
 
@@ -32,23 +32,22 @@ pub struct Stats {
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Counts {
-    /// Being driven. A cancelled run counts until its worker has confirmed the stop: until then it
-    /// keeps its slot.
+    /// Runs that a worker drives. A cancelled run is counted until its worker has confirmed the
+    /// stop, because it has its slot until then.
     pub in_flight: u64,
-    /// Admitted and not started, or waiting for a slot.
+    /// Runs that were admitted and have not started, or wait for a slot.
     pub queued: u64,
-    /// Queued runs that have passed all gates and wait for a worker.
+    /// Queued runs that have entered all gates and wait for a worker.
     #[serde(skip_serializing_if = "none")]
     pub ready: u64,
-    /// Waiting for a time, an event, a signal, a child or their next attempt.
+    /// Runs that wait for a time, an event, a signal, a child or their next attempt.
     pub waiting: u64,
-    /// Paused by hand.
+    /// Runs that a user has paused.
     pub paused: u64,
-    /// Runs of all statuses whose version no live engine serves: they do not continue by
-    /// themselves.
+    /// Runs of all statuses whose version no live engine serves. They cannot continue.
     #[serde(skip_serializing_if = "none")]
     pub stranded: u64,
-    /// Whether there are more than were counted.
+    /// Whether there are more runs than were counted.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub at_least: bool,
 }

@@ -1,4 +1,4 @@
-//! Timeline of a run: its time in queues, driven or waiting.
+//! Timeline of a run: when it was queued, driven, waiting or paused.
 
 use std::collections::BTreeMap;
 
@@ -16,12 +16,12 @@ use crate::{
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Timeline {
-    /// The spans, oldest first; each begins where the one before it ends, the first at the
-    /// admission.
+    /// The spans, oldest first. The first begins at the admission, each other one at the end of the
+    /// span before it.
     pub spans: Vec<Span>,
-    /// The time in each queue, or waiting for an engine, longest first.
+    /// The total time in each queue and the time waiting for an engine, longest first.
     pub waited: Vec<Waited>,
-    /// The sum of these times.
+    /// The sum of the times in `waited`.
     pub waited_ms: u64,
     /// When the run was first driven.
     #[serde(skip_serializing_if = "Option::is_none", with = "OptionalTime")]
@@ -33,8 +33,8 @@ pub struct Timeline {
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Span {
-    /// `queued` at a gate, `ready`, `running`, `waiting`, `paused`, `several` of these, or
-    /// `unknown` for runs from before trails were recorded.
+    /// The state in this span: `queued` at a gate, `ready`, `running`, `waiting`, `paused`,
+    /// `several` of these, or `unknown` for runs of older builds, which recorded no trails.
     pub kind: &'static str,
     /// The control of the queue.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -42,7 +42,7 @@ pub struct Span {
     /// The key of the queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// The kind of the wait; of several, the first.
+    /// The kind of the wait; if there are several waits, of the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on: Option<&'static str>,
     /// The child that the run waits for.
@@ -51,15 +51,15 @@ pub struct Span {
     /// The step that waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
-    /// The start.
+    /// The start of the span.
     #[serde(with = "OptionalTime")]
     pub from: Option<Timestamp>,
-    /// The end; none for the current span.
+    /// The end of the span; none for the current span.
     #[serde(with = "OptionalTime")]
     pub to: Option<Timestamp>,
 }
 
-/// Time of a run in a queue.
+/// Total time of a run in one queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -72,7 +72,7 @@ pub struct Waited {
     pub ms: u64,
 }
 
-/// Returns the timeline of a run; `None` if there is no run of this id.
+/// Returns the timeline of a run; `None` if there is no run with this id.
 pub fn timeline<E>(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Option<Timeline>, E> {
     if let Some(Row::Ended(ended)) = draft.row(&RowKey::Ended(id.seq))?
         && ended.id == id
@@ -99,7 +99,7 @@ fn spans_of(
     let mut lines: BTreeMap<(&'static str, String), u64> = BTreeMap::new();
     let mut marks = trail.marks().iter().peekable();
     let mut from = queued_at;
-    // The run was admitted before trails were recorded.
+    // The trail does not begin at the admission: an older build, without trails, admitted the run.
     if marks.peek().is_none_or(|first| first.0 > queued_at) {
         let to = marks.peek().map(|first| first.0).or(end);
         let span = Span { kind: "unknown", from: Some(queued_at), to, ..Span::default() };

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::stream::is_name;
 
-/// Default number of consecutive claims without progress before the stream is blocked.
+/// Default of `maxLostLeases`.
 pub const DEFAULT_MAX_LOST_LEASES: u32 = 10;
 
 const MAX_DURATION_MS: u64 = 365 * 24 * 60 * 60 * 1000;
@@ -25,29 +25,30 @@ pub struct Reaction {
     /// Whether the reaction gets only events that are committed after it was defined.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub from_head: bool,
-    /// How many times one event is retried: n retries are n + 1 attempts.
+    /// Maximum number of retries of one event: n retries are n + 1 attempts.
     pub max_retries: u32,
-    /// Whether a stream is blocked when its retries are used up; otherwise it is retried for ever.
+    /// Whether a stream is blocked after the last retry has failed. If not, it is retried without
+    /// end.
     pub block_on_error: bool,
-    /// The delay before an event is retried; none retries at once.
+    /// The delay before an event is retried; none means no delay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backoff: Option<Backoff>,
-    /// How long a lease lasts.
+    /// The duration of a lease, in milliseconds.
     pub lease_ms: u64,
     /// Maximum number of events in one call of the handler.
     pub batch: u32,
-    /// How many consecutive claims may end without progress before the stream is blocked.
+    /// A stream is blocked after this many consecutive claims without progress.
     pub max_lost_leases: u32,
 }
 
-/// Part of a reaction's definition that a commit needs.
+/// The part of a reaction's definition that a commit to a stream needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Follower {
     /// The reaction's name.
     pub reaction: String,
     /// The streams that the reaction follows.
     pub source: Source,
-    /// Whether the reaction begins in each stream with the first commit after it was defined.
+    /// Whether the reaction gets only events that are committed after it was defined.
     pub from_head: bool,
 }
 
@@ -64,14 +65,14 @@ impl From<&Reaction> for Follower {
 pub enum Source {
     /// One stream.
     Stream(String),
-    /// All streams whose name has this prefix.
+    /// All streams whose name begins with this prefix.
     Family(String),
     /// All streams.
     All,
 }
 
 impl Source {
-    /// Parses the notation; returns the rule that it breaks.
+    /// Parses the notation. An error is the rule that the text breaks.
     pub fn parse(text: &str) -> Result<Self, String> {
         is_name(text)?;
         let (name, family) = match text.strip_suffix('*') {
@@ -85,7 +86,7 @@ impl Source {
         Ok(if family { Self::Family(name.to_owned()) } else { Self::Stream(name.to_owned()) })
     }
 
-    /// Whether a stream is included.
+    /// Whether the reaction follows a stream with this name.
     pub fn covers(&self, stream: &str) -> bool {
         match self {
             Self::Stream(name) => name == stream,
@@ -122,7 +123,7 @@ impl<'de> Deserialize<'de> for Source {
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Backoff {
-    /// How the delay grows.
+    /// How the delay grows with consecutive failures.
     #[serde(rename = "type")]
     pub kind: BackoffKind,
     /// The delay after the first failure.
@@ -130,7 +131,7 @@ pub struct Backoff {
     /// The maximum delay, before jitter.
     pub max_ms: u64,
     /// Whether a random time is added to delays, so that events that failed together are not
-    /// retried together. Never subtracted: the delay is a promise.
+    /// retried together. It is never subtracted: an event is not retried before its delay is over.
     pub jitter: bool,
 }
 
@@ -139,18 +140,19 @@ pub struct Backoff {
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum BackoffKind {
-    /// No growth.
+    /// The delay does not grow.
     Fixed,
-    /// Grows by the first delay each time.
+    /// The delay grows by `ms` with each failure.
     Linear,
-    /// Doubles each time.
+    /// The delay doubles with each failure.
     Exponential,
 }
 
 impl Backoff {
     /// Returns the delay after a number of consecutive failures.
     ///
-    /// `chance` is a random number, new for each failure; with jitter it adds up to a half.
+    /// `chance` is a random number, new for each failure. With jitter it makes the delay longer by
+    /// up to a half.
     pub fn wait_ms(&self, failures: u32, chance: u32) -> u64 {
         let wait_ms = match self.kind {
             BackoffKind::Fixed => self.ms,
@@ -178,7 +180,7 @@ pub struct ReactionErrors(pub Vec<ReactionProblem>);
 pub struct ReactionProblem {
     /// The stable code.
     pub code: &'static str,
-    /// The definition: ``reaction `mail` ``.
+    /// The kind and name of the definition: ``reaction `mail` ``.
     pub subject: String,
     /// The field in the author's notation: `backoff.ms`.
     pub field: String,
@@ -230,7 +232,7 @@ impl Reaction {
     }
 }
 
-/// Parser that continues after a problem, so that all of them are found.
+/// Reader that continues after a problem, so that all problems are found.
 struct Reader {
     subject: String,
     problems: Vec<ReactionProblem>,
@@ -326,7 +328,7 @@ impl Reader {
         Some(map)
     }
 
-    /// Reads a required string, parsed further by `read`.
+    /// Reads a required string and converts it with `read`.
     fn text<T>(
         &mut self,
         map: &Map<String, Value>,
@@ -346,7 +348,7 @@ impl Reader {
         None
     }
 
-    /// Reads an integer, where one is given.
+    /// Reads an optional integer.
     fn number(
         &mut self,
         map: &Map<String, Value>,
@@ -388,7 +390,7 @@ impl Reader {
 }
 
 fn narrow(number: Option<u64>) -> Option<u32> {
-    number.map(|number| u32::try_from(number).expect("the range was checked"))
+    number.map(|number| u32::try_from(number).expect("number() checked the range"))
 }
 
 /// Shortens a value for an error message.

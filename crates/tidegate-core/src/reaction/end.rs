@@ -1,4 +1,4 @@
-//! Ends of leases other than expiry: done, failed, blocked or deferred.
+//! The ways in which a worker ends its lease on a stream: ack, fail, block or defer.
 
 use super::{
     Reaction, ReactionRefusal,
@@ -11,70 +11,70 @@ use crate::{
     time::Timestamp,
 };
 
-/// Maximum length of an error message that is stored.
+/// Maximum length of a stored error message.
 pub const MAX_ERROR_BYTES: usize = 4096;
 
-/// Acknowledgement of all events up to a version.
+/// Acknowledgement: all events up to a version are processed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ack {
-    /// The lease under which they were processed.
+    /// The lease under which the events were processed.
     pub lease: Lease,
-    /// The last event that was fully processed.
+    /// The version of the last event that was processed completely.
     pub upto: i64,
 }
 
 /// Failure that a handler reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The last event that was fully processed before the failing one.
+    /// The version of the last event that was processed before the failing one.
     pub done_upto: i64,
     /// The error message.
     pub error: String,
-    /// Whether a retry may help.
+    /// Whether a retry may succeed.
     pub retryable: bool,
     /// A random number, for the jitter of the backoff.
     pub chance: u32,
-    /// The delay that the handler requests, instead of the backoff.
+    /// The delay that the handler requests instead of the backoff.
     pub wait_ms: Option<u64>,
 }
 
-/// Result of a failure.
+/// Result of a reported failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failed {
     /// The events after `at` are delivered again.
     Retry {
-        /// The last processed event.
+        /// The version of the last processed event.
         at: i64,
-        /// Consecutive failures.
+        /// The number of consecutive failures.
         failures: u32,
         /// The earliest time of the retry.
         due: Option<Timestamp>,
     },
-    /// Nothing is delivered until the stream is unblocked.
+    /// The stream is blocked: no events are delivered until it is unblocked.
     Blocked {
-        /// The last processed event.
+        /// The version of the last processed event.
         at: i64,
         /// The reason.
         reason: String,
     },
 }
 
-/// Advances cursors and releases their leases: all entries together, or none.
+/// Advances cursors and releases their leases. If one entry is refused, all are.
 ///
-/// Returns the cursor for each entry, in their order. Entries whose lease is lost change nothing
-/// and are reported as such; they do not affect the others. Progress resets both counters; an ack
-/// without progress releases the lease and leaves them as they are.
+/// Returns the cursor of each entry, in order. An entry whose lease is lost has no effect and is
+/// reported as lost; the other entries take effect. Progress resets both counters; an ack without
+/// progress only releases the lease.
 pub fn ack(draft: &mut Draft, acks: &[Ack]) -> Decided<Vec<Outcome<i64>>, ReactionRefusal> {
     lock(draft, acks.iter().map(|ack| &ack.lease))?;
     acks.iter().map(|ack| end(draft, &ack.lease, ack.upto, |_, _| ())).map(at).collect()
 }
 
-/// Counts one failure, releases the lease, and delivers the rest again, or blocks the stream.
+/// Counts one failure and releases the lease. The remaining events are delivered again, or the
+/// stream is blocked.
 ///
-/// Progress before the failing event resets `failures` first, so the failure just reported is
-/// always counted: it is the first of the event that the cursor is now before. Counted the other
-/// way round, each event of a stream whose batches all fail somewhere would have one attempt more
-/// than `maxRetries` says, and the failure would not be recorded.
+/// Progress before the failing event resets `failures` first; then the failure is counted as the
+/// first one of this event. In the other order the failure would not be recorded, and each event
+/// would get one attempt more than `maxRetries` allows.
 pub fn fail(
     draft: &mut Draft,
     reaction: &Reaction,
@@ -102,8 +102,9 @@ pub fn fail(
 
 /// Blocks a stream at the request of its lease holder, after the events that it has processed.
 ///
-/// Cursor and block change together, so a worker that processed half of a batch keeps that half.
-/// Blocking again is [`Outcome::Lost`]: the first one has released the lease.
+/// The cursor advances in the same transaction, so that the processed part of a batch is not
+/// processed again. A second block returns [`Outcome::Lost`], because the first one has released
+/// the lease.
 pub fn block(
     draft: &mut Draft,
     lease: &Lease,
@@ -118,10 +119,11 @@ pub fn block(
     }))
 }
 
-/// Defers a stream until a time, after the events that its holder has processed. Not a failure.
+/// Defers a stream until a time, after the events that the lease holder has processed. This does
+/// not count as a failure.
 ///
-/// Also used by a worker to return streams that it will not get to: deferred until now, and nothing
-/// is counted.
+/// A worker also uses it to return streams that it will not process: with the current time as
+/// `until`.
 pub fn defer(
     draft: &mut Draft,
     lease: &Lease,
@@ -134,7 +136,7 @@ pub fn defer(
     }))
 }
 
-/// Ends a lease that is still held: advances the cursor, releases the lease, then calls the rest.
+/// Ends a lease that is still valid: advances the cursor, releases the lease, then calls `rest`.
 fn end(
     draft: &mut Draft,
     lease: &Lease,
@@ -153,7 +155,7 @@ fn end(
     Ok(Outcome::Done(sub))
 }
 
-/// Refuses versions that were never committed: they cannot have been processed.
+/// Refuses a version that was never committed, because it cannot have been processed.
 pub(super) fn within(sub: &Subscription, upto: i64) -> Result<(), ReactionRefusal> {
     if upto <= sub.want {
         return Ok(());
@@ -162,7 +164,7 @@ pub(super) fn within(sub: &Subscription, upto: i64) -> Result<(), ReactionRefusa
     Err(ReactionRefusal::Beyond { reaction, stream, upto, want })
 }
 
-/// Advances a cursor, never back; progress resets the counters.
+/// Advances a cursor. It never moves back. Progress resets the counters.
 pub(super) fn move_to(sub: &mut Subscription, upto: i64) {
     if upto > sub.at {
         sub.at = upto;
@@ -181,7 +183,7 @@ fn at(
     })
 }
 
-/// Returns the reason to block the stream, if it has to be blocked.
+/// Returns the reason why the stream must be blocked; none if it must not.
 fn verdict(reaction: &Reaction, failures: u32, retryable: bool, error: &str) -> Option<String> {
     if !reaction.block_on_error {
         return None;
@@ -193,7 +195,7 @@ fn verdict(reaction: &Reaction, failures: u32, retryable: bool, error: &str) -> 
     (failures > max).then(|| format!("failed {failures} times, maxRetries is {max}: {error}"))
 }
 
-/// Cleans an error message so that every store can keep it.
+/// Shortens an error message and replaces NUL characters, so that every store can store it.
 fn readable(error: &str) -> String {
     error[..error.floor_char_boundary(MAX_ERROR_BYTES)].replace('\0', "\u{fffd}")
 }

@@ -1,4 +1,4 @@
-//! Leases on subscriptions: claimed, renewed, and checked before every use.
+//! Leases on subscriptions: how they are claimed, renewed and checked.
 
 use super::Reaction;
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// Identity of a lease, repeated in every request of its holder.
+/// Identity of a lease. The holder sends it with every command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     /// The workspace.
@@ -19,22 +19,22 @@ pub struct Lease {
     pub reaction: String,
     /// The stream.
     pub stream: String,
-    /// The holder.
+    /// The engine that holds the lease.
     pub engine: EngineId,
-    /// Distinguishes this lease from all others of the same subscription.
+    /// The fence: distinguishes this lease from all other leases on the same subscription.
     pub fence: i64,
 }
 
-/// New lease, and the work that goes with it: events `at + 1` to `want`.
+/// New lease, and the events to process: versions `at + 1` to `want`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leased {
     /// The lease.
     pub lease: Lease,
-    /// The stream's number, by which its events are found.
+    /// The number of the stream, by which its events are found.
     pub log: Seq,
-    /// The last event that the reaction has processed.
+    /// The version of the last event that the reaction has processed.
     pub at: i64,
-    /// The last committed event.
+    /// The version of the last committed event.
     pub want: i64,
     /// When the lease expires, unless it is renewed.
     pub until: Timestamp,
@@ -43,12 +43,12 @@ pub struct Leased {
 /// Result of a claim.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claimed {
-    /// Subscriptions leased to the caller, longest waiting first.
+    /// Subscriptions leased to the caller, the longest waiting first.
     pub leased: Vec<Leased>,
-    /// Subscriptions that were blocked instead, since leases on them were lost too often.
+    /// Subscriptions that were blocked and not leased, because their leases were lost too often.
     pub blocked: Vec<Blocked>,
-    /// Milliseconds until subscriptions can be claimed whose times were capped because the clock
-    /// has stepped back.
+    /// For each subscription whose times were capped because the clock has stepped back: the
+    /// milliseconds until it can be claimed.
     pub capped_ms: Vec<u64>,
 }
 
@@ -61,21 +61,20 @@ pub struct Blocked {
     pub reason: String,
 }
 
-/// Result of an action that only the holder of a lease may do.
+/// Result of a command that only the holder of a lease may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome<T> {
-    /// The action took effect.
+    /// The command took effect.
     Done(T),
-    /// The lease no longer belongs to the caller: nothing has changed.
+    /// The caller no longer has the lease: the command had no effect.
     Lost,
 }
 
-/// Leases up to `limit` subscriptions that have work, longest waiting first, until now + `leaseMs`.
+/// Leases up to `limit` subscriptions that have events, the longest waiting first, for `leaseMs`.
 ///
-/// Subscriptions that others are claiming, acking or committing to at this time are skipped, so
-/// that claims never wait. Each claim counts until there is progress; a subscription that was
-/// claimed `maxLostLeases` times without any is blocked instead, whatever `blockOnError` says: its
-/// handler never returns, and nothing else would report it.
+/// Subscriptions that other transactions have locked are skipped, so that claims never wait. A
+/// subscription that was claimed `maxLostLeases` times without progress is blocked and not leased,
+/// even without `blockOnError`: its handler never returns, and no other check would find this.
 pub fn claim<E>(
     draft: &mut Draft,
     ws: &Workspace,
@@ -113,9 +112,9 @@ pub fn claim<E>(
     Ok(claimed)
 }
 
-/// Caps the times of a subscription that was written before the clock stepped back: a lease lasts
-/// for at most `leaseMs` from now, and a retry waits for at most its backoff again. A time that a
-/// handler named stays, unless the subscription has failed as well.
+/// Caps the times of a subscription that were written before the clock stepped back. A lease then
+/// ends at most `leaseMs` from now, and a retry waits at most for its backoff. A time of `defer`
+/// stays, unless the subscription also has failures.
 fn cap(sub: &mut Subscription, reaction: &Reaction, now: Timestamp) {
     let ahead = sub.since.micros().saturating_sub(now.micros());
     sub.until = sub.until.map(|until| until.capped(now, reaction.lease_ms));
@@ -157,7 +156,7 @@ pub fn renew<E>(
     Ok(outcomes)
 }
 
-/// Requests the subscriptions of all these leases at once.
+/// Reads and locks the subscriptions of all these leases together.
 pub(super) fn lock<'a, E>(
     draft: &Draft,
     leases: impl IntoIterator<Item = &'a Lease>,
@@ -177,8 +176,8 @@ pub(super) fn held<E>(draft: &Draft, lease: &Lease) -> Decided<Option<Subscripti
     })
 }
 
-/// Returns the first `limit` claimable subscriptions, with the changes of this draft; after them
-/// those whose times have to be capped.
+/// Returns the first `limit` subscriptions that can be claimed or whose times must be capped, with
+/// the changes of this draft.
 fn waiting<E>(
     draft: &Draft,
     ws: &Workspace,
@@ -186,14 +185,15 @@ fn waiting<E>(
     limit: u32,
 ) -> Decided<Vec<Subscription>, E> {
     let scan = Scan::Work(ws.clone(), reaction.to_owned());
-    // From the reaction's first stream to just before the first of the next reaction.
+    // The range of the keys of all subscriptions of this reaction.
     let from = sub_key(ws, reaction, "");
     let to = sub_key(ws, &format!("{reaction}\0"), "");
     let mut wanted = limit;
     loop {
         let found = draft.found(&scan, wanted)?;
         let complete = found.len() < wanted as usize;
-        // An earlier command of this transaction may have taken some of them, or given others work.
+        // An earlier command of this transaction may have claimed some of them, or committed events
+        // to other streams.
         let subs = found.into_iter().chain(draft.written(from.clone(), to.clone()));
         let subs = subs.filter_map(|row| {
             let Row::Subscription(sub) = row else { return None };

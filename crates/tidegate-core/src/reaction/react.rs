@@ -1,5 +1,5 @@
-//! Atomic effects and ack of a handler: both are written together or not at all, so that effects on
-//! the same store happen exactly once.
+//! Effects and ack of a handler in one transaction, so that effects on the same store happen
+//! exactly once.
 
 use super::{
     Reaction, ReactionRefusal,
@@ -19,13 +19,14 @@ use crate::{
 /// Processed events, and their effects.
 #[derive(Clone, Debug, PartialEq)]
 pub struct React {
-    /// The lease under which they were processed.
+    /// The lease under which the events were processed.
     pub lease: Lease,
-    /// The cursor before: a repeat of a report that was already written changes nothing.
+    /// The cursor before these events. It shows whether the same report was already written: a
+    /// repeated report has no effect.
     pub from: i64,
-    /// The last event that was fully processed.
+    /// The version of the last event that was processed completely.
     pub upto: i64,
-    /// The handlers' effects, in order: all of them or none.
+    /// The effects of the handler, in order: all of them are written or none.
     pub effects: Vec<Effect>,
     /// The next state of the lease.
     pub then: Then,
@@ -52,7 +53,7 @@ pub enum Effect {
     },
     /// An event for workflows and for waiting runs.
     Send(NewEvent),
-    /// The same, but only if some workflow has a stream trigger for it.
+    /// The same, but only if a workflow has a stream trigger for the event.
     Trigger(NewEvent),
     /// A call of an action.
     Call(Request),
@@ -61,24 +62,24 @@ pub enum Effect {
 /// Result of an effect.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effected {
-    /// Of a commit.
+    /// Result of [`Effect::Commit`].
     Committed(Committed),
-    /// Of an event.
+    /// Result of [`Effect::Send`], and of [`Effect::Trigger`] if a workflow has a trigger.
     Posted(Posted),
-    /// Of a call.
+    /// Result of [`Effect::Call`].
     Admitted(Outcome),
-    /// Of an event that triggers nothing.
+    /// Result of [`Effect::Trigger`] if no workflow has a stream trigger for the event.
     Skipped,
 }
 
-/// Result of processed events.
+/// Result of [`react`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reacted {
-    /// The cursor.
+    /// The version of the last processed event.
     pub at: i64,
     /// When the lease expires, if it was renewed.
     pub until: Option<Timestamp>,
-    /// Whether the report was written before, and nothing has changed now.
+    /// Whether the same report was already written, so that this one had no effect.
     pub already: bool,
     /// The results of the effects, in order.
     pub effects: Vec<Effected>,
@@ -86,20 +87,21 @@ pub struct Reacted {
 
 /// Carries out the effects, advances the cursor, and renews or releases the lease.
 ///
-/// Refused as a whole where the lease is lost or one of the effects is refused.
+/// If the lease is lost or one of the effects is refused, the whole command is refused.
 pub fn react(draft: &mut Draft, reaction: &Reaction, react: &React) -> Decided<Reacted> {
     lock(draft, [&react.lease])?;
     let before = held(draft, &react.lease)?;
     if let Some(sub) = before.as_ref().filter(|sub| sub.at >= react.upto && sub.at != react.from) {
         return Ok(Reacted { at: sub.at, until: sub.until, already: true, effects: Vec::new() });
     }
-    // Also under a lost lease: the reads of a command must not depend on the rows that it finds.
+    // Done also if the lease is lost, so that a probe, which does not have the lease's row,
+    // predicts the same reads.
     let effects = react.effects.iter().map(|effect| carry_out(draft, &react.lease, effect));
     let effects = match (effects.collect::<Decided<Vec<_>>>(), &before) {
         (Err(Stop::Refused(_)) | Ok(_), None) => return lost(&react.lease),
         (effects, _) => effects?,
     };
-    // Read again after the effects: they may have given this very subscription more work.
+    // Read again, because the effects may have committed events to this stream.
     let mut sub = match held(draft, &react.lease)? {
         Some(sub) if sub.at == react.from => sub,
         Some(_) | None => return lost(&react.lease),

@@ -1,8 +1,7 @@
-//! Manual repair of subscriptions: unblock, replay from the start, defer, or serve next.
+//! Manual repair of subscriptions: unblock, reset to the first event, defer, or prioritize.
 //!
-//! The streams are selected first, without locks and a page at a time ([`Repair::find`]); then each
-//! page is changed, with all conditions on a stream checked again under its lock
-//! ([`Repair::apply`]).
+//! [`Repair::find`] selects the streams, a page at a time and without locks. [`Repair::apply`]
+//! changes the streams of a page, after it has checked all conditions again under lock.
 
 use std::collections::BTreeSet;
 
@@ -17,43 +16,44 @@ use crate::{
     time::Timestamp,
 };
 
-/// How many subscriptions are read at first; four times as many while there are more.
+/// Number of subscriptions that are read at first. The next reads are four times as large, until
+/// enough are found.
 const FIND_READ: u32 = 1000;
 
-/// Remedy for selected streams of one reaction.
+/// Repair of selected streams of one reaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repair {
     /// The workspace.
     pub ws: Workspace,
     /// The reaction.
     pub follower: Follower,
-    /// The remedy.
+    /// What to do with the streams.
     pub remedy: Remedy,
     /// The selected streams.
     pub which: StreamSelection,
 }
 
-/// Remedy for a stuck stream.
+/// What a repair does with a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// Continue after the last acked event. Only for blocked streams.
+    /// Continues after the last acked event. Only for blocked streams.
     Unblock,
-    /// Restart with the first event, blocked or not.
+    /// Starts again with the first event. For blocked and other streams.
     Reset,
-    /// Not to be claimed before this time. Only for streams without a lease: a holder is working.
+    /// The stream is not claimed before this time. Only for streams without a lease.
     Defer(Timestamp),
-    /// To be claimed next, before all others. Only for streams without a lease; once.
+    /// The stream is claimed next, once. Only for streams without a lease.
     Prioritize,
 }
 
 /// Selection of streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamSelection {
-    /// Exactly these; an empty list means none.
+    /// The streams with these names; an empty list means no stream.
     Names(Vec<String>),
-    /// All that match the filter. An empty filter is refused for a reset.
+    /// All streams that match the filter. An empty filter is refused for a reset.
     Where(Filter),
-    /// All, stated explicitly (`all: true`).
+    /// All streams, requested explicitly (`all: true`).
     All,
 }
 
@@ -61,13 +61,13 @@ pub enum StreamSelection {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Filter {
-    /// By the stream's name.
+    /// Streams whose name matches this pattern.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<Pattern>,
-    /// By the reaction's source, as written in the definition.
+    /// Streams of reactions with this source, as written in the definition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// Only blocked streams, or only unblocked ones.
+    /// `true` for only blocked streams, `false` for only streams that are not blocked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked: Option<bool>,
 }
@@ -82,9 +82,11 @@ impl Filter {
     }
 }
 
-/// Literal text that a stream's name contains; `^` in front and `$` behind anchor it to the ends.
+/// Pattern for the names of streams: a text that the name must contain. `^` in front means that the
+/// name begins with it, `$` at the end that the name ends with it.
 ///
-/// Case-sensitive. This subset means the same to every store and to every reader.
+/// Case-sensitive. Other special characters are refused, because their meaning differs between
+/// stores and between users.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Pattern {
@@ -93,13 +95,13 @@ pub struct Pattern {
     at_end: bool,
 }
 
-/// Text that may be meant as a pattern of some other kind.
+/// Reason why a text is not a [`Pattern`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
-    /// A character that is special in regular expressions, globs or SQL.
+    /// The text has a character that is special in regular expressions, globs or SQL.
     #[error(
-        "stream filter `{text}`: `{letter}` is not taken literally everywhere; write plain text \
-         with ^ in front or $ behind, or give the streams by name"
+        "stream filter `{text}`: the special character `{letter}` is not allowed; write plain \
+         text with ^ in front or $ at the end, or give the streams by name"
     )]
     Special {
         /// The filter.
@@ -107,7 +109,7 @@ pub enum PatternError {
         /// The character.
         letter: char,
     },
-    /// The filter has no text.
+    /// The text is empty, except for `^` and `$`.
     #[error("stream filter `{text}`: must have at least 1 character besides ^ and $")]
     Empty {
         /// The filter.
@@ -122,12 +124,12 @@ impl PatternError {
     }
 }
 
-/// Characters that are special in other kinds of patterns. The dot and the underscore are not among
-/// them: too many names have them, and taken literally they match less than the pattern, not more.
+/// Characters that are special in other kinds of patterns. Dot and underscore are allowed, because
+/// many names have them. As literal characters they only match fewer names than as wildcards.
 const SPECIAL: [char; 14] = ['*', '+', '?', '(', ')', '[', ']', '{', '}', '|', '\\', '%', '^', '$'];
 
 impl Pattern {
-    /// Parses a pattern, and refuses text that might be meant as one of another kind.
+    /// Parses a pattern. Refuses text that may be meant as another kind of pattern.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
         let (rest, at_start) = text.strip_prefix('^').map_or((text, false), |rest| (rest, true));
         let (rest, at_end) = rest.strip_suffix('$').map_or((rest, false), |rest| (rest, true));
@@ -167,7 +169,8 @@ impl From<Pattern> for String {
 }
 
 impl Repair {
-    /// Returns the next matching streams, by name, after one. A hint: read it apart from changes.
+    /// Returns the next matching streams by name, after the stream `after`. The result is only a
+    /// hint, because it is read without locks.
     pub fn find(
         &self,
         draft: &Draft,
@@ -186,14 +189,14 @@ impl Repair {
         Ok(streams)
     }
 
-    /// Applies the remedy to those of `streams` that still match, and returns them.
+    /// Applies the repair to those of `streams` that still match, and returns them.
     pub fn apply(
         &self,
         draft: &mut Draft,
         streams: &[String],
     ) -> Decided<Vec<String>, ReactionRefusal> {
         self.check()?;
-        // A name given twice is one stream.
+        // A set, because the list may contain a name twice.
         let streams: BTreeSet<&String> = streams.iter().collect();
         let key = |stream: &String| sub_key(&self.ws, &self.follower.reaction, stream);
         ask(draft, streams.iter().map(|stream| key(stream)))?;
@@ -224,11 +227,11 @@ impl Repair {
             }
         };
         rewind(sub, at);
-        // To the back: unblocking one stream is not meant to hold up the others.
+        // To the back of the queue, so that the repaired stream does not delay other streams.
         to_back(sub, draft.now());
     }
 
-    /// Refuses a reset with an empty filter: one left empty by mistake must not replay everything.
+    /// Refuses a reset with an empty filter: it may be a mistake, and would replay all streams.
     fn check(&self) -> Decided<(), ReactionRefusal> {
         match (self.remedy, &self.which) {
             (Remedy::Reset, StreamSelection::Where(filter)) if *filter == Filter::default() => {
@@ -253,7 +256,7 @@ impl Repair {
         wanted && fits && sub.ws == self.ws && sub.reaction == self.follower.reaction
     }
 
-    /// Returns at least the next `wanted` matching streams, or all that are left.
+    /// Returns at least the next `wanted` matching streams, or all remaining ones.
     fn scan(
         &self,
         draft: &Draft,
@@ -280,7 +283,7 @@ impl Repair {
     }
 }
 
-/// Unblocks exactly these streams, and returns those that were blocked.
+/// Unblocks the given streams. Returns those of them that were blocked.
 pub fn unblock(
     draft: &mut Draft,
     ws: &Workspace,
@@ -290,7 +293,7 @@ pub fn unblock(
     by_name(ws, follower, Remedy::Unblock, streams).apply(draft, streams)
 }
 
-/// Resets exactly these streams to their first event, and returns those that exist.
+/// Resets the given streams to their first event. Returns those of them that exist.
 pub fn reset(
     draft: &mut Draft,
     ws: &Workspace,

@@ -1,4 +1,4 @@
-//! Tests of reactions, by spec B194–B217, B222, N62–N71.
+//! Tests of reactions: spec B194–B217, B222, N62–N71.
 
 mod definitions;
 mod fairness;
@@ -18,7 +18,7 @@ use crate::{
 const ANN: EngineId = 1;
 const BOB: EngineId = 2;
 
-/// One reaction, the streams that it follows, and its workers.
+/// One reaction and the streams that it follows.
 struct Scene {
     world: World,
     reaction: Reaction,
@@ -46,21 +46,21 @@ impl Scene {
         let reaction = self.reaction.clone();
         self.world
             .decide::<_, ()>(|draft| claim(draft, &ws(), &reaction, engine, limit))
-            .expect("a claim is never refused")
+            .expect("a claim cannot be refused")
     }
 
-    /// Claims all that can be claimed, and returns the streams' names.
+    /// Claims up to `limit` streams, and returns their names.
     fn claim_names(&mut self, engine: EngineId, limit: u32) -> Vec<String> {
         let claimed = self.claim_all(engine, limit);
         claimed.leased.into_iter().map(|leased| leased.lease.stream).collect()
     }
 
-    /// Claims the one stream that has work.
+    /// Claims one stream that has events to process.
     #[track_caller]
     fn claim(&mut self, engine: EngineId) -> Leased {
         let mut claimed = self.claim_all(engine, 1);
         assert_eq!(claimed.blocked, []);
-        claimed.leased.pop().expect("there is work")
+        claimed.leased.pop().expect("a stream has events to process")
     }
 
     #[track_caller]
@@ -181,7 +181,7 @@ fn a_late_ack_has_no_effect() {
     let late = scene.claim(ANN);
     scene.world.now = late.until;
     let before = scene.sub("a").clone();
-    assert_eq!(scene.ack(&late, 2), Outcome::Lost, "nobody has taken it, but its time is up");
+    assert_eq!(scene.ack(&late, 2), Outcome::Lost, "an ack under an expired lease has an effect");
     assert_eq!(*scene.sub("a"), before);
 
     let next = scene.claim(BOB);
@@ -228,7 +228,8 @@ fn an_ack_of_several_ignores_those_of_others_and_is_refused_as_a_whole() {
     let refusal = scene.world.decide(|draft| ack(draft, &beyond)).unwrap_err();
     assert_eq!(
         refusal.to_string(),
-        "reaction `mail`, stream `b`: events up to version 0 are committed, got 1 as handled"
+        "reaction `mail`, stream `b`: cannot acknowledge version 1: only versions up to 0 are \
+         committed"
     );
     assert_eq!((scene.sub("a").at, scene.sub("b").at), (-1, -1));
 
@@ -283,7 +284,8 @@ fn progress_gives_the_next_event_all_its_attempts() {
     scene.commit("a", 9);
     for done in 0..8 {
         let leased = scene.claim(ANN);
-        assert_eq!(scene.fail(&leased, done), retry(done, 1, None), "event {done} came through");
+        let failed = scene.fail(&leased, done);
+        assert_eq!(failed, retry(done, 1, None), "failures are not reset after event {done}");
     }
     let leased = scene.claim(ANN);
     assert!(matches!(scene.fail(&leased, 7), Outcome::Done(Failed::Blocked { at: 7, .. })));

@@ -14,11 +14,11 @@ pub struct Reply {
     pub seq: Seq,
     /// When the request first arrived.
     pub at: Timestamp,
-    /// A digest of the rest of the request.
+    /// A digest of all other parts of the request.
     pub hash: String,
-    /// The result of the request's effect, written with the effect; none where there was none.
+    /// The answer to the request's command, written with its effect; none if it had no effect.
     pub answer: Option<Payload>,
-    /// The response that was sent, once it is known.
+    /// The response that was sent; none until it is known.
     pub response: Option<Payload>,
 }
 
@@ -39,7 +39,7 @@ pub struct ApiKey {
     pub made_at: Timestamp,
     /// When the key expires.
     pub expires_at: Option<Timestamp>,
-    /// When the key was last used, roughly.
+    /// The approximate time when the key was last used.
     pub used_at: Option<Timestamp>,
     /// When the key was revoked.
     pub revoked_at: Option<Timestamp>,

@@ -8,23 +8,24 @@ use crate::{
     time::Timestamp,
 };
 
-/// Work left after the transaction that requested it.
+/// Chore: work that is done in later transactions than the one that requested it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chore {
-    /// The chore's id; rows with a later number are not part of it.
+    /// The chore's id. Rows with a higher number are not part of the work.
     pub id: ChoreId,
     /// The workspace.
     pub ws: Workspace,
-    /// The name of the event whose waiters the chore wakes. Chores of one name are done in order.
+    /// The name of the event, if the chore wakes waiting runs. Chores with the same name are done
+    /// in order.
     pub topic: Option<String>,
-    /// When the sweep has to process the chore: for its next chunk, or to delete it.
+    /// When the sweep has to process the chore: to do the next chunk, or to delete the row.
     pub due: Option<Timestamp>,
     /// The work and its progress.
     pub work: Work,
 }
 
 impl Chore {
-    /// Whether the work is finished, so that only its row is left to delete.
+    /// Whether the work is finished, so that only the row has to be deleted.
     pub fn is_over(&self) -> bool {
         matches!(&self.work, Work::Bulk(Bulk { ended_at: Some(_), .. }))
     }
@@ -55,7 +56,7 @@ pub enum Work {
 /// Position of a wait among the waits for one event.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct WaitPlace {
-    /// The path that the wait is filed under.
+    /// The path on which the wait matches.
     pub path: String,
     /// The waiting run.
     pub run: Seq,
@@ -70,7 +71,8 @@ impl WaitPlace {
     }
 }
 
-/// One action applied to many runs. It stays readable for a day after its end.
+/// One action that is applied to many runs. Its row exists for a day after its end, so that users
+/// can read the result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Bulk {
@@ -78,9 +80,9 @@ pub struct Bulk {
     pub what: BulkWhat,
     /// The filter, applied to the runs that were admitted before the operation.
     pub filter: BulkFilter,
-    /// The definitions whose runs are left to process.
+    /// The lanes whose runs are not processed yet.
     pub lanes: Vec<Seq>,
-    /// The last processed run of the first of these definitions.
+    /// The last processed run of the first of these lanes.
     pub after: Seq,
     /// The results so far.
     pub counts: BulkCounts,
@@ -108,15 +110,15 @@ pub enum BulkWhat {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct BulkFilter {
-    /// Of this app.
+    /// Runs of this app.
     pub app: Option<String>,
-    /// Of this workflow, or `flow/action`.
+    /// Runs of this workflow, or of this action (`flow/action`).
     pub workflow: Option<String>,
-    /// Of this version.
+    /// Runs of this version.
     pub version: Option<u32>,
-    /// In this state when the run is processed.
+    /// Runs that are in this state when they are processed.
     pub state: Option<LiveState>,
-    /// Admitted before this time.
+    /// Runs that were admitted before this time.
     pub queued_before: Option<Timestamp>,
 }
 
@@ -125,21 +127,22 @@ pub struct BulkFilter {
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum LiveState {
-    /// Admitted and not started, or waiting for a slot.
+    /// The run was admitted and has not started, or waits for a slot.
     Queued,
-    /// Driven.
+    /// A worker drives the run.
     Running,
-    /// Waiting for a time, an event, a signal, a child or a retry.
+    /// The run waits for a time, an event, a signal, a child or a retry.
     Waiting,
-    /// Paused.
+    /// The run is paused.
     Paused,
 }
 
-/// Results of a bulk operation so far, per run.
+/// Results of a bulk operation so far, as numbers of runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BulkCounts {
-    /// Runs on which the action was done.
+    /// Number of runs to which the action was applied.
     pub done: u32,
-    /// Runs that had ended by then, or that have too many relations for one transaction.
+    /// Number of runs to which it was not applied: they had ended already, or have too many related
+    /// rows for one transaction.
     pub refused: u32,
 }

@@ -1,4 +1,4 @@
-//! Engine, definition and schedule rows, and the counters that order them.
+//! Rows of engines, definitions and schedules, and counters of a workspace.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,19 +9,20 @@ use crate::{
     time::Timestamp,
 };
 
-/// Process that drives runs, alive as long as its heartbeat changes.
+/// Process that drives runs. It counts as alive as long as its heartbeat changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Engine {
     /// The engine's id, new at every start.
     pub id: EngineId,
-    /// The heartbeat counter; grows with every renewal.
+    /// The heartbeat counter; each heartbeat increases it.
     pub beat: i64,
-    /// Set once by the engine that saw no heartbeat for a whole lease; never cleared.
+    /// Whether another engine has declared this one dead, because its heartbeat did not change for
+    /// a whole lease. Never cleared.
     pub dead: bool,
-    /// The lanes that the engine takes runs from, in all workspaces.
+    /// The lanes whose runs the engine leases, in all workspaces.
     pub serves: Vec<Seq>,
-    /// The length of the engine's lease in milliseconds: others wait at least that long after the
-    /// last heartbeat change that they saw. None in rows that an older binary has written.
+    /// The length of the engine's lease in milliseconds. Another engine declares this one dead only
+    /// if it saw no heartbeat for this time. None in rows that an older build has written.
     pub lease_ms: Option<u32>,
 }
 
@@ -41,15 +42,15 @@ pub struct Schedule {
     pub app: String,
     /// The workflow.
     pub workflow: String,
-    /// The schedule's expression, and its time zone where that is not UTC.
+    /// The schedule's cron expression, and its time zone if that is not UTC.
     pub id: String,
-    /// The planned time of the next occurrence; none after the last.
+    /// The planned time of the next occurrence; none if there is no further one.
     pub next: Option<Timestamp>,
     /// The planned time of the last occurrence that took place or was skipped.
     pub last: Option<Timestamp>,
     /// The outcome of that occurrence.
     pub outcome: Option<Occurred>,
-    /// When the schedule was paused by hand; nothing is planned while it is paused.
+    /// When a user paused the schedule. A paused schedule has no planned occurrence.
     pub paused_at: Option<Timestamp>,
 }
 
@@ -58,12 +59,12 @@ pub struct Schedule {
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Occurred {
-    /// The code of its verdict, or `missed`.
+    /// The word for the verdict on the occurrence, or `missed`.
     pub outcome: String,
-    /// The occurrence's run, where there is one.
+    /// The occurrence's run, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
-    /// How many occurrences were missed, this one included.
+    /// Number of missed occurrences, including this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missed: Option<u32>,
 }
@@ -73,12 +74,12 @@ pub struct Occurred {
 pub struct LogHead {
     /// The workspace.
     pub ws: Workspace,
-    /// The greatest position in use; 0 when none is.
+    /// The highest position in use; 0 if there is none.
     pub pos: i64,
 }
 
-/// Counter that grows with every change of a workspace's definitions. The epoch of the empty
-/// workspace name is the horizon of retention (`retention::horizon`).
+/// Epoch: counter that grows with every change of a workspace's definitions. The row with an empty
+/// workspace name has another use: it stores the horizon of retention (`retention::horizon`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Epoch {
     /// The workspace.
@@ -90,7 +91,7 @@ pub struct Epoch {
 /// One version of a workflow, an action or a reaction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Def {
-    /// The number by which ready runs of this version are found.
+    /// The lane: the number by which the runs of this version are found.
     pub lane: Seq,
     /// The workspace.
     pub ws: Workspace,
@@ -100,13 +101,14 @@ pub struct Def {
     pub name: String,
     /// The version; 0 for a reaction.
     pub version: u32,
-    /// The definition as data.
+    /// The definition in its stored form.
     pub body: Payload,
-    /// Grows with each release in the workspace; none before the first. The greatest is current.
+    /// The number of this version's last release, counted over the workspace; none if it was never
+    /// released. The version with the highest number is current.
     pub released: Option<i64>,
-    /// Whether the version was registered by code without a version number; none in rows of a
-    /// schema that did not record it.
+    /// Whether the version was registered by code without a version number; none in rows of older
+    /// builds, which did not record it.
     pub assigned: Option<bool>,
-    /// Whether the last release came with a registration, and not by hand.
+    /// Whether the last release was part of a registration, and not a manual release.
     pub deployed: bool,
 }

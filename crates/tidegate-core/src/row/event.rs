@@ -14,17 +14,17 @@ use crate::{
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema), schemars(rename = "RunSource"))]
 #[serde(rename_all = "camelCase")]
 pub enum Kind {
-    /// Posted: listed, and wakes waiters.
+    /// A posted event. Only posted events are listed and wake waiting runs.
     Event,
     /// A call of an action.
     Request,
     /// An occurrence of a schedule.
     Cron,
-    /// A parent's call.
+    /// A call of a child run by its parent.
     Invoke,
 }
 
-/// An immutable input: a posted event, a request, an occurrence or a parent's call.
+/// Input of runs: a posted event, a request, an occurrence or a call by a parent. It never changes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
     /// The event's id.
@@ -33,9 +33,9 @@ pub struct Event {
     pub ws: Workspace,
     /// The origin.
     pub kind: Kind,
-    /// The event's name, or the called workflow or action.
+    /// The name of the event, or of the called workflow or action.
     pub name: String,
-    /// When it was accepted.
+    /// When the input was accepted.
     pub at: Timestamp,
     /// The time of the event according to its sender.
     pub ts: Option<Timestamp>,
@@ -46,7 +46,7 @@ pub struct Event {
 /// Position of an event in a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// The run that will get the event.
+    /// The run that will have the event in its input.
     pub run: Seq,
     /// The position, from 0.
     pub n: u32,
@@ -54,16 +54,16 @@ pub struct Item {
     pub event: EventId,
 }
 
-/// Wait of a run for an event of a name, filed under one field's value.
+/// Wait of a run for an event. The row can be found by the event's name and the value of one field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitRow {
     /// The workspace.
     pub ws: Workspace,
     /// The event's name.
     pub name: String,
-    /// The path to the field; empty when any event of the name matches.
+    /// The path of the field; empty if any event of the name matches.
     pub path: String,
-    /// The encoded value that is expected there.
+    /// The encoded value that the event must have at the path.
     pub value: Vec<u8>,
     /// The run.
     pub run: Seq,
@@ -71,18 +71,19 @@ pub struct WaitRow {
     pub step: String,
 }
 
-/// Path that waits for this name are filed under, so that an event knows which paths to probe.
+/// Path on which some wait for events of this name matches. When an event arrives, its values at
+/// all these paths are looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitPath {
     /// The workspace.
     pub ws: Workspace,
     /// The event's name.
     pub name: String,
-    /// The path; empty for waits without a match.
+    /// The path; empty for waits that match any event.
     pub path: String,
 }
 
-/// Signal kept until its run receives it.
+/// Signal that its run has not received yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Signal {
     /// The run.
@@ -106,7 +107,7 @@ pub struct Receipt {
     pub app: String,
     /// The workflow.
     pub workflow: String,
-    /// The key that the deciding control evaluated, for display.
+    /// The value of the deciding control's key, for display.
     pub key: String,
     /// The event that the verdict is about.
     pub event: Seq,

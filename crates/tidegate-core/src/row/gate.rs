@@ -17,29 +17,29 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Class {
-    /// A `dedupeId` of the workspace.
+    /// The claim of a `dedupeId`, in the whole workspace.
     Dedupe = 10,
     /// A claim of the idempotency control.
     Idempotency = 11,
-    /// A meter that drops.
+    /// The meter of `rateLimit`, which drops events.
     RateLimit = 20,
-    /// A window.
+    /// A window of `debounce`.
     Debounce = 30,
-    /// A buffer.
+    /// A buffer of `batch`.
     Batch = 31,
-    /// The window of the policy `debounce`.
+    /// A window of the policy `debounce`.
     Quiet = 32,
-    /// One run at a time; others are refused or replace it.
+    /// One run at a time; a second run is refused, replaces it or waits.
     Singleton = 40,
     /// One run at a time per schedule.
     Schedule = 41,
-    /// One run at a time across versions.
+    /// One run at a time over all versions.
     Handoff = 42,
     /// One request at a time per key of a flow.
     Policy = 43,
     /// A limit on runs that have not ended.
     RunLimit = 44,
-    /// A meter that delays.
+    /// The meter of `throttle`, which delays runs.
     Throttle = 50,
     /// A limit on runs being driven, for one key.
     Keyed = 60,
@@ -66,8 +66,8 @@ impl Class {
         Self::Whole,
     ];
 
-    /// Whether each newcomer's own policy decides what it does when the gate is busy. Other runs
-    /// may queue there, and do so by arrival alone (spec policies).
+    /// Whether the policy of each new run decides what happens if the gate is busy. Queues at such
+    /// gates are ordered only by arrival (spec policies).
     pub fn is_arbitrated(self) -> bool {
         matches!(self, Self::Schedule | Self::Policy)
     }
@@ -89,7 +89,7 @@ pub struct Scope {
     pub app: String,
     /// The workflow, or the flow for a policy.
     pub name: String,
-    /// The discriminator between gates of one class: the key's path, a key kind or a version.
+    /// Distinguishes gates of the same class: the path of the key, the kind of key or a version.
     pub slot: String,
     /// The key's value.
     pub key: Key,
@@ -180,7 +180,7 @@ impl GateKey {
         })
     }
 
-    /// Whether the key belongs to a workspace, read without decoding the rest.
+    /// Whether the key belongs to a workspace. Does not decode the other parts of the key.
     pub fn is_of(&self, ws: &str) -> bool {
         take_part(&self.0).is_some_and(|(part, _)| part == ws.as_bytes())
     }
@@ -200,7 +200,7 @@ impl GateKey {
 }
 
 impl Serialize for GateKey {
-    /// Writes hex: a body is JSON, and a key may contain any bytes.
+    /// Writes the key in hex, because it may contain any bytes and the form is JSON.
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(&HEXLOWER.encode(&self.0))
     }
@@ -222,7 +222,7 @@ pub struct Gate {
     pub key: GateKey,
     /// The gate's number, by which queued runs refer to it.
     pub id: Seq,
-    /// The latest time that a decision on this gate has used; never moves back.
+    /// The latest time at which a decision has used this gate. It never moves back.
     pub at: Timestamp,
     /// When the sweep has to process the gate.
     pub due: Option<Timestamp>,
@@ -231,9 +231,9 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Returns the event that an open window will fire with, or the first event of a buffer: the
-    /// other events of a buffer are filed as items, so that adding one changes no index of the gate
-    /// row.
+    /// Returns the event that the run of an open window will have, or the first event of a buffer.
+    /// The other events of a buffer have item rows, so that adding an event changes no index of the
+    /// gate row.
     pub fn event(&self) -> Option<Seq> {
         match &self.state {
             GateState::Fold(fold) if self.key.class() == Some(Class::Batch) => Some(fold.first.seq),
@@ -250,7 +250,7 @@ impl Gate {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum GateState {
-    /// The holders, and the head of the queue.
+    /// The holders and the queue of a gate in the narrow sense.
     Slots(Slots),
     /// The times when the next arrival conforms.
     Meter(Meters),
@@ -258,17 +258,17 @@ pub enum GateState {
     Turns(Turns),
     /// A window or a buffer.
     Fold(Fold),
-    /// The first taker.
+    /// A claim, with the event that took it.
     Claim(Claim),
 }
 
-/// Gate in the narrow sense: the set of holders, never a counter.
+/// Gate in the narrow sense. It has the list of its holders, not a counter of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Slots {
-    /// The runs inside the gate.
+    /// The runs that hold the gate.
     pub holders: Vec<Hold>,
-    /// A lower bound of the first position in the queue; none means that the queue is empty.
+    /// The position of the first run in the queue, or an earlier one; none if the queue is empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub head: Option<Place>,
     /// The cost of the run at that position.
@@ -277,7 +277,8 @@ pub struct Slots {
     /// Folds that could not flush because of a holder, and flush when it ends.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub folds: Vec<GateKey>,
-    /// The release that older, unstarted queued runs move to when they are admitted (supersede).
+    /// The release to which older queued runs move when they are admitted, if they have not started
+    /// (`supersede`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub moved_to: Option<i64>,
 }
@@ -324,7 +325,7 @@ fn is_one(cost: &u32) -> bool {
     *cost == 1
 }
 
-/// A window (`last`) or a buffer (`all`), open or waiting for its run to start.
+/// A window, which keeps the last event, or a buffer, which keeps all events.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Fold {
@@ -334,12 +335,12 @@ pub struct Fold {
     pub first: EventId,
     /// The last event accepted.
     pub last: EventId,
-    /// The runs that precede its own: those that were live at the last check.
+    /// The runs that must end before the fold's run starts. Ended ones may be removed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<RunId>,
     /// When the first event arrived.
     pub opened: Timestamp,
-    /// When the fold flushes if no further event arrives.
+    /// When the fold is flushed if no further event arrives.
     pub deadline: Timestamp,
     /// Number of events in the fold.
     pub count: u32,
@@ -351,15 +352,16 @@ pub struct Fold {
     /// Parts that became full while the fold was held: each becomes its own run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub full: Vec<Part>,
-    /// Whether the fold is due but its flush would be refused; it keeps folding until the holder
-    /// ends.
+    /// Whether the fold is due but held: its run would be refused while another run holds a gate.
+    /// It accepts events until that run ends.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub held: bool,
-    /// Whether the fold is paused by hand: it keeps folding, and does not flush until it is
+    /// Whether a user has paused the fold. It accepts events, and is not flushed until it is
     /// resumed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
-    /// Whether its run exists and has not started: later events still join it (policy `debounce`).
+    /// Whether the fold's run exists and has not started. Later events still join it (policy
+    /// `debounce`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fired: bool,
 }
@@ -367,7 +369,7 @@ pub struct Fold {
 /// Full part of a held buffer; it takes no more events.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// The run that will get these events.
+    /// The run that will have these events.
     pub run: RunId,
     /// The part's first event.
     pub first: EventId,
@@ -378,14 +380,14 @@ pub struct Part {
     pub costs: BTreeMap<String, u32>,
 }
 
-/// Claim of a key: the first taker has it until its expiry.
+/// Claim of a key. The first event with the key has the claim until it expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
-    /// The event that took it.
+    /// The event that took the claim.
     pub event: EventId,
-    /// The run that took it, where there is one.
+    /// The run that has the claim, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
-    /// The expiry.
+    /// When the claim expires.
     pub until: Timestamp,
 }

@@ -1,7 +1,7 @@
-//! The list of rows: every kind of row once, with its key and whether it is locked.
+//! The list of all kinds of rows, each with its key and whether it is locked.
 //!
-//! [`Row`], [`RowKey`] and [`RowKind`] are made from this list. Its order is the order in which
-//! rows are locked. `crates/tidegate-store/src/schema.rs` has a table for each kind.
+//! [`Row`], [`RowKey`] and [`RowKind`] are generated from this list. Its order is the order in
+//! which rows are locked. `crates/tidegate-store/src/schema.rs` has a table for each kind.
 
 use super::{
     ApiKey, Chore, Chunk, Def, Ended, Engine, EngineId, Epoch, Event, Gate, GateKey, Item, LogHead,
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::id::Seq;
 
-/// Makes the three enums from entries of this form:
+/// Generates the three enums from entries of this form:
 ///
 /// ```text
 /// /// Meaning of the row.
@@ -90,36 +90,36 @@ macro_rules! rows {
 rows! {
     /// The stored answer of a request with an idempotency key.
     Reply(Reply)
-        /// By workspace and id; locked. First, because it decides whether any other row is read.
+        /// By workspace and id; locked. First, because it decides whether other rows are read.
         locked (ws: Workspace, id: String);
     /// An API key.
     ApiKey(ApiKey)
         /// By id; locked.
         locked (id: String);
-    /// Work left for later transactions, done in chunks.
+    /// A chore: work that is done in chunks in later transactions.
     Chore(Chore)
-        /// By number; locked. Early, because the rows that a chore touches are only found while it
-        /// is done.
+        /// By number; locked. Early, because only while a chore is processed is it known which
+        /// other rows it changes.
         locked (id.seq: Seq);
     /// A schedule, with its next planned occurrence.
     Schedule(Schedule)
         /// By workspace, app, workflow and id; locked.
         locked (ws: Workspace, app: String, workflow: String, id: String);
-    /// The state of a control for one key.
+    /// A gate: the state of a control for one key.
     Gate(Gate)
         /// By its key; locked.
         locked (key: GateKey);
     /// A run that has not ended.
     Run(Run boxed)
-        /// By its run's number; locked.
+        /// By the run's number; locked.
         locked (id.seq: Seq);
     /// The state of a session.
     Session(Session)
-        /// By workspace, app, flow and session; locked. After runs: a report locks its run first
-        /// and learns from it which sessions its end will write. Nothing in a session leads to a
-        /// run.
+        /// By workspace, app, flow and session; locked. After runs: a report locks its run first,
+        /// because the run says which sessions its end will write. A session does not refer to
+        /// runs.
         locked (ws: Workspace, app: String, flow: String, id: String);
-    /// A process that drives runs.
+    /// An engine: a process that drives runs.
     Engine(Engine)
         /// By the engine's id; locked.
         locked (id: EngineId);
@@ -127,7 +127,7 @@ rows! {
     Stream(Stream)
         /// By workspace and name; locked.
         locked (ws: Workspace, name: String);
-    /// A reaction's cursor in one stream.
+    /// A subscription: the cursor of a reaction in one stream.
     Subscription(Subscription)
         /// By workspace, reaction and stream; locked.
         locked (ws: Workspace, reaction: String, stream: String);
@@ -149,7 +149,7 @@ rows! {
         unlocked (id.seq: Seq);
     /// A run that has ended.
     Ended(Ended)
-        /// By its run's number.
+        /// By the run's number.
         unlocked (id.seq: Seq);
     /// A recorded step.
     Step(Step)
@@ -165,15 +165,15 @@ rows! {
         unlocked (
             ws: Workspace, name: String, path: String, value: Vec<u8>, run: Seq, step: String
         );
-    /// A path that some wait for an event of this name matches on.
+    /// A path on which some wait for events of this name matches.
     WaitPath(WaitPath)
         /// By workspace, event name and path.
         unlocked (ws: Workspace, name: String, path: String);
-    /// A signal that has not been taken yet.
+    /// A signal that its run has not received yet.
     Signal(Signal)
         /// By run, name and number.
         unlocked (run: Seq, name: String, seq: Seq);
-    /// A verdict other than a plain start.
+    /// A receipt: a verdict other than a plain start.
     Receipt(Receipt)
         /// By number.
         unlocked (seq: Seq);
@@ -189,16 +189,17 @@ rows! {
     Staged(Staged boxed)
         /// By run and position.
         unlocked (run: Seq, n: u32);
-    /// The folded state of a stream at a version.
+    /// A snapshot: the state of a stream at a version.
     StreamSnapshot(StreamSnapshot)
-        /// By the stream's number and the kind of the fold.
+        /// By the stream's number and the kind of the snapshot.
         unlocked (stream: Seq, kind: String);
 }
 
 impl RowKind {
     /// Whether a transaction locks rows of this kind before it reads them.
     ///
-    /// All others are written once, or only under the lock of a row that owns them.
+    /// Rows of all other kinds are written once, or only under the lock of the row that they belong
+    /// to.
     pub fn is_locked(self) -> bool {
         Self::LOCKED[self as usize]
     }
@@ -211,7 +212,7 @@ impl RowKey {
     }
 }
 
-/// Typed access; `None` for a row of another kind.
+/// Access to the struct of a row; `None` for a row of another kind.
 impl Row {
     /// Returns the gate.
     pub fn as_gate(&self) -> Option<&Gate> {
@@ -223,7 +224,7 @@ impl Row {
         if let Self::Item(row) = self { Some(row) } else { None }
     }
 
-    /// Returns the run that has not ended.
+    /// Returns the live run.
     pub fn as_run(&self) -> Option<&Run> {
         if let Self::Run(row) = self { Some(row) } else { None }
     }

@@ -1,7 +1,7 @@
 //! Stored rows: the input and output of every decision.
 //!
-//! A store moves rows; it never looks inside a gate's state or a run's body. The order of
-//! [`RowKey`]'s variants is the order in which rows are locked.
+//! A store reads and writes rows; it never interprets the state of a gate or the body of a run. The
+//! order of the variants of [`RowKey`] is the order in which rows are locked.
 
 mod api;
 mod chore;
@@ -32,9 +32,9 @@ pub use session::{Session, SessionOp, SessionRef, Staged};
 pub use stream::{Stream, StreamEventRow, StreamSnapshot, Subscription};
 pub use trail::{At, Awaited, Mark, Trail};
 
-/// Name of a tenant.
+/// Name of a workspace, which separates tenants.
 pub type Workspace = Arc<str>;
 
-/// Id of one engine process: new at every start, so that a restarted process is never mistaken for
-/// its predecessor.
+/// Id of one engine process. It is new at every start, so that a restarted process has another id
+/// than before.
 pub type EngineId = u128;

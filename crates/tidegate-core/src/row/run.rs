@@ -12,44 +12,46 @@ use crate::{
     time::Timestamp,
 };
 
-/// Order in which waiting runs are served: queue time minus the priority shift, then arrival.
+/// Rank: the order in which runs are admitted and leased. By queue time minus the priority shift,
+/// then by arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Rank {
     /// Queue time minus the priority shift.
     pub at: Timestamp,
-    /// Breaks ties by arrival.
+    /// The number of the arrival, for runs with the same time.
     pub seq: Seq,
 }
 
-/// Position in a gate's queue: by release where versions hand off, then by rank.
+/// Position in a gate's queue: by tier, then by rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {
-    /// 0, or the release by which runs are grouped in the queue of a handoff.
+    /// The tier: the release in the queue of a handoff, and 0 in other queues. A run that replaces
+    /// another run has the tier -1, so that it comes first.
     pub tier: i64,
     /// The rank that applies in this queue.
     pub rank: Rank,
 }
 
-/// How long a run keeps a gate.
+/// How long a run holds a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Span {
     /// Until the run has ended.
     Run,
-    /// Until its first start: a throttle's turn.
+    /// Until the first lease of the run: the turn of a throttle.
     Start,
     /// Only while the run is driven.
     Executing,
 }
 
-/// One gate that a run has to pass, in the order of spec G9.
+/// One gate of a run's plan. The plan is in the order of spec G9.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlannedGate {
     /// The gate.
     pub gate: GateKey,
-    /// How long the gate is kept.
+    /// How long the run holds the gate.
     pub span: Span,
-    /// The release that applies in the queue of a handoff; 0 elsewhere.
+    /// The tier of the run in the gate's queue.
     #[serde(default, skip_serializing_if = "is_default")]
     pub tier: i64,
     /// The units of the gate's limits that the run takes.
@@ -64,7 +66,8 @@ impl PlannedGate {
     }
 }
 
-/// Whether a field can be left out of a body that is written with every change of a run.
+/// Whether a field has its default value. Such a field is not stored, because the whole body is
+/// written with every change of a run.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
@@ -73,9 +76,9 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Source {
-    /// One input.
+    /// One event or other input.
     Event(EventId),
-    /// A batch: its items are filed under the run.
+    /// A batch, with its first event. The other events are item rows of the run.
     Batch(EventId),
 }
 
@@ -95,7 +98,7 @@ pub struct Parent {
     pub run: Seq,
     /// The parent's step.
     pub step: String,
-    /// The parent and all of its ancestors.
+    /// The numbers of the parent and all of its ancestors.
     #[serde(rename = "line")]
     pub ancestors: Vec<Seq>,
 }
@@ -105,20 +108,20 @@ pub struct Parent {
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Purpose {
-    /// Started by an input.
+    /// An input started the run.
     #[default]
     Ordinary,
-    /// Compensates the steps of this run, newest first (spec replace).
+    /// The run compensates the steps of another run, newest first (spec replace).
     Compensates(RunId),
-    /// Runs the failure handler for this run (spec steps).
+    /// The run executes the failure handler for another run (spec steps).
     OnFailure(RunId),
 }
 
-/// State of a run that has not ended.
+/// State of a live run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Phase {
-    /// In the queue of the next gate of its plan.
+    /// The run is in the queue of the next gate of its plan.
     #[serde(rename = "line")]
     Queued {
         /// The gate's number.
@@ -126,32 +129,34 @@ pub enum Phase {
         /// The position in the queue.
         place: Place,
     },
-    /// Has entered all gates of its plan; any engine that serves the run may lease it.
+    /// The run has entered all gates of its plan. Any engine that serves its version may lease it.
     Ready,
-    /// Leased to an engine.
+    /// The run is leased to an engine.
     Driven,
-    /// Waits for a time, an event, a signal or a child.
+    /// The run waits for a time, an event, a signal, a child, a retry or the end of another run.
     Waiting,
-    /// Paused by hand until resumed.
+    /// The run is paused until it is resumed.
     Paused,
-    /// Ended from outside while driven; its worker has not confirmed the stop yet.
+    /// The run was ended by another command while it was driven, and its worker has not confirmed
+    /// the stop yet.
     Stopping,
 }
 
-/// Whether the handler of a leased run is recorded as running.
+/// Whether it is recorded that the handler of a leased run was called.
 ///
-/// An engine that dies with a run may not have called the handler yet, and then the run did not
-/// cause the death. Recording each call would cost every run a transaction; calls are recorded from
-/// the first death on, until the run makes progress.
+/// If an engine dies that has not called the handler of a run yet, the run did not cause the death.
+/// Recording each call would cost every run a transaction. So calls are recorded only after the
+/// first death, until the run makes progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Begun {
-    /// No engine has died with the run since its last progress.
+    /// Calls are not recorded: no engine has died with this run since its last progress.
     #[default]
     Untracked,
-    /// An engine has died: the next engine reports before it calls the handler.
+    /// An engine has died. The next engine reports before it calls the handler, and has not done so
+    /// yet.
     No,
-    /// The engine that has the lease has reported.
+    /// The engine that has the lease has reported that it calls the handler.
     Yes,
 }
 
@@ -163,7 +168,7 @@ pub enum WaitOn {
     Time,
     /// The next attempt of a step.
     Retry,
-    /// An event; all fields must match. The wait is filed under the first field.
+    /// An event; all fields must match. The row of the wait has the first field.
     Event {
         /// The event's name.
         name: String,
@@ -175,13 +180,13 @@ pub enum WaitOn {
         /// The signal's name.
         name: String,
     },
-    /// A child's end.
+    /// The end of a child run.
     Child {
         /// The child.
         run: RunId,
     },
-    /// The end of a predecessor run. The run starts when no predecessor is left, and is cancelled
-    /// if none of them completed.
+    /// The end of a predecessor: a run that must end before this run starts. The run starts when
+    /// all predecessors have ended, and is cancelled if none of them has completed.
     Before {
         /// The predecessor.
         run: RunId,
@@ -191,22 +196,22 @@ pub enum WaitOn {
 /// One wait of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wait {
-    /// The step that gets the answer.
+    /// The step that waits and gets the result.
     pub step: String,
     /// The condition.
     pub on: WaitOn,
-    /// The end of the wait: the wake-up time itself, or a timeout.
+    /// The end of the wait: the time that the step waits for, or the timeout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
-    /// The duration from the start of the wait to `until`, where a duration was given: it caps
-    /// `until` after the clock has stepped back. None for a time that the author named.
+    /// The duration from the start of the wait to `until`. If the clock steps back, `until` is
+    /// capped to this duration. None if the author gave a time and not a duration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within_ms: Option<u64>,
-    /// The start of the wait: an earlier event does not satisfy it.
+    /// The number at the start of the wait. Events with a lower number do not end the wait.
     pub since: Seq,
 }
 
-/// A run that has not ended.
+/// A live run: it has not ended, or its worker has not confirmed its stop.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Run {
@@ -220,21 +225,22 @@ pub struct Run {
     pub workflow: String,
     /// The version; fixed once the run has started.
     pub version: u32,
-    /// The number of that version's definition.
+    /// The lane: the number of the version's definition.
     pub lane: Seq,
-    /// The number that all versions of the workflow share, where it is not the lane.
+    /// The number that all versions of the workflow share for turns, if it is not equal to the
+    /// lane.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<Seq>,
     /// The run's input.
     pub source: Source,
-    /// When the run was admitted, or flushed; never changed afterwards.
+    /// When the run was admitted, or its fold was flushed. It never changes.
     pub queued_at: Timestamp,
-    /// The run's order among waiting runs.
+    /// The run's rank in queues.
     pub rank: Rank,
-    /// The gate plan: the gates that the run has to pass, in order.
+    /// The gate plan: the gates that the run has to enter, in order.
     #[serde(default, rename = "needs", skip_serializing_if = "Vec::is_empty")]
     pub plan: Vec<PlannedGate>,
-    /// How many gates of the plan the run has entered.
+    /// Number of gates of the plan that the run has entered.
     #[serde(default, rename = "has", skip_serializing_if = "is_default")]
     pub entered: usize,
     /// The run's state.
@@ -242,50 +248,54 @@ pub struct Run {
     /// The engine that drives the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<EngineId>,
-    /// Grows with every lease.
+    /// The fence; it grows with every lease.
     #[serde(default, skip_serializing_if = "is_default")]
     pub fence: i64,
-    /// Whether the run was leased at least once: its version is fixed, its throttle turn is spent.
+    /// Whether the run was leased at least once. Then its version is fixed and its throttle turn is
+    /// spent.
     #[serde(default, skip_serializing_if = "is_default")]
     pub started: bool,
-    /// Failed attempts of steps that have not been recorded yet.
+    /// Number of failed attempts of each step that is not recorded yet.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub failures: BTreeMap<String, u32>,
-    /// Consecutive engine deaths while the handler was running. Progress resets the count.
+    /// Number of consecutive engine deaths while the handler was running. Progress resets it.
     #[serde(default, rename = "losses", skip_serializing_if = "is_default")]
     pub deaths: u32,
-    /// Whether the handler is recorded as running.
+    /// Whether it is recorded that the handler was called.
     #[serde(default, skip_serializing_if = "is_default")]
     pub begun: Begun,
-    /// The reason for a pause that was not by hand.
+    /// The reason of the pause; none if a user paused the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause_reason: Option<String>,
-    /// How many times the run was taken over from an engine that died.
+    /// Number of times that the run was taken over from a dead engine.
     #[serde(default, skip_serializing_if = "is_default")]
     pub takeovers: u32,
     /// The run's current waits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits: Vec<Wait>,
-    /// Steps that were answered while the run was driven, so that its worker reads the answers.
+    /// Steps whose waits ended while the run was driven. The worker has to read their results.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub answered: Vec<String>,
-    /// A pause was requested for the next boundary. Once the run is paused: it has something to do
-    /// besides its waits, so that it continues when it is resumed.
+    /// For a run that is not paused yet: whether it is to be paused at its next report or
+    /// admission. For a paused run: whether it continues when it is resumed, even if its waits have
+    /// not ended.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pausing: bool,
     /// The parent that waits for this run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
-    /// The successor that starts when this run has completed: it has a [`WaitOn::Before`].
+    /// The successor: a run that starts when this run has completed. It has a [`WaitOn::Before`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub then: Option<RunId>,
-    /// While the run has a [`WaitOn::Before`]: whether another predecessor has completed.
+    /// While the run has a [`WaitOn::Before`]: whether it starts even if none of the remaining
+    /// predecessors completes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wanted: bool,
-    /// The run that it replaced, or whose position it inherits from others that never started.
+    /// The run whose position this run has: the run that it replaced, or an earlier one, if the
+    /// replaced run had not started and had its position from there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaced: Option<RunId>,
-    /// The gate on which it took that position.
+    /// The gate at which this run took that position.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaced_on: Option<GateKey>,
     /// The run that this one replays.
@@ -300,30 +310,30 @@ pub struct Run {
     /// The progress that the handler has reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<Progress>,
-    /// How many session operations the run has staged, under `restart`.
+    /// Number of session operations that the run has staged (policy `restart`).
     #[serde(default, skip_serializing_if = "is_default")]
     pub staged: u32,
     /// The reason why the run exists.
     #[serde(default, skip_serializing_if = "is_default")]
     pub purpose: Purpose,
-    /// How many compensations the run has registered.
+    /// Number of compensations that the run has registered.
     #[serde(default, skip_serializing_if = "is_default")]
     pub compensations: u32,
-    /// When the run fails with a timeout; set at its first lease.
+    /// When the run fails with a timeout; set at the first lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Timestamp>,
-    /// When the run gives up its position in its session's queue. For a compensating run: when it
-    /// leaves the gates that it took over.
+    /// When the run is cancelled if it is still in the queue of its session or schedule. For a
+    /// compensating run: when it releases the gates that it took over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gives_up_at: Option<Timestamp>,
     /// When the run is cancelled as expired, unless it was leased before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
-    /// The run whose id prefixes the effect keys, where it is another run: the first of a chain of
-    /// retries.
+    /// The run whose id is the prefix of effect keys, if it is not this run: the first run of a
+    /// chain of retries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect_run: Option<RunId>,
-    /// The run that the batch items are filed under, where it is another run.
+    /// The run to which the batch items belong, if it is not this run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch_of: Option<RunId>,
     /// The sums of its batch's costs, where its workflow has costs.
@@ -402,7 +412,7 @@ impl Run {
         }
     }
 
-    /// Returns the number under which the workflow takes turns with others.
+    /// Returns the number of the workflow for turns.
     pub fn turn(&self) -> Seq {
         self.turn.unwrap_or(self.lane)
     }
@@ -413,12 +423,12 @@ impl Run {
         self.turn = (version.turn != version.lane).then_some(version.turn);
     }
 
-    /// Records progress: engine deaths are counted from zero again.
+    /// Records progress: resets the number of engine deaths.
     pub(crate) fn made_progress(&mut self) {
         (self.deaths, self.begun) = (0, Begun::Untracked);
     }
 
-    /// Returns when the sweep has to process the run: the earliest of all its deadlines.
+    /// Returns when the sweep has to process the run: the earliest of its deadlines.
     pub fn due(&self) -> Option<Timestamp> {
         let gives_up = match (self.purpose, self.phase) {
             (Purpose::Compensates(_), _) => self.entered > 0,
@@ -431,22 +441,22 @@ impl Run {
         times.min().filter(|_| self.phase != Phase::Stopping)
     }
 
-    /// Returns when the run expires; none once it has started.
+    /// Returns when the run expires; none if it has started.
     pub fn expiry(&self) -> Option<Timestamp> {
         self.expires_at.filter(|_| !self.started)
     }
 
-    /// Whether the run has expired: it must not be leased for the first time any more.
+    /// Whether the run has expired, so that it must not start any more.
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expiry().is_some_and(|at| at <= now)
     }
 
-    /// Returns the run whose id prefixes the effect keys: `run_id:step_id`.
+    /// Returns the run whose id is the prefix of effect keys (`run_id:step_id`).
     pub fn effects(&self) -> RunId {
         self.effect_run.unwrap_or(self.id)
     }
 
-    /// Returns the run that the batch items are filed under.
+    /// Returns the run to which the batch items belong.
     pub fn batch(&self) -> RunId {
         self.batch_of.unwrap_or(self.id)
     }
@@ -457,7 +467,7 @@ impl Run {
         self.started || self.effect_run.is_some()
     }
 
-    /// Returns the ended run whose steps, items or input this run relies on.
+    /// Returns the ended run whose steps, items or input this run needs; none if there is none.
     pub fn past(&self) -> Option<Seq> {
         let follows = match self.purpose {
             Purpose::Ordinary => None,
@@ -466,14 +476,14 @@ impl Run {
         self.batch_of.or(follows).or(self.replay_of).map(|run| run.seq)
     }
 
-    /// Returns the index of the first planned gate that is kept only while the run is driven.
+    /// Returns the index of the first gate of the plan that is held only while the run is driven.
     pub fn executing(&self) -> usize {
         let first = self.plan.iter().position(|need| need.span == Span::Executing);
         first.unwrap_or(self.plan.len())
     }
 
-    /// Returns how many planned gates the run keeps while it waits or is paused: not its slots, and
-    /// before its start not the throttle turn either.
+    /// Returns the number of gates of the plan that the run holds while it waits or is paused. It
+    /// does not hold executing gates then, nor, before its start, the throttle turn.
     pub fn kept(&self) -> usize {
         let first = self.plan.iter().position(|need| match need.span {
             Span::Run => false,
@@ -483,10 +493,9 @@ impl Run {
         first.unwrap_or(self.plan.len())
     }
 
-    /// Returns the position that a replacing run takes on a gate, and the gate it belongs to: this
-    /// run's own position, or, while this run has not started, the position that it took itself, if
-    /// the newcomer passes that gate too. A newcomer that does not would not wait for the first run
-    /// to stop.
+    /// Returns the run whose position a replacing run takes, and the gate. This is this run and
+    /// `gate`. But if this run has not started and has itself replaced a run, it is that run, whose
+    /// worker may still have to stop, if the new run also has that gate in its plan.
     pub fn place(&self, gate: &GateKey, newcomer: &[PlannedGate]) -> (RunId, GateKey) {
         let passes = |on: &&GateKey| newcomer.iter().any(|need| need.gate == **on);
         let taken = self.replaced.zip(self.replaced_on.as_ref().filter(passes));
@@ -494,7 +503,7 @@ impl Run {
         (run, gate.clone())
     }
 
-    /// Whether another run has to end before this one may start.
+    /// Whether another run has to end before this run may start.
     pub fn is_after(&self) -> bool {
         self.waits.iter().any(|wait| matches!(wait.on, WaitOn::Before { .. }))
     }
@@ -504,7 +513,7 @@ impl Run {
         self.plan.iter().take(self.entered).any(|need| need.gate == *gate)
     }
 
-    /// Whether the run has still to pass a gate of this class.
+    /// Whether the plan has a gate of this class that the run has not entered yet.
     pub fn lacks(&self, class: Class) -> bool {
         self.plan.iter().skip(self.entered).any(|need| need.gate.class() == Some(class))
     }
@@ -514,21 +523,21 @@ impl Run {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "state")]
 pub enum Ending {
-    /// Completed with an output.
+    /// The run completed with an output.
     Completed {
         /// The handler's return value.
         output: Payload,
     },
-    /// Failed with an error.
+    /// The run failed with an error.
     Failed {
         /// The error.
         error: RunError,
     },
-    /// Cancelled from outside.
+    /// The run was cancelled.
     Cancelled {
         /// The reason.
         reason: String,
-        /// The run that replaced it, or that has its idempotency key.
+        /// The run that replaced this run, or that has its idempotency key.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<RunId>,
     },
@@ -542,10 +551,10 @@ impl Ending {
     /// Reason of a run that was cancelled because it was not leased in time.
     pub const EXPIRED: &str = "expired";
 
-    /// Reason of a run that was cancelled before it started because a newer one took its place.
+    /// Reason of a run that was cancelled before it started because a newer run replaced it.
     pub const DISPLACED: &str = "displaced";
 
-    /// Returns the state's name.
+    /// Returns the name of the state.
     pub fn state(&self) -> &'static str {
         match self {
             Self::Completed { .. } => "completed",
@@ -554,7 +563,7 @@ impl Ending {
         }
     }
 
-    /// Returns the run that has the idempotency key, where this run was cancelled for that reason.
+    /// Returns the run that has the idempotency key, if this run was cancelled for that reason.
     pub fn deduped_by(&self) -> Option<RunId> {
         match self {
             Self::Cancelled { reason, by } if reason == Self::DEDUPED => *by,
@@ -562,7 +571,8 @@ impl Ending {
         }
     }
 
-    /// Returns the run that took this run's place before it started: callers follow that one.
+    /// Returns the run that replaced this run before it started. Callers that wait for this run
+    /// then wait for that one.
     pub fn displaced_by(&self) -> Option<RunId> {
         match self {
             Self::Cancelled { reason, by } if reason == Self::DISPLACED => *by,
@@ -570,7 +580,7 @@ impl Ending {
         }
     }
 
-    /// Returns the result of a step that waited for the run.
+    /// Returns the result for a step that waited for the run.
     pub fn result(&self) -> Result<Payload, RunError> {
         match self {
             Self::Completed { output } => Ok(output.clone()),
@@ -594,12 +604,13 @@ impl Ending {
 pub struct RunError {
     /// A stable name, such as `HeldByAncestor`.
     pub code: String,
-    /// The message for people.
+    /// The message, for people.
     pub message: String,
 }
 
 impl RunError {
-    /// Creates the error of a step or a run from a refusal. Its codes are words: `SessionConflict`.
+    /// Creates the error of a step or a run from the code of a refusal. `session_conflict` becomes
+    /// `SessionConflict`.
     pub fn of(code: &str, message: String) -> Self {
         let capital = |word: &str| {
             let (first, rest) = word.split_at(1);
@@ -609,7 +620,7 @@ impl RunError {
     }
 }
 
-/// A run that has ended. Final.
+/// A run that has ended. The row never changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// The run's id.
@@ -630,35 +641,35 @@ pub struct Ended {
     pub ended_at: Timestamp,
     /// The outcome.
     pub ending: Ending,
-    /// The parent that waited for it.
+    /// The parent that waited for this run.
     pub parent: Option<Seq>,
     /// The successor that started when this run had completed, or that was cancelled.
     pub then: Option<RunId>,
     /// The run that this one replayed.
     pub replay_of: Option<RunId>,
-    /// The number of its version's definition.
+    /// The lane: the number of the version's definition.
     pub lane: Seq,
     /// The reason why the run existed.
     pub purpose: Purpose,
-    /// The run whose id prefixed the effect keys, where it is another run.
+    /// The run whose id is the prefix of effect keys, if it is not this run.
     pub effect_run: Option<RunId>,
-    /// The run that the batch items are filed under, where it is another run.
+    /// The run to which the batch items belong, if it is not this run.
     pub batch_of: Option<RunId>,
     /// The sums of its batch's costs, where its workflow has costs.
     pub batch_costs: Option<BatchCosts>,
     /// The history of the run's states.
     pub trail: Trail,
-    /// How many times the run was taken over from an engine that died.
+    /// Number of times that the run was taken over from a dead engine.
     pub takeovers: u32,
 }
 
 impl Ended {
-    /// Returns the run whose id prefixed the effect keys.
+    /// Returns the run whose id is the prefix of effect keys.
     pub fn effects(&self) -> RunId {
         self.effect_run.unwrap_or(self.id)
     }
 
-    /// Returns the run that the batch items are filed under.
+    /// Returns the run to which the batch items belong.
     pub fn batch(&self) -> RunId {
         self.batch_of.unwrap_or(self.id)
     }
@@ -669,28 +680,28 @@ impl Ended {
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum StepKind {
-    /// Ran a closure.
+    /// The step ran a closure.
     Run,
-    /// Slept.
+    /// The step slept.
     Sleep,
-    /// Waited for an event.
+    /// The step waited for an event.
     Event,
-    /// Waited for a signal.
+    /// The step waited for a signal.
     Signal,
-    /// Called a child.
+    /// The step called a child run.
     Invoke,
-    /// Sent an event.
+    /// The step sent an event.
     Send,
-    /// Read or wrote the state of a session.
+    /// The step read or wrote the state of a session.
     State,
-    /// Registered a compensation.
+    /// The step registered a compensation.
     Compensate,
-    /// Committed to a stream.
+    /// The step committed events to a stream.
     Commit,
 }
 
 impl StepKind {
-    /// Whether the step performed an effect, as opposed to a wait.
+    /// Whether the step had an effect. The other steps only waited.
     pub fn is_effect(self) -> bool {
         match self {
             Self::Run | Self::Send | Self::State | Self::Compensate | Self::Commit => true,
@@ -714,14 +725,15 @@ pub struct Step {
     pub at: Timestamp,
     /// The step's result.
     pub result: Result<Payload, RunError>,
-    /// The step's order: grows with every step of the run.
+    /// The position of the step in the order of recording.
     pub seq: Seq,
 }
 
 impl Step {
-    /// Sorts the steps of a run into the order in which its code first received them. An answer
-    /// that arrived during an activation is seen by the next activation, after everything that this
-    /// one recorded. Steps copied from another run have no fences, and are already in this order.
+    /// Sorts the steps of a run into the order in which its code first received their results. A
+    /// result that arrives while the run is driven is received by the next activation, after all
+    /// steps that the current activation records. Steps copied from another run have no fences, and
+    /// are already in this order.
     pub fn sort(steps: &mut [Self]) {
         steps.sort_by(|a, b| (a.seq, &a.id).cmp(&(b.seq, &b.id)));
         let same = |a: &Self, b: &Self| a.fence == b.fence && a.fence != 0;
@@ -736,11 +748,11 @@ impl Step {
 pub struct Chunk {
     /// The run.
     pub run: Seq,
-    /// The step that emitted it; empty for the handler itself.
+    /// The step that emitted the chunk; empty if the handler emitted it outside all steps.
     pub step: String,
     /// The step's attempt.
     pub attempt: u32,
-    /// The chunk's position in that attempt, from 0.
+    /// The chunk's position in the attempt, from 0.
     pub n: u32,
     /// The chunk's position among all chunks of the run, from 1.
     pub seq: u32,
@@ -756,7 +768,7 @@ impl Chunk {
 }
 
 impl fmt::Display for Chunk {
-    /// Writes the payload: a text without its quotes, any other value as JSON.
+    /// Writes the payload: a text without quotes, any other value as JSON.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.get::<String>() {
             Ok(text) => f.write_str(&text),

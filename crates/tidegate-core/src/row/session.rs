@@ -1,4 +1,4 @@
-//! Session state, and session operations that a run has staged.
+//! Rows of sessions, and of session operations that a run has staged.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use crate::{
     key::{Decimal, Path},
 };
 
-/// Document of one session. A session that was never written has no row.
+/// State of one session: a JSON document. A session that was never written has no row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
     /// The workspace.
@@ -20,7 +20,7 @@ pub struct Session {
     pub flow: String,
     /// The session's id, as in requests.
     pub id: String,
-    /// How many times the document has changed.
+    /// The version: the number of times that the document has changed.
     pub version: i64,
     /// The document.
     pub body: Payload,
@@ -41,12 +41,12 @@ pub struct SessionRef {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SessionOp {
-    /// Reads the value at the path; `null` where there is none.
+    /// Reads the value at the path; `null` if there is none.
     Get {
         /// The path.
         path: Option<Path>,
     },
-    /// Sets the value at the path, and creates the objects on the way to it.
+    /// Sets the value at the path, and creates missing objects of the path.
     Set {
         /// The path.
         path: Option<Path>,
@@ -57,7 +57,7 @@ pub enum SessionOp {
     Merge {
         /// The path.
         path: Option<Path>,
-        /// The members that change.
+        /// The object to merge.
         value: Payload,
     },
     /// Appends a value to the list at the path.
@@ -67,7 +67,7 @@ pub enum SessionOp {
         /// The value.
         value: Payload,
     },
-    /// Adds to the number at the path, exactly.
+    /// Adds to the number at the path, without rounding.
     Increment {
         /// The path.
         path: Option<Path>,
@@ -100,22 +100,23 @@ impl SessionOp {
     }
 }
 
-/// Session operation that a run under `restart` has staged, one row for each.
+/// Session operation that a run with the policy `restart` has staged; one row per operation.
 ///
-/// Owned by the run: written and deleted under its lock. The run's row has their count.
+/// The rows belong to the run and are written and deleted under its lock. The run's row has their
+/// number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Staged {
     /// The run.
     pub run: Seq,
-    /// The operation's position in the run's order, from 0 without a gap.
+    /// The position among the run's operations, from 0 without a gap.
     pub n: u32,
     /// The session.
     pub session: SessionRef,
     /// The operation.
     pub op: SessionOp,
-    /// The document's version at that time, without staged operations.
+    /// The stored version of the document at that time; staged operations are not counted.
     pub version: i64,
-    /// For a read: the value that others had written there. None where an earlier read of the same
-    /// path at the same version has stored it.
+    /// For a read: the stored value at the path, without the run's own staged operations. None if
+    /// an earlier read of the same path and version has it already.
     pub seen: Option<Payload>,
 }

@@ -1,4 +1,4 @@
-//! Stream rows: heads, events, snapshots and the cursors of reactions.
+//! Rows of streams: heads, events, snapshots and subscriptions of reactions.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,11 +16,11 @@ pub struct Stream {
     pub ws: Workspace,
     /// The stream's name.
     pub name: String,
-    /// The stream's number, by which its events are filed.
+    /// The stream's number, which is part of the keys of its events.
     pub id: Seq,
-    /// The version of the last event; -1 when there is none.
+    /// The version of the last event; -1 if there is none.
     pub head: i64,
-    /// Whether a guard has closed the stream: nothing more is committed.
+    /// Whether a guard event has closed the stream, so that no more events can be committed.
     pub closed: bool,
 }
 
@@ -33,34 +33,36 @@ pub struct StreamEventRow {
     pub version: i64,
     /// The workspace.
     pub ws: Workspace,
-    /// The global position, visible in order.
+    /// The position among all events of the workspace. Readers see positions in order.
     pub pos: i64,
     /// The event's id.
     pub id: EventId,
     /// The event's name.
     pub name: String,
-    /// When it was committed.
+    /// When the event was committed.
     pub at: Timestamp,
-    /// The payload as it was given.
+    /// The payload, byte for byte.
     pub data: Payload,
     /// Correlation id, causation id and any other metadata of the caller.
     pub meta: Payload,
 }
 
-/// Folded state of a stream at a version: a fold starts here instead of at the first event.
+/// Snapshot: the state of a stream at a version, computed from its events. Loading the stream
+/// begins here and not at the first event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StreamSnapshot {
-    /// The stream's number: a restarted stream has a new one.
+    /// The stream's number. A restarted stream has a new number.
     pub stream: Seq,
-    /// The fold, and the schema of its state: no other fold can read it.
+    /// The type of the state and the version of its schema. Snapshots of another kind cannot be
+    /// read.
     pub kind: String,
-    /// The version of the last folded event.
+    /// The version of the last event that the state includes.
     pub version: i64,
     /// The state.
     pub body: Payload,
 }
 
-/// Cursor of a reaction in one stream.
+/// Subscription: the cursor and the lease of a reaction in one stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subscription {
     /// The workspace.
@@ -69,35 +71,36 @@ pub struct Subscription {
     pub reaction: String,
     /// The stream's name.
     pub stream: String,
-    /// The stream's number that the versions below belong to: a restarted stream has a new one.
+    /// The number of the stream to which `at` and `want` belong. A restarted stream has a new
+    /// number.
     pub log: Seq,
     /// The version of the last processed event; -1 at the start.
     pub at: i64,
-    /// The greatest version committed for the reaction.
+    /// The version of the last committed event.
     pub want: i64,
     /// The engine that holds the lease.
     pub owner: Option<EngineId>,
-    /// Grows with every lease.
+    /// The fence; it grows with every lease.
     pub fence: i64,
     /// When the lease ends.
     pub until: Option<Timestamp>,
-    /// The earliest time of the next claim: backoff or deferral.
+    /// The earliest time of the next claim, after a failure or a deferral.
     pub due: Option<Timestamp>,
-    /// When the subscription began to wait for its turn, for fairness: the earliest is served
-    /// first.
+    /// When the subscription began to wait. The one with the earliest time is claimed first.
     pub since: Timestamp,
-    /// Consecutive failures; reset by progress.
+    /// Number of consecutive failures; progress resets it.
     pub failures: u32,
-    /// Consecutive claims without progress.
+    /// Number of consecutive claims without progress.
     pub claims: u32,
-    /// The message of the last failure; cleared by progress.
+    /// The message of the last failure; progress clears it.
     pub error: Option<String>,
-    /// The reason why nothing more is claimed until the subscription is unblocked.
+    /// The reason why the subscription is blocked. It is not claimed until it is unblocked.
     pub blocked: Option<String>,
 }
 
-/// How far a subscription's `since` may be ahead of a clock that has not stepped back: each claim
-/// at the same time advances it by a microsecond. The statements `sub_work` have the same number.
+/// Maximum time by which `since` may be ahead of the clock if the clock has not stepped back. It
+/// can be ahead because several claims at the same time advance it by a microsecond each. The SQL
+/// statements `sub_work` have the same number.
 const STEP_MS: u64 = 1000;
 
 impl Subscription {
@@ -132,18 +135,19 @@ impl Subscription {
         self.owner.filter(|_| self.until.is_some_and(|until| until > now))
     }
 
-    /// Whether [`Scan::Work`](crate::reads::Scan::Work) finds the subscription: a claim may take
-    /// it, or has to cap its times.
+    /// Whether [`Scan::Work`](crate::reads::Scan::Work) finds the subscription: it can be claimed,
+    /// or its times must be capped.
     pub fn is_work(&self, now: Timestamp) -> bool {
         self.is_claimable(now) || self.is_ahead(now)
     }
 
-    /// Whether the subscription has work and was written before the clock stepped back.
+    /// Whether the subscription has unprocessed events and was written before the clock stepped
+    /// back.
     pub fn is_ahead(&self, now: Timestamp) -> bool {
         self.has_work() && self.blocked.is_none() && self.since > now.plus_ms(STEP_MS)
     }
 
-    /// Whether a claim may take the subscription.
+    /// Whether the subscription can be claimed.
     pub fn is_claimable(&self, now: Timestamp) -> bool {
         self.has_work()
             && self.blocked.is_none()

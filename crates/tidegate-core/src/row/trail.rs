@@ -1,20 +1,20 @@
-//! History of a run's states, written along with the run and read by timelines.
+//! Trail: the history of a run's states. It is part of the run's row; timelines are made from it.
 
 use serde::{Deserialize, Serialize};
 
 use super::{GateKey, Phase, Run, WaitOn};
 use crate::{id::RunId, time::Timestamp};
 
-/// Maximum number of states that a trail keeps; of more, the first and the last ones.
+/// Maximum number of states in a trail. If there are more, those in the middle are merged.
 const MOST: usize = 64;
 
-/// Maximum number of simultaneous waits that one mark keeps.
+/// Maximum number of simultaneous waits in one mark.
 const AWAITED: usize = 8;
 
-/// How many of the first states are kept when there are more.
+/// Number of states at the beginning of a trail that are never merged.
 const FIRST: usize = 16;
 
-/// States of a run, oldest first. Each ends where the next one begins.
+/// States of a run, oldest first. Each state lasts until the next one begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Trail(Vec<Mark>);
@@ -27,18 +27,18 @@ pub struct Mark(pub Timestamp, pub At);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum At {
-    /// In the queue of a gate.
+    /// The run is in the queue of a gate.
     #[serde(rename = "line")]
     Queue(GateKey),
-    /// Admitted by all gates; waits for an engine.
+    /// The run has entered all gates and waits for an engine.
     Ready,
-    /// Being driven.
+    /// A worker drives the run.
     Driven,
-    /// Waits for the first of these, with the step of each.
+    /// The run has these waits, each with its step.
     Waiting(Vec<(String, Awaited)>),
-    /// Paused by hand.
+    /// The run is paused.
     Paused,
-    /// Several states that are not kept one by one.
+    /// Several states that were merged into one mark.
     Several,
 }
 
@@ -56,7 +56,7 @@ pub enum Awaited {
     Signal,
     /// The end of this child.
     Child(RunId),
-    /// The end of a predecessor run.
+    /// The end of a predecessor.
     Before(RunId),
 }
 
@@ -77,18 +77,18 @@ impl Trail {
         &self.0
     }
 
-    /// Records a run's state. A state that lasted no time is dropped.
+    /// Adds a state. A state that lasted no time is removed.
     fn note(&mut self, now: Timestamp, at: At) {
         let last = self.0.last();
         if last.is_some_and(|last| last.1 == at) {
             return;
         }
         let took_no_time = last.is_some_and(|last| last.0 == now);
-        // The clock may step back: earlier marks keep their times.
+        // The clock may have stepped back. Times in the trail never do.
         let now = last.map_or(now, |last| last.0.max(now));
         if took_no_time {
             self.0.pop();
-            // Nor does the trail record a return to the state before that one.
+            // The run is back in the state before, which then simply continues.
             if self.0.last().is_some_and(|last| last.1 == at) {
                 return;
             }
@@ -102,7 +102,7 @@ impl Trail {
 }
 
 impl Run {
-    /// Records the current state.
+    /// Adds the current state to the trail.
     pub(crate) fn leave_mark(&mut self, now: Timestamp) {
         let at = match &self.phase {
             Phase::Queued { .. } => match self.plan.get(self.entered) {
@@ -116,7 +116,7 @@ impl Run {
                 At::Waiting(waits.map(|it| (it.step.clone(), Awaited::of(&it.on))).collect())
             }
             Phase::Paused => At::Paused,
-            // The run has ended; only its worker has not confirmed the stop yet.
+            // The run has ended; its worker has not confirmed the stop yet.
             Phase::Stopping => return,
         };
         self.trail.note(now, at);
@@ -124,7 +124,7 @@ impl Run {
 }
 
 impl Awaited {
-    /// Returns the name of the wait, and the run that is waited for.
+    /// Returns the word for the kind of wait, and the run that is waited for.
     pub fn told(self) -> (&'static str, Option<RunId>) {
         match self {
             Self::Time => ("time", None),

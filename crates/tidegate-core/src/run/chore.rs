@@ -1,7 +1,8 @@
-//! Chores: work that is too large for one transaction, done in chunks by any engine's sweep.
+//! Chores: work that is too large for one transaction. The sweep of any engine does it in chunks.
 //!
-//! A chunk and its progress are written in one transaction, so that a crash repeats nothing and
-//! loses nothing. A chore keeps its due time until it is finished: the oldest comes first.
+//! A chunk and the progress of the chore are written in one transaction, so that after a crash no
+//! work is repeated or lost. The due time of a chore does not change until it is finished, so that
+//! the oldest chore comes first.
 
 use super::{control, end, wake};
 use crate::{
@@ -15,13 +16,13 @@ use crate::{
     },
 };
 
-/// How many runs one chunk of a bulk operation processes.
+/// Number of runs that one chunk of a bulk operation processes.
 const LOOKED_AT: u32 = 256;
 
-/// How long the counts of a bulk operation can be read after its end.
+/// How long the results of a bulk operation can be read after its end.
 pub const KEPT_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// Creates a chore for the sweep.
+/// Creates a chore, which the sweep will process.
 pub fn leave<E>(
     draft: &mut Draft,
     ws: &Workspace,
@@ -33,7 +34,7 @@ pub fn leave<E>(
     Ok(id)
 }
 
-/// Starts a bulk operation on all runs that match a filter and are admitted by now.
+/// Starts a bulk operation on all runs that match a filter and have been admitted before it.
 pub fn bulk(
     draft: &mut Draft,
     ws: &Workspace,
@@ -55,12 +56,13 @@ pub fn bulk(
     leave(draft, ws, None, Work::Bulk(bulk))
 }
 
-/// Does the next chunk of a chore.
+/// Processes the next chunk of a chore.
 pub fn sweep(draft: &mut Draft, seq: Seq) -> Decided<()> {
     let Some(Row::Chore(mut chore)) = draft.row(&RowKey::Chore(seq))?.cloned() else {
         return Ok(());
     };
-    // Unfinished work does not wait for a clock that has stepped back.
+    // Unfinished work continues even if its due time is in the future, because the clock has
+    // stepped back.
     if chore.due.is_none_or(|due| due > draft.now() && chore.is_over()) {
         return Ok(());
     }
@@ -79,7 +81,8 @@ pub fn sweep(draft: &mut Draft, seq: Seq) -> Decided<()> {
     Ok(())
 }
 
-/// Cancels children whose parent was cancelled, as many as fit.
+/// Cancels children whose parent was cancelled, as many as fit into the transaction. Returns the
+/// remaining work.
 fn orphans(draft: &mut Draft, reason: String, runs: Vec<Seq>) -> Decided<Option<Work>> {
     let mut left = runs.into_iter();
     while let Some(&run) = left.as_slice().first() {
@@ -94,7 +97,8 @@ fn orphans(draft: &mut Draft, reason: String, runs: Vec<Seq>) -> Decided<Option<
     Ok(None)
 }
 
-/// Continues a bulk operation; none once the retention of its counts has passed.
+/// Processes the next chunk of a bulk operation. Returns none if its results have been stored long
+/// enough, so that the row can be deleted.
 fn go_on(draft: &mut Draft, chore: &mut Chore, mut bulk: Bulk) -> Decided<Option<Bulk>> {
     if bulk.ended_at.is_some() {
         return Ok(None);
@@ -112,7 +116,7 @@ fn go_on(draft: &mut Draft, chore: &mut Chore, mut bulk: Bulk) -> Decided<Option
     Ok(Some(bulk))
 }
 
-/// Processes the next runs of a definition; returns whether they were the last.
+/// Processes the next runs of a lane. Returns whether they were the last ones.
 fn look_at(draft: &mut Draft, chore: &Chore, bulk: &mut Bulk, lane: Seq) -> Decided<bool> {
     let scan = Scan::Lane(lane, bulk.after);
     let found = draft.found_still(&scan, LOOKED_AT, |_| true)?;
@@ -128,7 +132,8 @@ fn look_at(draft: &mut Draft, chore: &Chore, bulk: &mut Bulk, lane: Seq) -> Deci
                 Ok(done) => bulk.counts.done += u32::from(done),
                 Err(Stop::Need(reads)) => return Err(Stop::Need(reads)),
                 Err(Stop::Full) if acted => return Ok(false),
-                // Too large even alone: it would block all other runs for ever.
+                // The run does not fit even into a transaction of its own. It is skipped, because
+                // the operation could never continue otherwise.
                 Err(Stop::Full | Stop::Refused(_)) => bulk.counts.refused += 1,
             }
             acted = true;
@@ -141,7 +146,7 @@ fn look_at(draft: &mut Draft, chore: &Chore, bulk: &mut Bulk, lane: Seq) -> Deci
     Ok(complete)
 }
 
-/// Applies the action to one run, if the run still matches now that it is locked.
+/// Applies the action to one run, if the run still matches after it was locked.
 fn act(draft: &mut Draft, ws: &Workspace, bulk: &Bulk, run: RunId) -> Decided<bool> {
     if !draft.run::<Refusal>(run.seq)?.is_some_and(|run| is_meant(bulk, run)) {
         return Ok(false);
@@ -154,7 +159,7 @@ fn act(draft: &mut Draft, ws: &Workspace, bulk: &Bulk, run: RunId) -> Decided<bo
     Ok(true)
 }
 
-/// Whether the action applies to a run in its current state.
+/// Whether a run matches the filter, and the action has an effect in its current state.
 fn is_meant(bulk: &Bulk, run: &Run) -> bool {
     let state = match run.phase {
         Phase::Queued { .. } | Phase::Ready => LiveState::Queued,

@@ -1,4 +1,4 @@
-//! Manual control of runs: cancel, pause, resume, signal.
+//! Commands of users on runs: cancel, pause, resume, signal.
 
 use super::{end, wait};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     row::{GateKey, Phase, Row, RowKey, Run, Signal, WaitOn, Workspace},
 };
 
-/// Finds a run of this workspace that has not ended.
+/// Returns a live run of this workspace.
 fn find(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Run> {
     match draft.run(id.seq)? {
         Some(run) if run.id == id && run.ws == *ws && run.phase != Phase::Stopping => {
@@ -26,7 +26,7 @@ fn find(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Run> {
     }
 }
 
-/// A run, or the window or buffer that will become it.
+/// A run, or the window or buffer that will create it.
 enum Found {
     Run(Box<Run>),
     Fold(GateKey),
@@ -42,12 +42,13 @@ fn find_any(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Found> {
     }
 }
 
-/// Refuses where a fold that was found without its lock has changed since.
+/// Returns a refusal if `done` is false: the fold was found without a lock and has changed since.
 fn done_or_gone(done: bool, id: RunId) -> Decided<()> {
     if done { Ok(()) } else { Err(Stop::Refused(Refusal::NoRun(id))) }
 }
 
-/// Cancels a run that has not ended, in any state: also in a window or a buffer.
+/// Cancels a run that has not ended, in any state. If a window or buffer will create the run, it is
+/// not created.
 pub fn cancel(draft: &mut Draft, ws: &Workspace, id: RunId, reason: &str) -> Decided<()> {
     match find_any(draft, ws, id)? {
         Found::Run(run) => end::cancel(draft, *run, reason.to_owned(), None),
@@ -55,8 +56,8 @@ pub fn cancel(draft: &mut Draft, ws: &Workspace, id: RunId, reason: &str) -> Dec
     }
 }
 
-/// Pauses a run: at once if it is not driven, else at its next boundary. Idempotent. A window or
-/// buffer that will become the run stays open, with all of its parts.
+/// Pauses a run: a driven run at its next report, any other run at once. If a window or buffer will
+/// create the run, it stays open and is not flushed. Pausing a paused run has no effect.
 pub fn pause(draft: &mut Draft, ws: &Workspace, id: RunId) -> Decided<()> {
     let mut run = match find_any(draft, ws, id)? {
         Found::Run(run) => *run,
@@ -67,7 +68,7 @@ pub fn pause(draft: &mut Draft, ws: &Workspace, id: RunId) -> Decided<()> {
             run.pausing = true;
             draft.put(run);
         }
-        // A run that stays in a queue is paused once it is admitted.
+        // A run in the queue of a run gate stays there, and is paused when it is admitted.
         Phase::Queued { .. } | Phase::Ready => {
             if gate::hold_back(draft, &mut run)? {
                 run.phase = Phase::Paused;
@@ -84,8 +85,8 @@ pub fn pause(draft: &mut Draft, ws: &Workspace, id: RunId) -> Decided<()> {
     Ok(())
 }
 
-/// Resumes a paused run where it was: waiting, or on its way to a start. For a run that was paused
-/// after engine deaths, the count of deaths starts from zero.
+/// Resumes a paused run: it waits again, or continues to its next gate. If the run was paused
+/// because of engine deaths, their number is reset.
 pub fn resume(draft: &mut Draft, ws: &Workspace, id: RunId) -> Decided<()> {
     let mut run = match find_any(draft, ws, id)? {
         Found::Run(run) => *run,
@@ -109,7 +110,7 @@ pub fn resume(draft: &mut Draft, ws: &Workspace, id: RunId) -> Decided<()> {
     }
 }
 
-/// Sends a signal: it answers a wait for it, or is kept until there is one.
+/// Sends a signal. It ends a wait for it, or is stored until there is one.
 pub fn signal(
     draft: &mut Draft,
     ws: &Workspace,

@@ -1,4 +1,4 @@
-//! Ends of a run: completed, failed, cancelled, replaced.
+//! The ways in which a run ends: it completes, fails, is cancelled or is replaced.
 
 use super::{chore, follow_up, wait};
 use crate::{
@@ -18,22 +18,24 @@ use crate::{
     session,
 };
 
-/// How many generations of children are cancelled with their parent in one transaction: each is
-/// found by reading the one before. The remaining generations follow at once, by a chore.
+/// Number of generations of children that are cancelled in the transaction of their parent. Each
+/// generation costs a read, because the runs before say which children there are. A chore cancels
+/// the other generations right after.
 pub const GENERATIONS_AT_ONCE: usize = 4;
 
-/// How far from the head of a queue runs are displaced, and how many at once. A gate has one such
-/// run; more of them were queued by an earlier release that let them wait.
+/// Number of runs of a queue that are examined for displacement, and maximum number of displaced
+/// runs. Normally there is at most one; there are more only if an earlier release had another
+/// policy.
 const DISPLACED_FROM: usize = 1000;
 const DISPLACED_AT_ONCE: usize = 256;
 
-/// Ends a run: releases its holds at once and hands them on.
+/// Ends a run: releases its holds and hands the slots on.
 pub fn end<E>(draft: &mut Draft, run: Run, ending: Ending) -> Decided<(), E> {
     let freed = leave(draft, run, ending)?;
     gate::hand_on(draft, freed)
 }
 
-/// Ends a run, and returns the gates that have freed slots to hand on.
+/// Ends a run and releases its holds. Returns the gates whose slots the caller has to hand on.
 fn leave<E>(draft: &mut Draft, mut run: Run, ending: Ending) -> Decided<Vec<GateKey>, E> {
     wait::forget(draft, &mut run);
     session::forget(draft, &mut run);
@@ -45,15 +47,15 @@ fn leave<E>(draft: &mut Draft, mut run: Run, ending: Ending) -> Decided<Vec<Gate
     Ok(freed)
 }
 
-/// Cancels a run at once; a run that is being driven keeps its holds until its worker confirms the
+/// Cancels a run. If the run is driven, its holds are released only when its worker confirms the
 /// stop or its lease ends (spec G7).
 pub fn cancel<E>(draft: &mut Draft, run: Run, reason: String, by: Option<RunId>) -> Decided<(), E> {
     let freed = call_off(draft, run, Ending::Cancelled { reason, by }, GENERATIONS_AT_ONCE)?;
     gate::hand_on(draft, freed)
 }
 
-/// Fails a run that has exceeded its workflow's `timeoutMs`. A run that is being driven stops as a
-/// cancelled one does.
+/// Fails a run that has exceeded its workflow's `timeoutMs`. If the run is driven, its worker is
+/// stopped as after a cancellation.
 pub fn time_out<E>(draft: &mut Draft, run: Run) -> Decided<(), E> {
     let message = "it took longer than its timeoutMs".to_owned();
     let error = RunError { code: "TimedOut".to_owned(), message };
@@ -61,10 +63,10 @@ pub fn time_out<E>(draft: &mut Draft, run: Run) -> Decided<(), E> {
     gate::hand_on(draft, freed)
 }
 
-/// Cancels a run that was not leased in time, and gives back its claims.
+/// Cancels a run that was not leased in time, and releases its idempotency claims.
 ///
-/// A batch may have more claims than fit into one transaction. Then the run stays as it is, and the
-/// sweep finds it again.
+/// A batch may have more claims than fit into one transaction. Then the run is not cancelled yet,
+/// and the sweep processes it again.
 pub fn expire<E>(draft: &mut Draft, run: Run) -> Decided<(), E> {
     if !give_claims_back(draft, &run)? {
         return Ok(());
@@ -88,9 +90,9 @@ fn give_claims_back<E>(draft: &mut Draft, run: &Run) -> Decided<bool, E> {
     }
 }
 
-/// As [`cancel`], and returns the gates that have freed slots to hand on.
+/// Ends a run as [`cancel`] does. Returns the gates whose slots the caller has to hand on.
 ///
-/// The children that the run waits for are cancelled with it: their results would not be used.
+/// The children that the run waits for are cancelled, too, because their results are not needed.
 fn call_off<E>(
     draft: &mut Draft,
     mut run: Run,
@@ -135,7 +137,8 @@ fn call_off<E>(
     Ok(freed)
 }
 
-/// Releases the holds of a cancelled run: its worker has stopped, or its writes are fenced off.
+/// Releases the holds of a cancelled run, after its worker has stopped or its engine was declared
+/// dead.
 pub fn stopped<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
     follow_up::follow_stopped(draft, &mut run)?;
     gate::release(draft, &mut run, 0)?;
@@ -143,21 +146,22 @@ pub fn stopped<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
     Ok(())
 }
 
-/// Run that was replaced by another one, as it was before.
+/// Result of replacing a run.
 #[derive(Debug)]
 pub struct Replaced {
-    /// The run.
+    /// The replaced run, as it was before.
     pub old: Run,
-    /// The gates that have freed slots to hand on, once the newcomer is in the queue.
+    /// The gates whose slots have to be handed on, after the new run is in the queue.
     pub freed: Vec<GateKey>,
-    /// The tier of the newcomer in the gate's queue, where it is not that of its plan.
+    /// The tier of the new run in the gate's queue, if it differs from the tier in its plan.
     pub tier: Option<i64>,
 }
 
-/// Replaces the run that holds the gate, or the one that was about to.
+/// Replaces the run that holds the gate, or the queued run that replaced an earlier holder.
 ///
-/// Where the old run is still stopping, the newcomer is first in the queue. On a policy's gate
-/// other runs may queue: they keep their positions, and none of them is replaced.
+/// While the worker of the old run is stopping, the new run is first in the queue. At the gate of a
+/// policy or a schedule there may be other queued runs: they are not replaced and keep their
+/// positions.
 pub fn replace<E>(
     draft: &mut Draft,
     key: &GateKey,
@@ -184,8 +188,8 @@ pub fn replace<E>(
     Ok(Some(Replaced { old, freed, tier: None }))
 }
 
-/// Cancels the runs of this workflow that hold the gate or are queued at it and have not started.
-/// Returns the one with the best position, which the newcomer takes: a slot, else its position in
+/// Cancels the runs of this workflow that have not started and hold the gate or are queued at it.
+/// Returns the one with the best position, which the new run takes: its slot, or its position in
 /// the queue.
 pub fn displace<E>(
     draft: &mut Draft,
@@ -225,8 +229,8 @@ pub fn displace<E>(
     Ok(displaced)
 }
 
-/// Ends the run of a window or a buffer whose flush created no run of this id; `verdict` is the
-/// verdict on its event.
+/// Writes an ended run for a window or buffer whose flush created no run with this id. `verdict` is
+/// the verdict on its event.
 pub fn cancel_unstarted(
     draft: &mut Draft,
     candidate: &Candidate<'_>,
@@ -244,7 +248,7 @@ pub fn cancel_unstarted(
         | Verdict::Dropped { .. }
         | Verdict::Skipped { .. }
         | Verdict::Replaced { .. }
-        // Whatever has become of the buffer: its run gets the event.
+        // The event joined a buffer. Another run will have it, whatever the verdict on the buffer.
         | Verdict::HeldByAncestor { .. } => ("buffered".to_owned(), verdict.run()),
     };
     let (workflow, version) = (candidate.workflow(), &candidate.current.version);
@@ -256,8 +260,8 @@ pub fn cancel_unstarted(
     draft.put(ended);
 }
 
-/// Ends the run of a window or a buffer that will not be created: it was cancelled, or its event or
-/// its workflow was deleted by hand. The run's id still resolves.
+/// Writes an ended run for a window or buffer that will create no run: it was cancelled, or its
+/// event or its workflow was deleted from the database. So the run's id can still be looked up.
 pub fn end_unstarted(
     draft: &mut Draft,
     scope: Scope,
@@ -274,7 +278,7 @@ pub fn end_unstarted(
     draft.put(ended);
 }
 
-/// Creates the row of a run that ends now.
+/// Creates the ended row of a run that ends now.
 fn ended(draft: &Draft, run: &Run, ending: Ending) -> Ended {
     Ended {
         id: run.id,

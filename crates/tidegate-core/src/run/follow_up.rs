@@ -1,8 +1,8 @@
-//! Follow-up runs of a run that failed or was cancelled: its compensating run, and the run of its
+//! Follow-up runs of a run that failed or was cancelled: the compensating run, and the run of the
 //! failure handler.
 //!
-//! Both are created in the transaction in which the old run has ended and is no longer driven, so
-//! that no code of the old run runs beside theirs, and neither is missed or created twice.
+//! Both are created in the transaction after which the old run has ended and is no longer driven.
+//! So they never execute at the same time as the old run, and each is created exactly once.
 
 use crate::{
     definition::COMPENSATE_TIMEOUT_MS,
@@ -11,8 +11,8 @@ use crate::{
     row::{Ended, Ending, GateState, PlannedGate, Purpose, Rank, Row, RowKey, Run, Span},
 };
 
-/// Creates the follow-up runs. A compensating run takes over the gates that are kept for a whole
-/// run: other runs wait for it there, for at most the workflow's `compensateTimeoutMs`.
+/// Creates the follow-up runs. A compensating run takes over the gates that a run holds until its
+/// end. Other runs wait for it there, at most for `compensateTimeoutMs` of the workflow.
 pub fn follow<E>(draft: &mut Draft, run: &mut Run, ended: &Ended) -> Decided<(), E> {
     let handled = match ended.ending {
         Ending::Completed { .. } => return Ok(()),
@@ -29,7 +29,8 @@ pub fn follow<E>(draft: &mut Draft, run: &mut Run, ended: &Ended) -> Decided<(),
     Ok(())
 }
 
-/// As [`follow`], for a run whose end was already written when it was cancelled or timed out.
+/// As [`follow`], for a run that was cancelled or timed out while it was driven. Its end is already
+/// written.
 pub fn follow_stopped<E>(draft: &mut Draft, run: &mut Run) -> Decided<(), E> {
     if run.compensations == 0 && !has_handler(draft, run)? {
         return Ok(());
@@ -40,8 +41,8 @@ pub fn follow_stopped<E>(draft: &mut Draft, run: &mut Run) -> Decided<(), E> {
     follow(draft, run, &ended)
 }
 
-/// Releases the gates that a compensating run took over, when other runs have waited long enough:
-/// it continues without them.
+/// Releases the gates that a compensating run took over, after `compensateTimeoutMs`. The run
+/// continues without them.
 pub fn let_go<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
     let phase = run.phase;
     let freed = gate::vacate(draft, &mut run, 0)?;
@@ -71,10 +72,11 @@ fn compensate<E>(draft: &mut Draft, run: &mut Run, ended: &Ended) -> Decided<(),
     Ok(())
 }
 
-/// Transfers the holds on all gates that are kept to the end of a run to another run.
+/// Transfers the holds on all gates that a run holds until its end to the run `by`.
 ///
-/// The holds are *draining*, as those of a run that is being stopped: no run is refused because of
-/// it or replaces it, and a run that would have replaced it is first in the queue.
+/// The holds are marked as draining, like those of a run that is being stopped: no new run is
+/// refused because of them, and none replaces the holder. A run that would replace it is first in
+/// the queue.
 fn take_over<E>(draft: &mut Draft, run: &mut Run, by: &Run) -> Decided<Vec<PlannedGate>, E> {
     let held = run.plan.drain(..run.entered);
     let (kept, rest): (Vec<PlannedGate>, Vec<PlannedGate>) =
@@ -88,7 +90,7 @@ fn take_over<E>(draft: &mut Draft, run: &mut Run, by: &Run) -> Decided<Vec<Plann
             for hold in slots.holders.iter_mut().filter(|hold| hold.run == run.id) {
                 (hold.run, hold.draining) = (by.id, true);
             }
-            // For the folds that the run held up, it has ended.
+            // Folds that waited for the end of this run can be flushed now.
             if !slots.folds.is_empty() {
                 gate.due = Some(draft.now());
             }
@@ -98,7 +100,7 @@ fn take_over<E>(draft: &mut Draft, run: &mut Run, by: &Run) -> Decided<Vec<Plann
     Ok(kept)
 }
 
-/// Creates a run of the same version and input, with an empty gate plan.
+/// Creates a run with the same version and input as `old` and an empty gate plan.
 pub fn follower<E>(draft: &mut Draft, old: &Ended, purpose: Purpose) -> Decided<Run, E> {
     let (id, now) = (draft.new_run_id()?, draft.now());
     let (rank, version) = (Rank { at: now, seq: id.seq }, (old.version, old.lane));

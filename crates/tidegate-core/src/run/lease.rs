@@ -1,5 +1,5 @@
-//! Leasing: the only way into *driven*. An engine registers the lanes that it serves and leases
-//! ready runs, each with a new fence.
+//! Leasing: an engine registers the lanes that it serves and leases ready runs, each with a new
+//! fence. Only a lease makes a run driven.
 
 use std::collections::BTreeSet;
 
@@ -14,11 +14,11 @@ use crate::{
     turn::{self, Claim},
 };
 
-/// How many engines are read at first.
+/// Number of engines that are read at first.
 const ENGINES_READ: u32 = 64;
 
-/// Leases up to `limit` ready runs to an engine: the workspaces of its claims take turns, within
-/// each its workflows, and within these the runs are ordered by rank.
+/// Leases up to `limit` ready runs to an engine. The workspaces of the claims take turns, the
+/// workflows of each workspace take turns, and the runs of a workflow are ordered by rank.
 pub fn lease(
     draft: &mut Draft,
     engine: EngineId,
@@ -35,21 +35,21 @@ pub fn lease(
         let scan = Scan::Ready(claim.clone());
         let is_ready = |row: &Row| row.as_run().is_some_and(is_ready);
         let found = missing.note(draft.found_still(&scan, *limit, is_ready))?;
-        // Runs that became ready in this very transaction are included.
+        // Runs that became ready in this same transaction are included.
         let here = draft.written(from.clone(), to.clone());
         let here = found.unwrap_or_default().into_iter().chain(here.filter(|row| is_ready(row)));
         ready.push(claim.take(here.filter_map(Row::as_run), *limit));
     }
     missing.settle()?;
     let ready: Vec<Run> = turn::in_rounds(ready, limit).into_iter().cloned().collect();
-    // Last, so that a probe, which knows no engines, has recorded all other reads. No engine would
-    // ever take a run over from an engine that is dead already, or find the runs of one that does
-    // not exist.
+    // A dead or unknown engine must not get runs, because no engine would take them over from it.
+    // This check is last, because a probe has no engine rows: it would stop here and not record the
+    // other reads.
     alive(draft, engine)?;
     ready.into_iter().map(|run| lease_one(draft, engine, run)).collect()
 }
 
-/// Records the lanes that an engine takes runs from: runs in lanes that no live engine serves are
+/// Stores the lanes whose runs an engine leases. Runs of lanes that no live engine serves are
 /// stranded.
 pub fn serve(draft: &mut Draft, engine: EngineId, lanes: &[Seq]) -> Decided<()> {
     let mut row = alive(draft, engine)?;
@@ -62,7 +62,7 @@ pub fn serve(draft: &mut Draft, engine: EngineId, lanes: &[Seq]) -> Decided<()> 
 
 /// Returns the lanes that live engines serve, according to their rows.
 ///
-/// An engine that has crashed counts until another one has noticed that its heartbeat stopped.
+/// An engine that has crashed counts as live until another engine has declared it dead.
 pub fn served<E>(draft: &Draft) -> Decided<BTreeSet<Seq>, E> {
     let engines = draft.found_all(&Scan::Engines, ENGINES_READ)?.into_iter();
     let engines = engines.filter_map(|row| {
@@ -72,7 +72,7 @@ pub fn served<E>(draft: &Draft) -> Decided<BTreeSet<Seq>, E> {
     Ok(engines.flatten().copied().collect())
 }
 
-/// Returns the engine's row, if it may still get runs.
+/// Returns the row of an engine; a refusal if it is dead or has no row.
 fn alive(draft: &Draft, engine: EngineId) -> Decided<Engine> {
     match draft.row(&RowKey::Engine(engine))? {
         Some(Row::Engine(row)) if !row.dead => Ok(row.clone()),
@@ -98,8 +98,8 @@ fn lease_one<E>(draft: &mut Draft, engine: EngineId, mut run: Run) -> Decided<Ru
     Ok(run)
 }
 
-/// Returns the deadline of a run that starts now, by the definition of its own version. Follow-up
-/// runs have no deadline.
+/// Returns the deadline of a run that starts now, by `timeoutMs` of its own version. Follow-up runs
+/// have no deadline.
 fn deadline<E>(draft: &Draft, run: &Run) -> Decided<Option<Timestamp>, E> {
     let catalog = draft.catalog(&run.ws)?;
     let timeout_ms = catalog.definition(run.lane).and_then(|workflow| workflow.timeout_ms);

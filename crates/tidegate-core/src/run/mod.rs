@@ -1,7 +1,7 @@
-//! The life of a run after its admission: leased, recorded, suspended, woken, ended.
+//! The life of a run after its admission: it is leased, recorded, suspended, woken and ended.
 //!
-//! [`lease`] is the only way into *driven*, [`end`] the only way out of life; every write of a
-//! worker repeats its fence ([`record`]).
+//! Only [`lease`] makes a run driven, and only [`end`] ends it. Every report of a worker has the
+//! fence of its lease ([`record`]).
 
 pub mod chore;
 pub mod control;

@@ -1,7 +1,7 @@
 //! Streamed output: the chunks that a run emits while it is driven, and its progress.
 //!
-//! A chunk is identified by its step, attempt and position there, so that a worker which repeats a
-//! report, or another worker which repeats the work, changes nothing.
+//! A chunk is identified by its step, its attempt and its position in the attempt. So it is stored
+//! once, even if a worker repeats a report or another worker repeats the work.
 
 use super::record::Record;
 use crate::{
@@ -11,29 +11,29 @@ use crate::{
     row::{Chunk, Progress, RowKey, Run},
 };
 
-/// Maximum size of a chunk: a follower has to take it at once.
+/// Maximum size of a chunk. A client that follows the output receives it as a whole.
 pub const MAX_CHUNK_BYTES: usize = 64 * 1024;
 
-/// Maximum number of chunks of a run: a follower that joins late has to read them all.
+/// Maximum number of chunks of a run. A client that begins late has to read all of them.
 pub const MAX_CHUNKS: u32 = 10_000;
 
-/// Maximum length of a progress text: it is written with every change of its run.
+/// Maximum length of a progress text. It is part of the run's row, which is written often.
 pub const MAX_PROGRESS_BYTES: usize = 256;
 
 /// Chunk that a run emits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewChunk {
-    /// The step that emits the chunk; empty for the handler itself.
+    /// The step that emits the chunk; empty if the handler emits it outside all steps.
     pub step: String,
-    /// The step's attempt; the same at every replay of the handler.
+    /// The attempt of the step. It does not change when the handler is replayed.
     pub attempt: u32,
-    /// The chunk's position in that attempt, from 0.
+    /// The chunk's position in the attempt, from 0.
     pub n: u32,
     /// The payload.
     pub data: Payload,
 }
 
-/// Writes the output in a report.
+/// Writes the chunks and the progress of a report.
 pub fn write(draft: &mut Draft, mut run: Run, report: &Record) -> Decided<()> {
     if report.chunks.is_empty() && report.progress.is_none() {
         return Ok(());
@@ -59,7 +59,8 @@ pub fn write(draft: &mut Draft, mut run: Run, report: &Record) -> Decided<()> {
     Ok(())
 }
 
-/// Cuts progress to its bounds: a status is never a reason to fail.
+/// Limits the values of progress. Values that are too large are not an error, because progress is
+/// only information.
 fn cut(progress: &Progress) -> Progress {
     let text = &progress.text;
     let end = text.floor_char_boundary(MAX_PROGRESS_BYTES);

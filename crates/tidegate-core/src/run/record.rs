@@ -1,7 +1,7 @@
 //! Reports of workers: finished steps, and the next state of the run.
 //!
-//! Every report repeats the fence of its lease and is refused once another worker took over or the
-//! run was cancelled (spec replace, steps).
+//! Every report has the fence of its lease. It is refused after another worker has leased the run
+//! or the run was cancelled (spec replace, steps).
 
 use std::cell::OnceCell;
 
@@ -46,30 +46,30 @@ pub struct Record {
     pub fence: i64,
     /// Steps that finished since the last report.
     pub steps: Vec<NewStep>,
-    /// Events and signals that steps send: atomically with the step's record.
+    /// Events and signals that steps send, in the transaction that records the step.
     pub sends: Vec<NewSend>,
-    /// Stream commits of steps: atomically with the step's record.
+    /// Stream commits of steps, in the transaction that records the step.
     pub commits: Vec<NewCommit>,
-    /// Chunks that the run has emitted since.
+    /// Chunks that the run has emitted since the last report.
     pub chunks: Vec<NewChunk>,
-    /// The run's progress, where it has changed.
+    /// The run's progress, if it has changed.
     pub progress: Option<Progress>,
-    /// Session operations of steps: atomically with the step's record.
+    /// Session operations of steps, in the transaction that records the step.
     pub session: Vec<NewSessionOp>,
     /// The next state of the run.
     pub then: Then,
 }
 
 impl Record {
-    /// Creates a report with nothing but the next state of the run.
+    /// Creates a report that has only the next state of the run.
     pub fn new(run: Seq, engine: EngineId, fence: i64, then: Then) -> Self {
         Self { run, engine, fence, then, ..Self::default() }
     }
 
-    /// Returns the reads of a plain report: its run and its steps. None where the report may touch
-    /// other rows, and only a probe can find them.
+    /// Returns the reads of a plain report: its run and its steps. None if the report may need
+    /// other rows, which only a probe can find.
     ///
-    /// Most reports are plain, and probing each of them took a tenth of all processor time.
+    /// Most reports are plain. Without this function, probing them took a tenth of all CPU time.
     pub fn plain_reads(&self, known: &Run) -> Option<ReadSet> {
         let Self { sends, chunks, progress, session, commits, .. } = self;
         let quiet = chunks.is_empty() && progress.is_none() && commits.is_empty();
@@ -95,7 +95,7 @@ pub struct NewStep {
     pub result: Result<Payload, RunError>,
 }
 
-/// Event or signal that a step sends. The answer to it becomes the step's result.
+/// Event or signal that a step sends. The answer to it is the step's result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewSend {
     /// The step's id.
@@ -105,7 +105,7 @@ pub struct NewSend {
 }
 
 impl NewSend {
-    /// Creates the send of an event.
+    /// Creates a [`NewSend`] of an event.
     pub fn event(step: impl Into<String>, event: NewEvent) -> Self {
         Self { step: step.into(), what: Sent::Event(event) }
     }
@@ -137,9 +137,10 @@ impl Sent {
     }
 }
 
-/// Events that a step commits to a stream. Their positions become the step's output.
+/// Events that a step commits to a stream. Their positions are the step's output.
 ///
-/// A conflict is not recorded: the worker decides again on the current state of the stream.
+/// If the commit conflicts with another one, the step is not recorded: the worker executes it again
+/// on the current state of the stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewCommit {
     /// The step's id.
@@ -154,20 +155,20 @@ pub enum Then {
     /// The worker continues.
     #[default]
     Continue,
-    /// The run waits until one of these is answered.
+    /// The run waits until one of these waits ends.
     Suspend(Vec<NewWait>),
-    /// The handler returned.
+    /// The handler returned this output.
     Complete(Payload),
     /// The handler failed permanently.
     Fail(RunError),
-    /// The engine shuts down: another one continues the run, and no death is counted.
+    /// The engine shuts down: another engine continues the run. This does not count as a death.
     Yield,
 }
 
-/// Wait to register.
+/// A wait that begins now.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewWait {
-    /// The step that gets the answer.
+    /// The step that waits and gets the result.
     pub step: String,
     /// The condition.
     pub on: NewWaitOn,
@@ -209,11 +210,11 @@ impl Until {
 /// Condition of a wait.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NewWaitOn {
-    /// The point in time itself.
+    /// The time `until`.
     Time,
-    /// The next attempt of the step, which has failed once more.
+    /// The next attempt of the step, after it has failed once more.
     Retry,
-    /// An event of this name whose fields have these values, encoded.
+    /// An event of this name whose fields have these encoded values.
     Event {
         /// The event's name.
         name: String,
@@ -225,7 +226,7 @@ pub enum NewWaitOn {
         /// The signal's name.
         name: String,
     },
-    /// The end of a child, which is started now.
+    /// The end of a child run, which starts now.
     Invoke {
         /// The child's app.
         app: String,
@@ -241,9 +242,9 @@ pub enum NewWaitOn {
 pub enum Recorded {
     /// The worker continues.
     GoOn,
-    /// The worker drops the run: it waits, is queued again, is paused or has ended.
+    /// The worker no longer drives the run: it waits, is queued again, is paused or has ended.
     LetGo,
-    /// The worker stops, and confirms it: an event that the run sent has replaced it.
+    /// The worker has to stop and confirm it: an event that the run sent has replaced the run.
     Stop,
 }
 
@@ -270,7 +271,8 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
     for asked in &report.commits {
         append(draft, report, asked)?;
     }
-    // An event that the run sent may have answered the run itself, or replaced it.
+    // The run is read again, because an event that it sent may have ended its own wait, or replaced
+    // it.
     let mut run = match leased(draft, report) {
         Err(Stop::Refused(_)) => return Ok(Recorded::Stop),
         run => run?,
@@ -284,7 +286,8 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
     for step in recorded.chain(report.session.iter().map(|op| &op.step)) {
         run.failures.remove(step);
         run.made_progress();
-        // A wait of a step that is recorded now would be answered by a second record.
+        // The step has its result now. Its wait is removed, because its end would record the step a
+        // second time.
         wait::drop_one(draft, &mut run, step);
     }
     match report.then.clone() {
@@ -314,7 +317,7 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
     Ok(Recorded::LetGo)
 }
 
-/// Records a step, once: a report whose answer was lost is repeated.
+/// Records a step if it is not recorded yet. A worker repeats a report if it got no answer.
 fn remember(
     draft: &mut Draft,
     report: &Record,
@@ -332,7 +335,8 @@ fn remember(
     Ok(())
 }
 
-/// Sends the event or signal of a step. A run that takes no signals fails the step, not the report.
+/// Sends the event or signal of a step. If the receiving run has ended or does not exist, the step
+/// fails, but not the report.
 fn send(draft: &mut Draft, ws: &Workspace, what: &Sent) -> Decided<Result<Payload, RunError>> {
     match what {
         Sent::Event(event) => {
@@ -349,7 +353,7 @@ fn send(draft: &mut Draft, ws: &Workspace, what: &Sent) -> Decided<Result<Payloa
     }
 }
 
-/// Commits to a stream and records the step; after a conflict, neither.
+/// Commits to a stream and records the step. After a conflict it does neither.
 fn append(draft: &mut Draft, report: &Record, asked: &NewCommit) -> Decided<()> {
     let NewCommit { step, commit } = asked;
     let known = draft.row::<Refusal>(&RowKey::Step(report.run, step.clone()))?.is_some();
@@ -368,7 +372,8 @@ fn append(draft: &mut Draft, report: &Record, asked: &NewCommit) -> Decided<()> 
     remember(draft, report, step.clone(), StepKind::Commit, |_| Ok(result))
 }
 
-/// Counts a compensation with its record: an event that the run sends next may replace the run.
+/// Counts a compensation at once, with its record, because an event in the same report may replace
+/// the run.
 fn count(draft: &mut Draft, report: &Record, kind: StepKind) -> Decided<()> {
     if kind == StepKind::Compensate {
         let mut run = leased(draft, report)?;
@@ -430,7 +435,7 @@ fn suspend(draft: &mut Draft, mut run: Run, waits: Vec<NewWait>) -> Decided<()> 
         let wait = Wait { step, on, until, within_ms, since };
         answered |= wait::register(draft, &mut run, wait)?;
     }
-    // The parent leaves its executing gates first: its child may need them.
+    // The parent releases its executing gates first, because its child may need them.
     let id = run.id.seq;
     park(draft, run, answered)?;
     for (step, until, app, workflow, data) in children {
@@ -439,8 +444,8 @@ fn suspend(draft: &mut Draft, mut run: Run, waits: Vec<NewWait>) -> Decided<()> 
     Ok(())
 }
 
-/// Suspends a run without its executing gates; a run that has something to do continues, unless a
-/// pause was requested.
+/// Suspends a run and releases its executing gates. If `going`, the run has something to do and is
+/// queued again, unless a pause was requested.
 fn park(draft: &mut Draft, mut run: Run, going: bool) -> Decided<()> {
     run.owner = None;
     if going && !run.pausing {
@@ -457,7 +462,7 @@ fn park(draft: &mut Draft, mut run: Run, going: bool) -> Decided<()> {
     Ok(())
 }
 
-/// Starts a child and waits for it; a refused child fails the step at once.
+/// Starts a child and adds a wait for it. If the child is refused, the step fails at once.
 fn invoke(
     draft: &mut Draft,
     parent: Seq,
@@ -467,7 +472,7 @@ fn invoke(
     workflow: &str,
     data: Payload,
 ) -> Decided<()> {
-    let mut run = draft.run(parent)?.cloned().expect("the parent was just put to sleep");
+    let mut run = draft.run(parent)?.cloned().expect("the parent was just suspended");
     let event = draft.new_event_id()?;
     let (ws, name) = (run.ws.clone(), workflow.to_owned());
     let (at, kind) = (draft.now(), Kind::Invoke);
@@ -529,7 +534,7 @@ fn answer_at_once(draft: &mut Draft, mut run: Run, step: String, fault: RunError
     }
 }
 
-/// Returns the error that a parent gets when a gate refused its child (spec A5, G8).
+/// Returns the error of a parent's step if a control has refused its child (spec A5, G8).
 fn refused(verdict: &Verdict) -> RunError {
     let ancestor = matches!(verdict, Verdict::HeldByAncestor { .. });
     let code = if ancestor { "HeldByAncestor" } else { "Refused" };

@@ -1,9 +1,9 @@
 //! Replay of a run that has ended, and retry from a step (spec replay, A5).
 //!
-//! The new run passes gates, throttle and handoff by the current release. A replay runs the current
-//! version from the start, with its own effect keys. A retry from a step continues from the steps
-//! that were recorded before that one, under their effect keys and, since step ids belong to code,
-//! in the version that recorded them.
+//! Gates, throttle and handoff of the current release apply to the new run. A replay executes the
+//! current version from the start, with its own effect keys. A retry from a step keeps the steps
+//! that were recorded before this step, and their effect keys. It has the version that recorded
+//! them, because another version may use the step ids for other steps.
 
 use std::cell::OnceCell;
 
@@ -31,20 +31,20 @@ use crate::{
     schedule,
 };
 
-/// How many steps of a run are read at first.
+/// Number of steps of a run that are read at first.
 const STEPS_READ: u32 = 64;
 
-/// How many steps are listed in the answer to a request for an unknown one.
+/// Maximum number of steps that the refusal of an unknown step lists.
 const STEPS_NAMED: usize = 10;
 
-/// Differences between a replay and its original.
+/// What a replay changes compared with the original run.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplayRequest<'a> {
-    /// Another input.
+    /// The new input; none means the same input.
     pub input: &'a Option<Payload>,
-    /// The first step that is not kept.
+    /// The first step to execute again; none means that no step is kept.
     pub from_step: &'a Option<String>,
-    /// The result of the program's key function for the input, where the policy has one.
+    /// The result of the policy's key function for the input, if the policy has one.
     pub function_key: &'a Option<Key>,
 }
 
@@ -77,7 +77,7 @@ pub fn replay(
     Ok(outcome)
 }
 
-/// Returns the run, if it has ended.
+/// Returns the ended run; a refusal if it has not ended or does not exist.
 fn ended(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Ended> {
     if let Some(Row::Ended(ended)) = draft.row(&RowKey::Ended(id.seq))?
         && ended.id == id
@@ -89,7 +89,7 @@ fn ended(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Ended> {
     Err(Stop::Refused(if live { Refusal::NotEnded(id) } else { Refusal::NoRun(id) }))
 }
 
-/// Returns the steps that the code received before one, in that order.
+/// Returns the steps whose results the code received before the step `from`, in this order.
 fn steps_before(draft: &Draft, old: &Ended, from: &str) -> Decided<Vec<Step>> {
     let run = old.id.seq;
     let [first, last] =
@@ -109,7 +109,8 @@ fn steps_before(draft: &Draft, old: &Ended, from: &str) -> Decided<Vec<Step>> {
     if matches!(old.ending, Ending::Completed { .. }) {
         return Ok(steps);
     }
-    // Session operations that the run had staged were discarded with it: their steps are repeated.
+    // Session operations that the run had staged were dropped at its end, so their steps are not
+    // kept: they are executed again.
     let staged = draft.catalog(&old.ws)?.restarts(old.lane) || schedule::was_restarted(draft, old)?;
     steps.retain(|step| !staged || step.kind != StepKind::State);
     if let Some(undo) = steps.iter().find(|step| step.kind == StepKind::Compensate) {
@@ -119,7 +120,7 @@ fn steps_before(draft: &Draft, old: &Ended, from: &str) -> Decided<Vec<Step>> {
     Ok(steps)
 }
 
-/// Returns the known steps, for the answer to a request for an unknown one.
+/// Returns the hint in the refusal of an unknown step: a similar step, or the recorded steps.
 fn hint(unknown: &str, steps: &[Step]) -> String {
     let ids: Vec<&str> = steps.iter().map(|step| step.id.as_str()).collect();
     match nearest(unknown, &ids) {
@@ -129,7 +130,7 @@ fn hint(unknown: &str, steps: &[Step]) -> String {
     }
 }
 
-/// Takes the new run through admission.
+/// Admits the new run.
 fn admit(
     draft: &mut Draft,
     old: &Ended,
@@ -169,8 +170,8 @@ fn admit(
     Ok(Outcome { app, workflow, version: current.version.number, verdict, key_missing })
 }
 
-/// Returns the new run's input. A new input is one event, also where the old run had a batch; for
-/// an action it keeps the request's session, user and metadata.
+/// Returns the new run's input. A new input is always one event, even if the old run had a batch.
+/// For an action, the session, user and metadata of the old request are kept.
 fn input(draft: &mut Draft, old: &Ended, go: ReplayRequest<'_>) -> Decided<(Event, Source)> {
     let Some(event) = draft.event(old.source.first())?.cloned() else {
         return Err(Stop::Refused(Refusal::InputGone(old.id)));
@@ -189,7 +190,7 @@ fn input(draft: &mut Draft, old: &Ended, go: ReplayRequest<'_>) -> Decided<(Even
     Ok((event, Source::Event(id)))
 }
 
-/// Replays a follow-up run: for the same original run, without gates, in its version.
+/// Replays a follow-up run: for the same original run, without gates, with the same version.
 fn follow_again(
     draft: &mut Draft,
     old: &Ended,

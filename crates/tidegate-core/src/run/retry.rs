@@ -3,11 +3,11 @@
 use crate::definition::Retry;
 
 impl Retry {
-    /// Returns the delay after a number of failures; none when no attempts are left.
+    /// Returns the delay after a number of failures; none if no attempts are left.
     ///
-    /// `jitter` is a random number from 0 to 1, drawn by the caller. It only ever adds, by at most
-    /// a tenth: a retry is never earlier than its author asked for, and steps that failed together
-    /// do not retry together.
+    /// `jitter` is a random number from 0 to 1, given by the caller. It makes the delay longer by
+    /// up to a tenth, so that steps that failed together are not retried together. It never makes
+    /// the delay shorter than the author's setting.
     pub fn delay_ms(&self, failures: u32, jitter: f64) -> Option<u64> {
         if failures >= self.max_attempts {
             return None;
@@ -43,6 +43,6 @@ mod tests {
         let delays: Vec<_> = (1..=5).map(|failures| retry.delay_ms(failures, 0.0)).collect();
         assert_eq!(delays, [Some(100), Some(200), Some(300), Some(300), None]);
         assert_eq!(retry.delay_ms(1, 1.0), Some(110));
-        assert_eq!(retry.delay_ms(1, -7.0), Some(100), "jitter never makes a retry early");
+        assert_eq!(retry.delay_ms(1, -7.0), Some(100), "jitter has shortened the delay");
     }
 }

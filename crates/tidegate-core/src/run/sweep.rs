@@ -1,6 +1,6 @@
 //! Sweep: processes due gates, runs and chores, and takes runs from dead engines.
 //!
-//! Candidates are found without locks; each decision repeats its premise on the locked row.
+//! Rows are found without locks. So each decision checks again, on the locked row, that it is due.
 
 use super::{end, follow_up, wait};
 use crate::{
@@ -18,18 +18,17 @@ use crate::{
     time::Timestamp,
 };
 
-/// Default number of consecutive engine deaths, with the handler running, that pause a run.
+/// Default of the number of consecutive engine deaths, while the handler was running, after which
+/// a run is paused.
 pub const MAX_DEATHS: u32 = 10;
 
-/// Cancellation reason of a run that gave up its position in a queue.
+/// Cancellation reason of a run that has waited in a queue for longer than `maxWaitMs`.
 pub const WAITED_TOO_LONG: &str = "it waited longer than maxWaitMs";
 
-/// Returns the command that processes a row of the due scans, and the time from which on it has
-/// work. `stepped` means that the clock may have stepped back since the row was written: then a row
-/// that was written later than `now` is processed at once, and its times are capped.
-///
-/// A delay set by a rule has an upper bound. A due time that was written before the clock stepped
-/// back would add the step to the delay.
+/// Returns the command that processes a row of a due scan, and the time at which it is due.
+/// `stepped` means that the clock may have stepped back since the row was written. Then a row with
+/// a time later than `now` is processed at once, and its times are capped: otherwise its delay
+/// would be longer by the step of the clock.
 pub fn look(row: &Row, now: Timestamp, stepped: bool) -> Option<(Timestamp, Command)> {
     let (due, at_once, command) = if let Some(gate) = row.as_gate() {
         let (ws, key) = (gate.key.scope()?.ws, gate.key.clone());
@@ -38,7 +37,7 @@ pub fn look(row: &Row, now: Timestamp, stepped: bool) -> Option<(Timestamp, Comm
         let command = Command::SweepRun { ws: run.ws.clone(), run: run.id.seq };
         (run.due()?, stepped && is_ahead(run, now), command)
     } else if let Row::Chore(chore) = row {
-        // Unfinished work has no reason to wait, whatever the clock says.
+        // Unfinished work is always due, also if the clock has stepped back.
         (chore.due?, !chore.is_over(), Command::SweepChore { known: Box::new(chore.clone()) })
     } else {
         return None;
@@ -46,12 +45,13 @@ pub fn look(row: &Row, now: Timestamp, stepped: bool) -> Option<(Timestamp, Comm
     Some((if at_once { due.min(now) } else { due }, command))
 }
 
-/// Whether a run was written later than now.
+/// Whether a run was last changed at a time later than `now`.
 fn is_ahead(run: &Run, now: Timestamp) -> bool {
     run.trail.marks().last().is_some_and(|mark| mark.0 > now)
 }
 
-/// Caps the times of a run by the durations that set them. A time that an author named stays.
+/// Caps the times of a run to the durations from which they were computed. Times that the author
+/// gave directly stay.
 fn cap<E>(draft: &Draft, run: &mut Run) -> Decided<(), E> {
     let now = draft.now();
     let cap = |at: Option<Timestamp>, ms: Option<u64>| match ms {
@@ -81,7 +81,7 @@ fn cap<E>(draft: &Draft, run: &mut Run) -> Decided<(), E> {
     Ok(())
 }
 
-/// Returns the schedule of a run that waits for earlier occurrences.
+/// Returns the schedule of a run, if it has the gate of a schedule in its plan.
 fn schedule_of(run: &Run) -> Option<String> {
     let mut gates = run.plan.iter().map(|need| &need.gate);
     let gate = gates.find(|gate| gate.class() == Some(Class::Schedule))?;
@@ -92,7 +92,8 @@ fn schedule_of(run: &Run) -> Option<String> {
 pub fn gate<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
     let Some(row) = draft.gate(key)?.cloned() else { return Ok(()) };
     let now = draft.now();
-    // Each rule below caps the times of a row that was written later than now.
+    // A row with a time later than now was written before the clock stepped back: the branches
+    // below cap its times.
     if row.due.is_none_or(|due| due > now && row.at <= now) {
         return Ok(());
     }
@@ -109,7 +110,7 @@ pub fn gate<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
             Ok(())
         }
         GateState::Slots(mut slots) => {
-            // One fold per pass: most likely it takes the slot, and the others continue to wait.
+            // One fold at a time, because its run will probably take the slot.
             let free = slots.holders.iter().all(|hold| hold.draining) && slots.head.is_none();
             if free && !slots.folds.is_empty() {
                 let longest_held = slots.folds.remove(0);
@@ -133,7 +134,7 @@ pub fn run<E>(draft: &mut Draft, seq: Seq) -> Decided<(), E> {
     if run.due().is_none_or(|due| due > now) {
         return Ok(());
     }
-    // The earlier of two bounds ends the wait, also if the sweep is late.
+    // Both the expiry and another deadline may have passed. The earlier one decides.
     if run.is_expired(now) && run.due() == run.expiry() {
         return end::expire(draft, run);
     }
@@ -163,7 +164,7 @@ pub fn run<E>(draft: &mut Draft, seq: Seq) -> Decided<(), E> {
                     }),
                 };
                 wait::answer(draft, run, &wait.step, result)?;
-                run = draft.run(seq)?.cloned().expect("an answer does not end a run");
+                run = draft.run(seq)?.cloned().expect("the end of a wait does not end the run");
             }
             Ok(())
         }
@@ -172,7 +173,7 @@ pub fn run<E>(draft: &mut Draft, seq: Seq) -> Decided<(), E> {
     }
 }
 
-/// Declares an engine dead, if its heartbeat is still the one that was seen a lease ago.
+/// Declares an engine dead, if its heartbeat is still `beat`, which was read one lease ago.
 pub fn mark_dead<E>(draft: &mut Draft, engine: EngineId, beat: i64) -> Decided<bool, E> {
     match draft.row(&RowKey::Engine(engine))? {
         Some(Row::Engine(row)) if row.beat == beat && !row.dead => {
@@ -186,9 +187,9 @@ pub fn mark_dead<E>(draft: &mut Draft, engine: EngineId, beat: i64) -> Decided<b
 
 /// Takes a run over from a dead engine.
 ///
-/// A run whose handler was running at `max_deaths` consecutive deaths may be the cause of them: it
-/// is paused until it is resumed by hand. 0 pauses none. A run that is called by URL has no code in
-/// the engine and is never paused.
+/// If the handler of the run was running at `max_deaths` consecutive engine deaths, the run may be
+/// their cause: it is paused until a user resumes it. With 0 no run is paused. A run that is called
+/// by URL has no code in the engine and is never paused.
 pub fn reap<E>(
     draft: &mut Draft,
     seq: Seq,
@@ -224,8 +225,8 @@ pub fn reap<E>(
     Ok(reason.map_or(Answer::Changed(true), |reason| Answer::Paused { reason }))
 }
 
-/// Counts the death of an engine that was running this run's handler, and returns the reason for a
-/// pause if that was one too many.
+/// Counts the death of an engine, if it was running this run's handler. Returns the reason for a
+/// pause if the maximum is reached.
 fn count_death<E>(draft: &Draft, run: &mut Run, max_deaths: u32) -> Decided<Option<String>, E> {
     let catalog = draft.catalog(&run.ws)?;
     if catalog.definition(run.lane).is_some_and(|workflow| workflow.url.is_some()) {
@@ -247,9 +248,9 @@ fn count_death<E>(draft: &Draft, run: &mut Run, max_deaths: u32) -> Decided<Opti
     }))
 }
 
-/// Deletes an engine that is dead and owns no runs.
+/// Deletes the row of an engine that is dead and owns no runs.
 ///
-/// It gets no more runs while its row is locked, so a run that it does not own now, it never will.
+/// It cannot get runs after this check, because a dead engine gets none and its row is locked.
 pub fn bury<E>(draft: &mut Draft, engine: EngineId) -> Decided<bool, E> {
     let dead = matches!(draft.row(&RowKey::Engine(engine))?, Some(Row::Engine(row)) if row.dead);
     let owns = |row: &Row| row.as_run().is_some_and(|run| run.owner == Some(engine));

@@ -1,7 +1,7 @@
-//! Waits for a time, an event, a signal or a child, and their answers.
+//! Waits for a time, an event, a signal or a child, and their results.
 //!
-//! A wait stays registered until it is answered, also while its run is driven because of another
-//! wait, so that no answer in between is missed.
+//! A wait stays registered until it ends, even if another wait has ended and the run is driven. So
+//! no event or signal is missed.
 
 use super::end;
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
 /// Interval at which a run checks whether its predecessors still exist.
 const RECHECK_MS: u64 = 60_000;
 
-/// Answers a wait and wakes the run if it is waiting.
+/// Ends a wait with a result, and wakes the run if it is waiting.
 pub fn answer<E>(
     draft: &mut Draft,
     mut run: Run,
@@ -53,8 +53,8 @@ pub fn answer<E>(
     }
 }
 
-/// Makes an unstarted run wait for its predecessors that have not ended. Refused where all have
-/// ended and none completed: there is no reason left to start.
+/// Makes a run that has not started wait for those of its predecessors that have not ended. If all
+/// have ended and none has completed, the run is refused.
 pub fn start_after(draft: &mut Draft, run: &mut Run, before: &[RunId]) -> Decided<(), Verdict> {
     for id in before {
         match completed(draft, *id)? {
@@ -76,8 +76,8 @@ pub fn start_after(draft: &mut Draft, run: &mut Run, before: &[RunId]) -> Decide
     }
 }
 
-/// Notifies a run that a predecessor has ended. If it was the last one and none completed, the run
-/// is cancelled.
+/// Ends the wait of a run for a predecessor that has ended. If it was the last predecessor and none
+/// has completed, the run is cancelled.
 pub fn ended_before<E>(
     draft: &mut Draft,
     mut run: Run,
@@ -96,8 +96,8 @@ pub fn ended_before<E>(
     answer(draft, run, &step, Ok(Payload::null()))
 }
 
-/// Checks whether the predecessors still exist. Their end notifies the run; an engine of an older
-/// version does not know of it and does not.
+/// Checks whether the predecessors have ended. Normally their end ends the wait, but an engine of
+/// an older build does not do this.
 pub fn recheck<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
     for wait in &run.waits {
         if let WaitOn::Before { run: before } = wait.on
@@ -113,8 +113,8 @@ pub fn recheck<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
     Ok(())
 }
 
-/// Whether a run completed; none where it has not ended. A run that retention has deleted counts as
-/// completed.
+/// Whether a run has completed; none if it has not ended. A run that retention has deleted counts
+/// as completed.
 pub fn completed<E>(draft: &Draft, run: RunId) -> Decided<Option<bool>, E> {
     if draft.run(run.seq)?.is_some_and(|run| run.phase != Phase::Stopping) {
         return Ok(None);
@@ -126,19 +126,19 @@ pub fn completed<E>(draft: &Draft, run: RunId) -> Decided<Option<bool>, E> {
     Ok(Some(!failed))
 }
 
-/// Wakes a waiting run: it queues for its executing gates again.
+/// Wakes a waiting run: it enters its executing gates again, or is queued for them.
 pub fn wake<E>(draft: &mut Draft, run: Run) -> Decided<(), E> {
     gate::advance(draft, run)
 }
 
-/// Whether a step has its answer: a step that is waited for again gets no second record.
+/// Whether a step already has its result, so that it needs no wait.
 pub fn is_answered<E>(draft: &Draft, run: &Run, step: &String) -> Decided<bool, E> {
     let record = RowKey::Step(run.id.seq, step.clone());
     Ok(run.answered.contains(step) || draft.row(&record)?.is_some())
 }
 
-/// Registers a wait of a step that has neither a wait nor an answer. `true` means that it is
-/// answered at once.
+/// Registers the wait of a step that has neither a wait nor a result. Returns `true` if the wait
+/// ends at once, because its signal is already there.
 pub fn register<E>(draft: &mut Draft, run: &mut Run, wait: Wait) -> Decided<bool, E> {
     if let WaitOn::Signal { name } = &wait.on
         && let Some(signal) = take_signal(draft, run.id.seq, name)?
@@ -174,7 +174,7 @@ pub fn children(run: &Run) -> Vec<RunId> {
     run.waits.iter().filter_map(child).collect()
 }
 
-/// Drops the wait of a step, if it has one.
+/// Removes the wait of a step, if it has one.
 pub fn drop_one(draft: &mut Draft, run: &mut Run, step: &str) {
     if let Some(at) = run.waits.iter().position(|wait| wait.step == step) {
         let wait = run.waits.remove(at);
@@ -182,15 +182,15 @@ pub fn drop_one(draft: &mut Draft, run: &mut Run, step: &str) {
     }
 }
 
-/// Drops all waits of a run.
+/// Removes all waits of a run.
 pub fn forget(draft: &mut Draft, run: &mut Run) {
     for wait in std::mem::take(&mut run.waits) {
         unfile(draft, run, &wait);
     }
 }
 
-/// Encodes the value at `path`, the index key of event waits. Empty for the empty path; `None` if
-/// the data has no scalar there.
+/// Encodes the value at `path`. The rows of waits for events are found by this encoded value. Empty
+/// for an empty path; `None` if there is no scalar at the path.
 pub fn encoded(data: &Payload, path: &str) -> Option<Vec<u8>> {
     if path.is_empty() {
         return Some(Vec::new());

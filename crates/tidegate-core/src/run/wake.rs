@@ -1,10 +1,9 @@
-//! Wake-ups: an event finds the waits that it matches, and answers each of them once.
+//! Wake-ups: an event ends all waits that it matches, each of them once.
 //!
 //! An event wakes a limited number of runs in its own transaction. If there are more, it creates a
-//! chore, which continues in the order of the waits, chunk after chunk. A wait that begins after
-//! the event is not answered by it: a wait has a start. Until such a chore is finished, later
-//! events of the same name queue behind it, so that every wait is answered by the first event that
-//! matches it.
+//! chore, which wakes them in chunks, in the order of the waits. An event does not end waits that
+//! began after it. Until the chore is finished, later events of the same name wait for it, so that
+//! every wait gets the first event that matches it.
 
 use super::{chore, wait};
 use crate::{
@@ -14,14 +13,15 @@ use crate::{
     row::{Chore, Event, Row, RowKey, Wait, WaitOn, WaitPlace, Work},
 };
 
-/// How many runs one transaction wakes for an event: a wake changes about five rows, and the
-/// event has workflows to start besides.
+/// Maximum number of runs that one transaction wakes for an event. Waking a run changes about five
+/// rows, and the event may also start workflows.
 pub const WOKEN_AT_ONCE: usize = 256;
 
-/// How many paths of one event name are read at first.
+/// Number of paths of one event name that are read at first.
 const PATHS_READ: u32 = 64;
 
-/// Wakes the runs that wait for this event; returns their number, and whether others follow.
+/// Wakes the runs that wait for this event. Returns their number, and whether a chore will wake
+/// more.
 pub fn post<E>(draft: &mut Draft, event: &Event) -> Decided<(u32, bool), E> {
     let start = WaitPlace::first(String::new());
     let found = waiting(draft, event, &start)?;
@@ -38,7 +38,7 @@ pub fn post<E>(draft: &mut Draft, event: &Event) -> Decided<(u32, bool), E> {
     Ok((woke, more))
 }
 
-/// Wakes the next runs that waited for an event; returns the remaining work, if any.
+/// Wakes the next runs that wait for an event. Returns the remaining work; none if it is finished.
 pub fn go_on<E>(
     draft: &mut Draft,
     chore: &Chore,
@@ -56,8 +56,8 @@ pub fn go_on<E>(
     Ok(after.map(|after| Work::Wake { event, after }))
 }
 
-/// Answers these waits as far as they fit; returns the number of woken runs, and the last processed
-/// wait where there are more.
+/// Ends as many of these waits as fit into the transaction. Returns the number of woken runs, and
+/// the last processed wait if there are more.
 fn wake<E>(
     draft: &mut Draft,
     event: &Event,
@@ -75,10 +75,11 @@ fn wake<E>(
     Ok((woken, None))
 }
 
-/// Whether an earlier event is still waking waiters of the same name.
+/// Whether an earlier event of the same name is still waking runs.
 ///
-/// The rows of the scan are not locked, and need not be: a chore that has ended since costs a
-/// detour, and one that does not exist yet belongs to an event that arrived at the same time.
+/// The rows of the scan need no lock. If a chore has ended since, this event only creates a chore
+/// without need. If a chore does not exist yet, its event arrived at the same time as this one, and
+/// their order does not matter.
 fn is_behind<E>(draft: &Draft, event: &Event, before: Seq) -> Decided<bool, E> {
     let scan = Scan::Chores(event.ws.clone(), event.name.clone());
     let first = draft.found_still(&scan, 1, |_| true)?;
@@ -91,7 +92,7 @@ fn is_behind<E>(draft: &Draft, event: &Event, before: Seq) -> Decided<bool, E> {
     }))
 }
 
-/// Returns the next waits that the event may answer, one more than are woken at once.
+/// Returns the next waits that the event may end: one more than are woken in one transaction.
 fn waiting<E>(draft: &Draft, event: &Event, after: &WaitPlace) -> Decided<Vec<WaitPlace>, E> {
     let mut found = Vec::new();
     for path in paths(draft, event)?.into_iter().filter(|path| *path >= after.path) {
@@ -103,7 +104,7 @@ fn waiting<E>(draft: &Draft, event: &Event, after: &WaitPlace) -> Decided<Vec<Wa
     Ok(found)
 }
 
-/// Returns the paths that waits for events of this name are filed under, in order.
+/// Returns the paths on which waits for events of this name match, in order.
 fn paths<E>(draft: &Draft, event: &Event) -> Decided<Vec<String>, E> {
     let (ws, name) = (event.ws.clone(), event.name.clone());
     let scan = Scan::WaitPaths(ws.clone(), name.clone());
@@ -118,7 +119,7 @@ fn paths<E>(draft: &Draft, event: &Event) -> Decided<Vec<String>, E> {
     Ok(paths)
 }
 
-/// Returns the first waits after a position that are filed under the event's value at their path.
+/// Returns the first waits after a position whose value at the path is equal to the event's.
 fn under<E>(
     draft: &Draft,
     event: &Event,
@@ -146,7 +147,7 @@ fn under<E>(
     Ok(waits)
 }
 
-/// Answers one wait, if all its fields match.
+/// Ends one wait with the event, if all its fields match. Returns whether they do.
 fn deliver<E>(draft: &mut Draft, event: &Event, run: Seq, step: &str) -> Decided<bool, E> {
     let Some(run) = draft.run(run)?.cloned() else { return Ok(false) };
     let wait = run.waits.iter().find(|wait| wait.step == step);

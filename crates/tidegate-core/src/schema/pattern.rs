@@ -1,26 +1,26 @@
-//! Regular expressions of schemas, in time linear in the length of the text.
+//! Regular expressions of schemas. The time to match is linear in the length of the text.
 //!
-//! JSON Schema means the dialect of ECMAScript. The engine has no look-around and no
-//! backreferences, because those need backtracking. Look-ahead at the very beginning, which
-//! generated patterns for email addresses and passwords have, is split off: `^(?!a)(?=b)c` is three
-//! expressions, all anchored at the same place.
+//! JSON Schema uses the dialect of ECMAScript. The `regex` crate supports neither look-around nor
+//! backreferences, because they need backtracking. Only look-ahead at the beginning is supported,
+//! because generated patterns for email addresses and passwords have it: `^(?!a)(?=b)c` is split
+//! into three expressions, all anchored at the same position.
 
 use regex_lite::{Regex, RegexBuilder};
 
-/// Maximum size of a compiled expression, in bytes. Time to match grows with it; the largest
-/// pattern that zod writes, for IPv6 addresses, needs 48 KiB at most.
+/// Maximum size of a compiled expression, in bytes. The time to match grows with it. The largest
+/// pattern that zod writes, for IPv6 addresses, needs at most 48 KiB.
 const MAX_COMPILED_BYTES: usize = 64 * 1024;
 
 /// Compiled pattern.
 #[derive(Debug)]
 pub(super) struct Pattern {
     main: Regex,
-    /// Look-ahead at the beginning: the expressions, and whether they must match.
+    /// The look-ahead expressions at the beginning, each with whether it must match or must not.
     ahead: Vec<(Regex, bool)>,
 }
 
 impl Pattern {
-    /// Compiles a pattern. The error says why it is not supported.
+    /// Compiles a pattern. The error is the reason why it is not supported.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let compile = |text: &str| {
             let mut builder = RegexBuilder::new(text);
@@ -47,8 +47,8 @@ impl Pattern {
     }
 }
 
-/// Splits a leading look-ahead off a pattern. Returns its expression, whether it must match, and the
-/// rest. A `^` before it is dropped.
+/// Splits a look-ahead off the beginning of a pattern. Returns its expression, whether it must
+/// match, and the remaining pattern. A `^` before the look-ahead is removed.
 fn look_ahead(text: &str) -> Option<(&str, bool, &str)> {
     let text = text.strip_prefix('^').unwrap_or(text);
     let (inner, wanted) = match (text.strip_prefix("(?="), text.strip_prefix("(?!")) {
@@ -73,8 +73,8 @@ fn has_alternatives(text: &str) -> bool {
     })
 }
 
-/// Writes an expression of ECMAScript for the engine, which reads `[`, `&&` and `~~` inside of a
-/// class as operators.
+/// Converts an ECMAScript expression for the `regex` crate, in which `[`, `&&` and `~~` are
+/// operators inside of a character class.
 fn translate(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for token in tokens(text) {
@@ -86,16 +86,16 @@ fn translate(text: &str) -> String {
     out
 }
 
-/// A character of an expression, or an escape sequence's first two.
+/// A character of an expression, or the first two characters of an escape sequence.
 struct Token<'a> {
     at: usize,
     text: &'a str,
-    /// Whether it is inside of a class, without its brackets.
+    /// Whether the token is inside of a character class. The brackets do not count.
     in_class: bool,
 }
 
 impl Token<'_> {
-    /// By how much the nesting of groups changes.
+    /// Returns the change of the nesting depth of groups: 1, 0 or -1.
     fn nesting(&self) -> i32 {
         match self.text {
             "(" if !self.in_class => 1,
@@ -132,14 +132,14 @@ mod tests {
             ("b+", "abc", "ac"),
             ("^a.c$", "abc", "xabc"),
             (r"^\d{3}-\w+$", "123-ab_", "12-ab"),
-            // Digits and word characters are those of ASCII.
+            // `\d` and `\w` match only ASCII.
             (r"^\d$", "7", "\u{661}"),
             (r"^[\w.+-]+$", "a.b+c-d", "a b"),
             (r"^[^/\\[]+$", "abc", "a[c"),
             ("^[a&&b]+$", "a&b", "c"),
             (r"^\u0061\/\x62$", "a/b", "ab"),
             ("^(?:x|y)|z$", "az", "a"),
-            // Look-ahead at the beginning, as in zod's email addresses and rules of passwords.
+            // Look-ahead at the beginning, as in zod's patterns for email addresses and passwords.
             (r"^(?!\.)(?!.*\.\.)[a-z.]+$", "a.b", "a..b"),
             (r"^(?!\.)(?!.*\.\.)[a-z.]+$", "ab", ".ab"),
             (r"^(?=.*[A-Z])(?=.*\d).{4,}$", "aB3d", "ab3d"),
@@ -147,8 +147,8 @@ mod tests {
             (r"^(?!(?:con|[)]x)$)[a-z)]+$", "cons", "con"),
         ] {
             let read = Pattern::parse(pattern).unwrap();
-            assert!(read.is_match(fits), "{pattern} on {fits}");
-            assert!(!read.is_match(unfit), "{pattern} on {unfit}");
+            assert!(read.is_match(fits), "{pattern} does not match {fits}");
+            assert!(!read.is_match(unfit), "{pattern} matches {unfit}");
         }
     }
 
@@ -164,7 +164,7 @@ mod tests {
             ("(((a{100}){100}){100})", "size limit"),
         ] {
             let error = Pattern::parse(pattern).unwrap_err();
-            assert!(error.contains(reason), "{pattern}: {error}");
+            assert!(error.contains(reason), "{pattern}: wrong error {error}");
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Checks of a schema when it is defined: a rule that is written down holds, or is refused.
+//! Checks of a schema when it is defined. Rules that would not be enforced are refused.
 
 use serde_json::{Map, Value};
 
 use super::{MAX_SCHEMA_BYTES, each, pattern::Pattern, resolve};
 use crate::definition::{Code, Problems, nearest, shorten};
 
-/// Keywords that are checked.
+/// Keywords that are enforced.
 const CHECKED: [&str; 32] = [
     "type",
     "enum",
@@ -93,7 +93,7 @@ fn read_part(root: &Value, schema: &Value, at: &str, problems: &mut Problems) {
         }
         if !CHECKED.contains(&keyword.as_str()) {
             let fix = nearest::suggest(keyword, &CHECKED);
-            let message = format!("is not checked here, so it cannot be written: {fix}");
+            let message = format!("is not supported, because it would not be checked: {fix}");
             problems.error(Code::UnknownField, &place, message);
         } else if let Some(wanted) = unfit(root, keyword, rule) {
             let message = format!("must be {wanted}, got {}", shorten(rule));
@@ -107,8 +107,8 @@ fn read_part(root: &Value, schema: &Value, at: &str, problems: &mut Problems) {
     }
 }
 
-/// Warns of patterns that cannot be checked. They are no errors: generators write them, and their
-/// users cannot change them.
+/// Warns of patterns that cannot be checked. They are not errors, because generators write them and
+/// their users cannot change them.
 fn warn_of_patterns(keyword: &str, rule: &Value, at: &str, problems: &mut Problems) {
     let named = rule.as_object().filter(|_| keyword == "patternProperties");
     let patterns = named.into_iter().flat_map(Map::keys).map(String::as_str);
@@ -121,7 +121,7 @@ fn warn_of_patterns(keyword: &str, rule: &Value, at: &str, problems: &mut Proble
     }
 }
 
-/// Returns the expected type of a keyword's value, where it has another.
+/// Returns the expected type of a keyword's value; none if the value has this type.
 fn unfit(root: &Value, keyword: &str, rule: &Value) -> Option<&'static str> {
     let texts = || each(rule).all(Value::is_string);
     let filled = || rule.as_array().is_some_and(|list| !list.is_empty());

@@ -34,17 +34,17 @@ fn what_does_not_fit_is_named_with_its_place() {
         (json!({ "id": "ab", "lines": [1] }), r#"`input.lines.0` must have type "object""#),
         (json!({ "id": "ab", "lines": [{}, {}, {}] }), "`input.lines` must have maxItems 2"),
         (json!({ "id": "ab", "by": 1 }), "`input.by` must have anyOf"),
-        (json!({ "id": "ab", "more": 1 }), "`input.more` is not wanted, got 1"),
+        (json!({ "id": "ab", "more": 1 }), "`input.more` is not allowed, got 1"),
     ] {
         let mismatch = check(&order, &wrong, "input").unwrap_err().to_string();
         assert!(mismatch.contains(said), "{mismatch}");
     }
-    // Beyond the precision of a float.
+    // Numbers that a float cannot represent exactly.
     let large = json!({ "maximum": 9_007_199_254_740_992_u64 });
     assert!(check(&large, &json!(9_007_199_254_740_993_u64), "input").is_err());
 }
 
-/// Each keyword with a value that fits and one that does not, with the error.
+/// For each keyword: a value that matches, a value that does not match, and the error.
 #[test]
 fn every_keyword_is_checked() {
     for (schema, fits, unfit, said) in [
@@ -67,7 +67,7 @@ fn every_keyword_is_checked() {
             json!({ "prefixItems": [{ "type": "string" }], "items": false }),
             json!(["a"]),
             json!(["a", 1]),
-            "`input.1` is not wanted",
+            "`input.1` is not allowed",
         ),
         (
             json!({ "items": [{ "type": "string" }], "additionalItems": { "type": "null" } }),
@@ -93,7 +93,7 @@ fn every_keyword_is_checked() {
                 "unevaluatedProperties": false }),
             json!({ "a": 1, "b": 2 }),
             json!({ "a": 1, "c": 2 }),
-            "`input.c` is not wanted",
+            "`input.c` is not allowed",
         ),
         (
             json!({ "properties": { "a": { "$ref": "#/$defs/n%25~1" } },
@@ -103,13 +103,13 @@ fn every_keyword_is_checked() {
             r#"`input.a` must have type "null""#,
         ),
     ] {
-        assert_eq!(check(&schema, &fits, "input"), Ok(()), "{schema} with {fits}");
+        assert_eq!(check(&schema, &fits, "input"), Ok(()), "{schema} refuses {fits}");
         let mismatch = check(&schema, &unfit, "input").unwrap_err().to_string();
         assert!(mismatch.contains(said), "{schema}: {mismatch}");
     }
 }
 
-/// The error of a union is that of the alternative that is meant.
+/// The error of a union is that of the only alternative that is possible by type or tag.
 #[test]
 fn a_mismatch_in_a_union_is_named_with_its_place() {
     let cat = json!({ "type": "object", "properties": { "kind": { "const": "cat" },
@@ -128,7 +128,7 @@ fn a_mismatch_in_a_union_is_named_with_its_place() {
     }
 }
 
-/// However a schema is nested, a check ends.
+/// A check ends for every schema and value.
 #[test]
 fn a_check_is_bounded() {
     let said = |schema: &Value, value: &Value| match check(schema, value, "input") {
@@ -137,7 +137,7 @@ fn a_check_is_bounded() {
     };
     let endless = json!({ "$ref": "#" });
     assert!(said(&endless, &json!(1)).contains("to check"));
-    // `not` does not turn running out of steps into a match.
+    // A check that runs out of steps inside of `not` is not a match.
     let endless = json!({ "not": { "$ref": "#/not" } });
     assert!(said(&endless, &json!(1)).contains("to check"));
     // Two branches for each level: 2^100 checks.
@@ -145,14 +145,14 @@ fn a_check_is_bounded() {
     let branches = json!({ "oneOf": [branch, branch] });
     let deep = (0..100).fold(json!([1]), |value, _| json!([value]));
     assert!(said(&branches, &deep).contains("to check"));
-    // A recursive schema follows a payload down to its limit.
+    // A recursive schema is checked down to the maximum depth of a payload.
     let list = json!({ "$ref": "#/$defs/list", "$defs": { "list": { "anyOf": [
         { "type": "null" },
         { "type": "object", "properties": { "next": { "$ref": "#/$defs/list" } } } ] } } });
     let nested = |end: Value| (0..126).fold(end, |next, _| json!({ "next": next }));
     assert_eq!(said(&list, &nested(json!(null))), "fits");
     assert!(said(&list, &nested(json!(1))).contains(".next.next` must have anyOf"));
-    // A pattern that backtracking engines take forever for.
+    // A pattern that takes exponential time with backtracking.
     let evil = json!({ "pattern": "^(a+)+$" });
     assert!(said(&evil, &json!(format!("{}b", "a".repeat(10_000)))).contains("pattern"));
     let long = json!({ "pattern": "a".repeat(1000) });
@@ -170,7 +170,7 @@ fn a_schema_that_would_not_be_kept_is_refused() {
         (json!("object"), "schema must be an object with a JSON Schema, got \"object\""),
         (json!({ "type": "text" }), "schema.type must be `null`, `boolean`,"),
         (json!({ "type": [] }), "schema.type must be"),
-        (json!({ "contains": {} }), "schema.contains is not checked here"),
+        (json!({ "contains": {} }), "schema.contains is not supported"),
         (json!({ "minlength": 1 }), "did you mean `minLength`?"),
         (json!({ "required": "id" }), "schema.required must be a list of names"),
         (json!({ "enum": [] }), "schema.enum must be a list with something in it"),
@@ -191,7 +191,8 @@ fn a_schema_that_would_not_be_kept_is_refused() {
     }
 }
 
-/// Generated patterns cannot be changed by their users: one that cannot be checked is a warning.
+/// A pattern that cannot be checked is only a warning, because users cannot change generated
+/// patterns.
 #[test]
 fn a_pattern_that_cannot_be_checked_is_a_warning() {
     let schema = json!({ "pattern": r"^(.)\1$", "patternProperties": { "(?<!a)b": {} } });

@@ -1,4 +1,4 @@
-//! Effects of each operation on a document.
+//! The effect of each session operation on a document.
 
 use super::{MAX_SESSION_BYTES, SessionError, place};
 use crate::{
@@ -10,20 +10,20 @@ use crate::{
 /// Result of an operation.
 #[derive(Debug)]
 pub(super) struct Done {
-    /// The new document; none where it was only read.
+    /// The new document; none if it was only read.
     pub(super) body: Option<Payload>,
     /// The value returned to the caller.
     pub(super) value: Payload,
 }
 
-/// Applies an operation. All other parts of the document stay byte for byte.
+/// Applies an operation to a document. All other parts of it stay the same, byte for byte.
 pub(super) fn apply(body: &Payload, op: &SessionOp) -> Result<Done, SessionError> {
     let names = names(op);
     let there = body.at(names).filter(|value| value.kind() != "null");
     let mismatch =
         |verb, reason: String| SessionError::TypeMismatch { verb, path: place(names), reason };
-    // `told` is the caller's answer where it is not simply the new value at the path.
-    let (verb, value, told) = match op {
+    // `answer` is the value for the caller, if it is not the new value at the path.
+    let (verb, value, answer) = match op {
         SessionOp::Get { .. } => {
             return Ok(Done { body: None, value: there.unwrap_or_else(Payload::null) });
         }
@@ -31,11 +31,11 @@ pub(super) fn apply(body: &Payload, op: &SessionOp) -> Result<Done, SessionError
         SessionOp::Merge { value, .. } => {
             check_depth(value)?;
             if value.kind() != "an object" {
-                return Err(mismatch("merge", format!("{} was given", value.kind())));
+                return Err(mismatch("merge", format!("the given value is {}", value.kind())));
             }
             let old = there.unwrap_or_else(|| Payload::from_value(&serde_json::json!({})));
             if old.kind() != "an object" {
-                return Err(mismatch("merge", format!("{} stands there", old.kind())));
+                return Err(mismatch("merge", format!("the value is {}", old.kind())));
             }
             ("merge", old.merged(value), None)
         }
@@ -43,13 +43,13 @@ pub(super) fn apply(body: &Payload, op: &SessionOp) -> Result<Done, SessionError
             let old = there.unwrap_or_else(|| Payload::from_value(&serde_json::json!([])));
             let appended = old.appended(check_depth(value)?);
             let (list, length) = appended
-                .ok_or_else(|| mismatch("append", format!("{} stands there", old.kind())))?;
+                .ok_or_else(|| mismatch("append", format!("the value is {}", old.kind())))?;
             ("append", list, Some(Payload::from_value(&length.into())))
         }
         SessionOp::Increment { by, .. } => {
             let old = there.unwrap_or_else(|| Payload::from_value(&0.into()));
             if old.kind() != "a number" {
-                return Err(mismatch("increment", format!("{} stands there", old.kind())));
+                return Err(mismatch("increment", format!("the value is {}", old.kind())));
             }
             let sum = Decimal::parse(old.as_str().trim()).ok().and_then(|old| old.plus(by));
             let sum = sum.ok_or_else(|| SessionError::Number { path: place(names) })?;
@@ -58,10 +58,10 @@ pub(super) fn apply(body: &Payload, op: &SessionOp) -> Result<Done, SessionError
     };
     let body = body.with(names, &value).map_err(|blocked| in_the_way(verb, names, &blocked))?;
     check_size(&body)?;
-    Ok(Done { body: Some(body), value: told.unwrap_or(value) })
+    Ok(Done { body: Some(body), value: answer.unwrap_or(value) })
 }
 
-/// Returns the names of an operation's path; none for the whole document.
+/// Returns the names of an operation's path; empty for the whole document.
 pub(super) fn names(op: &SessionOp) -> &[String] {
     op.path().map(crate::key::Path::names).unwrap_or_default()
 }
@@ -69,16 +69,17 @@ pub(super) fn names(op: &SessionOp) -> &[String] {
 fn in_the_way(verb: &'static str, names: &[String], blocked: &Blocked) -> SessionError {
     let at = place(&names[..blocked.names]);
     let reason = match &blocked.by {
-        Obstacle::Kind(kind) => format!("{kind} stands at {at}"),
+        Obstacle::Kind(kind) => format!("the value at {at} is {kind}"),
         Obstacle::NoElement(count) => {
             let name = &names[blocked.names];
-            format!("the list at {at} has {count} elements and no `{name}`")
+            format!("the list at {at} has {count} elements, but no element `{name}`")
         }
     };
     SessionError::TypeMismatch { verb, path: place(names), reason }
 }
 
-/// Checks the depth of a value: it may come from a program's own types, which were never measured.
+/// Checks the depth of a value. It may be a serialized type of the program, which was not checked
+/// before.
 fn check_depth(value: &Payload) -> Result<&Payload, SessionError> {
     match value.depth() {
         depth if depth > MAX_DEPTH => Err(SessionError::TooDeep { depth }),

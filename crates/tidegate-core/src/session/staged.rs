@@ -1,12 +1,14 @@
-//! Staged session operations: those of a run under `restart` wait until the run completes (spec
-//! staging).
+//! Staged session operations. The operations of a run with the policy `restart` take effect only
+//! when the run completes (spec staging).
 //!
-//! Until then the run sees its own operations applied to the current document, and no other run
-//! sees them. The transaction that completes the run applies them all to the then-current
-//! documents; any other end drops them. So a document is always the result of whole runs.
+//! Until then the run sees the current document with its own operations, and other runs do not see
+//! them. The transaction that completes the run applies them to the documents as they are then. If
+//! the run fails or is cancelled, they are dropped. So a document never has only a part of a run's
+//! changes.
 //!
-//! A `set` or `merge` fails the run if the value that it replaces was changed by others since the
-//! run last read it. Appends and increments never do, nor do writes to a value that was never read.
+//! A `set` or `merge` fails the run if another writer has changed the replaced value since the run
+//! read it. Appends and increments never fail for this reason, nor do writes to a value that the
+//! run has not read.
 
 use std::collections::BTreeMap;
 
@@ -17,14 +19,14 @@ use crate::{
     row::{Row, RowKey, Run, RunError, Session, SessionOp, SessionRef, Staged},
 };
 
-/// Maximum number of operations that a run stages. Each one applies all before it again, under the
-/// document's lock, to compute what the run sees.
+/// Maximum number of operations that a run stages. To compute its result, each operation applies
+/// all earlier ones again, under the lock of the document.
 pub const MAX_STAGED: u32 = 256;
 
-/// Maximum number of bytes that a run stages, its reads included.
+/// Maximum number of bytes that a run stages, including the values that it has read.
 pub const MAX_STAGED_BYTES: usize = 8 * 1024 * 1024;
 
-/// Stages an operation, and returns its result on top of the others.
+/// Stages an operation. Returns its result after all operations that were staged before.
 pub(super) fn stage(
     draft: &mut Draft,
     mut run: Run,
@@ -62,7 +64,8 @@ pub(super) fn stage(
     Ok(Ok(Outcome { version: row.version, value: done.value }))
 }
 
-/// Applies all staged operations of a run; none of them, with the reason, if one fails.
+/// Applies all staged operations of a run. If one fails, none is applied, and its error is
+/// returned.
 pub(crate) fn settle(draft: &mut Draft, run: &Run) -> Decided<Result<(), RunError>> {
     let mut documents: BTreeMap<SessionRef, Settling> = BTreeMap::new();
     for staged in staged(draft, run)? {
@@ -83,7 +86,7 @@ pub(crate) fn settle(draft: &mut Draft, run: &Run) -> Decided<Result<(), RunErro
     Ok(Ok(()))
 }
 
-/// Drops the staged operations of a run that has ended and, if it completed, was settled.
+/// Deletes the staged operations of a run that ends. If it completes, [`settle`] has applied them.
 pub(crate) fn forget(draft: &mut Draft, run: &mut Run) {
     for n in 0..std::mem::take(&mut run.staged) {
         draft.delete_known(RowKey::Staged(run.id.seq, n));
@@ -92,13 +95,13 @@ pub(crate) fn forget(draft: &mut Draft, run: &mut Run) {
 
 /// One document while the staged operations of a run are applied to it.
 struct Settling {
-    /// The document as others left it.
+    /// The stored document.
     row: Session,
-    /// The document with the run's operations so far.
+    /// The document with the operations that were applied so far.
     body: Payload,
-    /// The run's reads that no later read covers as a whole: the path, and the value there.
+    /// The run's reads: the path and the value. A read is removed when a later one covers it.
     reads: Vec<(Vec<String>, Payload)>,
-    /// The values read, by path and version.
+    /// The values that the run has read, by path and version.
     seen: BTreeMap<(Vec<String>, i64), Payload>,
 }
 
@@ -128,8 +131,8 @@ impl Settling {
         Ok(self)
     }
 
-    /// Records a read. The run knows of a path what it last read there, be it alone or as a part of
-    /// a wider read.
+    /// Records a read. For each path only the last value counts, whether it was read alone or as a
+    /// part of a larger value.
     fn read(&mut self, path: Vec<String>, value: Payload) {
         self.reads.retain(|(read, _)| !read.starts_with(&path));
         for (read, seen) in &mut self.reads {
@@ -143,10 +146,10 @@ impl Settling {
         self.reads.push((path, value));
     }
 
-    /// Checks that the values to be replaced are still those that the run has read.
+    /// Checks that the values that the write replaces are still those that the run has read.
     fn check(&self, path: &[String], write: &Write) -> Result<(), SessionError> {
         for (read, seen) in &self.reads {
-            // The narrower of the two paths is the part that both cover.
+            // If one path is inside the other, the longer one is the part that both have in common.
             if let Some(below) = path.strip_prefix(read.as_slice()) {
                 unchanged(path, write, seen.at(below), self.row.body.at(path))?;
             } else if let Some(below) = read.strip_prefix(path)
@@ -173,8 +176,8 @@ impl Write {
         if member.kind() == "an object" { Self::Merge(member) } else { Self::Replace }
     }
 
-    /// Returns the effect of this write on the nested value at `names`, or `None` if it does not touch
-    /// it.
+    /// Returns the effect of this write on the nested value at `names`; `None` if the write does
+    /// not change it.
     fn below(&self, names: &[String]) -> Option<Self> {
         match (self, names.split_first()) {
             (Self::Replace, _) => Some(Self::Replace),
@@ -186,7 +189,8 @@ impl Write {
     }
 }
 
-/// Compares the value that was read with the current one, wherever a write replaces it.
+/// Checks that the current value is equal to the value that was read, in all parts that the write
+/// replaces.
 fn unchanged(
     path: &[String],
     write: &Write,
@@ -217,7 +221,7 @@ fn after(body: Payload, op: &SessionOp) -> Result<Payload, SessionError> {
     Ok(op::apply(&body, op)?.body.unwrap_or(body))
 }
 
-/// Returns the staged operations of a run, in its order.
+/// Returns the staged operations of a run, in order.
 fn staged(draft: &Draft, run: &Run) -> Decided<Vec<Staged>> {
     let mut all = Vec::new();
     for n in 0..run.staged {
@@ -228,7 +232,7 @@ fn staged(draft: &Draft, run: &Run) -> Decided<Vec<Staged>> {
     Ok(all)
 }
 
-/// Returns the value that others have written at an operation's path.
+/// Returns the stored value at an operation's path.
 fn value_at(row: &Session, op: &SessionOp) -> Payload {
     row.body.at(op::names(op)).unwrap_or_else(Payload::null)
 }

@@ -17,12 +17,12 @@ fn op(verb: &str, at: &str, value: &str) -> SessionOp {
         "merge" => SessionOp::Merge { path, value: payload(value) },
         "append" => SessionOp::Append { path, value: payload(value) },
         "increment" => SessionOp::Increment { path, by: Decimal::parse(value).unwrap() },
-        other => panic!("no operation `{other}`"),
+        other => panic!("the test uses an unknown operation `{other}`"),
     }
 }
 
-/// Each line is an operation, its path (`-` for none) and its value; the right side is the answer
-/// to the caller and, after `|`, the document afterwards.
+/// Applies operations, each written as verb, path (`-` for none) and value. Compares the answers
+/// and, after `|`, the documents with the expected text.
 #[track_caller]
 fn check(document: &str, table: Expect) {
     let lines = table.data.lines().filter_map(|line| line.trim().split_once(" -> "));
@@ -73,22 +73,22 @@ fn what_does_not_fit_is_told_with_the_place_and_the_reason() {
     check(
         r#"{"n":1, "s":"x", "list":[1], "o":{"a":1}, "b":true, "far":1e400000}"#,
         expect![[r#"
-            append n 1 -> SessionTypeMismatch: cannot append at `n`: a number stands there
-            append - 1 -> SessionTypeMismatch: cannot append at the document: an object stands there
-            increment s 1 -> SessionTypeMismatch: cannot increment at `s`: text stands there
-            increment b 1 -> SessionTypeMismatch: cannot increment at `b`: true or false stands there
-            merge list {} -> SessionTypeMismatch: cannot merge at `list`: a list stands there
-            merge o [1] -> SessionTypeMismatch: cannot merge at `o`: a list was given
-            set n.x 1 -> SessionTypeMismatch: cannot set at `n.x`: a number stands at `n`
-            set list.1 1 -> SessionTypeMismatch: cannot set at `list.1`: the list at `list` has 1 elements and no `1`
-            set list.x.y 1 -> SessionTypeMismatch: cannot set at `list.x.y`: the list at `list` has 1 elements and no `x`
-            append o.a.b 1 -> SessionTypeMismatch: cannot append at `o.a.b`: a number stands at `o.a`
+            append n 1 -> SessionTypeMismatch: cannot append at `n`: the value is a number
+            append - 1 -> SessionTypeMismatch: cannot append at the document: the value is an object
+            increment s 1 -> SessionTypeMismatch: cannot increment at `s`: the value is text
+            increment b 1 -> SessionTypeMismatch: cannot increment at `b`: the value is true or false
+            merge list {} -> SessionTypeMismatch: cannot merge at `list`: the value is a list
+            merge o [1] -> SessionTypeMismatch: cannot merge at `o`: the given value is a list
+            set n.x 1 -> SessionTypeMismatch: cannot set at `n.x`: the value at `n` is a number
+            set list.1 1 -> SessionTypeMismatch: cannot set at `list.1`: the list at `list` has 1 elements, but no element `1`
+            set list.x.y 1 -> SessionTypeMismatch: cannot set at `list.x.y`: the list at `list` has 1 elements, but no element `x`
+            append o.a.b 1 -> SessionTypeMismatch: cannot append at `o.a.b`: the value at `o.a` is a number
             increment far 1 -> SessionNumber: cannot increment at `far`: the sum would have more than 1024 digits
         "#]],
     );
 }
 
-/// The bounds of size and depth hold for every operation.
+/// The limits of size and depth apply to every operation.
 #[test]
 fn a_document_has_bounds() {
     let text = |bytes: usize| format!("\"{}\"", "x".repeat(bytes - 2));
@@ -108,7 +108,7 @@ fn a_document_has_bounds() {
     assert!(apply(&Payload::null(), &op("set", "a", &deep(MAX_DEPTH - 1))).is_ok());
     let error = apply(&Payload::null(), &op("set", "a", &deep(MAX_DEPTH))).unwrap_err();
     assert_eq!(error, SessionError::TooDeep { depth: MAX_DEPTH + 1 });
-    // A value from a program's own types may have any depth.
+    // A serialized type of a program may have any depth.
     let nested = (0..200).fold(json!({}), |inner, _| json!({ "in": inner }));
     let merge = SessionOp::Merge { path: None, value: Payload::from_value(&nested) };
     assert_eq!(apply(&Payload::null(), &merge).unwrap_err().code(), "session_too_deep");
@@ -138,7 +138,7 @@ fn a_session_needs_names_that_every_store_can_keep() {
     assert_eq!(super::check(&wide).unwrap_err().code(), "session_bad_name");
 }
 
-/// Generates a document and a path, which may lead anywhere.
+/// Generates a document and a path, which may not exist in the document.
 fn documents() -> impl Strategy<Value = (Value, String)> {
     let leaf = prop_oneof![Just(json!(null)), Just(json!("t")), any::<i32>().prop_map(Value::from)];
     let value = leaf.prop_recursive(3, 24, 4, |inner| {
@@ -169,7 +169,7 @@ proptest! {
         prop_assert_eq!(then.ok(), set_in_tree(document, &names, value));
     }
 
-    /// Reading a value back after a set returns it, and setting it again changes nothing.
+    /// A `get` after a `set` returns the value, and setting it again has no effect.
     #[test]
     fn what_was_set_is_there((document, at) in documents(), value in any::<i32>()) {
         let set = op("set", &at, &value.to_string());

@@ -1,15 +1,15 @@
-//! Closing of a stream, in phases that can be resumed after a crash in any of them.
+//! Closing of a stream, in phases. After a crash in any phase, the closing can be continued.
 //!
 //! 1. [`close`] commits a guard event. From then on every commit is refused.
-//! 2. Reactions continue until all of them have passed the guard and no lease is held.
-//! 3. The engine archives the log. When that fails the stream stays guarded, and the engine
+//! 2. Reactions continue until all of them have processed the guard and no lease is held.
+//! 3. The engine archives the events. If that fails, the stream stays closed, and the engine
 //!    retries.
 //! 4. [`truncate`] deletes the events before the guard, a chunk at a time, oldest first. The
-//!    guard stays, as the tombstone.
-//! 5. Where requested, [`restart`] restarts the stream at version 0 with a snapshot.
+//!    guard stays, as a mark that the stream was closed.
+//! 5. If requested, [`restart`] restarts the stream at version 0 with a snapshot.
 //!
-//! No phase is stored: [`close_phase`] derives it from the rows. An oldest event other than version
-//! 0 means that the archive is complete and must not be written again.
+//! The phase is not stored: [`close_phase`] computes it from the rows. If the oldest event is not
+//! version 0, the archive is complete and must not be written again.
 
 use std::collections::BTreeSet;
 
@@ -32,8 +32,8 @@ pub const GUARD: &str = "$closed";
 /// Name of the first event of a restarted stream.
 pub const SNAPSHOT: &str = "$snapshot";
 
-/// Maximum number of events that one step of a truncation deletes. They are read to be deleted, so
-/// this bounds a transaction to 32 MiB.
+/// Maximum number of events that one step of a truncation deletes. They are read before they are
+/// deleted, at most 32 MiB in one transaction.
 pub const TRUNCATE_CHUNK: u32 = 64;
 
 /// Request to close a stream.
@@ -43,29 +43,29 @@ pub struct Close {
     pub ws: Workspace,
     /// The stream.
     pub stream: String,
-    /// The end of the stream that the caller decided on; without one the guard goes to the end.
+    /// The expected end of the stream. None means that the guard is committed at any end.
     pub expected: Option<Expected>,
-    /// The author and the reason, kept with the guard.
+    /// The author and the reason, stored with the guard.
     pub meta: Payload,
 }
 
-/// Closed stream: it takes no more commits.
+/// Result of closing a stream. No more events can be committed to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Closed {
     /// The guard's version.
     pub guard: i64,
-    /// Whether it was closed before, and nothing has changed.
+    /// Whether the stream was closed already, so that the request had no effect.
     pub already: bool,
 }
 
 /// Result of one step of a truncation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Truncated {
-    /// Nothing deleted: these reactions have not finished the stream.
+    /// No event was deleted, because these reactions have not finished the stream.
     Waits(Vec<Behind>),
-    /// Deleted this number of events, and there are more.
+    /// This number of events was deleted, and there are more.
     Partly(usize),
-    /// Deleted this number of events, and only the guard is left.
+    /// This number of events was deleted, and only the guard is left.
     Done(usize),
 }
 
@@ -74,33 +74,33 @@ pub enum Truncated {
 pub struct Behind {
     /// The reaction.
     pub reaction: String,
-    /// The version of the last event that it has processed.
+    /// The version of the last event that the reaction has processed.
     pub at: i64,
-    /// The reason why it is blocked: it has to be unblocked by hand.
+    /// The reason why the reaction is blocked, if it is. A user has to unblock it.
     pub blocked: Option<String>,
-    /// The holder of a lease, and its expiry.
+    /// The engine that holds a lease, and when the lease expires.
     pub lease: Option<(EngineId, Timestamp)>,
 }
 
 /// Phase of the closing of a stream, which determines the next action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClosePhase {
-    /// Takes commits, or does not exist. Next: close.
+    /// The stream is open, or does not exist. Next: close.
     Open,
-    /// The guard event is committed, and these reactions have not reached it. Next: check again
+    /// The guard event is committed, and these reactions have not processed it. Next: check again
     /// later.
     Waiting(Vec<Behind>),
-    /// The guard event is committed, and all reactions have reached it. Next: archive, then
+    /// The guard event is committed, and all reactions have processed it. Next: archive, then
     /// truncate.
     Settled,
-    /// Archived, and partly deleted. Next: truncate further.
+    /// The events are archived and partly deleted. Next: truncate further.
     Truncating,
     /// Only the guard is left. Next: nothing, or restart.
     Truncated,
 }
 
 impl ClosePhase {
-    /// Returns the phase's name.
+    /// Returns the name of the phase.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Open => "open",
@@ -119,13 +119,13 @@ pub struct Restart {
     pub ws: Workspace,
     /// The stream.
     pub stream: String,
-    /// The folded state of the stream: the payload of the event at version 0.
+    /// The state of the stream, which is the payload of the event at version 0.
     pub snapshot: Payload,
     /// Metadata of the caller.
     pub meta: Payload,
 }
 
-/// Commits the guard that closes a stream. Closing a closed stream changes nothing.
+/// Commits the guard event that closes a stream. Closing a closed stream has no effect.
 pub fn close(
     draft: &mut Draft,
     close: &Close,
@@ -172,10 +172,11 @@ pub fn close_phase<E>(
     })
 }
 
-/// Deletes up to `limit` of the oldest events, if every follower has passed the guard and holds no
-/// lease. Checks this again at every step, since a reset may have happened in between.
+/// Deletes up to `limit` of the oldest events, if every follower has processed the guard and holds
+/// no lease. This is checked at every step, because a reset may have happened in between.
 ///
-/// A reaction that was defined after the guard gets its subscription here, and is waited for.
+/// A reaction that was defined after the guard gets its subscription here, and must also process
+/// the stream first.
 pub fn truncate(
     draft: &mut Draft,
     ws: &Workspace,
@@ -192,7 +193,7 @@ pub fn truncate(
     }
     forget_snapshots(draft, stream.id)?;
     let limit = limit.clamp(1, TRUNCATE_CHUNK);
-    // One more than the chunk, to see whether only the guard is left.
+    // Reads one event more than the chunk, to find out whether only the guard is left.
     let old: Vec<i64> = versions(draft, &stream, limit + 1)?;
     let old: Vec<i64> = old.into_iter().filter(|version| *version < stream.head).collect();
     let chunk = &old[..old.len().min(limit as usize)];
@@ -205,9 +206,9 @@ pub fn truncate(
 
 /// Restarts a truncated stream, at version 0, with a snapshot of its state.
 ///
-/// The events are filed under a new number, so no cursor and no lease from before is taken for a
-/// current one. Followers have processed everything that the snapshot sums up, so their cursors are
-/// set after it; a reaction that is defined later, or is reset, begins with it.
+/// The restarted stream has a new number, so that old cursors and leases are not valid for it.
+/// Followers have processed all events that the snapshot summarizes, so their cursors are set after
+/// it. A reaction that is defined later, or is reset, begins with the snapshot.
 pub fn restart(
     draft: &mut Draft,
     restart: &Restart,
@@ -244,7 +245,7 @@ fn closed_stream(draft: &Draft, ws: &Workspace, stream: &str) -> Decided<Stream,
     }
 }
 
-/// Returns the followers that have not passed the guard, or hold a lease.
+/// Returns the followers that have not processed the guard, or hold a lease.
 fn behind<E>(draft: &Draft, stream: &Stream, followers: &[Follower]) -> Decided<Vec<Behind>, E> {
     let mut behind = Vec::new();
     for follower in following(followers, &stream.name) {
@@ -258,7 +259,7 @@ fn behind<E>(draft: &Draft, stream: &Stream, followers: &[Follower]) -> Decided<
     Ok(behind)
 }
 
-/// Returns the oldest versions that still exist, including those that this transaction wrote.
+/// Returns the oldest versions that still exist, including those that this transaction has written.
 fn versions<E>(draft: &Draft, stream: &Stream, count: u32) -> Decided<Vec<i64>, E> {
     let found = draft.found(&Scan::Log(stream.id, 0), count)?;
     let (from, to) =

@@ -12,7 +12,7 @@ pub const MAX_COMMIT_EVENTS: usize = 1000;
 /// Maximum size of one commit, names, data and meta together.
 pub const MAX_COMMIT_BYTES: usize = 4 * 1024 * 1024;
 
-/// Checks all rules that need no row.
+/// Checks all rules for a commit that need no rows.
 pub fn check(commit: &Commit) -> Result<(), StreamRefusal> {
     check_stream(&commit.stream)?;
     let (stream, count) = (&commit.stream, commit.events.len());
@@ -31,7 +31,8 @@ pub(super) fn check_stream(name: &str) -> Result<(), StreamRefusal> {
     is_name(name).map_err(|rule| bad_name("stream", name, rule))
 }
 
-/// Checks the size of one event; also used for events that only Tidegate writes, with a `$` name.
+/// Checks the size of one event. Also used for events of Tidegate itself, whose names begin with
+/// `$`.
 pub(super) fn check_size(stream: &str, event: &NewLogged) -> Result<(), StreamRefusal> {
     fits(stream, "an event", size(event), MAX_EVENT_BYTES)
 }
@@ -45,9 +46,10 @@ fn check_event(stream: &str, event: &NewLogged) -> Result<(), StreamRefusal> {
     check_size(stream, event)
 }
 
-/// Checks a name; returns the rule that it breaks.
+/// Checks a name. An error is the rule that it breaks.
 ///
-/// Control characters are refused: no database keeps all of them, and they are invisible.
+/// Control characters are refused, because not every database can store them and they are
+/// invisible.
 pub(crate) fn is_name(name: &str) -> Result<(), String> {
     let chars = name.chars().count();
     if chars == 0 || chars > MAX_NAME_CHARS {
@@ -64,7 +66,7 @@ fn bad_name(what: &'static str, name: &str, rule: String) -> StreamRefusal {
     StreamRefusal::BadName { what, name, rule }
 }
 
-/// Returns how much of [`MAX_COMMIT_BYTES`] an event takes.
+/// Returns the number of bytes that an event counts towards [`MAX_COMMIT_BYTES`].
 pub fn size(event: &NewLogged) -> usize {
     event.name.len() + event.data.as_str().len() + event.meta.as_str().len()
 }

@@ -1,7 +1,7 @@
-//! Snapshots of a stream's folded state, which save folding it from its start.
+//! Snapshots of a stream's state, so that the state need not be computed from the first event.
 //!
-//! A snapshot is written after a commit and decides nothing: losing one only costs time. It is
-//! deleted with the events that it sums up.
+//! A snapshot is written after a commit. It is only an optimization: if it is missing, the state is
+//! computed from the events. It is deleted together with the events that it summarizes.
 
 use super::{StreamRefusal, ask, limits, stream_row};
 use crate::{
@@ -12,22 +12,22 @@ use crate::{
     row::{Row, RowKey, Stream, StreamSnapshot, Workspace},
 };
 
-/// Maximum size of a snapshot. A larger state is folded from its events.
+/// Maximum size of a snapshot. A larger state is always computed from the events.
 pub const MAX_SNAPSHOT_BYTES: usize = limits::MAX_COMMIT_BYTES;
 
-/// How many snapshots of a stream are expected: each type that folds it has one.
+/// Expected number of snapshots of a stream: one for each type of state.
 const FEW: u32 = 8;
 
-/// Snapshot to be stored.
+/// A snapshot to store.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewSnapshot {
     /// The stream's name.
     pub stream: String,
-    /// The stream's number at the time of the fold.
+    /// The stream's number when the state was computed.
     pub log: Seq,
-    /// The fold, and the schema of its state.
+    /// The type of the state and the version of its schema.
     pub kind: String,
-    /// The version of the last folded event.
+    /// The version of the last event that the state includes.
     pub version: i64,
     /// The state.
     pub body: Payload,
@@ -123,6 +123,6 @@ mod tests {
         assert_eq!(snapshots(&world), [3]);
         world.decide(|draft| truncate(draft, &ws(), "orders-1", &[], 1)).unwrap();
         assert_eq!(snapshots(&world), Vec::<i64>::new());
-        assert!(!kept(&mut world, log, 4), "nothing of a closed stream is kept");
+        assert!(!kept(&mut world, log, 4), "a snapshot of a closed stream was stored");
     }
 }

@@ -1,4 +1,4 @@
-//! Tests of commits and closing, by spec B183–B193, B198, B218, B219, B223, N69–N74.
+//! Tests of commits and closing: spec B183–B193, B198, B218, B219, B223, N69–N74.
 
 use super::*;
 use crate::{
@@ -33,7 +33,7 @@ fn followers() -> Vec<Follower> {
     vec![Follower::from(&mail())]
 }
 
-/// Claims one stream and acks all of it.
+/// Claims one stream and acks all its events.
 #[track_caller]
 fn work_off(world: &mut World) {
     let leased = lease(world);
@@ -237,7 +237,7 @@ fn a_reaction_that_comes_later_begins_with_the_first_event() {
     work_off(&mut world);
     let before = world.rows.clone();
     world.decide::<_, ()>(|draft| follow(draft, &ws(), "orders-1", &followers())).unwrap();
-    assert_eq!(world.rows, before, "up to date");
+    assert_eq!(world.rows, before, "following a stream again has changed rows");
 }
 
 /// spec B218, B219, N74
@@ -301,7 +301,7 @@ fn a_truncation_waits_for_every_follower_and_every_lease() {
     assert_eq!(cut(&mut world, "orders-1", 9), Ok(Truncated::Done(2)));
 }
 
-/// spec B218: whatever the cursor is, a worker may be active as long as a lease is held.
+/// spec B218: a truncation waits for a lease, wherever the cursor is: its worker may be active.
 #[test]
 fn a_truncation_waits_for_a_lease_on_a_place_that_has_passed_the_guard() {
     let mut world = World::at_ms(5);
@@ -324,7 +324,7 @@ fn a_truncation_goes_on_in_chunks_after_a_crash_and_keeps_the_guard() {
     work_off(&mut world);
     assert_eq!(phase(&mut world, "orders-1"), ClosePhase::Settled);
     assert_eq!(cut(&mut world, "orders-1", 2), Ok(Truncated::Partly(2)));
-    // After the archive: it must not be written again from the remaining events.
+    // The archive is complete, and must not be written again from the remaining events.
     assert_eq!(phase(&mut world, "orders-1"), ClosePhase::Truncating);
     assert_eq!(cut(&mut world, "orders-1", 2), Ok(Truncated::Partly(2)));
     assert_eq!(cut(&mut world, "orders-1", 2), Ok(Truncated::Done(1)));
@@ -386,7 +386,7 @@ fn a_restart_begins_at_version_0_with_a_snapshot_that_followers_have_behind_them
     let log = world.log("orders-1");
     assert_eq!((log.len(), &*log[0].name, log[0].data.as_str()), (1, SNAPSHOT, r#"{"total":7}"#));
     let rows = world.rows.values().filter(|row| matches!(row, Row::StreamEventRow(_))).count();
-    assert_eq!(rows, 1, "the old guard is gone");
+    assert_eq!(rows, 1, "events from before the restart still exist");
 
     let sub = world.sub("mail", "orders-1");
     assert_eq!((sub.at, sub.want), (0, 0));
@@ -400,7 +400,8 @@ fn a_place_from_before_a_restart_says_nothing_about_the_stream_of_now() {
     let mut world = World::at_ms(5);
     world.append("orders-1", 4, &followers());
     let late = lease(&mut world);
-    // The reaction is undefined for a while, with its lease still held.
+    // The stream is closed, truncated and restarted while the reaction is not defined, although its
+    // lease is still held.
     let command =
         Close { ws: ws(), stream: "orders-1".to_owned(), expected: None, meta: Payload::null() };
     world.decide(|draft| close(draft, &command, &[])).unwrap();
@@ -443,7 +444,7 @@ fn a_commit_asks_for_all_that_it_needs_at_once() {
     let mut draft = Draft::new(snapshot);
     let command = to("orders-1", &["x"], Some(Expected::Version(7)));
     let Err(Stop::Need(reads)) = commit(&mut draft, &command, &followers()) else {
-        panic!("nothing was read yet");
+        panic!("the commit did not request the rows that it needs");
     };
     let wanted = [
         RowKey::Stream(ws(), "orders-1".to_owned()),

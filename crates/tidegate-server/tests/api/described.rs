@@ -140,7 +140,7 @@ fn answers_that_are_not_described_are_refused() {
     let wrong = json!({ "status": "ok", "version": "1", "demo": "no" });
     let problem = json!({ "title": "", "status": 404, "error": "no_such_code", "detail": "" });
     for (path, status, kind, body, expected) in [
-        ("/health", 200, json, more, "`answer.more` is not wanted"),
+        ("/health", 200, json, more, "`answer.more` is not allowed"),
         ("/health", 200, json, less, "`answer.demo` is required"),
         ("/health", 200, json, wrong, "`answer.demo` must have type"),
         ("/health", 201, json, health.clone(), "does not list this status"),

@@ -46,7 +46,7 @@ async fn others_are_called(on: On) {
         format!("{} of {workers} are busy ({} with `stuck`)", workers * 9 / 10, workers * 9 / 10);
     assert!(said.contains(&busy), "{said}");
     assert_eq!(why["workers"]["of"], json!(workers), "{why}");
-    let kept = format!("{} are kept for workflows with few runs", workers / 10);
+    let kept = format!("{} are reserved for workflows with few runs", workers / 10);
     let advice = "if runs of `stuck` do not end, cancel them and give it a `concurrency` limit";
     let sentence = why["sentence"].as_str().unwrap();
     assert!(sentence.contains(&kept) && sentence.contains(advice), "{why}");

@@ -158,7 +158,7 @@ pub async fn a_turn_behind_one_not_started_has_no_moment(world: &World) {
     let second = world.send_for_run("call", json!({})).await;
     let why = explain(world, second).await;
     assert_eq!((why.earliest, why.gates[0].at), (None, None));
-    assert_eq!(why.gates[0].frees, "the start of a run that was let through");
+    assert_eq!(why.gates[0].frees, "the start of a run that already has a turn");
     assert_eq!(world.lease_one().await.id, first);
     let at = world.now().plus_ms(1000);
     assert_eq!(explain(world, second).await.earliest, Some(at));
@@ -251,7 +251,7 @@ pub async fn a_run_that_is_still_folding_is_known(world: &World) {
     world.tick(1000).await;
     let (state, said, earliest) = ungated(world, held).await;
     assert_eq!((state, earliest), ("queued", None));
-    let waits = "it waits for the end of the run that its flush would be skipped for";
+    let waits = "it waits for the end of the run that blocks its flush";
     assert!(said.ends_with(waits), "{said}");
     world.complete(&holder).await;
     world.sweep().await;

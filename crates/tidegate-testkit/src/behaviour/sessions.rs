@@ -173,10 +173,10 @@ pub async fn what_does_not_fit_fails_its_step_and_changes_nothing(world: &World)
         let run = called(world, action, action).await;
         let table = [
             (append("n", json!(1)), "SessionTypeMismatch", "cannot append at `n`"),
-            (increment("s", 1), "SessionTypeMismatch", "text stands there"),
-            (merge("list", json!({})), "SessionTypeMismatch", "a list stands there"),
-            (set("n.deep", json!(1)), "SessionTypeMismatch", "a number stands at `n`"),
-            (set("list.7", json!(1)), "SessionTypeMismatch", "has 1 elements and no `7`"),
+            (increment("s", 1), "SessionTypeMismatch", "the value is text"),
+            (merge("list", json!({})), "SessionTypeMismatch", "the value is a list"),
+            (set("n.deep", json!(1)), "SessionTypeMismatch", "the value at `n` is a number"),
+            (set("list.7", json!(1)), "SessionTypeMismatch", "has 1 elements, but no element `7`"),
             (set("big", json!("x".repeat(MAX_SESSION_BYTES))), "SessionTooLarge", "1048576"),
         ];
         for (n, (op, code, message)) in table.into_iter().enumerate() {

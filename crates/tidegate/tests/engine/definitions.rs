@@ -64,7 +64,7 @@ pub(crate) async fn everything_that_is_wrong_is_said_at_once(harness: &TestHarne
         "flow `chat`: actions.say has no code",
         "flow `chat`: concurrency",
         "action `chat/ask`: x",
-        "action `talk/say`: debounce stands beside a key function",
+        "action `talk/say`: debounce is not allowed with a key function",
     ];
     for expected in expected {
         assert!(answer.iter().any(|it| it.starts_with(expected)), "{expected}\n{answer:#?}");

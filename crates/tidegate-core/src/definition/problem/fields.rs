@@ -5,13 +5,13 @@ use serde_json::{Map, Value};
 use super::{Code, Kind, MAX_DURATION_MS, MAX_NAME_CHARS, Problems, nearest};
 use crate::{flow::cost::Cost, key::Path};
 
-/// Error whose problem is already in the list.
+/// Error value after a failed read. The problem itself is already in the list of problems.
 #[derive(Debug)]
 pub(crate) struct Reported(pub(super) ());
 
-/// One object, with its place in the definition.
+/// One object, with its path in the definition.
 ///
-/// A reader reads all fields before it returns the first error, so that every problem is found.
+/// A caller reads all fields before it returns the first error, so that every problem is found.
 #[derive(Debug)]
 pub(crate) struct Fields<'a> {
     at: String,
@@ -48,10 +48,10 @@ impl<'a> Fields<'a> {
         self.optional_count(name)?.ok_or_else(|| self.missing(name, rule))
     }
 
-    /// Reads a whole number of at least 1, where one is given.
+    /// Reads an optional whole number of at least 1.
     pub(crate) fn optional_count(&mut self, name: &str) -> Result<Option<u32>, Reported> {
         let number = self.number(name, 1, u64::from(u32::MAX))?;
-        Ok(number.map(|number| u32::try_from(number).expect("the range was checked")))
+        Ok(number.map(|number| u32::try_from(number).expect("number() checked the range")))
     }
 
     /// Reads a required duration of 1 ms to 365 days.
@@ -60,14 +60,15 @@ impl<'a> Fields<'a> {
         self.optional_duration(name)?.ok_or_else(|| self.missing(name, rule))
     }
 
-    /// Reads a duration of 1 ms to 365 days, where one is given.
+    /// Reads an optional duration of 1 ms to 365 days.
     pub(crate) fn optional_duration(&mut self, name: &str) -> Result<Option<u64>, Reported> {
         self.number(name, 1, MAX_DURATION_MS)
     }
 
-    /// Reads a whole number between `least` and `most`, where one is given.
+    /// Reads an optional whole number from `least` to `most`.
     ///
-    /// Null is refused: JSON writers spell a number that is not finite as null.
+    /// Null is an error here and does not count as absent: JSON writers write infinity and NaN as
+    /// null.
     pub(crate) fn number(
         &mut self,
         name: &str,
@@ -88,19 +89,19 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Reads `true` or `false`, where one is given.
+    /// Reads an optional `true` or `false`.
     pub(crate) fn flag(&mut self, name: &str) -> Result<Option<bool>, Reported> {
         let Some(value) = self.map.get(name) else { return Ok(None) };
         value.as_bool().map(Some).ok_or_else(|| self.wrong_type(name, "true or false", value))
     }
 
-    /// Reads a text, where one is given; null counts as absent.
+    /// Reads an optional text; null counts as absent.
     pub(crate) fn text(&mut self, name: &str) -> Result<Option<&'a str>, Reported> {
         let Some(value) = self.get(name) else { return Ok(None) };
         value.as_str().map(Some).ok_or_else(|| self.wrong_type(name, "a text", value))
     }
 
-    /// Reads a text of 1 to 256 characters without control characters, where one is given: names
+    /// Reads an optional text of 1 to 256 characters. Control characters are refused, because names
     /// are used in headers, paths and logs.
     pub(crate) fn name(&mut self, name: &str) -> Result<Option<&'a str>, Reported> {
         let Some(text) = self.text(name)? else { return Ok(None) };
@@ -118,7 +119,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Reads one of the known words, where one is given.
+    /// Reads an optional word out of a list of known words.
     pub(crate) fn word<T: Copy>(
         &mut self,
         name: &str,
@@ -132,9 +133,9 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Reads a key's path, where one is given; null counts as absent.
+    /// Reads the optional path of a key; null counts as absent.
     ///
-    /// The path of an action begins at the request.
+    /// In an action the path begins at the request, otherwise at the event.
     pub(crate) fn path(&mut self, name: &str) -> Result<Option<Path>, Reported> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let path = Path::from_value(value).map_err(|error| {
@@ -154,7 +155,7 @@ impl<'a> Fields<'a> {
         self.map.get(name).filter(|value| !value.is_null())
     }
 
-    /// Reports a required field that is absent, with its rule.
+    /// Reports that a required field is absent. `rule` says what the field must be.
     pub(crate) fn missing(&mut self, name: &str, rule: &str) -> Reported {
         self.error(Code::MissingField, name, format!("is required: {rule}"))
     }
@@ -171,7 +172,7 @@ impl<'a> Fields<'a> {
         self.problems.error(code, &field, message)
     }
 
-    /// Reports a wait that is shorter than the period it bounds.
+    /// Reports a `maxWaitMs` that is shorter than `periodMs`.
     pub(crate) fn check_max_wait(&mut self, period_ms: u64, max_wait_ms: Option<u64>) {
         if let Some(wait) = max_wait_ms.filter(|wait| *wait < period_ms) {
             let rule = format!("must be at least periodMs ({period_ms}), got {wait}");
@@ -194,7 +195,7 @@ impl<'a> Fields<'a> {
         self.problems
     }
 
-    /// Returns the place of a field in the whole definition.
+    /// Returns the path of a field in the whole definition.
     pub(crate) fn field(&self, name: &str) -> String {
         if self.at.is_empty() { name.to_owned() } else { format!("{}.{name}", self.at) }
     }
@@ -219,7 +220,7 @@ pub(crate) fn whole(value: &Value) -> Option<u64> {
     if let Some(number) = value.as_u64() {
         return Some(number);
     }
-    // Through the text, since a cast from a float would round silently.
+    // Formats and parses the float, because a cast would round silently.
     let float = value.as_f64()?;
     format!("{float:.0}").parse().ok().filter(|_| float >= 0.0 && float.fract() == 0.0)
 }
@@ -232,7 +233,7 @@ fn begins_at_request(path: &Path) -> bool {
     }
 }
 
-/// Returns the beginning of a value, long enough to find it.
+/// Returns the first characters of a value, so that the author can find it in the definition.
 pub(crate) fn shorten(value: &Value) -> String {
     let text = value.to_string();
     let cut = text.floor_char_boundary(60);

@@ -1,4 +1,4 @@
-//! The nearest known name, for messages about unknown ones.
+//! The known name that is nearest to an unknown one, for error messages.
 
 /// Suggests a replacement for `unknown`: the nearest known name, or all known names.
 pub(crate) fn suggest(unknown: &str, known: &[&str]) -> String {
@@ -8,19 +8,19 @@ pub(crate) fn suggest(unknown: &str, known: &[&str]) -> String {
     }
 }
 
-/// Returns names in backticks, separated by commas.
+/// Returns the names in backticks, separated by commas.
 pub(crate) fn list(names: &[&str]) -> String {
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the closest known name, if it is close enough to be meant.
+/// Returns the nearest known name, if it is near enough to be what the author meant.
 pub(crate) fn nearest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
     let unknown = plain(unknown);
     known
         .iter()
         .map(|name| (distance(&unknown, &plain(name)), *name))
-        // A third of the letters may differ, or it is a prefix: `limt` is `limit`, `foo` is not
-        // `key`.
+        // At most a third of the letters may differ, or the known name begins with the unknown
+        // one: `limt` suggests `limit`, but `foo` does not suggest `key`.
         .filter(|(distance, name)| {
             let begins = unknown.len() >= 3 && plain(name).starts_with(&unknown);
             begins || distance * 3 <= name.len()
@@ -29,14 +29,15 @@ pub(crate) fn nearest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
         .map(|(_, name)| name)
 }
 
-/// Removes case and word breaks: `per_ms` is `perMs`, `on-new-version` is `onNewVersion`.
+/// Returns the letters and digits of a name in lower case, so that `per_ms` equals `perMs`.
 fn plain(name: &str) -> Vec<char> {
-    // Bounded, since the distance takes quadratic time and the name comes from outside.
+    // A limit, because the distance takes quadratic time and the name comes from outside.
     let letters = name.chars().filter(|letter| letter.is_alphanumeric()).take(64);
     letters.flat_map(char::to_lowercase).collect()
 }
 
-/// Returns the number of letters to add, drop or change to get from one name to the other.
+/// Returns the edit distance: the number of letters to add, remove or change to get from one name
+/// to the other.
 fn distance(left: &[char], right: &[char]) -> usize {
     let mut row: Vec<usize> = (0..=right.len()).collect();
     for (n, a) in left.iter().enumerate() {

@@ -8,7 +8,7 @@ use crate::{
     key::Decimal,
 };
 
-/// Generates JSON texts, with values that have no exact reading among them.
+/// Generates JSON texts. Some of their values cannot be represented exactly.
 fn json() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just("null".to_owned()),
@@ -29,7 +29,7 @@ fn json() -> impl Strategy<Value = String> {
     })
 }
 
-/// Generates an event's data, which has the members that expressions name.
+/// Generates the data of an event, with the members that the generated expressions use.
 fn data() -> impl Strategy<Value = String> {
     let members = (json(), json(), json());
     members.prop_map(|(a, b, c)| format!(r#"{{"a":{a},"b":{b},"c":{c}}}"#))
@@ -70,7 +70,7 @@ fn expression() -> impl Strategy<Value = String> {
     })
 }
 
-/// Returns the canonical value, or the code of the error.
+/// Evaluates an expression. Returns the canonical value, or the code of the error.
 fn outcome(expr: &Expr, variables: &[(&str, Value<'_>)], mode: Mode) -> String {
     let mut evaluator = Evaluator::new(variables, mode);
     let value = evaluator.eval(&expr.root).and_then(|value| evaluator.canonical(&value));
@@ -134,11 +134,12 @@ proptest! {
         };
         with_variables(&event, &newcomer, |variables| {
             if let Ok(bound) = expr.bind("event", &variables[0].1, mode) {
-                let context = format!("{text} became {bound}");
+                let context = format!("`{text}` was bound to `{bound}`");
                 prop_assert!(!bound.variables().contains("event"), "{}", context);
                 let (after, before) =
                     (outcome(&bound, &variables[1..], mode), outcome(&expr, variables, mode));
-                // Unreadable values that are no longer on the way do not fail any more.
+                // Binding may remove parts with values that cannot be converted; then there is no
+                // error any more.
                 if before != "expression_bad_value" {
                     prop_assert_eq!(after, before, "{}", context);
                 }
@@ -211,7 +212,7 @@ proptest! {
         }
     }
 
-    // spec keys: a bare path is the key path that it looks like.
+    // spec keys: an expression that is only a path gives the same key as this path.
     #[test]
     fn a_bare_path_gives_the_key_of_the_path(
         names in prop::collection::vec("[abc]|[01]|\\PC", 1..4),

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 
-/// The bound of the module's documentation: ⌈streams with work / limit⌉ claims.
+/// The bound that the module's documentation states: ⌈streams with events / limit⌉ claims.
 ///
 /// spec B217, N62
 #[test]
@@ -15,7 +15,7 @@ fn a_stream_with_work_is_claimed_within_the_bound_however_busy_the_others_are() 
     }
 }
 
-/// All streams are flooded all the time, and each claim is acked one event further.
+/// Checks the bound while all streams always have events, and each lease processes one event.
 fn check(streams: usize, limit: u32, bound: usize, pause_ms: u64) {
     let mut scene = Scene::plain();
     let names: Vec<_> = (0..streams).map(|n| format!("s{n}")).collect();
@@ -30,7 +30,7 @@ fn check(streams: usize, limit: u32, bound: usize, pause_ms: u64) {
         }
         for leased in scene.claim_all(ANN, limit).leased {
             let count = waited.insert(leased.lease.stream.clone(), 0).unwrap();
-            assert!(count <= bound, "claimed after {count} claims, bound {bound}");
+            assert!(count <= bound, "a stream was claimed after {count} claims, not {bound}");
             scene.world.pass_ms(pause_ms);
             if round % 3 == 0 {
                 scene.fail(&leased, leased.at + 1);
@@ -40,7 +40,7 @@ fn check(streams: usize, limit: u32, bound: usize, pause_ms: u64) {
             scene.commit(&leased.lease.stream, 2);
         }
         let most = waited.values().max().unwrap();
-        assert!(*most < bound, "waits for {most} claims, bound {bound}");
+        assert!(*most < bound, "a stream has waited for {most} claims, the bound is {bound}");
     }
 }
 
@@ -77,7 +77,7 @@ fn a_lost_lease_does_not_go_first_again() {
     scene.world.pass_ms(1);
     scene.commit("b", 1);
     scene.world.now = lost.until;
-    // The stream was claimed before the other had work, so it is first once, and then behind it.
+    // `a` has waited longer than `b`, so it is claimed first; after that it is behind `b`.
     assert_eq!(scene.claim_names(ANN, 1), ["a"]);
     scene.world.pass_ms(30_000);
     assert_eq!(scene.claim_names(ANN, 1), ["b"]);

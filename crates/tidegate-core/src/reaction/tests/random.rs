@@ -1,4 +1,5 @@
-//! Random actions of two engines in any order keep the invariants (spec streams, reactions).
+//! The invariants hold after random actions of two engines in any order (spec streams,
+//! reactions).
 
 use std::collections::BTreeMap;
 
@@ -41,7 +42,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Scene with every lease that was ever granted, also those long lost.
+/// Scene with all leases that were ever granted, including lost ones.
 struct Play {
     scene: Scene,
     leases: Vec<Leased>,
@@ -56,7 +57,8 @@ impl Play {
         Self { scene: Scene::new(reaction), leases: Vec::new() }
     }
 
-    /// Returns a lease, counted from the last one granted, and a version that it could ack.
+    /// Returns a lease, counted back from the last granted one, and a version that its holder could
+    /// ack.
     fn pick(&self, lease: usize, ahead: i64) -> Option<(Lease, i64)> {
         let at = self.leases.len().checked_sub(lease + 1)?;
         let leased = &self.leases[at];
@@ -124,14 +126,14 @@ impl Play {
         assert!(claimed.len() <= limit as usize);
         for leased in &claimed {
             let sub = &before[&leased.lease.stream];
-            assert_eq!(sub.blocked, None, "blocked is never claimed");
-            assert_eq!(sub.holder(now), None, "live leases are disjoint");
-            assert!(leased.want > leased.at, "there is work");
+            assert_eq!(sub.blocked, None, "a blocked stream was claimed");
+            assert_eq!(sub.holder(now), None, "a stream with a valid lease was claimed");
+            assert!(leased.want > leased.at, "a stream without events was claimed");
         }
         self.leases.extend(claimed);
     }
 
-    /// Checks the invariants between two states, whatever happened.
+    /// Checks the invariants between the states before and after a step.
     fn check(&self, step: &Step, before: &BTreeMap<String, Subscription>) {
         for (stream, now) in self.subs() {
             let head = self.scene.world.stream(&stream).unwrap().head;
@@ -140,7 +142,7 @@ impl Play {
             let Some(then) = before.get(&stream) else { continue };
             assert!(now.fence >= then.fence && now.since >= then.since);
             if !matches!(step, Step::Reset { .. }) {
-                assert!(now.at >= then.at, "moved back from {} to {}", then.at, now.at);
+                assert!(now.at >= then.at, "a cursor moved back from {} to {}", then.at, now.at);
             }
         }
         self.check_log();
@@ -151,13 +153,13 @@ impl Play {
         for stream in STREAMS {
             let log = self.scene.world.log(stream);
             for (version, event) in log.iter().enumerate() {
-                assert_eq!(usize::try_from(event.version), Ok(version), "no gap");
+                assert_eq!(usize::try_from(event.version), Ok(version), "the versions have a gap");
             }
             assert!(log.is_sorted_by(|a, b| a.pos < b.pos && a.id < b.id));
             positions.extend(log.iter().map(|event| event.pos));
         }
         positions.sort_unstable();
-        assert!(positions.into_iter().eq(1..=self.committed()), "positions have no gap");
+        assert!(positions.into_iter().eq(1..=self.committed()), "the positions have a gap");
     }
 
     fn committed(&self) -> i64 {
@@ -183,7 +185,7 @@ proptest! {
         }
     }
 
-    /// After the last interference, everything that was committed is processed.
+    /// All committed events are processed after the random steps have ended.
     #[test]
     fn when_faults_stop_all_streams_are_worked_off(
         steps in prop::collection::vec(step(), 1..60),
@@ -196,7 +198,7 @@ proptest! {
         play.scene.world.pass_ms(1000);
         play.play(&Step::Unblock);
         for _ in 0..3 {
-            // The last lost leases may block a stream once more: it has to be unblocked again.
+            // A claim may block a stream because of the leases lost before; it is unblocked again.
             for leased in play.scene.claim_all(ANN, 9).leased {
                 play.scene.ack(&leased, leased.want);
             }

@@ -1,6 +1,7 @@
 use super::*;
 
-/// Streams `a-1` and `a-2` blocked after their first event, `b-1` and `A-1` not.
+/// Returns a scene in which the streams `a-1` and `a-2` are blocked after their first event, and
+/// `b-1` and `A-1` are not.
 fn stuck() -> Scene {
     let mut scene = Scene::plain();
     for stream in ["a-1", "a-2", "b-1", "A-1"] {
@@ -29,7 +30,7 @@ fn repair(scene: &Scene, remedy: Remedy, which: StreamSelection) -> Repair {
     Repair { ws: ws(), follower: scene.follower(), remedy, which }
 }
 
-/// Finds and repairs in pages of two, as an engine does.
+/// Finds streams and repairs them, in pages of two, as an engine does.
 fn run(
     scene: &mut Scene,
     remedy: Remedy,
@@ -134,8 +135,8 @@ fn what_looks_like_another_kind_of_pattern_is_refused() {
     }
     assert_eq!(
         Pattern::parse("a.*").unwrap_err().to_string(),
-        "stream filter `a.*`: `*` is not taken literally everywhere; write plain text with ^ in \
-         front or $ behind, or give the streams by name"
+        "stream filter `a.*`: the special character `*` is not allowed; write plain text with ^ in \
+         front or $ at the end, or give the streams by name"
     );
     assert!(serde_json::from_value::<Filter>(serde_json::json!({"stream": "a*"})).is_err());
     assert!(serde_json::from_value::<Filter>(serde_json::json!({"streams": "a"})).is_err());
@@ -159,7 +160,7 @@ fn a_reset_frees_no_lease_but_its_holder_can_move_nothing() {
     scene.commit("a", 3);
     let leased = scene.claim(ANN);
     run(&mut scene, Remedy::Reset, StreamSelection::All).unwrap();
-    assert_eq!(scene.claim_all(BOB, 9), Claimed::default(), "the holder may be at work");
+    assert_eq!(scene.claim_all(BOB, 9), Claimed::default(), "a reset has released the lease");
     assert_eq!(scene.ack(&leased, 2), Outcome::Lost);
     scene.world.now = leased.until;
     assert_eq!(scene.claim(BOB).at, -1);

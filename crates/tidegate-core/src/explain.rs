@@ -442,6 +442,13 @@ fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
             binding.cost = Some(costs.one()).filter(|cost| *cost > 1);
             binding.used = Some(slots.used()).filter(|used| *used != slots.holders.len() as u64);
             binding.frees = undone.unwrap_or_else(|| frees(&binding));
+            if let Limit::Slots(limit) = limit
+                && costs.one() > limit
+                && binding.full
+            {
+                let ends = "the end of all of its holders";
+                binding.frees = format!("{ends}: it takes more than the limit and enters alone");
+            }
             for holder in binding.holders.iter().take(MAX_HOLDERS).filter(|_| binding.full) {
                 binding.stranded.extend(stranded_run(draft, *holder)?.map(|run| run.id));
             }
@@ -506,7 +513,14 @@ fn queue_sentence(gate: &Binding) -> String {
         Some(place) => format!("position {place} in the queue"),
         None => format!("beyond position {MAX_PLACE} in the queue"),
     };
-    format!("it waits for {control} of {key} ({limit}), {place}; freed by {frees}")
+    let units = match (gate.cost, gate.used) {
+        (None, None) => String::new(),
+        (cost, used) => {
+            let (cost, used) = (cost.unwrap_or(1), used.unwrap_or(gate.holders.len() as u64));
+            format!(", {used} taken, it takes {cost}")
+        }
+    };
+    format!("it waits for {control} of {key} ({limit}{units}), {place}; freed by {frees}")
 }
 
 fn waiting(run: &Run) -> String {

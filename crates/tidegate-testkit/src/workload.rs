@@ -161,6 +161,14 @@ pub fn definitions(version: u32) -> Vec<Value> {
         json!({ "name": "limit", "concurrency": [
             { "limit": 2 + more }, { "limit": 1, "key": "a" }, { "limit": 3, "span": "run" },
         ] }),
+        json!({ "name": "cost", "concurrency": { "limit": 4, "cost": "cost", "key": "a" },
+            "rateLimit": [
+                { "limit": 30, "perMs": 100, "cost": "cost" }, { "limit": 9, "perMs": 50, "key": "a" },
+            ],
+            "throttle": [
+                { "limit": 3, "perMs": 20 + more, "burst": 3, "cost": "cost", "key": "a" },
+                { "limit": 2, "perMs": 10 + more, "burst": 3 },
+            ] }),
         json!({ "name": "throttle", "throttle": { "limit": 3, "perMs": 100 + 10 * more, "burst": 2, "key": "a" } }),
         json!({ "name": "rate", "rateLimit": { "limit": 3 + more, "perMs": 100, "key": "a" } }),
         json!({ "name": "quiet", "debounce": { "periodMs": 40, "maxWaitMs": 90 + more, "key": "a" } }),
@@ -205,8 +213,10 @@ const SCHEDULE: &str = "@daily";
 /// The scheduled workflows, which are the first two definitions.
 const SCHEDULED: [&str; 2] = ["plain", "limit"];
 
-const WORKFLOWS: [&str; 10] =
-    ["plain", "limit", "throttle", "rate", "quiet", "pile", "single", "hand", "soon", "fresh"];
+const WORKFLOWS: [&str; 11] = [
+    "plain", "limit", "cost", "throttle", "rate", "quiet", "pile", "single", "hand", "soon",
+    "fresh",
+];
 
 const ACTIONS: [&str; 5] = ["queue", "reject", "restart", "newest", "last"];
 
@@ -267,7 +277,7 @@ impl Chance {
     fn sent(&mut self) -> Sent {
         let name = self.one(&["all", "plain", "limit", "throttle", "rate", "quiet", "pile"]);
         let name = if self.below(4) == 0 {
-            self.one(&["single", "hand", "soon", "fresh", "none"])
+            self.one(&["single", "hand", "soon", "fresh", "cost", "none"])
         } else {
             name
         };

@@ -36,13 +36,15 @@ macro_rules! control {
 macro_rules! on_both {
     () => {
         /// Spreads starts over time: runs beyond the rate wait.
+        ///
+        /// Several rates can be combined, for example 10 a second and 1,000 a day.
         pub fn throttle(self, rate: $crate::Rate) -> Self {
-            self.with("throttle", rate.into_value())
+            self.and("throttle", rate.into_value())
         }
 
-        /// Drops events and requests beyond the rate.
+        /// Drops events and requests beyond the rate. Several rates can be combined.
         pub fn rate_limit(self, rate: $crate::Rate) -> Self {
-            self.with("rateLimit", rate.into_value())
+            self.and("rateLimit", rate.into_value())
         }
 
         /// Starts one run for a burst of events, when the burst is over.
@@ -107,6 +109,44 @@ macro_rules! on_both {
 }
 pub(crate) use on_both;
 
+/// Adds an entry to a field that is one entry or a list of them.
+pub(crate) fn append(field: &mut Value, entry: Value) {
+    match field {
+        Value::Array(entries) => entries.push(entry),
+        Value::Null => *field = entry,
+        first => *first = json!([first.take(), entry]),
+    }
+}
+
+/// Units of a limit that a run takes: a number, or the path of a number in the data.
+#[derive(Clone, Debug)]
+pub struct Cost(Value);
+
+impl From<u32> for Cost {
+    fn from(units: u32) -> Self {
+        Self(json!(units))
+    }
+}
+
+impl From<&str> for Cost {
+    fn from(path: &str) -> Self {
+        Self(json!(path))
+    }
+}
+
+macro_rules! costing {
+    ($name:ident) => {
+        impl $name {
+            /// Sets how many units of the limit a run takes: a number, or the path of a number in
+            /// the data, which is 1 where it is missing.
+            pub fn cost(self, cost: impl Into<Cost>) -> Self {
+                let Cost(cost) = cost.into();
+                self.with("cost", cost)
+            }
+        }
+    };
+}
+
 macro_rules! keyed {
     ($name:ident) => {
         impl $name {
@@ -134,6 +174,7 @@ control!(
     Concurrency
 );
 keyed!(Concurrency);
+costing!(Concurrency);
 
 impl Concurrency {
     /// Allows at most this number of concurrent runs, over all engines.
@@ -152,6 +193,7 @@ control!(
     Rate
 );
 keyed!(Rate);
+costing!(Rate);
 
 impl Rate {
     /// Allows `limit` starts per period.

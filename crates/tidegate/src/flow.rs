@@ -12,7 +12,7 @@ use tidegate_core::{
 
 use crate::{
     context::Ctx,
-    controls::{Concurrency, Policy},
+    controls::{Concurrency, Policy, append},
     handler::{KeyFunction, ServedWorkflow, Typed},
     step_error::Result,
     workflow::{read_fields, read_toml},
@@ -223,18 +223,14 @@ impl Action {
         self
     }
 
-    fn and_concurrency(mut self, value: Value) -> Self {
-        match &mut self.0.definition["concurrency"] {
-            Value::Array(entries) => entries.push(value),
-            none @ Value::Null => *none = value,
-            first => *first = json!([first.take(), value]),
-        }
+    fn and(mut self, field: &str, value: Value) -> Self {
+        append(&mut self.0.definition[field], value);
         self
     }
 
     /// Sets the policy for requests whose session is busy.
     pub fn policy(self, policy: Policy) -> Self {
-        self.and_concurrency(policy.into_value())
+        self.and("concurrency", policy.into_value())
     }
 
     /// Sets the policy as [`Action::policy`] does, with a key that this function computes from a
@@ -268,7 +264,7 @@ impl Action {
 
     /// Limits the number of concurrent runs of this action, in addition to its policy.
     pub fn concurrency(self, limit: Concurrency) -> Self {
-        self.and_concurrency(limit.into_value())
+        self.and("concurrency", limit.into_value())
     }
 
     /// Declares that this code also continues the runs of these older versions.

@@ -218,7 +218,7 @@ pub use workflow::Workflow;
 
 // Controls.
 pub use controls::{
-    Batch, Concurrency, Debounce, Handoff, Idempotency, OnNewVersion, Policy, Priority, Rate,
+    Batch, Concurrency, Cost, Debounce, Handoff, Idempotency, OnNewVersion, Policy, Priority, Rate,
     Schedule, Singleton,
 };
 

@@ -8,7 +8,7 @@ use tidegate_core::definition::{Code, DEFAULT_APP, Problem};
 
 use crate::{
     context::Ctx,
-    controls::{Batch, Concurrency},
+    controls::{Batch, Concurrency, append},
     handler::{Handler, ServedWorkflow, Typed},
     reference::WorkflowRef,
     step_error::Result,
@@ -135,15 +135,15 @@ impl<I, O, S> Workflow<I, O, S> {
         self
     }
 
-    /// Appends a value to a field that holds a list.
+    /// Appends a trigger.
+    fn on(mut self, trigger: Value) -> Self {
+        append(self.definition.entry("triggers").or_insert_with(|| json!([])), trigger);
+        self
+    }
+
+    /// Appends a value to a field that is one value or a list.
     fn and(mut self, field: &str, value: Value) -> Self {
-        let values = self.definition.entry(field).or_insert_with(|| json!([]));
-        if !values.is_array() {
-            *values = json!([values.take()]);
-        }
-        if let Value::Array(values) = values {
-            values.push(value);
-        }
+        append(self.definition.entry(field).or_insert(Value::Null), value);
         self
     }
 
@@ -160,24 +160,24 @@ impl<I, O, S> Workflow<I, O, S> {
 
     /// Starts the workflow on events of this name. A `*` at the end of the name matches any suffix.
     pub fn on_event(self, name: &str) -> Self {
-        self.and("triggers", json!(name))
+        self.on(json!(name))
     }
 
     /// Starts the workflow on a cron schedule in this time zone.
     ///
     /// An occurrence is skipped while the run of an earlier one has not ended.
     pub fn cron(self, cron: &str, time_zone: &str) -> Self {
-        self.and("triggers", json!({ "cron": cron, "timeZone": time_zone }))
+        self.on(json!({ "cron": cron, "timeZone": time_zone }))
     }
 
     /// Starts the workflow as [`Workflow::cron`] does, but occurrences may overlap.
     pub fn cron_overlapping(self, cron: &str, time_zone: &str) -> Self {
-        self.and("triggers", json!({ "cron": cron, "timeZone": time_zone, "onOverlap": "allow" }))
+        self.on(json!({ "cron": cron, "timeZone": time_zone, "onOverlap": "allow" }))
     }
 
     /// Starts the workflow on a schedule with all its options.
     pub fn schedule(self, schedule: crate::Schedule) -> Self {
-        self.and("triggers", schedule.into_value())
+        self.on(schedule.into_value())
     }
 
     crate::controls::on_both!();

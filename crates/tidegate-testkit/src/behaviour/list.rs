@@ -529,6 +529,25 @@ macro_rules! behaviours {
                 a_window_displaces_the_run_of_an_earlier_one,
                 why_names_the_newer_run,
             }
+            cost {
+                the_first_in_the_queue_waits_until_there_is_room_for_it,
+                a_cost_that_never_fits_is_rejected_with_its_value,
+                after_a_lower_limit_a_large_run_enters_alone,
+                a_run_that_wakes_takes_its_cost_again,
+                a_run_with_a_better_rank_enters_the_room_that_is_left,
+                a_throttle_delays_by_the_whole_cost,
+                a_rate_limit_spends_the_cost,
+                a_batch_costs_the_sum_of_its_events,
+                a_window_costs_its_last_event,
+            }
+            windows {
+                both_limits_of_a_throttle_hold,
+                each_limit_counts_its_own_cost,
+                a_dropped_event_spends_no_limit,
+                a_full_key_delays_no_other_key,
+                a_release_adds_and_removes_a_limit,
+                the_verdict_has_the_time_of_the_latest_limit,
+            }
             start_within {
                 wherever_a_run_waits_it_expires,
                 a_run_that_was_leased_never_expires,

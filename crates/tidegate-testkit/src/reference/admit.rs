@@ -47,7 +47,9 @@ impl Reference {
             None => self.create(name, data, None),
         };
         if !matches!(told.outcome, "skipped" | "deduped") {
-            meters.iter().for_each(|(meter, costs)| self.spend(meter, costs));
+            for (meter, costs) in &meters {
+                self.spend(meter, costs);
+            }
         }
         told
     }
@@ -61,7 +63,8 @@ impl Reference {
             self.runs[run].events = vec![data.clone()];
             for at in self.runs[run].passed..self.runs[run].way.len() {
                 let control = self.runs[run].way[at].1.control.clone();
-                self.runs[run].costs[at] = costs(def, &control, &[data.clone()]).expect("checked");
+                self.runs[run].costs[at] =
+                    costs(def, &control, std::slice::from_ref(data)).expect("checked");
             }
             return Some(told("coalesced", Some(run)));
         }

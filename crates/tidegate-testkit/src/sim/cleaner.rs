@@ -71,7 +71,7 @@ impl Actor for Cleaner {
                 self.pass = forgotten.next.map(|after| Pass { after, ..pass });
             }
             Ok(other) => {
-                world.judge.report("I51", format!("unexpected answer to a deletion: {other:?}"))
+                world.judge.report("I51", format!("unexpected answer to a deletion: {other:?}"));
             }
             // After an error the deletion is given up or the same chunk is retried; deleted rows
             // stay deleted.

@@ -18,6 +18,8 @@ pub struct Bound {
     pub key: KeyPath,
     /// Whether the hold lasts until the run ends, or only while it is driven.
     pub run: bool,
+    /// Path of the cost.
+    pub cost: KeyPath,
 }
 
 /// The rate of a throttle or a rate limit.
@@ -31,6 +33,8 @@ pub struct Pace {
     pub burst: u64,
     /// Path of the key.
     pub key: KeyPath,
+    /// Path of the cost.
+    pub cost: KeyPath,
 }
 
 /// Policy of an action: what happens to a request while its session is busy.
@@ -57,6 +61,8 @@ pub struct Controls {
     pub limits: Vec<Bound>,
     /// Rate of `throttle`.
     pub throttle: Option<Pace>,
+    /// Rate of a second `throttle`, of the whole workflow.
+    pub wide_throttle: Option<Pace>,
     /// Rate of `rateLimit`.
     pub rate: Option<Pace>,
     /// Debounce: period, longest wait and key.
@@ -95,7 +101,9 @@ impl Controls {
         for bound in &mut next.limits {
             bound.limit = chance.between(1, 3);
         }
-        for pace in [&mut next.throttle, &mut next.rate].into_iter().flatten() {
+        for pace in
+            [&mut next.throttle, &mut next.wide_throttle, &mut next.rate].into_iter().flatten()
+        {
             pace.limit = chance.between(1, 3);
         }
         if let Some((_, on)) = &mut next.handoff {
@@ -124,8 +132,15 @@ impl Controls {
         if chance.percent(on + 15) {
             controls.limits = bounds(path, chance);
         }
+        let cost = if action { "input.c" } else { "c" };
+        let cost = chance.percent(30).then_some(cost);
+        controls.limits.iter_mut().for_each(|bound| bound.cost = cost);
         if chance.percent(on) {
-            controls.throttle = Some(pace(key(chance), chance.one(&[1, 1, 2]), chance));
+            let narrow = pace(key(chance), chance.one(&[1, 1, 2]), chance);
+            if narrow.key.is_some() && chance.percent(40) {
+                controls.wide_throttle = Some(pace(None, chance.one(&[1, 2]), chance));
+            }
+            controls.throttle = Some(Pace { cost, ..narrow });
         }
         if chance.percent(on) {
             let pace = pace(key(chance), 0, chance);
@@ -167,7 +182,9 @@ impl Controls {
             out.extend(value.map(|value| (name.to_owned(), value)));
         };
         add("concurrency", (!limits.is_empty()).then(|| json!(limits)));
-        add("throttle", self.throttle.as_ref().map(Pace::to_value));
+        let mut throttles: Vec<Value> = self.throttles().map(Pace::to_value).collect();
+        let throttle = if throttles.len() > 1 { Some(json!(throttles)) } else { throttles.pop() };
+        add("throttle", throttle);
         add("rateLimit", self.rate.as_ref().map(Pace::to_value));
         add(
             "debounce",
@@ -214,6 +231,17 @@ impl Controls {
         }
     }
 
+    fn throttles(&self) -> impl Iterator<Item = &Pace> {
+        self.throttle.iter().chain(&self.wide_throttle)
+    }
+
+    /// Returns the rate of the throttle whose gates have this slot; the first rate if the current
+    /// release has none with this key.
+    pub fn throttle_at(&self, slot: &str) -> Option<&Pace> {
+        let named = self.throttles().find(|pace| pace.key.unwrap_or_default() == slot);
+        named.or(self.throttle.as_ref())
+    }
+
     /// Returns the limit of a gate of this class and slot; `None` if it has no limit.
     pub fn limit(&self, class: Class, slot: &str) -> Option<u64> {
         let alike =
@@ -223,7 +251,7 @@ impl Controls {
                 self.limits.iter().filter(alike).map(|bound| bound.limit).min()
             }
             // Runs that were queued under another key are admitted at the current rate, too.
-            Class::Throttle => self.throttle.as_ref().map(|pace| pace.burst),
+            Class::Throttle => self.throttle_at(slot).map(|pace| pace.burst),
             _ => Some(1),
         }
     }
@@ -240,14 +268,15 @@ impl Bound {
 
     fn to_value(&self) -> Value {
         let span = if self.run { "run" } else { "executing" };
-        with(json!({ "limit": self.limit, "span": span }), &[("key", json!(self.key))])
+        let fields = [("key", json!(self.key)), ("cost", json!(self.cost))];
+        with(json!({ "limit": self.limit, "span": span }), &fields)
     }
 }
 
 impl Pace {
     fn to_value(&self) -> Value {
         let value = json!({ "limit": self.limit, "perMs": self.per_ms, "burst": self.burst });
-        with(value, &[("key", json!(self.key))])
+        with(value, &[("key", json!(self.key)), ("cost", json!(self.cost))])
     }
 }
 
@@ -276,7 +305,7 @@ fn bounds(path: &'static str, chance: &mut Chance) -> Vec<Bound> {
     let mut all = Vec::new();
     for (key, run) in [(Some(path), false), (None, false), (None, true), (Some(path), true)] {
         if chance.percent(40) {
-            all.push(Bound { limit: chance.one(&[1, 1, 2, 3]), key, run });
+            all.push(Bound { limit: chance.one(&[1, 1, 2, 3]), key, run, cost: None });
         }
     }
     all
@@ -284,7 +313,7 @@ fn bounds(path: &'static str, chance: &mut Chance) -> Vec<Bound> {
 
 fn pace(key: KeyPath, burst: u64, chance: &mut Chance) -> Pace {
     let (limit, per_ms) = (chance.one(&[1, 2, 3]), chance.one(&[1, 20, 100]));
-    Pace { limit, per_ms, burst, key }
+    Pace { limit, per_ms, burst, key, cost: None }
 }
 
 fn window(key: KeyPath, chance: &mut Chance) -> (u64, Option<u64>, KeyPath) {

@@ -100,7 +100,7 @@ impl ReactionWorker {
             Ok(Some(Err(Refusal::NoReaction(_))))
             | Err(Trouble::Unavailable | Trouble::Unknown) => {}
             Ok(other) => {
-                world.judge.report("I39", format!("unexpected answer to a claim: {other:?}"))
+                world.judge.report("I39", format!("unexpected answer to a claim: {other:?}"));
             }
             Err(Trouble::Crash) => self.crash(),
         }

@@ -320,9 +320,9 @@ fn delivery(n: u64, spec: &Spec, keys: u64, chance: &mut Chance) -> Delivery {
 }
 
 /// Draws the data of an event: a key that may be missing, a second key, the number of the event,
-/// and its depth of calls.
+/// its depth of calls, and its cost.
 fn data(n: u64, keys: u64, chance: &mut Chance) -> Value {
-    let mut data = json!({ "n": n, "d": 0, "j": chance.below(2) });
+    let mut data = json!({ "n": n, "d": 0, "c": n % 3 + 1, "j": chance.below(2) });
     if !chance.percent(8) {
         data["k"] = json!(chance.below(keys));
     }

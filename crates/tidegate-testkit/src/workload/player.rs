@@ -415,10 +415,10 @@ fn sent(it: &Sent) -> tidegate_core::event::NewEvent {
 /// Returns data with few keys, of several types, or without a key.
 fn data(key: u64) -> Value {
     match key {
-        0 => json!({ "b": 1 }),
-        1 => json!({ "a": 1, "b": 2 }),
+        0 => json!({ "b": 1, "cost": 2 }),
+        1 => json!({ "a": 1, "b": 2, "cost": 3 }),
         2 => json!({ "a": "1", "b": 1.0 }),
-        3 => json!({ "a": true }),
+        3 => json!({ "a": true, "cost": 5 }),
         _ => json!({ "a": 1.0, "b": null }),
     }
 }

@@ -74,6 +74,7 @@ fn fields() -> Vec<String> {
                 FieldType::Count => "count".to_owned(),
                 FieldType::Duration => "duration".to_owned(),
                 FieldType::Path => "path".to_owned(),
+                FieldType::Cost => "count or path".to_owned(),
                 other => panic!("the default {other:?} has no text for the table yet"),
             };
             let default = field.default.unwrap_or("required");

@@ -11,7 +11,7 @@ use tidegate_core::{
 
 use super::{
     Checked, Look, folds,
-    history::{History, is_direct},
+    history::{History, Spent, is_direct},
     undoes,
 };
 use crate::sim::{controls::Pace, state::State};
@@ -85,25 +85,26 @@ fn is_there(state: &State, id: Seq) -> bool {
         || state.gates().filter_map(folds::of).any(|fold| promised(fold).contains(&id))
 }
 
-/// Whether admissions at these times and `more` now exceed a meter.
-fn exceeds(times: &[Timestamp], more: u64, pace: &Pace, now: Timestamp, slack: i64) -> bool {
-    let count = times.len() as u64;
-    times.iter().enumerate().any(|(n, since)| {
-        let passed = u64::try_from(now.micros() - since.micros() + slack).unwrap_or(0);
+/// Whether the costs at these times and `more` now exceed a meter (spec L9).
+fn exceeds(spent: &[Spent], more: u64, pace: &Pace, now: Timestamp, slack: i64) -> bool {
+    (0..spent.len()).any(|n| {
+        let passed = u64::try_from(now.micros() - spent[n].at.micros() + slack).unwrap_or(0);
         let refilled = passed * pace.limit / (pace.per_ms * 1000);
-        count - n as u64 + more > pace.burst + refilled
+        let costs = || spent[n..].iter().map(|spent| spent.cost);
+        let burst = costs().chain([pace.burst]).max().unwrap_or(pace.burst);
+        costs().sum::<u64>() + more > burst + refilled
     })
 }
 
 /// First starts on a throttled key have the distance that the throttle demands.
 pub(super) fn i12(look: &Look<'_>, history: &History) -> Checked {
     for (gate, starts) in &history.starts {
-        if starts.last() != Some(&look.at) {
+        if starts.last().is_none_or(|start| start.at != look.at) {
             continue;
         }
         let scope = gate.scope().expect("a gate's key");
         let Some(controls) = look.controls(&scope.ws, &scope.name) else { continue };
-        let Some(pace) = &controls.throttle else { continue };
+        let Some(pace) = controls.throttle_at(&scope.slot) else { continue };
         // The throttle rounds start times up to a microsecond.
         if exceeds(starts, 0, pace, look.at, 1) {
             return Err(format!("runs started too close together, at {starts:?}, under {pace:?}"));
@@ -132,7 +133,7 @@ pub(super) fn i13(look: &Look<'_>, history: &History) -> Checked {
                     look.at
                 ));
             }
-            times.push(look.at);
+            times.push(Spent { at: look.at, cost: 1 });
         }
         let dropped = answer.word == "dropped";
         if dropped && !over && history.is_whole(&place) {
@@ -243,7 +244,10 @@ impl History {
             let Some(controls) = look.controls(&reply.ws, &reply.workflow) else { continue };
             let Some(run) = reply.made().filter(|_| is_direct(controls)) else { continue };
             if let Some(pace) = &controls.rate {
-                self.tokens.entry(reply.place(pace.key)).or_default().push(look.at);
+                self.tokens
+                    .entry(reply.place(pace.key))
+                    .or_default()
+                    .push(Spent { at: look.at, cost: 1 });
             }
             if let Some((key, period)) = controls.idempotency {
                 let until = look.at.plus_ms(period);

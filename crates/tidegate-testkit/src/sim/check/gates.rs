@@ -29,16 +29,8 @@ pub(super) fn i2(look: &Look<'_>, _: &History) -> Checked {
     }
     for (before, after) in changed(look) {
         let Some(gate) = after else { continue };
-        let inside = match &gate.state {
-            GateState::Slots(slots) => slots.holders.len(),
-            GateState::Turns(turns) => turns.pending.len(),
-            _ => continue,
-        };
-        let was = before.map_or(0, |gate| match &gate.state {
-            GateState::Slots(slots) => slots.holders.len(),
-            GateState::Turns(turns) => turns.pending.len(),
-            _ => 0,
-        });
+        let Some((inside, units, _)) = taken(gate) else { continue };
+        let was = before.and_then(taken).map_or(0, |(was, ..)| was);
         let known = before.map(holders).unwrap_or_default();
         let fresh = holders(gate).iter().any(|hold| {
             // A compensation has the hold of the run that it compensates.
@@ -46,9 +38,11 @@ pub(super) fn i2(look: &Look<'_>, _: &History) -> Checked {
             !undoes && known.iter().all(|old| old.run != hold.run)
         });
         let limit = look.limit(&gate.key);
-        if limit.is_some_and(|limit| inside as u64 > limit) && (inside > was || fresh) {
+        // A run whose cost exceeds a lowered limit enters alone (spec L8).
+        let over = limit.is_some_and(|limit| units > limit) && inside > 1;
+        if over && (inside > was || fresh) {
             return Err(format!(
-                "{inside} runs hold the gate {:?}, but the limit is {limit:?}",
+                "{inside} runs take {units} units of the gate {:?}, but the limit is {limit:?}",
                 gate.key.scope()
             ));
         }
@@ -61,19 +55,29 @@ fn place(run: &&Run) -> Option<Place> {
     if let Phase::Queued { place, .. } = run.phase { Some(place) } else { None }
 }
 
+/// Returns the number of runs inside a gate, their costs, and the cost of the first queued run.
+fn taken(gate: &Gate) -> Option<(usize, u64, u64)> {
+    match &gate.state {
+        GateState::Slots(slots) => {
+            Some((slots.holders.len(), slots.used(), u64::from(slots.wanted.one())))
+        }
+        GateState::Turns(turns) => {
+            let units = turns.pending.iter().map(|turn| u64::from(turn.costs.one())).sum();
+            Some((turns.pending.len(), units, u64::from(turns.wanted.one())))
+        }
+        _ => None,
+    }
+}
+
 /// A gate with room and a queue has a due time at which it will be swept.
 pub(super) fn i7(look: &Look<'_>, _: &History) -> Checked {
     for gate in look.state.gates() {
         if !look.lines.contains_key(&gate.id) || gate.due.is_some() {
             continue;
         }
-        let inside = match &gate.state {
-            GateState::Slots(slots) => slots.holders.len(),
-            GateState::Turns(turns) => turns.pending.len(),
-            _ => continue,
-        };
+        let Some((inside, units, wanted)) = taken(gate) else { continue };
         let limit = look.limit(&gate.key);
-        if limit.is_none_or(|limit| (inside as u64) < limit) {
+        if inside == 0 || limit.is_none_or(|limit| units + wanted <= limit) {
             return Err(format!(
                 "a gate with room and a queue has no due time: {:?} {gate:?}",
                 gate.key.scope()

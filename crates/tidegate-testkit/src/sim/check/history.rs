@@ -79,15 +79,24 @@ pub(super) struct Claimed {
     pub run: RunId,
 }
 
+/// Units of a meter that were spent at one time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spent {
+    /// The time.
+    pub at: Timestamp,
+    /// The units.
+    pub cost: u64,
+}
+
 /// All records of the judge.
 #[derive(Debug, Default)]
 pub(super) struct History {
     /// Time of each engine's last heartbeat, and the length of its lease in milliseconds.
     pub beats: BTreeMap<EngineId, (u64, u32)>,
     /// Times of first starts, by the gate of the throttle.
-    pub starts: BTreeMap<GateKey, Vec<Timestamp>>,
+    pub starts: BTreeMap<GateKey, Vec<Spent>>,
     /// Times of the spent tokens of rate limits.
-    pub tokens: BTreeMap<Place, Vec<Timestamp>>,
+    pub tokens: BTreeMap<Place, Vec<Spent>>,
     /// Claims of idempotency keys.
     pub claims: BTreeMap<Place, Claimed>,
     /// Open and fired windows, by the number of their run.
@@ -191,7 +200,8 @@ impl History {
                 continue;
             }
             for need in run.plan.iter().filter(|need| need.span == Span::Start) {
-                self.starts.entry(need.gate.clone()).or_default().push(look.at);
+                let (at, cost) = (look.at, u64::from(need.costs.one()));
+                self.starts.entry(need.gate.clone()).or_default().push(Spent { at, cost });
             }
         }
         for delta in look.deltas {

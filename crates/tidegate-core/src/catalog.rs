@@ -169,9 +169,9 @@ impl Version {
 /// Limit of a gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// The maximum sum of the costs inside at once.
+    /// The maximum total cost of the runs inside at the same time.
     Slots(u32),
-    /// The maximum sums of the costs of arrivals per period. All of them apply.
+    /// Rates. Each limits the total cost of the arrivals in its period. All of them apply.
     Rates(Vec<Rate>),
     /// No limit: the current release no longer has the control.
     Open,

@@ -241,9 +241,11 @@ impl<'a> Checker<'a> {
                 match fitting {
                     0 => self.explain(keyword, rule, value, at, depth),
                     1 => Ok(()),
-                    n => {
-                        self.unfit(at, || format!("must fit one schema of oneOf, fits {n}"), value)
-                    }
+                    n => self.unfit(
+                        at,
+                        || format!("must fit exactly one schema of oneOf, but fits {n}"),
+                        value,
+                    ),
                 }
             }
             "not" if self.fits(rule, value, at, depth)? => {

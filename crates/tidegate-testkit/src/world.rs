@@ -204,7 +204,7 @@ impl World {
 
     // ------------------------------------------------------------------ workers
 
-    /// Returns the lanes of every version in the workspace.
+    /// Returns the lane of each version in the workspace: the number by which its runs are leased.
     pub async fn lanes(&self) -> Vec<Seq> {
         let snapshot = self.read(ReadSet::default().catalog(&self.ws)).await;
         let catalog = snapshot.catalogs.get(&self.ws);

@@ -30,7 +30,7 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
     let mut listed = BTreeSet::new();
     loop {
         if let Err(error) = list(shared, &mut listed).await {
-            tracing::warn!(%error, "checking for stranded runs failed");
+            tracing::warn!(%error, "cannot check for runs that no live engine serves");
         }
         shared.timer.sleep_until(shared.timer.elapsed() + shared.options.lease_ttl).await;
     }

@@ -375,7 +375,7 @@ pub struct Part {
     pub first: EventId,
     /// Number of events in the part.
     pub count: u32,
-    /// As in [`Fold`].
+    /// The sums of the costs of the part's events, by path.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub costs: BTreeMap<String, u32>,
 }

@@ -90,108 +90,108 @@ macro_rules! rows {
 rows! {
     /// The stored answer of a request with an idempotency key.
     Reply(Reply)
-        /// By workspace and id; locked. First, because it decides whether other rows are read.
+        /// Key: workspace and id. First, because it decides whether other rows are read.
         locked (ws: Workspace, id: String);
     /// An API key.
     ApiKey(ApiKey)
-        /// By id; locked.
+        /// Key: id.
         locked (id: String);
     /// A chore: work that is done in chunks in later transactions.
     Chore(Chore)
-        /// By number; locked. Early, because only while a chore is processed is it known which
+        /// Key: number. Early, because only while a chore is processed is it known which
         /// other rows it changes.
         locked (id.seq: Seq);
     /// A schedule, with its next planned occurrence.
     Schedule(Schedule)
-        /// By workspace, app, workflow and id; locked.
+        /// Key: workspace, app, workflow and id.
         locked (ws: Workspace, app: String, workflow: String, id: String);
     /// A gate: the state of a control for one key.
     Gate(Gate)
-        /// By its key; locked.
+        /// Key: its key.
         locked (key: GateKey);
     /// A run that has not ended.
     Run(Run boxed)
-        /// By the run's number; locked.
+        /// Key: the run's number.
         locked (id.seq: Seq);
     /// The state of a session.
     Session(Session)
-        /// By workspace, app, flow and session; locked. After runs: a report locks its run first,
+        /// Key: workspace, app, flow and session. After runs: a report locks its run first,
         /// because the run says which sessions its end will write. A session does not refer to
         /// runs.
         locked (ws: Workspace, app: String, flow: String, id: String);
     /// An engine: a process that drives runs.
     Engine(Engine)
-        /// By the engine's id; locked.
+        /// Key: the engine's id.
         locked (id: EngineId);
     /// A stream's head.
     Stream(Stream)
-        /// By workspace and name; locked.
+        /// Key: workspace and name.
         locked (ws: Workspace, name: String);
     /// A subscription: the cursor of a reaction in one stream.
     Subscription(Subscription)
-        /// By workspace, reaction and stream; locked.
+        /// Key: workspace, reaction and stream.
         locked (ws: Workspace, reaction: String, stream: String);
     /// The last global position of a workspace.
     LogHead(LogHead)
-        /// By workspace; locked.
+        /// Key: workspace.
         locked (ws: Workspace);
     /// A counter that grows with every change of a workspace's definitions.
     Epoch(Epoch)
-        /// By workspace.
+        /// Key: workspace.
         unlocked (ws: Workspace);
     /// One version of a definition.
     Def(Def)
-        /// By the definition's number (its lane).
+        /// Key: the definition's number (its lane).
         unlocked (lane: Seq);
     /// An event, request or other input.
     Event(Event)
-        /// By number.
+        /// Key: number.
         unlocked (id.seq: Seq);
     /// A run that has ended.
     Ended(Ended)
-        /// By the run's number.
+        /// Key: the run's number.
         unlocked (id.seq: Seq);
     /// A recorded step.
     Step(Step)
-        /// By run and step id.
+        /// Key: run and step id.
         unlocked (run: Seq, id: String);
     /// An event in a batch.
     Item(Item)
-        /// By run and position.
+        /// Key: run and position.
         unlocked (run: Seq, n: u32);
     /// A run that waits for an event.
     Wait(WaitRow)
-        /// By workspace, event name, path, value, run and step.
+        /// Key: workspace, event name, path, value, run and step.
         unlocked (
             ws: Workspace, name: String, path: String, value: Vec<u8>, run: Seq, step: String
         );
     /// A path on which some wait for events of this name matches.
     WaitPath(WaitPath)
-        /// By workspace, event name and path.
+        /// Key: workspace, event name and path.
         unlocked (ws: Workspace, name: String, path: String);
     /// A signal that its run has not received yet.
     Signal(Signal)
-        /// By run, name and number.
+        /// Key: run, name and number.
         unlocked (run: Seq, name: String, seq: Seq);
     /// A receipt: a verdict other than a plain start.
     Receipt(Receipt)
-        /// By number.
+        /// Key: number.
         unlocked (seq: Seq);
     /// An event of a stream.
     StreamEventRow(StreamEventRow)
-        /// By the stream's number and the version.
+        /// Key: the stream's number and the event's version, which is its position in the stream.
         unlocked (stream: Seq, version: i64);
     /// A chunk of output that a run has emitted.
     Chunk(Chunk)
-        /// By run, step, attempt and position in the attempt.
+        /// Key: run, step, attempt and position in the attempt.
         unlocked (run: Seq, step: String, attempt: u32, n: u32);
     /// A session operation that a run has staged.
     Staged(Staged boxed)
-        /// By run and position.
+        /// Key: run and position.
         unlocked (run: Seq, n: u32);
     /// A snapshot: the state of a stream at a version.
     StreamSnapshot(StreamSnapshot)
-        /// By the stream's number and the kind of the snapshot.
+        /// Key: the stream's number and the kind of the snapshot.
         unlocked (stream: Seq, kind: String);
 }
 

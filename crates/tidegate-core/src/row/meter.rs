@@ -121,10 +121,10 @@ pub struct Turns {
     pub meters: Meters,
     /// Runs that passed the throttle and are not leased yet: each has a turn.
     pub pending: Vec<Turn>,
-    /// As in [`Slots`].
+    /// A lower bound of the first position in the queue; none means that the queue is empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub head: Option<Place>,
-    /// As in [`Slots`].
+    /// The costs of the run at that position.
     #[serde(default, skip_serializing_if = "Costs::is_one")]
     pub wanted: Costs,
 }

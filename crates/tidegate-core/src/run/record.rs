@@ -152,7 +152,7 @@ pub struct NewCommit {
 /// Next state of a run after a report.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Then {
-    /// The worker continues.
+    /// The run keeps its lease: the same worker continues to execute it.
     #[default]
     Continue,
     /// The run waits until one of these waits ends.
@@ -170,9 +170,9 @@ pub enum Then {
 pub struct NewWait {
     /// The step that waits and gets the result.
     pub step: String,
-    /// The condition.
+    /// What the step waits for.
     pub on: NewWaitOn,
-    /// The end of the wait.
+    /// The time at which the wait ends without an event.
     pub until: Option<Until>,
 }
 

@@ -73,7 +73,10 @@ pub(crate) fn read(schema: &Value, at: &str, problems: &mut Problems) {
     } else if schema.is_object() {
         read_part(schema, schema, at, problems);
     } else {
-        let message = format!("must be an object with a JSON Schema, got {}", shorten(schema));
+        let message = format!(
+            "must be a JSON Schema object such as {{\"type\": \"object\"}}, got {}",
+            shorten(schema)
+        );
         problems.error(Code::WrongType, at, message);
     }
 }

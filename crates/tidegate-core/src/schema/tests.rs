@@ -61,7 +61,7 @@ fn every_keyword_is_checked() {
             json!({ "oneOf": [{ "minimum": 1 }, { "maximum": 2 }] }),
             json!(3),
             json!(1.5),
-            "must fit one schema of oneOf, fits 2, got 1.5",
+            "must fit exactly one schema of oneOf, but fits 2, got 1.5",
         ),
         (
             json!({ "prefixItems": [{ "type": "string" }], "items": false }),
@@ -167,7 +167,10 @@ fn a_schema_that_would_not_be_kept_is_refused() {
     };
     assert_eq!(problems(json!({ "type": "object", "title": "An order", "x-hint": 1 })), Ok(()));
     for (schema, said) in [
-        (json!("object"), "schema must be an object with a JSON Schema, got \"object\""),
+        (
+            json!("object"),
+            "schema must be a JSON Schema object such as {\"type\": \"object\"}, got \"object\"",
+        ),
         (json!({ "type": "text" }), "schema.type must be `null`, `boolean`,"),
         (json!({ "type": [] }), "schema.type must be"),
         (json!({ "contains": {} }), "schema.contains is not supported"),

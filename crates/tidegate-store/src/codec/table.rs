@@ -43,13 +43,14 @@ impl Table {
 /// Makes the [`Table`]s, and the conversions between rows and cells, from entries of this form:
 ///
 /// ```text
-/// Kind(row) = "name of the table", [properties of the table that are true],
-///     key { column: kind <- value, ... }
-///     { column: kind <- value, ... }
-///     => Struct { made of the columns };
+/// RowKind(row) = "table name", [fields of `Table` that are true],
+///     key { column: type <- value to write, ... }
+///     { column: type <- value to write, ... }
+///     => expression that builds the row from the columns;
 /// ```
 ///
-/// A kind is a module of `kind.rs`. Without `<- value` the column is the field of the same name.
+/// A type is a module of `kind.rs`. Without `<- value to write` the row's field of the same name is
+/// written.
 macro_rules! tables {
     ($(
         $kind:ident($row:ident) = $name:literal, [$($property:ident),*],

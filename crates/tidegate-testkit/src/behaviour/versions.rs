@@ -67,8 +67,9 @@ pub async fn an_incomplete_handoff_is_refused(world: &World) {
     );
 }
 
-/// spec B145, B149, B159, N45: within one version a second run is queued, its verdict says so, and
-/// it starts when the first ends. The steps of the first run are not limited.
+/// spec B145, B149, B159, N45: with a handoff of type `singleton`, a second run of the same version
+/// is queued until the first ends, and its verdict says so. The handoff does not limit the steps of
+/// the first run.
 pub async fn within_one_version_a_second_run_waits(world: &World) {
     for (policy, n) in [("supersede", 1), ("drain", 2), ("coexist", 3)] {
         let world = world.in_workspace(policy);

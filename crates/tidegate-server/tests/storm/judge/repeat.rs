@@ -82,8 +82,8 @@ pub(super) fn calls(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
 pub(super) fn answers(evidence: &Evidence<'_>, found: &mut Vec<Violation>) {
     for (request, lane) in evidence.answered() {
         let (Some(answer), Some(again)) = (&request.answer, &request.again) else { continue };
-        // After an error the idempotency key can be used again, and a webhook delivery is answered
-        // as deduped.
+        // Errors are not compared: after an error the same idempotency key may start a new run, and
+        // a repeated webhook delivery may be answered as deduped.
         if answer.status >= 400 || again.status >= 400 {
             continue;
         }

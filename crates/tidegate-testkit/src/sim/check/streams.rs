@@ -380,7 +380,10 @@ impl StreamModel {
     fn compare_place(&mut self, key: &PlaceKey, sub: &Subscription) -> Ruled {
         let (head, stepped) = (self.head(&key.0, &key.2), self.stepped);
         hold(sub.want == head, "I50", || {
-            format!("the stream ends at {head}, but the subscription is {sub:?}")
+            format!(
+                "the last event of the stream is {head}, but the subscription expects {}",
+                sub.want
+            )
         })?;
         match self.places.get_mut(key) {
             Some(place) => {

@@ -351,7 +351,10 @@ impl StreamModel {
             Then::Keep => place.until = place.until.max(Some(now.plus_ms(lease_ms))),
         }
         hold(reacted.until == place.until, "I39", || {
-            format!("wrong end of the lease, expected that of {place:?}")
+            format!(
+                "the answer says that the lease ends at {:?}, not at {:?}",
+                reacted.until, place.until
+            )
         })
     }
 

@@ -315,7 +315,7 @@ fn live(draft: &Draft, run: &Run) -> Decided<Why> {
         }
         Phase::Driven => {
             gates.clear();
-            ("running", format!("a worker runs it, with fence {}", run.fence), None)
+            ("running", "a worker runs it".to_owned(), None)
         }
         Phase::Stopping => {
             gates.clear();
@@ -537,7 +537,11 @@ fn waiting(run: &Run) -> String {
             WaitOn::Child { run } => format!("waits for its child {run}"),
             WaitOn::Before { run } => return format!("it starts when {run} has completed"),
         };
-        format!("step `{}` {what}{until}", wait.step)
+        match wait.step.as_str() {
+            // The error of a handler outside all steps.
+            "" => format!("the handler {what}{until}"),
+            step => format!("step `{step}` {what}{until}"),
+        }
     });
     each.collect::<Vec<_>>().join("; ")
 }

@@ -334,8 +334,9 @@ async fn read(answer: Answer) -> Result<Box<RawValue>> {
     }
     let start = body(answer).await.unwrap_or_default();
     let start: String = String::from_utf8_lossy(&start).chars().take(200).collect();
-    let fault =
-        StepError::coded("CallRefused", format!("the service responded with {status}: {start}"));
+    let colon = if start.is_empty() { "" } else { ": " };
+    let message = format!("the service responded with {status}{colon}{start}");
+    let fault = StepError::coded("CallRefused", message);
     let temporary =
         [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_EARLY, StatusCode::TOO_MANY_REQUESTS];
     match again {

@@ -78,14 +78,14 @@
 //! | [`Rate`] as [rate limit](Workflow::rate_limit) | so many starts in a period | inputs drop |
 //! | [`Debounce`] | one run when a burst is over | inputs merge |
 //! | [`Batch`] | one run for many inputs | inputs merge |
-//! | [`Singleton`] | at most one run that has not ended | skipped, or the older one is replaced |
+//! | [`Singleton`] | at most one run that has not ended | skipped, replaces the older one, or waits |
 //! | [`Idempotency`] | one run per key and period | repeats get the first run |
 //! | [`Priority`] | an earlier position in queues | |
 //! | [start within](Workflow::start_within) | no start after a time in queues | cancelled |
 //! | [`Handoff`] | one version hands over to the next | |
 //! | [`Policy`] | for a request to a busy session | queued, refused, merged, or it replaces |
 //!
-//! Controls are applied in one fixed order, and a combination that would lose inputs is refused
+//! A run takes one unit of a limit, or a [`Cost`]. Controls are applied in one fixed order, and a combination that would lose inputs is refused
 //! when the engine starts. The runs that count against a limit are stored as a set, not as a
 //! counter, so a slot cannot leak.
 //!

@@ -13,7 +13,9 @@ use crate::{
     key::push_part,
     list,
     reads::{Count, Scan},
-    row::{Class, Gate, GateKey, GateState, Meter, Meters, Phase, Row, RowKey, Scope, Workspace},
+    row::{
+        Class, Costs, Gate, GateKey, GateState, Meter, Meters, Phase, Row, RowKey, Scope, Workspace,
+    },
     time::{Timestamp, rfc3339::OptionalTime},
 };
 
@@ -358,9 +360,11 @@ fn show(now: Timestamp, gate: &Gate, scope: &Scope, limit: Limit) -> GateView {
             shown.inside = Some(turns.pending.len());
             shown.line = Some(QueueView::default());
             let ahead = Ahead { through: &turns.pending, queued: 0 };
-            metered(&mut shown, &turns.meters, &rates, ahead, now);
+            metered(&mut shown, &turns.meters, &rates, (ahead, &turns.wanted), now);
         }
-        GateState::Meter(meters) => metered(&mut shown, meters, &rates, Ahead::NOBODY, now),
+        GateState::Meter(meters) => {
+            metered(&mut shown, meters, &rates, (Ahead::NOBODY, &Costs::default()), now);
+        }
         GateState::Fold(fold) => {
             shown.pending = Some(fold.count);
             shown.until = Some(fold.deadline).filter(|_| !fold.held && !fold.paused);
@@ -379,14 +383,16 @@ fn metered(
     shown: &mut GateView,
     meters: &Meters,
     rates: &[Rate],
-    ahead: Ahead<'_>,
+    (ahead, costs): (Ahead<'_>, &Costs),
     now: Timestamp,
 ) {
     let each = || rates.iter().enumerate();
     shown.tokens = each().map(|(n, rate)| tokens(meters.at(n), *rate, ahead.through(n), now)).min();
     // A turn that a run has and has not used yet has to be used first.
     let free = each().all(|(n, rate)| ahead.through(n) < u64::from(rate.burst));
-    let next = each().map(|(n, rate)| turn(meters.at(n), *rate, (ahead.through(n), 1), now)).max();
+    let turn =
+        |(n, rate): (usize, &Rate)| turn(meters.at(n), *rate, (ahead.through(n), costs.at(n)), now);
+    let next = each().map(turn).max();
     shown.next_at = next.filter(|_| free);
 }
 

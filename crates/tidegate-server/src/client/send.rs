@@ -77,7 +77,9 @@ pub(super) fn verdicts(answer: &Value) -> String {
         let runs = event["runs"].as_array().map(Vec::as_slice).unwrap_or_default();
         for run in runs {
             let by = run["control"].as_str().map(|control| format!(" by {control}"));
-            let word = format!("{}{}", text(&run["outcome"]), by.unwrap_or_default());
+            let reason = run["error"].as_str().map(|error| format!(" ({error})"));
+            let (by, reason) = (by.unwrap_or_default(), reason.unwrap_or_default());
+            let word = format!("{}{by}{reason}", text(&run["outcome"]));
             *counts.entry((text(&run["workflow"]), word)).or_default() += 1;
         }
         if runs.is_empty() {

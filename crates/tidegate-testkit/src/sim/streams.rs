@@ -150,7 +150,7 @@ impl Writer {
                 }
                 Some(Err(Refusal::Stream(StreamRefusal::StreamClosed { .. }))) => {}
                 other => {
-                    world.judge.report("I36", format!("unexpected answer to a commit: {other:?}"))
+                    world.judge.report("I36", format!("unexpected answer to a commit: {other:?}"));
                 }
             },
             Err(Trouble::Unavailable) => self.doubtful = Some(salted),

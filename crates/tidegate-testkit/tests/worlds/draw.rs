@@ -194,17 +194,10 @@ fn define(
         }
         value
     };
-    if on[16] && on[1] {
-        // Two limits: of one key or of two, the second over a longer period.
-        let mut first = costing(on[17], burst(on[2], rate));
-        if let Some(key) = key(1) {
-            first["key"] = json!(key);
-        }
-        let second = json!({"limit": numbers[2], "perMs": 36 * numbers[3], "burst": 2});
-        set("throttle", true, None, json!([first, costing(on[18], second)]));
-    } else {
-        set("throttle", on[1], key(1), costing(on[17], burst(on[2], rate)));
-    }
+    let narrow = costing(on[17], burst(on[2], rate));
+    let wide = json!({"limit": numbers[2], "perMs": 36 * numbers[3], "burst": 2});
+    let wide = (on[16] && on[1]).then(|| costing(on[18], wide));
+    set("throttle", on[1], None, throttles(narrow, key(1), wide));
     // Not with a handoff: versions that coexist have separate queues, which the reference does not
     // have.
     let latest = on[15] && !on[13];
@@ -261,4 +254,15 @@ fn limits(on: &[bool], keys: [Option<String>; 2], numbers: &[u64], cost: &str) -
         }
     }
     Value::Array(list)
+}
+
+/// Builds one throttle or two: of one key or of two, the second over a longer period.
+fn throttles(mut narrow: Value, key: Option<String>, wide: Option<Value>) -> Value {
+    if let Some(key) = key {
+        narrow["key"] = json!(key);
+    }
+    match wide {
+        Some(wide) => json!([narrow, wide]),
+        None => narrow,
+    }
 }

@@ -37,7 +37,7 @@ fn is_staged(plan: &Plan, name: &str) -> Option<bool> {
     let staged = |policy: &Option<Policy>| *policy == Some(Policy::Restart);
     let mut all = spec.versions.iter().map(|(controls, _)| staged(&controls.policy));
     let first = all.next()?;
-    // Not known if versions of the action differ.
+    // None if the versions differ: a release may have changed the policy.
     (plan.releases == 0 || all.all(|staged| staged == first)).then_some(first)
 }
 

@@ -49,6 +49,6 @@ export function Dry({ draft, data, ready, round }) {
       ? html`<p class="faint">Shows the verdict of each workflow without sending anything.</p>`
       : told.error ? html`<p class="problem">${told.error.message}</p>`
       : told.tally ? html`<div class="stack"><p class="soft">Verdicts if all ${plural(told.tally.total, 'event')} were sent at once now:</p><${Shares} tally=${told.tally} most=${5} /></div>`
-      : html`${told.first && html`<p class="soft">Verdict if the first one were sent now:</p>`}<ul class="told-list">${told.verdicts.map((/** @type {any} */ it) => html`<${VerdictLine} key=${it.workflow} it=${it} dry />`)}</ul>`}
+      : html`${told.first && html`<p class="soft">Verdict if the first request of the burst were sent now:</p>`}<ul class="told-list">${told.verdicts.map((/** @type {any} */ it) => html`<${VerdictLine} key=${it.workflow} it=${it} dry />`)}</ul>`}
   </section>`;
 }

@@ -379,7 +379,7 @@ fn nothing_is_left_unfinished(tree: &Tree) -> Vec<String> {
     let is_mark = |word: &str| marks[..2].contains(&word) || word.eq_ignore_ascii_case(marks[2]);
     let mut complaints = Vec::new();
     for file in &tree.files {
-        // A manifest may contain the name of the lint `todo`.
+        // A manifest may contain the name of a lint against such marks.
         if extension_of(&file.path) == "toml" {
             continue;
         }

@@ -190,6 +190,15 @@ impl Concurrency {
 
 control!(
     /// Maximum number of starts per period: a throttle delays the excess, a rate limit drops it.
+    ///
+    /// ```
+    /// use tidegate::prelude::*;
+    ///
+    /// let ask = Workflow::new("ask", async |_: Ctx, _: serde_json::Value| Ok(()))
+    ///     // Ten starts a second, and 100,000 tokens a minute.
+    ///     .throttle(Rate::per_second(10))
+    ///     .throttle(Rate::per_minute(100_000).burst(100_000).cost("tokens"));
+    /// ```
     Rate
 );
 keyed!(Rate);

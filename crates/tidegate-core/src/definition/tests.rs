@@ -444,9 +444,9 @@ fn combinations_that_would_lose_events_are_refused_with_the_fix() {
             ok
             error conflict: workflow `w`: concurrency[1] counts the same runs as concurrency[0]: keep one of them
             error conflict: workflow `w`: concurrency[2] counts the same runs as concurrency[0]: keep one of them
-            error out_of_range: workflow `w`: concurrency must hold 1 to 16 limits, got 0
-            error misplaced: workflow `w`: concurrency cannot be a policy, those are for actions: write `{"limit": …}`, or use singleton
-            error misplaced: workflow `w`: concurrency cannot be a policy, those are for actions: write `{"limit": …}`, or use singleton
+            error out_of_range: workflow `w`: concurrency must have 1 to 16 limits, got 0
+            error misplaced: workflow `w`: concurrency cannot be a policy, because only actions have policies: write `{"limit": …}`, or use singleton
+            error misplaced: workflow `w`: concurrency cannot be a policy, because only actions have policies: write `{"limit": …}`, or use singleton
             error wrong_type: workflow `w`: concurrency must be an object of `limit`, `key`, `span`, `cost`, got 5
         "#]],
     );
@@ -632,7 +632,7 @@ fn a_burst_must_come_back_in_a_lifetime() {
         ],
         expect![[r#"
             ok
-            error out_of_range: workflow `w`: throttle.burst of 101 takes more than 100 years to refill at 1 in 31536000000 ms: make it smaller
+            error out_of_range: workflow `w`: throttle.burst of 101 takes more than 100 years to come back at 1 in 31536000000 ms: make it smaller
             ok
         "#]],
     );

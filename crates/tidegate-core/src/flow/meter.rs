@@ -437,7 +437,7 @@ mod tests {
         assert_eq!(conforms(meter, rate, (0, 1), at(8_000_000)), Ok(()));
     }
 
-    /// spec L10: a clock that goes back forgives what is further ahead than the burst, but no debt.
+    /// spec L9: a clock that goes back forgives what is further ahead than the burst, but no debt.
     #[test]
     fn a_clock_that_goes_back_forgives_no_debt() {
         let rate = Rate { limit: 1, per_ms: 1000, burst: 2 };

@@ -70,7 +70,7 @@ async fn a_file_is_checked_copied_and_restored() {
     let (status, said, _) = run(&["doctor", "--store", &format!("sqlite:{broken}")]);
     assert_eq!(status, 1, "{said}");
     assert!(said.contains("I4   BROKEN"), "{said}");
-    assert!(said.contains("I4: concurrency of `sync` for 3 lists run_"), "{said}");
+    assert!(said.contains("I4: concurrency of `sync` for 3 lists the holder run_"), "{said}");
 
     let (status, _, said) = run(&["restore", &broken, "--store", &store]);
     assert!(status == 1 && said.contains("violations found"), "{said}");

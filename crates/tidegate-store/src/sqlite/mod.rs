@@ -2,8 +2,7 @@
 //!
 //! One thread owns the connection that writes: transactions run one after another, so rows need no
 //! locks. Another thread reads at the same time, which the write-ahead log makes possible. The file
-//! has one owner process: a second process gets an error that names the owner. Opening the file
-//! marks the engines of earlier owners dead.
+//! has one owner: a second process gets an error. Opening marks engines of earlier owners dead.
 
 mod error;
 mod lease;
@@ -49,8 +48,7 @@ use writer::Writer;
 /// How long a statement waits for another program that has locked the file, such as a backup.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Capacity of the cache of prepared statements. There are a little over a hundred statements, so
-/// all of them stay prepared.
+/// Capacity of the cache of prepared statements, of which there are a little over a hundred.
 const STATEMENTS: usize = 160;
 
 /// Store in one file, owned by this process alone.
@@ -61,8 +59,7 @@ pub struct SqliteStore {
     wakes: watch::Sender<u64>,
     /// Path of the file; `None` for a store in memory.
     path: Option<PathBuf>,
-    /// Thread that reads; `None` for a store in memory, where only the writer's connection can
-    /// read.
+    /// Thread that reads; `None` for a store in memory.
     reader: Option<Worker<Connection>>,
     // Declared after the reader, so that it is dropped last: the last connection to be closed
     // checkpoints the log, and must be able to write.
@@ -87,8 +84,7 @@ impl SqliteStore {
         Ok(Self { path: Some(own_path), reader, ..store })
     }
 
-    /// Creates a store without a file, for tests and experiments. Its rows are lost when it is
-    /// dropped.
+    /// Creates a store without a file. Its rows are lost when it is dropped.
     pub async fn in_memory(clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
         let make = || {
             let db = Connection::open_in_memory().map_err(refused)?;
@@ -197,8 +193,7 @@ impl Store for SqliteStore {
 
     async fn walk(&self, mut visit: Visit) -> Result<(), StoreError> {
         match &self.path {
-            // On its own connection, so that other reads can continue: a walk over many rows takes
-            // long.
+            // On its own connection, so that other reads can continue meanwhile.
             Some(path) => SqliteLook::connect(path.clone()).await?.walk(visit).await,
             None => self.writer.call(move |writer| view::walk(&mut writer.db, &mut visit)).await,
         }
@@ -221,8 +216,7 @@ fn connect(path: &PathBuf, access: Access) -> Result<Connection, StoreError> {
         Access::Write => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
     };
     let named = |error: rusqlite::Error| refused_for(path.display(), error);
-    // Without the URI flag, so that a file name may contain any character. Without a mutex,
-    // because only one thread uses the connection.
+    // No URI flag: a file name may contain any character. No mutex: one thread uses it.
     let db = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX);
     let db = db.map_err(named)?;
     set_up(&db).map_err(named)?;

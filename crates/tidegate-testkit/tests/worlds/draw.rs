@@ -188,11 +188,9 @@ fn define(
     // Otherwise the rounding of the core and of the reference would differ.
     let rate = json!({"limit": numbers[2], "perMs": 12 * numbers[3]});
     let cost = if action { "input.c" } else { "c" };
-    let costing = |on: bool, mut value: Value| {
-        if on {
-            value["cost"] = if numbers[0] == 1 { json!(2) } else { json!(cost) };
-        }
-        value
+    let costing = |on: bool, limit: Value| {
+        let units = if numbers[0] == 1 { json!(2) } else { json!(cost) };
+        if on { with_cost(limit, units) } else { limit }
     };
     let narrow = costing(on[17], burst(on[2], rate));
     let wide = json!({"limit": numbers[2], "perMs": 36 * numbers[3], "burst": 2});
@@ -201,12 +199,7 @@ fn define(
     // Not with a handoff: versions that coexist have separate queues, which the reference does not
     // have.
     let latest = on[15] && !on[13];
-    let mode = match (batch || on[4], latest) {
-        (true, _) => "skip",
-        (false, true) => "latest",
-        (false, false) => "cancel",
-    };
-    set("singleton", on[3], key(2), json!({"mode": mode}));
+    set("singleton", on[3], key(2), json!({"mode": mode(batch || on[4], latest)}));
     let rate = json!({"limit": numbers[4], "perMs": 20 * numbers[5]});
     let most = if on[6] { numbers[0] } else { numbers[4] };
     set("rateLimit", on[5], key(5), costing(on[18] && most > 1, burst(on[6], rate)));
@@ -264,5 +257,18 @@ fn throttles(mut narrow: Value, key: Option<String>, wide: Option<Value>) -> Val
     match wide {
         Some(wide) => json!([narrow, wide]),
         None => narrow,
+    }
+}
+
+fn with_cost(mut limit: Value, cost: Value) -> Value {
+    limit["cost"] = cost;
+    limit
+}
+
+fn mode(skip: bool, latest: bool) -> &'static str {
+    match (skip, latest) {
+        (true, _) => "skip",
+        (false, true) => "latest",
+        (false, false) => "cancel",
     }
 }

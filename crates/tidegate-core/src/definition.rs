@@ -6,7 +6,6 @@
 //! defaults, so that a stored definition keeps its meaning when a default changes.
 
 mod on_failure;
-mod one_or_many;
 pub(crate) mod overlap;
 mod problem;
 mod read;
@@ -25,7 +24,7 @@ pub use problem::{
     Code, DefinitionErrors, MAX_DESCRIPTION_CHARS, MAX_DURATION_MS, MAX_NAME_CHARS, MAX_PROBLEMS,
     Parsed, Problem,
 };
-pub(crate) use problem::{Fields, Kind, Problems, Reported, nearest, shorten, whole};
+pub(crate) use problem::{Fields, Kind, Problems, Reported, nearest, shorten, shorten_text, whole};
 pub(crate) use read::{Context, read};
 pub use retry::Retry;
 pub use trigger::{CATCH_UP_MS, MIN_CATCH_UP_MS, STREAM_PREFIX, Trigger};
@@ -90,10 +89,10 @@ pub struct Definition {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub singleton: Option<Singleton>,
     /// The limits on starts over time.
-    #[serde(default, with = "one_or_many", skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, with = "crate::one_or_many", skip_serializing_if = "Vec::is_empty")]
     pub throttle: Vec<Throttle>,
     /// The limits on events over time.
-    #[serde(default, with = "one_or_many", skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, with = "crate::one_or_many", skip_serializing_if = "Vec::is_empty")]
     pub rate_limit: Vec<RateLimit>,
     /// One run when a burst is over.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -24,6 +24,7 @@ mod json_schema;
 pub mod key;
 pub mod list;
 pub mod observe;
+mod one_or_many;
 pub mod reaction;
 pub mod reads;
 pub mod request;

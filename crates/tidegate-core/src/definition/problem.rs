@@ -10,7 +10,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-pub(crate) use fields::{Fields, Reported, shorten, whole};
+pub(crate) use fields::{Fields, Reported, shorten, shorten_text, whole};
 
 /// Maximum duration in a definition: 365 days.
 pub const MAX_DURATION_MS: u64 = 365 * 24 * 60 * 60 * 1000;

@@ -57,7 +57,10 @@ pub(super) fn too_costly(
     candidate: &Candidate<'_>,
 ) -> Decided<Option<Verdict>, Verdict> {
     for PlannedGate { gate, costs, .. } in candidate.plan()?.iter().map(|step| &step.planned) {
-        let (false, Some(scope)) = (costs.is_one(), gate.scope()) else { continue };
+        // Most gates have no cost, and need not be decoded.
+        let Some(scope) = Some(gate).filter(|_| !costs.is_one()).and_then(GateKey::scope) else {
+            continue;
+        };
         let (control, cost) = (scope.class.control(), costs.one());
         if let Limit::Slots(limit) = draft.catalog(&scope.ws)?.limit(&scope)
             && cost > limit

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     catalog::Limit,
-    definition::{Code, Definition, Fields, Kind, MAX_LIMITS, Problems, Reported},
+    definition::{Code, Definition, Fields, Kind, Problems, Reported},
     key::Path,
     row::{self, Class},
 };
@@ -130,16 +130,9 @@ impl Concurrency {
 
 /// Reads `concurrency` in all its spellings: a limit, a policy, a handoff, or a list of them.
 fn read(reading: &mut Reading<'_>, value: &Value) {
-    let list = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
-    if list.is_empty() || list.len() > MAX_LIMITS {
-        let message = format!("must have 1 to {MAX_LIMITS} limits, got {}", list.len());
-        reading.problems.error(Code::OutOfRange, CONTROL.name, message);
-        return;
-    }
     let (mut places, mut handoff) = (Vec::new(), None);
-    for (n, entry) in list.iter().enumerate() {
-        let place = format!("{}[{n}]", CONTROL.name);
-        let at = if value.is_array() { place.as_str() } else { CONTROL.name };
+    for (at, entry) in reading.entries(&CONTROL, value) {
+        let at = at.as_str();
         let problems = &mut *reading.problems;
         if entry.is_string() || entry.get("policy").is_some() {
             let policy = read_policy(entry, at, problems);

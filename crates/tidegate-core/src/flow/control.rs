@@ -263,13 +263,16 @@ pub(crate) fn costs(definition: &Definition) -> impl Iterator<Item = (&'static C
     })
 }
 
+/// Places of the members of controls, by the name of the control.
+type Places = BTreeMap<&'static str, Vec<String>>;
+
 /// A definition that is being read.
 #[derive(Debug)]
 pub(crate) struct Reading<'a> {
     /// The definition so far: the controls without problems, and all other fields.
     pub(crate) definition: Definition,
     /// The paths of the members of a list, such as `concurrency[1]`, by the name of the control.
-    pub(crate) places: BTreeMap<&'static str, Vec<String>>,
+    pub(crate) places: Places,
     /// The problems found so far.
     pub(crate) problems: &'a mut Problems,
 }
@@ -302,6 +305,23 @@ impl Reading<'_> {
         fields.and_then(|mut fields| read(&mut fields)).ok()
     }
 
+    /// Returns the entries of a control that is one entry or a list, each with its place.
+    pub(crate) fn entries<'v>(
+        &mut self,
+        control: &Control,
+        value: &'v Value,
+    ) -> Vec<(String, &'v Value)> {
+        let list = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
+        if list.is_empty() || list.len() > MAX_LIMITS {
+            let message = format!("must have 1 to {MAX_LIMITS} limits, got {}", list.len());
+            self.problems.error(Code::OutOfRange, control.name, message);
+            return Vec::new();
+        }
+        let name = control.name;
+        let place = |n| if value.is_array() { format!("{name}[{n}]") } else { name.to_owned() };
+        list.iter().enumerate().map(|(n, entry)| (place(n), entry)).collect()
+    }
+
     /// Reads a control that is an object or a list of them.
     pub(crate) fn list<T>(
         &mut self,
@@ -309,29 +329,21 @@ impl Reading<'_> {
         value: &Value,
         read: fn(&mut Fields<'_>) -> Result<T, crate::definition::Reported>,
     ) -> Vec<T> {
-        let list = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
-        if list.is_empty() || list.len() > MAX_LIMITS {
-            let message = format!("must hold 1 to {MAX_LIMITS} limits, got {}", list.len());
-            self.problems.error(Code::OutOfRange, control.name, message);
-            return Vec::new();
-        }
         let (mut members, mut places) = (Vec::new(), Vec::new());
-        for (n, entry) in list.iter().enumerate() {
-            let place = format!("{}[{n}]", control.name);
-            let at = if value.is_array() { place.as_str() } else { control.name };
-            let fields = Fields::open(entry, at, &control.field_names(), self.problems);
+        for (at, entry) in self.entries(control, value) {
+            let fields = Fields::open(entry, &at, &control.field_names(), self.problems);
             if let Ok(member) = fields.and_then(|mut fields| read(&mut fields)) {
                 members.push(member);
-                places.push(at.to_owned());
+                places.push(at);
             }
         }
         self.places.insert(control.name, places);
         members
     }
 
-    /// Where a member of a control stands in the definition.
-    pub(crate) fn place(&self, control: &Control, n: usize) -> String {
-        let place = self.places.get(control.name).and_then(|places| places.get(n));
+    /// Returns the place of a member of a control in the definition.
+    pub(crate) fn place(places: &Places, control: &Control, n: usize) -> String {
+        let place = places.get(control.name).and_then(|places| places.get(n));
         place.map_or_else(|| control.name.to_owned(), Clone::clone)
     }
 
@@ -351,7 +363,7 @@ impl Reading<'_> {
 
     /// Returns the key paths of a control, each with the path of its field in the definition.
     pub(crate) fn keys(&self, control: &Control) -> Vec<(String, Path)> {
-        let field = |n| format!("{}.{}", self.place(control, n), control.key_field);
+        let field = |n| format!("{}.{}", Self::place(&self.places, control, n), control.key_field);
         let keys = (control.keys)(&self.definition).into_iter().enumerate();
         keys.filter_map(|(n, path)| Some((field(n), path?.clone()))).collect()
     }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    definition::{Code, Fields, Reported, shorten, whole},
+    definition::{Code, Fields, Reported, shorten, shorten_text, whole},
     json::Payload,
     key::Path,
     row::BatchCosts,
@@ -56,7 +56,7 @@ impl Cost {
         let value = serde_json::from_str::<Value>(text).ok();
         let units = value.as_ref().and_then(whole).and_then(|units| u32::try_from(units).ok());
         units.filter(|units| (1..=MAX_COST).contains(units)).ok_or_else(|| {
-            let shown = shortened(text);
+            let shown = shorten_text(text);
             format!("cost `{path}` must be a whole number from 1 to {MAX_COST}, got {shown}")
         })
     }
@@ -70,9 +70,4 @@ impl BatchCosts {
             Cost::From(path) => self.at.get(&path.to_string()).copied().unwrap_or(self.events),
         }
     }
-}
-
-fn shortened(text: &str) -> String {
-    let cut = text.floor_char_boundary(60);
-    if cut < text.len() { format!("{}…", &text[..cut]) } else { text.to_owned() }
 }

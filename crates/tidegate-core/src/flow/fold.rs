@@ -169,6 +169,7 @@ fn join_fired(
     }
     run.claim = idempotency::take(draft, candidate, run.id)?;
     run.source = Source::Event(candidate.event);
+    // Gates that the run has not entered yet count the newer event.
     for need in run.plan.iter_mut().skip(run.entered) {
         let step = candidate.plan()?.iter().find(|step| step.planned.gate == need.gate);
         need.costs = step.map_or_else(Costs::default, |step| step.planned.costs.clone());

@@ -277,25 +277,25 @@ pub(super) fn check(
     control: &Control,
     limits: fn(&Definition) -> Vec<Metered<'_>>,
 ) {
-    let definition = reading.definition.clone();
-    let limits = limits(&definition);
+    let Reading { definition, places, problems } = reading;
+    let limits = limits(definition);
     for (n, limit) in limits.iter().enumerate() {
-        let (rate, place) = (limit.rate, reading.place(control, n));
+        let (rate, place) = (limit.rate, Reading::place(places, control, n));
         let refill = u128::from(rate.burst) * u128::from(rate.per_ms) / u128::from(rate.limit);
         if refill > LONGEST_REFILL_MS {
             let message = format!(
                 "of {} takes more than 100 years to come back at {} in {} ms: make it smaller",
                 rate.burst, rate.limit, rate.per_ms
             );
-            reading.problems.error(Code::OutOfRange, &format!("{place}.burst"), message);
+            problems.error(Code::OutOfRange, &format!("{place}.burst"), message);
         }
-        let same = |other: &&Metered<'_>| {
+        let same = |other: &Metered<'_>| {
             (other.key, other.cost, other.rate.per_ms) == (limit.key, limit.cost, rate.per_ms)
         };
-        if let Some(m) = limits[..n].iter().position(|other| same(&other)) {
-            let other = reading.place(control, m);
+        if let Some(m) = limits[..n].iter().position(same) {
+            let other = Reading::place(places, control, m);
             let message = format!("counts the same as {other} over the same period: keep one");
-            reading.problems.error(Code::Conflict, &place, message);
+            problems.error(Code::Conflict, &place, message);
         }
     }
 }
@@ -428,7 +428,11 @@ mod tests {
         let meter = Some(stamp(None, rate, 1, at(0)));
         assert_eq!(conforms(meter, rate, (0, 2), at(0)), Ok(()), "two units are left");
         assert_eq!(conforms(meter, rate, (0, 9), at(0)), Err(Some(at(1_000_000))));
-        assert_eq!(conforms(meter, rate, (1, 9), at(1_000_000)), Err(None), "a turn is out");
+        assert_eq!(
+            conforms(meter, rate, (1, 9), at(1_000_000)),
+            Err(None),
+            "another run has a turn"
+        );
         let last = stamp_turn(meter, rate, 9, at(1_000_000));
         assert_eq!((last.debt, forgets_at(last)), (6, at(10_000_001)));
         let meter = Some(last);
@@ -465,7 +469,7 @@ mod tests {
         let through = [Turn { run: crate::id::Seq(1), costs: Costs::new(vec![1, 60]) }];
         let ahead = Ahead { through: &through, queued: 0 };
         let conform = all_conform(&Meters::default(), &rates, ahead, &Costs::default(), at(0));
-        assert_eq!(conform, Err(None), "the turn that is out comes first");
+        assert_eq!(conform, Err(None), "the run that has a turn starts first");
     }
 
     proptest! {

@@ -72,8 +72,8 @@ fn is_zero(debt: &u64) -> bool {
 /// Meters of one key: one for each limit with this key, by position; empty before the first
 /// arrival.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "OneOrMany", into = "OneOrMany")]
-pub struct Meters(pub Vec<Meter>);
+#[serde(transparent)]
+pub struct Meters(#[serde(with = "crate::one_or_many")] pub Vec<Meter>);
 
 impl Meters {
     /// Returns the meter of the limit at this position; none before its first arrival.
@@ -84,32 +84,6 @@ impl Meters {
     /// Whether nothing was counted yet.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
-    }
-}
-
-/// Stored form: one meter is written as before there were several.
-#[derive(Serialize, Deserialize)]
-#[serde(untagged)]
-enum OneOrMany {
-    One(Meter),
-    Many(Vec<Meter>),
-}
-
-impl From<OneOrMany> for Meters {
-    fn from(stored: OneOrMany) -> Self {
-        match stored {
-            OneOrMany::One(meter) => Self(vec![meter]),
-            OneOrMany::Many(meters) => Self(meters),
-        }
-    }
-}
-
-impl From<Meters> for OneOrMany {
-    fn from(Meters(meters): Meters) -> Self {
-        match *meters {
-            [meter] => Self::One(meter),
-            _ => Self::Many(meters),
-        }
     }
 }
 

@@ -164,7 +164,10 @@ impl Pause {
         let stand_still = move || {
             if std::mem::take(&mut first) {
                 reach.send(()).unwrap();
-                gone.recv_timeout(STUCK).expect("the test resumes the decision");
+                // Gives the other tasks of this worker thread to another one: one of them may be
+                // the connection of the other store.
+                let resumed = tokio::task::block_in_place(|| gone.recv_timeout(STUCK));
+                resumed.expect("the test resumes the decision");
             }
         };
         (Self { reached, go }, stand_still)

@@ -235,7 +235,11 @@ fn begins_at_request(path: &Path) -> bool {
 
 /// Returns the first characters of a value, so that the author can find it in the definition.
 pub(crate) fn shorten(value: &Value) -> String {
-    let text = value.to_string();
+    shorten_text(&value.to_string())
+}
+
+/// As [`shorten`], for the text of a value.
+pub(crate) fn shorten_text(text: &str) -> String {
     let cut = text.floor_char_boundary(60);
-    if cut < text.len() { format!("{}…", &text[..cut]) } else { text }
+    if cut < text.len() { format!("{}…", &text[..cut]) } else { text.to_owned() }
 }

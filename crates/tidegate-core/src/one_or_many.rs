@@ -1,4 +1,4 @@
-//! Stored form of a list of limits: a single one is stored as it was before lists were possible.
+//! Stored form of a list: a single entry is stored as it was before lists were possible.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -9,14 +9,14 @@ enum OneOrMany<T> {
     Many(Vec<T>),
 }
 
-pub(super) fn serialize<T: Serialize, S: Serializer>(list: &[T], to: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn serialize<T: Serialize, S: Serializer>(list: &[T], to: S) -> Result<S::Ok, S::Error> {
     match list {
         [one] => one.serialize(to),
         _ => list.serialize(to),
     }
 }
 
-pub(super) fn deserialize<'de, T, D>(from: D) -> Result<Vec<T>, D::Error>
+pub(crate) fn deserialize<'de, T, D>(from: D) -> Result<Vec<T>, D::Error>
 where
     T: Deserialize<'de>,
     D: Deserializer<'de>,

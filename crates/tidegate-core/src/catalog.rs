@@ -22,6 +22,8 @@ use crate::{
     flow::{control, meter::Rate, policy::PolicyKind},
     id::Seq,
     list::RunFilter,
+    overrides::{OVERRIDES, Overrides},
+    pool::{Pool, StoredPool},
     reaction::{Follower, Reaction},
     row::{Def, Scope},
 };
@@ -47,8 +49,50 @@ pub struct Catalog {
     stream_subscribers: Subscribers,
     lanes: Map<Seq, Version>,
     reactions: Map<String, (Reaction, Arc<Def>)>,
+    pools: Pools,
     followers: Arc<Vec<Follower>>,
+    overrides: Overrides,
     last_release: i64,
+}
+
+/// Pools of a workspace, by name.
+#[derive(Clone, Debug, Default)]
+pub struct Pools(Map<String, (Arc<StoredPool>, Seq)>);
+
+impl Pools {
+    /// Returns a pool that exists.
+    pub fn get(&self, name: &str) -> Option<&Pool> {
+        self.stored(name)?.pool.as_ref()
+    }
+
+    /// Returns all pools that exist, by name.
+    pub fn iter(&self) -> impl Iterator<Item = &Pool> {
+        self.0.values().filter_map(|(stored, _)| stored.pool.as_ref())
+    }
+
+    /// Returns the stored form of a pool, also of one that was removed.
+    pub fn stored(&self, name: &str) -> Option<&StoredPool> {
+        self.0.get(name).map(|(stored, _)| &**stored)
+    }
+
+    /// Returns the number of a pool's row, also of one that was removed.
+    pub fn lane(&self, name: &str) -> Option<Seq> {
+        self.0.get(name).map(|(_, lane)| *lane)
+    }
+
+    /// Returns the limit of a gate of a pool.
+    pub fn limit(&self, scope: &Scope) -> Limit {
+        self.get(&scope.name).map_or(Limit::Open, |pool| pool.limit(scope.class))
+    }
+
+    /// Returns these pools and one more, for the check of definitions that are registered with it.
+    #[must_use]
+    pub fn with(&self, pool: &Pool) -> Pools {
+        let stored = StoredPool { pool: Some(pool.clone()), declared: None, highest: 0 };
+        let mut pools = self.clone();
+        pools.0.insert_mut(pool.name.clone(), (stored.into(), Seq(0)));
+        pools
+    }
 }
 
 /// Workflow with all its versions.
@@ -175,6 +219,8 @@ pub enum Limit {
     Rates(Vec<Rate>),
     /// No limit: the current release no longer has the control.
     Open,
+    /// Nobody enters: an override pauses the runs that come to this gate.
+    Closed,
 }
 
 /// A stored definition cannot be read by this build.
@@ -205,9 +251,18 @@ impl Catalog {
             let def = version.def.clone();
             catalog.last_release = catalog.last_release.max(def.released.unwrap_or(0));
             catalog.lanes.insert_mut(def.lane, version.clone());
+            if def.app == OVERRIDES {
+                catalog.overrides.add(&def)?;
+                continue;
+            }
             if def.app == REACTIONS {
                 let reaction: Reaction = read(&def)?;
                 catalog.reactions.insert_mut(reaction.name.clone(), (reaction, def));
+                continue;
+            }
+            if def.app == POOLS {
+                let stored: StoredPool = read(&def)?;
+                catalog.pools.0.insert_mut(def.name.clone(), (stored.into(), def.lane));
                 continue;
             }
             let before = || self.entry(&def.app, &def.name).cloned().unwrap_or_default();
@@ -254,8 +309,8 @@ impl Catalog {
             return;
         }
         if workflow.triggers.is_empty() {
-            let own = Trigger::Event { name: workflow.name.clone(), prefix: false };
-            act(&mut self.subscribers, &own);
+            let (name, prefix) = (workflow.name.clone(), false);
+            act(&mut self.subscribers, &Trigger::Event { name, prefix, condition: None });
         }
         for trigger in &workflow.triggers {
             let of_stream = trigger.of_stream();
@@ -286,6 +341,11 @@ impl Catalog {
     /// Returns the definition row of a reaction, if it was defined before.
     pub fn reaction_def(&self, name: &str) -> Option<&Def> {
         self.reactions.get(name).map(|(_, def)| &**def)
+    }
+
+    /// Returns the pools.
+    pub fn pools(&self) -> &Pools {
+        &self.pools
     }
 
     /// Returns the followers: each reaction with the streams that it follows.
@@ -354,6 +414,8 @@ impl Catalog {
         let lanes = self.lanes.values().filter(|version| {
             let def = &version.def;
             def.app != REACTIONS
+                && def.app != POOLS
+                && def.app != OVERRIDES
                 && def.version != RETIRED
                 && is(&which.app, &def.app)
                 && is(&which.workflow, &def.name)
@@ -368,8 +430,21 @@ impl Catalog {
         self.last_release
     }
 
-    /// Returns the limit of a gate under the current release.
+    /// Returns the overrides of the workspace.
+    pub fn overrides(&self) -> &Overrides {
+        &self.overrides
+    }
+
+    /// Returns the limit of a gate under the current release and the overrides in force.
     pub fn limit(&self, scope: &Scope) -> Limit {
+        self.overrides.apply(scope, self.defined_limit(scope))
+    }
+
+    /// Returns the limit of a gate under the current release, without overrides.
+    pub fn defined_limit(&self, scope: &Scope) -> Limit {
+        if scope.class.is_pooled() {
+            return self.pools.limit(scope);
+        }
         let entry = self.entry(&scope.app, &scope.name);
         let current = entry.and_then(|entry| entry.current.as_ref());
         (control::owner(scope.class).limit)(current.map(|current| &*current.workflow), scope)
@@ -379,11 +454,14 @@ impl Catalog {
 /// App of the definition rows of reactions. No user's app begins with `$`.
 pub const REACTIONS: &str = "$reactions";
 
+/// App of the definition rows of pools.
+pub const POOLS: &str = "$pools";
+
 /// Version number of the row that marks a workflow as retired; no user's version has it. The row
 /// has a release number, which says whether the retirement or a release is later.
 pub const RETIRED: u32 = 0;
 
-fn read<T: serde::de::DeserializeOwned>(def: &Def) -> Result<T, CatalogError> {
+pub(crate) fn read<T: serde::de::DeserializeOwned>(def: &Def) -> Result<T, CatalogError> {
     serde_json::from_str(def.body.as_str()).map_err(|error| CatalogError {
         name: def.name.clone(),
         version: def.version,

@@ -14,6 +14,7 @@ pub use stream::{StreamAnswer, StreamCommand};
 
 use crate::{
     access::AccessCommand,
+    audit::{self, AuditEntry, Author},
     catalog::Catalog,
     definition::Definition,
     draft::{Decided, Draft, Stop},
@@ -22,11 +23,14 @@ use crate::{
     idempotency_key::{self, IdempotentRequest},
     json::Payload,
     key::Key,
-    reads::{Change, Latch, Mode, ReadSet, Snapshot},
+    overrides::{self, Overridden, OverrideChange},
+    pool::PoolCommand,
+    reads::{Change, ExpectedPaths, Latch, Mode, ReadSet, Snapshot},
     request::{self, Request},
     retention::{self, Forgotten, Past},
     row::{
-        BulkFilter, BulkWhat, Chore, EngineId, GateKey, Row, Run, SessionOp, SessionRef, Workspace,
+        BulkFilter, BulkWhat, Chore, EngineId, GateKey, Row, Run, SessionOp, SessionRef, Work,
+        Workspace,
     },
     run::{
         chore, control, lease,
@@ -311,6 +315,13 @@ pub enum Command {
         /// The request's command.
         command: Box<Command>,
     },
+    /// Decides a command, and writes an entry of the audit log if the command has an effect.
+    Audited {
+        /// The entry.
+        entry: Box<AuditEntry>,
+        /// The command.
+        command: Box<Command>,
+    },
     /// Stores the response to a request with an idempotency key.
     Keep {
         /// The request.
@@ -319,6 +330,24 @@ pub enum Command {
         response: Payload,
         /// Whether the response contains the result of the request's effect.
         done: bool,
+    },
+    /// A command on pools.
+    Pool {
+        /// The workspace.
+        ws: Workspace,
+        /// The command.
+        command: PoolCommand,
+    },
+    /// Changes an override.
+    Override {
+        /// The workspace.
+        ws: Workspace,
+        /// The change.
+        change: Box<OverrideChange>,
+        /// The author.
+        by: Author,
+        /// The epoch that the workspace must have; none means any.
+        if_epoch: Option<i64>,
     },
     /// A command on API keys.
     Access {
@@ -343,8 +372,8 @@ pub enum Answer {
     /// Answer to [`Command::Record`].
     Recorded(Recorded),
     /// Answer to [`Command::MarkDead`], [`Command::Reap`], [`Command::Bury`], [`Command::Plan`],
-    /// [`Command::HoldSchedule`] and [`Command::Miss`]: whether the command had an effect. Answer
-    /// to [`Command::Occur`], always `false`, if another engine has started the occurrence or the
+    /// [`Command::HoldSchedule`], [`Command::Miss`] and [`Command::Pool`]: whether the command had
+    /// an effect. Answer to [`Command::Occur`], always `false`, if another engine has started the occurrence or the
     /// schedule does not exist any more.
     Changed(bool),
     /// Answer to [`Command::Reap`] if the run was paused and not made ready.
@@ -366,6 +395,8 @@ pub enum Answer {
     Stream(StreamAnswer),
     /// Answer to [`Command::Bulk`]: the id of the chore that does the work.
     Left(ChoreId),
+    /// Answer to [`Command::Override`].
+    Overridden(Box<Overridden>),
     /// Answer to a repeated [`Command::Once`]: the answer to the first request.
     Again(Box<Answer>),
     /// Answer to [`Command::Keep`]: the response to send, which is the one that was stored first.
@@ -376,6 +407,7 @@ pub enum Answer {
 
 impl Command {
     /// Returns the reads of the command other than rows: definitions and latches.
+    #[expect(clippy::too_many_lines, reason = "a table with one entry per command")]
     fn reads(&self) -> ReadSet {
         let none = ReadSet::default();
         let topic = |ws: &Workspace, name: &str| Latch::Topic(ws.clone(), name.to_owned());
@@ -391,11 +423,13 @@ impl Command {
                 let none = none.catalog(&known.ws);
                 let sends = report.sends.iter().fold(none, |reads, send| match &send.what {
                     Sent::Event(event) => reads.latch(topic(&known.ws, &event.name), Mode::Shared),
-                    Sent::Signal { .. } => reads,
+                    Sent::Signal { .. } | Sent::Settle { .. } => reads,
                 });
                 waits.iter().fold(sends, |reads, wait| match &wait.on {
-                    NewWaitOn::Event { name, .. } => {
-                        reads.latch(topic(&known.ws, name), Mode::Exclusive)
+                    NewWaitOn::Event { name, matches } => {
+                        let (path, value) = matches.first().cloned().unwrap_or_default();
+                        let latch = Latch::matching(&known.ws, name, &path, &value);
+                        reads.latch(latch, Mode::Exclusive)
                     }
                     NewWaitOn::Time
                     | NewWaitOn::Retry
@@ -419,7 +453,13 @@ impl Command {
             Self::Lease { claims, .. } => {
                 claims.iter().fold(none, |reads, (claim, _)| reads.catalog(&claim.ws))
             }
-            Self::SweepChore { known } => none.catalog(&known.ws),
+            Self::SweepChore { known } => {
+                let reads = none.catalog(&known.ws);
+                if matches!(known.work, Work::ExpireOverride { .. }) {
+                    return reads.latch(Latch::Definitions(known.ws.clone()), Mode::Exclusive);
+                }
+                reads
+            }
             Self::Occur { occurrence } | Self::Miss { occurrence, .. } => {
                 none.catalog(&occurrence.ws)
             }
@@ -431,9 +471,13 @@ impl Command {
             | Self::Keep { .. }
             | Self::Access { .. }
             | Self::Session { .. } => none,
-            Self::Once { command, .. } => command.reads(),
+            Self::Once { command, .. } | Self::Audited { command, .. } => command.reads(),
             Self::Stream { ws, command } => command.reads(ws),
-            Self::Register { ws, .. } | Self::Release { ws, .. } | Self::Retire { ws, .. } => {
+            Self::Register { ws, .. }
+            | Self::Release { ws, .. }
+            | Self::Retire { ws, .. }
+            | Self::Pool { ws, .. }
+            | Self::Override { ws, .. } => {
                 none.catalog(ws).latch(Latch::Definitions(ws.clone()), Mode::Exclusive)
             }
         }
@@ -541,8 +585,16 @@ impl Command {
             Self::Once { asked, command } => {
                 idempotency_key::once(draft, asked, |draft| command.decide(draft))
             }
+            Self::Audited { entry, command } => {
+                audit::audited(draft, entry, |draft| command.decide(draft))
+            }
             Self::Keep { asked, response, done } => {
                 idempotency_key::keep(draft, asked, response, *done).map(Answer::Kept)
+            }
+            Self::Pool { ws, command } => command.decide(draft, ws).map(Answer::Changed),
+            Self::Override { ws, change, by, if_epoch } => {
+                let overridden = overrides::change(draft, ws, change, by, *if_epoch);
+                overridden.map(|it| Answer::Overridden(Box::new(it)))
             }
             Self::Access { command } => command.decide(draft).map(Answer::Changed),
         }
@@ -560,6 +612,7 @@ fn done(decided: Decided<()>) -> Decided<Answer> {
 pub fn probe(
     commands: &[(Command, u64)],
     catalogs: &BTreeMap<Workspace, Arc<Catalog>>,
+    expected: &Arc<ExpectedPaths>,
     now: Timestamp,
 ) -> ReadSet {
     let mut reads = ReadSet::default();
@@ -575,7 +628,7 @@ pub fn probe(
     let rows: BTreeMap<_, _> = known.map(|row| (row.key(), Some(row))).collect();
     reads.rows.extend(rows.keys().cloned());
     let base = Snapshot { now, rows, catalogs: catalogs.clone(), ..Snapshot::default() };
-    reads.merge(missing(tried, base).0);
+    reads.merge(missing(tried, base, expected.clone()).0);
     reads
 }
 
@@ -584,8 +637,9 @@ pub fn probe(
 fn missing<'a>(
     commands: impl IntoIterator<Item = (&'a Command, u64)>,
     base: Snapshot,
+    expected: Arc<ExpectedPaths>,
 ) -> (ReadSet, Snapshot) {
-    let mut draft = Draft::probing(base);
+    let mut draft = Draft::probing(base, expected);
     for (command, salt) in commands {
         // Only the recorded reads are used, not the answer.
         let _ = draft.attempt(salt, |draft| command.decide(draft));
@@ -635,7 +689,7 @@ pub fn decide(commands: &[(Command, u64)], snapshot: Snapshot) -> Batch {
     // A decision stops at the first missing row. A probe finds the other missing rows, too, so that
     // they are read together and not one by one.
     let commands = commands.iter().map(|(command, salt)| (command, *salt));
-    let (more, base) = missing(commands, draft.into_base());
+    let (more, base) = missing(commands, draft.into_base(), Arc::default());
     needed.merge(more);
     Batch::Need(needed, base)
 }

@@ -5,6 +5,7 @@
 //! form: without defaults, unless the author wrote them. Serde writes the stored form, with all
 //! defaults, so that a stored definition keeps its meaning when a default changes.
 
+mod event_match;
 mod on_failure;
 pub(crate) mod overlap;
 mod problem;
@@ -18,6 +19,7 @@ mod written;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+pub use event_match::{EventMatch, MAX_PAIRS};
 pub use on_failure::OnFailure;
 pub use overlap::Overlap;
 pub use problem::{
@@ -30,18 +32,24 @@ pub use retry::Retry;
 pub use trigger::{CATCH_UP_MS, MIN_CATCH_UP_MS, STREAM_PREFIX, Trigger};
 pub use written::Written;
 
-use crate::flow::{
-    CONTROLS,
-    batch::Batch,
-    concurrency::Concurrency,
-    debounce::Debounce,
-    handoff::Handoff,
-    idempotency::Idempotency,
-    policy::{Policy, PolicyKind},
-    priority::Priority,
-    rate_limit::RateLimit,
-    singleton::Singleton,
-    throttle::Throttle,
+use crate::{
+    flow::{
+        CONTROLS,
+        batch::Batch,
+        cancel_on::CancelOn,
+        concurrency::Concurrency,
+        debounce::Debounce,
+        handoff::Handoff,
+        idempotency::Idempotency,
+        key_source,
+        policy::{Policy, PolicyKind},
+        pool::{Part, PoolUse},
+        priority::Priority,
+        rate_limit::RateLimit,
+        singleton::Singleton,
+        throttle::Throttle,
+    },
+    row::Event,
 };
 
 /// The app of a definition that does not name one.
@@ -94,6 +102,9 @@ pub struct Definition {
     /// The limits on events over time.
     #[serde(default, with = "crate::one_or_many", skip_serializing_if = "Vec::is_empty")]
     pub rate_limit: Vec<RateLimit>,
+    /// The limits of pools that runs pass, in the order of their controls.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pools: Vec<PoolUse>,
     /// One run when a burst is over.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub debounce: Option<Debounce>,
@@ -106,6 +117,12 @@ pub struct Definition {
     /// Control `startWithinMs`: a run that has not started after this time is cancelled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_within_ms: Option<u64>,
+    /// Control `cancelOn`: events that cancel a run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cancel_on: Vec<CancelOn>,
+    /// Events that a run receives from its admission on, before it waits for them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waits_for: Vec<EventMatch>,
     /// Control `idempotency`: one run per key and period.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotency: Option<Idempotency>,
@@ -159,10 +176,13 @@ impl Definition {
             singleton: None,
             throttle: Vec::new(),
             rate_limit: Vec::new(),
+            pools: Vec::new(),
             debounce: None,
             batch: None,
             priority: None,
             start_within_ms: None,
+            cancel_on: Vec::new(),
+            waits_for: Vec::new(),
             idempotency: None,
             handoff: None,
             policy: None,
@@ -250,6 +270,25 @@ impl Definition {
         self.triggers.iter().any(|trigger| trigger.matches(event))
     }
 
+    /// Whether an event starts the workflow: it has the name of a trigger whose condition holds.
+    ///
+    /// If no such condition holds and the evaluation of one failed, returns the error.
+    pub fn takes(&self, event: &Event) -> Result<bool, String> {
+        if self.triggers.iter().all(|trigger| trigger.condition().is_none()) {
+            return Ok(self.is_triggered_by(&event.name));
+        }
+        let mut error = None;
+        for trigger in self.triggers.iter().filter(|trigger| trigger.matches(&event.name)) {
+            let holds = trigger.condition().map_or(Ok(true), |it| key_source::holds(it, event));
+            match holds {
+                Ok(true) => return Ok(true),
+                Ok(false) => {}
+                Err(reason) => error = error.or(Some(reason)),
+            }
+        }
+        error.map_or(Ok(false), Err)
+    }
+
     /// Returns the name without the name of the flow.
     pub fn short_name(&self) -> &str {
         let flow = self.flow.as_deref().unwrap_or_default();
@@ -261,7 +300,7 @@ impl Definition {
     pub fn flow_control(&self) -> Option<Value> {
         let allow = self.policy.as_ref().is_none_or(|policy| policy.kind == PolicyKind::Allow);
         let mut controls = self.controls();
-        if allow && self.concurrency.is_empty() {
+        if allow && self.concurrency.is_empty() && self.uses(Part::Concurrency).next().is_none() {
             controls.remove("concurrency");
         }
         (!controls.is_empty()).then_some(Value::Object(controls))
@@ -277,6 +316,7 @@ impl Definition {
             ("name", Some(json!(self.short_name()))),
             ("version", self.version.map(Value::from)),
             ("triggers", (!triggers.is_empty()).then_some(Value::Array(triggers))),
+            ("waitsFor", (!self.waits_for.is_empty()).then(|| json!(self.waits_for))),
             ("retry", self.retry.to_value()),
             ("timeoutMs", self.timeout_ms.map(Value::from)),
             ("onFailure", self.on_failure.to_value()),

@@ -37,6 +37,8 @@ pub enum Rule {
     Ends,
     /// spec I7: a gate with room and a queue has a due time.
     Queues,
+    /// spec I68: a gate that counts its waiting runs counts all of them.
+    Counts,
     /// spec I10: a run takes its gates in one order.
     Order,
     /// spec I17: a batch has the events that it counts.
@@ -68,7 +70,7 @@ pub enum Rule {
 
 impl Rule {
     /// All rules, in the order of their numbers.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Limits,
         Self::Phases,
         Self::Holds,
@@ -89,6 +91,7 @@ impl Rule {
         Self::Answers,
         Self::Guards,
         Self::Schedules,
+        Self::Counts,
     ];
 
     /// Returns the rule's number.
@@ -124,6 +127,7 @@ impl Rule {
             Self::Staged => ("I47", "a run counts the operations that it has staged"),
             Self::Answers => ("I48", "every run that a receipt names can be found"),
             Self::Guards => ("I49", "a stream is closed if its last event is a guard"),
+            Self::Counts => ("I68", "a gate that counts its waiting runs counts all of them"),
             Self::Schedules => ("I52", "a schedule plans its next occurrence, a paused one none"),
         }
     }
@@ -249,7 +253,8 @@ impl Checkup {
             | Row::Receipt(_)
             | Row::Reply(_)
             | Row::ApiKey(_)
-            | Row::Chunk(_) => {}
+            | Row::Chunk(_)
+            | Row::Audit(_) => {}
         }
     }
 
@@ -281,6 +286,7 @@ impl Checkup {
             Row::StreamEventRow(row) => &row.ws,
             Row::Reply(row) => &row.ws,
             Row::ApiKey(row) => &row.ws,
+            Row::Audit(row) => &row.ws,
         };
         ws == only
     }

@@ -17,7 +17,7 @@ use crate::{
     catalog::Catalog,
     command::Refusal,
     id::{ChoreId, EventId, RunId, Seq},
-    reads::{BLOCK, Change, Count, Found, ReadSet, Scan, Snapshot},
+    reads::{BLOCK, Change, Count, ExpectedPaths, Found, Latch, Mode, ReadSet, Scan, Snapshot},
     row::{Def, Epoch, Event, Gate, GateKey, Phase, Place, Row, RowKey, Run, Workspace},
     time::Timestamp,
 };
@@ -51,6 +51,8 @@ pub struct Draft {
     salt: u64,
     /// The reads requested while probing.
     probed: Option<RefCell<ReadSet>>,
+    /// While probing: the paths on which runs are expected to wait for events.
+    expected: Arc<ExpectedPaths>,
     /// The part of each queue that was read, by the gate's number.
     queues: BTreeMap<Seq, Queue>,
     /// The catalogs of workspaces whose definitions this draft has changed.
@@ -63,6 +65,8 @@ struct Queue {
     places: BTreeSet<(Place, Seq)>,
     /// The position of the last run that the snapshot has read.
     horizon: Option<Place>,
+    /// Number of runs that this draft has added, minus those that it has removed.
+    joined: i64,
 }
 
 /// Returns the gate in whose queue the run is, the run's position there, and the run's number.
@@ -114,19 +118,26 @@ impl Draft {
         }
         let (changed, undo) = (BTreeMap::new(), Vec::new());
         let redefined = BTreeMap::new();
-        Self { base, changed, undo, used: 0, salt: 0, probed: None, queues, redefined }
+        let (probed, expected) = (None, Arc::default());
+        Self { base, changed, undo, used: 0, salt: 0, probed, expected, queues, redefined }
     }
 
     /// Creates a probing draft, which records the reads of its commands.
-    pub fn probing(base: Snapshot) -> Self {
-        Self { probed: Some(RefCell::default()), ..Self::new(base) }
+    pub fn probing(base: Snapshot, expected: Arc<ExpectedPaths>) -> Self {
+        Self { probed: Some(RefCell::default()), expected, ..Self::new(base) }
+    }
+
+    /// Returns the paths on which a probing draft expects waits for events of this name.
+    pub(crate) fn expected_paths(&self, ws: &Workspace, name: &str) -> &[String] {
+        self.expected.of(ws, name)
     }
 
     /// Returns the reads that were recorded while probing and are not in the snapshot, and the
     /// snapshot.
     pub fn into_probed(self) -> (ReadSet, Snapshot) {
         let mut reads = self.probed.map(RefCell::into_inner).unwrap_or_default();
-        let Snapshot { rows, scans, counts, .. } = &self.base;
+        let Snapshot { latches, rows, scans, counts, .. } = &self.base;
+        reads.latches.retain(|it, mode| latches.get(it).is_none_or(|held| held < mode));
         reads.counts.retain(|it, limit| counts.get(it).is_none_or(|found| found.limit < *limit));
         reads.rows.retain(|key| !rows.contains_key(key));
         reads.scans.retain(|scan, limit| scans.get(scan).is_none_or(|found| found.limit < *limit));
@@ -297,6 +308,22 @@ impl Draft {
         }
     }
 
+    /// Whether a row does not exist. Unlike [`Draft::row`], a probing draft does not assume so for
+    /// a row that was not read.
+    pub fn is_absent<E>(&self, key: &RowKey) -> Decided<bool, E> {
+        let absent = self.row(key)?.is_none();
+        let read = self.changed.contains_key(key) || self.base.rows.contains_key(key);
+        Ok(absent && read)
+    }
+
+    /// Makes sure that the transaction holds a latch.
+    pub fn latch<E>(&self, latch: Latch, mode: Mode) -> Decided<(), E> {
+        if self.base.latches.get(&latch).is_some_and(|held| *held >= mode) {
+            return Ok(());
+        }
+        self.without(ReadSet::default().latch(latch, mode), ())
+    }
+
     /// Returns a gate, if there is one.
     pub fn gate<E>(&self, key: &GateKey) -> Decided<Option<&Gate>, E> {
         match self.row(&RowKey::Gate(key.clone()))? {
@@ -358,10 +385,14 @@ impl Draft {
         let (was, is) = (row(self.changed.get(&key)), row(after.as_ref()));
         if was != is {
             if let Some((gate, place, run)) = was {
-                self.queues.entry(gate).or_default().places.remove(&(place, run));
+                let queue = self.queues.entry(gate).or_default();
+                queue.places.remove(&(place, run));
+                queue.joined -= 1;
             }
             if let Some((gate, place, run)) = is {
-                self.queues.entry(gate).or_default().places.insert((place, run));
+                let queue = self.queues.entry(gate).or_default();
+                queue.places.insert((place, run));
+                queue.joined += 1;
             }
         }
         match after {
@@ -400,6 +431,54 @@ impl Draft {
             return self.without(more, places);
         }
         Ok(places)
+    }
+
+    /// Returns the last `count` runs in a gate's queue, the last one first.
+    pub fn end_of_queue<E>(&self, gate: &Gate, count: usize) -> Decided<Vec<(Place, Seq)>, E> {
+        let scan = Scan::QueueEnd(gate.key.clone());
+        let own = |row: &Row| standing(Some(row)).filter(|(at, ..)| *at == gate.id);
+        let mut places: BTreeSet<(Place, Seq)> = BTreeSet::new();
+        let new = matches!(self.base.rows.get(&RowKey::Gate(gate.key.clone())), Some(None));
+        let mut horizon = None;
+        if !new {
+            let limit = u32::try_from(count).unwrap_or(u32::MAX);
+            let rows = self.found(&scan, limit)?;
+            places.extend(rows.into_iter().filter_map(own).map(|(_, place, run)| (place, run)));
+            // Before the first position that was read there may be runs that were not read.
+            let found = self.base.scans.get(&scan).filter(|found| found.is_full());
+            let first = found.and_then(|found| self.base.row(found.keys.last()?));
+            horizon = first.and_then(own).map(|(_, place, _)| place);
+        }
+        let added = self.queues.get(&gate.id).into_iter().flat_map(|queue| &queue.places);
+        places.extend(added.filter(|(place, _)| horizon.is_none_or(|from| *place >= from)));
+        let last: Vec<_> = places.into_iter().rev().take(count).collect();
+        match self.base.scans.get(&scan) {
+            Some(found) if last.len() < count && found.is_full() => {
+                let more = ReadSet::default().scan(scan, found.limit.saturating_mul(4));
+                self.without(more, last)
+            }
+            _ => Ok(last),
+        }
+    }
+
+    /// Returns a run that was read, also without a lock. The caller has the lock of another row on
+    /// which the run's state depends.
+    pub fn seen_run(&self, seq: Seq) -> Option<&Run> {
+        let key = RowKey::Run(seq);
+        let row = match self.changed.get(&key) {
+            Some(changed) => changed.row(),
+            None => self.base.row(&key),
+        };
+        row.and_then(Row::as_run)
+    }
+
+    /// Counts the runs in a gate's queue, with the changes of this draft. Stops at about `most`.
+    pub fn length_of_queue<E>(&self, gate: &Gate, most: u32) -> Decided<u32, E> {
+        let new = matches!(self.base.rows.get(&RowKey::Gate(gate.key.clone())), Some(None));
+        let before = if new { 0 } else { self.count(&Count::Queue(gate.key.clone()), most)? };
+        let joined = self.queues.get(&gate.id).map_or(0, |queue| queue.joined);
+        let length = (i64::from(before) + joined).clamp(0, i64::from(most));
+        Ok(u32::try_from(length).unwrap_or(most))
     }
 
     /// Counts the runs before `run` in a gate's queue, up to `most`. If the run is not in the part
@@ -478,10 +557,7 @@ impl Draft {
     fn rows_of(&self, found: &Found) -> Vec<&Row> {
         let now = |key: &RowKey| match self.changed.get(key) {
             Some(changed) => changed.row(),
-            None => match self.base.rows.get(key) {
-                Some(row) => row.as_ref(),
-                None => self.base.hints.get(key),
-            },
+            None => self.base.row(key),
         };
         found.keys.iter().filter_map(now).collect()
     }

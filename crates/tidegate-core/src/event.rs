@@ -1,20 +1,20 @@
 //! Event ingestion: records events, wakes the runs that wait for them, and decides on each event
 //! for every workflow that it triggers.
 
-use std::{cell::OnceCell, collections::BTreeMap};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{
-    catalog::Current,
+    catalog::{Current, Pools},
     draft::{Decided, Draft, Stop},
     flow::{
         admit::admit,
         claim, idempotency,
-        plan::{Candidate, Origin},
-        receipts,
-        verdict::{Verdict, VerdictView},
+        plan::{Candidate, Origin, Results},
+        pool, receipts,
+        verdict::{TRIGGERS, Verdict, VerdictView},
     },
     id::{EventId, RunId, Seq},
     json::Payload,
@@ -117,7 +117,11 @@ pub fn post(draft: &mut Draft, ws: &Workspace, event: &NewEvent) -> Decided<Post
     let catalog = draft.catalog(ws)?;
     let mut runs = Vec::new();
     for current in catalog.triggered(&event.name) {
-        runs.push(consider(draft, ws, current, &row, Origin::Arrival, None)?);
+        match current.workflow.takes(&row) {
+            Ok(true) => runs.push(consider(draft, ws, current, &row, Origin::Arrival, None)?),
+            Ok(false) => {}
+            Err(reason) => runs.push(reject(draft, ws, current, &row, reason)?),
+        }
     }
     if event.dedupe_id.is_some() {
         remember(draft, &row, &runs)?;
@@ -183,32 +187,44 @@ pub fn consider(
     origin: Origin,
     function_key: Option<Key>,
 ) -> Decided<Outcome> {
-    let (ws, parent) = (ws.clone(), None);
-    let (id, data, steps) = (event.id, event.data.clone(), OnceCell::new());
-    let candidate = Candidate {
-        ws,
-        current,
-        event: id,
-        data,
-        origin,
-        parent,
-        function_key,
-        batch: None,
-        steps,
-    };
+    let (ws, parent, batch) = (ws.clone(), None, None);
+    let (pools, results) = (pool::of(draft, &ws, &current.workflow)?, Results::default());
+    let candidate =
+        Candidate { ws, current, event, origin, parent, function_key, batch, pools, results };
     let verdict = match draft.keep_or_undo(|draft| admit(draft, &candidate)) {
         Ok(verdict) | Err(Stop::Refused(verdict)) => verdict,
         Err(Stop::Need(reads)) => return Err(Stop::Need(reads)),
         Err(Stop::Full) => return Err(Stop::Full),
     };
-    receipts::write(draft, &candidate, &verdict)?;
-    let key_missing = candidate.keys_missing();
+    conclude(draft, &candidate, verdict)
+}
+
+/// Rejects an event for a workflow whose trigger has a condition that cannot be evaluated
+/// (spec L15). The event does not start the workflow: to start it would ignore the author's condition.
+fn reject(
+    draft: &mut Draft,
+    ws: &Workspace,
+    current: &Current,
+    event: &Event,
+    reason: String,
+) -> Decided<Outcome> {
+    let (ws, origin, results) = (ws.clone(), Origin::Arrival, Results::default());
+    let (parent, function_key, batch, pools) = (None, None, None, Pools::default());
+    let candidate =
+        Candidate { ws, current, event, origin, parent, function_key, batch, pools, results };
+    conclude(draft, &candidate, Verdict::Rejected { control: TRIGGERS, reason })
+}
+
+/// Writes the receipt of a verdict, and returns the outcome.
+fn conclude(draft: &mut Draft, candidate: &Candidate<'_>, verdict: Verdict) -> Decided<Outcome> {
+    receipts::write(draft, candidate, &verdict)?;
+    let Current { workflow, version } = candidate.current;
     Ok(Outcome {
-        app: current.workflow.app.clone(),
-        workflow: current.workflow.name.clone(),
-        version: current.version.number,
+        app: workflow.app.clone(),
+        workflow: workflow.name.clone(),
+        version: version.number,
+        key_missing: candidate.keys_missing(),
         verdict,
-        key_missing,
     })
 }
 

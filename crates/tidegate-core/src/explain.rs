@@ -12,9 +12,10 @@ use crate::{
         verdict::By,
     },
     id::RunId,
+    overrides::Override,
     row::{
-        Ending, Fold, Gate, GateKey, GateState, Phase, Purpose, Row, RowKey, Run, Wait, WaitOn,
-        Workspace,
+        Ending, Fold, Gate, GateKey, GateState, Listener, ListenerEffect, Phase, Purpose, Row,
+        RowKey, Run, Wait, WaitOn, Workspace,
     },
     run::lease::served,
     time::{Timestamp, rfc3339::OptionalTime},
@@ -222,10 +223,16 @@ impl Why {
 pub struct Binding {
     /// The control.
     pub control: &'static str,
+    /// The pool that the gate belongs to, if it is no gate of the workflow itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
     /// The key.
     pub key: String,
     /// The limit of the gate under the current release, in words.
     pub limit: String,
+    /// The overrides that apply to the gate, the most specific first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub overrides: Vec<Override>,
     /// Whether the gate is full now.
     pub full: bool,
     /// The units of the limit that the run takes, if more than one.
@@ -285,6 +292,9 @@ fn ending(ending: &Ending) -> String {
         Ending::Failed { error } => format!("it failed: {} ({})", error.message, error.code),
         Ending::Cancelled { reason, by: None } if reason == Ending::EXPIRED => {
             "it was cancelled: expired, as it had not started in time".to_owned()
+        }
+        Ending::Cancelled { reason, by: None } if reason == Ending::DISPLACED => {
+            "it was cancelled: displaced, as a newer run found its queue full".to_owned()
         }
         Ending::Cancelled { reason, by: None } => format!("it was cancelled: {reason}"),
         Ending::Cancelled { reason, by: Some(by) } => {
@@ -354,6 +364,7 @@ fn live(draft: &Draft, run: &Run) -> Decided<Why> {
     if let Some(at) = expires_at {
         sentence = format!("{sentence}; it expires at {} unless it starts before", at.rfc3339());
     }
+    sentence.push_str(&listeners(run));
     let waits = run.waits.iter().filter(|_| run.phase == Phase::Waiting);
     let (waits, ready) = (waits.map(Awaited::of).collect(), run.phase == Phase::Ready);
     let why = Why::new(run.id, state, sentence);
@@ -398,19 +409,26 @@ fn ways_out(subject: &str, run: &Run) -> String {
     )
 }
 
+#[expect(clippy::too_many_lines, reason = "one entry per field of the answer")]
 fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
     let need = run.plan.iter().find(|need| need.gate == *key);
     let costs = need.map(|need| need.costs.clone()).unwrap_or_default();
-    let By { control, key: value, .. } = By::gate(key);
-    let limit = match key.scope() {
-        Some(scope) => draft.catalog(&scope.ws)?.limit(&scope),
-        None => Limit::Open,
+    let By { control, key: value, pool, .. } = By::gate(key);
+    let (limit, overrides) = match key.scope() {
+        Some(scope) => {
+            let catalog = draft.catalog(&scope.ws)?;
+            (catalog.limit(&scope), catalog.overrides().of(&scope))
+        }
+        None => (Limit::Open, Vec::new()),
     };
+    let closed = limit == Limit::Closed;
     let mut binding = Binding {
         control,
+        pool,
         key: value,
         limit: words(&limit),
-        full: false,
+        overrides,
+        full: closed,
         cost: None,
         used: None,
         holders: Vec::new(),
@@ -420,6 +438,9 @@ fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
         frees: "nothing: there is room".to_owned(),
         at: None,
     };
+    if closed {
+        (binding.at, binding.frees) = end_of_pause(&binding.overrides);
+    }
     let Some(gate) = draft.gate(key)? else { return Ok(binding) };
     let mut ahead = 0;
     if matches!(run.phase, Phase::Queued { gate: at, .. } if at == gate.id) {
@@ -438,10 +459,13 @@ fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
                     None => binding.draining.push(hold.run),
                 }
             }
-            binding.full = matches!(limit, Limit::Slots(n) if !slots.fits(costs.one(), n));
+            let full = matches!(limit, Limit::Slots(n) if !slots.fits(costs.one(), n));
+            binding.full = closed || full;
             binding.cost = Some(costs.one()).filter(|cost| *cost > 1);
             binding.used = Some(slots.used()).filter(|used| *used != slots.holders.len() as u64);
-            binding.frees = undone.unwrap_or_else(|| frees(&binding));
+            if !closed {
+                binding.frees = undone.unwrap_or_else(|| frees(&binding));
+            }
             if let Limit::Slots(limit) = limit
                 && costs.one() > limit
                 && binding.full
@@ -457,18 +481,36 @@ fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
             if let Limit::Rates(rates) = &limit {
                 let ahead = Ahead { through: &turns.pending, queued: ahead as u64 };
                 let turn = meter::all_conform(&turns.meters, rates, ahead, &costs, draft.now());
-                binding.full = turn.is_err();
-                binding.at = turn.err().flatten();
-                binding.frees = match binding.at {
-                    Some(at) => format!("its turn, at {}", at.rfc3339()),
-                    None if binding.full => "the start of a run that already has a turn".to_owned(),
-                    None => binding.frees,
-                };
+                await_turn(&mut binding, turn);
             }
         }
         GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) => {}
     }
     Ok(binding)
+}
+
+/// Returns when the pause of a closed gate ends, and what frees the gate, in words.
+fn end_of_pause(overrides: &[Override]) -> (Option<Timestamp>, String) {
+    let pause = overrides.iter().find(|over| over.fields.paused == Some(true));
+    let end = pause.and_then(|over| over.expires_at);
+    let words = match end {
+        Some(at) => format!("the end of the pause at {}", at.rfc3339()),
+        None => "the end of the pause".to_owned(),
+    };
+    (end, words)
+}
+
+/// Says when a run's turn at a throttle is due.
+fn await_turn(binding: &mut Binding, turn: Result<(), Option<Timestamp>>) {
+    binding.full = turn.is_err();
+    binding.at = turn.err().flatten();
+    match binding.at {
+        Some(at) => binding.frees = format!("its turn, at {}", at.rfc3339()),
+        None if binding.full => {
+            "the start of a run that already has a turn".clone_into(&mut binding.frees);
+        }
+        None => {}
+    }
 }
 
 /// Says what frees a gate that a compensating run has taken over; none if the run does not
@@ -493,6 +535,7 @@ pub(crate) fn words(limit: &Limit) -> String {
             each.collect::<Vec<_>>().join(" and ")
         }
         Limit::Open => "open: the current release has no such control".to_owned(),
+        Limit::Closed => "closed".to_owned(),
     }
 }
 
@@ -508,7 +551,12 @@ fn frees(binding: &Binding) -> String {
 }
 
 fn queue_sentence(gate: &Binding) -> String {
-    let Binding { control, key, limit, frees, .. } = gate;
+    let Binding { control, pool, key, limit, frees, .. } = gate;
+    let pool = pool.as_ref().map(|pool| format!("pool `{pool}`, key ")).unwrap_or_default();
+    let limit = gate
+        .overrides
+        .iter()
+        .fold(limit.clone(), |words, over| format!("{words}, {}", over.words()));
     let place = match gate.place {
         Some(place) => format!("position {place} in the queue"),
         None => format!("beyond position {MAX_PLACE} in the queue"),
@@ -520,7 +568,7 @@ fn queue_sentence(gate: &Binding) -> String {
             format!(", {used} taken, it takes {cost}")
         }
     };
-    format!("it waits for {control} of {key} ({limit}{units}), {place}; freed by {frees}")
+    format!("it waits for {control} of {pool}{key} ({limit}{units}), {place}; freed by {frees}")
 }
 
 fn waiting(run: &Run) -> String {
@@ -544,6 +592,27 @@ fn waiting(run: &Run) -> String {
         }
     });
     each.collect::<Vec<_>>().join("; ")
+}
+
+/// Returns the events that cancel the run, and those in its inbox.
+fn listeners(run: &Run) -> String {
+    let each = run.listeners.iter().map(|listener| {
+        let Listener { name, until, effect, .. } = listener;
+        let until = until.map(|at| format!(" until {}", at.rfc3339())).unwrap_or_default();
+        match effect {
+            ListenerEffect::Cancel => {
+                format!("; it is cancelled by an event `{name}` of its values{until}")
+            }
+            ListenerEffect::Keep { kept: 0, .. } => String::new(),
+            ListenerEffect::Keep { kept, dropped: 0, .. } => {
+                format!("; its inbox has {kept} of `{name}`")
+            }
+            ListenerEffect::Keep { kept, dropped, .. } => {
+                format!("; its inbox has {kept} of `{name}`, and {dropped} found no room")
+            }
+        }
+    });
+    each.collect()
 }
 
 /// Explains a run that a window or buffer will create.

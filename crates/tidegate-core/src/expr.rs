@@ -21,6 +21,7 @@
 mod bind;
 mod error;
 mod eval;
+mod formula;
 mod functions;
 mod json;
 mod lex;
@@ -34,6 +35,7 @@ use std::{collections::BTreeSet, fmt};
 
 pub use bind::IndexedEquality;
 pub use error::{ExprError, ExprErrorKind};
+pub use formula::Formula;
 pub use json::Json;
 pub use number::QUOTIENT_DIGITS;
 pub use value::{Type, Value};

@@ -13,6 +13,7 @@ use crate::{
     event::{Outcome, Posted},
     id::ChoreId,
     json::Payload,
+    overrides::Overridden,
     row::{Reply, Row, RowKey, Workspace},
     session,
     stream::Committed,
@@ -102,6 +103,11 @@ pub fn keep(
     Ok(response.clone())
 }
 
+/// Whether an answer is that of a command with an effect.
+pub(crate) fn has_effect(answer: &Answer) -> bool {
+    StoredAnswer::of(answer).is_some()
+}
+
 /// Answers to commands that have an effect.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -116,6 +122,7 @@ enum StoredAnswer {
     Committed(Committed),
     Repaired(Vec<String>),
     Left(ChoreId),
+    Overridden(Box<Overridden>),
     Done,
 }
 
@@ -134,6 +141,7 @@ impl StoredAnswer {
             Answer::Stream(StreamAnswer::Committed(committed)) => Self::Committed(committed),
             Answer::Stream(StreamAnswer::Repaired(streams)) => Self::Repaired(streams),
             Answer::Left(chore) => Self::Left(chore),
+            Answer::Overridden(overridden) => Self::Overridden(overridden),
             Answer::Done => Self::Done,
             Answer::Admitted(_)
             | Answer::AdmittedBoth(_, None)
@@ -167,6 +175,7 @@ impl From<StoredAnswer> for Answer {
             StoredAnswer::Committed(committed) => Self::Stream(StreamAnswer::Committed(committed)),
             StoredAnswer::Repaired(streams) => Self::Stream(StreamAnswer::Repaired(streams)),
             StoredAnswer::Left(chore) => Self::Left(chore),
+            StoredAnswer::Overridden(overridden) => Self::Overridden(overridden),
             StoredAnswer::Done => Self::Done,
         }
     }

@@ -34,6 +34,8 @@ pub enum Key {
     Missing,
     /// The event's value.
     Value(Scalar),
+    /// The event's values, for a key with several paths. [`Key::of_values`] creates it.
+    Values(Vec<Scalar>),
 }
 
 /// Value that can be a key.
@@ -84,29 +86,49 @@ impl Key {
         Ok(data.scalar(path)?.map_or(Key::Missing, Key::Value))
     }
 
+    /// Creates the key of several values. Values that need more than [`MAX_VALUE_BYTES`] together
+    /// are identified by their digest, as a long text is.
+    pub fn of_values(mut values: Vec<Scalar>) -> Key {
+        if values.len() < 2 {
+            return values.pop().map_or(Key::Missing, Key::Value);
+        }
+        let bytes = encode_values(&values);
+        if bytes.len() <= MAX_VALUE_BYTES {
+            return Key::Values(values);
+        }
+        let (digest, head) = (values_digest(&bytes), head(&Key::Values(values).to_string()));
+        Key::Value(Scalar::Long { digest, head })
+    }
+
+    /// Returns the key for display. The values of a key with several paths get the names of the
+    /// paths: `accountId = 7, region = eu`.
+    pub fn show(&self, names: &[String]) -> String {
+        match self {
+            Key::Values(values) if values.len() == names.len() => {
+                let each = names.iter().zip(values);
+                each.map(|(name, value)| format!("{name} = {value}")).collect::<Vec<_>>().join(", ")
+            }
+            Key::Whole | Key::Missing | Key::Value(_) | Key::Values(_) => self.to_string(),
+        }
+    }
+
     /// Appends the stored bytes of the key.
     pub fn encode_into(&self, out: &mut Vec<u8>) {
         match self {
             Key::Whole => out.push(tag::WHOLE),
             Key::Missing => out.push(tag::MISSING),
-            Key::Value(Scalar::Bool(false)) => out.push(tag::FALSE),
-            Key::Value(Scalar::Bool(true)) => out.push(tag::TRUE),
-            Key::Value(Scalar::Text(text)) if text.len() <= MAX_VALUE_BYTES => {
-                out.push(tag::TEXT);
-                push_part(out, text.as_bytes());
+            Key::Value(value) => value.encode_into(out),
+            Key::Values(values) => {
+                let bytes = encode_values(values);
+                if bytes.len() <= MAX_VALUE_BYTES {
+                    out.extend([tag::VALUES, u8::try_from(values.len()).unwrap_or(u8::MAX)]);
+                    out.extend(bytes);
+                } else {
+                    // The constructor never creates this value; its bytes are those of
+                    // `Scalar::Long`.
+                    encode_long(&values_digest(&bytes), &head(&self.to_string()), out);
+                }
             }
-            Key::Value(Scalar::Number(number)) if number.parts().2.len() <= MAX_VALUE_BYTES => {
-                let (negative, exponent, digits) = number.parts();
-                out.extend([tag::NUMBER, u8::from(negative)]);
-                out.extend(exponent.to_be_bytes());
-                push_part(out, digits.as_bytes());
-            }
-            // The constructors never create these values; their bytes are those of `Scalar::Long`.
-            Key::Value(Scalar::Text(text)) => encode_long(&text_digest(text), &head(text), out),
-            Key::Value(Scalar::Number(number)) => {
-                encode_long(&number_digest(number), &head(&number.to_string()), out);
-            }
-            Key::Value(Scalar::Long { digest, head }) => encode_long(digest, head, out),
         }
     }
 
@@ -118,26 +140,21 @@ impl Key {
         let (key, rest) = match kind {
             tag::WHOLE => (Key::Whole, rest),
             tag::MISSING => (Key::Missing, rest),
-            tag::FALSE => (Key::Value(Scalar::Bool(false)), rest),
-            tag::TRUE => (Key::Value(Scalar::Bool(true)), rest),
-            tag::TEXT => {
-                let (text, rest) = take_text(rest, MAX_VALUE_BYTES)?;
-                (Key::Value(Scalar::Text(text.to_owned())), rest)
+            tag::VALUES => {
+                let (&count, mut rest) = rest.split_first()?;
+                let (mut values, length) = (Vec::new(), rest.len());
+                for _ in 0..count {
+                    let (value, after) = Scalar::decode(rest)?;
+                    values.push(value);
+                    rest = after;
+                }
+                let fits = values.len() >= 2 && length - rest.len() <= MAX_VALUE_BYTES;
+                (Key::Values(fits.then_some(values)?), rest)
             }
-            tag::NUMBER => {
-                let (&sign, rest) = rest.split_first()?;
-                let (exponent, rest) = rest.split_first_chunk::<4>()?;
-                let (digits, rest) = take_text(rest, MAX_VALUE_BYTES)?;
-                let negative = [false, true].into_iter().find(|&it| u8::from(it) == sign)?;
-                let number = Decimal::from_parts(negative, i32::from_be_bytes(*exponent), digits)?;
-                (Key::Value(Scalar::Number(number)), rest)
+            _ => {
+                let (value, rest) = Scalar::decode(bytes)?;
+                (Key::Value(value), rest)
             }
-            tag::LONG => {
-                let (digest, rest) = rest.split_first_chunk::<32>()?;
-                let (head, rest) = take_text(rest, HEAD_BYTES)?;
-                (Key::Value(Scalar::Long { digest: *digest, head: head.to_owned() }), rest)
-            }
-            _ => return None,
         };
         Some((key, bytes.len() - rest.len()))
     }
@@ -159,6 +176,56 @@ impl Scalar {
         }
         Scalar::Long { digest: number_digest(&number), head: head(&number.to_string()) }
     }
+
+    fn encode_into(&self, out: &mut Vec<u8>) {
+        match self {
+            Scalar::Bool(false) => out.push(tag::FALSE),
+            Scalar::Bool(true) => out.push(tag::TRUE),
+            Scalar::Text(text) if text.len() <= MAX_VALUE_BYTES => {
+                out.push(tag::TEXT);
+                push_part(out, text.as_bytes());
+            }
+            Scalar::Number(number) if number.parts().2.len() <= MAX_VALUE_BYTES => {
+                let (negative, exponent, digits) = number.parts();
+                out.extend([tag::NUMBER, u8::from(negative)]);
+                out.extend(exponent.to_be_bytes());
+                push_part(out, digits.as_bytes());
+            }
+            // The constructors never create these values; their bytes are those of `Scalar::Long`.
+            Scalar::Text(text) => encode_long(&text_digest(text), &head(text), out),
+            Scalar::Number(number) => {
+                encode_long(&number_digest(number), &head(&number.to_string()), out);
+            }
+            Scalar::Long { digest, head } => encode_long(digest, head, out),
+        }
+    }
+
+    /// Decodes a value from the beginning of `bytes`. Returns the value and the remaining bytes.
+    fn decode(bytes: &[u8]) -> Option<(Scalar, &[u8])> {
+        let (&kind, rest) = bytes.split_first()?;
+        Some(match kind {
+            tag::FALSE => (Scalar::Bool(false), rest),
+            tag::TRUE => (Scalar::Bool(true), rest),
+            tag::TEXT => {
+                let (text, rest) = take_text(rest, MAX_VALUE_BYTES)?;
+                (Scalar::Text(text.to_owned()), rest)
+            }
+            tag::NUMBER => {
+                let (&sign, rest) = rest.split_first()?;
+                let (exponent, rest) = rest.split_first_chunk::<4>()?;
+                let (digits, rest) = take_text(rest, MAX_VALUE_BYTES)?;
+                let negative = [false, true].into_iter().find(|&it| u8::from(it) == sign)?;
+                let number = Decimal::from_parts(negative, i32::from_be_bytes(*exponent), digits)?;
+                (Scalar::Number(number), rest)
+            }
+            tag::LONG => {
+                let (digest, rest) = rest.split_first_chunk::<32>()?;
+                let (head, rest) = take_text(rest, HEAD_BYTES)?;
+                (Scalar::Long { digest: *digest, head: head.to_owned() }, rest)
+            }
+            _ => return None,
+        })
+    }
 }
 
 impl fmt::Display for Key {
@@ -167,6 +234,10 @@ impl fmt::Display for Key {
             Key::Whole => f.write_str("(whole)"),
             Key::Missing => f.write_str("(missing)"),
             Key::Value(scalar) => scalar.fmt(f),
+            Key::Values(values) => {
+                let texts: Vec<_> = values.iter().map(Scalar::to_string).collect();
+                f.write_str(&texts.join(", "))
+            }
         }
     }
 }
@@ -206,6 +277,7 @@ mod tag {
     pub(super) const TEXT: u8 = b's';
     pub(super) const NUMBER: u8 = b'n';
     pub(super) const LONG: u8 = b'h';
+    pub(super) const VALUES: u8 = b'v';
 }
 
 fn text_digest(text: &str) -> [u8; 32] {
@@ -220,6 +292,20 @@ fn number_digest(number: &Decimal) -> [u8; 32] {
         .chain_update(digits)
         .finalize()
         .into()
+}
+
+/// Returns the stored bytes of several values: each says where it ends, so that different lists have
+/// different bytes.
+fn encode_values(values: &[Scalar]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(64);
+    for value in values {
+        value.encode_into(&mut bytes);
+    }
+    bytes
+}
+
+fn values_digest(bytes: &[u8]) -> [u8; 32] {
+    Sha256::new().chain_update([tag::VALUES]).chain_update(bytes).finalize().into()
 }
 
 fn encode_long(digest: &[u8; 32], head: &str, out: &mut Vec<u8>) {

@@ -7,6 +7,7 @@
 
 pub mod access;
 pub mod action;
+pub mod audit;
 pub mod catalog;
 pub mod command;
 pub mod definition;
@@ -25,6 +26,8 @@ pub mod key;
 pub mod list;
 pub mod observe;
 mod one_or_many;
+pub mod overrides;
+pub mod pool;
 pub mod reaction;
 pub mod reads;
 pub mod request;

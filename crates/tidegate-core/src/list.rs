@@ -126,7 +126,7 @@ impl RunFilter {
         let at_key = |key: &String| {
             let needs = row.as_run().map_or(&[][..], |run| &run.plan);
             let is =
-                |need: &PlannedGate| need.gate.scope().is_some_and(|it| it.key.to_string() == *key);
+                |need: &PlannedGate| need.gate.scope().is_some_and(|it| it.shown_key() == *key);
             needs.iter().any(is)
         };
         self.state.is_none_or(|wanted| wanted == state)

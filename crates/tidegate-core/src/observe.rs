@@ -4,6 +4,7 @@
 //! Every query has a limit: a list reads a limited number of rows for a page, also with a filter,
 //! and a count stops at a limit and reports that it stopped.
 
+pub mod audit;
 pub mod events;
 pub mod folds;
 pub mod gates;

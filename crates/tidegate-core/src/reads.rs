@@ -19,9 +19,29 @@ pub enum Latch {
     /// Latch of a workspace's definitions: shared for decisions that use them, exclusive for those
     /// that change them.
     Definitions(Workspace),
-    /// Latch of an event's name: shared to post an event, exclusive to begin a wait. Without it an
-    /// event and a wait at the same time would not see each other, and the run would not be woken.
+    /// Latch of an event's name: shared to post an event, exclusive to begin the first wait on a
+    /// path. A post reads the paths under it, so it knows all paths on which a run may wait.
     Topic(Workspace, String),
+    /// Latch of a match value of an event: shared to post an event with this value at the path,
+    /// exclusive to begin a wait for it. Without it an event and a wait at the same time would not
+    /// see each other, and the run would not be woken.
+    Match(Workspace, String, u8),
+}
+
+impl Latch {
+    /// Returns the latch of events of this name that have this encoded value at this path.
+    ///
+    /// Values share 256 latches per event name, because one transaction may post 1,000 events, and
+    /// the table of locks of a PostgreSQL server has room for a few thousand.
+    pub fn matching(ws: &Workspace, name: &str, path: &str, value: &[u8]) -> Latch {
+        // FNV-1a. All versions must compute the same number, as for `Topic`.
+        let bytes = path.bytes().chain([0]).chain(value.iter().copied());
+        let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        let number = hash.to_be_bytes().into_iter().fold(0, |folded, byte| folded ^ byte);
+        Latch::Match(ws.clone(), name.to_owned(), number)
+    }
 }
 
 /// Mode of a latch.
@@ -38,6 +58,9 @@ pub enum Mode {
 pub enum Scan {
     /// The first runs in a gate's queue, by position. Locks them. The gate must be locked already.
     Queue(GateKey),
+    /// The last runs in a gate's queue, the last one first. A hint: no row is locked, but the queue
+    /// does not change while the gate is locked.
+    QueueEnd(GateKey),
     /// Ready runs in the order of their turns, as defined by [`Claim::take`]. Locks them, and skips
     /// rows that other transactions have locked.
     Ready(Claim),
@@ -134,6 +157,13 @@ pub enum Scan {
     RepliesAfter(Seq),
     /// All API keys, by id. A hint.
     ApiKeys,
+    /// Rows of the audit log with a number above the given one, by number.
+    AuditAfter(Seq),
+    /// Rows of a workspace's audit log with a number below the given one, newest first.
+    AuditBelow(Workspace, Seq),
+    /// Rows of a workspace's audit log on one subject with a number below the given one, newest
+    /// first.
+    AuditOf(Workspace, String, Seq),
 }
 
 impl Scan {
@@ -238,6 +268,43 @@ impl ReadSet {
     }
 }
 
+/// The paths on which runs wait for events, by workspace and event name, as earlier transactions
+/// have read them: a prediction. With it the first round trip of a post reads the waits and takes
+/// their latches; otherwise the transaction has to start again.
+#[derive(Clone, Debug, Default)]
+pub struct ExpectedPaths(BTreeMap<(Workspace, String), Vec<String>>);
+
+/// Maximum number of event names whose paths are remembered. Names beyond it cost a round trip.
+const MAX_EXPECTED: usize = 1000;
+
+impl ExpectedPaths {
+    /// Returns the paths of one event name.
+    pub(crate) fn of(&self, ws: &Workspace, name: &str) -> &[String] {
+        let paths = self.0.get(&(ws.clone(), name.to_owned()));
+        paths.map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the paths after those that a transaction has read; none if they are the same.
+    pub fn learn(&self, snapshot: &Snapshot) -> Option<Self> {
+        let mut learned: Option<Self> = None;
+        for scan in snapshot.scans.keys() {
+            let Scan::WaitPaths(ws, name) = scan else { continue };
+            let path = |row: &Row| {
+                if let Row::WaitPath(row) = row { Some(row.path.clone()) } else { None }
+            };
+            let paths: Vec<String> = snapshot.found(scan).into_iter().filter_map(path).collect();
+            if self.of(ws, name) != paths {
+                let learned = learned.get_or_insert_with(|| self.clone());
+                if learned.0.len() >= MAX_EXPECTED {
+                    learned.0.clear();
+                }
+                learned.0.insert((ws.clone(), name.clone()), paths);
+            }
+        }
+        learned
+    }
+}
+
 /// Rows that a store has read for a decision.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
@@ -246,6 +313,9 @@ pub struct Snapshot {
     /// The first of the [`BLOCK`] sequence numbers of this transaction, given after the locks were
     /// taken.
     pub block: Seq,
+    /// The advisory locks that the transaction holds. A store without concurrent writers adds the
+    /// requested ones without taking them.
+    pub latches: BTreeMap<Latch, Mode>,
     /// Every row that was requested by key or found by a scan; `None` for a row that does not
     /// exist.
     pub rows: BTreeMap<RowKey, Option<Row>>,
@@ -262,6 +332,14 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// Adds the latches that the transaction holds.
+    pub fn hold(&mut self, latches: &BTreeMap<Latch, Mode>) {
+        for (latch, mode) in latches {
+            let held = self.latches.entry(latch.clone()).or_insert(*mode);
+            *held = (*held).max(*mode);
+        }
+    }
+
     /// Adds the result of a scan.
     pub fn add(&mut self, scan: Scan, limit: u32, rows: Vec<Row>) {
         let keys = rows.iter().map(Row::key).collect();
@@ -279,11 +357,15 @@ impl Snapshot {
     /// Returns the rows that a scan found, in the order of the scan.
     pub fn found(&self, scan: &Scan) -> Vec<&Row> {
         let keys = self.scans.get(scan).into_iter().flat_map(|found| &found.keys);
-        keys.filter_map(|key| match self.rows.get(key) {
+        keys.filter_map(|key| self.row(key)).collect()
+    }
+
+    /// Returns a row that was read, also one that was read without a lock.
+    pub fn row(&self, key: &RowKey) -> Option<&Row> {
+        match self.rows.get(key) {
             Some(row) => row.as_ref(),
             None => self.hints.get(key),
-        })
-        .collect()
+        }
     }
 }
 

@@ -129,9 +129,10 @@ fn dispatch_from(
     let data = (Kind::Request, request.data());
     let outcome = start(draft, ws, &request.app, &name, data, (origin, function_key))?;
     let policy = current.and_then(|current| current.workflow.policy.as_ref());
-    let unbounded = PolicyKind::Queue { max_wait_ms: None };
     if let (Verdict::Queued { run, .. }, Some(ms)) = (&outcome.verdict, request.max_wait_ms)
-        && policy.is_some_and(|policy| policy.kind == unbounded)
+        && policy.is_some_and(|policy| {
+            matches!(policy.kind, PolicyKind::Queue { max_wait_ms: None, .. })
+        })
         && let Some(run) = draft.run(run.seq)?.cloned()
     {
         let gives_up_at = Some(run.queued_at.plus_ms(ms));

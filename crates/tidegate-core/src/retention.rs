@@ -35,6 +35,8 @@ pub enum Past {
     Receipts,
     /// Stored answers of requests with idempotency keys.
     Replies,
+    /// Rows of the audit log.
+    Audit,
 }
 
 impl Past {
@@ -45,6 +47,7 @@ impl Past {
             Self::Events => Scan::EventsAfter(after),
             Self::Receipts => Scan::ReceiptsAfter(after),
             Self::Replies => Scan::RepliesAfter(after),
+            Self::Audit => Scan::AuditAfter(after),
         }
     }
 }
@@ -124,7 +127,7 @@ pub fn forget(
     let loose: Vec<RowKey> = match past {
         Past::Runs => keys(draft.found(&Scan::LooseEnded(after, last), most)?),
         Past::Events => keys(draft.found(&Scan::LooseEvents(after, last), most)?),
-        Past::Receipts => found.iter().map(|old| old.key.clone()).collect(),
+        Past::Receipts | Past::Audit => found.iter().map(|old| old.key.clone()).collect(),
         // The scan gives only hints: a newer request may have used the key again. So the row is
         // read again under lock.
         Past::Replies => {
@@ -181,6 +184,8 @@ impl Old {
         } else if let Row::Receipt(it) = row {
             (it.seq, it.at, it.at)
         } else if let Row::Reply(it) = row {
+            (it.seq, it.at, it.at)
+        } else if let Row::Audit(it) = row {
             (it.seq, it.at, it.at)
         } else {
             return None;

@@ -80,6 +80,7 @@ impl World {
         self.blocks += 1;
         let block = Seq(self.blocks * BLOCK);
         let mut snapshot = Snapshot { now: self.now, block, ..Snapshot::default() };
+        snapshot.hold(&reads.latches);
         let mut held = BTreeSet::new();
         for (scan, limit) in &reads.scans {
             let mut keys = if let Scan::Ready(claim) = scan {
@@ -159,6 +160,9 @@ impl World {
             .filter_map(|(key, row)| Some((self.place(scan, row)?, key.clone())))
             .collect();
         found.sort();
+        if matches!(scan, Scan::QueueEnd(_)) {
+            found.reverse();
+        }
         found.into_iter().map(|(_, key)| key).collect()
     }
 
@@ -166,7 +170,9 @@ impl World {
     #[expect(clippy::too_many_lines, reason = "one or two lines for every kind of scan")]
     fn place(&self, scan: &Scan, row: &Row) -> Option<Order> {
         match (scan, row) {
-            (Scan::Queue(_) | Scan::DueRuns(_), Row::Run(_)) => self.place_of_run(scan, row),
+            (Scan::Queue(_) | Scan::QueueEnd(_) | Scan::DueRuns(_), Row::Run(_)) => {
+                self.place_of_run(scan, row)
+            }
             (Scan::DueGates(from), Row::Gate(gate)) => due(gate.due, *from),
             (Scan::Gates(prefix), Row::Gate(gate)) => {
                 gate.key.as_bytes().starts_with(prefix).then(Order::default)
@@ -244,7 +250,7 @@ impl World {
     fn place_of_run(&self, scan: &Scan, row: &Row) -> Option<Order> {
         let Row::Run(run) = row else { return None };
         match (scan, run.phase) {
-            (Scan::Queue(key), Phase::Queued { gate, place }) => {
+            (Scan::Queue(key) | Scan::QueueEnd(key), Phase::Queued { gate, place }) => {
                 let Some(Row::Gate(found)) = self.rows.get(&RowKey::Gate(key.clone())) else {
                     return None;
                 };

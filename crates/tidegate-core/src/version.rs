@@ -1,11 +1,9 @@
 //! Versions: registration, release and retirement of definitions, and their effect on older runs.
 
-use std::cell::OnceCell;
-
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    catalog::{Catalog, Current, Entry, Limit, REACTIONS, RETIRED, Version},
+    catalog::{Catalog, Current, Entry, Limit, Pools, REACTIONS, RETIRED, Version},
     command::Refusal,
     definition::Definition,
     draft::{Decided, Draft, Stop},
@@ -13,7 +11,8 @@ use crate::{
         CONTROLS, control,
         handoff::OnNewVersion,
         meter::all_of_today,
-        plan::{Candidate, Origin},
+        plan::{Candidate, Origin, Results},
+        pool,
     },
     id::{RunId, Seq},
     json::Payload,
@@ -22,9 +21,9 @@ use crate::{
     reads::Scan,
     row::{
         Class, Def, Gate, GateKey, GateState, Hold, Meters, Phase, PlannedGate, Purpose, Row,
-        RowKey, Run, Slots, Span, Workspace,
+        RowKey, Run, Scope, Slots, Span, Work, Workspace,
     },
-    run::lease::served,
+    run::{chore, lease::served},
     schedule,
 };
 
@@ -32,8 +31,7 @@ use crate::{
 /// reads all of them. If they do not fit into its transaction, the release is refused.
 pub const MAX_COUNTED: u32 = 2000;
 
-/// Maximum number of gates of one class that a release updates. The other gates get the new limits
-/// at the next event, start or end of a run.
+/// Maximum number of gates of one class that one transaction gives new limits.
 const MAX_RENUMBERED: u32 = 400;
 
 /// Result of a registration.
@@ -89,6 +87,7 @@ pub fn register(
     dev: bool,
 ) -> Decided<Registered> {
     let catalog = draft.definitions(ws)?;
+    pool::check(catalog.pools(), workflow)?;
     let entry = catalog.entry(&workflow.app, &workflow.name);
     let number =
         workflow.version.unwrap_or_else(|| entry.map_or(1, |it| assign(it, workflow, dev)));
@@ -207,6 +206,7 @@ pub fn release(
     };
     let workflow: Definition = serde_json::from_str(def.body.as_str())
         .map_err(|error| Stop::Refused(Refusal::Unreadable(error.to_string())))?;
+    pool::check(catalog.pools(), &workflow)?;
     release_def(draft, &catalog, def, &workflow, By::Hand)
 }
 
@@ -285,7 +285,12 @@ fn release_def(
         }
     }
     schedule::prune(draft, &def.ws, workflow)?;
-    renumber(draft, &def.ws, workflow)?;
+    let numbered = CONTROLS.iter().filter(|control| control.is_numbered);
+    let classes = numbered.flat_map(|control| control.classes).filter(|class| !class.is_pooled());
+    let prefix = |class: &Class| GateKey::prefix(&def.ws, *class, &workflow.app, &workflow.name);
+    renumber(draft, &def.ws, classes.map(prefix).collect(), |scope| {
+        (control::owner(scope.class).limit)(Some(workflow), scope)
+    })?;
     draft.define(def)?;
     Ok(Released { release, older, lacking, stranded })
 }
@@ -321,14 +326,15 @@ fn adopt(draft: &mut Draft, ws: &Workspace, current: &Current, run: Run) -> Deci
     let candidate = Candidate {
         ws: ws.clone(),
         current,
-        event: event.id,
-        data: event.data,
+        event: &event,
         // The origin does not matter: only the gate plan is used.
         origin: Origin::Invoke,
         parent: None,
         function_key: Some(Key::Missing),
         batch: run.batch_costs.clone(),
-        steps: OnceCell::new(),
+        // Only the gate of the handoff is used.
+        pools: Pools::default(),
+        results: Results::default(),
     };
     let Ok(steps) = candidate.plan() else { return Ok(false) };
     let mut gates = steps.iter().map(|step| &step.planned.gate);
@@ -368,66 +374,97 @@ fn adopt(draft: &mut Draft, ws: &Workspace, current: &Current, run: Run) -> Deci
     Ok(true)
 }
 
-/// Applies new limits to existing gates: converts meters to the new rates, and makes gates with a
-/// queue due.
-fn renumber(draft: &mut Draft, ws: &Workspace, workflow: &Definition) -> Decided<()> {
-    let now = draft.now();
-    let numbered = CONTROLS.iter().filter(|control| control.is_numbered);
-    let classes: Vec<Class> = numbered.flat_map(|control| control.classes).copied().collect();
-    for key in gates(draft, ws, workflow, &classes)? {
-        let Some(before) = draft.gate(&key)?.cloned() else { continue };
-        let Some(scope) = key.scope() else { continue };
-        let limit = (control::owner(scope.class).limit)(Some(workflow), &scope);
-        let renumber = |meters: &mut Meters| {
-            if let Limit::Rates(rates) = &limit {
-                *meters = all_of_today(meters, rates, now);
-            }
-        };
-        let mut gate = before.clone();
-        let waiting = match &mut gate.state {
-            GateState::Slots(slots) => slots.head.is_some(),
-            GateState::Turns(turns) => {
-                renumber(&mut turns.meters);
-                turns.head.is_some()
-            }
-            GateState::Meter(meters) => {
-                renumber(meters);
-                false
-            }
-            GateState::Fold(_) | GateState::Claim(_) => false,
-        };
-        gate.due = if waiting { Some(now) } else { gate.due };
-        if gate != before {
-            draft.put(gate);
-        }
+/// Applies new limits to the existing gates whose keys begin with these prefixes: converts meters to
+/// the new rates, and makes gates with a queue due. A chore does so with the gates beyond the first
+/// [`MAX_RENUMBERED`] of each prefix.
+pub(crate) fn renumber(
+    draft: &mut Draft,
+    ws: &Workspace,
+    prefixes: Vec<Vec<u8>>,
+    limit: impl Fn(&Scope) -> Limit,
+) -> Decided<()> {
+    let (mut keys, mut rest) = (Vec::new(), Vec::new());
+    for prefix in prefixes {
+        // After the prefix comes a length, whose first byte is never 255.
+        let last = GateKey::from_bytes(&[&prefix[..], &[u8::MAX]].concat());
+        let first = GateKey::from_bytes(&prefix);
+        let found = draft.found(&Scan::Gates(prefix), MAX_RENUMBERED)?;
+        let full = found.len() >= MAX_RENUMBERED as usize;
+        let found: Vec<GateKey> = found.into_iter().filter_map(key_of).collect();
+        rest.extend(found.last().filter(|_| full).map(|key| (key.clone(), last.clone())));
+        let written = draft.written(RowKey::Gate(first), RowKey::Gate(last)).filter_map(key_of);
+        keys.extend(found.into_iter().chain(written));
+    }
+    keys.sort();
+    keys.dedup();
+    for key in keys {
+        renumber_gate(draft, &key, &limit)?;
+    }
+    if !rest.is_empty() {
+        chore::leave(draft, ws, None, Work::Renumber { rest })?;
     }
     Ok(())
 }
 
-/// Returns the first gates of these classes of a workflow, including those written in this
-/// transaction.
-fn gates(
-    draft: &Draft,
+fn key_of(row: &Row) -> Option<GateKey> {
+    row.as_gate().map(|gate| gate.key.clone())
+}
+
+/// Applies the current limits to gates beyond those that [`renumber`] has processed, as many as fit
+/// into the transaction. Returns the ranges that are left: after one key, up to another.
+pub(crate) fn renumber_rest(
+    draft: &mut Draft,
     ws: &Workspace,
-    workflow: &Definition,
-    classes: &[Class],
-) -> Decided<Vec<GateKey>> {
-    let mut keys = Vec::new();
-    for class in classes {
-        let prefix = GateKey::prefix(ws, *class, &workflow.app, &workflow.name);
-        // After the prefix comes a length, whose first byte is never 255.
-        let last = [&prefix[..], &[u8::MAX]].concat();
-        let [from, to] = [&prefix, &last].map(|key| RowKey::Gate(GateKey::from_bytes(key)));
-        let rows = draft.found(&Scan::Gates(prefix), MAX_RENUMBERED)?;
-        let rows = rows.into_iter().chain(draft.written(from, to));
-        keys.extend(rows.filter_map(|row| {
-            let Row::Gate(gate) = row else { return None };
-            Some(gate.key.clone())
-        }));
+    mut rest: Vec<(GateKey, GateKey)>,
+) -> Decided<Vec<(GateKey, GateKey)>> {
+    let Some((after, to)) = rest.first().cloned() else { return Ok(rest) };
+    let catalog = draft.catalog(ws)?;
+    let from = [after.as_bytes(), &[0]].concat();
+    let scan = Scan::GatesBetween(from, to.as_bytes().to_vec());
+    let found = draft.found(&scan, MAX_RENUMBERED)?.into_iter();
+    let found: Vec<GateKey> = found.filter_map(key_of).collect();
+    for key in &found {
+        renumber_gate(draft, key, &|scope| catalog.limit(scope))?;
     }
-    keys.sort();
-    keys.dedup();
-    Ok(keys)
+    match found.last().filter(|_| found.len() >= MAX_RENUMBERED as usize) {
+        Some(last) => rest[0].0 = last.clone(),
+        None => drop(rest.remove(0)),
+    }
+    Ok(rest)
+}
+
+fn renumber_gate(
+    draft: &mut Draft,
+    key: &GateKey,
+    limit: &impl Fn(&Scope) -> Limit,
+) -> Decided<()> {
+    let now = draft.now();
+    let Some(before) = draft.gate(key)?.cloned() else { return Ok(()) };
+    let Some(scope) = key.scope() else { return Ok(()) };
+    let limit = limit(&scope);
+    let renumber = |meters: &mut Meters| {
+        if let Limit::Rates(rates) = &limit {
+            *meters = all_of_today(meters, rates, now);
+        }
+    };
+    let mut gate = before.clone();
+    let waiting = match &mut gate.state {
+        GateState::Slots(slots) => slots.head.is_some(),
+        GateState::Turns(turns) => {
+            renumber(&mut turns.meters);
+            turns.head.is_some()
+        }
+        GateState::Meter(meters) => {
+            renumber(meters);
+            false
+        }
+        GateState::Fold(_) | GateState::Claim(_) => false,
+    };
+    gate.due = if waiting { Some(now) } else { gate.due };
+    if gate != before {
+        draft.put(gate);
+    }
+    Ok(())
 }
 
 /// Defines or changes a reaction. An unchanged definition is not written again.

@@ -5,7 +5,7 @@ mod relay;
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::{Duration, UNIX_EPOCH},
 };
 
@@ -189,8 +189,17 @@ impl Handler for Call {
         let call = self.clone();
         Box::pin(async move {
             let (calls, url, of) = (&call.calls, call.url_for(&ctx)?, &ctx);
-            let call = || async move { calls.post(of, url, body_of(of).await?).await };
+            let settled = Mutex::new(Vec::new());
+            let into = &settled;
+            let call = || async move { calls.post(of, url, body_of(of).await?, into).await };
             let answer: Box<RawValue> = ctx.step(STEP, call).await?;
+            // Recorded in the report of the step and of the run's end.
+            for (pool, units) in settled.into_inner().unwrap_or_default() {
+                if let Err(error) = ctx.settle(&pool, units).await {
+                    let run = ctx.run_id().to_string();
+                    tracing::warn!(run, pool, %error, "settlement in the response ignored");
+                }
+            }
             Ok(Payload::parse(answer.get().as_bytes(), MAX_VALUE_BYTES)?)
         })
     }
@@ -244,7 +253,15 @@ async fn body_of(ctx: &Ctx) -> Result<String> {
 
 impl Calls {
     /// Makes one call.
-    async fn post(&self, ctx: &Ctx, url: &str, body: String) -> Result<Box<RawValue>> {
+    ///
+    /// The units in the header `tidegate-settle` of a successful response are added to `settled`.
+    async fn post(
+        &self,
+        ctx: &Ctx,
+        url: &str,
+        body: String,
+        settled: &Mutex<Vec<(String, u32)>>,
+    ) -> Result<Box<RawValue>> {
         let url = Url::parse(url).map_err(|error| StepError::from(error).fatal())?;
         // Only a literal IP address is checked here: the resolver checks host names.
         if let Some(address) = address(&url)
@@ -276,11 +293,36 @@ impl Calls {
             .header("tidegate-attempt", ctx.attempt(STEP));
         let response = heard(self.silence, request.send()).await?;
         let answer = Answer { response, silence: self.silence };
+        if answer.response.status().is_success() {
+            *settled.lock().expect("nothing panics under this lock") =
+                settlements(&answer.response);
+        }
         if answer.response.status().is_success() && relay::is_stream(&answer.response) {
             return relay::relay(ctx, answer).await;
         }
         read(answer).await
     }
+}
+
+/// Name of the response header with the units that a run has really taken of pools:
+/// `openai=812, search=3`.
+const SETTLE: &str = "tidegate-settle";
+
+/// Parses the settlements of a response. Parts that are not `pool=units` are logged and left out.
+fn settlements(response: &Response) -> Vec<(String, u32)> {
+    let headers = response.headers().get_all(SETTLE).into_iter();
+    let texts = headers.filter_map(|value| value.to_str().ok()).flat_map(|text| text.split(','));
+    let parsed = texts.filter_map(|part| {
+        let read = part
+            .trim()
+            .rsplit_once('=')
+            .and_then(|(pool, units)| Some((pool.trim().to_owned(), units.trim().parse().ok()?)));
+        if read.is_none() {
+            tracing::warn!(part, "bad part of the response header `tidegate-settle` ignored");
+        }
+        read
+    });
+    parsed.collect()
 }
 
 /// Returns a name as a header value, unchanged in UTF-8, also if it is not ASCII.

@@ -5,6 +5,8 @@ mod inside;
 mod keys;
 mod lenient;
 mod observe;
+mod overrides;
+mod pools;
 mod runs;
 mod schedules;
 mod send;
@@ -101,6 +103,11 @@ pub(crate) enum Ask {
         #[command(subcommand)]
         command: Option<Workflows>,
     },
+    /// List, change and delete pools: limits that several workflows share.
+    Pools {
+        #[command(subcommand)]
+        command: Option<pools::Pools>,
+    },
     /// List and show streams, and unblock or reset the streams of a reaction.
     Streams {
         #[command(subcommand)]
@@ -110,6 +117,21 @@ pub(crate) enum Ask {
     Reactions(streams::Reactions),
     /// Cancel, pause or resume all matching runs.
     Bulk(bulk::Bulk),
+    /// Override limits without a release, and undo it.
+    Limit {
+        #[command(subcommand)]
+        command: overrides::Limits,
+    },
+    /// Pause the first starts of a workflow, an action or a key; started runs continue.
+    Pause(overrides::Pause),
+    /// Resume the first starts of a workflow, an action or a key.
+    Resume(overrides::Resume),
+    /// Show who changed what through the API, newest first.
+    Audit {
+        /// Maximum number of changes.
+        #[arg(long, default_value_t = 50)]
+        limit: u32,
+    },
     /// Release a version: new runs use it. Use it to roll back, too.
     Release {
         /// Name of the workflow.
@@ -250,6 +272,11 @@ pub(crate) async fn run(remote: &Remote, ask: Ask, out: &mut impl Write) -> anyh
         Ask::Streams { command } => streams::streams(&server, command).await?,
         Ask::Reactions(asked) => streams::reactions(&server, asked).await?,
         Ask::Bulk(asked) => bulk::bulk(&server, asked).await?,
+        Ask::Pools { command } => pools::pools(&server, command).await?,
+        Ask::Limit { command } => overrides::limits(&server, command).await?,
+        Ask::Pause(asked) => overrides::pause(&server, asked).await?,
+        Ask::Resume(asked) => overrides::resume(&server, asked).await?,
+        Ask::Audit { limit } => overrides::audit(&server, limit).await?,
         Ask::Schedules { command } => schedules::schedules(&server, command).await?,
         Ask::Workflows { command: Some(Workflows::Delete { workflow, app }) } => {
             let path = format!("/workflows/{}{}", part(&workflow), of_app(app));

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use tidegate_core::{
     action::Flow,
     definition::{DEFAULT_APP, Definition},
+    pool::Pool,
     row::Workspace,
 };
 
@@ -99,6 +100,8 @@ impl fmt::Display for Source {
 pub(crate) struct Config {
     values: BTreeMap<&'static str, (String, Source)>,
     pub(crate) workspace: String,
+    /// Declarations of pools of the config file.
+    pub(crate) pools: Vec<Value>,
     /// Workflow definitions of the config file, each with its app.
     pub(crate) workflows: Vec<Value>,
     /// Flow definitions of the config file, each with its app.
@@ -131,8 +134,9 @@ impl Config {
         let mut read = file.map(read_file).transpose()?.unwrap_or_default();
         let app = take_name(&mut read, "app", DEFAULT_APP)?;
         let workspace = take_name(&mut read, "workspace", tidegate::DEFAULT_WORKSPACE)?;
-        let workflows = take_tables(&mut read, "workflow", &app)?;
-        let mut flows = take_tables(&mut read, "flow", &app)?;
+        let pools = take_tables(&mut read, "pool")?;
+        let workflows = in_app(take_tables(&mut read, "workflow")?, &app);
+        let mut flows = in_app(take_tables(&mut read, "flow")?, &app);
         let ways = Arc::new(Ingress::take(&app, &mut flows, &environment)?);
         for (name, value) in with_sections(read)? {
             let Some(known) = settings().find(|it| it.name == name) else {
@@ -151,7 +155,7 @@ impl Config {
                 values.insert(name, (value.clone(), Source::Flag));
             }
         }
-        Ok(Self { values, workspace, workflows, flows, ways })
+        Ok(Self { values, workspace, pools, workflows, flows, ways })
     }
 
     /// Returns the value of a setting as text.
@@ -200,9 +204,11 @@ impl Config {
 
     /// Checks each definition separately. The error lists all problems.
     pub(crate) fn check_definitions(&self) -> anyhow::Result<()> {
+        let pools = self.pools.iter().filter_map(|it| Pool::parse(it).err());
         let workflows = self.workflows.iter().filter_map(|it| Definition::parse(it).err());
         let flows = self.flows.iter().filter_map(|it| Flow::parse(it).err());
-        let mut wrong: Vec<_> = workflows.chain(flows).map(|it| it.to_string()).collect();
+        let mut wrong: Vec<_> =
+            pools.chain(workflows).chain(flows).map(|it| it.to_string()).collect();
         let actions = self.flows.iter().filter_map(|flow| flow["actions"].as_object());
         let all = self.workflows.iter().chain(actions.flat_map(|actions| actions.values()));
         if wrong.is_empty() {
@@ -237,7 +243,7 @@ impl Config {
 
     /// Replaces the definitions by those of another configuration. The settings stay.
     pub(crate) fn take_definitions(&mut self, other: Self) {
-        (self.workflows, self.flows) = (other.workflows, other.flows);
+        (self.pools, self.workflows, self.flows) = (other.pools, other.workflows, other.flows);
     }
 
     /// Returns the address of the store, without passwords.
@@ -280,7 +286,7 @@ fn with_sections(read: Map<String, Value>) -> anyhow::Result<Vec<(String, Value)
 fn known_beside(name: &str) -> String {
     let section = |name: &str| name.split_once('.').map(|(section, _)| section.to_owned());
     let here = settings().map(|it| it.name).filter(|it| section(it) == section(name));
-    let others = ["workspace", "app", "workflow", "flow", "[postgres]"];
+    let others = ["workspace", "app", "pool", "workflow", "flow", "[postgres]"];
     let others = others.into_iter().filter(|_| section(name).is_none());
     others.chain(here).collect::<Vec<_>>().join(", ")
 }
@@ -320,20 +326,23 @@ fn take_name(read: &mut Map<String, Value>, what: &str, otherwise: &str) -> anyh
     }
 }
 
-/// Removes the definitions of one kind from the file's table and returns them. A definition without
-/// an app gets the file's app.
-fn take_tables(read: &mut Map<String, Value>, kind: &str, app: &str) -> anyhow::Result<Vec<Value>> {
-    let mut tables = match read.remove(kind) {
-        None => Vec::new(),
-        Some(Value::Array(tables)) => tables,
+/// Removes the definitions of one kind from the file's table and returns them.
+fn take_tables(read: &mut Map<String, Value>, kind: &str) -> anyhow::Result<Vec<Value>> {
+    match read.remove(kind) {
+        None => Ok(Vec::new()),
+        Some(Value::Array(tables)) => Ok(tables),
         Some(other) => bail!("`{kind}` must be tables, `[[{kind}]]`, got {other}"),
-    };
+    }
+}
+
+/// Gives definitions without an app the app of the file.
+fn in_app(mut tables: Vec<Value>, app: &str) -> Vec<Value> {
     for table in &mut tables {
         if let Some(fields) = table.as_object_mut() {
             fields.entry("app").or_insert_with(|| app.into());
         }
     }
-    Ok(tables)
+    tables
 }
 
 #[cfg(test)]

@@ -158,7 +158,8 @@ async fn begin(demo: &Demo, folder: &Folder) -> anyhow::Result<([Engine; 2], Arc
     let (store, ledger) = (Arc::new(store), Ledger::new());
     let mut builder = world::serve(Engine::builder(store.clone()), &ledger);
     if !demo.headless {
-        builder = builder.retention(Retention { runs: KEPT, events: KEPT, receipts: KEPT });
+        builder =
+            builder.retention(Retention { runs: KEPT, events: KEPT, receipts: KEPT, audit: KEPT });
     }
     // Workflows that a user defines in the running demo are called by URL, as on any server.
     let calls = Calls::new(Private::Loopback, Duration::from_secs(30), Vec::new())?;

@@ -22,6 +22,8 @@ mod metrics;
 mod middleware;
 mod openapi;
 mod operation;
+mod overrides;
+mod pools;
 mod problem;
 mod reactions;
 mod run_stream;
@@ -81,6 +83,7 @@ fn operations() -> Vec<Operation> {
         runs::operations(),
         run_stream::operations(),
         workflows::operations(),
+        pools::operations(),
         keys::operations(),
         webhooks::operations(),
         mcp::operations(),
@@ -88,6 +91,7 @@ fn operations() -> Vec<Operation> {
         reactions::operations(),
         sessions::operations(),
         bulk::operations(),
+        overrides::operations(),
         openapi::operations(),
         events_query::operations(),
         gates::operations(),

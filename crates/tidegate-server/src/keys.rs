@@ -12,6 +12,7 @@ use subtle::ConstantTimeEq;
 use tidegate::Error;
 use tidegate_core::{
     access::{AccessCommand, MAX_KEYS},
+    audit::AuditEntry,
     command::Command,
     reads::{ReadSet, Scan},
     row::{ApiKey, Row, Workspace},
@@ -34,7 +35,11 @@ pub(crate) struct Wanted {
 pub(crate) const MAX_NAME: usize = 100;
 
 /// Creates a key. Returns its text, which is shown only once, and the stored row.
-pub(crate) async fn make(store: &dyn Store, wanted: Wanted) -> Result<(String, ApiKey), Error> {
+pub(crate) async fn make(
+    store: &dyn Store,
+    wanted: Wanted,
+    entry: Option<&AuditEntry>,
+) -> Result<(String, ApiKey), Error> {
     let mut random = [0; 40];
     getrandom::fill(&mut random).expect("the operating system gives random bytes");
     let (public, secret) = random.split_at(8);
@@ -52,14 +57,27 @@ pub(crate) async fn make(store: &dyn Store, wanted: Wanted) -> Result<(String, A
         used_at: None,
         revoked_at: None,
     };
-    change(store, AccessCommand::Make(Box::new(key.clone()))).await?;
+    change(store, AccessCommand::Make(Box::new(key.clone())), entry).await?;
     Ok((text, key))
 }
 
 /// Commits a change of the keys in a separate transaction, not through the committer of an engine:
 /// the `keys` commands change keys without an engine, and both use this function. Changes are rare.
-pub(crate) async fn change(store: &dyn Store, command: AccessCommand) -> Result<(), Error> {
-    for answer in commit(store, vec![(Command::Access { command }, 0)]).await? {
+/// With an entry, the change is recorded in the audit log.
+pub(crate) async fn change(
+    store: &dyn Store,
+    command: AccessCommand,
+    entry: Option<&AuditEntry>,
+) -> Result<(), Error> {
+    let command = Command::Access { command };
+    let command = match entry {
+        Some(entry) => {
+            let (entry, command) = (Box::new(entry.clone()), Box::new(command));
+            Command::Audited { entry, command }
+        }
+        None => command,
+    };
+    for answer in commit(store, vec![(command, 0)]).await? {
         answer?;
     }
     Ok(())

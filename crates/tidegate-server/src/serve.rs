@@ -172,7 +172,11 @@ fn signing_secrets(variable: &str) -> anyhow::Result<Vec<Secret>> {
 /// problem. Returns the number of changed definitions.
 pub(crate) async fn define(engine: &Engine, config: &Config) -> anyhow::Result<usize> {
     let (workflows, flows) = (config.workflows.len(), config.flows.len());
-    tracing::info!(workflows, flows, "registering definitions");
+    let pools = config.pools.len();
+    tracing::info!(pools, workflows, flows, "registering definitions");
+    // Pools come first, because a definition that uses one is refused without it.
+    config.check_definitions()?;
+    engine.declare_pools(&config.pools).await?;
     let mut wrong = Vec::new();
     for workflow in &config.workflows {
         wrong.extend(engine.would_define(workflow).await.err());

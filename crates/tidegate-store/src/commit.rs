@@ -11,7 +11,7 @@ use tidegate_core::{
     draft::{Draft, Stop},
     explain::{Why, explain},
     id::{RunId, Seq},
-    reads::{Change, ReadSet, Scan, Snapshot},
+    reads::{Change, ExpectedPaths, ReadSet, Scan, Snapshot},
     row::{Ended, Event, Phase, Row, RowKey, Workspace},
     time::Timestamp,
     turn::Turn,
@@ -76,6 +76,8 @@ pub struct CommitEffects {
     /// Runs that are now among the first in a gate's queue and have never been driven, each with
     /// its input event.
     pub next: BTreeMap<Seq, Seq>,
+    /// The paths on which runs wait for events, if they are not those that were expected.
+    pub paths: Option<ExpectedPaths>,
 }
 
 impl CommitEffects {
@@ -149,23 +151,26 @@ pub async fn commit_once(
     store: &dyn Store,
     batch: Arc<[SeededCommand]>,
 ) -> Result<(Vec<Option<Answered>>, CommitEffects), StoreError> {
-    commit_reading(store, batch, Vec::new()).await
+    commit_reading(store, batch, Vec::new(), &Arc::default()).await
 }
 
 /// Like [`commit_once`], and also reads the events `inputs`, which are inputs of runs that the
-/// transaction may lease.
+/// transaction may lease. `expected` makes the first reads more complete.
 pub async fn commit_reading(
     store: &dyn Store,
     batch: Arc<[SeededCommand]>,
     inputs: Vec<Seq>,
+    expected: &Arc<ExpectedPaths>,
 ) -> Result<(Vec<Option<Answered>>, CommitEffects), StoreError> {
-    let mut reads = probe(&batch, &store.catalogs(), Timestamp::from_micros(0));
+    let mut reads = probe(&batch, &store.catalogs(), expected, Timestamp::from_micros(0));
     reads.rows.extend(inputs.iter().copied().map(RowKey::Event));
     let size = batch.len();
     let outcome = Arc::new(Mutex::new((Vec::new(), CommitEffects::default())));
     let decided = outcome.clone();
+    let expected = expected.clone();
     let decide = Box::new(move |snapshot: Snapshot| {
-        let seen = CommitEffects::before(&snapshot, &inputs);
+        let mut seen = CommitEffects::before(&snapshot, &inputs);
+        seen.paths = expected.learn(&snapshot);
         match decide(&batch, snapshot) {
             Batch::Decided(changes, answers) => {
                 let seen = seen.see(&changes);
@@ -190,7 +195,7 @@ pub async fn dry_run(
     command: SeededCommand,
 ) -> Result<(Answered, CommitEffects), StoreError> {
     let batch = vec![command];
-    let mut reads = probe(&batch, &store.catalogs(), Timestamp::from_micros(0));
+    let mut reads = probe(&batch, &store.catalogs(), &Arc::default(), Timestamp::from_micros(0));
     for _ in 0..crate::MAX_ROUNDS {
         let snapshot = store.read(reads.clone()).await?;
         let seen = CommitEffects::before(&snapshot, &[]);

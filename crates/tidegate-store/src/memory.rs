@@ -161,6 +161,9 @@ impl Source for View<'_> {
         let mut placed: Vec<_> =
             rows.filter_map(|row| Some((place(row)?, row.key(), row))).collect();
         placed.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
+        if matches!(scan, Scan::QueueEnd(_)) {
+            placed.reverse();
+        }
         Ok(placed.into_iter().take(limit as usize).map(|(_, _, row)| row.clone()).collect())
     }
 
@@ -207,7 +210,12 @@ fn within(scan: &Scan) -> (Bound<RowKey>, Bound<RowKey>) {
     let next = |run: &Seq| Seq(run.0.saturating_add(1));
     let of_runs = matches!(
         scan,
-        Scan::Queue(_) | Scan::Ready(_) | Scan::DueRuns(_) | Scan::Owned(_) | Scan::Lane(..)
+        Scan::Queue(_)
+            | Scan::QueueEnd(_)
+            | Scan::Ready(_)
+            | Scan::DueRuns(_)
+            | Scan::Owned(_)
+            | Scan::Lane(..)
     );
     let (from, to) = if let Scan::Steps(run) = scan {
         (RowKey::Step(*run, String::new()), RowKey::Step(next(run), String::new()))
@@ -238,12 +246,14 @@ impl View<'_> {
         };
         let by_key = |matches: bool| matches.then_some(BY_KEY);
         match (scan, row) {
-            (Scan::Queue(key), Row::Run(run)) => match (run.phase, self.gate_id(key)?) {
-                (Phase::Queued { gate, place }, id) if gate == id => {
-                    Some((place.tier, place.rank.at.micros(), place.rank.seq.0))
+            (Scan::Queue(key) | Scan::QueueEnd(key), Row::Run(run)) => {
+                match (run.phase, self.gate_id(key)?) {
+                    (Phase::Queued { gate, place }, id) if gate == id => {
+                        Some((place.tier, place.rank.at.micros(), place.rank.seq.0))
+                    }
+                    _ => None,
                 }
-                _ => None,
-            },
+            }
             (Scan::DueGates(from), Row::Gate(gate)) => due(gate.due, from),
             (Scan::DueRuns(from), Row::Run(run)) => due(run.due(), from),
             (Scan::DueChores(from), Row::Chore(chore)) => due(chore.due, from),
@@ -281,6 +291,7 @@ impl View<'_> {
             (Scan::Buriable, Row::Engine(engine)) => by_key(engine.dead && !self.owns(engine.id)),
             (
                 Scan::Queue(_)
+                | Scan::QueueEnd(_)
                 | Scan::Ready(_)
                 | Scan::DueGates(_)
                 | Scan::DueRuns(_)
@@ -311,6 +322,7 @@ impl View<'_> {
                 | Scan::EventsAfter(_)
                 | Scan::EndedAfter(_)
                 | Scan::ReceiptsAfter(_)
+                | Scan::AuditAfter(_)
                 | Scan::LooseEvents(..)
                 | Scan::LooseEnded(..)
                 | Scan::Snapshots(_)
@@ -321,6 +333,8 @@ impl View<'_> {
             (
                 Scan::EventsBelow(..)
                 | Scan::ReceiptsBelow(..)
+                | Scan::AuditBelow(..)
+                | Scan::AuditOf(..)
                 | Scan::GatesBetween(..)
                 | Scan::RunsOf(_)
                 | Scan::EndedOf(_)
@@ -375,6 +389,7 @@ fn filed(scan: &Scan, row: &Row) -> Option<Order> {
         }
         (Scan::ApiKeys, Row::ApiKey(_)) => Some(BY_KEY),
         (Scan::ReceiptsAfter(after), Row::Receipt(it)) => (it.seq > *after).then_some(BY_KEY),
+        (Scan::AuditAfter(after), Row::Audit(it)) => (it.seq > *after).then_some(BY_KEY),
         _ => None,
     }
 }
@@ -390,6 +405,12 @@ fn observed(scan: &Scan, row: &Row) -> Option<Order> {
         }
         (Scan::ReceiptsBelow(ws, below), Row::Receipt(it)) => {
             newest(it.ws == *ws && it.seq < *below, it.seq)
+        }
+        (Scan::AuditBelow(ws, below), Row::Audit(it)) => {
+            newest(it.ws == *ws && it.seq < *below, it.seq)
+        }
+        (Scan::AuditOf(ws, subject, below), Row::Audit(it)) => {
+            newest(it.ws == *ws && it.subject == *subject && it.seq < *below, it.seq)
         }
         (Scan::GatesBetween(from, to), Row::Gate(it)) => {
             by_key(it.key.as_bytes() >= &**from && it.key.as_bytes() < &**to)

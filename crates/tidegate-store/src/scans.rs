@@ -53,6 +53,7 @@ pub(crate) fn request<'a>(sql: &SharedStatements, scan: &'a Scan) -> Request<'a>
         Scan::Ended(lanes, states, below) => return Request::Ended(lanes, states, *below),
         Scan::Work(ws, reaction) => return Request::Work(ws, reaction),
 
+        Scan::QueueEnd(gate) => many(sql.run_queue_end, Kind::Run, [bytes(gate.as_bytes())]),
         Scan::DueGates(from) => one(sql.gate_due, Kind::Gate, [int(from.micros())]),
         Scan::DueRuns(from) => one(sql.run_due, Kind::Run, [int(from.micros())]),
         Scan::DueChores(from) => one(sql.chore_due, Kind::Chore, [int(from.micros())]),
@@ -63,6 +64,7 @@ pub(crate) fn request<'a>(sql: &SharedStatements, scan: &'a Scan) -> Request<'a>
         Scan::EventsAfter(after) => one(sql.event_after, Kind::Event, [seq(*after)]),
         Scan::EndedAfter(after) => one(sql.ended_after, Kind::Ended, [seq(*after)]),
         Scan::ReceiptsAfter(after) => one(sql.receipt_after, Kind::Receipt, [seq(*after)]),
+        Scan::AuditAfter(after) => one(sql.audit_after, Kind::Audit, [seq(*after)]),
         Scan::RepliesAfter(after) => one(sql.reply_after, Kind::Reply, [seq(*after)]),
         Scan::LooseEvents(after, until) => {
             one(sql.event_loose, Kind::Event, [seq(*after), seq(*until)])
@@ -94,6 +96,11 @@ pub(crate) fn request<'a>(sql: &SharedStatements, scan: &'a Scan) -> Request<'a>
         Scan::Receipts(event) => many(sql.receipt_of_event, Kind::Receipt, [seq(*event)]),
         Scan::ReceiptsBelow(ws, below) => {
             many(sql.receipt_newest, Kind::Receipt, [text(ws), seq(*below)])
+        }
+        Scan::AuditBelow(ws, below) => many(sql.audit_newest, Kind::Audit, [text(ws), seq(*below)]),
+        Scan::AuditOf(ws, subject, below) => {
+            let cells = [text(ws), text(subject), seq(*below)];
+            many(sql.audit_of_subject, Kind::Audit, cells)
         }
         Scan::EventsBelow(ws, below) => {
             many(sql.event_newest, Kind::Event, [text(ws), seq(*below)])

@@ -9,8 +9,8 @@ use tidegate_core::{
     id::{ChoreId, EventId, RunId, Seq},
     json::Payload,
     row::{
-        ApiKey, BatchCosts, Chore, Chunk, Def, Ended, Ending, Engine, Epoch, Event, Gate, Item,
-        LogHead, Phase, Purpose, Rank, Receipt, Reply, Row, RowKey, RowKind, Run, RunError,
+        ApiKey, Audit, BatchCosts, Chore, Chunk, Def, Ended, Ending, Engine, Epoch, Event, Gate,
+        Item, LogHead, Phase, Purpose, Rank, Receipt, Reply, Row, RowKey, RowKind, Run, RunError,
         Schedule, Session, SessionRef, Signal, Source, Staged, Step, Stream, StreamEventRow,
         StreamSnapshot, Subscription, Trail, WaitPath, WaitRow,
     },
@@ -293,6 +293,20 @@ tables! {
         key { stream: seq, kind: text }
         { version: int, body: payload }
         => StreamSnapshot { stream, kind, version, body };
+
+    Audit(row) = "audit", [],
+        key { seq: seq }
+        {
+            ws: workspace,
+            at: time,
+            author: maybe_text,
+            address: maybe_text,
+            operation: text,
+            subject: text,
+            before: maybe_payload,
+            after: maybe_payload,
+        }
+        => Audit { seq, ws, at, author, address, operation, subject, before, after };
 }
 
 /// Lists the migrations of a dialect, in order: the files are in `sql/<dialect>/migrations`.
@@ -319,6 +333,7 @@ macro_rules! migrations {
             "0016_lease_length"
             "0017_window"
             "0018_turns"
+            "0019_audit"
         )
     };
     ($dialect:literal, $($file:literal)+) => {

@@ -50,6 +50,7 @@ pub(crate) fn fill(
     reads: &ReadSet,
     snapshot: &mut Snapshot,
 ) -> Result<(), StoreError> {
+    snapshot.hold(&reads.latches);
     for ws in &reads.catalogs {
         snapshot.catalogs.insert(ws.clone(), source.catalog(ws)?);
     }

@@ -85,8 +85,8 @@ pub(crate) use statements;
 macro_rules! files {
     ($dialect:literal, $($only:literal)+) => {
         files!(@ $dialect,
-            "api_key" "chore" "chunk" "def" "ended" "engine" "event" "gate" "item" "lease" "log"
-            "receipt" "reply" "run" "schedule" "signal" "snapshot" "step" "stream" "sub" "wait"
+            "api_key" "audit" "chore" "chunk" "def" "ended" "engine" "event" "gate" "item" "lease"
+            "log" "receipt" "reply" "run" "schedule" "signal" "snapshot" "step" "stream" "sub" "wait"
             "wait_path" $($only)+
         )
     };

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use fields::text;
+use fields::{holds, key_of, text};
 use meter::Meter;
 
 /// A time or a duration, in microseconds.
@@ -40,6 +40,7 @@ enum Stop {
     Handoff,
     Session,
     RunLimit,
+    WideRunLimit,
     Turn,
     Narrow,
     Wide,
@@ -73,11 +74,17 @@ struct Run {
     /// The costs of the run at each gate, by the position of the gate's limits.
     costs: Vec<Vec<i128>>,
     passed: usize,
+    /// The gates that the run had passed after its admission: it may be displaced from the queue of
+    /// the next one only.
+    stood: usize,
     started: bool,
     /// The engine that has not confirmed yet that it stopped driving the cancelled run.
     stopping: Option<u128>,
     /// The time at which the run expires if it has not started.
     expires: Option<Time>,
+    /// The event that cancels the run: its name, the path and value that it must have, and the
+    /// last time at which it counts.
+    cancels: Option<(String, String, String, Option<Time>)>,
     /// Whether another run was cancelled for this one.
     replaced: bool,
     /// Whether the run replaced another one by `restart`: it is queued before ordinary requests of
@@ -104,6 +111,8 @@ struct Fold {
     control: &'static str,
     /// The collected events, each with the run that will get it.
     items: Vec<Item>,
+    /// Whether the first of the events made a run at once, which is its run (spec L22).
+    led: bool,
     /// The gate that would have skipped the run when the fold was due, and the version at that
     /// time.
     blocked: Option<(Place, i128)>,
@@ -130,6 +139,8 @@ pub struct Told {
 pub struct Reference {
     now: Time,
     releases: BTreeMap<String, Vec<Value>>,
+    /// The limit of each pool, and whether a run holds it until its end.
+    pools: BTreeMap<String, (i128, bool)>,
     /// Workflows in the order of their first release, and the index of the one that had the last
     /// turn.
     turns: (Vec<String>, Option<usize>),
@@ -144,6 +155,13 @@ pub struct Reference {
 impl Reference {
     // ------------------------------------------------------------------ operations
 
+    /// Declares a pool with a limit on runs.
+    pub fn declare(&mut self, pool: &Value) {
+        let name = text(pool, "name").expect("a name");
+        let limit = fields::number(&pool["concurrency"], "limit").expect("a limit");
+        self.pools.insert(name, (limit, pool["concurrency"]["span"] == "run"));
+    }
+
     /// Releases a definition: a workflow, or an action with its `flow`.
     pub fn release(&mut self, definition: &Value) {
         let name = text(definition, "name").expect("a name");
@@ -157,17 +175,37 @@ impl Reference {
 
     /// Posts an event, or calls an action by its full name.
     pub fn post(&mut self, name: &str, data: &Value) -> Vec<(String, Told)> {
-        let matches = |def: &Value| match def.get("triggers").and_then(Value::as_array) {
-            Some(list) => {
-                list.iter().any(|trigger| text(trigger, "event").as_deref() == Some(name))
+        for run in 0..self.runs.len() {
+            let of = self.runs[run].cancels.as_ref().filter(|_| self.alive(run));
+            let is_for = of.is_some_and(|(event, path, value, until)| {
+                let in_time = until.is_none_or(|until| self.now <= until);
+                event == name && in_time && key_of(data, path).as_ref() == Some(value)
+            });
+            if is_for {
+                self.cut(run);
+                self.settle();
             }
-            None => false,
+        }
+        // The results of the conditions of all triggers for the event; none for one that failed.
+        let matches = |known: &String| {
+            let triggers = self.current(known).get("triggers").and_then(Value::as_array);
+            let of_name = |it: &&Value| text(it, "event").as_deref() == Some(name);
+            let triggers = triggers.into_iter().flatten().filter(of_name);
+            let holds = triggers.map(|it| it.get("if").map_or(Some(true), |it| holds(it, data)));
+            let holds =
+                holds.chain((known == name).then_some(Some(true))).max_by_key(|it| match it {
+                    Some(false) => 0,
+                    None => 1,
+                    Some(true) => 2,
+                });
+            Some((known.clone(), holds?)).filter(|(_, holds)| *holds != Some(false))
         };
-        let all = self.releases.keys().cloned().collect::<Vec<_>>();
-        let hit = all.into_iter().filter(|known| known == name || matches(self.current(known)));
-        hit.collect::<Vec<_>>()
-            .into_iter()
-            .map(|workflow| {
+        let hit: Vec<_> = self.releases.keys().filter_map(matches).collect();
+        hit.into_iter()
+            .map(|(workflow, holds)| {
+                if holds.is_none() {
+                    return (workflow, Told { outcome: "rejected", run: None });
+                }
                 let told = self.arrive(&workflow, data);
                 self.settle();
                 let queued = told.run.is_some_and(|run| self.runs[run].state == State::Line);

@@ -1,6 +1,7 @@
 //! Sample rows: simple ones that tests change, and one of every kind with extreme values.
 
 mod streams;
+mod waits;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -8,13 +9,13 @@ use tidegate_core::{
     id::{ChoreId, EventId, RunId, Seq},
     json::{MAX_EVENT_BYTES, Payload},
     row::{
-        ApiKey, At, Awaited, BatchCosts, Begun, Bulk, BulkCounts, BulkFilter, BulkWhat, Chore,
-        Chunk, Claim, Class, Costs, Def, Ended, Ending, Engine, Epoch, Event, Fold, Gate, GateKey,
-        GateState, Hold, Item, Kind, LiveState, Mark, Meter, Meters, Occurred, Parent, Part, Phase,
-        Place, PlannedGate, Progress, Purpose, Rank, Receipt, Reply, Row, Run, RunError, Schedule,
-        Scope, Session, SessionOp, SessionRef, Signal, Slots, Source, Span, Staged, Step, StepKind,
-        StreamEventRow, StreamSnapshot, Subscription, Trail, Turn, Turns, Wait, WaitOn, WaitPath,
-        WaitPlace, WaitRow, Work,
+        ApiKey, At, Audit, Awaited, BatchCosts, Begun, Bulk, BulkCounts, BulkFilter, BulkWhat,
+        Chore, Chunk, Claim, Class, Costs, Def, Ended, Ending, Engine, Epoch, Event, Fold, Gate,
+        GateKey, GateState, Hold, Item, Kind, Listener, ListenerEffect, LiveState, Mark, Meter,
+        Meters, Occurred, Parent, Part, Phase, Place, PlannedGate, Progress, Purpose, Rank,
+        Receipt, Reply, Row, Run, RunError, Schedule, Scope, Session, SessionOp, SessionRef,
+        Signal, Slots, Source, Span, Staged, Step, StepKind, StreamEventRow, StreamSnapshot,
+        Subscription, Trail, Turn, Turns, Wait, WaitOn, WaitPath, WaitPlace, WaitRow, Work,
     },
     time::Timestamp,
 };
@@ -102,6 +103,7 @@ pub fn run(seq: i64) -> Run {
         pause_reason: None,
         takeovers: 0,
         waits: Vec::new(),
+        listeners: Vec::new(),
         answered: Vec::new(),
         pausing: false,
         parent: None,
@@ -283,6 +285,14 @@ pub fn receipt(seq: i64) -> Receipt {
     }
 }
 
+/// Builds a row of the audit log.
+pub fn audit(seq: i64) -> Audit {
+    let (ws, operation, subject) = ("main".into(), "setOverride".to_owned(), "sync".to_owned());
+    let (seq, at, author) = (Seq(seq), Timestamp::from_ms(seq), Some("ops".to_owned()));
+    let (before, after) = (None, Some(payload("{}")));
+    Audit { seq, ws, at, author, address: None, operation, subject, before, after }
+}
+
 /// Builds an open window that will fire with this event.
 pub fn window(last: i64) -> Gate {
     let (first, last) = (event_id(1), event_id(last));
@@ -300,6 +310,7 @@ pub fn window(last: i64) -> Gate {
         held: false,
         paused: false,
         fired: false,
+        led: false,
     });
     Gate { state, ..gate("main", "window", 1) }
 }
@@ -431,6 +442,7 @@ fn gates() -> Vec<Row> {
             ],
             head: Some(far_place()),
             wanted: Costs::new(vec![u32::MAX]),
+            waiting: Some(u32::MAX),
             folds: vec![gate_key("main", "fold"), GateKey::from_bytes(&[0, 255])],
             moved_to: Some(i64::MAX),
         }),
@@ -459,6 +471,7 @@ fn gates() -> Vec<Row> {
             held: true,
             paused: true,
             fired: true,
+            led: true,
         }),
         GateState::Claim(Claim { event: event_id(1), run: Some(run_id(2)), until: FUTURE }),
     ];
@@ -490,6 +503,7 @@ fn far_place() -> Place {
     Place { tier: i64::MAX, rank: Rank { at: PAST, seq: Seq(i64::MAX) } }
 }
 
+#[expect(clippy::too_many_lines, reason = "every field of a run")]
 fn runs() -> Vec<Row> {
     let full = Run {
         id: RunId { seq: Seq(i64::MAX), salt: u64::MAX },
@@ -506,6 +520,8 @@ fn runs() -> Vec<Row> {
             .map(|span| PlannedGate {
                 tier: i64::MAX,
                 costs: Costs::new(vec![1, 3]),
+                bounded: true,
+                after_queue: true,
                 ..PlannedGate::new(gate_key("every", "need"), span)
             })
             .into(),
@@ -519,7 +535,8 @@ fn runs() -> Vec<Row> {
         begun: Begun::Yes,
         pause_reason: Some(FREE_TEXT.to_owned()),
         takeovers: u32::MAX,
-        waits: waits(),
+        waits: waits::waits(),
+        listeners: waits::listeners(),
         answered: vec!["paid".to_owned()],
         pausing: true,
         parent: Some(Parent {
@@ -580,22 +597,6 @@ fn trail() -> Trail {
     places.into_iter().map(|at| Mark(FUTURE, at)).collect::<Vec<_>>().into()
 }
 
-fn waits() -> Vec<Wait> {
-    let on = [
-        WaitOn::Time,
-        WaitOn::Retry,
-        WaitOn::Event { name: NAME.to_owned(), matches: vec![("a.b".to_owned(), vec![0, 255])] },
-        WaitOn::Signal { name: FREE_TEXT.to_owned() },
-        WaitOn::Child { run: run_id(i64::MAX) },
-        WaitOn::Before { run: run_id(1) },
-    ];
-    let wait = |(n, on): (usize, WaitOn)| {
-        let within_ms = (n % 2 == 0).then_some(60_000);
-        Wait { step: NAME.to_owned(), on, until: Some(FUTURE), within_ms, since: Seq(i64::MAX) }
-    };
-    on.into_iter().enumerate().map(wait).collect()
-}
-
 fn ended() -> Vec<Row> {
     let endings = [
         Ending::Completed { output: payload(PAYLOADS[1]) },
@@ -642,9 +643,10 @@ fn steps() -> Vec<Row> {
         StepKind::State,
         StepKind::Compensate,
         StepKind::Commit,
+        StepKind::Settle,
     ];
     let with = |(n, kind)| Step { kind, at: FUTURE, fence: i64::MAX, ..step(i64::MAX, n) };
-    let ids = ["a", "b", "c", "d", "e", "f", "g", "h", NAME];
+    let ids = ["a", "b", "c", "d", "e", "f", "g", "h", NAME, "i"];
     let mut steps: Vec<_> = ids.into_iter().zip(kinds).map(with).collect();
     steps.push(Step { result: Err(fault()), ..step(0, "") });
     steps.push(Step { result: Ok(payload(PAYLOADS[5])), ..step(0, "ok") });
@@ -772,6 +774,17 @@ fn small() -> Vec<Row> {
             event: Seq(i64::MAX),
             at: FUTURE,
             verdict: serde_json::json!({ "skip": { "running": u64::MAX, "why": FREE_TEXT } }),
+        }
+        .into(),
+        Audit {
+            seq: Seq(i64::MAX),
+            at: FUTURE,
+            address: Some(text()),
+            operation: text(),
+            subject: text(),
+            before: Some(payload("1e400")),
+            after: None,
+            ..audit(0)
         }
         .into(),
     ]

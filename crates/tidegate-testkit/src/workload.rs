@@ -160,7 +160,7 @@ pub fn definitions(version: u32) -> Vec<Value> {
         json!({ "name": "plain" }),
         json!({ "name": "limit", "concurrency": [
             { "limit": 2 + more }, { "limit": 1, "key": "a" }, { "limit": 3, "span": "run" },
-        ] }),
+        ], "waitsFor": { "event": "plain", "match": { "a": "a" } } }),
         json!({ "name": "cost", "concurrency": { "limit": 4, "cost": "cost", "key": "a" },
             "rateLimit": [
                 { "limit": 30, "perMs": 100, "cost": "cost" }, { "limit": 9, "perMs": 50, "key": "a" },
@@ -181,12 +181,13 @@ pub fn definitions(version: u32) -> Vec<Value> {
         json!({ "name": "soon", "startWithinMs": 40 + more, "concurrency": { "limit": 1 },
             "idempotency": { "key": "b", "periodMs": 90 } }),
         json!({ "name": "fresh", "singleton": { "key": "a", "mode": "latest" },
-            "throttle": { "limit": 1, "perMs": 20 + more } }),
+            "throttle": { "limit": 1, "perMs": 20 + more },
+            "cancelOn": { "event": "none", "match": { "a": "a" }, "withinMs": 90 } }),
         json!({ "flow": "chat", "name": "say", "concurrency": "allow",
             "idempotency": { "key": "input.b", "periodMs": 60 } }),
         json!({ "flow": "chat", "name": "queue", "concurrency": [
             { "policy": "queue", "maxWaitMs": 70 + more }, { "limit": 2 },
-        ] }),
+        ], "cancelOn": { "event": "none", "match": { "a": "input.a" } } }),
         json!({ "flow": "chat", "name": "reject", "concurrency": "reject" }),
         json!({ "flow": "chat", "name": "restart", "concurrency": "restart" }),
         json!({ "flow": "chat", "name": "newest", "concurrency": "latest" }),

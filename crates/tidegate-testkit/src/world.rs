@@ -6,6 +6,7 @@
 
 mod again;
 mod inputs;
+mod pools;
 mod schedules;
 mod seen;
 mod sessions;
@@ -489,6 +490,12 @@ impl World {
                     gate.key.scope(),
                     hold.run
                 );
+            }
+            if let Some(waiting) = slots.waiting {
+                let here = |run: &&&Run| matches!(run.phase, Phase::Queued { gate: at, .. } if at == gate.id);
+                let queued = runs.iter().filter(here).count();
+                let scope = gate.key.scope();
+                assert_eq!(waiting as usize, queued, "{scope:?} counts its waiting runs wrongly");
             }
             for run in runs.iter().filter(|run| run.holds(&gate.key)) {
                 let held = slots.holders.iter().any(|hold| hold.run == run.id);

@@ -49,7 +49,8 @@ type Decided = (Vec<Change>, Vec<Option<Answered>>, Snapshot);
 
 /// Returns the decision of a batch, and all the rows that it was decided on. Writes no row.
 async fn decided(player: &Player, commands: Vec<SeededCommand>) -> Decided {
-    let reads = probe(&commands, &player.store().catalogs(), Timestamp::from_micros(0));
+    let (catalogs, at) = (player.store().catalogs(), Timestamp::from_micros(0));
+    let reads = probe(&commands, &catalogs, &Arc::default(), at);
     let seen = Arc::new(Mutex::new(None));
     let slot = seen.clone();
     let look = Box::new(move |snapshot: Snapshot| match decide(&commands, snapshot.clone()) {

@@ -11,7 +11,7 @@ use std::{
 use tidegate_testkit::{
     postgres::{fresh_schema, url},
     torture::{
-        Dice, LIMIT, Orders, TTL,
+        Contest, Dice, Orders, TTL,
         drives::{crowd, drives, fences},
         rig::{Rig, returns},
         rows::{self, Left},
@@ -25,21 +25,39 @@ const CLAIMS: usize = 20_000;
 /// Number of runs that are claimed before the kills stop, with `TIDEGATE_TEST_FULL`.
 const FULL_CLAIMS: usize = 100_000;
 
+/// As [`CLAIMS`], for the pool: a run holds several units, so that fewer runs are driven at once.
+const POOL_CLAIMS: usize = 8000;
+
 /// spec I2, I4, I5, I7, I11: never more than the limit, every slot is freed, no run is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_limit_holds_over_processes_that_are_killed() {
+    hold(Contest::Keys, if is_full() { FULL_CLAIMS } else { CLAIMS }).await;
+}
+
+/// spec L4, L8, I2: two workflows that share a pool, with costs of 1 to 5 and a limit of 7: the
+/// units driven at once never exceed the limit, every unit is freed, no run is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_holds_over_processes_that_are_killed() {
+    hold(Contest::Pool, if is_full() { FULL_CLAIMS / 4 } else { POOL_CLAIMS }).await;
+}
+
+fn is_full() -> bool {
+    env::var_os("TIDEGATE_TEST_FULL").is_some()
+}
+
+#[expect(clippy::print_stdout, clippy::unwrap_used, reason = "the body of two tests")]
+async fn hold(contest: Contest, claims: usize) {
     let Some(url) = url() else { return };
     let seed = env::var("TIDEGATE_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = seed.unwrap_or_else(|| RandomState::new().hash_one(0));
     println!("TIDEGATE_TEST_SEED={seed}");
-    let schema = fresh_schema("torture");
+    let schema = fresh_schema(if contest == Contest::Pool { "torture_pool" } else { "torture" });
     let outside = rows::connect(url).await;
     let deadlocks = rows::deadlocks(&outside).await;
     let begun = Instant::now();
-    let mut rig = Rig::start(url, &schema, "worker_that_is_killed", Dice::new(seed));
+    let mut rig = Rig::start(url, &schema, contest, "worker_that_is_killed", Dice::new(seed));
     println!("journals: {}", rig.directory());
-    let full = env::var_os("TIDEGATE_TEST_FULL").is_some();
-    let load = rig.kill_until(if full { FULL_CLAIMS } else { CLAIMS }).await;
+    let load = rig.kill_until(claims).await;
     let loaded = begun.elapsed();
     // If the runs do not end in time, the other checks still run, because they say more about the
     // cause than the timeout.
@@ -47,8 +65,8 @@ async fn a_limit_holds_over_processes_that_are_killed() {
     let samples = rig.samples();
 
     let drives = drives(&rig.stories);
-    let crowd = crowd(&drives);
-    let left = Left::read(&outside, &schema).await.unwrap();
+    let crowd = crowd(&drives, contest.limit());
+    let left = Left::read(&outside, &schema, contest).await.unwrap();
     let returns = returns(&rig.stories, &samples);
     let kills = rig.stories.iter().filter(|story| story.killed.is_some()).count();
     println!(
@@ -86,8 +104,16 @@ async fn a_limit_holds_over_processes_that_are_killed() {
     ];
     assert!(wrong.iter().all(String::is_empty), "{}", wrong.concat());
     assert_eq!(rows::deadlocks(&outside).await, deadlocks, "the server counted new deadlocks");
-    assert_eq!(crowd.most, LIMIT, "the limit was never reached, so the test proves nothing");
-    assert_eq!(samples.most, LIMIT, "the limit was never reached, so the test proves nothing");
+    assert_eq!(
+        crowd.most,
+        contest.limit(),
+        "the limit was never reached, so the test proves nothing"
+    );
+    assert_eq!(
+        samples.most,
+        contest.limit(),
+        "the limit was never reached, so the test proves nothing"
+    );
     assert!(kills >= 10 && !returns.is_empty(), "too few processes were killed: {kills}");
     // The holds of killed processes have been freed, otherwise the runs would not have ended. The
     // time until then depends on the machine, but is never minutes.

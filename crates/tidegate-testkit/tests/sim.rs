@@ -70,6 +70,7 @@ const FAILED: &[u64] = &[
     70_070_931,
     300_007_601,
     400_011_455,
+    257,
 ];
 
 /// Simulates the seed in `TIDEGATE_SIM_SEED`, and prints the end of its trace if it fails.

@@ -25,7 +25,7 @@ use tidegate_testkit::postgres::{fresh_schema, url};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
 /// Statements whose plans are recorded: scans, and statements that lock rows in every transaction.
-const HOT: [&str; 55] = [
+const HOT: [&str; 56] = [
     "gate_lock",
     "run_lock",
     "run_queue_order",
@@ -80,6 +80,7 @@ const HOT: [&str; 55] = [
     "run_driven_count",
     "run_parked_count",
     "run_queue_count",
+    "run_queue_end",
     "reply_after",
 ];
 

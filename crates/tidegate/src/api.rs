@@ -1,9 +1,16 @@
 //! The public API of an engine.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use serde::{Serialize, de::DeserializeOwned};
 use tidegate_core::{
+    audit::{AuditEntry, Author},
     command::{Answer, Command, Refusal},
     definition::DEFAULT_APP,
     event::{MAX_EVENTS, NewEvent, Outcome, Posted},
@@ -60,6 +67,17 @@ pub struct Engine {
     ws: Workspace,
     /// Idempotency key under which commands of this handle are executed at most once.
     once: Option<Arc<IdempotentCall>>,
+    /// Author of the changes of this handle, for the audit log.
+    author: Arc<Author>,
+    /// Entry of the audit log for the next change of this handle.
+    entry: Option<Arc<PendingEntry>>,
+}
+
+/// Entry of the audit log that is written with the first change of a request.
+#[derive(Debug)]
+struct PendingEntry {
+    entry: AuditEntry,
+    is_written: AtomicBool,
 }
 
 /// Stops an engine when it is dropped.
@@ -80,12 +98,35 @@ impl Engine {
 
     pub(crate) fn new(shared: Arc<Shared>, ws: Workspace) -> Self {
         let alive = Arc::new(StopOnDrop(shared.clone()));
-        Self { shared, _alive: alive, ws, once: None }
+        Self { shared, _alive: alive, ws, once: None, author: Arc::default(), entry: None }
     }
 
     /// Returns a handle to the same engine that acts in another workspace.
     pub fn in_workspace(&self, ws: impl Into<Workspace>) -> Self {
         Self { ws: ws.into(), once: None, ..self.clone() }
+    }
+
+    /// Returns a handle to the same engine whose changes name this author in the audit log.
+    pub fn acting_as(&self, author: Author) -> Self {
+        Self { author: Arc::new(author), ..self.clone() }
+    }
+
+    /// Returns a handle to the same engine that writes this entry of the audit log in the
+    /// transaction of its first change. Changes of overrides have entries of their own.
+    pub fn audited(&self, entry: AuditEntry) -> Self {
+        let author = Arc::new(entry.by.clone());
+        let entry = PendingEntry { entry, is_written: AtomicBool::new(false) };
+        Self { author, entry: Some(Arc::new(entry)), ..self.clone() }
+    }
+
+    /// Returns the entry of the audit log that the next change has to write.
+    pub fn audit_entry(&self) -> Option<&AuditEntry> {
+        let pending = self.entry.as_ref()?;
+        (!pending.is_written.load(Ordering::SeqCst)).then_some(&pending.entry)
+    }
+
+    pub(crate) fn author(&self) -> &Author {
+        &self.author
     }
 
     pub(crate) fn under(&self, once: Arc<IdempotentCall>) -> Self {
@@ -113,7 +154,13 @@ impl Engine {
         &self,
         command: Command,
     ) -> impl Future<Output = Result<Answer, Error>> + Send + 'static {
-        let once = self.once.clone();
+        let (once, entry) = (self.once.clone(), self.entry.clone());
+        let command = match (self.audit_entry(), command) {
+            (Some(entry), command) if !matches!(command, Command::Override { .. }) => {
+                Command::Audited { entry: Box::new(entry.clone()), command: Box::new(command) }
+            }
+            (_, command) => command,
+        };
         let command = match &once {
             Some(once) => once.wrap(command),
             None => command,
@@ -121,6 +168,9 @@ impl Engine {
         let reply = self.shared.ask(command);
         async move {
             let answer = reply.await?;
+            if let Some(entry) = entry {
+                entry.is_written.store(true, Ordering::SeqCst);
+            }
             Ok(match once {
                 Some(once) => once.unwrap(answer),
                 None => answer,

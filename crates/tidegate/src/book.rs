@@ -26,9 +26,12 @@ pages! {
     ControlHandoff = "docs/controls/handoff.md",
     ControlIdempotency = "docs/controls/idempotency.md",
     ControlPolicies = "docs/controls/policies.md",
+    ControlPools = "docs/controls/pools.md",
     ControlPriority = "docs/controls/priority.md",
+    ControlQueues = "docs/controls/queues.md",
     ControlRateLimit = "docs/controls/rate-limit.md",
     ControlSingleton = "docs/controls/singleton.md",
     ControlStartWithin = "docs/controls/start-within-ms.md",
+    ControlCancelOn = "docs/controls/cancel-on.md",
     ControlThrottle = "docs/controls/throttle.md",
 }

@@ -11,6 +11,8 @@ use tidegate_core::{
     catalog::Catalog,
     command::{Answer, Command, StreamCommand},
     definition::{Code, Definition, Problem},
+    flow::pool,
+    pool::{Pool, PoolCommand},
     reads::ReadSet,
     row::Workspace,
     run::sweep::MAX_DEATHS,
@@ -56,6 +58,7 @@ pub struct EngineBuilder {
     workspaces: Vec<Workspace>,
     served: Vec<Result<(Definition, ServedWorkflow), Vec<Problem>>>,
     reactions: Vec<Result<reaction::ServedReaction, Vec<Problem>>>,
+    pools: Vec<Result<Pool, Vec<Problem>>>,
     options: Options,
     /// Poll interval, if one was set.
     poll: Option<Duration>,
@@ -91,6 +94,7 @@ impl EngineBuilder {
             workspaces: vec![DEFAULT_WORKSPACE.into()],
             served: Vec::new(),
             reactions: Vec::new(),
+            pools: Vec::new(),
             options: Options {
                 workers: 100,
                 call_workers: 1000,
@@ -176,6 +180,15 @@ impl EngineBuilder {
     /// ```
     pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         self.state.set(value);
+        self
+    }
+
+    /// Declares a pool: limits that several workflows share.
+    ///
+    /// A declaration that is the same as the last one by code has no effect, so that a restart does
+    /// not undo a change by [`Engine::put_pool`].
+    pub fn pool(mut self, pool: crate::Pool) -> Self {
+        self.pools.push(parse::pool(&pool.into_value()).map(|parsed| parsed.value));
         self
     }
 
@@ -333,12 +346,20 @@ impl EngineBuilder {
             }
         }
         problems.extend(reacts_twice(&reactions));
+        let mut pools = Vec::new();
+        for one in self.pools {
+            match one {
+                Ok(pool) => pools.push(pool),
+                Err(found) => problems.extend(found),
+            }
+        }
         let triggered = served.iter().any(|(definition, _)| reaction::asks(definition));
         reactions.extend(triggered.then(reaction::triggers));
         let known = known(&*self.store, &self.workspaces).await?;
         if !self.dev {
             problems.extend(known.values().flat_map(|catalog| changed(catalog, &served)));
         }
+        problems.extend(unknown_pools(&known, &pools, &served));
         if !problems.is_empty() {
             return Err(Error::Definition(problems));
         }
@@ -352,6 +373,7 @@ impl EngineBuilder {
         let shared = Arc::new(shared);
         let mut registry = Registry::new(shared.options.workers, shared.options.call_workers);
         for ws in &self.workspaces {
+            declare(&shared, ws, &pools).await?;
             register(&shared, &mut registry, ws, self.dev).await?;
         }
         define(&shared, &self.workspaces, &reactions).await?;
@@ -437,6 +459,38 @@ fn reacts_twice(reactions: &[reaction::ServedReaction]) -> Vec<Problem> {
             message: "is given twice: give each its own".to_owned(),
         })
         .collect()
+}
+
+/// Finds uses of pools that no workspace and no declaration of this program has. This check comes
+/// before any registration, as that of versions.
+fn unknown_pools(
+    known: &BTreeMap<Workspace, Arc<Catalog>>,
+    declared: &[Pool],
+    served: &[(Definition, ServedWorkflow)],
+) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for catalog in known.values() {
+        let pools = declared.iter().fold(catalog.pools().clone(), |pools, pool| pools.with(pool));
+        let found = served.iter().flat_map(|(definition, _)| pool::problems(&pools, definition));
+        for problem in found {
+            if !problems.contains(&problem) {
+                problems.push(problem);
+            }
+        }
+    }
+    problems
+}
+
+/// Declares the pools of this program in a workspace, before the definitions that use them.
+async fn declare(shared: &Arc<Shared>, ws: &Workspace, pools: &[Pool]) -> Result<(), Error> {
+    let commands = pools.iter().map(|pool| {
+        let command = PoolCommand::Declare(Box::new(pool.clone()));
+        (Command::Pool { ws: ws.clone(), command }, shared.entropy.number())
+    });
+    for answer in commit(&*shared.store, commands.collect()).await? {
+        answer?;
+    }
+    Ok(())
 }
 
 /// Defines reactions in all workspaces, before any runner works on them.

@@ -17,6 +17,7 @@ use std::{
 use tidegate_core::{
     command::{Answer, Command, Refusal},
     id::Seq,
+    reads::ExpectedPaths,
     run::record::Then,
 };
 use tidegate_store::{Answered, CommitEffects, SeededCommand, StoreError, commit_reading};
@@ -54,10 +55,12 @@ struct Waiting {
 impl Pending {
     /// Returns the number of events of the command, or 1 for a command without events.
     fn weight(&self) -> usize {
-        let command = match &self.salted.0 {
-            Command::Once { command, .. } => command,
-            command => command,
-        };
+        let mut command = &self.salted.0;
+        while let Command::Once { command: inner, .. } | Command::Audited { command: inner, .. } =
+            command
+        {
+            command = inner;
+        }
         if let Command::Post { events, .. } = command { events.len() } else { 1 }
     }
 }
@@ -79,6 +82,8 @@ struct Batch {
 pub(crate) struct Committer {
     queue: Mutex<Queue>,
     bell: Notify,
+    /// The paths on which runs wait for events, as the last transactions have read them.
+    paths: Mutex<Arc<ExpectedPaths>>,
 }
 
 impl fmt::Debug for Committer {
@@ -109,7 +114,7 @@ struct Queue {
 
 impl Committer {
     pub(crate) fn new(free: PerKind) -> Self {
-        Self { queue: Mutex::new(Queue { free, ..Queue::default() }), bell: Notify::new() }
+        Self { queue: Mutex::new(Queue { free, ..Queue::default() }), ..Self::default() }
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -253,15 +258,21 @@ impl Committer {
             let asked = with.iter().map(|lease| (lease.command.clone(), 0));
             let commands: Arc<[SeededCommand]> = commands.into_iter().chain(asked).collect();
             let started = shared.timer.elapsed();
-            let outcome = commit_reading(&*shared.store, commands.clone(), inputs.clone()).await;
+            let paths = self.paths.lock().expect("nothing panics under this lock").clone();
+            let store = &*shared.store;
+            let outcome = commit_reading(store, commands.clone(), inputs.clone(), &paths).await;
             telemetry::committed(
                 part.len(),
                 shared.timer.elapsed().saturating_sub(started),
                 outcome.is_ok(),
             );
             match outcome {
-                Ok(done) => {
+                Ok(mut done) => {
                     shared.health.committed();
+                    if let Some(learned) = done.1.paths.take() {
+                        let mut paths = self.paths.lock().expect("nothing panics under this lock");
+                        *paths = Arc::new(learned);
+                    }
                     let idle = idle.filter(|_| last);
                     self.answer(shared, &commands, part, (with, idle), &inputs, done);
                 }

@@ -35,6 +35,7 @@ pub use step::Step;
 use tidegate_core::{
     definition::Definition,
     event::NewEvent,
+    flow::settle::{MAX_SETTLED, reservation},
     id::RunId,
     json::Payload,
     reads::{ReadSet, Scan},
@@ -330,6 +331,10 @@ impl Ctx {
 
     /// Waits for an event that is posted after this call.
     ///
+    /// An event that was posted before, for example during a sleep, does not end the wait. To
+    /// receive events from the start of the run on, name them with
+    /// [`Workflow::waits_for`](crate::Workflow::waits_for).
+    ///
     /// Without a timeout, the wait has no end.
     pub fn wait_for_event<T: DeserializeOwned>(
         &self,
@@ -431,6 +436,43 @@ impl Ctx {
             self.recorded(&step).await?
         };
         outcome.map(drop).map_err(|fault| StepError::recorded(&fault))
+    }
+
+    /// Settles the throttle of a pool that this run has passed: says how many units it really took.
+    ///
+    /// The difference to the reserved units is spent or given back in the transaction that records
+    /// this step, once however often the handler is replayed. Without it the reservation stands.
+    ///
+    /// ```
+    /// use tidegate::{Ctx, Result};
+    ///
+    /// async fn ask(ctx: Ctx, prompt: String) -> Result<String> {
+    ///     let (answer, tokens) = ctx.step("call", || async { Ok((prompt, 812)) }).await?;
+    ///     // The definition reserves an estimate: `Rate::pool("openai").cost("tokens")`.
+    ///     ctx.settle("openai", tokens).await?;
+    ///     Ok(answer)
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails with `NoReservation` if the run has not passed a throttle of the pool, with
+    /// `AmbiguousReservation` if it has passed two, and with `BadValue` above 1,000,000,000 units.
+    /// A second call for one pool is an error, as a second use of a step's id.
+    pub async fn settle(&self, pool: &str, actual: u32) -> Result<()> {
+        if actual > MAX_SETTLED {
+            let message = format!("settle takes at most {MAX_SETTLED} units, got {actual}");
+            return Err(StepError::coded("BadValue", message).fatal());
+        }
+        let step = format!("settle:{pool}");
+        if self.turn(&step, StepKind::Settle).await?.is_some() {
+            return Ok(());
+        }
+        reservation(&self.activation().run, pool)
+            .map_err(|error| StepError::recorded(&error).fatal())?;
+        let what = Sent::Settle { pool: pool.to_owned(), actual };
+        self.activation_state().send(NewSend { step, what });
+        Ok(())
     }
 
     /// Returns the session of this run's request.

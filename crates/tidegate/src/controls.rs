@@ -77,6 +77,18 @@ macro_rules! on_both {
             self.with("startWithinMs", $crate::controls::millis(time))
         }
 
+        /// Cancels runs when an event arrives that has the same values as their data. Several
+        /// events can be combined.
+        pub fn cancel_on(self, event: $crate::CancelOn) -> Self {
+            self.and("cancelOn", event.into_value())
+        }
+
+        /// Keeps events that arrive before the run waits for them, for a later
+        /// [`Ctx::wait_for_event`]($crate::Ctx::wait_for_event). Each is consumed once.
+        pub fn waits_for(self, event: $crate::WaitsFor) -> Self {
+            self.and("waitsFor", event.into_value())
+        }
+
         /// Sets the retry policy for steps that fail.
         pub fn retry(self, retry: $crate::Retry) -> Self {
             self.with("retry", serde_json::to_value(retry).unwrap_or_default())
@@ -147,13 +159,67 @@ macro_rules! costing {
     };
 }
 
+/// Source of a control's key: a dotted path into the event's data, several paths, or an expression.
+///
+/// ```
+/// use serde_json::Value;
+/// use tidegate::prelude::*;
+/// use tidegate::KeySource;
+///
+/// let sync = Workflow::new("sync", async |_: Ctx, _: Value| Ok(()))
+///     // Five runs of an account at once, and one in each of its regions.
+///     .concurrency(Concurrency::limit(5).key("account"))
+///     .concurrency(Concurrency::limit(1).key(["account", "region"]))
+///     // One run per address, however it is written.
+///     .idempotency(
+///         Idempotency::within(std::time::Duration::from_secs(60))
+///             .key(KeySource::expr("lowercase(event.data.email)")),
+///     );
+/// ```
+#[derive(Clone, Debug)]
+pub struct KeySource(Value);
+
+impl KeySource {
+    /// Computes the key by an expression of the event: `lowercase(event.data.email)`.
+    ///
+    /// In an action, the variable is `request` instead of `event`.
+    pub fn expr(text: &str) -> Self {
+        Self(json!({ "expr": text }))
+    }
+}
+
+impl From<&str> for KeySource {
+    fn from(path: &str) -> Self {
+        Self(json!(path))
+    }
+}
+
+impl From<&String> for KeySource {
+    fn from(path: &String) -> Self {
+        Self(json!(path))
+    }
+}
+
+impl From<String> for KeySource {
+    fn from(path: String) -> Self {
+        Self(json!(path))
+    }
+}
+
+impl<const N: usize> From<[&str; N]> for KeySource {
+    fn from(paths: [&str; N]) -> Self {
+        Self(json!({ "paths": &paths[..] }))
+    }
+}
+
 macro_rules! keyed {
     ($name:ident) => {
         impl $name {
             /// Applies the control to each value of a key separately. The key is a dotted path into
-            /// the event's data.
-            pub fn key(self, path: &str) -> Self {
-                self.with("key", json!(path))
+            /// the event's data, a list of paths, or an [expression](KeySource::expr).
+            pub fn key(self, key: impl Into<KeySource>) -> Self {
+                let KeySource(key) = key.into();
+                self.with("key", key)
             }
         }
     };
@@ -182,9 +248,76 @@ impl Concurrency {
         Self(Map::new()).with("limit", json!(limit))
     }
 
+    /// Uses the limit of a [`Pool`], which other workflows share. A key replaces the pool's own.
+    pub fn pool(name: &str) -> Self {
+        Self(Map::new()).with("pool", json!(name))
+    }
+
     /// Counts a run from its start to its end, also while it waits without a worker.
     pub fn for_the_whole_run(self) -> Self {
         self.with("span", json!("run"))
+    }
+}
+
+impl From<u32> for Concurrency {
+    fn from(limit: u32) -> Self {
+        Self::limit(limit)
+    }
+}
+
+mod pool;
+
+pub use pool::Pool;
+
+macro_rules! queueing {
+    ($name:ident) => {
+        impl $name {
+            /// Bounds the queue of each key.
+            pub fn queue(self, queue: Queue) -> Self {
+                self.with("queue", queue.into_value())
+            }
+        }
+    };
+}
+queueing!(Concurrency);
+queueing!(Handoff);
+
+control!(
+    /// Bound of the queue of a limit.
+    ///
+    /// ```
+    /// use serde_json::Value;
+    /// use tidegate::prelude::*;
+    ///
+    /// let render = Workflow::new("render", async |_: Ctx, _: Value| Ok(()))
+    ///     // Five at once; a hundred may wait, and further events are refused.
+    ///     .concurrency(Concurrency::limit(5).queue(Queue::of(100)));
+    /// let preview = Workflow::new("preview", async |_: Ctx, _: Value| Ok(()))
+    ///     // The newest ten of a document may wait.
+    ///     .concurrency(
+    ///         Concurrency::limit(1)
+    ///             .key("document")
+    ///             .for_the_whole_run()
+    ///             .queue(Queue::of(10).drop_oldest()),
+    ///     );
+    /// ```
+    Queue
+);
+
+impl Queue {
+    /// Lets at most this number of runs wait, and refuses further ones.
+    pub fn of(max_waiting: u32) -> Self {
+        Self(Map::new()).with("maxWaiting", json!(max_waiting))
+    }
+
+    /// Cancels the first run of a full queue instead of refusing the new one.
+    pub fn drop_oldest(self) -> Self {
+        self.with("onOverflow", json!("dropOldest"))
+    }
+
+    /// Cancels the last run of a full queue instead of refusing the new one.
+    pub fn drop_newest(self) -> Self {
+        self.with("onOverflow", json!("dropNewest"))
     }
 }
 
@@ -210,6 +343,11 @@ impl Rate {
         Self(Map::new()).with("limit", json!(limit)).with("perMs", millis(per))
     }
 
+    /// Uses the rates of a [`Pool`], which other workflows share. A key replaces the pool's own.
+    pub fn pool(name: &str) -> Self {
+        Self(Map::new()).with("pool", json!(name))
+    }
+
     /// Allows `limit` starts per second.
     pub fn per_second(limit: u32) -> Self {
         Self::of(limit, Duration::from_secs(1))
@@ -232,7 +370,8 @@ impl Rate {
 }
 
 control!(
-    /// One run when a burst of events is over, with the data of the last one.
+    /// One run for a burst of events: when it is over, with the data of the last one, if nothing
+    /// else is set.
     ///
     /// ```
     /// use std::time::Duration;
@@ -256,6 +395,48 @@ impl Debounce {
     /// Starts the run at most this long after the first event, even if more events arrive.
     pub fn at_most(self, max_wait: Duration) -> Self {
         self.with("maxWaitMs", millis(max_wait))
+    }
+
+    /// Gives the run the first event of the burst instead of the last.
+    pub fn keep_first(self) -> Self {
+        self.with("keep", json!("first"))
+    }
+
+    /// Gives the run all events of the burst, in order of arrival ([`Ctx::events`]).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use serde_json::Value;
+    /// use tidegate::prelude::*;
+    ///
+    /// // One turn for a burst of chat messages.
+    /// let burst = Debounce::quiet(Duration::from_secs(2)).keep_all().key("conversation");
+    /// let reply = Workflow::new("reply", async |ctx: Ctx, _: Value| {
+    ///     Ok(ctx.events().map_or(1, <[_]>::len))
+    /// })
+    /// .debounce(burst);
+    /// ```
+    ///
+    /// [`Ctx::events`]: crate::Ctx::events
+    pub fn keep_all(self) -> Self {
+        self.with("keep", json!("all"))
+    }
+
+    /// Starts the run when this number of events has arrived, even if the burst is not over. Only
+    /// with [`Debounce::keep_all`].
+    pub fn max_size(self, size: u32) -> Self {
+        self.with("maxSize", json!(size))
+    }
+
+    /// Starts the run with the first event of the burst, at once. The other events make no run.
+    pub fn leading(self) -> Self {
+        self.with("edge", json!("leading"))
+    }
+
+    /// Starts a run with the first event of the burst, at once, and another one when the burst is
+    /// over if more events have arrived.
+    pub fn both_edges(self) -> Self {
+        self.with("edge", json!("both"))
     }
 }
 
@@ -286,11 +467,82 @@ impl Batch {
         self.with("timeoutMs", millis(timeout))
     }
 
+    /// Collects only events for which an expression is true: `event.data.priority < 5`. Another
+    /// event gets a run at once, with a batch of one.
+    pub fn only_if(self, condition: &str) -> Self {
+        self.with("if", json!(condition))
+    }
+
     /// Collects events with at most this number of bytes of data into one run.
     pub fn max_bytes(self, bytes: u64) -> Self {
         self.with("maxBytes", json!(bytes))
     }
 }
+
+/// Setters of events that concern single runs.
+macro_rules! matching {
+    ($name:ident) => {
+        impl $name {
+            /// Selects events of this name. [`matching`](Self::matching) says which runs they
+            /// concern.
+            pub fn event(name: &str) -> Self {
+                Self(Map::new()).with("event", json!(name))
+            }
+
+            /// The event concerns a run if its value at this path is equal to that of the run's own
+            /// data at the path `own`. Required; all of several paths must match.
+            pub fn matching(mut self, path: &str, own: &str) -> Self {
+                self.0.entry("match").or_insert_with(|| json!({}))[path] = json!(own);
+                self
+            }
+        }
+    };
+}
+
+control!(
+    /// Event that cancels runs which it makes useless, also while they wait or sleep.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use serde_json::Value;
+    /// use tidegate::prelude::*;
+    ///
+    /// let remind = Workflow::new("cart/remind", async |ctx: Ctx, cart: Value| {
+    ///     ctx.sleep("a day", Duration::from_secs(86_400)).await?;
+    ///     ctx.step("mail", async || Ok(())).await
+    /// })
+    /// .cancel_on(CancelOn::event("cart/bought").matching("cart", "cart"));
+    /// ```
+    CancelOn
+);
+matching!(CancelOn);
+
+impl CancelOn {
+    /// Cancels a run only within this time after its admission.
+    pub fn within(self, time: Duration) -> Self {
+        self.with("withinMs", millis(time))
+    }
+}
+
+control!(
+    /// Event that a run receives from its admission on, also before it waits for it.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use serde_json::Value;
+    /// use tidegate::prelude::*;
+    ///
+    /// let onboard = Workflow::new("onboard", async |ctx: Ctx, user: Value| {
+    ///     ctx.sleep("two days", Duration::from_secs(2 * 86_400)).await?;
+    ///     // Returns at once if the user has verified during the sleep.
+    ///     let verified = ctx.wait_for_event::<Value>("verified", "user/verified");
+    ///     verified.matching("user", &user["user"]).timeout(Duration::from_secs(86_400)).await
+    /// })
+    /// .waits_for(WaitsFor::event("user/verified").matching("user", "user"));
+    /// ```
+    WaitsFor
+);
+matching!(WaitsFor);
 
 control!(
     /// Priority: gives runs an earlier position in the queue.
@@ -382,10 +634,10 @@ impl Handoff {
         handoff.with("onNewVersion", json!(on_new_version.word()))
     }
 
-    /// Allows one run at a time for each value of a field.
-    pub fn keyed(key_field: &str, on_new_version: OnNewVersion) -> Self {
-        let handoff =
-            Self(Map::new()).with("type", json!("keyed")).with("keyField", json!(key_field));
+    /// Allows one run at a time for each value of a key.
+    pub fn keyed(key_field: impl Into<KeySource>, on_new_version: OnNewVersion) -> Self {
+        let KeySource(key) = key_field.into();
+        let handoff = Self(Map::new()).with("type", json!("keyed")).with("keyField", key);
         handoff.with("onNewVersion", json!(on_new_version.word()))
     }
 }
@@ -460,6 +712,11 @@ impl Policy {
         Self::named("debounce").with("periodMs", millis(period))
     }
 
+    /// Bounds the queue of each session, for [`Policy::queue`].
+    pub fn bounded(self, queue: Queue) -> Self {
+        self.with("queue", queue.into_value())
+    }
+
     /// Sets the maximum time that a queued request waits, or that a window stays open.
     pub fn at_most(self, max_wait: Duration) -> Self {
         self.with("maxWaitMs", millis(max_wait))
@@ -471,10 +728,11 @@ impl Policy {
         self.with("key", json!({ "function": name }))
     }
 
-    /// Sets the key: `session`, `user`, `none`, or a path such as `input.account`. Requests with
-    /// the same key conflict.
-    pub fn key(self, path: &str) -> Self {
-        self.with("key", json!(path))
+    /// Sets the key: `session`, `user`, `none`, a path such as `input.account`, a list of paths, or
+    /// an [expression](KeySource::expr). Requests with the same key conflict.
+    pub fn key(self, key: impl Into<KeySource>) -> Self {
+        let KeySource(key) = key.into();
+        self.with("key", key)
     }
 }
 

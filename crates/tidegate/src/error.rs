@@ -15,7 +15,7 @@ use crate::step_error::StepError;
 pub enum Error {
     /// The rules refused the operation. Nothing was changed.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(Refusal),
     /// The store failed. Nothing was changed, unless the error says that the outcome is unknown.
     #[error(transparent)]
     Store(#[from] Arc<StoreError>),
@@ -85,6 +85,15 @@ impl Error {
     }
 }
 
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Definition(errors) => Self::Definition(errors.0),
+            other => Self::Refused(other),
+        }
+    }
+}
+
 impl From<StoreError> for Error {
     fn from(error: StoreError) -> Self {
         Self::Store(Arc::new(error))
@@ -102,11 +111,15 @@ fn refused(verdict: &Verdict) -> String {
     };
     match verdict {
         Verdict::Dropped { by, retry_at } => {
-            let (control, of, at) = (by.control, of(&by.key), retry_at.rfc3339());
+            let (control, of, at) = (by.limiter(), of(&by.key), retry_at.rfc3339());
             format!("its {control}{of} is exceeded; retry at {at}")
         }
         Verdict::Skipped { by, holder } | Verdict::HeldByAncestor { by, holder } => {
-            format!("its {}{} is held by run `{holder}`", by.control, of(&by.key))
+            format!("its {}{} is held by run `{holder}`", by.limiter(), of(&by.key))
+        }
+        Verdict::QueueFull { by, waiting } => {
+            let (control, of) = (by.control, of(&by.key));
+            format!("the queue of its {control}{of} is full: {waiting} runs wait in it")
         }
         Verdict::Deduped { by, first, .. } => {
             let (control, of) = (by.control, of(&by.key));

@@ -22,6 +22,36 @@ pub use tidegate_core::definition::Retry;
 pub use tidegate_core::list::RunStatus;
 #[doc(inline)]
 pub use tidegate_core::{
+    audit::{AuditEntry, Author},
+    explain::Binding,
+    id::{ChoreId, ScheduleId, Seq},
+    idempotency_key::IdempotentRequest,
+    list::{RunFilter, RunPage, RunSummary},
+    observe::{
+        Newest, Part,
+        audit::AuditFilter,
+        events::{EventDetails, Name as EventName},
+        folds::FlowState,
+        gates::{GateFilter, GatePage, GateView},
+        origin::Origin,
+        receipts::{ReceiptEntry, ReceiptFilter},
+        schedules::{Place as SchedulePlace, ScheduleFilter, SchedulePage, ScheduleView},
+        stats::Stats,
+        timeline::Timeline,
+    },
+    overrides::{
+        Fields as OverrideFields, KeyValue, Limited, Overridden, Override, OverrideChange,
+        Target as OverrideTarget,
+    },
+    row::{
+        Audit, BulkCounts, BulkFilter, BulkWhat, GateKey, Kind as EventKind, Purpose, Reply,
+        SessionOp, SessionRef, Step as RecordedStep, StepKind, Wait as RecordedWait,
+    },
+    session::{NewSessionOp, Outcome as SessionOutcome},
+    version::{Registered, Released, Retired},
+};
+#[doc(inline)]
+pub use tidegate_core::{
     command::Refusal,
     definition::{Code as ProblemCode, Definition, Problem},
     event::{NewEvent, Outcome, Posted},
@@ -32,30 +62,6 @@ pub use tidegate_core::{
     request::Request,
     row::{Chunk, Ended, Ending, Event, Progress, Run, RunError, Workspace},
     time::Timestamp,
-};
-#[doc(inline)]
-pub use tidegate_core::{
-    explain::Binding,
-    id::{ChoreId, ScheduleId, Seq},
-    idempotency_key::IdempotentRequest,
-    list::{RunFilter, RunPage, RunSummary},
-    observe::{
-        Newest, Part,
-        events::{EventDetails, Name as EventName},
-        folds::FlowState,
-        gates::{GateFilter, GatePage, GateView},
-        origin::Origin,
-        receipts::{ReceiptEntry, ReceiptFilter},
-        schedules::{Place as SchedulePlace, ScheduleFilter, SchedulePage, ScheduleView},
-        stats::Stats,
-        timeline::Timeline,
-    },
-    row::{
-        BulkCounts, BulkFilter, BulkWhat, GateKey, Kind as EventKind, Purpose, Reply, SessionOp,
-        SessionRef, Step as RecordedStep, StepKind, Wait as RecordedWait,
-    },
-    session::{NewSessionOp, Outcome as SessionOutcome},
-    version::{Registered, Released, Retired},
 };
 #[doc(inline)]
 pub use tidegate_core::{

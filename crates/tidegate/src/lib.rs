@@ -82,6 +82,7 @@
 //! | [`Idempotency`] | one run per key and period | repeats get the first run |
 //! | [`Priority`] | an earlier position in queues | |
 //! | [start within](Workflow::start_within) | no start after a time in queues | cancelled |
+//! | [`CancelOn`] | an event ends the runs of its value | cancelled |
 //! | [`Handoff`] | one version hands over to the next | |
 //! | [`Policy`] | for a request to a busy session | queued, refused, merged, or it replaces |
 //!
@@ -159,6 +160,7 @@ mod occurrence;
 mod operate;
 #[cfg(feature = "otel")]
 pub mod otel;
+mod overrides;
 pub mod prelude;
 mod reaction;
 mod reference;
@@ -186,6 +188,7 @@ mod keys;
 mod load;
 mod open;
 mod parse;
+mod pools;
 mod quiet;
 mod registry;
 mod retention;
@@ -218,14 +221,15 @@ pub use workflow::Workflow;
 
 // Controls.
 pub use controls::{
-    Batch, Concurrency, Cost, Debounce, Handoff, Idempotency, OnNewVersion, Policy, Priority, Rate,
-    Schedule, Singleton,
+    Batch, CancelOn, Concurrency, Cost, Debounce, Handoff, Idempotency, KeySource, OnNewVersion,
+    Policy, Pool, Priority, Queue, Rate, Schedule, Singleton, WaitsFor,
 };
 
 // Queries and operations.
 pub use history::{Histories, History, Input, Recorded};
 pub use idempotency_key::IdempotentCall;
 pub use operate::BulkProgress;
+pub use pools::PoolView;
 pub use retention::Retention;
 
 // Streams and reactions.

@@ -7,6 +7,7 @@ use serde_json::Value;
 use tidegate_core::{
     action::Flow,
     definition::{Definition, DefinitionErrors, Parsed, Problem},
+    pool::Pool,
 };
 
 use crate::{cron::Cron, flow::written_actions};
@@ -27,6 +28,11 @@ pub(crate) fn flow(definition: &Value) -> Result<Parsed<Flow>, Vec<Problem>> {
     let problems = actions.iter().flat_map(|action| schedule_problems(action, name, known));
     let problems = problems.collect();
     together(parsed, problems)
+}
+
+/// Parses a pool.
+pub(crate) fn pool(declaration: &Value) -> Result<Parsed<Pool>, Vec<Problem>> {
+    Pool::parse(declaration).map_err(|errors| errors.0)
 }
 
 fn together<T>(

@@ -23,13 +23,16 @@ pub struct Retention {
     pub events: Duration,
     /// Period of receipts.
     pub receipts: Duration,
+    /// Period of the audit log. Changes of overrides can be undone for as long.
+    pub audit: Duration,
 }
 
 impl Default for Retention {
-    /// Thirty days each: long enough to investigate last month's incidents.
+    /// Thirty days: long enough to investigate last month's incidents. A year for the audit log,
+    /// which is small.
     fn default() -> Self {
         let month = Duration::from_hours(30 * 24);
-        Self { runs: month, events: month, receipts: month }
+        Self { runs: month, events: month, receipts: month, audit: Duration::from_hours(365 * 24) }
     }
 }
 
@@ -51,8 +54,8 @@ const PAUSE: Duration = Duration::from_hours(1);
 
 /// Deletes old rows until the engine stops.
 pub(crate) async fn run(shared: &Arc<Shared>) {
-    let Retention { runs, events, receipts } = shared.options.retention;
-    let pause = PAUSE.min(runs).min(events).min(receipts).max(Duration::from_secs(1));
+    let Retention { runs, events, receipts, audit } = shared.options.retention;
+    let pause = PAUSE.min(runs).min(events).min(receipts).min(audit).max(Duration::from_secs(1));
     loop {
         shared.timer.sleep_until(shared.timer.elapsed() + pause).await;
         // Runs come first, because inputs can be deleted only after the runs that use them.
@@ -62,6 +65,7 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
             (Past::Receipts, receipts),
             (Past::Events, events),
             (Past::Replies, replies),
+            (Past::Audit, audit),
         ];
         for (past, kept) in kinds {
             if let Err(error) = pass(shared, past, kept).await {

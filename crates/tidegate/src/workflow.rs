@@ -163,6 +163,21 @@ impl<I, O, S> Workflow<I, O, S> {
         self.on(json!(name))
     }
 
+    /// Starts the workflow on events with this name for which an expression is true.
+    ///
+    /// An event for which it cannot be evaluated is rejected for this workflow.
+    ///
+    /// ```
+    /// use serde_json::Value;
+    /// use tidegate::prelude::*;
+    ///
+    /// let review = Workflow::new("review", async |_: Ctx, _: Value| Ok(()))
+    ///     .on_event_if("order/paid", "event.data.total > 1000");
+    /// ```
+    pub fn on_event_if(self, name: &str, condition: &str) -> Self {
+        self.on(json!({ "event": name, "if": condition }))
+    }
+
     /// Starts the workflow on a cron schedule in this time zone.
     ///
     /// An occurrence is skipped while the run of an earlier one has not ended.

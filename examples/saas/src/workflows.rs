@@ -4,6 +4,7 @@ use std::{path::Path, time::Duration};
 
 use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tidegate::{EngineBuilder, prelude::*};
 
 use crate::outside::Outside;
@@ -24,6 +25,9 @@ pub const REPORT: WorkflowRef<Report, String> = WorkflowRef::new("report");
 pub const TRIP: WorkflowRef<Trip, Vec<String>> = WorkflowRef::new("trip");
 /// Workflow for a question. Emits the answer word by word.
 pub const ANSWER: WorkflowRef<Question, String> = WorkflowRef::new("answer");
+
+/// Event of a customer who has used the product.
+pub const SEEN: &str = "customer.seen";
 
 /// A new customer.
 #[derive(Debug, Serialize, Deserialize)]
@@ -63,8 +67,7 @@ pub struct Question {
 /// before.
 pub fn create_tables(path: impl AsRef<Path>) -> rusqlite::Result<()> {
     let tables = "create table if not exists app_account (
-        tenant text primary key,
-        seen integer not null default 0
+        tenant text primary key
     )";
     Connection::open(path)?.execute_batch(tables)
 }
@@ -77,7 +80,9 @@ pub fn serve(engine: EngineBuilder, outside: Outside) -> EngineBuilder {
         // A customer who clicks twice is welcomed once.
         .workflow(
             Workflow::new(ONBOARD.name(), onboard)
-                .idempotency(Idempotency::within(DAY).key("tenant")),
+                .idempotency(Idempotency::within(DAY).key("tenant"))
+                // A customer who comes back during the two days is seen by the wait after them.
+                .waits_for(WaitsFor::event(SEEN).matching("tenant", "tenant")),
         )
         // At most two reports per customer at a time, however many customers there are.
         .workflow(
@@ -104,12 +109,8 @@ async fn onboard(ctx: Ctx, signup: Signup) -> Result<bool> {
     ctx.step("welcome", || outside.call(&text, &key)).await?;
 
     ctx.sleep("two days", REMINDER).await?;
-    let tenant = signup.tenant.clone();
-    let seen = ctx.sqlite_step("seen?", move |tx| {
-        let sql = "select seen from app_account where tenant = ?1";
-        Ok(tx.query_row(sql, [&tenant], |row| row.get::<_, bool>(0))?)
-    });
-    if seen.await? {
+    let seen = ctx.wait_for_event::<Value>("seen?", SEEN).matching("tenant", &signup.tenant);
+    if seen.timeout(Duration::ZERO).await?.is_some() {
         return Ok(false);
     }
     let (key, text) = (ctx.idempotency_key("remind"), format!("remind {}", signup.mail));

@@ -46,7 +46,8 @@ fn an_action_follows_its_own_policy_else_the_flows_else_none() {
     });
     let flow = parse(&value);
     let policies: Vec<_> = flow.actions.iter().map(|it| (it.name.as_str(), &it.policy)).collect();
-    let queue = Policy { kind: PolicyKind::Queue { max_wait_ms: Some(5) }, key: PolicyKey::User };
+    let kind = PolicyKind::Queue { max_wait_ms: Some(5), queue: None };
+    let queue = Policy { kind, key: PolicyKey::User };
     let reject = Policy { kind: PolicyKind::Reject, key: PolicyKey::Session };
     let allow = Policy { kind: PolicyKind::Allow, key: PolicyKey::Session };
     let expected = [
@@ -127,8 +128,8 @@ fn unknown_policies_and_keys_are_refused_when_they_are_defined() {
             action `f/a`: concurrency.key must begin at the request: `session`, `user`, `input.…` or `metadata.…`, got `data.id`
             action `f/a`: concurrency.key has no value `metadata`: did you mean `metadata.…`?
             action `f/a`: concurrency.key must name a field such as `user.id`, got an empty path
-            action `f/a`: concurrency.key.fn is not known: known are `function`
-            action `f/a`: concurrency.key.function is required: the name of a key function
+            action `f/a`: concurrency.key.fn is not known: known are `paths`, `expr`
+            action `f/a`: concurrency.key.paths is required: an array of paths, or `expr`, an expression
             action `f/a`: concurrency[1] is a second policy: keep one of them
             action `f/a`: concurrency.key must begin at the request: `session`, `user`, `input.…` or `metadata.…`, got `accountId`
             action `f/a`: concurrency.key must begin at the request: `session`, `user`, `input.…` or `metadata.…`, got `none`
@@ -214,10 +215,39 @@ fn a_flow_is_checked_as_a_whole() {
             flow `f`: concurrency of a flow is a policy: give limits and handoff to its actions
             flow `f`: concurrency.policy has no value `later`: did you mean `latest`?
             action `f/actions[0]`: name is required: 1 to 256 characters
-            action `f/b`: x is not known: known are `app`, `name`, `version`, `triggers`, `retry`, `timeoutMs`, `url`, `callTimeoutMs`, `onFailure`, `compensateTimeoutMs`, `description`, `schema`, `flow`, `idempotency`, `rateLimit`, `debounce`, `batch`, `handoff`, `singleton`, `priority`, `throttle`, `concurrency`, `startWithinMs`
+            action `f/b`: x is not known: known are `app`, `name`, `version`, `triggers`, `waitsFor`, `retry`, `timeoutMs`, `url`, `callTimeoutMs`, `onFailure`, `compensateTimeoutMs`, `description`, `schema`, `flow`, `idempotency`, `rateLimit`, `debounce`, `batch`, `handoff`, `singleton`, `priority`, `throttle`, `concurrency`, `startWithinMs`, `cancelOn`
             flow `f`: concurrency.key has no value `id`: known are `session`, `user`, `none`, `input.…`, `metadata.…`
             action `f/b`: name differs from its key in `actions.a`
             action `f/a`: debounce is not allowed with the policy `debounce`: keep one of the two
+        "#]],
+    );
+}
+
+// spec L22
+#[test]
+fn a_window_of_all_requests_is_refused_beside_policies_that_cancel() {
+    let with = |policy: Value, key: &str| {
+        let debounce = json!({"periodMs": 1, "keep": "all", "key": key});
+        json!({"name": "f", "concurrency": policy, "actions": {"a": {"debounce": debounce}}})
+    };
+    check(
+        [
+            with(json!("queue"), "session"),
+            with(json!("reject"), "session"),
+            with(json!("restart"), "session"),
+            with(json!("latest"), "session"),
+            with(json!("queue"), "user"),
+            with(json!({"policy": "queue", "key": "input.to"}), "input.to"),
+            with(json!("allow"), "user"),
+        ],
+        expect![[r#"
+            ok
+            ok
+            action `f/a`: concurrency `restart` would lose the events of a cancelled window: use `queue`
+            action `f/a`: concurrency `latest` would lose the events of a cancelled window: use `queue`
+            action `f/a`: concurrency `session` may differ between the events of one window: use `user`, the window's key, or none
+            ok
+            ok
         "#]],
     );
 }

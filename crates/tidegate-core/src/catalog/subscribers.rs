@@ -55,8 +55,8 @@ impl Subscribers {
         trigger: &'t Trigger,
     ) -> Option<(&'a mut Map<String, RedBlackTreeSetSync<FullName>>, &'t str)> {
         match trigger {
-            Trigger::Event { name, prefix: true } => Some((&mut self.by_prefix, name)),
-            Trigger::Event { name, prefix: false } => Some((&mut self.by_name, name)),
+            Trigger::Event { name, prefix: true, .. } => Some((&mut self.by_prefix, name)),
+            Trigger::Event { name, prefix: false, .. } => Some((&mut self.by_name, name)),
             Trigger::Cron { .. } | Trigger::Stream { .. } => None,
         }
     }

@@ -2,7 +2,10 @@
 
 use crate::{
     access::AccessRefusal,
+    definition::DefinitionErrors,
     id::{RunId, Seq},
+    overrides::OverrideRefusal,
+    pool::PoolRefusal,
     reaction::ReactionRefusal,
     row::EngineId,
     run::output::{MAX_CHUNK_BYTES, MAX_CHUNKS},
@@ -154,6 +157,15 @@ pub enum Refusal {
     /// A command on API keys was refused.
     #[error(transparent)]
     Access(#[from] AccessRefusal),
+    /// A command on pools was refused.
+    #[error(transparent)]
+    Pool(#[from] PoolRefusal),
+    /// The definition is valid in itself, but not with the pools of the workspace.
+    #[error(transparent)]
+    Definition(#[from] DefinitionErrors),
+    /// A change of an override was refused.
+    #[error(transparent)]
+    Override(#[from] OverrideRefusal),
     /// A stored definition cannot be read.
     #[error("the stored definition cannot be read: {0}")]
     Unreadable(String),
@@ -187,6 +199,9 @@ impl Refusal {
             Self::KeyReused => "idempotency_mismatch",
             Self::InProgress => "in_progress",
             Self::Access(refusal) => refusal.code(),
+            Self::Pool(refusal) => refusal.code(),
+            Self::Definition(_) => "bad_definition",
+            Self::Override(refusal) => refusal.code(),
             Self::Unreadable(_) => "definition_unreadable",
         }
     }

@@ -37,6 +37,7 @@ impl Answer {
             | Self::Left(_)
             | Self::Again(_)
             | Self::Kept(_)
+            | Self::Overridden(_)
             | Self::Done => {}
         }
     }

@@ -71,7 +71,7 @@ impl Overlap {
         match self {
             Self::Skip => PolicyKind::Reject,
             Self::Allow => PolicyKind::Allow,
-            Self::Queue { max_wait_ms } => PolicyKind::Queue { max_wait_ms },
+            Self::Queue { max_wait_ms } => PolicyKind::Queue { max_wait_ms, queue: None },
             Self::Restart => PolicyKind::Restart,
         }
     }
@@ -96,7 +96,7 @@ impl Overlap {
         }
         match policy::read_kind(&mut fields, &WORDS)? {
             PolicyKind::Allow => Ok(Self::Allow),
-            PolicyKind::Queue { max_wait_ms } => Ok(Self::Queue { max_wait_ms }),
+            PolicyKind::Queue { max_wait_ms, .. } => Ok(Self::Queue { max_wait_ms }),
             PolicyKind::Restart => Ok(Self::Restart),
             PolicyKind::Reject | PolicyKind::Debounce { .. } | PolicyKind::Latest => Ok(Self::Skip),
         }

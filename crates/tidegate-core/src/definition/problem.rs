@@ -10,6 +10,8 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::expr::ExprErrorKind;
+
 pub(crate) use fields::{Fields, Reported, shorten, shorten_text, whole};
 
 /// Maximum duration in a definition: 365 days.
@@ -73,6 +75,18 @@ pub enum Code {
     UnknownValue,
     /// The path of a key cannot be parsed.
     BadPath,
+    /// The text is not an expression.
+    ExpressionSyntax,
+    /// An expression calls an unknown function, or has the wrong number of arguments.
+    ExpressionUnknownFunction,
+    /// An expression has too many characters.
+    ExpressionTooLong,
+    /// An expression has too many parts, or is nested too deep.
+    ExpressionTooComplex,
+    /// The pattern of `matches` in an expression is not valid.
+    ExpressionBadPattern,
+    /// An expression names a variable that does not exist here.
+    ExpressionUnknownVariable,
     /// The name, trigger or URL is not allowed.
     BadName,
     /// The cron expression of a schedule cannot be parsed.
@@ -101,6 +115,12 @@ impl Code {
             Code::UnknownField => "unknown_field",
             Code::UnknownValue => "unknown_value",
             Code::BadPath => "bad_path",
+            Code::ExpressionSyntax => "expression_syntax",
+            Code::ExpressionUnknownFunction => "expression_unknown_function",
+            Code::ExpressionTooLong => "expression_too_long",
+            Code::ExpressionTooComplex => "expression_too_complex",
+            Code::ExpressionBadPattern => "expression_bad_pattern",
+            Code::ExpressionUnknownVariable => "expression_unknown_variable",
             Code::BadName => "bad_name",
             Code::BadCron => "bad_cron",
             Code::CronNeverOccurs => "cron_never_occurs",
@@ -109,6 +129,25 @@ impl Code {
             Code::Misplaced => "misplaced",
             Code::NeverBinds => "never_binds",
             Code::NoEffect => "no_effect",
+        }
+    }
+}
+
+impl From<ExprErrorKind> for Code {
+    fn from(kind: ExprErrorKind) -> Code {
+        match kind {
+            ExprErrorKind::UnknownFunction => Code::ExpressionUnknownFunction,
+            ExprErrorKind::TooLong => Code::ExpressionTooLong,
+            ExprErrorKind::TooComplex => Code::ExpressionTooComplex,
+            ExprErrorKind::BadPattern => Code::ExpressionBadPattern,
+            ExprErrorKind::UnknownVariable => Code::ExpressionUnknownVariable,
+            // The kinds after the first are errors of an evaluation, which parsing does not return.
+            ExprErrorKind::Syntax
+            | ExprErrorKind::WrongType
+            | ExprErrorKind::DivisionByZero
+            | ExprErrorKind::BadValue
+            | ExprErrorKind::TooManySteps
+            | ExprErrorKind::TooLarge => Code::ExpressionSyntax,
         }
     }
 }
@@ -141,6 +180,7 @@ pub(crate) enum Kind {
     Workflow,
     Flow,
     Action,
+    Pool,
 }
 
 /// Problems found so far in one definition.
@@ -158,6 +198,7 @@ impl Problems {
             Kind::Workflow => "workflow",
             Kind::Flow => "flow",
             Kind::Action => "action",
+            Kind::Pool => "pool",
         };
         let shown: String = name.chars().take(80).collect();
         let subject = format!("{word} `{shown}`");

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::{
-    DEFAULT_APP, Definition, MAX_CALL_TIMEOUT_MS, MAX_TRIGGERS, OnFailure, Retry, Trigger, Written,
-    rules, url::read_url,
+    DEFAULT_APP, Definition, EventMatch, MAX_CALL_TIMEOUT_MS, MAX_LIMITS, MAX_TRIGGERS, OnFailure,
+    Retry, Trigger, Written, rules, url::read_url,
 };
 use crate::{
     definition::{Code, Fields, Kind, MAX_DESCRIPTION_CHARS, Problems, Reported},
@@ -27,11 +27,12 @@ pub(crate) enum Context<'a> {
 }
 
 /// The fields other than the controls.
-const FIELDS: [&str; 12] = [
+const FIELDS: [&str; 13] = [
     "app",
     "name",
     "version",
     "triggers",
+    "waitsFor",
     "retry",
     "timeoutMs",
     "url",
@@ -71,6 +72,7 @@ pub(crate) fn read(
         schema::read(schema, "schema", fields.problems());
     }
     workflow.triggers = read_triggers(&mut fields);
+    workflow.waits_for = read_waits_for(&mut fields);
     if let Some(value) = fields.get("retry")
         && let Ok(mut retry) = Fields::open(value, "retry", Retry::FIELDS, fields.problems())
     {
@@ -152,4 +154,27 @@ fn read_triggers(fields: &mut Fields<'_>) -> Vec<Trigger> {
     places
         .filter_map(|(n, value)| Trigger::read(value, &format!("triggers[{n}]"), problems).ok())
         .collect()
+}
+
+/// Reads one event that runs receive before they wait for it, or a list of them.
+fn read_waits_for(fields: &mut Fields<'_>) -> Vec<EventMatch> {
+    let Some(value) = fields.get("waitsFor") else { return Vec::new() };
+    let list = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
+    if list.is_empty() || list.len() > MAX_LIMITS {
+        let message = format!("must have 1 to {MAX_LIMITS} elements, got {}", list.len());
+        fields.error(Code::OutOfRange, "waitsFor", message);
+        return Vec::new();
+    }
+    let mut events: Vec<EventMatch> = Vec::new();
+    for (n, value) in list.iter().enumerate() {
+        let at = format!("waitsFor[{n}]");
+        let entry = Fields::open(value, &at, &["event", "match"], fields.problems());
+        let Ok(entry) = entry.and_then(|mut entry| EventMatch::read(&mut entry)) else { continue };
+        if events.iter().any(|other| other.event == entry.event) {
+            let message = format!("must name each event once, got `{}` again", entry.event);
+            fields.problems().error(Code::Conflict, &format!("{at}.event"), message);
+        }
+        events.push(entry);
+    }
+    events
 }

@@ -27,8 +27,10 @@ fn check_triggers(workflow: &Definition, problems: &mut Problems) {
                            make it a workflow, or remove this trigger";
             problems.error(Code::Misplaced, &field, message);
         }
-        let Trigger::Event { name, prefix } = trigger else { continue };
+        let Trigger::Event { name, prefix, condition } = trigger else { continue };
         let covers = |other: &Trigger| match other {
+            // Events for which its condition does not hold are left to this trigger.
+            _ if other.condition().is_some_and(|other| Some(other) != condition.as_ref()) => false,
             Trigger::Event { prefix: true, .. } => other.matches(name),
             Trigger::Event { prefix: false, .. } => !prefix && other.matches(name),
             Trigger::Cron { .. } | Trigger::Stream { .. } => false,

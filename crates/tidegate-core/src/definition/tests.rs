@@ -8,6 +8,7 @@ use crate::{
     flow::{
         concurrency::Span,
         handoff::{HandoffScope, OnNewVersion},
+        key_source::KeySource,
         policy::PolicyKey,
         singleton::Mode,
     },
@@ -252,7 +253,7 @@ fn unknown_names_are_refused_with_the_nearest_known_one() {
             json!({"throttle": 5, "singleton": "skip", "priority": [1]}),
         ],
         expect![[r#"
-            error unknown_field: workflow `w`: color is not known: known are `app`, `name`, `version`, `triggers`, `retry`, `timeoutMs`, `url`, `callTimeoutMs`, `onFailure`, `compensateTimeoutMs`, `description`, `schema`, `idempotency`, `rateLimit`, `debounce`, `batch`, `handoff`, `singleton`, `priority`, `throttle`, `concurrency`, `startWithinMs`
+            error unknown_field: workflow `w`: color is not known: known are `app`, `name`, `version`, `triggers`, `waitsFor`, `retry`, `timeoutMs`, `url`, `callTimeoutMs`, `onFailure`, `compensateTimeoutMs`, `description`, `schema`, `idempotency`, `rateLimit`, `debounce`, `batch`, `handoff`, `singleton`, `priority`, `throttle`, `concurrency`, `startWithinMs`, `cancelOn`
             error unknown_field: workflow `w`: concurency is not known: did you mean `concurrency`?
             error unknown_field: workflow `w`: rate_limit is not known: did you mean `rateLimit`?
             error unknown_field: workflow `w`: throttle.limt is not known: did you mean `limit`?
@@ -272,7 +273,7 @@ fn unknown_names_are_refused_with_the_nearest_known_one() {
             error missing_field: workflow `w`: triggers[0].onOverlap.policy is required: one of `skip`, `allow`, `queue`, `restart`, `reject`
             error wrong_type: workflow `w`: singleton must be an object of `key`, `mode`, got "skip"
             error wrong_type: workflow `w`: priority must be an object of `shiftMs`, got [1]
-            error wrong_type: workflow `w`: throttle must be an object of `limit`, `perMs`, `key`, `burst`, `cost`, got 5
+            error wrong_type: workflow `w`: throttle must be an object of `limit`, `perMs`, `key`, `burst`, `cost`, `pool`, got 5
         "#]],
     );
 }
@@ -348,7 +349,7 @@ fn a_star_stands_at_the_end_of_a_trigger_or_nowhere() {
             error bad_name: workflow `w`: triggers[2].event may have one star, at its end, got `a**`: write one trigger for each beginning
             error conflict: workflow `w`: triggers[0].event cannot share a trigger: write one trigger for each
             error missing_field: workflow `w`: triggers[1].event is required: an event's name, or `cron`, or `stream`
-            error wrong_type: workflow `w`: triggers[2] must be an object of `event`, `cron`, `stream`, got 7
+            error wrong_type: workflow `w`: triggers[2] must be an object of `event`, `cron`, `stream`, `if`, got 7
             error unknown_field: workflow `w`: triggers[3].evnt is not known: did you mean `event`?
             error missing_field: workflow `w`: triggers[3].event is required: an event's name, or `cron`, or `stream`
             error bad_cron: workflow `w`: triggers[0].cron must have five fields, or six with seconds, got 4 in `* * * *`
@@ -402,11 +403,52 @@ fn a_handoff_can_be_spelled_as_concurrency() {
     let fields = json!({"concurrency": [
         {"type": "keyed", "keyField": "user.id", "onNewVersion": "coexist"}, {"limit": 3}]});
     let workflow = parse(&fields);
-    let scope = HandoffScope::Keyed(Path::parse("user.id").unwrap());
-    let handoff = Handoff { scope, on_new_version: OnNewVersion::Coexist };
+    let scope = HandoffScope::Keyed(KeySource::Path(Path::parse("user.id").unwrap()));
+    let handoff = Handoff { scope, on_new_version: OnNewVersion::Coexist, queue: None };
     assert_eq!(workflow.handoff, Some(handoff));
     assert_eq!(workflow.concurrency.len(), 1);
     assert_eq!(parse(&workflow.to_value()), workflow);
+}
+
+// spec L22
+#[test]
+fn a_window_that_keeps_all_events_is_refused_beside_what_would_lose_them() {
+    let all = json!({"periodMs": 1, "key": "a", "keep": "all"});
+    let with = |name: &str, value: Value| {
+        let mut debounce = json!({"periodMs": 1});
+        debounce[name] = value;
+        json!({"debounce": debounce})
+    };
+    check(
+        [
+            json!({"debounce": all, "batch": {"maxSize": 2, "timeoutMs": 1, "key": "a"}}),
+            json!({"debounce": all, "singleton": {"key": "a", "mode": "latest"}}),
+            json!({"debounce": all, "singleton": {"key": "a"}}),
+            json!({"debounce": all, "singleton": {"key": "a", "mode": "skip"}}),
+            json!({"debounce": all, "throttle": {"limit": 1, "perMs": 1, "key": "b"}}),
+            json!({"debounce": {"periodMs": 1, "keep": "all", "edge": "leading"}}),
+            json!({"debounce": {"periodMs": 1, "keep": "all", "edge": "both", "maxSize": 5}}),
+            json!({"debounce": {"periodMs": 1, "keep": "first", "edge": "leading"}}),
+            with("maxSize", json!(5)),
+            with("maxSize", json!(0)),
+            with("keep", json!("newest")),
+            with("edge", json!("front")),
+        ],
+        expect![[r#"
+            error conflict: workflow `w`: debounce.keep `all` is not allowed beside `batch`, which collects the events that the window fires: use `last` or `first`, or drop `batch`
+            error conflict: workflow `w`: singleton.mode `latest` would lose the events of a cancelled window: use `skip`
+            error conflict: workflow `w`: singleton.mode `cancel` would lose the events of a cancelled window: use `skip`
+            ok
+            error conflict: workflow `w`: throttle.key `b` may differ between the events of one window: use `a`, the window's key, or none
+            error conflict: workflow `w`: debounce.edge `leading` starts no run with the other events of the window, which `keep: all` promises: use `both` or `trailing`
+            ok
+            warning no_effect: workflow `w`: debounce.keep has no effect with `edge: leading`: the run has the event that opened the window
+            error misplaced: workflow `w`: debounce.maxSize (5) is only allowed with `keep: all`: add it, or drop this
+            error out_of_range: workflow `w`: debounce.maxSize must be at least 1, got 0
+            error unknown_value: workflow `w`: debounce.keep has no value `newest`: known are `last`, `first`, `all`
+            error unknown_value: workflow `w`: debounce.edge has no value `front`: known are `trailing`, `leading`, `both`
+        "#]],
+    );
 }
 
 // spec N25, N26, A4
@@ -447,7 +489,7 @@ fn combinations_that_would_lose_events_are_refused_with_the_fix() {
             error out_of_range: workflow `w`: concurrency must have 1 to 16 limits, got 0
             error misplaced: workflow `w`: concurrency cannot be a policy, because only actions have policies: write `{"limit": …}`, or use singleton
             error misplaced: workflow `w`: concurrency cannot be a policy, because only actions have policies: write `{"limit": …}`, or use singleton
-            error wrong_type: workflow `w`: concurrency must be an object of `limit`, `key`, `span`, `cost`, got 5
+            error wrong_type: workflow `w`: concurrency must be an object of `limit`, `key`, `span`, `cost`, `pool`, `queue`, got 5
         "#]],
     );
 }
@@ -509,7 +551,7 @@ fn every_problem_is_said_at_once_and_only_once() {
         "#]],
     );
     let error = Definition::parse(&json!("w")).unwrap_err();
-    expect![[r#"workflow ``: definition must be an object of `app`, `name`, `version`, `triggers`, `retry`, `timeoutMs`, `url`, `callTimeoutMs`, `onFailure`, `compensateTimeoutMs`, `description`, `schema`, `idempotency`, `rateLimit`, `debounce`, `batch`, `handoff`, `singleton`, `priority`, `throttle`, `concurrency`, `startWithinMs`, got "w""#]].assert_eq(&error.to_string());
+    expect![[r#"workflow ``: definition must be an object of `app`, `name`, `version`, `triggers`, `waitsFor`, `retry`, `timeoutMs`, `url`, `callTimeoutMs`, `onFailure`, `compensateTimeoutMs`, `description`, `schema`, `idempotency`, `rateLimit`, `debounce`, `batch`, `handoff`, `singleton`, `priority`, `throttle`, `concurrency`, `startWithinMs`, `cancelOn`, got "w""#]].assert_eq(&error.to_string());
 }
 
 #[test]
@@ -518,7 +560,7 @@ fn the_answer_to_a_huge_definition_is_bounded() {
     let value = Value::Object(many.chain([("name".to_owned(), json!("n".repeat(9999)))]).collect());
     let DefinitionErrors(errors) = Definition::parse(&value).unwrap_err();
     assert_eq!(errors.len(), MAX_PROBLEMS);
-    assert!(errors[0].to_string().len() < 400);
+    assert!(errors[0].to_string().len() < 500);
 }
 
 #[test]
@@ -530,7 +572,8 @@ fn a_definition_built_in_rust_is_held_to_the_same_rules() {
     expect!["workflow `w`: priority.shiftMs must be at least 1, got 0"]
         .assert_eq(&error.to_string());
     workflow.priority = None;
-    workflow.batch = Some(Batch { max_size: 1, timeout_ms: 5, key: None, max_bytes: 100 });
+    workflow.batch =
+        Some(Batch { max_size: 1, timeout_ms: 5, key: None, max_bytes: 100, condition: None });
     expect!["workflow `w`: singleton.mode `cancel` would lose the events of a cancelled batch: use `skip`"].assert_eq(&workflow.check().unwrap_err().to_string());
     workflow.singleton = None;
     assert_eq!(workflow.check().unwrap().len(), 1);
@@ -648,5 +691,97 @@ fn a_schedule_that_was_stored_before_stays_what_it_is() {
         let read: Trigger = serde_json::from_str(&stored).unwrap();
         assert!(matches!(&read, Trigger::Cron { on_overlap, .. } if *on_overlap == overlap));
         assert_eq!(serde_json::to_string(&read).unwrap(), stored);
+    }
+}
+
+// spec L13, L15: every control with a key reads every form of it, and writes it as the author did.
+#[test]
+fn a_key_is_a_path_several_paths_or_an_expression() {
+    for key in [json!("a"), json!({"paths": ["a", ["b.c", "d"]]}), json!({"expr": "event.name"})] {
+        let value = define(&json!({
+            "app": "default",
+            "concurrency": {"limit": 2, "key": key},
+            "throttle": {"limit": 2, "perMs": 5, "key": key},
+            "rateLimit": {"limit": 2, "perMs": 5, "key": key},
+            "debounce": {"periodMs": 5, "key": key},
+            "batch": {"maxSize": 5, "timeoutMs": 5, "key": key, "if": "event.data.a == 1"},
+            "idempotency": {"key": key},
+            "singleton": {"key": key, "mode": "skip"},
+            "handoff": {"type": "keyed", "keyField": key, "onNewVersion": "drain"},
+            "triggers": [{"event": "a*", "if": "event.data.a == 1"}, {"stream": "b", "if": "true"}],
+        }));
+        let workflow = Definition::parse(&value).unwrap().value;
+        assert_eq!(workflow.to_value(), value);
+        let stored = serde_json::to_value(&workflow).unwrap();
+        assert_eq!(stored["concurrency"][0]["key"], key, "the stored form is the author's");
+        assert_eq!(serde_json::from_value::<Definition>(stored).unwrap(), workflow);
+    }
+    let value = json!({
+        "app": "default", "flow": "f", "name": "a",
+        "concurrency": {"policy": "queue", "key": {"paths": ["session", "input.doc"]}},
+    });
+    let action = Definition::parse(&value).unwrap().value;
+    assert_eq!(action.to_value(), value);
+}
+
+// spec L13, L15: the problem names the field, the rule and the fix.
+#[test]
+fn a_wrong_source_of_a_key_is_a_problem_of_its_field() {
+    let keys = [
+        json!({"paths": ["a"]}),
+        json!({"paths": "a"}),
+        json!({"paths": ["a", "a"]}),
+        json!({"paths": ["a", "b."]}),
+        json!({"paths": ["a".repeat(200), "b".repeat(57)]}),
+        json!({"paths": ["a", "b"], "expr": "1"}),
+        json!({}),
+        json!({"path": ["a", "b"]}),
+        json!({"expr": 1}),
+        json!({"expr": "event.data.a +"}),
+        json!({"expr": "lower(event.data.a)"}),
+        json!({"expr": "data.a"}),
+        json!({"expr": "request.input.a"}),
+        json!({"expr": "1".repeat(1001)}),
+        json!({"expr": "(".repeat(65)}),
+        json!({"expr": "event.name.matches('(')"}),
+    ];
+    let mut errors = String::new();
+    for key in keys {
+        let value = define(&json!({"singleton": {"key": key}}));
+        for problem in Definition::parse(&value).unwrap_err().0 {
+            writeln!(errors, "{}: {} {}", problem.code.as_str(), problem.field, problem.message)
+                .unwrap();
+        }
+    }
+    let action = json!({"flow": "f", "name": "a", "singleton": {"key": {"expr": "event.name"}}});
+    writeln!(errors, "{}", Definition::parse(&action).unwrap_err()).unwrap();
+    expect![[r#"
+        bad_path: singleton.key.paths must be an array of 2 to 8 paths: write a key with one path as a text
+        bad_path: singleton.key.paths must be an array of 2 to 8 paths: write a key with one path as a text
+        conflict: singleton.key.paths[1] repeats `a`: remove it
+        bad_path: singleton.key.paths[1] must have a name between its dots, got `b.`
+        bad_path: singleton.key.paths must have at most 256 characters together, got 257
+        conflict: singleton.key.expr cannot be beside `paths`: keep one
+        missing_field: singleton.key.paths is required: an array of paths, or `expr`, an expression
+        unknown_field: singleton.key.path is not known: did you mean `paths`?
+        missing_field: singleton.key.paths is required: an array of paths, or `expr`, an expression
+        wrong_type: singleton.key.expr must be a text, got 1
+        expression_syntax: singleton.key.expr has an error in `event.data.a +`: expression at offset 14: expected a value, got the end: write a path, a literal or `(`
+        expression_unknown_function: singleton.key.expr has an error in `lower(event.data.a)`: expression at offset 0: there is no function `lower`: did you mean `lowercase`?
+        expression_unknown_variable: singleton.key.expr has no variable `data`: known are `event`
+        expression_unknown_variable: singleton.key.expr has no variable `request`: known are `event`
+        expression_too_long: singleton.key.expr has an error in `111111111111111111111111111111111111111111111111111111111111…`: expression at offset 0: an expression must have at most 1000 characters, got 1001
+        expression_too_complex: singleton.key.expr has an error in `((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((…`: expression at offset 64: an expression must nest at most 64 deep
+        expression_bad_pattern: singleton.key.expr has an error in `event.name.matches('(')`: expression at offset 10: the pattern `(` cannot be used: found open group without closing ')'
+        action `f/a`: singleton.key.expr has no variable `event`: known are `request`
+    "#]].assert_eq(&errors);
+}
+
+// spec L15: an error of an expression has the same code in a definition and in an evaluation.
+#[test]
+fn the_codes_of_expressions_are_codes_of_definitions() {
+    for text in ["1 +", "f(1)", &"1".repeat(1001), &"(".repeat(65), "event.name.matches('(')"] {
+        let error = crate::expr::Expr::parse(text).unwrap_err();
+        assert_eq!(Code::from(error.kind).as_str(), error.code());
     }
 }

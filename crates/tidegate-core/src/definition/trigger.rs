@@ -4,7 +4,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::Overlap;
-use crate::definition::{Code, Fields, MAX_DURATION_MS, Problems, Reported};
+use crate::{
+    definition::{Code, Fields, MAX_DURATION_MS, Problems, Reported},
+    expr::Formula,
+};
 
 /// Trigger of a workflow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,6 +19,9 @@ pub enum Trigger {
         name: String,
         /// Whether the author wrote a star at the end.
         prefix: bool,
+        /// The condition under which such an event starts the workflow.
+        #[serde(default, rename = "if", skip_serializing_if = "Option::is_none")]
+        condition: Option<Formula>,
     },
     /// A schedule.
     Cron {
@@ -38,6 +44,9 @@ pub enum Trigger {
     Stream {
         /// The event's name, or a prefix of names with a star at the end.
         name: String,
+        /// The condition under which such an event starts the workflow.
+        #[serde(default, rename = "if", skip_serializing_if = "Option::is_none")]
+        condition: Option<Formula>,
     },
 }
 
@@ -57,18 +66,19 @@ const DEFAULT_ZONE: &str = "UTC";
 impl Trigger {
     /// Creates an event trigger from text: a name, or a prefix with a star at the end.
     pub fn event(text: &str) -> Trigger {
-        match text.strip_suffix('*') {
-            Some(start) => Trigger::Event { name: start.to_owned(), prefix: true },
-            None => Trigger::Event { name: text.to_owned(), prefix: false },
-        }
+        let (name, prefix) = match text.strip_suffix('*') {
+            Some(start) => (start.to_owned(), true),
+            None => (text.to_owned(), false),
+        };
+        Trigger::Event { name, prefix, condition: None }
     }
 
-    /// Whether an event of this name starts the workflow.
+    /// Whether an event of this name starts the workflow, if the condition holds.
     pub fn matches(&self, event: &str) -> bool {
         match self {
-            Trigger::Event { name, prefix: true } => event.starts_with(name.as_str()),
-            Trigger::Event { name, prefix: false } => event == name,
-            Trigger::Stream { name } => {
+            Trigger::Event { name, prefix: true, .. } => event.starts_with(name.as_str()),
+            Trigger::Event { name, prefix: false, .. } => event == name,
+            Trigger::Stream { name, .. } => {
                 let of_stream = event.strip_prefix(STREAM_PREFIX);
                 of_stream.is_some_and(|event| Trigger::event(name).matches(event))
             }
@@ -76,12 +86,24 @@ impl Trigger {
         }
     }
 
+    /// Returns the condition of the trigger.
+    pub fn condition(&self) -> Option<&Formula> {
+        match self {
+            Trigger::Event { condition, .. } | Trigger::Stream { condition, .. } => {
+                condition.as_ref()
+            }
+            Trigger::Cron { .. } => None,
+        }
+    }
+
     /// Returns a trigger for stream events as an event trigger, with `stream:` in front of the
-    /// name; none for other triggers.
+    /// name, and without its condition; none for other triggers.
     pub fn of_stream(&self) -> Option<Trigger> {
         match self {
-            Trigger::Event { name, .. } if name.starts_with(STREAM_PREFIX) => Some(self.clone()),
-            Trigger::Stream { name } => Some(Trigger::event(&format!("{STREAM_PREFIX}{name}"))),
+            Trigger::Event { name, prefix, .. } if name.starts_with(STREAM_PREFIX) => {
+                Some(Trigger::Event { name: name.clone(), prefix: *prefix, condition: None })
+            }
+            Trigger::Stream { name, .. } => Some(Trigger::event(&format!("{STREAM_PREFIX}{name}"))),
             Trigger::Event { .. } | Trigger::Cron { .. } => None,
         }
     }
@@ -121,17 +143,21 @@ impl Trigger {
         let known: &[&str] = if value.get("cron").is_some() && other.is_none() {
             &["cron", "timeZone", "onOverlap", "catchUpMs", "name"]
         } else {
-            &["event", "cron", "stream"]
+            &["event", "cron", "stream", "if"]
         };
         let mut fields = Fields::open(value, at, known, problems)?;
         let event = fields.name("event");
         let stream = fields.name("stream");
         let cron = fields.name("cron");
+        let condition = fields.formula("if");
         match (event?, stream?, cron?) {
-            (Some(event), None, None) => read_event(event, &mut fields),
+            (Some(event), None, None) => {
+                starred(event, "event", &mut fields)?;
+                Ok(Trigger::event(event).under(condition?))
+            }
             (None, Some(stream), None) => {
                 starred(stream, "stream", &mut fields)?;
-                Ok(Trigger::Stream { name: stream.to_owned() })
+                Ok(Trigger::Stream { name: stream.to_owned(), condition: condition? })
             }
             (None, None, Some(cron)) => read_cron(cron, &mut fields),
             (None, None, None) => {
@@ -144,11 +170,27 @@ impl Trigger {
         }
     }
 
+    /// Returns an event trigger with a condition.
+    fn under(mut self, wanted: Option<Formula>) -> Trigger {
+        if let Trigger::Event { condition, .. } = &mut self {
+            *condition = wanted;
+        }
+        self
+    }
+
     pub(crate) fn to_value(&self) -> Value {
         match self {
-            Trigger::Event { name, prefix: true } => json!(format!("{name}*")),
-            Trigger::Event { name, prefix: false } => json!(name),
-            Trigger::Stream { name } => json!({"stream": name}),
+            Trigger::Event { name, prefix, condition } => {
+                let name = format!("{name}{}", if *prefix { "*" } else { "" });
+                match condition {
+                    Some(condition) => json!({"event": name, "if": condition}),
+                    None => json!(name),
+                }
+            }
+            Trigger::Stream { name, condition: Some(condition) } => {
+                json!({"stream": name, "if": condition})
+            }
+            Trigger::Stream { name, condition: None } => json!({"stream": name}),
             Trigger::Cron { cron, time_zone, on_overlap, catch_up_ms, name } => {
                 let mut value = json!({"cron": cron});
                 if time_zone != DEFAULT_ZONE {
@@ -167,11 +209,6 @@ impl Trigger {
             }
         }
     }
-}
-
-fn read_event(text: &str, fields: &mut Fields<'_>) -> Result<Trigger, Reported> {
-    starred(text, "event", fields)?;
-    Ok(Trigger::event(text))
 }
 
 /// Reports a star that is not at the end of a name.

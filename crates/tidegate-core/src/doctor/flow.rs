@@ -11,6 +11,7 @@ use crate::{
         Class, Def, Ended, EngineId, Event, Gate, GateKey, GateState, Phase, Place, PlannedGate,
         Receipt, RowKey, Run, Scope, Source, Span, WaitOn, WaitPath, WaitRow, Workspace,
     },
+    run::{listen, wait},
     time::Timestamp,
 };
 
@@ -30,6 +31,9 @@ struct Inside {
     /// The cost of the first run in the queue.
     wanted: u32,
     is_turns: bool,
+    /// The number of waiting runs, if the row has it, and the number of those that were read.
+    waiting: Option<u32>,
+    queued: u32,
     /// The first position in the queue.
     first: Option<Place>,
 }
@@ -87,6 +91,8 @@ impl Flow {
             units: 0,
             wanted: 1,
             is_turns: false,
+            waiting: None,
+            queued: 0,
             first: None,
         };
         match &gate.state {
@@ -95,6 +101,7 @@ impl Flow {
                 inside.unsaid = slots.holders.iter().map(|hold| hold.run).collect();
                 inside.count = slots.holders.len();
                 (inside.units, inside.wanted) = (slots.used(), slots.wanted.one());
+                inside.waiting = slots.waiting;
                 self.folds.kept.extend(slots.folds.iter().cloned());
                 report.check(Rule::Holds, inside.unsaid.len() == inside.count, || {
                     format!("{} lists a holder twice", name(&gate.key))
@@ -109,10 +116,10 @@ impl Flow {
                 if gate.due.is_none() && !fold.paused {
                     self.folds.undue.push((gate.key.clone(), fold.held));
                 }
-                if !fold.fired {
+                if !fold.fired && !fold.only_led() {
                     self.folds.runs.insert(fold.run.seq);
                 }
-                if gate.key.class() == Some(Class::Batch) {
+                if gate.key.class().is_some_and(Class::keeps_all) {
                     let full = fold.full.iter().map(|part| (part.run.seq, part.count));
                     for (run, count) in full.chain([(fold.run.seq, fold.count)]) {
                         self.folds.items.insert(run, count.into());
@@ -178,6 +185,7 @@ impl Flow {
         let stands = match next {
             Some(next) if next.id == gate => {
                 next.first = next.first.into_iter().chain([place]).min();
+                next.queued += 1;
                 next.head.is_some_and(|head| head <= place)
             }
             Some(_) | None => false,
@@ -187,15 +195,21 @@ impl Flow {
         });
     }
 
+    fn filed(&mut self, run: &Run, name: &str, first: (String, Vec<u8>), step: String) {
+        self.paths.insert((run.ws.clone(), name.to_owned(), first.0.clone()), run.id);
+        self.waits.insert(wait::filed(run, name, first, step), run.id);
+    }
+
     fn waits(&mut self, report: &mut Report, run: &Run) {
+        for (n, listener) in run.listeners.iter().enumerate() {
+            let first = (listener.path.clone(), listener.value.clone());
+            self.filed(run, &listener.name, first, listen::step(n));
+        }
         for wait in &run.waits {
             match &wait.on {
                 WaitOn::Event { name, matches } => {
-                    let (path, value) = matches.first().cloned().unwrap_or_default();
-                    let (ws, step) = (run.ws.clone(), wait.step.clone());
-                    self.paths.insert((ws.clone(), name.clone(), path.clone()), run.id);
-                    let key = RowKey::Wait(ws, name.clone(), path, value, run.id.seq, step);
-                    self.waits.insert(key, run.id);
+                    let first = matches.first().cloned().unwrap_or_default();
+                    self.filed(run, name, first, wait.step.clone());
                 }
                 WaitOn::Child { run: before } | WaitOn::Before { run: before } => {
                     self.awaited.insert(before.seq, run.id);
@@ -354,6 +368,11 @@ impl Flow {
                     )
                 });
             }
+            let counted = gate.waiting.is_none_or(|waiting| waiting == gate.queued);
+            report.check(Rule::Counts, counted, || {
+                let (waiting, queued, name) = (gate.waiting, gate.queued, name(key));
+                format!("{name} counts {waiting:?} waiting runs, but {queued} are in its queue")
+            });
             let Some(scope) = key.scope() else { continue };
             let Some(catalog) = catalogs.get(&scope.ws) else { continue };
             let most = most(catalog, &scope);
@@ -368,6 +387,7 @@ impl Flow {
                 }
                 Limit::Rates(_) => gate.is_turns && gate.count == 0,
                 Limit::Open => true,
+                Limit::Closed => false,
             };
             let stuck = room && gate.first.is_some() && gate.due.is_none();
             report.check(Rule::Queues, !stuck, || {
@@ -408,8 +428,15 @@ fn fits(report: &mut Report, run: &Run) {
         format!("{} has phase {:?} with {has} of its {all} gates entered", run.id, run.phase)
     });
     let (held, open) = run.plan.split_at(has.min(all));
-    let sorted = open.windows(2).all(|two| two[0].gate.comes_before(&two[1].gate));
-    let before = |next: &PlannedGate| held.iter().all(|need| need.gate.comes_before(&next.gate));
+    // Runs that an earlier build has queued take their own run limits in the order of their keys.
+    let earlier = |one: &PlannedGate, next: &PlannedGate| {
+        one.gate.class() == Some(Class::RunLimit) && next.gate.class() == Some(Class::RunLimit)
+    };
+    let ordered = |one: &PlannedGate, next: &PlannedGate| {
+        one.gate.comes_before(&next.gate) || earlier(one, next)
+    };
+    let sorted = open.windows(2).all(|two| ordered(&two[0], &two[1]));
+    let before = |next: &PlannedGate| held.iter().all(|need| ordered(need, next));
     let after = open.first().is_none_or(before);
     report.check(Rule::Order, sorted && after, || {
         format!("the gates of {} are not in order", run.id)
@@ -421,10 +448,15 @@ fn fits(report: &mut Report, run: &Run) {
 }
 
 /// Returns the highest limit of a gate in any release: lowering a limit evicts no holder. None if
-/// a release had no limit, and for a handoff, which is given to all live runs.
+/// a release had no limit, for a handoff, which is given to all live runs, and for a gate that has
+/// or had an override.
 fn most(catalog: &Catalog, scope: &Scope) -> Option<u64> {
+    if let Some(pool) = scope.pool() {
+        return catalog.pools().stored(pool).map(|stored| u64::from(stored.highest));
+    }
     let control = control::owner(scope.class);
-    if control.may_exceed {
+    // An override may have raised the limit for holders that are still inside.
+    if control.may_exceed || catalog.overrides().has_overridden(scope) {
         return None;
     }
     let versions = catalog.entry(&scope.app, &scope.name).map(|entry| entry.versions.values());
@@ -433,7 +465,7 @@ fn most(catalog: &Catalog, scope: &Scope) -> Option<u64> {
     let limits: Option<Vec<Limit>> = limits.collect();
     let most = limits?.into_iter().map(|limit| match limit {
         Limit::Slots(most) => Some(u64::from(most)),
-        Limit::Rates(_) | Limit::Open => None,
+        Limit::Rates(_) | Limit::Open | Limit::Closed => None,
     });
     most.collect::<Option<Vec<_>>>()?.into_iter().max()
 }
@@ -442,7 +474,9 @@ fn most(catalog: &Catalog, scope: &Scope) -> Option<u64> {
 fn name(key: &GateKey) -> String {
     match key.scope() {
         Some(scope) => {
-            format!("{} of `{}` for {}", scope.class.control(), scope.name, scope.key)
+            let kind = if scope.pool().is_some() { "pool " } else { "" };
+            let (control, key) = (scope.class.control(), scope.shown_key());
+            format!("{control} of {kind}`{}` for {key}", scope.name)
         }
         None => format!("gate {key:?}"),
     }

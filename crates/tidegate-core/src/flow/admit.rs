@@ -10,7 +10,7 @@ use super::{
     control, fold, gate, handoff, idempotency,
     meter::{self, Ahead},
     plan::{Candidate, GateStep, WhenFull},
-    priority, rate_limit,
+    priority, queue, rate_limit,
     verdict::{By, Verdict},
 };
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
     row::{Class, Gate, GateKey, GateState, Phase, PlannedGate, Rank, Run, Source, Span},
     run::{
         end::{self, Replaced},
-        wait,
+        listen, wait,
     },
     time::Timestamp,
 };
@@ -31,10 +31,12 @@ use crate::{
 /// of the other controls (spec A2).
 pub fn admit(draft: &mut Draft, candidate: &Candidate<'_>) -> Decided<Verdict, Verdict> {
     candidate.plan()?; // required keys present, costs readable
+    let is_collected = !candidate.arrives() || candidate.is_collected()?;
     if let Some(rejected) = too_costly(draft, candidate)? {
         return Err(Stop::Refused(rejected));
     }
-    let spends = if candidate.arrives() { rate_limit::spends(candidate)? } else { Vec::new() };
+    let spends =
+        if candidate.arrives() { rate_limit::spends(draft, candidate)? } else { Vec::new() };
     idempotency::check(draft, candidate)?;
     if candidate.arrives() {
         if let Some(verdict) = fold::join(draft, candidate)? {
@@ -47,7 +49,10 @@ pub fn admit(draft: &mut Draft, candidate: &Candidate<'_>) -> Decided<Verdict, V
             return Ok(verdict);
         }
     }
-    create(draft, candidate, None, Source::Event(candidate.event))
+    if !is_collected {
+        return fold::alone(draft, candidate, None);
+    }
+    create(draft, candidate, None, Source::Event(candidate.event.id))
 }
 
 /// Rejects a run that would never fit into one of its gates. Checked at arrival only: after a limit
@@ -65,7 +70,11 @@ pub(super) fn too_costly(
         if let Limit::Slots(limit) = draft.catalog(&scope.ws)?.limit(&scope)
             && cost > limit
         {
-            let reason = format!("cost {cost} exceeds limit {limit} of {control}");
+            let owner = match scope.pool() {
+                Some(pool) => format!("pool `{pool}`"),
+                None => control.to_owned(),
+            };
+            let reason = format!("cost {cost} exceeds limit {limit} of {owner}");
             return Ok(Some(Verdict::Rejected { control, reason }));
         }
     }
@@ -118,10 +127,12 @@ pub fn create(
     };
     run.wanted = !candidate.after().is_empty() && candidate.is_wanted();
     wait::start_after(draft, &mut run, candidate.after())?;
+    listen::begin(draft, &mut run, candidate)?;
     gate::advance(draft, run)?;
     // Only now, after the new run is queued: it may get the freed slot before runs that were queued
     // earlier.
     gate::hand_on(draft, room.freed)?;
+    queue::check(draft, candidate, id)?;
     match room.replaced {
         Some((by, replaced)) => Ok(Verdict::Replaced { run: id, by, replaced }),
         None => standing(draft, id),
@@ -183,7 +194,7 @@ fn make_room(
 /// Returns the verdict of a run that was just created: queued or started.
 fn standing(draft: &Draft, id: RunId) -> Decided<Verdict, Verdict> {
     let run = draft.run(id.seq)?.expect("create() has written the run");
-    for need in run.plan.iter().filter(|need| need.gate.class() == Some(Class::Throttle)) {
+    for need in run.plan.iter().filter(|need| need.gate.class().is_some_and(Class::is_throttle)) {
         draft.expect_length(&need.gate, QUEUE_COUNTED);
     }
     match (run.phase, run.plan.get(run.entered)) {

@@ -10,13 +10,16 @@ use serde_json::{Value, json};
 
 use super::{
     control::{CONTROLS, Control, Field, FieldType, Moment, Reading},
-    fold::Folding,
+    debounce::Edge,
+    fold::{Folding, Kept, Timing},
+    key_source::KeySource,
+    policy::PolicyKind,
     singleton::Mode,
     written,
 };
 use crate::{
     definition::{Code, Fields, Reported},
-    key::Path,
+    expr::Formula,
     row::Class,
 };
 
@@ -29,8 +32,9 @@ pub(super) const CONTROL: Control = Control {
     fields: &[
         Field::required("maxSize", FieldType::Count),
         Field::required("timeoutMs", FieldType::Duration),
-        Field::optional("key", FieldType::Path, "the whole workflow"),
+        Field::optional("key", FieldType::Key, "the whole workflow"),
         Field::optional("maxBytes", FieldType::Count, "4194304"),
+        Field::optional("if", FieldType::Condition, "every event"),
     ],
     on_actions: false,
     classes: &[Class::Batch],
@@ -42,38 +46,64 @@ pub(super) const CONTROL: Control = Control {
     check,
     folding: |definition| {
         let Batch { max_size, timeout_ms, max_bytes, .. } = *definition.batch.as_ref()?;
-        Some(Folding::All { max_size, timeout_ms, max_bytes })
+        Some(Folding {
+            class: Class::Batch,
+            timing: Timing::FromFirst { timeout_ms },
+            keep: Kept::all(Some(max_size), Some(max_bytes)),
+            edge: Edge::Trailing,
+        })
     },
     ..Control::NONE
 };
 
-/// Checks the keys of the other controls. The run of a batch has one key, so its gates must use
-/// the key of the batch or no key.
 fn check(reading: &mut Reading<'_>) {
     let Some(batch) = reading.definition.batch.clone() else { return };
     if batch.max_size == 1 {
         reading.problems.warn(Code::NoEffect, "batch.maxSize", "of 1 collects nothing");
     }
+    check_run_of_many(reading, "batch", batch.key.as_ref());
+}
+
+/// Checks the other controls of a definition whose runs get many events. `noun` names the events
+/// of one run. No other run may replace such a run. It has one key, so its gates must use the key
+/// of its events or no key.
+pub(super) fn check_run_of_many(reading: &mut Reading<'_>, noun: &str, own: Option<&KeySource>) {
     let mode = reading.definition.singleton.as_ref().map(|singleton| singleton.mode);
     let mode = mode.and_then(|mode| match mode {
         Mode::Skip => None,
         Mode::Cancel => Some("cancel"),
         Mode::Latest => Some("latest"),
     });
+    let lost = |mode| format!("`{mode}` would lose the events of a cancelled {noun}: use");
     if let Some(mode) = mode {
-        let message = format!("`{mode}` would lose the events of a cancelled batch: use `skip`");
+        let message = format!("{} `skip`", lost(mode));
         reading.problems.error(Code::Conflict, "singleton.mode", message);
     }
+    let policy = reading.definition.policy.as_ref().filter(|it| it.kind != PolicyKind::Allow);
+    match policy.map(|policy| &policy.kind) {
+        Some(PolicyKind::Restart) => {
+            let message = format!("{} `queue`", lost("restart"));
+            reading.problems.error(Code::Conflict, "concurrency", message);
+        }
+        Some(PolicyKind::Latest) => {
+            let message = format!("{} `queue`", lost("latest"));
+            reading.problems.error(Code::Conflict, "concurrency", message);
+        }
+        _ => {}
+    }
     let later = CONTROLS.iter().filter(|control| control.acts > Moment::Arrival);
-    for (field, key) in later.flat_map(|control| reading.keys(control)).collect::<Vec<_>>() {
-        if Some(&key) == batch.key.as_ref() {
+    let mut keys = later.flat_map(|control| reading.keys(control)).collect::<Vec<_>>();
+    let key = policy.and_then(|policy| policy.key.source());
+    keys.extend(key.map(|key| ("concurrency".to_owned(), key)));
+    for (field, key) in keys {
+        if Some(&key) == own {
             continue;
         }
-        let fix = match &batch.key {
-            Some(batch) => format!("use `{batch}`, the batch's key, or none"),
-            None => "give the batch the same key, or drop this one".to_owned(),
+        let fix = match own {
+            Some(own) => format!("use `{own}`, the {noun}'s key, or none"),
+            None => format!("give the {noun} the same key, or drop this one"),
         };
-        let message = format!("`{key}` may differ between the events of one batch: {fix}");
+        let message = format!("`{key}` may differ between the events of one {noun}: {fix}");
         reading.problems.error(Code::Conflict, &field, message);
     }
 }
@@ -94,13 +124,17 @@ pub struct Batch {
     pub timeout_ms: u64,
     /// The key, with one buffer per value; one buffer for the whole workflow if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub key: Option<Path>,
+    pub key: Option<KeySource>,
     /// Maximum number of payload bytes in one run.
     pub max_bytes: u64,
+    /// The condition under which an event is collected. Another event gets a run at once, with a
+    /// batch of one.
+    #[serde(default, rename = "if", skip_serializing_if = "Option::is_none")]
+    pub condition: Option<Formula>,
 }
 
 /// Default of `maxBytes`: the size limit of one request.
-const DEFAULT_BYTES: u64 = 4 * 1024 * 1024;
+pub(super) const DEFAULT_BYTES: u64 = 4 * 1024 * 1024;
 
 impl Batch {
     pub(crate) fn read(fields: &mut Fields<'_>) -> Result<Batch, Reported> {
@@ -108,11 +142,13 @@ impl Batch {
             size.ok_or_else(|| fields.missing("maxSize", "a whole number of at least 1"))
         });
         let timeout_ms = fields.duration("timeoutMs");
-        let key = fields.path("key");
+        let key = fields.key("key");
         let max_bytes = fields.number("maxBytes", 1, MAX_BYTES);
+        let condition = fields.formula("if");
         let max_size = u32::try_from(max_size?).expect("number() checked the range");
         let max_bytes = max_bytes?.unwrap_or(DEFAULT_BYTES);
-        Ok(Batch { max_size, timeout_ms: timeout_ms?, key: key?, max_bytes })
+        let (timeout_ms, key, condition) = (timeout_ms?, key?, condition?);
+        Ok(Batch { max_size, timeout_ms, key, max_bytes, condition })
     }
 
     pub(crate) fn to_value(&self) -> Value {

@@ -13,15 +13,17 @@ use super::{
     control::{Control, Field, FieldType, Moment, Reading},
     cost::Cost,
     handoff::{Handoff, OnNewVersion},
+    key_source::KeySource,
     one_or_list,
     policy::Policy,
+    pool::{self, Part},
+    queue::Queue,
     written,
 };
 use crate::{
     catalog::Limit,
     definition::{Code, Definition, Fields, Kind, Problems, Reported},
-    key::Path,
-    row::{self, Class},
+    row::{self, Class, Scope},
 };
 
 /// Row in the table of controls.
@@ -32,39 +34,57 @@ pub(super) const CONTROL: Control = Control {
     on_overflow: "wait in the queue",
     fields: &[
         Field::required("limit", FieldType::Count),
-        Field::optional("key", FieldType::Path, "the whole workflow"),
+        Field::optional("key", FieldType::Key, "the whole workflow"),
         Field::optional("span", FieldType::OneOf(&["executing", "run"]), "executing"),
         Field::optional("cost", FieldType::Cost, "1"),
+        Field::optional("pool", FieldType::Pool, "a limit of its own"),
+        Field::optional("queue", FieldType::Queue, "no bound"),
     ],
-    classes: &[Class::RunLimit, Class::Keyed, Class::Whole],
+    classes: &[Class::RunLimit, Class::PoolRunLimit, Class::Keyed, Class::Whole, Class::PoolLimit],
     is_numbered: true,
     read,
     write: |definition| {
         let policy = definition.policy.iter().map(Policy::to_value);
         let limits = definition.concurrency.iter().map(Concurrency::to_value);
-        one_or_list(policy.chain(limits))
+        let uses = definition.written_uses(Part::Concurrency);
+        one_or_list(policy.chain(limits).chain(uses))
     },
-    keys: |definition| definition.concurrency.iter().map(|it| it.key.as_ref()).collect(),
-    costs: |definition| definition.concurrency.iter().filter_map(|it| it.cost.as_ref()).collect(),
+    keys: |definition| {
+        let own = definition.concurrency.iter().map(|it| it.key.as_ref());
+        own.chain(definition.keys_of_uses(Part::Concurrency)).collect()
+    },
+    costs: |definition| {
+        let own = definition.concurrency.iter().filter_map(|it| it.cost.as_ref());
+        own.chain(definition.costs_of_uses(Part::Concurrency)).collect()
+    },
     check,
     plan: |candidate, plan| {
         for limit in &candidate.workflow().concurrency {
             let scope = candidate.scope(limit.class(), limit.key.as_ref())?;
             let cost = candidate.cost(CONTROL.name, limit.cost.as_ref())?;
             plan.add_costing(&scope, limit.hold(), vec![cost]);
+            plan.bound(limit.queue);
         }
-        Ok(())
+        pool::plan(candidate, Part::Concurrency, plan)
     },
     limit: |definition, scope| {
-        let limits = definition.into_iter().flat_map(|definition| &definition.concurrency);
-        let alike = limits.filter(|limit| {
-            let slot = limit.key.as_ref().map(Path::to_string).unwrap_or_default();
-            limit.class() == scope.class && slot == scope.slot
-        });
-        alike.map(|limit| limit.limit).min().map_or(Limit::Open, Limit::Slots)
+        let limits = definition.into_iter().flat_map(|definition| of_gate(definition, scope));
+        limits.map(|limit| limit.limit).min().map_or(Limit::Open, Limit::Slots)
     },
+    queue: |definition, scope| of_gate(definition, scope).find_map(|limit| limit.queue),
     ..Control::NONE
 };
+
+/// Returns the limits of a definition that a gate belongs to. A definition has at most one.
+fn of_gate<'a>(
+    definition: &'a Definition,
+    scope: &'a Scope,
+) -> impl Iterator<Item = &'a Concurrency> {
+    definition.concurrency.iter().filter(|limit| {
+        let slot = limit.key.as_ref().map(KeySource::slot).unwrap_or_default();
+        limit.class() == scope.class && slot == scope.slot
+    })
+}
 
 /// One limit of the `concurrency` settings of a definition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,16 +94,20 @@ pub struct Concurrency {
     pub limit: u32,
     /// The key, with one limit per value; one limit for the whole workflow if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub key: Option<Path>,
+    pub key: Option<KeySource>,
     /// The time during which a run counts for the limit.
     pub span: Span,
     /// The units of the limit that a run takes; one if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
+    /// The bound of the queue; none if any number of runs may wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<Queue>,
 }
 
 /// Time during which a run counts for a limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Span {
     /// Only while a worker drives the run; a sleeping run does not count.
@@ -96,16 +120,21 @@ pub enum Span {
 impl Concurrency {
     pub(crate) fn read(fields: &mut Fields<'_>) -> Result<Concurrency, Reported> {
         let limit = fields.count("limit");
-        let key = fields.path("key");
+        let key = fields.key("key");
         let span = fields.word("span", &[("executing", Span::Executing), ("run", Span::Run)]);
         let cost = Cost::read(fields);
+        let queue = Queue::read(fields);
         let (limit, key, cost) = (limit?, key?, cost?);
         fields.check_cost(cost.as_ref(), limit, "limit");
-        Ok(Concurrency { limit, key, span: span?.unwrap_or_default(), cost })
+        Ok(Concurrency { limit, key, span: span?.unwrap_or_default(), cost, queue: queue? })
     }
 
     pub(crate) fn to_value(&self) -> Value {
-        written(self, &[("span", json!("executing"))])
+        let mut value = written(self, &[("span", json!("executing"))]);
+        if let Some(queue) = self.queue {
+            value["queue"] = queue.to_value();
+        }
+        value
     }
 }
 
@@ -120,7 +149,7 @@ impl Concurrency {
     }
 
     /// Returns how long a run holds the limit's gate.
-    fn hold(&self) -> row::Span {
+    pub(crate) fn hold(&self) -> row::Span {
         match self.span {
             Span::Run => row::Span::Run,
             Span::Executing => row::Span::Executing,
@@ -131,7 +160,9 @@ impl Concurrency {
 /// Reads `concurrency` in all its spellings: a limit, a policy, a handoff, or a list of them.
 fn read(reading: &mut Reading<'_>, value: &Value) {
     let (mut places, mut handoff) = (Vec::new(), None);
-    for (at, entry) in reading.entries(&CONTROL, value) {
+    let entries = reading.entries(&CONTROL, value).into_iter();
+    let (uses, own): (Vec<_>, Vec<_>) = entries.partition(|(_, entry)| pool::is_use(entry));
+    for (at, entry) in own {
         let at = at.as_str();
         let problems = &mut *reading.problems;
         if entry.is_string() || entry.get("policy").is_some() {
@@ -150,6 +181,7 @@ fn read(reading: &mut Reading<'_>, value: &Value) {
             }
         }
     }
+    places.extend(pool::read(reading, Part::Concurrency, uses));
     reading.places.insert(CONTROL.name, places);
     let Some(handoff) = handoff else { return };
     reading.definition.written.forget(CONTROL.name);
@@ -190,7 +222,7 @@ fn keep<T>(
 struct Bound<'a> {
     field: &'a str,
     most: u32,
-    key: Option<&'a Path>,
+    key: Option<&'a KeySource>,
     span: Span,
     /// Whether it counts units, which do not compare with runs.
     has_cost: bool,
@@ -212,6 +244,12 @@ fn check(reading: &mut Reading<'_>) {
     let Reading { definition, places, problems } = reading;
     let places = places.get(CONTROL.name).into_iter().flatten();
     let limits = definition.concurrency.iter().zip(places);
+    for (limit, place) in limits.clone() {
+        if let Some(queue) = limit.queue {
+            let executing = limit.span == Span::Executing;
+            queue.check(place, executing, definition.batch.is_some(), problems);
+        }
+    }
     let limits: Vec<_> = limits
         .map(|(limit, field)| Bound {
             field,

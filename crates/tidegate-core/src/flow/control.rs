@@ -11,20 +11,25 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{
-    batch, concurrency,
+    batch, cancel_on, concurrency,
     cost::Cost,
     debounce,
     fold::Folding,
     handoff, idempotency,
+    key_source::KeySource,
+    pause,
     plan::{Candidate, Plan},
-    policy, priority, rate_limit, singleton, start_within, throttle,
+    policy,
+    pool::{self, Part},
+    priority,
+    queue::Queue,
+    rate_limit, singleton, start_within, throttle,
     verdict::Verdict,
 };
 use crate::{
     catalog::Limit,
     definition::{Code, Definition, Fields, Kind, MAX_LIMITS, Problems, overlap},
     draft::Decided,
-    key::Path,
     row::{Class, Scope},
 };
 
@@ -64,16 +69,16 @@ pub struct Control {
     /// Returns the control in the author's form; none if the definition does not use the control.
     #[serde(skip)]
     pub(crate) write: fn(&Definition) -> Option<Value>,
-    /// Returns the path of the key; for a list, the paths of all members in order.
+    /// Returns the source of the key; for a list, the sources of all members in order.
     #[serde(skip)]
-    pub(crate) keys: fn(&Definition) -> Vec<Option<&Path>>,
+    pub(crate) keys: fn(&Definition) -> Vec<Option<&KeySource>>,
     /// The costs of its limits, where the author gave them.
     #[serde(skip)]
     pub(crate) costs: fn(&Definition) -> Vec<&Cost>,
     /// Whether an input without its key is rejected; elsewhere such inputs share one key.
     #[serde(skip)]
     pub(crate) requires_key: bool,
-    /// The name of the field with the path of the key.
+    /// The name of the field with the source of the key.
     #[serde(skip)]
     pub(crate) key_field: &'static str,
     /// Reports conflicts with other controls of the definition.
@@ -86,6 +91,9 @@ pub struct Control {
     /// current release.
     #[serde(skip)]
     pub(crate) limit: fn(Option<&Definition>, &Scope) -> Limit,
+    /// Returns the bound of the queue of one of the control's gates under the given definition.
+    #[serde(skip)]
+    pub(crate) queue: fn(&Definition, &Scope) -> Option<Queue>,
     /// Returns the fold settings; none if the definition does not use the control.
     #[serde(skip)]
     pub(crate) folding: fn(&Definition) -> Option<Folding>,
@@ -137,10 +145,21 @@ pub enum FieldType {
     Count,
     /// A whole number of milliseconds, at least 1.
     Duration,
-    /// A path into the event's data or the request.
-    Path,
+    /// The source of a key: a path into the event's data or the request, several paths, or an
+    /// expression.
+    Key,
     /// A whole number of at least 1, or a path to one in the data.
     Cost,
+    /// The name of a pool, whose limits apply instead of those of the entry.
+    Pool,
+    /// An expression that is true or false.
+    Condition,
+    /// The bound of a queue: an object of `maxWaiting` and `onOverflow`.
+    Queue,
+    /// An event's name.
+    Event,
+    /// An object of paths in the event, each with a path in the run's own data.
+    Match,
     /// One of these words.
     #[serde(untagged)]
     OneOf(&'static [&'static str]),
@@ -191,6 +210,7 @@ impl Control {
         check: |_| {},
         plan: |_, _| Ok(()),
         limit: |_, _| Limit::Open,
+        queue: |_, _| None,
         folding: |_| None,
         expiry_ms: |_| None,
     };
@@ -204,7 +224,7 @@ impl Control {
 /// Every control that a definition can have, in the order in which they act.
 ///
 /// An action's policy is no row of its own: it is one of the spellings of `concurrency`.
-pub const CONTROLS: [Control; 10] = [
+pub const CONTROLS: [Control; 11] = [
     idempotency::CONTROL,
     rate_limit::CONTROL,
     debounce::CONTROL,
@@ -215,10 +235,12 @@ pub const CONTROLS: [Control; 10] = [
     throttle::CONTROL,
     concurrency::CONTROL,
     start_within::CONTROL,
+    cancel_on::CONTROL,
 ];
 
 /// Rows of gates for which a definition has no field of the same name.
-const INTERNAL: [Control; 3] = [idempotency::DEDUPE_ID, overlap::CONTROL, policy::CONTROL];
+const INTERNAL: [Control; 4] =
+    [idempotency::DEDUPE_ID, overlap::CONTROL, policy::CONTROL, pause::CONTROL];
 
 static ALL: [&Control; CONTROLS.len() + INTERNAL.len()] = {
     let mut all = [&Control::NONE; CONTROLS.len() + INTERNAL.len()];
@@ -322,20 +344,28 @@ impl Reading<'_> {
         list.iter().enumerate().map(|(n, entry)| (place(n), entry)).collect()
     }
 
-    /// Reads a control that is an object or a list of them.
+    /// Reads a control that is an object or a list of them. If pools have a part for it, some may be
+    /// uses of pools.
     pub(crate) fn list<T>(
         &mut self,
         control: &Control,
+        part: Option<Part>,
         value: &Value,
         read: fn(&mut Fields<'_>) -> Result<T, crate::definition::Reported>,
     ) -> Vec<T> {
         let (mut members, mut places) = (Vec::new(), Vec::new());
-        for (at, entry) in self.entries(control, value) {
+        let entries = self.entries(control, value).into_iter();
+        let (uses, own): (Vec<_>, Vec<_>) =
+            entries.partition(|(_, entry)| part.is_some() && pool::is_use(entry));
+        for (at, entry) in own {
             let fields = Fields::open(entry, &at, &control.field_names(), self.problems);
             if let Ok(member) = fields.and_then(|mut fields| read(&mut fields)) {
                 members.push(member);
                 places.push(at);
             }
+        }
+        if let Some(part) = part {
+            places.extend(pool::read(self, part, uses));
         }
         self.places.insert(control.name, places);
         members
@@ -361,11 +391,11 @@ impl Reading<'_> {
         }
     }
 
-    /// Returns the key paths of a control, each with the path of its field in the definition.
-    pub(crate) fn keys(&self, control: &Control) -> Vec<(String, Path)> {
+    /// Returns the sources of a control's keys, each with the path of its field in the definition.
+    pub(crate) fn keys(&self, control: &Control) -> Vec<(String, KeySource)> {
         let field = |n| format!("{}.{}", Self::place(&self.places, control, n), control.key_field);
         let keys = (control.keys)(&self.definition).into_iter().enumerate();
-        keys.filter_map(|(n, path)| Some((field(n), path?.clone()))).collect()
+        keys.filter_map(|(n, key)| Some((field(n), key?.clone()))).collect()
     }
 }
 
@@ -384,22 +414,23 @@ mod tests {
         });
         expect![[r#"
             idempotency {key, periodMs}: one run per key and period; arrival; drop as deduped
-            rateLimit {limit, perMs, key, burst, cost}: drop events over a rate; arrival; drop
-            debounce {periodMs, key, maxWaitMs}: run once when a burst is over; arrival; coalesce, the last event wins
-            batch {maxSize, timeoutMs, key, maxBytes}: handle many events in one run; arrival; collect
-            handoff {type, keyField, onNewVersion}: pass the work from one version to the next; creation; supersede, drain or coexist
+            rateLimit {limit, perMs, key, burst, cost, pool}: drop events over a rate; arrival; drop
+            debounce {periodMs, key, maxWaitMs, keep, edge, maxSize}: run once for a burst of events; arrival; coalesce: keep the last, the first or all events
+            batch {maxSize, timeoutMs, key, maxBytes, if}: handle many events in one run; arrival; collect
+            handoff {type, keyField, onNewVersion, queue}: pass the work from one version to the next; creation; supersede, drain or coexist
             singleton {key, mode}: at most one run per key; creation; skip the new run, cancel the old one, or keep the newest waiting
             priority {shiftMs}: start before others that wait; creation; re-order
-            throttle {limit, perMs, key, burst, cost}: spread starts over time and lose none; start; delay
-            concurrency {limit, key, span, cost}: bound how many run at once; start; wait in the queue
-            startWithinMs {startWithinMs}: cancel runs that would start too late; start; cancel as expired"#]]
+            throttle {limit, perMs, key, burst, cost, pool}: spread starts over time and lose none; start; delay
+            concurrency {limit, key, span, cost, pool, queue}: bound how many run at once; start; wait in the queue
+            startWithinMs {startWithinMs}: cancel runs that would start too late; start; cancel as expired
+            cancelOn {event, match, withinMs}: cancel runs that an event makes useless; creation; cancel when the event arrives"#]]
         .assert_eq(&lines.join("\n"));
     }
 
     #[test]
     fn owners_of_gates_are_listed_in_the_order_in_which_they_act() {
         expect![[r#"
-            idempotency rateLimit debounce batch dedupeId handoff singleton onOverlap policy throttle concurrency"#]]
+            idempotency rateLimit debounce batch dedupeId handoff singleton onOverlap policy throttle concurrency pause"#]]
         .assert_eq(&gate_owners().join(" "));
     }
 

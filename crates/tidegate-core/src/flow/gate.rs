@@ -8,7 +8,10 @@
 use crate::{
     catalog::Limit,
     draft::{Decided, Draft},
-    flow::meter::{self, Ahead, stamp_all, stamp_turn},
+    flow::{
+        meter::{self, Ahead, stamp_all, stamp_turn},
+        pause, queue,
+    },
     id::{RunId, Seq},
     row::{
         Class, Costs, Gate, GateKey, GateState, Hold, Phase, Place, PlannedGate, Rank, RowKey, Run,
@@ -34,6 +37,15 @@ pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
         }
         if need.span == Span::Start && run.started {
             run.entered += 1;
+            continue;
+        }
+        if need.span != Span::Run
+            && let Some(pause) = pause::of(draft, &run)?
+        {
+            return pause::wait(draft, run, &pause);
+        }
+        if need.gate.class() == Some(Class::Pause) {
+            pause::leave(&mut run); // the pause is over
             continue;
         }
         let mut gate = gate_or_new(draft, &need.gate)?;
@@ -62,6 +74,12 @@ pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
                 return Ok(());
             }
         }
+    }
+    if !run.pausing
+        && !run.is_after()
+        && let Some(pause) = pause::of(draft, &run)?
+    {
+        return pause::wait(draft, run, &pause);
     }
     run.phase = match (run.pausing, run.is_after()) {
         (true, _) => Phase::Paused,
@@ -108,18 +126,32 @@ pub fn hold_back<E>(draft: &mut Draft, run: &mut Run) -> Decided<bool, E> {
 pub fn requeue<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
     let keep = run.executing().min(run.entered);
     let freed = vacate(draft, &mut run, keep)?;
-    let Some(need) = run.plan.get(run.entered).cloned() else { return advance(draft, run) };
+    if run.plan.len() == run.entered {
+        return advance(draft, run);
+    }
+    queue_up(draft, run)?;
+    hand_on(draft, freed)
+}
+
+/// Adds a run to the queue of its next gate.
+pub(super) fn queue_up<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
+    let need = run.plan.get(run.entered).cloned().expect("the run has another gate to enter");
     let mut gate = gate_or_new(draft, &need.gate)?;
     join(&mut gate, &mut run, &need);
     draft.put(gate);
     draft.put(run);
-    hand_on(draft, freed)
+    Ok(())
 }
 
 /// As [`release`], but does not hand the slots on: returns the gates for which the caller does it.
 pub fn vacate<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<Vec<GateKey>, E> {
     let mut touched: Vec<GateKey> = Vec::new();
     if let (Phase::Queued { .. }, Some(need)) = (run.phase, run.plan.get(run.entered)) {
+        if let Some(gate) = draft.gate(&need.gate)?.filter(|gate| is_counted(&gate.state)) {
+            let mut gate = gate.clone();
+            count_down(&mut gate.state);
+            draft.put(gate);
+        }
         touched.push(need.gate.clone());
     }
     for need in run.plan.iter().take(run.entered).skip(keep) {
@@ -146,7 +178,12 @@ pub fn hand_on<E>(draft: &mut Draft, mut gates: Vec<GateKey>) -> Decided<(), E> 
 /// Adds a run to a gate's queue, at its position.
 fn join(gate: &mut Gate, run: &mut Run, need: &PlannedGate) {
     let place = place(need, run.rank);
+    let from_queue = matches!(run.phase, Phase::Queued { gate: earlier, .. } if earlier != gate.id);
+    if from_queue && need.span == Span::Run {
+        run.plan[run.entered].after_queue = true;
+    }
     run.phase = Phase::Queued { gate: gate.id, place };
+    count_up(&mut gate.state, need.bounded);
     if head(&gate.state).is_none_or(|head| place < head) {
         set_head(&mut gate.state, Some((place, &need.costs)));
     }
@@ -180,23 +217,38 @@ pub fn settle<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
         let first = if head(&gate.state).is_some() { draft.head_of_queue(&gate)? } else { None };
         let Some((place, seq)) = first else {
             set_head(&mut gate.state, None);
-            rest(draft, gate);
-            return Ok(());
+            return rest(draft, gate);
         };
         let run = draft.run(seq)?.cloned();
         let mut run = run.expect("a run in a queue has a row");
         let limit = limit(draft, &gate)?;
         let costs = run.plan.get(run.entered).map(|need| need.costs.clone()).unwrap_or_default();
         set_head(&mut gate.state, Some((place, &costs)));
+        if let Some(pause) = pause::displaces(draft, &run, &limit)? {
+            draft.put(gate);
+            pause::wait(draft, run, &pause)?;
+            continue;
+        }
+        if key.class() == Some(Class::Pause) && limit == Limit::Open {
+            draft.put(gate);
+            pause::leave(&mut run);
+            advance(draft, run)?;
+            continue;
+        }
         cut_off(&mut gate.state, &limit, draft.now());
         if let Err(due) = offer(&mut gate.state, run.id, &costs, &limit, draft.now()) {
             gate.due = due;
+            // A run may have left the full queue that has refused a fold.
+            if queue::flushable(draft, &gate)?.is_some() {
+                gate.due = Some(draft.now());
+            }
             // The sweep compares `at` with the clock, to detect that the clock stepped back.
             gate.at = gate.at.max(draft.now());
             draft.put(gate);
             return Ok(());
         }
         move_up(draft, &gate, &mut run)?;
+        count_down(&mut gate.state);
         draft.put(gate);
         run.entered += 1;
         advance(draft, run)?;
@@ -304,6 +356,7 @@ fn room(
             let ahead = Ahead { through: &turns.pending, queued: 0 };
             meter::all_conform(&turns.meters, rates, ahead, costs, now)
         }
+        (_, Limit::Closed) => Err(None),
         (_, Limit::Slots(_) | Limit::Rates(_) | Limit::Open) => Ok(()),
     }
 }
@@ -334,12 +387,43 @@ fn head(state: &GateState) -> Option<Place> {
     }
 }
 
-/// Sets the first position of the queue and the cost of the run there.
+/// Counts a run that joins the queue. Counting begins with the first run of a queue, if the run's
+/// limit has a bound. A queue that was not counted from its first run on is counted when the bound
+/// is checked.
+fn count_up(state: &mut GateState, bounded: bool) {
+    if let GateState::Slots(slots) = state {
+        let first = bounded && slots.head.is_none();
+        slots.waiting = slots.waiting.or(first.then_some(0)).map(|waiting| waiting + 1);
+    }
+}
+
+/// Counts a run that leaves the queue.
+fn count_down(state: &mut GateState) {
+    if let GateState::Slots(Slots { waiting: Some(waiting), .. }) = state {
+        *waiting = waiting.saturating_sub(1);
+    }
+}
+
+fn is_counted(state: &GateState) -> bool {
+    matches!(state, GateState::Slots(Slots { waiting: Some(_), .. }))
+}
+
+/// Whether a run that takes one unit would get a slot.
+pub fn has_room<E>(draft: &Draft, gate: &Gate) -> Decided<bool, E> {
+    let limit = limit(draft, gate)?;
+    Ok(room(&gate.state, &Costs::default(), &limit, draft.now()).is_ok())
+}
+
+/// Sets the first position of the queue and the cost of the run there. An empty queue is not
+/// counted.
 fn set_head(state: &mut GateState, first: Option<(Place, &Costs)>) {
     let (place, costs) = first.unzip();
     let costs = costs.cloned().unwrap_or_default();
     match state {
-        GateState::Slots(slots) => (slots.head, slots.wanted) = (place, costs),
+        GateState::Slots(slots) => {
+            slots.waiting = slots.waiting.filter(|_| place.is_some());
+            (slots.head, slots.wanted) = (place, costs);
+        }
         GateState::Turns(turns) => (turns.head, turns.wanted) = (place, costs),
         GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) => {}
     }
@@ -347,17 +431,15 @@ fn set_head(state: &mut GateState, first: Option<(Place, &Costs)>) {
 
 /// Sets the due time of a gate without a queue: now if folds wait for the gate, or else the time at
 /// which its row may be deleted.
-fn rest(draft: &mut Draft, mut gate: Gate) {
+fn rest<E>(draft: &mut Draft, mut gate: Gate) -> Decided<(), E> {
     let idle_until = idle_until(&gate);
-    if let GateState::Slots(slots) = &gate.state
-        && !slots.folds.is_empty()
-        && !slots.holders.iter().any(|hold| !hold.draining)
-    {
+    if queue::flushable(draft, &gate)?.is_some() {
         gate.due = Some(draft.now());
     } else if gate.due.is_none() {
         gate.due = idle_until;
     }
     draft.put(gate);
+    Ok(())
 }
 
 /// Returns when the row of an unused gate may be deleted; none if the gate is in use.
@@ -412,7 +494,7 @@ fn gate_or_new<E>(draft: &mut Draft, key: &GateKey) -> Decided<Gate, E> {
         return Ok(gate.clone());
     }
     let state = match key.class() {
-        Some(Class::Throttle) => GateState::Turns(Turns::default()),
+        Some(class) if class.is_throttle() => GateState::Turns(Turns::default()),
         _ => GateState::Slots(Slots::default()),
     };
     Ok(Gate { key: key.clone(), id: draft.next_seq()?, at: draft.now(), due: None, state })

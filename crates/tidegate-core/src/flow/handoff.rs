@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 
 use super::{
     control::{Control, Field, FieldType, Moment, Reading},
+    key_source::KeySource,
     plan::{Candidate, GateStep, Plan, WhenFull},
+    queue::Queue,
     verdict::{By, Verdict},
 };
 use crate::{
@@ -20,7 +22,7 @@ use crate::{
     definition::{Code, Fields, Reported, Trigger},
     draft::{Decided, Draft, Stop},
     id::RunId,
-    key::{Key, Path},
+    key::Key,
     row::{Class, GateState, Span},
     run::end,
 };
@@ -33,8 +35,9 @@ pub(super) const CONTROL: Control = Control {
     on_overflow: "supersede, drain or coexist",
     fields: &[
         Field::required("type", FieldType::OneOf(&["singleton", "keyed"])),
-        Field::optional("keyField", FieldType::Path, "none, which `keyed` refuses"),
+        Field::optional("keyField", FieldType::Key, "none, which `keyed` refuses"),
         Field::required("onNewVersion", FieldType::OneOf(&["supersede", "drain", "coexist"])),
+        Field::optional("queue", FieldType::Queue, "no bound"),
     ],
     classes: &[Class::Handoff],
     // A release that adds the control makes every live run a holder.
@@ -49,6 +52,7 @@ pub(super) const CONTROL: Control = Control {
     check,
     plan,
     limit: |_, _| Limit::Slots(1),
+    queue: |definition, _| definition.handoff.as_ref()?.queue,
     ..Control::NONE
 };
 
@@ -60,6 +64,9 @@ pub struct Handoff {
     pub scope: HandoffScope,
     /// The rule for older runs.
     pub on_new_version: OnNewVersion,
+    /// The bound of the queue; none if any number of runs may wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<Queue>,
 }
 
 /// Scope in which at most one run is active.
@@ -68,8 +75,8 @@ pub struct Handoff {
 pub enum HandoffScope {
     /// The whole workflow.
     Singleton,
-    /// Each value at the path; an event without a value is refused.
-    Keyed(Path),
+    /// Each value of the key; an event without a value is refused.
+    Keyed(KeySource),
 }
 
 /// Rule for older runs when the first run of a newer version arrives.
@@ -96,40 +103,45 @@ impl Handoff {
         let keyed = fields
             .word("type", &[("singleton", false), ("keyed", true)])
             .and_then(|word| word.ok_or_else(|| fields.missing("type", "`singleton` or `keyed`")));
-        let key = fields.path("keyField");
+        let key = fields.key("keyField");
         let on_new_version = fields.word("onNewVersion", &WORDS).and_then(|word| {
             word.ok_or_else(|| fields.missing("onNewVersion", "`supersede`, `drain` or `coexist`"))
         });
+        let queue = Queue::read(fields);
         let scope = match (keyed?, key?) {
             (false, None) => HandoffScope::Singleton,
-            (true, Some(path)) => HandoffScope::Keyed(path),
+            (true, Some(key)) => HandoffScope::Keyed(key),
             (true, None) => {
                 return Err(fields.missing("keyField", "type `keyed` needs the path of its key"));
             }
-            (false, Some(path)) => {
+            (false, Some(key)) => {
                 let fix = "drop it or write type `keyed`";
-                let message = format!("is not allowed with type `singleton`, got `{path}`: {fix}");
+                let message = format!("is not allowed with type `singleton`, got `{key}`: {fix}");
                 return Err(fields.error(Code::Conflict, "keyField", message));
             }
         };
-        Ok(Handoff { scope, on_new_version: on_new_version? })
+        Ok(Handoff { scope, on_new_version: on_new_version?, queue: queue? })
     }
 
     pub(crate) fn to_value(&self) -> Value {
         let word = serde_json::to_value(self.on_new_version).expect("a word is serializable");
-        match &self.scope {
+        let mut value = match &self.scope {
             HandoffScope::Singleton => json!({"type": "singleton", "onNewVersion": word}),
-            HandoffScope::Keyed(path) => {
-                json!({"type": "keyed", "keyField": path, "onNewVersion": word})
+            HandoffScope::Keyed(key) => {
+                json!({"type": "keyed", "keyField": key, "onNewVersion": word})
             }
+        };
+        if let Some(queue) = self.queue {
+            value["queue"] = queue.to_value();
         }
+        value
     }
 
     /// Returns the path of the key, if there is one.
-    pub fn key(&self) -> Option<&Path> {
+    pub fn key(&self) -> Option<&KeySource> {
         match &self.scope {
             HandoffScope::Singleton => None,
-            HandoffScope::Keyed(path) => Some(path),
+            HandoffScope::Keyed(key) => Some(key),
         }
     }
 }
@@ -137,13 +149,17 @@ impl Handoff {
 /// Reports a keyed handoff in a definition with a cron trigger, whose events have no key.
 fn check(reading: &mut Reading<'_>) {
     let Some(handoff) = &reading.definition.handoff else { return };
+    if let Some(queue) = handoff.queue {
+        let batch = reading.definition.batch.is_some();
+        queue.check(CONTROL.name, false, batch, reading.problems);
+    }
     let triggers = &reading.definition.triggers;
     let cron = triggers.iter().any(|trigger| matches!(trigger, Trigger::Cron { .. }));
-    if let HandoffScope::Keyed(path) = &handoff.scope
+    if let HandoffScope::Keyed(key) = &handoff.scope
         && cron
     {
         let fix = "use type `singleton`, or drop the cron trigger";
-        let message = format!("`{path}` is never in the data of a cron trigger: {fix}");
+        let message = format!("`{key}` is never in the data of a cron trigger: {fix}");
         reading.problems.error(Code::Conflict, "handoff.keyField", message);
     }
 }
@@ -151,8 +167,8 @@ fn check(reading: &mut Reading<'_>) {
 fn plan(candidate: &Candidate<'_>, plan: &mut Plan) -> Decided<(), Verdict> {
     let Some(handoff) = &candidate.workflow().handoff else { return Ok(()) };
     let mut scope = candidate.scope(Class::Handoff, handoff.key())?;
-    if scope.key == Key::Missing {
-        let reason = format!("the required key `{}` is missing from the data", scope.slot);
+    if let (Some(key), Key::Missing) = (handoff.key(), &scope.key) {
+        let reason = format!("the required key `{key}` is missing from the data");
         return Err(Stop::Refused(Verdict::Rejected { control: CONTROL.name, reason }));
     }
     let version = &candidate.current.version;
@@ -166,6 +182,7 @@ fn plan(candidate: &Candidate<'_>, plan: &mut Plan) -> Decided<(), Verdict> {
         }
     };
     plan.add_in_tier(&scope, Span::Run, tier, WhenFull::Wait);
+    plan.bound(handoff.queue);
     Ok(())
 }
 

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::{
     claim,
     control::{Control, Field, FieldType, Moment},
+    key_source::KeySource,
     plan::Candidate,
     verdict::{By, Verdict},
     written,
@@ -19,7 +20,7 @@ use crate::{
     definition::{Definition, Fields, Reported},
     draft::{Decided, Draft, Stop},
     id::RunId,
-    key::{Key, Path, Scalar},
+    key::{Key, Scalar},
     row::{Class, GateKey, Scope, Workspace},
 };
 
@@ -30,7 +31,7 @@ pub(super) const CONTROL: Control = Control {
     acts: Moment::Arrival,
     on_overflow: "drop as deduped",
     fields: &[
-        Field::optional("key", FieldType::Path, "the whole workflow"),
+        Field::optional("key", FieldType::Key, "the whole workflow"),
         Field::optional("periodMs", FieldType::Duration, "86400000"),
     ],
     classes: &[Class::Idempotency],
@@ -55,7 +56,7 @@ pub const DEDUPE_MS: u64 = 24 * 60 * 60 * 1000;
 pub struct Idempotency {
     /// The key, with one claim per value; one claim for the whole workflow if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub key: Option<Path>,
+    pub key: Option<KeySource>,
     /// The lifetime of a claim.
     pub period_ms: u64,
 }
@@ -65,7 +66,7 @@ const DEFAULT_PERIOD_MS: u64 = 24 * 60 * 60 * 1000;
 
 impl Idempotency {
     pub(crate) fn read(fields: &mut Fields<'_>) -> Result<Idempotency, Reported> {
-        let key = fields.path("key");
+        let key = fields.key("key");
         let period_ms = fields.optional_duration("periodMs");
         Ok(Idempotency { key: key?, period_ms: period_ms?.unwrap_or(DEFAULT_PERIOD_MS) })
     }
@@ -108,7 +109,7 @@ pub(super) fn take(
 ) -> Decided<Option<GateKey>, Verdict> {
     let Some(key) = check(draft, candidate)? else { return Ok(None) };
     let period = candidate.workflow().idempotency.as_ref().map_or(0, |control| control.period_ms);
-    claim::take(draft, key.clone(), candidate.event, Some(run), period)?;
+    claim::take(draft, key.clone(), candidate.event.id, Some(run), period)?;
     Ok(Some(key))
 }
 

@@ -8,11 +8,11 @@
 use super::{
     control::{Control, Reading},
     cost::Cost,
+    key_source::KeySource,
 };
 use crate::{
     catalog::Limit,
     definition::{Code, Definition},
-    key::Path,
     row::{Costs, Meter, Meters, Turn},
     time::Timestamp,
 };
@@ -26,6 +26,20 @@ pub struct Rate {
     pub per_ms: u64,
     /// Maximum number of arrivals at once.
     pub burst: u32,
+}
+
+impl Rate {
+    /// Returns the problem of a burst that takes longer than [`LONGEST_REFILL_MS`] to refill.
+    pub(crate) fn problem(&self) -> Option<String> {
+        let Self { limit, per_ms, burst } = self;
+        let refill = u128::from(*burst) * u128::from(*per_ms) / u128::from(*limit);
+        (refill > LONGEST_REFILL_MS).then(|| {
+            format!(
+                "of {burst} takes more than 100 years to come back at {limit} in {per_ms} ms: \
+                 make it smaller"
+            )
+        })
+    }
 }
 
 /// Checks whether an arrival of `cost` units conforms at `now`, with `ahead` units of others
@@ -92,6 +106,26 @@ pub fn stamp_turn(meter: Option<Meter>, rate: Rate, cost: u32, now: Timestamp) -
     let due = theoretical(meter, rate, now);
     let late = i128::from(now.micros()) * scale - due;
     if late < scale { count(due, rate, cost, now) } else { stamp(meter, rate, cost, now) }
+}
+
+/// Replaces `reserved` units that were counted before by the `actual` ones.
+///
+/// Further units are counted as an arrival now. Units that are given back make the next arrivals
+/// earlier, but never allow more than a full burst: what a free time has given back already is not
+/// given back twice.
+pub fn correct(
+    meter: Option<Meter>,
+    rate: Rate,
+    (reserved, actual): (u32, u32),
+    now: Timestamp,
+) -> Meter {
+    if actual >= reserved {
+        return stamp(meter, rate, actual - reserved, now);
+    }
+    let counted = theoretical(meter, rate, now);
+    let free = i128::from(now.micros()) * i128::from(rate.limit);
+    let less = counted - i128::from(reserved - actual) * interval(rate);
+    count(less.max(free.min(counted)), rate, 0, now)
 }
 
 fn count(from: i128, rate: Rate, cost: u32, now: Timestamp) -> Meter {
@@ -244,13 +278,15 @@ const LONGEST_REFILL_MS: u128 = 100 * 365 * 24 * 60 * 60 * 1000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Metered<'a> {
     pub(super) rate: Rate,
-    pub(super) key: Option<&'a Path>,
+    pub(super) key: Option<&'a KeySource>,
     pub(super) cost: Option<&'a Cost>,
 }
 
 /// Returns the different keys of a list of limits. Limits with one key share a row, with a meter
 /// each.
-pub(super) fn keys<'a>(all: impl Iterator<Item = Option<&'a Path>>) -> Vec<Option<&'a Path>> {
+pub(super) fn keys<'a>(
+    all: impl Iterator<Item = Option<&'a KeySource>>,
+) -> Vec<Option<&'a KeySource>> {
     let mut keys = Vec::new();
     for key in all {
         if !keys.contains(&key) {
@@ -263,14 +299,14 @@ pub(super) fn keys<'a>(all: impl Iterator<Item = Option<&'a Path>>) -> Vec<Optio
 /// Returns the limits of the row with this slot. A row whose key the current release does not use
 /// has the limits of the first key, so that its queue goes on at their rate.
 pub(super) fn limit(limits: &[Metered<'_>], slot: &str) -> Limit {
-    let is = |limit: &&Metered<'_>| limit.key.map(Path::to_string).unwrap_or_default() == slot;
+    let is = |limit: &&Metered<'_>| limit.key.map(KeySource::slot).unwrap_or_default() == slot;
     let named = limits.iter().find(is).or(limits.first());
     let Some(key) = named.map(|limit| limit.key) else { return Limit::Open };
     let alike = limits.iter().filter(|limit| limit.key == key);
     Limit::Rates(alike.map(|limit| limit.rate).collect())
 }
 
-/// Refuses a burst that takes longer than [`LONGEST_REFILL_MS`] to refill, and a limit that counts
+/// Refuses a burst that takes too long to refill ([`Rate::problem`]), and a limit that counts
 /// the same units over the same period as another one.
 pub(super) fn check(
     reading: &mut Reading<'_>,
@@ -281,12 +317,7 @@ pub(super) fn check(
     let limits = limits(definition);
     for (n, limit) in limits.iter().enumerate() {
         let (rate, place) = (limit.rate, Reading::place(places, control, n));
-        let refill = u128::from(rate.burst) * u128::from(rate.per_ms) / u128::from(rate.limit);
-        if refill > LONGEST_REFILL_MS {
-            let message = format!(
-                "of {} takes more than 100 years to come back at {} in {} ms: make it smaller",
-                rate.burst, rate.limit, rate.per_ms
-            );
+        if let Some(message) = rate.problem() {
             problems.error(Code::OutOfRange, &format!("{place}.burst"), message);
         }
         let same = |other: &Metered<'_>| {
@@ -314,6 +345,33 @@ mod tests {
         conforms(*meter, rate, (0, 1), at(now))?;
         *meter = Some(stamp(*meter, rate, 1, at(now)));
         Ok(())
+    }
+
+    /// spec L10: with every use settled to what it took, a meter is where it would be had the actual
+    /// units been reserved.
+    #[test]
+    fn settled_units_count_as_if_they_had_been_reserved() {
+        let rate = Rate { limit: 7, per_ms: 1000, burst: 50 };
+        for (reserved, actual) in [(5, 2), (2, 5), (5, 0), (3, 3), (50, 80), (80, 1)] {
+            let now = at(1_700_000_000_000_003);
+            let before = Some(stamp(None, rate, 20, now));
+            let settled =
+                correct(Some(stamp(before, rate, reserved, now)), rate, (reserved, actual), now);
+            assert_eq!(settled, stamp(before, rate, actual, now), "{reserved} to {actual}");
+        }
+    }
+
+    /// spec L10: units that are given back late are free already, and are not given back twice.
+    #[test]
+    fn units_are_not_given_back_twice() {
+        let rate = Rate { limit: 1, per_ms: 1, burst: 3 };
+        let meter = stamp(None, rate, 3, at(0));
+        let late = correct(Some(meter), rate, (3, 0), at(10_000));
+        let mut meter = Some(late);
+        for _ in 0..3 {
+            assert_eq!(admit(&mut meter, rate, 10_000), Ok(()));
+        }
+        assert!(admit(&mut meter, rate, 10_000).is_err(), "more than a burst is admitted");
     }
 
     /// spec M1, I12: two million steps, compared with the sum in big integers.

@@ -12,17 +12,23 @@ pub mod control;
 pub mod cost;
 pub mod fold;
 pub mod gate;
+pub mod key_source;
 pub mod meter;
 pub mod plan;
+pub mod queue;
 pub mod receipts;
+pub mod settle;
 pub mod verdict;
 
 pub mod batch;
+pub mod cancel_on;
 pub mod concurrency;
 pub mod debounce;
 pub mod handoff;
 pub mod idempotency;
+pub mod pause;
 pub mod policy;
+pub mod pool;
 pub mod priority;
 pub mod rate_limit;
 pub mod singleton;
@@ -30,6 +36,7 @@ pub mod start_within;
 pub mod throttle;
 
 pub use control::{CONTROLS, Control, Field, FieldType, Moment, gate_owners};
+pub use key_source::KeySource;
 pub use verdict::{By, Verdict};
 
 use serde::{Deserialize, Deserializer, Serialize};
@@ -42,8 +49,9 @@ pub(crate) type Word = &'static str;
 pub(crate) fn word<'de, D: Deserializer<'de>>(from: D) -> Result<Word, D::Error> {
     let name = String::deserialize(from)?;
     let control = CONTROLS.iter().map(|control| control.name).find(|control| *control == name);
-    // Only `policy` is not in the table, and it can also refuse.
-    Ok(control.unwrap_or("policy"))
+    // Triggers and `policy` are not in the table, and can also refuse.
+    let trigger = Some(verdict::TRIGGERS).filter(|word| *word == name);
+    Ok(control.or(trigger).unwrap_or("policy"))
 }
 
 /// Deserializes a list of names of controls.

@@ -1,18 +1,29 @@
 //! The gate plan: the gates of all controls that a run has to enter, in order (spec G9).
 
-use std::cell::OnceCell;
+use std::{
+    cell::{OnceCell, RefCell},
+    collections::BTreeMap,
+    sync::Arc,
+};
 
 use super::{
-    By, CONTROLS, Control, Moment, control, cost::Cost, policy::PolicyKind, verdict::Verdict,
+    By, CONTROLS, Control, Moment, batch, control,
+    cost::Cost,
+    key_source::{self, KeySource},
+    policy::PolicyKind,
+    queue::Queue,
+    verdict::Verdict,
 };
 use crate::{
-    catalog::Current,
+    catalog::{Current, Pools},
     definition::{Definition, Overlap},
     draft::{Decided, Stop},
-    id::{EventId, RunId},
-    json::Payload,
-    key::{Key, Path},
-    row::{BatchCosts, Class, Costs, GateKey, Order, Parent, PlannedGate, Scope, Span, Workspace},
+    id::RunId,
+    key::Key,
+    row::{
+        BatchCosts, Class, Costs, Event, GateKey, Order, Parent, PlannedGate, Scope, Span,
+        Workspace,
+    },
     time::Timestamp,
 };
 
@@ -61,10 +72,8 @@ pub struct Candidate<'a> {
     pub ws: Workspace,
     /// The released definition.
     pub current: &'a Current,
-    /// The id of the input.
-    pub event: EventId,
-    /// The data of the input.
-    pub data: Payload,
+    /// The input.
+    pub event: &'a Event,
     /// The origin of the input.
     pub origin: Origin,
     /// The parent run and its step, for an invoked run.
@@ -73,8 +82,21 @@ pub struct Candidate<'a> {
     pub function_key: Option<Key>,
     /// The sums of a batch's costs, where the run gets a batch.
     pub batch: Option<BatchCosts>,
-    /// The gate plan, once it was computed.
-    pub steps: OnceCell<Vec<GateStep>>,
+    /// The pools of the workspace, if the definition uses any.
+    pub pools: Pools,
+    /// The results that were computed from the input.
+    pub results: Results,
+}
+
+/// Results of a candidate: each is computed once, however often it is needed.
+#[derive(Clone, Debug, Default)]
+pub struct Results {
+    /// The gate plan.
+    steps: OnceCell<Vec<GateStep>>,
+    /// The keys of expressions, by their text.
+    keys: RefCell<BTreeMap<Arc<str>, Result<Key, String>>>,
+    /// Whether the control `batch` collects the input.
+    is_collected: OnceCell<Result<bool, String>>,
 }
 
 /// Behaviour of a run at a full gate.
@@ -124,6 +146,17 @@ impl Plan {
         }
     }
 
+    /// Adds a gate of a pool, with the run's cost at each of its limits. A run takes a gate once:
+    /// two uses of one gate are one of summed cost (spec L5).
+    pub(crate) fn add_pooled(&mut self, scope: &Scope, span: Span, cost: u32, limits: usize) {
+        let gate = GateKey::new(scope);
+        let costs = Costs::new(vec![cost; limits]);
+        match self.0.iter_mut().find(|step| step.planned.gate == gate) {
+            Some(step) => step.planned.costs = step.planned.costs.plus(&costs, limits),
+            None => self.add_costing(scope, span, vec![cost; limits]),
+        }
+    }
+
     /// Adds a gate whose queue is ordered by tiers first.
     pub(crate) fn add_in_tier(
         &mut self,
@@ -132,9 +165,15 @@ impl Plan {
         tier: i64,
         when_full: WhenFull,
     ) {
-        let planned =
-            PlannedGate { gate: GateKey::new(scope), span, tier, costs: Costs::default() };
+        let planned = PlannedGate { tier, ..PlannedGate::new(GateKey::new(scope), span) };
         self.0.push(GateStep { planned, when_full, order: scope.order() });
+    }
+
+    /// Sets whether the queue of the gate that was added last has a bound.
+    pub(crate) fn bound(&mut self, queue: Option<Queue>) {
+        if let Some(step) = self.0.last_mut() {
+            step.planned.bounded = queue.is_some();
+        }
     }
 }
 
@@ -145,9 +184,9 @@ impl Candidate<'_> {
     }
 
     /// Returns the scope of one of this workflow's gates.
-    pub fn scope(&self, class: Class, path: Option<&Path>) -> Decided<Scope, Verdict> {
-        let key = self.key(class.control(), path)?;
-        Ok(self.scope_of(class, path.map(Path::to_string).unwrap_or_default(), key))
+    pub fn scope(&self, class: Class, key: Option<&KeySource>) -> Decided<Scope, Verdict> {
+        let value = self.key(class.control(), key)?;
+        Ok(self.scope_of(class, key.map(KeySource::slot).unwrap_or_default(), value))
     }
 
     pub(crate) fn scope_of(&self, class: Class, slot: String, key: Key) -> Scope {
@@ -156,9 +195,29 @@ impl Candidate<'_> {
         Scope { ws: self.ws.clone(), class, app, name, slot, key }
     }
 
-    pub(super) fn key(&self, control: &'static str, path: Option<&Path>) -> Decided<Key, Verdict> {
-        Key::of(path, &self.data).map_err(|error| {
-            Stop::Refused(Verdict::Rejected { control, reason: error.to_string() })
+    pub(super) fn key(
+        &self,
+        control: &'static str,
+        source: Option<&KeySource>,
+    ) -> Decided<Key, Verdict> {
+        let key = source.map_or(Ok(Key::Whole), |source| self.value(source));
+        key.map_err(|reason| Stop::Refused(Verdict::Rejected { control, reason }))
+    }
+
+    /// Returns the value of a key. An expression is evaluated once.
+    fn value(&self, source: &KeySource) -> Result<Key, String> {
+        let KeySource::Expr { expr } = source else { return source.of(self.event) };
+        let mut keys = self.results.keys.borrow_mut();
+        keys.entry(expr.text().clone()).or_insert_with(|| source.of(self.event)).clone()
+    }
+
+    /// Whether the control `batch` collects the input: its `if` holds, or it has none.
+    pub(super) fn is_collected(&self) -> Decided<bool, Verdict> {
+        let condition = self.workflow().batch.as_ref().and_then(|batch| batch.condition.as_ref());
+        let Some(condition) = condition else { return Ok(true) };
+        let holds = || key_source::holds(condition, self.event);
+        self.results.is_collected.get_or_init(holds).clone().map_err(|reason| {
+            Stop::Refused(Verdict::Rejected { control: batch::CONTROL.name, reason })
         })
     }
 
@@ -167,18 +226,18 @@ impl Candidate<'_> {
         let units = match (cost, &self.batch) {
             (None, _) => Ok(1),
             (Some(cost), Some(batch)) => Ok(batch.cost(cost)),
-            (Some(cost), None) => cost.of(&self.data),
+            (Some(cost), None) => cost.of(&self.event.data),
         };
         units.map_err(|reason| Stop::Refused(Verdict::Rejected { control, reason }))
     }
 
     /// The gates that the run has to pass, in the order of spec G9.
     pub fn plan(&self) -> Decided<&[GateStep], Verdict> {
-        if let Some(steps) = self.steps.get() {
+        if let Some(steps) = self.results.steps.get() {
             return Ok(steps);
         }
         let steps = self.build_plan()?;
-        Ok(self.steps.get_or_init(|| steps))
+        Ok(self.results.steps.get_or_init(|| steps))
     }
 
     fn build_plan(&self) -> Decided<Vec<GateStep>, Verdict> {
@@ -198,7 +257,7 @@ impl Candidate<'_> {
         };
         let lacks = |control: &&Control| {
             let keys = (control.keys)(self.workflow()).into_iter();
-            keys.flatten().any(|path| Key::of(Some(path), &self.data) == Ok(Key::Missing))
+            keys.flatten().any(|key| self.value(key) == Ok(Key::Missing))
         };
         CONTROLS.iter().filter(applies).filter(lacks).map(|control| control.name).collect()
     }
@@ -233,7 +292,9 @@ impl Candidate<'_> {
             }
         };
         match kind {
-            Some(PolicyKind::Queue { max_wait_ms }) => max_wait_ms.map(|ms| queued_at.plus_ms(ms)),
+            Some(PolicyKind::Queue { max_wait_ms, .. }) => {
+                max_wait_ms.map(|ms| queued_at.plus_ms(ms))
+            }
             _ => None,
         }
     }

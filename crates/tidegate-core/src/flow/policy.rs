@@ -13,8 +13,11 @@ use serde_json::{Value, json};
 
 use super::{
     control::{Control, Moment, Reading},
-    fold::Folding,
+    debounce::Edge,
+    fold::{Folding, Kept, Timing},
+    key_source::KeySource,
     plan::{Candidate, WhenFull},
+    queue::Queue,
     verdict::Verdict,
 };
 use crate::{
@@ -34,14 +37,19 @@ pub(super) const CONTROL: Control = Control {
     plan: |candidate, plan| {
         if let Some((scope, kind)) = scope(candidate, Class::Policy)? {
             plan.add(&scope, Span::Run, kind.when_full());
+            plan.bound(kind.queue());
         }
         Ok(())
     },
     limit: |_, _| Limit::Slots(1),
+    queue: |definition, _| definition.policy.as_ref()?.kind.queue(),
     folding: |definition| match definition.policy.as_ref()?.kind {
-        PolicyKind::Debounce { period_ms, max_wait_ms } => {
-            Some(Folding::Last { period_ms, max_wait_ms })
-        }
+        PolicyKind::Debounce { period_ms, max_wait_ms } => Some(Folding {
+            class: Class::Quiet,
+            timing: Timing::Quiet { period_ms, max_wait_ms },
+            keep: Kept::Last,
+            edge: Edge::Trailing,
+        }),
         PolicyKind::Allow
         | PolicyKind::Queue { .. }
         | PolicyKind::Reject
@@ -71,6 +79,9 @@ pub enum PolicyKind {
     Queue {
         /// The maximum wait; none means no maximum.
         max_wait_ms: Option<u64>,
+        /// The bound of the queue; none if any number of requests may wait.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        queue: Option<Queue>,
     },
     /// The request is refused, with the id of the holder.
     Reject,
@@ -98,8 +109,8 @@ pub enum PolicyKey {
     User,
     /// No key: the policy has no effect.
     None,
-    /// The value at a path in the request.
-    Path(Path),
+    /// The value at a path in the request, or of another source.
+    Path(KeySource),
     /// The result of the program's key function of this name.
     Function(String),
 }
@@ -120,7 +131,7 @@ impl Policy {
         }
         let word = value.get("policy").and_then(Value::as_str).unwrap_or_default();
         let known: &[&str] = match word {
-            "queue" => &["policy", "key", "maxWaitMs"],
+            "queue" => &["policy", "key", "maxWaitMs", "queue"],
             "allow" | "reject" | "restart" | "latest" => &["policy", "key"],
             // With an unknown name all fields are accepted, so that only the name is reported.
             _ => &["policy", "key", "periodMs", "maxWaitMs"],
@@ -134,7 +145,7 @@ impl Policy {
     pub(crate) fn to_value(&self) -> Value {
         let (name, period_ms, max_wait_ms) = match &self.kind {
             PolicyKind::Allow => ("allow", None, None),
-            PolicyKind::Queue { max_wait_ms } => ("queue", None, *max_wait_ms),
+            PolicyKind::Queue { max_wait_ms, .. } => ("queue", None, *max_wait_ms),
             PolicyKind::Reject => ("reject", None, None),
             PolicyKind::Restart => ("restart", None, None),
             PolicyKind::Latest => ("latest", None, None),
@@ -146,10 +157,11 @@ impl Policy {
             PolicyKey::Session => None,
             PolicyKey::User => Some(json!("user")),
             PolicyKey::None => Some(json!("none")),
-            PolicyKey::Path(path) => Some(json!(path)),
+            PolicyKey::Path(key) => Some(json!(key)),
             PolicyKey::Function(name) => Some(json!({"function": name})),
         };
-        if key.is_none() && period_ms.is_none() && max_wait_ms.is_none() {
+        let queue = self.kind.queue().map(Queue::to_value);
+        if key.is_none() && period_ms.is_none() && max_wait_ms.is_none() && queue.is_none() {
             return json!(name);
         }
         let fields = [
@@ -157,6 +169,7 @@ impl Policy {
             ("key", key),
             ("periodMs", period_ms.map(Value::from)),
             ("maxWaitMs", max_wait_ms.map(Value::from)),
+            ("queue", queue),
         ];
         let given = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
         Value::Object(given.collect())
@@ -168,7 +181,8 @@ pub(crate) fn read_kind(fields: &mut Fields<'_>, words: &[&str]) -> Result<Polic
     match fields.text("policy")? {
         Some("allow") => Ok(PolicyKind::Allow),
         Some("queue") => {
-            Ok(PolicyKind::Queue { max_wait_ms: fields.optional_duration("maxWaitMs")? })
+            let (max_wait_ms, queue) = (fields.optional_duration("maxWaitMs"), Queue::read(fields));
+            Ok(PolicyKind::Queue { max_wait_ms: max_wait_ms?, queue: queue? })
         }
         Some("reject") => Ok(PolicyKind::Reject),
         Some("restart") => Ok(PolicyKind::Restart),
@@ -190,7 +204,7 @@ pub(crate) fn read_kind(fields: &mut Fields<'_>, words: &[&str]) -> Result<Polic
 
 fn read_key(fields: &mut Fields<'_>) -> Result<PolicyKey, Reported> {
     let Some(value) = fields.get("key") else { return Ok(PolicyKey::Session) };
-    if value.is_object() {
+    if value.get("function").is_some() {
         let at = fields.field("key");
         let mut inner = Fields::open(value, &at, &["function"], fields.problems())?;
         return match inner.name("function")? {
@@ -207,8 +221,8 @@ fn read_key(fields: &mut Fields<'_>) -> Result<PolicyKey, Reported> {
             let known = ["session", "user", "none", "input.…", "metadata.…"];
             Err(fields.unknown_value("key", word, &known))
         }
-        Some(_) | None => match fields.path("key")? {
-            Some(path) => Ok(PolicyKey::Path(path)),
+        Some(_) | None => match fields.key("key")? {
+            Some(key) => Ok(PolicyKey::Path(key)),
             None => Err(fields.error(Code::BadPath, "key", "must name a field")),
         },
     }
@@ -256,24 +270,23 @@ pub(super) fn scope<'a>(
     if *kind == PolicyKind::Allow {
         return Ok(None);
     }
-    let path = |name: &str| Path::parse(name).ok();
-    let (slot, path) = match key {
+    let slot = match key {
         PolicyKey::None => return Ok(None),
         PolicyKey::Function(name) if candidate.function_key.is_none() => {
             let reason = format!("the key function `{name}` is not registered in this engine");
             return Err(Stop::Refused(Verdict::Rejected { control: "policy", reason }));
         }
-        PolicyKey::Session => ("session".to_owned(), path("session")),
-        PolicyKey::User => ("user".to_owned(), path("user")),
-        PolicyKey::Path(path) => (format!("path:{path}"), Some(path.clone())),
-        PolicyKey::Function(name) => (format!("function:{name}"), None),
+        PolicyKey::Session => "session".to_owned(),
+        PolicyKey::User => "user".to_owned(),
+        PolicyKey::Path(key) => format!("path:{}", key.slot()),
+        PolicyKey::Function(name) => format!("function:{name}"),
     };
-    let key = match (&path, &candidate.function_key) {
-        (Some(path), _) => candidate.key("policy", Some(path))?,
+    let key = match (&key.source(), &candidate.function_key) {
+        (Some(source), _) => candidate.key("policy", Some(source))?,
         (None, Some(key)) => key.clone(),
         (None, None) => Key::Missing,
     };
-    if !matches!(key, Key::Value(_)) {
+    if matches!(key, Key::Whole | Key::Missing) {
         return Ok(None);
     }
     let mut scope = candidate.scope_of(class, slot, key);
@@ -284,7 +297,25 @@ pub(super) fn scope<'a>(
     Ok(Some((scope, kind)))
 }
 
+impl PolicyKey {
+    /// Returns the source of the key in the request; none if the key is not read from it.
+    pub(super) fn source(&self) -> Option<KeySource> {
+        let path = |name: &str| Path::parse(name).ok().map(KeySource::Path);
+        match self {
+            Self::Session => path("session"),
+            Self::User => path("user"),
+            Self::Path(key) => Some(key.clone()),
+            Self::None | Self::Function(_) => None,
+        }
+    }
+}
+
 impl PolicyKind {
+    /// Returns the bound of the queue, if there is one.
+    pub(crate) fn queue(&self) -> Option<Queue> {
+        if let Self::Queue { queue, .. } = self { *queue } else { None }
+    }
+
     /// Returns what a run does if the gate is full.
     pub(crate) fn when_full(&self) -> WhenFull {
         match self {

@@ -12,16 +12,18 @@ use serde_json::{Value, json};
 use super::{
     control::{Control, Field, FieldType, Moment},
     cost::Cost,
+    key_source::KeySource,
     meter::{self, Ahead, Metered, Rate},
     one_or_list,
     plan::Candidate,
+    pool::{self, Part},
     verdict::{By, Verdict},
     written,
 };
 use crate::{
+    catalog::Limit,
     definition::{Definition, Fields, Reported},
     draft::{Decided, Draft, Stop},
-    key::Path,
     row::{Class, Costs, Gate, GateKey, GateState, Meters, Scope},
 };
 
@@ -34,17 +36,25 @@ pub(super) const CONTROL: Control = Control {
     fields: &[
         Field::required("limit", FieldType::Count),
         Field::required("perMs", FieldType::Duration),
-        Field::optional("key", FieldType::Path, "the whole workflow"),
+        Field::optional("key", FieldType::Key, "the whole workflow"),
         Field::optional("burst", FieldType::Count, "limit"),
         Field::optional("cost", FieldType::Cost, "1"),
+        Field::optional("pool", FieldType::Pool, "limits of its own"),
     ],
-    classes: &[Class::RateLimit],
+    classes: &[Class::RateLimit, Class::PoolRateLimit],
     is_numbered: true,
     read: |reading, value| {
-        reading.definition.rate_limit = reading.list(&CONTROL, value, RateLimit::read);
+        reading.definition.rate_limit =
+            reading.list(&CONTROL, Some(Part::RateLimit), value, RateLimit::read);
     },
-    write: |definition| one_or_list(definition.rate_limit.iter().map(RateLimit::to_value)),
-    keys: |definition| definition.rate_limit.iter().map(|it| it.key.as_ref()).collect(),
+    write: |definition| {
+        let own = definition.rate_limit.iter().map(RateLimit::to_value);
+        one_or_list(own.chain(definition.written_uses(Part::RateLimit)))
+    },
+    keys: |definition| {
+        let own = definition.rate_limit.iter().map(|it| it.key.as_ref());
+        own.chain(definition.keys_of_uses(Part::RateLimit)).collect()
+    },
     check: |reading| meter::check(reading, &CONTROL, metered),
     limit: |definition, scope| {
         meter::limit(&definition.map(metered).unwrap_or_default(), &scope.slot)
@@ -62,7 +72,7 @@ pub struct RateLimit {
     pub per_ms: u64,
     /// The key, with one meter per value; one meter for the whole workflow if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub key: Option<Path>,
+    pub key: Option<KeySource>,
     /// Maximum number of units admitted at once after a quiet time; `limit` unless given.
     pub burst: u32,
     /// The units that an event spends; one if absent.
@@ -74,7 +84,7 @@ impl RateLimit {
     pub(crate) fn read(fields: &mut Fields<'_>) -> Result<RateLimit, Reported> {
         let limit = fields.count("limit");
         let per_ms = fields.duration("perMs");
-        let key = fields.path("key");
+        let key = fields.key("key");
         let burst = fields.optional_count("burst");
         let cost = Cost::read(fields);
         let (limit, per_ms, cost) = (limit?, per_ms?, cost?);
@@ -108,24 +118,48 @@ pub(super) struct Spend {
 
 /// Returns the meter rows of an event. Rejects a cost that would never be admitted, also of an event
 /// that joins a fold and spends nothing: its verdict must not depend on who came before it.
-pub(super) fn spends(candidate: &Candidate<'_>) -> Decided<Vec<Spend>, Verdict> {
+pub(super) fn spends(draft: &Draft, candidate: &Candidate<'_>) -> Decided<Vec<Spend>, Verdict> {
+    let mut spends = own_spends(draft, candidate)?;
+    for (scope, cost) in pool::spends(candidate)? {
+        let Limit::Rates(rates) = candidate.pools.limit(&scope) else { continue };
+        rates.iter().try_for_each(|rate| affordable(cost, *rate, &scope))?;
+        let costs = Costs::new(vec![cost; rates.len()]);
+        spends.push(Spend { scope, rates, costs });
+    }
+    Ok(spends)
+}
+
+fn own_spends(draft: &Draft, candidate: &Candidate<'_>) -> Decided<Vec<Spend>, Verdict> {
     let limits = &candidate.workflow().rate_limit;
+    if limits.is_empty() {
+        return Ok(Vec::new());
+    }
+    let catalog = draft.catalog(&candidate.ws)?;
     let keys = meter::keys(limits.iter().map(|limit| limit.key.as_ref()));
     let each = keys.into_iter().map(|key| {
         let scope = candidate.scope(Class::RateLimit, key)?;
-        let (mut rates, mut costs) = (Vec::new(), Vec::new());
-        for limit in limits.iter().filter(|limit| limit.key.as_ref() == key) {
+        let alike = limits.iter().filter(|limit| limit.key.as_ref() == key);
+        let rates = alike.clone().map(RateLimit::rate).collect();
+        let rates = catalog.overrides().rates(&scope, rates);
+        let mut costs = Vec::new();
+        for (limit, rate) in alike.zip(&rates) {
             let cost = candidate.cost(CONTROL.name, limit.cost.as_ref())?;
-            if cost > limit.burst {
-                let reason = format!("cost {cost} exceeds the burst {} of rateLimit", limit.burst);
-                return Err(Stop::Refused(Verdict::Rejected { control: CONTROL.name, reason }));
-            }
-            rates.push(limit.rate());
+            affordable(cost, *rate, &scope)?;
             costs.push(cost);
         }
         Ok(Spend { scope, rates, costs: Costs::new(costs) })
     });
     each.collect()
+}
+
+/// Rejects a cost above the burst.
+fn affordable(cost: u32, rate: Rate, scope: &Scope) -> Decided<(), Verdict> {
+    if cost <= rate.burst {
+        return Ok(());
+    }
+    let owner = By::scope(scope).limiter();
+    let reason = format!("cost {cost} exceeds the burst {} of {owner}", rate.burst);
+    Err(Stop::Refused(Verdict::Rejected { control: CONTROL.name, reason }))
 }
 
 /// Spends the tokens of all rate limits, or of none and drops the event.

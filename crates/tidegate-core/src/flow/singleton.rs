@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 
 use super::{
     control::{Control, Field, FieldType, Moment},
+    key_source::KeySource,
     plan::WhenFull,
     written,
 };
 use crate::{
     catalog::Limit,
     definition::{Fields, Reported},
-    key::Path,
     row::{Class, Span},
 };
 
@@ -28,7 +28,7 @@ pub(super) const CONTROL: Control = Control {
     acts: Moment::Creation,
     on_overflow: "skip the new run, cancel the old one, or keep the newest waiting",
     fields: &[
-        Field::optional("key", FieldType::Path, "the whole workflow"),
+        Field::optional("key", FieldType::Key, "the whole workflow"),
         Field::optional("mode", FieldType::OneOf(&["skip", "cancel", "latest"]), "cancel"),
     ],
     classes: &[Class::Singleton],
@@ -63,7 +63,7 @@ pub(super) const CONTROL: Control = Control {
 pub struct Singleton {
     /// The key, with one gate per value; one gate for the whole workflow if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub key: Option<Path>,
+    pub key: Option<KeySource>,
     /// Which of two runs with the same key stays.
     pub mode: Mode,
 }
@@ -84,7 +84,7 @@ pub enum Mode {
 
 impl Singleton {
     pub(crate) fn read(fields: &mut Fields<'_>) -> Result<Singleton, Reported> {
-        let key = fields.path("key");
+        let key = fields.key("key");
         let words = [("skip", Mode::Skip), ("cancel", Mode::Cancel), ("latest", Mode::Latest)];
         let mode = fields.word("mode", &words);
         Ok(Singleton { key: key?, mode: mode?.unwrap_or_default() })

@@ -36,7 +36,7 @@ pub(super) const CONTROL: Control = Control {
 fn check(reading: &mut Reading<'_>) {
     let Reading { definition, problems, .. } = reading;
     let (Some(ms), Some(policy)) = (definition.start_within_ms, &definition.policy) else { return };
-    if let PolicyKind::Queue { max_wait_ms: Some(wait) } = policy.kind
+    if let PolicyKind::Queue { max_wait_ms: Some(wait), .. } = policy.kind
         && wait >= ms
     {
         let message =

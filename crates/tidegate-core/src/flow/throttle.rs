@@ -11,12 +11,14 @@ use serde_json::{Value, json};
 use super::{
     control::{Control, Field, FieldType, Moment},
     cost::Cost,
+    key_source::KeySource,
     meter::{self, Metered, Rate},
-    one_or_list, written,
+    one_or_list,
+    pool::{self, Part},
+    written,
 };
 use crate::{
     definition::{Definition, Fields, Reported},
-    key::Path,
     row::{Class, Span},
 };
 
@@ -29,18 +31,29 @@ pub(super) const CONTROL: Control = Control {
     fields: &[
         Field::required("limit", FieldType::Count),
         Field::required("perMs", FieldType::Duration),
-        Field::optional("key", FieldType::Path, "the whole workflow"),
+        Field::optional("key", FieldType::Key, "the whole workflow"),
         Field::optional("burst", FieldType::Count, "1"),
         Field::optional("cost", FieldType::Cost, "1"),
+        Field::optional("pool", FieldType::Pool, "limits of its own"),
     ],
-    classes: &[Class::Throttle],
+    classes: &[Class::Throttle, Class::PoolThrottle],
     is_numbered: true,
     read: |reading, value| {
-        reading.definition.throttle = reading.list(&CONTROL, value, Throttle::read);
+        reading.definition.throttle =
+            reading.list(&CONTROL, Some(Part::Throttle), value, Throttle::read);
     },
-    write: |definition| one_or_list(definition.throttle.iter().map(Throttle::to_value)),
-    keys: |definition| definition.throttle.iter().map(|it| it.key.as_ref()).collect(),
-    costs: |definition| definition.throttle.iter().filter_map(|it| it.cost.as_ref()).collect(),
+    write: |definition| {
+        let own = definition.throttle.iter().map(Throttle::to_value);
+        one_or_list(own.chain(definition.written_uses(Part::Throttle)))
+    },
+    keys: |definition| {
+        let own = definition.throttle.iter().map(|it| it.key.as_ref());
+        own.chain(definition.keys_of_uses(Part::Throttle)).collect()
+    },
+    costs: |definition| {
+        let own = definition.throttle.iter().filter_map(|it| it.cost.as_ref());
+        own.chain(definition.costs_of_uses(Part::Throttle)).collect()
+    },
     check: |reading| meter::check(reading, &CONTROL, metered),
     plan: |candidate, plan| {
         let throttles = &candidate.workflow().throttle;
@@ -50,7 +63,7 @@ pub(super) const CONTROL: Control = Control {
             let costs = alike.map(|it| candidate.cost(CONTROL.name, it.cost.as_ref()));
             plan.add_costing(&scope, Span::Start, costs.collect::<Result<_, _>>()?);
         }
-        Ok(())
+        pool::plan(candidate, Part::Throttle, plan)
     },
     limit: |definition, scope| {
         meter::limit(&definition.map(metered).unwrap_or_default(), &scope.slot)
@@ -68,7 +81,7 @@ pub struct Throttle {
     pub per_ms: u64,
     /// The key, with one meter per value; one meter for the whole workflow if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub key: Option<Path>,
+    pub key: Option<KeySource>,
     /// Maximum number of units that start at once after a quiet time.
     pub burst: u32,
     /// The units that the start of a run spends; one if absent.
@@ -83,7 +96,7 @@ impl Throttle {
     pub(crate) fn read(fields: &mut Fields<'_>) -> Result<Throttle, Reported> {
         let limit = fields.count("limit");
         let per_ms = fields.duration("perMs");
-        let key = fields.path("key");
+        let key = fields.key("key");
         let burst = fields.optional_count("burst");
         let cost = Cost::read(fields);
         let burst = burst?.unwrap_or(DEFAULT_BURST);

@@ -12,6 +12,9 @@ use crate::{
 /// Name that is given instead of a control if a run has entered all gates and waits for a worker.
 pub const WORKERS: super::Word = "workers";
 
+/// Name that is given instead of a control if the condition of a trigger cannot be evaluated.
+pub const TRIGGERS: super::Word = "triggers";
+
 /// Control that decided, with its gate and the key in the event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "GateKey", into = "GateKey")]
@@ -22,19 +25,33 @@ pub struct By {
     pub gate: GateKey,
     /// The displayed key.
     pub key: String,
+    /// The pool that the gate belongs to, if it is no gate of a workflow.
+    pub pool: Option<String>,
 }
 
 impl By {
     /// Describes the gate of a scope.
     pub fn scope(scope: &Scope) -> Self {
-        Self { control: scope.class.control(), gate: GateKey::new(scope), key: scope.shown_key() }
+        let (control, pool) = (scope.class.control(), scope.pool().map(str::to_owned));
+        Self { control, gate: GateKey::new(scope), key: scope.shown_key(), pool }
     }
 
     /// Describes a gate by its key.
     pub fn gate(gate: &GateKey) -> Self {
         match gate.scope() {
             Some(scope) => Self::scope(&scope),
-            None => Self { control: "unknown", gate: gate.clone(), key: String::new() },
+            None => {
+                let (key, pool) = (String::new(), None);
+                Self { control: "unknown", gate: gate.clone(), key, pool }
+            }
+        }
+    }
+
+    /// Returns the control with its pool, if it belongs to one.
+    pub fn limiter(&self) -> String {
+        match &self.pool {
+            Some(pool) => format!("{} of pool `{pool}`", self.control),
+            None => self.control.to_owned(),
         }
     }
 }
@@ -135,6 +152,13 @@ pub enum Verdict {
         /// The path, and the problem with it.
         reason: String,
     },
+    /// The queue of the gate is full, so that no run was created.
+    QueueFull {
+        /// The gate.
+        by: By,
+        /// Number of waiting runs.
+        waiting: u32,
+    },
     /// The parent of the run or another ancestor holds the gate.
     HeldByAncestor {
         /// The gate.
@@ -158,6 +182,7 @@ impl Verdict {
             | Self::Skipped { .. }
             | Self::Deduped { .. }
             | Self::Rejected { .. }
+            | Self::QueueFull { .. }
             | Self::HeldByAncestor { .. } => None,
         }
     }
@@ -178,7 +203,9 @@ impl Verdict {
             Self::Skipped { .. } => "skipped",
             Self::Deduped { .. } => "deduped",
             Self::Replaced { .. } => "replaced",
-            Self::Rejected { .. } | Self::HeldByAncestor { .. } => "rejected",
+            Self::Rejected { .. } | Self::QueueFull { .. } | Self::HeldByAncestor { .. } => {
+                "rejected"
+            }
         }
     }
 
@@ -192,6 +219,7 @@ impl Verdict {
             | Self::Skipped { by, .. }
             | Self::Deduped { by, .. }
             | Self::Replaced { by, .. }
+            | Self::QueueFull { by, .. }
             | Self::HeldByAncestor { by, .. } => Some(by),
             Self::Started { .. } | Self::WaitsForWorker { .. } | Self::Rejected { .. } => None,
         }
@@ -210,6 +238,7 @@ impl Verdict {
             | Self::Deduped { .. }
             | Self::Replaced { .. }
             | Self::Rejected { .. }
+            | Self::QueueFull { .. }
             | Self::HeldByAncestor { .. } => None,
         }
     }
@@ -226,6 +255,7 @@ impl Verdict {
             run_id: self.run(),
             control: by.map(|by| by.control),
             key: by.map(|by| by.key.clone()),
+            pool: by.and_then(|by| by.pool.clone()),
             ..VerdictView::default()
         };
         match self {
@@ -245,6 +275,10 @@ impl Verdict {
             Self::Rejected { control, reason } => {
                 VerdictView { control: Some(control), error: Some(reason.clone()), ..view }
             }
+            Self::QueueFull { waiting, .. } => {
+                let error = Some("QueueFull".to_owned());
+                VerdictView { waiting: Some(*waiting), error, ..view }
+            }
             Self::HeldByAncestor { holder, .. } => {
                 let error = Some("HeldByAncestor".to_owned());
                 VerdictView { holder: Some(*holder), error, ..view }
@@ -259,8 +293,8 @@ impl Verdict {
 }
 
 /// Words for the outcome of an event: all that [`Verdict::outcome`] returns, and those in receipts
-/// of runs that were cancelled before they started.
-pub const OUTCOMES: [&str; 11] = [
+/// of runs that were cancelled before they started, or by an event.
+pub const OUTCOMES: [&str; 12] = [
     "started",
     "queued",
     "coalesced",
@@ -272,6 +306,7 @@ pub const OUTCOMES: [&str; 11] = [
     "rejected",
     Ending::EXPIRED,
     Ending::DISPLACED,
+    Ending::CANCELLED,
 ];
 
 /// Verdict in the form that callers read.
@@ -300,6 +335,9 @@ pub struct VerdictView {
     /// The value of the control's key in the event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+    /// The pool that the control's limit belongs to, if it is no limit of the workflow itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
     /// The estimated time of the start, if the run waits for a throttle.
     #[serde(skip_serializing_if = "Option::is_none", with = "OptionalTime")]
     pub start_at: Option<Timestamp>,
@@ -327,6 +365,12 @@ pub struct VerdictView {
     /// The run that was cancelled because this run replaces it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replaced: Option<RunId>,
+    /// Number of runs in the queue that refused the event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<u32>,
+    /// The event that has cancelled the run (`cancelOn`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cancelled_by: Option<EventId>,
     /// The reason why the event was rejected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,

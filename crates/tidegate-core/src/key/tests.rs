@@ -15,12 +15,16 @@ fn keys() -> impl Strategy<Value = Key> {
         (-12..12_i32, -2..2_i32).prop_map(|(digits, power)| format!("{digits}e{power}")),
         (1020..1030_usize).prop_map(|length| "7".repeat(length)),
     ];
+    let value = prop_oneof![
+        any::<bool>().prop_map(Scalar::Bool),
+        text.prop_map(Scalar::text),
+        number.prop_map(|text| Scalar::number(Decimal::parse(&text).unwrap())),
+    ];
     prop_oneof![
-        Just(Key::Whole),
-        Just(Key::Missing),
-        any::<bool>().prop_map(|value| Key::Value(Scalar::Bool(value))),
-        text.prop_map(|text| Key::Value(Scalar::text(text))),
-        number.prop_map(|text| Key::Value(Scalar::number(Decimal::parse(&text).unwrap()))),
+        1 => Just(Key::Whole),
+        1 => Just(Key::Missing),
+        3 => value.clone().prop_map(Key::Value),
+        3 => prop::collection::vec(value, 0..5).prop_map(Key::of_values),
     ]
 }
 
@@ -93,6 +97,8 @@ fn the_stored_bytes_never_change() {
         Key::Value(Scalar::number(Decimal::parse("-12.50").unwrap())),
         Key::Value(Scalar::text("é".repeat(600))),
         Key::Value(Scalar::number(Decimal::parse(&"7".repeat(1025)).unwrap())),
+        Key::of_values(vec![Scalar::text("a".to_owned()), Scalar::Bool(false)]),
+        Key::of_values(vec![Scalar::text("a".repeat(1000)), Scalar::text("b".repeat(1000))]),
     ];
     let table: Vec<String> =
         keys.iter().map(|key| format!("{key} -> {}", encode(key).escape_ascii())).collect();
@@ -103,7 +109,9 @@ fn the_stored_bytes_never_change() {
         acme -> s\x00\x04acme
         -12.5 -> n\x01\xff\xff\xff\xff\x00\x03125
         éééééééééééééééééééééééééééééééé… -> h\t\xf0\x9d\xc1(\xc5\x04yU\xfd:\xcfF\x14\xa5\n\xef\x83QV<\x0b\xfc\x16\x88\xde\xaaA\xc6\xa6_.\x00@\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9
-        7777777777777777777777777777777777777777777777777777777777777777… -> h\x1c\x84\x1f\x15\xba/\xda\x89\xb0\xb2\x80-:_\xbc\xd5\xaf!\x98\x81\xa1\x10\xffL\xe6\xfe\xbc\x96\xcc\xae\xe1\x9e\x00@7777777777777777777777777777777777777777777777777777777777777777"#]].assert_eq(&table.join("\n"));
+        7777777777777777777777777777777777777777777777777777777777777777… -> h\x1c\x84\x1f\x15\xba/\xda\x89\xb0\xb2\x80-:_\xbc\xd5\xaf!\x98\x81\xa1\x10\xffL\xe6\xfe\xbc\x96\xcc\xae\xe1\x9e\x00@7777777777777777777777777777777777777777777777777777777777777777
+        a, false -> v\x02s\x00\x01af
+        aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa… -> h-\xc3sZmu\x1a3\r\xbf\xae\x19\xdb\x01\xe4h\x11\xd3N\xd9\xcc\xf9IR.v\xdb\xd6\x08\x9f\xb1\x9e\x00@aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"#]].assert_eq(&table.join("\n"));
 }
 
 // spec keys: `1`, `"1"` and `true` are three keys.
@@ -133,4 +141,23 @@ fn no_key_is_the_whole_workflow_and_a_missing_one_is_told_apart() {
     let data = Payload::parse(br#"{"a":null}"#, 100).unwrap();
     assert_eq!(Key::of(None, &data), Ok(Key::Whole));
     assert_eq!(Key::of(Some(&Path::parse("a").unwrap()), &data), Ok(Key::Missing));
+}
+
+// spec L13: the values of several paths are never joined to a text.
+#[test]
+fn keys_of_several_values_differ_where_their_texts_do_not() {
+    let key = |texts: &[&str]| {
+        let values = texts.iter().map(|text| Scalar::text((*text).to_owned())).collect();
+        encode(&Key::of_values(values))
+    };
+    let lists: [&[&str]; 6] =
+        [&["a", "b, c"], &["a, b", "c"], &["a", "b", "c"], &["a, b, c"], &["", "a"], &["a", ""]];
+    for (n, list) in lists.iter().enumerate() {
+        for other in &lists[..n] {
+            assert_ne!(key(list), key(other), "{list:?} {other:?}");
+        }
+    }
+    let long = "x".repeat(600);
+    assert_ne!(key(&[&long, &long, "a"]), key(&[&long, &long, "b"]));
+    assert_ne!(key(&[&long, &long]), key(&[&long, &long, ""]));
 }

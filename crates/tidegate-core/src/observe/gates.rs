@@ -12,6 +12,7 @@ use crate::{
     id::{EventId, RunId, Seq},
     key::push_part,
     list,
+    overrides::{Override, Target},
     reads::{Count, Scan},
     row::{
         Class, Costs, Gate, GateKey, GateState, Meter, Meters, Phase, Row, RowKey, Scope, Workspace,
@@ -38,6 +39,8 @@ pub struct GateFilter {
     pub app: Option<String>,
     /// Gates of this workflow.
     pub workflow: Option<String>,
+    /// Gates of this pool.
+    pub pool: Option<String>,
     /// Gates with this text in the displayed key. Filtered after reading.
     pub key: Option<String>,
 }
@@ -58,10 +61,13 @@ pub struct GatePage {
 pub struct GateView {
     /// The control.
     pub control: &'static str,
-    /// The app.
+    /// The app; empty for a gate of a pool.
     pub app: String,
-    /// The workflow, or the flow for a policy.
+    /// The workflow, or the flow for a policy; empty for a gate of a pool.
     pub workflow: String,
+    /// The pool that the gate belongs to, if it is no gate of a workflow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
     /// Distinguishes gates of the same control: the path of the key, or a version.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub slot: String,
@@ -70,6 +76,12 @@ pub struct GateView {
     /// The limit under the current release, in words.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub lets_in: String,
+    /// The overrides that apply to the gate, the most specific first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub overrides: Vec<Override>,
+    /// The target of an override of this gate alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub override_target: Option<Target>,
     /// The limit: the maximum number of runs at the same time, or of arrivals per period.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
@@ -231,11 +243,15 @@ type Range = (Vec<u8>, Vec<u8>);
 
 /// Returns the key ranges of the gates that a filter selects.
 fn ranges(catalog: &Catalog, ws: &Workspace, which: &GateFilter) -> Vec<Range> {
-    let selects = |class: Class| match &which.control {
-        Some(control) => class.control() == control,
-        None => !matches!(class, Class::Dedupe | Class::Idempotency),
+    let of_pool = |class: Class| which.pool.is_none() || class.is_pooled();
+    let selects = |class: Class| {
+        of_pool(class)
+            && match &which.control {
+                Some(control) => class.control() == control,
+                None => !matches!(class, Class::Dedupe | Class::Idempotency),
+            }
     };
-    let whole = which.app.is_none() && which.workflow.is_none();
+    let whole = which.app.is_none() && which.workflow.is_none() && which.pool.is_none();
     let mut ranges: Vec<Range> = Vec::new();
     let mut joined = false;
     for class in Class::ALL {
@@ -258,6 +274,9 @@ fn ranges(catalog: &Catalog, ws: &Workspace, which: &GateFilter) -> Vec<Range> {
 }
 
 fn prefixes(catalog: &Catalog, ws: &Workspace, which: &GateFilter, class: Class) -> Vec<Vec<u8>> {
+    if let Some(pool) = &which.pool {
+        return vec![GateKey::prefix(ws, class, "", pool)];
+    }
     let Some(workflow) = &which.workflow else {
         let mut prefix = GateKey::class_prefix(ws, class);
         if let Some(app) = &which.app {
@@ -293,6 +312,8 @@ fn show_all<E>(
     let mut all = Vec::new();
     for (gate, scope) in gates {
         let mut shown = show(draft.now(), gate, scope, catalog.limit(scope));
+        shown.overrides = catalog.overrides().of(scope);
+        shown.override_target = Target::of(scope);
         let has_line = match &gate.state {
             GateState::Slots(slots) => slots.head.is_some(),
             GateState::Turns(turns) => turns.head.is_some(),
@@ -329,7 +350,8 @@ fn show(now: Timestamp, gate: &Gate, scope: &Scope, limit: Limit) -> GateView {
     let mut shown = GateView {
         control: scope.class.control(),
         app: scope.app.clone(),
-        workflow: scope.name.clone(),
+        workflow: if scope.pool().is_some() { String::new() } else { scope.name.clone() },
+        pool: scope.pool().map(str::to_owned),
         slot: scope.slot.clone(),
         key: scope.shown_key(),
         lets_in: limit.as_ref().map(words).unwrap_or_default(),
@@ -341,7 +363,7 @@ fn show(now: Timestamp, gate: &Gate, scope: &Scope, limit: Limit) -> GateView {
             Vec::new()
         }
         Some(Limit::Rates(rates)) => rates,
-        Some(Limit::Open) | None => Vec::new(),
+        Some(Limit::Open | Limit::Closed) | None => Vec::new(),
     };
     if let Some(rate) = rates.first() {
         (shown.limit, shown.per_ms) = (Some(rate.limit), Some(rate.per_ms));

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::{
     draft::{Decided, Draft},
     id::RunId,
-    row::{At, GateKey, Mark, Row, RowKey, Trail, Workspace},
+    row::{At, Mark, Row, RowKey, Trail, Workspace},
     time::{Timestamp, rfc3339::OptionalTime},
 };
 
@@ -39,6 +39,9 @@ pub struct Span {
     /// The control of the queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub control: Option<&'static str>,
+    /// The pool of the queue, if it is no queue of the workflow itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
     /// The key of the queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
@@ -66,6 +69,9 @@ pub struct Span {
 pub struct Waited {
     /// The control; empty for the wait for an engine.
     pub control: &'static str,
+    /// The pool, if it is no queue of the workflow itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
     /// The key.
     pub key: String,
     /// The duration.
@@ -96,7 +102,7 @@ fn spans_of(
     now: Timestamp,
 ) -> Timeline {
     let mut timeline = Timeline::default();
-    let mut lines: BTreeMap<(&'static str, String), u64> = BTreeMap::new();
+    let mut lines: BTreeMap<(&'static str, Option<String>, String), u64> = BTreeMap::new();
     let mut marks = trail.marks().iter().peekable();
     let mut from = queued_at;
     // The trail does not begin at the admission: an older build, without trails, admitted the run.
@@ -110,7 +116,8 @@ fn spans_of(
         let to = marks.peek().map(|next| next.0).or(end);
         let span = Span { from: Some(from), to, ..span(place) };
         if matches!(place, At::Queue(_) | At::Ready) {
-            let line = (span.control.unwrap_or_default(), span.key.clone().unwrap_or_default());
+            let (control, key) = (span.control.unwrap_or_default(), span.key.clone());
+            let line = (control, span.pool.clone(), key.unwrap_or_default());
             *lines.entry(line).or_default() += micros(from, to.unwrap_or(now));
         }
         if *place == At::Driven {
@@ -119,8 +126,9 @@ fn spans_of(
         from = to.unwrap_or(now);
         timeline.spans.push(span);
     }
+    let waited = lines.into_iter();
     let waited =
-        lines.into_iter().map(|((control, key), us)| Waited { control, key, ms: us / 1000 });
+        waited.map(|((control, pool, key), us)| Waited { control, pool, key, ms: us / 1000 });
     timeline.waited = waited.collect();
     timeline.waited_ms = timeline.waited.iter().map(|waited| waited.ms).sum();
     timeline.waited.sort_by_key(|waited| std::cmp::Reverse(waited.ms));
@@ -134,7 +142,15 @@ fn micros(from: Timestamp, to: Timestamp) -> u64 {
 fn span(place: &At) -> Span {
     let of = |kind| Span { kind, ..Span::default() };
     match place {
-        At::Queue(gate) => Span { key: key_of(gate), control: control_of(gate), ..of("queued") },
+        At::Queue(gate) => match gate.scope() {
+            Some(scope) => Span {
+                control: Some(scope.class.control()),
+                pool: scope.pool().map(str::to_owned),
+                key: Some(scope.shown_key()),
+                ..of("queued")
+            },
+            None => of("queued"),
+        },
         At::Ready => of("ready"),
         At::Driven => of("running"),
         At::Waiting(waits) => {
@@ -145,12 +161,4 @@ fn span(place: &At) -> Span {
         At::Paused => of("paused"),
         At::Several => of("several"),
     }
-}
-
-fn key_of(gate: &GateKey) -> Option<String> {
-    gate.scope().map(|scope| scope.shown_key())
-}
-
-fn control_of(gate: &GateKey) -> Option<&'static str> {
-    gate.scope().map(|scope| scope.class.control())
 }

@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Workspace;
+use super::{GateKey, Workspace};
 use crate::{
     id::{ChoreId, Seq},
+    overrides::Target,
     time::Timestamp,
 };
 
@@ -29,6 +30,11 @@ impl Chore {
     pub fn is_over(&self) -> bool {
         matches!(&self.work, Work::Bulk(Bulk { ended_at: Some(_), .. }))
     }
+
+    /// Whether the work must not begin before the due time.
+    pub fn is_scheduled(&self) -> bool {
+        matches!(self.work, Work::ExpireOverride { .. })
+    }
 }
 
 /// Work of a chore and its progress.
@@ -49,8 +55,25 @@ pub enum Work {
         /// The children that are left.
         runs: Vec<Seq>,
     },
+    /// Applies the current limits to the gates of ranges: after one key, up to another.
+    Renumber {
+        /// The ranges that are left.
+        rest: Vec<(GateKey, GateKey)>,
+    },
     /// Applies one action to many runs.
     Bulk(Bulk),
+    /// Ends an override when it expires.
+    ExpireOverride {
+        /// The number of the override's row.
+        lane: Seq,
+    },
+    /// Marks the gates of an override's target as due, because their limit may be higher.
+    MarkGates {
+        /// The target.
+        target: Target,
+        /// The ranges of gate keys that are left.
+        ranges: Vec<(GateKey, GateKey)>,
+    },
 }
 
 /// Position of a wait among the waits for one event.

@@ -88,7 +88,7 @@ pub struct Epoch {
     pub n: i64,
 }
 
-/// One version of a workflow, an action or a reaction.
+/// One version of a workflow or an action, a reaction, or a pool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Def {
     /// The lane: the number by which the runs of this version are found.
@@ -97,7 +97,7 @@ pub struct Def {
     pub ws: Workspace,
     /// The app.
     pub app: String,
-    /// The workflow's name, `flow/action`, or the reaction's name.
+    /// The workflow's name, `flow/action`, or the name of the reaction or the pool.
     pub name: String,
     /// The version; 0 for a reaction.
     pub version: u32,

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Costs, Meters, Turns, Workspace};
 use crate::{
+    flow::KeySource,
     id::{EventId, RunId, Seq},
     key::{Key, push_part, take_part},
     row::Place,
@@ -23,12 +24,16 @@ pub enum Class {
     Idempotency = 11,
     /// The meter of `rateLimit`, which drops events.
     RateLimit = 20,
-    /// A window of `debounce`.
+    /// The meter of a pool's `rateLimit`.
+    PoolRateLimit = 21,
+    /// A window of `debounce` that keeps one event.
     Debounce = 30,
     /// A buffer of `batch`.
     Batch = 31,
     /// A window of the policy `debounce`.
     Quiet = 32,
+    /// A window of `debounce` that keeps all events.
+    Gather = 33,
     /// One run at a time; a second run is refused, replaces it or waits.
     Singleton = 40,
     /// One run at a time per schedule.
@@ -39,37 +44,80 @@ pub enum Class {
     Policy = 43,
     /// A limit on runs that have not ended.
     RunLimit = 44,
+    /// A pool's limit on runs that have not ended.
+    PoolRunLimit = 45,
+    /// The queue of runs whose first start an override pauses.
+    Pause = 49,
     /// The meter of `throttle`, which delays runs.
     Throttle = 50,
+    /// The meter of a pool's `throttle`.
+    PoolThrottle = 51,
     /// A limit on runs being driven, for one key.
     Keyed = 60,
     /// A limit on runs being driven, for the whole workflow.
     Whole = 61,
+    /// A pool's limit on runs being driven.
+    PoolLimit = 62,
 }
 
 impl Class {
     /// All classes, in lock order.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 20] = [
         Self::Dedupe,
         Self::Idempotency,
         Self::RateLimit,
+        Self::PoolRateLimit,
         Self::Debounce,
         Self::Batch,
         Self::Quiet,
+        Self::Gather,
         Self::Singleton,
         Self::Schedule,
         Self::Handoff,
         Self::Policy,
         Self::RunLimit,
+        Self::PoolRunLimit,
+        Self::Pause,
         Self::Throttle,
+        Self::PoolThrottle,
         Self::Keyed,
         Self::Whole,
+        Self::PoolLimit,
     ];
 
     /// Whether the policy of each new run decides what happens if the gate is busy. Queues at such
     /// gates are ordered only by arrival (spec policies).
     pub fn is_arbitrated(self) -> bool {
         matches!(self, Self::Schedule | Self::Policy)
+    }
+
+    /// Whether the gates belong to pools: their keys name the pool, and no app or workflow (spec L4).
+    pub fn is_pooled(self) -> bool {
+        matches!(
+            self,
+            Self::PoolRateLimit | Self::PoolRunLimit | Self::PoolThrottle | Self::PoolLimit
+        )
+    }
+
+    /// Whether the gates are meters with a queue.
+    pub fn is_throttle(self) -> bool {
+        matches!(self, Self::Throttle | Self::PoolThrottle)
+    }
+
+    /// Returns the first class of those whose gates a run takes in one order.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "every other class has an order of its own")]
+    fn group(self) -> Self {
+        match self {
+            Self::PoolRunLimit => Self::RunLimit,
+            Self::PoolThrottle => Self::Throttle,
+            Self::Whole | Self::PoolLimit => Self::Keyed,
+            own => own,
+        }
+    }
+
+    /// Whether a fold of this class has a row for each of its events, and its run gets all of them.
+    pub fn keeps_all(self) -> bool {
+        matches!(self, Self::Batch | Self::Gather)
     }
 
     /// Returns the control's name in a definition.
@@ -85,9 +133,9 @@ pub struct Scope {
     pub ws: Workspace,
     /// The gate's class.
     pub class: Class,
-    /// The app.
+    /// The app; empty for a gate of a pool.
     pub app: String,
-    /// The workflow, or the flow for a policy.
+    /// The workflow, the flow for a policy, or the pool.
     pub name: String,
     /// Distinguishes gates of the same class: the path of the key, the kind of key or a version.
     pub slot: String,
@@ -98,24 +146,37 @@ pub struct Scope {
 impl Scope {
     /// Returns the position of the gate in a run's plan.
     pub fn order(&self) -> Order {
-        let narrow_first = self.class == Class::Throttle;
-        Order { class: self.class, whole: narrow_first && self.key == Key::Whole }
+        let group = self.class.group();
+        let narrow_first = matches!(group, Class::RunLimit | Class::Throttle | Class::Keyed);
+        let whole = narrow_first && self.key == Key::Whole;
+        Order { group, whole, pooled: self.class.is_pooled() }
+    }
+
+    /// Returns the pool that the gate belongs to; none for a gate of a workflow.
+    pub fn pool(&self) -> Option<&str> {
+        self.class.is_pooled().then_some(&*self.name)
     }
 
     /// Returns the key for display: for a schedule's gate, the schedule.
     pub fn shown_key(&self) -> String {
-        if self.class == Class::Schedule { self.slot.clone() } else { self.key.to_string() }
+        match &self.key {
+            _ if self.class == Class::Schedule => self.slot.clone(),
+            Key::Values(_) => self.key.show(&KeySource::names_in(&self.slot)),
+            Key::Whole | Key::Missing | Key::Value(_) => self.key.to_string(),
+        }
     }
 }
 
 /// Position of a gate in the order in which a run takes its gates. Gates in one position are taken
-/// by key. Locks are taken by key alone.
+/// by key. Locks are taken by key alone (spec L5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Order {
-    class: Class,
-    /// Within a class narrow gates come before wide ones, so that a run that waits for its key
+    group: Class,
+    /// Within a group narrow gates come before wide ones, so that a run that waits for its key
     /// holds nothing that runs with other keys need.
     whole: bool,
+    /// Gates of the workflow itself come before those of pools, which more runs share.
+    pooled: bool,
 }
 
 /// Encoded gate key: workspace first, tagged, injective, the same on every store.
@@ -236,7 +297,9 @@ impl Gate {
     /// gate row.
     pub fn event(&self) -> Option<Seq> {
         match &self.state {
-            GateState::Fold(fold) if self.key.class() == Some(Class::Batch) => Some(fold.first.seq),
+            GateState::Fold(fold) if self.key.class().is_some_and(Class::keeps_all) => {
+                Some(fold.first.seq)
+            }
             GateState::Fold(fold) => Some(fold.last.seq),
             GateState::Slots(_)
             | GateState::Turns(_)
@@ -274,7 +337,12 @@ pub struct Slots {
     /// The cost of the run at that position.
     #[serde(skip_serializing_if = "Costs::is_one")]
     pub wanted: Costs,
-    /// Folds that could not flush because of a holder, and flush when it ends.
+    /// The number of runs in the queue. None if the queue is empty, if no limit bounds it, or if
+    /// runs were waiting when the bound was added and it was not checked since (spec L19).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<u32>,
+    /// Folds that could not flush because of a holder or of a full queue, and flush when it ends or
+    /// has room.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub folds: Vec<GateKey>,
     /// The release to which older queued runs move when they are admitted, if they have not started
@@ -325,15 +393,17 @@ fn is_one(cost: &u32) -> bool {
     *cost == 1
 }
 
-/// A window, which keeps the last event, or a buffer, which keeps all events.
+/// A window, which keeps one event, or a fold that keeps all events.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent properties")]
 pub struct Fold {
-    /// The run that will get the folded events.
+    /// The run that will get the folded events; while [`Fold::only_led`], the run of the event that
+    /// opened the window.
     pub run: RunId,
     /// The first event.
     pub first: EventId,
-    /// The last event accepted.
+    /// The event that a window keeps: the last one accepted, or the first.
     pub last: EventId,
     /// The runs that must end before the fold's run starts. Ended ones may be removed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -364,6 +434,10 @@ pub struct Fold {
     /// `debounce`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fired: bool,
+    /// Whether the event that opened the window made a run at once (`edge`). The fold does not
+    /// count this event.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub led: bool,
 }
 
 /// Full part of a held buffer; it takes no more events.

@@ -4,8 +4,8 @@
 //! which rows are locked. `crates/tidegate-store/src/schema.rs` has a table for each kind.
 
 use super::{
-    ApiKey, Chore, Chunk, Def, Ended, Engine, EngineId, Epoch, Event, Gate, GateKey, Item, LogHead,
-    Receipt, Reply, Run, Schedule, Session, Signal, Staged, Step, Stream, StreamEventRow,
+    ApiKey, Audit, Chore, Chunk, Def, Ended, Engine, EngineId, Epoch, Event, Gate, GateKey, Item,
+    LogHead, Receipt, Reply, Run, Schedule, Session, Signal, Staged, Step, Stream, StreamEventRow,
     StreamSnapshot, Subscription, WaitPath, WaitRow, Workspace,
 };
 use crate::id::Seq;
@@ -193,6 +193,10 @@ rows! {
     StreamSnapshot(StreamSnapshot)
         /// Key: the stream's number and the kind of the snapshot.
         unlocked (stream: Seq, kind: String);
+    /// A row of the audit log.
+    Audit(Audit)
+        /// Key: number.
+        unlocked (seq: Seq);
 }
 
 impl RowKind {

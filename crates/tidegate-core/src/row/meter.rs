@@ -21,6 +21,12 @@ impl Costs {
         Self(units)
     }
 
+    /// Returns the sums of two uses of one gate that has this many limits.
+    #[must_use]
+    pub fn plus(&self, other: &Self, limits: usize) -> Self {
+        Self::new((0..limits).map(|n| self.at(n).saturating_add(other.at(n))).collect())
+    }
+
     /// Whether all costs are 1.
     pub fn is_one(&self) -> bool {
         self.0.is_empty()

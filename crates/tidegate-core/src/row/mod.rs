@@ -4,6 +4,7 @@
 //! order of the variants of [`RowKey`] is the order in which rows are locked.
 
 mod api;
+mod audit;
 mod chore;
 mod def;
 mod event;
@@ -14,10 +15,12 @@ mod run;
 mod session;
 mod stream;
 mod trail;
+mod wait;
 
 use std::sync::Arc;
 
 pub use api::{ApiKey, Reply};
+pub use audit::Audit;
 pub use chore::{Bulk, BulkCounts, BulkFilter, BulkWhat, Chore, LiveState, WaitPlace, Work};
 pub use def::{Def, Engine, Epoch, LogHead, Occurred, Schedule};
 pub use event::{Event, Item, Kind, Receipt, Signal, WaitPath, WaitRow};
@@ -26,11 +29,12 @@ pub use list::{Row, RowKey, RowKind};
 pub use meter::{BatchCosts, Costs, Meter, Meters, Turn, Turns};
 pub use run::{
     Begun, Chunk, Ended, Ending, Parent, Phase, Place, PlannedGate, Progress, Purpose, Rank, Run,
-    RunError, Source, Span, Step, StepKind, Wait, WaitOn,
+    RunError, Source, Span, Step, StepKind,
 };
 pub use session::{Session, SessionOp, SessionRef, Staged};
 pub use stream::{Stream, StreamEventRow, StreamSnapshot, Subscription};
 pub use trail::{At, Awaited, Mark, Trail};
+pub use wait::{Listener, ListenerEffect, Wait, WaitOn};
 
 /// Name of a workspace, which separates tenants.
 pub type Workspace = Arc<str>;

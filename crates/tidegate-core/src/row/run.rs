@@ -4,7 +4,9 @@ use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{BatchCosts, Class, Costs, EngineId, GateKey, Trail, Workspace};
+use super::{
+    BatchCosts, Class, Costs, EngineId, GateKey, Listener, Trail, Wait, WaitOn, Workspace,
+};
 use crate::{
     catalog::Version,
     id::{EventId, RunId, Seq},
@@ -57,18 +59,26 @@ pub struct PlannedGate {
     /// The units of the gate's limits that the run takes.
     #[serde(default, skip_serializing_if = "Costs::is_one")]
     pub costs: Costs,
+    /// Whether the limit bounded its queue when the run was admitted. Then the gate counts its
+    /// waiting runs.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub bounded: bool,
+    /// Whether the run came to the gate's queue from the queue of an earlier gate. Such a run is
+    /// not displaced (spec L19).
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub after_queue: bool,
 }
 
 impl PlannedGate {
     /// Creates the step for a gate of which the run takes one unit.
     pub fn new(gate: GateKey, span: Span) -> Self {
-        Self { gate, span, tier: 0, costs: Costs::default() }
+        Self { gate, span, tier: 0, costs: Costs::default(), bounded: false, after_queue: false }
     }
 }
 
 /// Whether a field has its default value. Such a field is not stored, because the whole body is
 /// written with every change of a run.
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
@@ -160,57 +170,6 @@ pub enum Begun {
     Yes,
 }
 
-/// Condition that a waiting run waits for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum WaitOn {
-    /// A point in time.
-    Time,
-    /// The next attempt of a step.
-    Retry,
-    /// An event; all fields must match. The row of the wait has the first field.
-    Event {
-        /// The event's name.
-        name: String,
-        /// Pairs of path and encoded value.
-        matches: Vec<(String, Vec<u8>)>,
-    },
-    /// A signal.
-    Signal {
-        /// The signal's name.
-        name: String,
-    },
-    /// The end of a child run.
-    Child {
-        /// The child.
-        run: RunId,
-    },
-    /// The end of a predecessor: a run that must end before this run starts. The run starts when
-    /// all predecessors have ended, and is cancelled if none of them has completed.
-    Before {
-        /// The predecessor.
-        run: RunId,
-    },
-}
-
-/// One wait of a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Wait {
-    /// The step that waits and gets the result.
-    pub step: String,
-    /// The condition.
-    pub on: WaitOn,
-    /// The end of the wait: the time that the step waits for, or the timeout.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub until: Option<Timestamp>,
-    /// The duration from the start of the wait to `until`. If the clock steps back, `until` is
-    /// capped to this duration. None if the author gave a time and not a duration.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub within_ms: Option<u64>,
-    /// The number at the start of the wait. Events with a lower number do not end the wait.
-    pub since: Seq,
-}
-
 /// A live run: it has not ended, or its worker has not confirmed its stop.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -273,6 +232,9 @@ pub struct Run {
     /// The run's current waits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits: Vec<Wait>,
+    /// The run's listeners.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub listeners: Vec<Listener>,
     /// Steps whose waits ended while the run was driven. The worker has to read their results.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub answered: Vec<String>,
@@ -389,6 +351,7 @@ impl Run {
             pause_reason: None,
             takeovers: 0,
             waits: Vec::new(),
+            listeners: Vec::new(),
             answered: Vec::new(),
             pausing: false,
             parent: None,
@@ -548,6 +511,9 @@ impl Ending {
     /// key.
     pub const DEDUPED: &str = "deduped";
 
+    /// Receipt outcome of a run that an event cancelled (`cancelOn`).
+    pub const CANCELLED: &str = "cancelled";
+
     /// Reason of a run that was cancelled because it was not leased in time.
     pub const EXPIRED: &str = "expired";
 
@@ -698,13 +664,20 @@ pub enum StepKind {
     Compensate,
     /// The step committed events to a stream.
     Commit,
+    /// The step settled a reservation at a pool.
+    Settle,
 }
 
 impl StepKind {
     /// Whether the step had an effect. The other steps only waited.
     pub fn is_effect(self) -> bool {
         match self {
-            Self::Run | Self::Send | Self::State | Self::Compensate | Self::Commit => true,
+            Self::Run
+            | Self::Send
+            | Self::State
+            | Self::Compensate
+            | Self::Commit
+            | Self::Settle => true,
             Self::Sleep | Self::Event | Self::Signal | Self::Invoke => false,
         }
     }

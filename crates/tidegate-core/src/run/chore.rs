@@ -9,11 +9,13 @@ use crate::{
     command::Refusal,
     draft::{Decided, Draft, Stop},
     id::{ChoreId, RunId, Seq},
+    overrides,
     reads::Scan,
     row::{
         Bulk, BulkCounts, BulkFilter, BulkWhat, Chore, LiveState, Phase, Row, RowKey, Run, Work,
         Workspace,
     },
+    version,
 };
 
 /// Number of runs that one chunk of a bulk operation processes.
@@ -72,7 +74,19 @@ pub fn sweep(draft: &mut Draft, seq: Seq) -> Decided<()> {
     let left = match chore.work.clone() {
         Work::Wake { event, after } => wake::go_on(draft, &chore, event, after)?,
         Work::Orphans { reason, runs } => orphans(draft, reason, runs)?,
+        Work::Renumber { rest } => {
+            let rest = version::renumber_rest(draft, &chore.ws, rest)?;
+            (!rest.is_empty()).then_some(Work::Renumber { rest })
+        }
         Work::Bulk(bulk) => go_on(draft, &mut chore, bulk)?.map(Work::Bulk),
+        Work::ExpireOverride { lane } => {
+            let done = overrides::expire(draft, &chore, lane)?;
+            (!done).then_some(Work::ExpireOverride { lane })
+        }
+        Work::MarkGates { target, ranges } => {
+            let ranges = overrides::mark_some(draft, &target, ranges)?;
+            (!ranges.is_empty()).then_some(Work::MarkGates { target, ranges })
+        }
     };
     match left {
         Some(work) => draft.put(Chore { work, ..chore }),

@@ -229,6 +229,14 @@ pub fn displace<E>(
     Ok(displaced)
 }
 
+/// Cancels the run that leaves a full queue for a new one (spec L19). Its place and all that it
+/// holds are given back; no other run takes its position.
+pub fn displace_from_queue<E>(draft: &mut Draft, run: Run, by: &By) -> Decided<(), E> {
+    give_claims_back(draft, &run)?;
+    receipts::write_unstarted(draft, &run, Ending::DISPLACED, Some(by.control), &by.key)?;
+    cancel(draft, run, Ending::DISPLACED.to_owned(), None)
+}
+
 /// Writes an ended run for a window or buffer whose flush created no run with this id. `verdict` is
 /// the verdict on its event.
 pub fn cancel_unstarted(
@@ -248,6 +256,7 @@ pub fn cancel_unstarted(
         | Verdict::Dropped { .. }
         | Verdict::Skipped { .. }
         | Verdict::Replaced { .. }
+        | Verdict::QueueFull { .. }
         // The event joined a buffer. Another run will have it, whatever the verdict on the buffer.
         | Verdict::HeldByAncestor { .. } => ("buffered".to_owned(), verdict.run()),
     };

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use crate::{
     command::Refusal,
     draft::{Decided, Draft, Missing, Stop},
-    flow::gate,
+    flow::{gate, pause},
     id::Seq,
     reads::Scan,
     row::{Begun, Engine, EngineId, Phase, Purpose, Row, RowKey, Run},
@@ -46,7 +46,15 @@ pub fn lease(
     // This check is last, because a probe has no engine rows: it would stop here and not record the
     // other reads.
     alive(draft, engine)?;
-    ready.into_iter().map(|run| lease_one(draft, engine, run)).collect()
+    let mut leased = Vec::with_capacity(ready.len());
+    for run in ready {
+        match pause::of(draft, &run)? {
+            // The run became ready before the pause.
+            Some(pause) => pause::wait(draft, run, &pause)?,
+            None => leased.push(lease_one(draft, engine, run)?),
+        }
+    }
+    Ok(leased)
 }
 
 /// Stores the lanes whose runs an engine leases. Runs of lanes that no live engine serves are

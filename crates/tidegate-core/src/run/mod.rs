@@ -8,6 +8,7 @@ pub mod control;
 pub mod end;
 pub mod follow_up;
 pub mod lease;
+pub mod listen;
 pub mod output;
 pub mod record;
 pub mod replay;

@@ -3,8 +3,6 @@
 //! Every report has the fence of its lease. It is refused after another worker has leased the run
 //! or the run was cancelled (spec replace, steps).
 
-use std::cell::OnceCell;
-
 use super::{
     control,
     end::{self, end},
@@ -19,8 +17,8 @@ use crate::{
     flow::{
         admit::admit,
         gate,
-        plan::{Candidate, Origin},
-        receipts,
+        plan::{Candidate, Origin, Results},
+        pool, receipts, settle,
         verdict::Verdict,
     },
     id::{RunId, Seq},
@@ -46,7 +44,7 @@ pub struct Record {
     pub fence: i64,
     /// Steps that finished since the last report.
     pub steps: Vec<NewStep>,
-    /// Events and signals that steps send, in the transaction that records the step.
+    /// Events, signals and settlements of steps, in the transaction that records the step.
     pub sends: Vec<NewSend>,
     /// Stream commits of steps, in the transaction that records the step.
     pub commits: Vec<NewCommit>,
@@ -95,12 +93,12 @@ pub struct NewStep {
     pub result: Result<Payload, RunError>,
 }
 
-/// Event or signal that a step sends. The answer to it is the step's result.
+/// Event, signal or settlement that a step sends. The answer to it is the step's result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewSend {
     /// The step's id.
     pub step: String,
-    /// The event or signal.
+    /// The message.
     pub what: Sent,
 }
 
@@ -111,7 +109,7 @@ impl NewSend {
     }
 }
 
-/// Event or signal to send.
+/// Message to send.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Sent {
     /// An event, to all workflows and waits that match.
@@ -125,14 +123,31 @@ pub enum Sent {
         /// The payload.
         data: Payload,
     },
+    /// The units that the run has really taken of a pool (spec L10). The answer has the reserved
+    /// units.
+    Settle {
+        /// The pool.
+        pool: String,
+        /// The units.
+        actual: u32,
+    },
 }
 
 impl Sent {
-    /// Returns the payload.
-    pub fn data(&self) -> &Payload {
+    /// Returns the payload, if there is one.
+    pub fn data(&self) -> Option<&Payload> {
         match self {
-            Self::Event(event) => &event.data,
-            Self::Signal { data, .. } => data,
+            Self::Event(event) => Some(&event.data),
+            Self::Signal { data, .. } => Some(data),
+            Self::Settle { .. } => None,
+        }
+    }
+
+    /// Returns the kind of the step that sends it.
+    fn kind(&self) -> StepKind {
+        match self {
+            Self::Event(_) | Self::Signal { .. } => StepKind::Send,
+            Self::Settle { .. } => StepKind::Settle,
         }
     }
 }
@@ -266,7 +281,8 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
         })?;
     }
     for NewSend { step, what } in &report.sends {
-        remember(draft, report, step.clone(), StepKind::Send, |draft| send(draft, &ws, what))?;
+        let run = report.run;
+        remember(draft, report, step.clone(), what.kind(), |draft| send(draft, &ws, run, what))?;
     }
     for asked in &report.commits {
         append(draft, report, asked)?;
@@ -335,9 +351,14 @@ fn remember(
     Ok(())
 }
 
-/// Sends the event or signal of a step. If the receiving run has ended or does not exist, the step
-/// fails, but not the report.
-fn send(draft: &mut Draft, ws: &Workspace, what: &Sent) -> Decided<Result<Payload, RunError>> {
+/// Sends the message of a step. If the receiving run has ended or does not exist, or there is
+/// nothing to settle, the step fails, but not the report.
+fn send(
+    draft: &mut Draft,
+    ws: &Workspace,
+    from: Seq,
+    what: &Sent,
+) -> Decided<Result<Payload, RunError>> {
     match what {
         Sent::Event(event) => {
             let posted = event::post(draft, ws, event)?;
@@ -350,6 +371,7 @@ fn send(draft: &mut Draft, ws: &Workspace, what: &Sent) -> Decided<Result<Payloa
             }
             sent => sent.map(|()| Ok(Payload::null())),
         },
+        Sent::Settle { pool, actual } => settle::settle(draft, from, pool, *actual),
     }
 }
 
@@ -473,10 +495,11 @@ fn invoke(
     data: Payload,
 ) -> Decided<()> {
     let mut run = draft.run(parent)?.cloned().expect("the parent was just suspended");
-    let event = draft.new_event_id()?;
+    let id = draft.new_event_id()?;
     let (ws, name) = (run.ws.clone(), workflow.to_owned());
     let (at, kind) = (draft.now(), Kind::Invoke);
-    draft.put(Event { id: event, ws: ws.clone(), kind, name, at, ts: None, data: data.clone() });
+    let event = &Event { id, ws: ws.clone(), kind, name, at, ts: None, data };
+    draft.put(event.clone());
     let catalog = draft.catalog(&ws)?;
     let current = catalog.entry(app, workflow).and_then(Entry::open);
     let Some(current) = current else {
@@ -495,9 +518,10 @@ fn invoke(
         run.parent.as_ref().map(|parent| parent.ancestors.clone()).unwrap_or_default();
     ancestors.push(parent);
     let parent = Some(Parent { run: parent, step: step.clone(), ancestors });
-    let (origin, function_key, steps) = (Origin::Invoke, None, OnceCell::new());
+    let (origin, function_key, batch) = (Origin::Invoke, None, None);
+    let (pools, results) = (pool::of(draft, &ws, &current.workflow)?, Results::default());
     let candidate =
-        Candidate { ws, current, event, data, origin, parent, function_key, batch: None, steps };
+        Candidate { ws, current, event, origin, parent, function_key, batch, pools, results };
     match draft.keep_or_undo(|draft| admit(draft, &candidate)) {
         Ok(verdict) => {
             receipts::write(draft, &candidate, &verdict)?;
@@ -537,6 +561,8 @@ fn answer_at_once(draft: &mut Draft, mut run: Run, step: String, fault: RunError
 /// Returns the error of a parent's step if a control has refused its child (spec A5, G8).
 fn refused(verdict: &Verdict) -> RunError {
     let ancestor = matches!(verdict, Verdict::HeldByAncestor { .. });
-    let code = if ancestor { "HeldByAncestor" } else { "Refused" };
+    let full = matches!(verdict, Verdict::QueueFull { .. });
+    let code = if full { "QueueFull" } else { "Refused" };
+    let code = if ancestor { "HeldByAncestor" } else { code };
     RunError { code: code.to_owned(), message: verdict.to_value().to_string() }
 }

@@ -5,8 +5,6 @@
 //! that were recorded before this step, and their effect keys. It has the version that recorded
 //! them, because another version may use the step ids for other steps.
 
-use std::cell::OnceCell;
-
 use super::follow_up::follower;
 use crate::{
     catalog::{Current, Entry},
@@ -16,8 +14,8 @@ use crate::{
     event::Outcome,
     flow::{
         admit::create,
-        plan::{Candidate, Origin, ReplayOf},
-        receipts,
+        plan::{Candidate, Origin, ReplayOf, Results},
+        pool, receipts,
         verdict::Verdict,
     },
     id::{RunId, Seq},
@@ -106,6 +104,8 @@ fn steps_before(draft: &Draft, old: &Ended, from: &str) -> Decided<Vec<Step>> {
         return Err(Stop::Refused(Refusal::NoStep { run, step, hint }));
     };
     steps.truncate(at);
+    // The new run has reservations of its own, which it settles.
+    steps.retain(|step| step.kind != StepKind::Settle);
     if matches!(old.ending, Ending::Completed { .. }) {
         return Ok(steps);
     }
@@ -151,13 +151,13 @@ fn admit(
     let candidate = Candidate {
         ws: old.ws.clone(),
         current: &current,
-        event: event.id,
-        data: event.data,
+        event: &event,
         origin: Origin::Replay(again),
         parent: None,
         function_key: go.function_key.clone(),
         batch: old.batch_costs.clone().filter(|_| matches!(source, Source::Batch(_))),
-        steps: OnceCell::new(),
+        pools: pool::of(draft, &old.ws, &current.workflow)?,
+        results: Results::default(),
     };
     let verdict = match draft.keep_or_undo(|draft| create(draft, &candidate, None, source)) {
         Ok(verdict) | Err(Stop::Refused(verdict)) => verdict,

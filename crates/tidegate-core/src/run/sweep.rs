@@ -7,7 +7,7 @@ use crate::{
     command::{Answer, Command},
     definition::Overlap,
     draft::{Decided, Draft},
-    flow::{claim, control, fold, gate, meter, policy::PolicyKind},
+    flow::{claim, control, fold, gate, meter, policy::PolicyKind, queue},
     id::Seq,
     json::Payload,
     reads::Scan,
@@ -38,7 +38,11 @@ pub fn look(row: &Row, now: Timestamp, stepped: bool) -> Option<(Timestamp, Comm
         (run.due()?, stepped && is_ahead(run, now), command)
     } else if let Row::Chore(chore) = row {
         // Unfinished work is always due, also if the clock has stepped back.
-        (chore.due?, !chore.is_over(), Command::SweepChore { known: Box::new(chore.clone()) })
+        (
+            chore.due?,
+            !chore.is_over() && !chore.is_scheduled(),
+            Command::SweepChore { known: Box::new(chore.clone()) },
+        )
     } else {
         return None;
     };
@@ -70,7 +74,7 @@ fn cap<E>(draft: &Draft, run: &mut Run) -> Decided<(), E> {
         None => workflow.policy.as_ref().map(|policy| policy.kind.clone()),
     };
     let queued = match policy {
-        Some(PolicyKind::Queue { max_wait_ms }) => max_wait_ms,
+        Some(PolicyKind::Queue { max_wait_ms, .. }) => max_wait_ms,
         _ => None,
     };
     let gives_up = match run.purpose {
@@ -111,9 +115,8 @@ pub fn gate<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
         }
         GateState::Slots(mut slots) => {
             // One fold at a time, because its run will probably take the slot.
-            let free = slots.holders.iter().all(|hold| hold.draining) && slots.head.is_none();
-            if free && !slots.folds.is_empty() {
-                let longest_held = slots.folds.remove(0);
+            if let Some(first) = queue::flushable(draft, &row)? {
+                let longest_held = slots.folds.remove(first);
                 draft.put(Gate { state: GateState::Slots(slots), ..row });
                 fold::retry(draft, &longest_held)?;
             }

@@ -3,17 +3,19 @@
 //! A wait stays registered until it ends, even if another wait has ended and the run is driven. So
 //! no event or signal is missed.
 
-use super::end;
+use sha2::{Digest, Sha256};
+
+use super::{end, listen};
 use crate::{
     draft::{Decided, Draft, Stop},
     flow::{Verdict, gate},
     id::{RunId, Seq},
     json::Payload,
-    key::{Key, Path},
-    reads::Scan,
+    key::{Key, MAX_VALUE_BYTES, Path},
+    reads::{Latch, Mode, Scan},
     row::{
-        Ending, Phase, Row, RowKey, Run, RunError, Signal, Step, StepKind, Wait, WaitOn, WaitPath,
-        WaitRow,
+        Ending, Event, Phase, Row, RowKey, Run, RunError, Signal, Step, StepKind, Wait, WaitOn,
+        WaitPath, WaitRow,
     },
 };
 
@@ -138,27 +140,51 @@ pub fn is_answered<E>(draft: &Draft, run: &Run, step: &String) -> Decided<bool, 
 }
 
 /// Registers the wait of a step that has neither a wait nor a result. Returns `true` if the wait
-/// ends at once, because its signal is already there.
+/// ends at once, because its signal or its event is already in the run's inbox.
 pub fn register<E>(draft: &mut Draft, run: &mut Run, wait: Wait) -> Decided<bool, E> {
-    if let WaitOn::Signal { name } = &wait.on
-        && let Some(signal) = take_signal(draft, run.id.seq, name)?
-    {
-        let (id, at, fence) = (wait.step, draft.now(), run.fence);
-        let (kind, result, seq) = (StepKind::Signal, Ok(signal.data), draft.next_seq()?);
-        draft.put(Step { run: run.id.seq, id, kind, fence, at, result, seq });
+    let arrived = match &wait.on {
+        WaitOn::Signal { name } => {
+            let signal = take_signal(draft, run.id.seq, name)?;
+            signal.map(|signal| (StepKind::Signal, signal.data))
+        }
+        WaitOn::Event { name, matches } => {
+            listen::take(draft, run, name, matches)?.map(|data| (StepKind::Event, data))
+        }
+        WaitOn::Time | WaitOn::Retry | WaitOn::Child { .. } | WaitOn::Before { .. } => None,
+    };
+    if let Some((kind, data)) = arrived {
+        let (id, at, fence, seq) = (wait.step, draft.now(), run.fence, draft.next_seq()?);
+        draft.put(Step { run: run.id.seq, id, kind, fence, at, result: Ok(data), seq });
         return Ok(true);
     }
     if let WaitOn::Event { name, matches } = &wait.on {
         let (path, value) = matches.first().cloned().unwrap_or_default();
-        let (ws, name, step) = (run.ws.clone(), name.clone(), wait.step.clone());
-        let known = RowKey::WaitPath(ws.clone(), name.clone(), path.clone());
-        if draft.row(&known)?.is_none() {
-            draft.put(WaitPath { ws: ws.clone(), name: name.clone(), path: path.clone() });
-        }
-        draft.put(WaitRow { ws, name, path, value, run: run.id.seq, step });
+        file(draft, run, name, (path, value), wait.step.clone())?;
     }
     run.waits.push(wait);
     Ok(false)
+}
+
+/// Writes the row by which an event finds a wait or a listener of a run.
+///
+/// A post at the same time takes the latches of its values on the paths in use, which it reads
+/// under the latch of the name. So the first use of a path takes the latch of the name, and all
+/// other waits only the latch of their value: they do not hold up events with other values.
+pub(super) fn file<E>(
+    draft: &mut Draft,
+    run: &Run,
+    name: &str,
+    (path, value): (String, Vec<u8>),
+    step: String,
+) -> Decided<(), E> {
+    let (ws, name) = (run.ws.clone(), name.to_owned());
+    draft.latch(Latch::matching(&ws, &name, &path, &value), Mode::Exclusive)?;
+    if draft.is_absent(&RowKey::WaitPath(ws.clone(), name.clone(), path.clone()))? {
+        draft.latch(Latch::Topic(ws.clone(), name.clone()), Mode::Exclusive)?;
+        draft.put(WaitPath { ws: ws.clone(), name: name.clone(), path: path.clone() });
+    }
+    draft.put(WaitRow { ws, name, path, value, run: run.id.seq, step });
+    Ok(())
 }
 
 /// Returns the children that a run waits for.
@@ -182,23 +208,46 @@ pub fn drop_one(draft: &mut Draft, run: &mut Run, step: &str) {
     }
 }
 
-/// Removes all waits of a run.
+/// Removes all waits and listeners of a run.
 pub fn forget(draft: &mut Draft, run: &mut Run) {
     for wait in std::mem::take(&mut run.waits) {
         unfile(draft, run, &wait);
     }
+    listen::forget(draft, run);
+}
+
+/// Whether an event ends a wait.
+pub(super) fn is_ended_by(wait: &Wait, event: &Event) -> bool {
+    let WaitOn::Event { name, matches } = &wait.on else { return false };
+    *name == event.name && event.id.seq >= wait.since && has_values(&event.data, matches)
+}
+
+/// Whether the data has all these encoded values.
+pub(super) fn has_values(data: &Payload, matches: &[(String, Vec<u8>)]) -> bool {
+    matches.iter().all(|(path, value)| encoded(data, path).as_ref() == Some(value))
 }
 
 /// Encodes the value at `path`. The rows of waits for events are found by this encoded value. Empty
-/// for an empty path; `None` if there is no scalar at the path.
+/// for an empty path; `None` if there is no scalar at the path. For several paths, joined by
+/// [`JOINT`], the values follow each other.
 pub fn encoded(data: &Payload, path: &str) -> Option<Vec<u8>> {
-    if path.is_empty() {
-        return Some(Vec::new());
-    }
-    let scalar = data.scalar(&Path::parse(path).ok()?).ok()??;
     let mut bytes = Vec::new();
-    Key::Value(scalar).encode_into(&mut bytes);
-    Some(bytes)
+    for path in path.split(JOINT).filter(|_| !path.is_empty()) {
+        let scalar = data.scalar(&Path::parse(path).ok()?).ok()??;
+        Key::Value(scalar).encode_into(&mut bytes);
+    }
+    Some(fit(bytes, path))
+}
+
+/// Joins paths in the index of waits. No path of an author has this character.
+pub const JOINT: char = '\u{1}';
+
+/// Replaces several values that are too long for the index by their digest.
+pub(crate) fn fit(bytes: Vec<u8>, path: &str) -> Vec<u8> {
+    if path.contains(JOINT) && bytes.len() > MAX_VALUE_BYTES {
+        return Sha256::digest(&bytes).to_vec();
+    }
+    bytes
 }
 
 fn take_signal<E>(draft: &mut Draft, run: Seq, name: &str) -> Decided<Option<Signal>, E> {
@@ -219,9 +268,18 @@ fn take_signal<E>(draft: &mut Draft, run: Seq, name: &str) -> Decided<Option<Sig
 fn unfile(draft: &mut Draft, run: &Run, wait: &Wait) {
     if let WaitOn::Event { name, matches } = &wait.on {
         let (path, value) = matches.first().cloned().unwrap_or_default();
-        let (ws, name, step) = (run.ws.clone(), name.clone(), wait.step.clone());
-        draft.delete_known(RowKey::Wait(ws, name, path, value, run.id.seq, step));
+        draft.delete_known(filed(run, name, (path, value), wait.step.clone()));
     }
+}
+
+/// Returns the key of the row by which an event finds a wait or a listener of a run.
+pub(crate) fn filed(
+    run: &Run,
+    name: &str,
+    (path, value): (String, Vec<u8>),
+    step: String,
+) -> RowKey {
+    RowKey::Wait(run.ws.clone(), name.to_owned(), path, value, run.id.seq, step)
 }
 
 fn kind(on: &WaitOn) -> Option<StepKind> {

@@ -5,12 +5,12 @@
 //! began after it. Until the chore is finished, later events of the same name wait for it, so that
 //! every wait gets the first event that matches it.
 
-use super::{chore, wait};
+use super::{chore, listen, wait};
 use crate::{
     draft::{Decided, Draft},
     id::Seq,
-    reads::Scan,
-    row::{Chore, Event, Row, RowKey, Wait, WaitOn, WaitPlace, Work},
+    reads::{Latch, Mode, Scan},
+    row::{Chore, Event, Row, RowKey, WaitPlace, Work},
 };
 
 /// Maximum number of runs that one transaction wakes for an event. Waking a run changes about five
@@ -24,7 +24,15 @@ const PATHS_READ: u32 = 64;
 /// more.
 pub fn post<E>(draft: &mut Draft, event: &Event) -> Decided<(u32, bool), E> {
     let start = WaitPlace::first(String::new());
-    let found = waiting(draft, event, &start)?;
+    draft.latch(Latch::Topic(event.ws.clone(), event.name.clone()), Mode::Shared)?;
+    let paths = paths(draft, event)?;
+    for path in &paths {
+        if let Some(value) = wait::encoded(&event.data, path) {
+            let latch = Latch::matching(&event.ws, &event.name, path, &value);
+            draft.latch(latch, Mode::Shared)?;
+        }
+    }
+    let found = waiting(draft, event, &start, paths)?;
     if found.is_empty() {
         return Ok((0, false));
     }
@@ -51,7 +59,7 @@ pub fn go_on<E>(
     if is_behind(draft, &row, chore.id.seq)? {
         return Ok(Some(Work::Wake { event, after }));
     }
-    let found = waiting(draft, &row, &after)?;
+    let found = waiting(draft, &row, &after, paths(draft, &row)?)?;
     let (_, after) = wake(draft, &row, after, found)?;
     Ok(after.map(|after| Work::Wake { event, after }))
 }
@@ -93,9 +101,14 @@ fn is_behind<E>(draft: &Draft, event: &Event, before: Seq) -> Decided<bool, E> {
 }
 
 /// Returns the next waits that the event may end: one more than are woken in one transaction.
-fn waiting<E>(draft: &Draft, event: &Event, after: &WaitPlace) -> Decided<Vec<WaitPlace>, E> {
+fn waiting<E>(
+    draft: &Draft,
+    event: &Event,
+    after: &WaitPlace,
+    paths: Vec<String>,
+) -> Decided<Vec<WaitPlace>, E> {
     let mut found = Vec::new();
-    for path in paths(draft, event)?.into_iter().filter(|path| *path >= after.path) {
+    for path in paths.into_iter().filter(|path| *path >= after.path) {
         let room = WOKEN_AT_ONCE + 1 - found.len();
         let first = WaitPlace::first(path);
         let from = if first.path == after.path { after.clone() } else { first };
@@ -114,6 +127,7 @@ fn paths<E>(draft: &Draft, event: &Event) -> Decided<Vec<String>, E> {
     let mut paths: Vec<String> = rows
         .filter_map(|row| if let Row::WaitPath(row) = row { Some(row.path.clone()) } else { None })
         .collect();
+    paths.extend_from_slice(draft.expected_paths(&event.ws, &event.name));
     paths.sort();
     paths.dedup();
     Ok(paths)
@@ -149,18 +163,15 @@ fn under<E>(
 
 /// Ends one wait with the event, if all its fields match. Returns whether they do.
 fn deliver<E>(draft: &mut Draft, event: &Event, run: Seq, step: &str) -> Decided<bool, E> {
-    let Some(run) = draft.run(run)?.cloned() else { return Ok(false) };
+    let Some(mut run) = draft.run(run)?.cloned() else { return Ok(false) };
+    if let Some(n) = listen::number(step) {
+        return listen::hear(draft, event, run, n);
+    }
     let wait = run.waits.iter().find(|wait| wait.step == step);
-    let Some(Wait { on: WaitOn::Event { name, matches }, since, .. }) = wait else {
-        return Ok(false);
-    };
-    let matches = matches
-        .iter()
-        .all(|(path, value)| wait::encoded(&event.data, path).as_ref() == Some(value));
-    if *name != event.name || !matches || event.id.seq < *since {
+    if !wait.is_some_and(|wait| wait::is_ended_by(wait, event)) {
         return Ok(false);
     }
-    let step = step.to_owned();
-    wait::answer(draft, run, &step, Ok(event.data.clone()))?;
+    listen::pass(&mut run, event);
+    wait::answer(draft, run, step, Ok(event.data.clone()))?;
     Ok(true)
 }

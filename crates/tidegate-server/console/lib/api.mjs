@@ -105,4 +105,7 @@ export const post = (where, body, query, heard) => ask('POST', where, { body, qu
 export const put = (where, body, query) => ask('PUT', where, { body, query });
 
 /** @param {string} where @param {unknown} body @param {Record<string, unknown>} [query] */
+export const del = (where, body, query) => ask('DELETE', where, { body, query });
+
+/** @param {string} where @param {unknown} body @param {Record<string, unknown>} [query] */
 export const patch = (where, body, query) => ask('PATCH', where, { body, query });

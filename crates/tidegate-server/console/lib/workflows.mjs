@@ -1,7 +1,7 @@
 // Reads workflow definitions for the forms and the list of flows.
 
 /**
- * @typedef {{ app: string, name: string, version?: number, versions?: number[], triggers?: (string | { cron?: string })[],
+ * @typedef {{ app: string, name: string, version?: number, versions?: number[], triggers?: (string | { event?: string, cron?: string })[],
  *   flowControl?: Record<string, any>, schema?: any, description?: string }} Workflow
  */
 
@@ -13,7 +13,7 @@ export function actionOf(it) {
 
 /** Names of the events that start a workflow: its triggers, or its own name if it has none. @param {Workflow} it @returns {string[]} */
 export function eventsOf(it) {
-  const names = (it.triggers ?? []).filter((trigger) => typeof trigger === 'string');
+  const names = (it.triggers ?? []).flatMap((trigger) => (typeof trigger === 'string' ? trigger : trigger.event ?? []));
   return (it.triggers ?? []).length === 0 && !actionOf(it) ? [it.name] : names;
 }
 
@@ -27,7 +27,8 @@ export const eventNames = (all) => [...new Set(all.flatMap(eventsOf).filter((nam
 /** Key paths of the controls of a workflow, without duplicates. @param {Workflow} it @returns {string[]} */
 export function keysOf(it) {
   const found = Object.values(it.flowControl ?? {}).flatMap((control) => [control].flat()).map((rule) => rule?.key ?? rule?.keyField);
-  return [...new Set(found.filter((key) => typeof key === 'string' && key !== 'none'))];
+  const paths = found.flatMap((key) => key?.paths ?? key);
+  return [...new Set(paths.filter((key) => typeof key === 'string' && key !== 'none'))];
 }
 
 /** Names of the controls of a workflow; the policy of an action by its own name. @param {Workflow} it @returns {string[]} */

@@ -27,12 +27,12 @@ const LINGERS = 15_000;
 
 export default function Gates() {
   const { query } = route.value;
-  const [control, app, workflow, key] = ['control', 'app', 'workflow', 'key'].map((name) => query.get(name) ?? undefined);
-  const asked = JSON.stringify([control, app, workflow, key]);
+  const [control, app, workflow, pool, key] = ['control', 'app', 'workflow', 'pool', 'key'].map((name) => query.get(name) ?? undefined);
+  const asked = JSON.stringify([control, app, workflow, pool, key]);
   const cursor = useCursor(asked);
-  const fetched = useFetched('/gates', { control, app, workflow, key, cursor, limit: PAGE });
+  const fetched = useFetched('/gates', { control, app, workflow, pool, key, cursor, limit: PAGE });
   const defined = useWorkflows();
-  const filtered = Boolean(control || app || workflow || key);
+  const filtered = Boolean(control || app || workflow || pool || key);
   useHops(fetched, asked);
   const gates = useLinger(fetched.value?.gates ?? NONE, JSON.stringify([asked, cursor]));
   const shown = query.get('idle') === 'hide' ? gates.filter(isBusy) : gates;
@@ -51,6 +51,7 @@ export default function Gates() {
       <${Choose} name="control" label="Control" words=${table.value.gates} all="all except claims" />
       ${(app || apps.length > 1) && html`<${Choose} name="app" label="App" words=${apps} />`}
       <${Choose} name="workflow" label="Workflow" words=${names(workflows)} />
+      ${pool && html`<${Choose} name="pool" label="Pool" words=${[pool]} />`}
       <${Choose} name="idle" label="Idle gates" words=${[['hide', 'hide']]} all="show" />
       <${Switch} name="view" label="View" words=${[['', 'Lanes'], ['table', 'Table']]} />
     </div>
@@ -116,7 +117,7 @@ function useSteady(now, all) {
 function Nothing({ filtered, next, all }) {
   if (all > 0) return html`<${Empty} title="All gates are idle"><button type="button" onClick=${() => setQuery({ idle: undefined })}>Show idle gates</button></${Empty}>`;
   if (next) return html`<${Empty} title="No match so far">There are more gates: continue on the next page.</${Empty}>`;
-  if (filtered) return html`<${Empty} title="No matching gates">A gate is created when the first run or event with its key arrives. <button type="button" onClick=${() => setQuery({ key: undefined, control: undefined, app: undefined, workflow: undefined, cursor: undefined })}>Clear filters</button></${Empty}>`;
+  if (filtered) return html`<${Empty} title="No matching gates">A gate is created when the first run or event with its key arrives. <button type="button" onClick=${() => setQuery({ key: undefined, control: undefined, app: undefined, workflow: undefined, pool: undefined, cursor: undefined })}>Clear filters</button></${Empty}>`;
   return html`<${Empty} title="No gates yet">A gate is created when the first run of a workflow with a control arrives. Add a limit to one of your <a href=${to('workflows')}>workflows</a>, or <a href=${to('try')}>send an event</a>.
     <div><pre>concurrency = { limit = 2, key = "tenant" }</pre></div></${Empty}>`;
 }

@@ -19,8 +19,12 @@ const UNITS = /** @type {Record<number, string>} */ ({ 1000: 'second', 60000: 'm
 /** `10 per minute`, `3 per 5 s`. @param {number} limit @param {number} perMs */
 export const rate = (limit, perMs) => `${limit} per ${UNITS[perMs] ?? lasting(perMs)}`;
 
-/** @param {unknown} key path, or the names in it */
-const path = (key) => (Array.isArray(key) ? key.join(' › ') : String(key));
+/** @param {any} key path, the names in it, several paths, or an expression @returns {string} */
+const path = (key) => {
+  if (Array.isArray(key)) return key.join(' › ');
+  if (key?.paths) return key.paths.map(path).join(', ');
+  return key?.expr ?? key?.function ?? String(key);
+};
 
 /** @param {unknown} key */
 const each = (key) => (key === undefined || key === null ? '' : ` for each ${path(key)}`);
@@ -37,7 +41,7 @@ const meet = (it) => ` for each ${path(it.key ?? 'session')}`;
 /** Behaviour of an action while another request is in flight. @type {Record<string, (it: any) => string>} */
 const POLICIES = {
   allow: () => 'Requests run concurrently',
-  queue: (it) => `One request at a time${meet(it)}; others are queued, first come, first served${it.maxWaitMs ? `, for at most ${lasting(it.maxWaitMs)}` : ''}`,
+  queue: (it) => `One request at a time${meet(it)}; others are queued, first come, first served${it.maxWaitMs ? `, for at most ${lasting(it.maxWaitMs)}` : ''}${bound(it)}`,
   reject: (it) => `One request at a time${meet(it)}; others are rejected with the id of the one in flight`,
   restart: (it) => `One request at a time${meet(it)}; a new one replaces the one in flight`,
   latest: (it) => `One request at a time${meet(it)}; the newest waits and replaces one that has not started`,
@@ -51,6 +55,14 @@ const ON_NEW = {
   coexist: 'each version is counted separately',
 };
 
+/** The bound of a queue. @param {any} it */
+const bound = ({ queue }) => {
+  if (!queue) return '';
+  /** @type {Record<string, string>} */
+  const others = { dropOldest: 'the first of them is displaced', dropNewest: 'the last of them is displaced' };
+  return `, at most ${queue.maxWaiting}; beyond that ${others[queue.onOverflow] ?? 'they are rejected'}`;
+};
+
 /** What a new run does while another is live. @type {Record<string, string>} */
 const MODES = {
   skip: 'others are skipped until it ends',
@@ -58,22 +70,39 @@ const MODES = {
   latest: 'the newest waits for it once it has started, and replaces it before',
 };
 
+/** @param {any} it */
+function debounced(it) {
+  const quiet = `${lasting(it.periodMs)} without events${it.maxWaitMs ? `, at most ${lasting(it.maxWaitMs)} after the first` : ''}`;
+  const size = it.maxSize ? `, or at ${it.maxSize} events` : '';
+  const kept = { first: 'the first event', all: 'all events' }[String(it.keep)] ?? 'the last event';
+  if (it.edge === 'leading') return `One run${each(it.key)} at the first event; the next after ${quiet}`;
+  if (it.edge === 'both') return `One run${each(it.key)} at the first event, and one for the others after ${quiet}${size}; it gets ${kept === 'the first event' ? 'the first of them' : kept === 'all events' ? 'all of them' : 'the last event'}`;
+  return `One run${each(it.key)} after ${quiet}${size}; it gets ${kept}`;
+}
+
+/** Paths of an event, with those of the run where they differ. @param {Record<string, string | string[]>} match */
+const pairs = (match) =>
+  Object.entries(match ?? {})
+    .map(([theirs, own]) => (theirs === `${own}` ? theirs : `${theirs} (${[own].flat().join(' › ')} of the run)`))
+    .join(' and ');
+
 /** One sentence per control. @type {Record<string, (it: any) => string>} */
 const SENTENCES = {
   concurrency: (it) =>
     it.span === 'run'
-      ? `At most ${it.limit} live at once${each(it.key)}, from admission to end; others are queued`
-      : `At most ${it.limit} at once${each(it.key)}; others are queued`,
+      ? `At most ${it.limit} live at once${each(it.key)}, from admission to end; others are queued${bound(it)}`
+      : `At most ${it.limit} at once${each(it.key)}; others are queued${bound(it)}`,
   policy: (it) => (POLICIES[it.key === 'none' ? 'allow' : it.policy] ?? (() => `Policy ${it.policy}`))(it),
   throttle: (it) => `Starts at most ${rate(it.limit, it.perMs)}${each(it.key)}${together(it, 1)}; others are queued`,
   rateLimit: (it) => `Accepts at most ${rate(it.limit, it.perMs)}${each(it.key)}${together(it)}; events over the limit are dropped`,
-  debounce: (it) => `One run${each(it.key)} after ${lasting(it.periodMs)} without events${it.maxWaitMs ? `, at most ${lasting(it.maxWaitMs)} after the first` : ''}; it gets the last event`,
-  batch: (it) => `One run for many events${each(it.key)}: at ${it.maxSize} events, or ${lasting(it.timeoutMs)} after the first`,
+  debounce: (it) => debounced(it),
+  batch: (it) => `One run for many events${each(it.key)}: at ${it.maxSize} events, or ${lasting(it.timeoutMs)} after the first${it.if ? `; an event gets its own run unless ${it.if}` : ''}`,
   priority: (it) => `Queued as if it had arrived ${lasting(it.shiftMs)} earlier`,
   singleton: (it) => `One live run${each(it.key)}; ${MODES[it.mode] ?? MODES.cancel}`,
   startWithinMs: (it) => `Cancelled as expired unless it starts within ${lasting(it.startWithinMs)} of being queued`,
+  cancelOn: (it) => `Cancelled by an event ${it.event} with the same ${pairs(it.match)}${it.withinMs ? `, within ${lasting(it.withinMs)}` : ''}`,
   idempotency: (it) => `One run${each(it.key)} within ${lasting(it.periodMs ?? 86_400_000)}; repeats are deduped`,
-  handoff: (it) => `One live run${each(it.keyField)} across all versions; ${ON_NEW[it.onNewVersion] ?? it.onNewVersion}`,
+  handoff: (it) => `One live run${each(it.keyField)} across all versions; ${ON_NEW[it.onNewVersion] ?? it.onNewVersion}${bound(it)}`,
 };
 
 /** Numeric fields of the policies, in order; those of the controls are in the server's table. @type {Record<string, string[]>} */
@@ -92,9 +121,9 @@ function one(name, written, at, table) {
   const control = name !== 'concurrency' ? name : it.policy ? 'policy' : it.type ? 'handoff' : name;
   const row = table.controls.find((row) => row.name === control);
   const numeric = (row?.fields ?? []).filter(({ type }) => type === 'count' || type === 'duration');
-  const numbers = typeof written === 'string' ? [] : control === 'policy' ? (POLICY_NUMBERS[it.policy] ?? []) : numeric.map((field) => field.name);
+  const numbers = typeof written === 'string' || it.pool ? [] : control === 'policy' ? (POLICY_NUMBERS[it.policy] ?? []) : numeric.map((field) => field.name);
   const needed = numeric.filter((field) => field.default === undefined).map((field) => field.name);
-  return { control, at: typeof written === 'number' ? [] : at, it, numbers, needed, sentence: SENTENCES[control]?.(it) ?? plain(it, row) };
+  return { control, at: typeof written === 'number' ? [] : at, it, numbers, needed, sentence: it.pool ? `Takes ${it.cost === undefined ? 'one unit' : `\`${path(it.cost)}\` units`} of the ${control} of pool ${it.pool}${each(it.key)}` : SENTENCES[control]?.(it) ?? plain(it, row) };
 }
 
 /** Sentence for a control that has none here: its purpose and its settings. @param {any} it @param {{ purpose: string } | undefined} row */

@@ -5,7 +5,12 @@ use std::io::Write;
 use clap::Subcommand;
 use reqwest::Method;
 use serde_json::{Value, json};
-use tidegate_core::{access::AccessCommand, row::Workspace, time::Timestamp};
+use tidegate_core::{
+    access::AccessCommand,
+    audit::{AuditEntry, Author},
+    row::Workspace,
+    time::Timestamp,
+};
 use tidegate_store::{Clock as _, Store, StoreError, SystemClock};
 
 use super::{Remote, Server, part, table, text};
@@ -50,8 +55,9 @@ impl Keys {
         match self {
             Self::Create { name, read_only, expires_days } => {
                 keys::check_name(&name)?;
+                let entry = entry(&ws, "makeKey", "/keys".to_owned());
                 let wanted = keys::Wanted { ws, name, read_only, expires_at: end(expires_days) };
-                let (text, key) = keys::make(store, wanted).await?;
+                let (text, key) = keys::make(store, wanted, Some(&entry)).await?;
                 let mut view = json!(KeyView::from(&key));
                 view["key"] = text.clone().into();
                 Ok((view, Some(format!("{text}\n"))))
@@ -61,8 +67,9 @@ impl Keys {
                 Ok((json!({ "keys": keys.iter().map(KeyView::from).collect::<Vec<_>>() }), None))
             }
             Self::Revoke { id } => {
+                let entry = entry(&ws, "revokeKey", format!("/keys/{id}"));
                 let revoke = AccessCommand::Revoke { ws, id: id.clone() };
-                keys::change(store, revoke).await?;
+                keys::change(store, revoke, Some(&entry)).await?;
                 Ok((json!({ "id": id, "revoked": true }), Some(format!("{id} is revoked\n"))))
             }
         }
@@ -85,6 +92,13 @@ impl Keys {
             }
         }
     }
+}
+
+/// Returns the audit log's entry of a change that this program makes without a server.
+fn entry(ws: &Workspace, operation: &str, subject: String) -> AuditEntry {
+    let by = Author { name: None, address: Some("command line".to_owned()) };
+    let (ws, operation) = (ws.clone(), operation.to_owned());
+    AuditEntry { ws, by, operation, subject, before: None, after: None }
 }
 
 /// Returns the time that is this number of days from now.

@@ -17,6 +17,9 @@ pub(crate) enum Observe {
         /// Only gates of this control.
         #[arg(long)]
         control: Option<String>,
+        /// Only gates of this pool.
+        #[arg(long)]
+        pool: Option<String>,
         /// Only gates whose key contains this text.
         #[arg(long)]
         key: Option<String>,
@@ -86,9 +89,10 @@ pub(crate) enum Events {
 /// Runs a command. Returns the response, and its text form for people.
 pub(super) async fn ask(server: &Server<'_>, what: Observe) -> anyhow::Result<(Value, String)> {
     match what {
-        Observe::Gates { of, control, key, limit } => {
+        Observe::Gates { of, control, pool, key, limit } => {
             let filters = [("app", of.app), ("workflow", of.workflow)];
-            let filters = filters.into_iter().chain([("control", control), ("key", key)]);
+            let more = [("control", control), ("pool", pool), ("key", key)];
+            let filters = filters.into_iter().chain(more);
             let (mut answer, more) = many(server, "gates", filters, limit).await?;
             let mut rows = answer["gates"].clone();
             for row in rows.as_array_mut().into_iter().flatten() {
@@ -96,6 +100,9 @@ pub(super) async fn ask(server: &Server<'_>, what: Observe) -> anyhow::Result<(V
                 let first = first.map(|runs| runs.take(2).collect::<Vec<_>>().join(" "));
                 row["next"] = first.unwrap_or_default().into();
                 row["queued"] = counted(&row["line"]).into();
+                if let Some(pool) = row["pool"].as_str() {
+                    row["workflow"] = format!("pool {pool}").into();
+                }
             }
             answer["next"] = more;
             let columns =

@@ -240,7 +240,7 @@ impl Access {
         let (store, id) = (engine.store().clone(), key.id.clone());
         tokio::spawn(async move {
             let used = AccessCommand::Used { id, at: now };
-            if let Err(error) = keys::change(&*store, used).await {
+            if let Err(error) = keys::change(&*store, used, None).await {
                 tracing::warn!(%error, "recording the use of an API key failed");
             }
         });
@@ -405,7 +405,7 @@ mod tests {
             read_only: false,
             expires_at: None,
         };
-        let (key, _) = keys::make(&**harness.store(), wanted).await.unwrap();
+        let (key, _) = keys::make(&**harness.store(), wanted, None).await.unwrap();
         let access = Access::new(vec![ws], false);
         let mut headers = HeaderMap::new();
         headers.insert(header::AUTHORIZATION, format!("Bearer {key}").parse().unwrap());

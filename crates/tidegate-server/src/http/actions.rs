@@ -35,6 +35,7 @@ use super::{
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::post("/flows/{flow}/actions/{action}", "callAction", call)
+            .input()
             .says("Send a request to an action, arbitrated by its policy.")
             .query::<Options>()
             .maybe_body::<RequestBody<'_>>()
@@ -157,6 +158,7 @@ struct Duplicate {
 #[serde(untagged)]
 #[schemars(inline)]
 #[expect(dead_code, reason = "describes the answers; each is sent as its own type")]
+#[expect(clippy::large_enum_variant, reason = "no value of it exists")]
 enum Answers<'a> {
     Ended(AnswerView),
     Duplicate(Duplicate),
@@ -222,6 +224,13 @@ pub(super) fn answered(run: RunId, ended: Ended) -> Result<Response, Problem> {
                 .with(|members| members.request_id = Some(request_id))
                 .retry_after(1));
         }
+        Ending::Cancelled { reason, by: None } if reason == Ending::DISPLACED => {
+            let detail = "a newer request displaced it from a full queue";
+            let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "displaced", detail);
+            return Err(problem
+                .with(|members| members.request_id = Some(request_id))
+                .retry_after(1));
+        }
         Ending::Cancelled { reason, by: None } if reason == WAITED_TOO_LONG => {
             let status = StatusCode::SERVICE_UNAVAILABLE;
             let problem = Problem::new(status, "waited_too_long", reason);
@@ -246,6 +255,10 @@ pub(super) fn refused(engine: &Engine, verdict: &Verdict) -> Problem {
             let seconds = seconds_until(engine, *retry_at);
             let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", detail);
             problem.with(|it| it.retry_at = Some(retry_at.rfc3339())).retry_after(seconds)
+        }
+        Verdict::QueueFull { by, waiting } => {
+            let detail = format!("the {} queue of {} is full: {waiting} wait", by.control, by.key);
+            Problem::new(StatusCode::TOO_MANY_REQUESTS, "queue_full", detail).retry_after(1)
         }
         verdict => Problem::invalid("rejected", verdict.to_value().to_string()),
     }

@@ -22,6 +22,7 @@ use super::{
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::post("/runs/bulk", "bulk", begin)
+            .logs_body()
             .says("Cancel, pause or resume all matching runs admitted so far.")
             .body::<BulkBody>()
             .answers::<BulkView>(

@@ -29,6 +29,7 @@ const APPENDING: Duration = Duration::from_secs(30);
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::post("/flows/{flow}/sessions/{session}/messages", "sendMessage", send)
+            .input()
             .says("Send a message to a conversation and stream the reply.")
             .maybe_body::<Message<'_>>()
             .answers_text(200, "Server-sent events.", "text/event-stream")

@@ -27,6 +27,7 @@ use super::{
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::post("/events", "postEvents", post)
+            .input()
             .says("Post one event or a list, all or none. The response has the outcome of each.")
             .query::<Options>()
             .body_as(|schemas| {

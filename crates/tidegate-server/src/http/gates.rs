@@ -44,6 +44,7 @@ pub(super) struct ListQuery {
     control: Option<String>,
     app: Option<String>,
     workflow: Option<String>,
+    pool: Option<String>,
     key: Option<String>,
     #[schemars(with = "Option<PageSize>")]
     limit: Option<u32>,
@@ -58,7 +59,7 @@ pub(super) struct Gates {
 }
 
 async fn list(caller: Caller, Query(query): Query<ListQuery>) -> Result<Json<Gates>, Problem> {
-    let ListQuery { control, app, workflow, key, .. } = query;
+    let ListQuery { control, app, workflow, pool, key, .. } = query;
     let after: Option<GateKey> = query
         .cursor
         .map(|cursor| {
@@ -67,7 +68,7 @@ async fn list(caller: Caller, Query(query): Query<ListQuery>) -> Result<Json<Gat
         .transpose()?;
     let control = control.map(known_control).transpose()?;
     let limit = page_size(query.limit)?;
-    let which = GateFilter { control, app, workflow, key };
+    let which = GateFilter { control, app, workflow, pool, key };
     let page = caller.engine.gates(&which, after.as_ref(), limit).await?;
     Ok(Json(Gates { gates: page.gates, next: page.next }))
 }

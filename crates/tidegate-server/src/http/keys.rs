@@ -28,6 +28,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .full()
             .answers::<KeyList>(200, "All keys."),
         Operation::post("/keys", "makeKey", make)
+            .logs_body()
             .says("Create an API key. Its text is shown only once.")
             .body::<KeyBody>()
             .answers::<NewKey>(201, "The key."),
@@ -94,7 +95,8 @@ async fn make(State(app): State<App>, caller: Caller, body: Body) -> Result<Resp
         read_only: read_only.unwrap_or(false),
         expires_at: expires_at.transpose()?,
     };
-    let (text, key) = keys::make(&**caller.engine.store(), wanted).await?;
+    let (text, key) =
+        keys::make(&**caller.engine.store(), wanted, caller.engine.audit_entry()).await?;
     app.access.forget_keys().await;
     let key = NewKey { key: text, view: KeyView::from(&key) };
     Ok((StatusCode::CREATED, Extension(NotReplayable), Json(key)).into_response())
@@ -107,7 +109,7 @@ async fn revoke(
 ) -> Result<Json<Revoked>, Problem> {
     let ws = caller.engine.workspace().into();
     let revoke = AccessCommand::Revoke { ws, id: id.clone() };
-    keys::change(&**caller.engine.store(), revoke).await?;
+    keys::change(&**caller.engine.store(), revoke, caller.engine.audit_entry()).await?;
     app.access.forget_keys().await;
     Ok(Json(Revoked { id, revoked: true }))
 }

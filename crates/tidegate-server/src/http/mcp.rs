@@ -27,6 +27,7 @@ const MAX_BATCH: usize = 100;
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::post("/mcp", "mcp", take)
+            .input()
             .says("Send a Model Context Protocol message. The tools are the actions of all flows.")
             .read()
             .body::<Message<'_>>()

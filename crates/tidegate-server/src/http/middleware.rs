@@ -1,6 +1,6 @@
 //! Request middleware: authentication, query checks, body limits, idempotency keys.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{
     body::{Body, Bytes, HttpBody as _},
@@ -9,11 +9,17 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use tidegate::Engine;
-use tidegate_core::{definition::DEFAULT_APP, row::ApiKey};
+use tidegate::{AuditEntry, Author, Engine};
+use tidegate_core::{definition::DEFAULT_APP, json::Payload, row::ApiKey};
 use tokio::sync::Semaphore;
 
-use super::{App, body::MAX_BODY_BYTES, idempotency_key, operation::Needs, problem::Problem};
+use super::{
+    App,
+    body::MAX_BODY_BYTES,
+    idempotency_key,
+    operation::{Audited, Needs},
+    problem::Problem,
+};
 
 /// Maximum time for a client to send its body.
 const BODY: Duration = Duration::from_secs(30);
@@ -68,7 +74,8 @@ pub(super) async fn pass(
     next: Next,
 ) -> Response {
     let _underway = app.requests.begin(operation);
-    let answered = tokio::time::timeout(DEADLINE, passed(&app, &asks, request, next)).await;
+    let answered =
+        tokio::time::timeout(DEADLINE, passed(&app, (&asks, operation), request, next)).await;
     let late = |_| {
         let seconds = DEADLINE.as_secs();
         let detail = format!("request timed out after {seconds} s; it may still complete");
@@ -81,6 +88,7 @@ pub(super) async fn pass(
 #[derive(Clone, Debug)]
 pub(super) struct Requirements {
     pub(super) needs: Needs,
+    pub(super) audit: Audited,
     /// Names of the allowed query parameters; `None` if all are allowed.
     pub(super) query: Option<Arc<[String]>>,
 }
@@ -105,7 +113,7 @@ impl Requirements {
 
 async fn passed(
     app: &App,
-    asks: &Requirements,
+    (asks, operation): (&Requirements, &str),
     request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
@@ -125,6 +133,10 @@ async fn passed(
     let engine = admitted.engine.clone();
     let ours = engine.workspace() == app.engine.workspace();
     let named = if ours { app.ways.app.clone() } else { DEFAULT_APP.into() };
+    let by = Author {
+        name: key.as_ref().map(|key| key.name.clone()),
+        address: parts.extensions.get::<SocketAddr>().map(|peer| peer.ip().to_string()),
+    };
     let mut caller = Caller { engine, once: None, key, app: named };
     if parts.method == Method::GET {
         let _room = app.access.room(caller.key.as_deref())?;
@@ -133,6 +145,17 @@ async fn passed(
     }
     let body = read(&parts.headers, body).await?;
     let _room = app.access.room(caller.key.as_deref())?;
+    if asks.audit != Audited::Nothing {
+        let entry = AuditEntry {
+            ws: caller.engine.workspace().into(),
+            by,
+            operation: operation.to_owned(),
+            subject: parts.uri.path().to_owned(),
+            before: None,
+            after: (asks.audit == Audited::Body).then(|| logged(&body)).flatten(),
+        };
+        caller.engine = caller.engine.audited(entry);
+    }
     let Some(keyed) = idempotency_key::keyed(&caller, &parts, &body)? else {
         parts.extensions.insert(caller);
         return Ok(next.run(Request::from_parts(parts, body.into())).await);
@@ -145,6 +168,14 @@ async fn passed(
     parts.extensions.insert(caller.clone());
     let response = next.run(Request::from_parts(parts, body.into())).await;
     idempotency_key::keep(&caller.engine, &once, response).await
+}
+
+/// Maximum size of a body in the audit log, in bytes.
+const MAX_LOGGED: usize = 16 * 1024;
+
+/// Returns a body for the audit log; none if it is empty or too large.
+fn logged(body: &Bytes) -> Option<Payload> {
+    Payload::parse(body, MAX_LOGGED).ok()
 }
 
 /// Reads the whole body. It must be JSON, not too large, and arrive in time.

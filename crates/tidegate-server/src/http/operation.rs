@@ -41,9 +41,21 @@ pub(crate) struct Operation {
     /// Schema of the body, and whether a body is required.
     body: Option<(Make, bool)>,
     answers: Vec<Answer>,
+    audit: Audited,
     /// Statuses of errors that only this operation has. Others follow from its method and access
     /// level.
     fails: &'static [u16],
+}
+
+/// Part of a request that is recorded in the audit log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Audited {
+    /// Nothing: a query, or an input, which is recorded as an event or with its run.
+    Nothing,
+    /// The operation and its object.
+    Operation,
+    /// The operation, its object and the body.
+    Body,
 }
 
 /// One response of an operation: its status, its meaning, and its content type with a schema.
@@ -72,6 +84,7 @@ impl Operation {
             any_query: false,
             body: None,
             answers: Vec::new(),
+            audit: if method == "get" { Audited::Nothing } else { Audited::Operation },
             fails: &[],
         }
     }
@@ -137,6 +150,18 @@ impl Operation {
     /// Requires no key.
     pub(super) fn open(mut self) -> Self {
         self.needs = Needs::Nothing;
+        self
+    }
+
+    /// Leaves the operation out of the audit log, because its input is recorded elsewhere.
+    pub(super) fn input(mut self) -> Self {
+        self.audit = Audited::Nothing;
+        self
+    }
+
+    /// Records the body in the audit log.
+    pub(super) fn logs_body(mut self) -> Self {
+        self.audit = Audited::Body;
         self
     }
 
@@ -211,7 +236,7 @@ impl Operation {
             let members = parameters(self.query, &mut Schemas::new());
             members.iter().filter_map(|it| it["name"].as_str()).map(str::to_owned).collect()
         });
-        let asks = middleware::Requirements { needs: self.needs, query };
+        let asks = middleware::Requirements { needs: self.needs, audit: self.audit, query };
         let state = (app.clone(), asks, self.name);
         let guarded = from_fn_with_state(state, middleware::pass);
         (self.path, self.route.route_layer(guarded))

@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tidegate::{Error, RunId};
 use tidegate_core::{
-    access::AccessRefusal, command::Refusal, definition, session::SessionError,
-    stream::StreamRefusal,
+    access::AccessRefusal, command::Refusal, definition, overrides::OverrideRefusal,
+    pool::PoolRefusal, session::SessionError, stream::StreamRefusal,
 };
 use tidegate_store::StoreError;
 
@@ -228,6 +228,8 @@ fn refused(refusal: &Refusal) -> Problem {
         | Refusal::NoVersion { .. }
         | Refusal::NoReaction(_)
         | Refusal::NoSchedule(_)
+        | Refusal::Pool(PoolRefusal::NoPool { .. })
+        | Refusal::Override(OverrideRefusal::NoOverride)
         | Refusal::Access(AccessRefusal::NoKey(_)) => StatusCode::NOT_FOUND,
         Refusal::Ended { .. }
         | Refusal::NotEnded(_)
@@ -249,6 +251,12 @@ fn refused(refusal: &Refusal) -> Problem {
             | SessionError::StepMismatch { .. },
         )
         | Refusal::InProgress
+        | Refusal::Pool(PoolRefusal::InUse { .. })
+        | Refusal::Override(
+            OverrideRefusal::NothingToUndo
+            | OverrideRefusal::Expired
+            | OverrideRefusal::EpochChanged { .. },
+        )
         | Refusal::Access(AccessRefusal::Taken(_)) => StatusCode::CONFLICT,
         Refusal::Unreadable(_) => StatusCode::INTERNAL_SERVER_ERROR,
         _ => StatusCode::UNPROCESSABLE_ENTITY,

@@ -26,11 +26,13 @@ pub(super) fn operations() -> Vec<Operation> {
             .query::<ListQuery>()
             .answers::<ListView>(200, "All definitions, and a page of positions."),
         Operation::post("/reactions/{name}/unblock", "unblock", unblock)
+            .logs_body()
             .says("Unblock streams: they continue after the last event that was handled.")
             .query::<Options>()
             .maybe_body::<WhichBody>()
             .answers::<Mended>(200, "The unblocked streams."),
         Operation::post("/reactions/{name}/reset", "reset", reset)
+            .logs_body()
             .says("Reset streams: they are handled again from their first event.")
             .query::<Options>()
             .maybe_body::<WhichBody>()

@@ -70,6 +70,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .body::<RetryBody>()
             .answers::<OutcomeView<'_>>(200, "The outcome of the new run."),
         Operation::post("/runs/{id}/signals/{name}", "signalRun", signal)
+            .input()
             .says("Send a signal to a run's inbox.")
             .maybe_body::<Value>()
             .answers::<Shown<RunView>>(200, "The current state of the run."),
@@ -242,6 +243,9 @@ pub(super) struct RunView {
 #[derive(Debug, Serialize, JsonSchema)]
 struct WaitsFor {
     control: &'static str,
+    /// The pool that the limit belongs to, if it is no limit of the workflow itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pool: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
 }
@@ -249,10 +253,10 @@ struct WaitsFor {
 impl WaitsFor {
     fn of(run: &Run) -> Option<Self> {
         match run.phase {
-            Phase::Ready => Some(Self { control: WORKERS, key: None }),
+            Phase::Ready => Some(Self { control: WORKERS, pool: None, key: None }),
             Phase::Queued { .. } => run.plan.get(run.entered).map(|need| {
-                let By { control, key, .. } = By::gate(&need.gate);
-                Self { control, key: Some(key) }
+                let By { control, key, pool, .. } = By::gate(&need.gate);
+                Self { control, pool, key: Some(key) }
             }),
             Phase::Driven | Phase::Stopping | Phase::Waiting | Phase::Paused => None,
         }

@@ -34,6 +34,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .query::<Of>()
             .answers::<SessionView>(200, "The current document."),
         Operation::patch("/sessions/{flow}/{id}", "changeSession", change_one)
+            .input()
             .says("Apply one operation to a session's document.")
             .query::<Of>()
             .body::<ChangeBody<'_>>()

@@ -34,6 +34,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .query::<ReadQuery>()
             .answers::<ReadView>(200, "A page of events, and the version of the stream."),
         Operation::post("/streams/{stream}/events", "commit", commit_events)
+            .input()
             .says("Commit events to a stream, all or none, at the expected version.")
             .body::<CommitBody<'_>>()
             .answers::<CommittedView>(201, "All events are durable."),

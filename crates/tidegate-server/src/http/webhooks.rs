@@ -29,6 +29,7 @@ use crate::ingress::webhook::Webhook;
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::post("/webhooks/{flow}/{name}", "takeDelivery", take)
+            .input()
             .says("Receive a delivery, signed with the scheme of its webhook.")
             .open()
             .any_query()
@@ -103,7 +104,9 @@ fn answer(app: &App, verdict: &Verdict) -> Result<Response, Problem> {
             let accepted = Delivery { request_id: verdict.run(), ..Delivery::default() };
             return Ok((StatusCode::ACCEPTED, Json(accepted)).into_response());
         }
-        Verdict::Dropped { .. } => return Err(actions::refused(&app.engine, verdict)),
+        Verdict::Dropped { .. } | Verdict::QueueFull { .. } => {
+            return Err(actions::refused(&app.engine, verdict));
+        }
         verdict => verdict.outcome(),
     };
     let run = match verdict {

@@ -42,6 +42,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .query::<Of>()
             .answers::<Deleted>(200, "The number of runs that continue."),
         Operation::post("/workflows/{name}/release", "release", release)
+            .logs_body()
             .says("Release a version: new runs use it, under its handoff.")
             .query::<Of>()
             .body::<ReleaseBody>()

@@ -26,7 +26,7 @@ struct Line {
 /// Returns the table of expected answers. `*` matches any value, `FIRST` the id of the first
 /// request.
 #[rustfmt::skip]
-fn table() -> [Line; 8] {
+fn table() -> [Line; 9] {
     let line = |name, policy, controls, first, http, chat, webhook, then|
         Line { name, policy, controls, first, http, chat, webhook, then };
     [
@@ -54,6 +54,10 @@ fn table() -> [Line; 8] {
             (429, json!({ "error": "rate_limited", "retryAt": "*" })),
             (429, json!({ "error": "rate_limited", "retryAt": "*", "appended": true })),
             (429, json!({ "error": "rate_limited", "retryAt": "*" })), ""),
+        line("full", "concurrency = { policy = 'queue', queue = { maxWaiting = 0 } }", "", true,
+            (429, json!({ "error": "queue_full", "detail": "*" })),
+            (429, json!({ "error": "queue_full", "appended": true })),
+            (429, json!({ "error": "queue_full", "detail": "*" })), ""),
         line("deduped", "", ", idempotency = { key = 'session' }", true,
             (200, json!({ "deduped": true, "requestId": "FIRST" })),
             (200, json!({ "requestId": "FIRST", "appended": true, "appendRequestId": "*" })),
@@ -149,11 +153,13 @@ async fn whoever_waits_is_told_the_end(on: On) {
         flow("late", "concurrency = { policy = 'debounce', periodMs = 3000 }", "", url),
         flow("newest", "concurrency = 'latest'", "", url),
         flow("soon", "concurrency = 'queue'", ", startWithinMs = 2000", url),
+        flow("flooded", &flooded(), "", url),
     ];
     let Some(fleet) = Fleet::start(on, &config.concat(), &SECRETS).await else { return };
     it_ends(&fleet).await;
     it_goes_on_or_gives_up(&fleet, &target).await;
     it_follows_the_newest_or_expires(&fleet, &target).await;
+    it_hears_that_it_was_displaced(&fleet, &target).await;
     let (_, answer) = fleet.next().get("/doctor").await;
     assert_eq!(answer["findings"], json!([]));
 }
@@ -239,6 +245,37 @@ async fn it_goes_on_or_gives_up(fleet: &Fleet, target: &Target) {
     for run in [&kept, &abandoned, &holder] {
         fleet.next().until(run, "completed").await;
     }
+}
+
+fn flooded() -> String {
+    let queue = "{ maxWaiting = 1, onOverflow = 'dropOldest' }";
+    format!("concurrency = {{ policy = 'queue', queue = {queue} }}")
+}
+
+/// spec L19: the caller of a request that a full queue displaces is told, and when to try again.
+async fn it_hears_that_it_was_displaced(fleet: &Fleet, target: &Target) {
+    target.shut("/act", true);
+    let (_, answer) = fleet.next().post("/flows/flooded/actions/act", on("s")).await;
+    fleet.next().until(answer["requestId"].as_str().unwrap(), "running").await;
+    let (first, second) = (fleet.next(), fleet.next());
+    let (path, body) = (act("flooded", 60_000), on("s").to_string());
+    let newer = async {
+        loop {
+            let (_, page) = second.get("/runs?state=queued&workflow=flooded%2Fact").await;
+            if !page["runs"].as_array().unwrap().is_empty() {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        second.post("/flows/flooded/actions/act", on("s")).await
+    };
+    let (waiting, (status, newer)) = tokio::join!(first.try_ask(&path, Some(body)), newer);
+    let (displaced, says_when, answer) = waiting.unwrap();
+    assert_eq!((displaced.as_u16(), says_when), (503, true), "{answer}");
+    assert_eq!(answer["error"], "displaced");
+    assert_eq!((status.as_u16(), &newer["state"]), (202, &json!("queued")), "{newer}");
+    target.open(true);
+    fleet.next().until(newer["requestId"].as_str().unwrap(), "completed").await;
 }
 
 /// spec L20, L21: if a newer request replaces a queued one, the caller gets the result of the newer

@@ -92,7 +92,7 @@ const CASES: [Case; 7] = [
 ];
 
 /// Operations that are exempt: they have one effect by one command, or admit no run.
-const OTHERS: [&str; 14] = [
+const OTHERS: [&str; 15] = [
     "bulk",
     "cancelRun",
     "makeKey",
@@ -105,6 +105,7 @@ const OTHERS: [&str; 14] = [
     "resumeSchedule",
     "retryRun",
     "signalRun",
+    "undoOverride",
     "unblock",
     "changeSession",
 ];

@@ -157,7 +157,7 @@ async fn the_controls_are_those_of_the_table() {
             {
               "default": "the whole workflow",
               "name": "key",
-              "type": "path"
+              "type": "key"
             },
             {
               "default": "cancel",

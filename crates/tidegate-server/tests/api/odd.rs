@@ -18,6 +18,9 @@ const CONFIG: &str = r#"
     name = "parked"
     url = "URL/hold"
     debounce = { periodMs = 3600000 }
+    [[pool]]
+    name = "odd"
+    concurrency = { limit = 5 }
     [[flow]]
     name = "chat"
     actions.say = { url = "URL/say" }

@@ -36,6 +36,7 @@ const SENTENCES = [
   [{ batch: { maxSize: 20, timeoutMs: 8000 } }, 'One run for many events: at 20 events, or 8 s after the first'],
   [{ priority: { shiftMs: 60000 } }, 'Queued as if it had arrived 1 min earlier'],
   [{ startWithinMs: 90_000 }, 'Cancelled as expired unless it starts within 1 min 30 s of being queued'],
+  [{ cancelOn: { event: 'cart.bought', match: { 'order.cart': 'cartId', shop: 'shop' }, withinMs: 3_600_000 } }, 'Cancelled by an event cart.bought with the same order.cart (cartId of the run) and shop, within 1 h'],
   [{ singleton: { key: 'account' } }, 'One live run for each account; a new one replaces it'],
   [{ singleton: { mode: 'skip' } }, 'One live run; others are skipped until it ends'],
   [{ singleton: { mode: 'latest' } }, 'One live run; the newest waits for it once it has started, and replaces it before'],
@@ -79,7 +80,7 @@ test('every control of the server has a sentence of its own', () => {
 test('numbers of a control, and which of them are required, are those of the table', () => {
   const of = (/** @type {string} */ name, /** @type {any} */ from = table) => controlsOf({ [name]: { limit: 1 } }, from).map((it) => [it.numbers, it.needed])[0];
   assert.deepEqual(of('batch'), [['maxSize', 'timeoutMs', 'maxBytes'], ['maxSize', 'timeoutMs']]);
-  assert.deepEqual(of('debounce'), [['periodMs', 'maxWaitMs'], ['periodMs']]);
+  assert.deepEqual(of('debounce'), [['periodMs', 'maxWaitMs', 'maxSize'], ['periodMs']]);
   assert.deepEqual(of('idempotency'), [['periodMs'], []]);
   assert.deepEqual(of('singleton'), [[], []]);
   assert.deepEqual(of('quota', extended()), [['budget', 'everyMs'], ['budget']]);

@@ -47,6 +47,8 @@ fn all() -> Vec<Printed> {
     let file = folder.path().join("tidegate.db");
     fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join(DATABASE), &file).unwrap();
     let file = file.display().to_string();
+    // An earlier build has written the file.
+    tidegate(&["migrate", "--store", &format!("sqlite:{file}")]);
     let listed = tidegate(&["runs", "list", "--file", &file, "--json", "--limit", "500"]);
     let listed: Value = serde_json::from_str(&listed).unwrap();
     let run = listed["runs"].as_array().unwrap().iter().find(|run| run["workflow"] == "retrying");

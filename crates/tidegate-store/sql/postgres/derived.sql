@@ -1951,3 +1951,77 @@ select expect_rows('snapshot', count(*), cardinality($1))
 select stream, kind, version, body
   from snapshot
  order by stream, kind
+
+-- table: audit
+-- Rows are changed under the lock of the row that owns them.
+
+-- name: audit_read
+select found.seq, found.ws, found.at, found.author, found.address, found.operation, found.subject,
+       found.before, found.after
+  from unnest($1::bigint[])
+       as wanted(seq)
+ cross join lateral (
+        select audit.seq, audit.ws, audit.at, audit.author, audit.address, audit.operation,
+               audit.subject, audit.before, audit.after
+          from audit
+         where audit.seq between wanted.seq and wanted.seq
+         order by audit.seq
+         limit 1
+       ) as found
+
+-- name: audit_insert
+insert into audit
+       (seq, ws, at, author, address, operation, subject, before, after)
+select new.seq, new.ws, new.at, new.author, new.address, new.operation, new.subject, new.before,
+       new.after
+  from unnest($1::bigint[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::text[],
+              $7::text[], $8::text[], $9::text[])
+       as new(seq, ws, at, author, address, operation, subject, before, after)
+
+-- name: audit_update
+with changed as (
+    update audit
+       set ws = new.ws,
+           at = new.at,
+           author = new.author,
+           address = new.address,
+           operation = new.operation,
+           subject = new.subject,
+           before = new.before,
+           after = new.after
+      from unnest($1::bigint[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::text[],
+                  $7::text[], $8::text[], $9::text[])
+           as new(seq, ws, at, author, address, operation, subject, before, after)
+     where audit.ctid = (
+            select found.ctid
+              from audit as found
+             where found.seq between new.seq and new.seq
+             order by found.seq
+             limit 1
+           )
+    returning 1
+)
+select expect_rows('audit', count(*), cardinality($1))
+  from changed
+
+-- name: audit_delete
+with gone as (
+    delete from audit
+     using unnest($1::bigint[])
+           as old(seq)
+     where audit.ctid = (
+            select found.ctid
+              from audit as found
+             where found.seq between old.seq and old.seq
+             order by found.seq
+             limit 1
+           )
+    returning 1
+)
+select expect_rows('audit', count(*), cardinality($1))
+  from gone
+
+-- name: audit_dump
+select seq, ws, at, author, address, operation, subject, before, after
+  from audit
+ order by seq

@@ -16,6 +16,24 @@ select wanted.n, {found.columns}
        ) as found
  order by wanted.n, found.tier, found.order_at, found.order_seq, found.seq
 
+-- name: run_queue_end
+-- Reads the last runs in the queues of gates, the last one first.
+--
+-- $1 the gate's key   $2 limit (arrays: one element per queue)
+-- Locks nothing. Index: run_line, backwards.
+-- First column: position of the queue in the arrays, from 1.
+select wanted.n, {found.columns}
+  from unnest($1::bytea[], $2::bigint[])
+       with ordinality as wanted(key, most, n)
+ cross join lateral (
+        select {run.columns}
+          from run
+         where run.line = (select gate.id from gate where gate.key = wanted.key)
+         order by run.line desc, run.tier desc, run.order_at desc, run.order_seq desc, run.seq desc
+         limit wanted.most
+       ) as found
+ order by wanted.n, found.tier desc, found.order_at desc, found.order_seq desc, found.seq desc
+
 -- name: run_queue_order
 -- Reads the numbers of the first runs in the queues of gates, in queue order, after run_lock has
 -- locked these runs.

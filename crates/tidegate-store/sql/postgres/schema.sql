@@ -40,6 +40,19 @@ create table api_key (
   primary key (id)
 );
 
+create table audit (
+  seq bigint not null,
+  ws text collate "C" not null,
+  at bigint not null,
+  author text collate "C",
+  address text collate "C",
+  operation text collate "C" not null,
+  subject text collate "C" not null,
+  before text collate "C",
+  after text collate "C",
+  primary key (seq)
+);
+
 create table chore (
   seq bigint not null,
   salt bigint not null,
@@ -330,6 +343,10 @@ create table wait_path (
   path text collate "C" not null,
   primary key (ws, name, path)
 );
+
+CREATE INDEX audit_newest ON audit USING btree (ws, seq);
+
+CREATE INDEX audit_subject ON audit USING btree (ws, subject, seq);
 
 CREATE INDEX chore_due ON chore USING btree (due, seq) WHERE due IS NOT NULL;
 

@@ -850,3 +850,36 @@ delete from snapshot
 select stream, kind, version, body
   from snapshot
  order by stream, kind
+
+-- table: audit
+-- Rows are changed under the lock of the row that owns them.
+
+-- name: audit_read
+select seq, ws, at, author, address, operation, subject, before, after
+  from audit
+ where seq = ?1
+
+-- name: audit_insert
+insert into audit (seq, ws, at, author, address, operation, subject, before, after)
+values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+
+-- name: audit_update
+update audit
+   set ws = ?2,
+       at = ?3,
+       author = ?4,
+       address = ?5,
+       operation = ?6,
+       subject = ?7,
+       before = ?8,
+       after = ?9
+ where seq = ?1
+
+-- name: audit_delete
+delete from audit
+ where seq = ?1
+
+-- name: audit_dump
+select seq, ws, at, author, address, operation, subject, before, after
+  from audit
+ order by seq

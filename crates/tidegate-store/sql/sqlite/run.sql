@@ -10,6 +10,18 @@ select {columns}
  order by tier, order_at, order_seq, seq
  limit ?2
 
+-- name: run_queue_end
+-- Reads the last runs in a gate's queue, the last one first.
+--
+-- ?1 the gate's key   ?2 limit
+-- Locks nothing: SQLite has one writer.
+-- Index: run_line, backwards.
+select {columns}
+  from run
+ where line = (select id from gate where key = ?1)
+ order by tier desc, order_at desc, order_seq desc, seq desc
+ limit ?2
+
 -- name: run_queue_count
 -- Counts the runs in a gate's queue, up to a limit.
 --

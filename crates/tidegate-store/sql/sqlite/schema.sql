@@ -13,6 +13,18 @@ CREATE TABLE api_key (
   primary key (id)
 ) strict, without rowid;
 
+CREATE TABLE audit (
+  seq       integer not null primary key,
+  ws        text not null,
+  at        integer not null,
+  author    text,
+  address   text,
+  operation text not null,
+  subject   text not null,
+  before    text,
+  after     text
+) strict;
+
 CREATE TABLE chore (
   seq   integer not null primary key,
   salt  integer not null,
@@ -276,6 +288,10 @@ CREATE TABLE wait_path (
   path text not null,
   primary key (ws, name, path)
 ) strict, without rowid;
+
+CREATE INDEX audit_newest on audit (ws, seq);
+
+CREATE INDEX audit_subject on audit (ws, subject, seq);
 
 CREATE INDEX chore_due on chore (due, seq) where due is not null;
 

@@ -1,6 +1,6 @@
 //! Latches, implemented as PostgreSQL's advisory locks.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use sha2::{Digest, Sha256};
 use tidegate_core::reads::{Latch, Mode};
@@ -40,18 +40,21 @@ fn call(numbers: BTreeMap<(i32, i32), Mode>) -> Call {
     Call::new(sql::own().latch_lock, vec![high, low, alone])
 }
 
-fn parts(latch: &Latch) -> Vec<&str> {
+fn parts(latch: &Latch) -> Vec<Cow<'_, str>> {
     match latch {
-        Latch::Definitions(ws) => vec!["definitions", ws],
-        Latch::Topic(ws, name) => vec!["topic", ws, name],
+        Latch::Definitions(ws) => vec!["definitions".into(), (&**ws).into()],
+        Latch::Topic(ws, name) => vec!["topic".into(), (&**ws).into(), name.into()],
+        Latch::Match(ws, name, value) => {
+            vec!["match".into(), (&**ws).into(), name.into(), value.to_string().into()]
+        }
     }
 }
 
 /// Returns the number of an advisory lock, in two halves. All processes and versions compute the
 /// same number. The schema is part of it, because advisory locks belong to the whole database.
-fn number(schema: &str, parts: &[&str]) -> (i32, i32) {
+fn number(schema: &str, parts: &[impl AsRef<str>]) -> (i32, i32) {
     let mut hash = Sha256::new();
-    for part in [schema].iter().chain(parts) {
+    for part in std::iter::once(schema).chain(parts.iter().map(AsRef::as_ref)) {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part);
     }
@@ -71,6 +74,9 @@ mod tests {
         // other in a rolling deploy.
         let latch = Latch::Topic("acme".into(), "order.paid".to_owned());
         assert_eq!(number("tidegate", &parts(&latch)), (1_102_496_485, 383_834_305));
+        let latch = Latch::matching(&"acme".into(), "order.paid", "id", b"17");
+        assert_eq!(latch, Latch::Match("acme".into(), "order.paid".to_owned(), 160));
+        assert_eq!(number("tidegate", &parts(&latch)), (1_847_705_560, -2_110_521_209));
     }
 
     #[test]

@@ -84,6 +84,8 @@ impl Shared {
             reading.end();
         }
         let (mut snapshot, mut held) = (Snapshot::default(), Held::default());
+        // Nothing is written, so the latches need not be taken.
+        snapshot.hold(&reads.latches);
         reading.run(connection, &self.catalogs, &mut snapshot, &mut held).await?;
         if !reads.catalogs.is_empty() {
             load_catalogs(connection, &self.catalogs, held.stale, &mut snapshot).await?;

@@ -169,6 +169,7 @@ impl<'a> Attempt<'a> {
     ) -> Result<End, Trouble> {
         let mut held = Held::default();
         let mut snapshot = Snapshot::default();
+        snapshot.hold(&self.reads.latches);
         let mut reading = Reading::new(&self.reads, Touch::Lock)?;
         match self.ground {
             Ground::Own => reading.begin(&self.shared.settings, &self.reads),

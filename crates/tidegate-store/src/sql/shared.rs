@@ -7,6 +7,9 @@ super::statements! {
     /// one element per scan, and return the position of the scan as an additional first column.
     SharedStatements {
         api_key_all,
+        audit_after,
+        audit_newest,
+        audit_of_subject,
         chore_due,
         chore_of_topic,
         chunk_of_run,
@@ -47,6 +50,7 @@ super::statements! {
         run_parked_count,
         run_queue,
         run_queue_count,
+        run_queue_end,
         run_ready,
         run_ready_count,
         schedule_next,

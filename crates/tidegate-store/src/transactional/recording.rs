@@ -56,7 +56,7 @@ pub(crate) fn recording(
     commands: Vec<SeededCommand>,
     catalogs: &BTreeMap<Workspace, Arc<Catalog>>,
 ) -> (ReadSet, Decide, Verdict) {
-    let reads = probe(&commands, catalogs, Timestamp::from_micros(0));
+    let reads = probe(&commands, catalogs, &Arc::default(), Timestamp::from_micros(0));
     let verdict = Verdict::default();
     let outcome = verdict.clone();
     let decide = Box::new(move |snapshot| match decide(&commands, snapshot) {

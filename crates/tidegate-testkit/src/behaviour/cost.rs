@@ -1,7 +1,11 @@
 //! Cost: a run takes several units of a limit.
 
 use serde_json::{Value, json};
-use tidegate_core::{flow::Verdict, id::RunId, row::Run};
+use tidegate_core::{
+    flow::Verdict,
+    id::RunId,
+    row::{Row, Run},
+};
 use tidegate_store::why;
 
 use crate::world::World;
@@ -32,6 +36,12 @@ pub async fn the_first_in_the_queue_waits_until_there_is_room_for_it(world: &Wor
     let first = world.lease_one().await;
     assert_eq!(first.id, runs[0]);
     assert!(world.lease_all().await.is_empty(), "a cost of 1 passed the first in the queue");
+    let due = world
+        .dump()
+        .await
+        .into_iter()
+        .any(|row| matches!(row, Row::Gate(gate) if gate.due.is_some()));
+    assert!(!due, "a gate without room for the first in its queue asks for no sweep");
     world.sweep().await;
     assert!(world.lease_all().await.is_empty(), "the sweep admitted a run without room");
     world.complete(&first).await;
@@ -116,6 +126,8 @@ pub async fn a_run_with_a_better_rank_enters_the_room_that_is_left(world: &World
     let first = sent(world, 3).await;
     let large = sent(world, 4).await;
     world.define(with(2, json!({ "shiftMs": 1000 }))).await;
+    // The release asks for a sweep of the gate, which must not hide what the arrival does.
+    world.sweep().await;
     let urgent = sent(world, 2).await;
     world.sweep().await;
     assert_eq!(leased(world, &[first, large, urgent]).await, [2, 0]);
@@ -184,4 +196,23 @@ pub async fn a_window_costs_its_last_event(world: &World) {
     let run = sent(world, 2).await;
     world.tick(20).await;
     assert_eq!(world.live(run).await.expect("a live run").plan[0].costs.one(), 2);
+}
+
+/// spec L8, F1: a window that has fired costs what its newest event costs, until its run starts.
+pub async fn a_fired_window_costs_its_newest_event(world: &World) {
+    let window = json!({ "policy": "debounce", "periodMs": 10 });
+    let limits = json!([window, { "limit": 5, "cost": "input.mb" }]);
+    world.define(json!({ "flow": "chat", "name": "index", "concurrency": limits })).await;
+    let call = async |mb: u32| world.call("chat", "index", "s", json!({ "mb": mb })).await;
+    call(1).await;
+    world.tick(10).await;
+    let first = world.lease_one().await;
+    let second = call(5).await.run().expect("a run");
+    world.tick(10).await;
+    assert_eq!(call(2).await.run(), Some(second), "it joins the run that waits for the session");
+    let costs = world.live(second).await.expect("a live run").plan;
+    assert_eq!(costs.last().expect("a limit").costs.one(), 2);
+    world.complete(&first).await;
+    assert_eq!(world.drain().await, [second]);
+    world.check_holds().await;
 }

@@ -38,7 +38,9 @@ async fn job(world: &World) -> RunId {
 fn in_line(limit: u32, holders: &[RunId], place: usize, frees: &str) -> Binding {
     Binding {
         control: "concurrency",
+        pool: None,
         key: "u".to_owned(),
+        overrides: Vec::new(),
         limit: format!("{limit} at once"),
         full: true,
         cost: None,

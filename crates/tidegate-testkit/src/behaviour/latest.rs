@@ -225,6 +225,35 @@ pub async fn the_slot_of_a_holder_that_passed_others_is_taken(world: &World) {
     world.check_holds().await;
 }
 
+/// spec L21: a run that displaces several gets the best of their ranks, also if the first in the
+/// queue has a worse one. Here the first has replaced the started holder.
+pub async fn of_several_displaced_runs_the_best_rank_is_inherited(world: &World) {
+    let policies = [(1, "queue"), (2, "restart"), (3, "latest")];
+    let defined = policies.map(|(version, policy)| {
+        json!({ "flow": "chat", "name": "say", "version": version, "concurrency": policy })
+    });
+    let [queue, restart, latest] = defined;
+    world.define(queue).await;
+    call(world, "say").await;
+    let first = world.lease_one().await;
+    world.pass(5);
+    let queued = call(world, "say").await.run().unwrap();
+    let best = world.live(queued).await.unwrap().rank;
+    world.pass(5);
+    world.define(restart).await;
+    let (restarted, gone) = replaced(&call(world, "say").await);
+    assert_eq!(gone, first.id);
+    world.pass(5);
+    world.define(latest).await;
+    let (newest, gone) = replaced(&call(world, "say").await);
+    assert_eq!(gone, restarted, "the first in the queue");
+    assert_eq!(world.cancelled(queued).await, displaced(newest));
+    assert_eq!(world.live(newest).await.unwrap().rank, best);
+    world.stopped(&first).await;
+    assert_eq!(world.drain().await, [newest]);
+    world.check_holds().await;
+}
+
 /// spec L21, replace: a `restart` of another action replaces the started holder and leaves the
 /// queue unchanged.
 pub async fn a_restart_leaves_the_newest_in_the_queue(world: &World) {

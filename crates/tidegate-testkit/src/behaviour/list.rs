@@ -19,6 +19,20 @@ macro_rules! behaviours {
                 the_kinds_of_policy_keys_are_apart,
                 a_workflow_without_controls_runs_unshaped,
             }
+            key_sources {
+                each_combination_of_values_is_counted_apart,
+                a_key_lacks_its_value_if_any_part_is_missing,
+                a_key_of_several_values_is_shown_with_its_names,
+                long_values_of_several_paths_are_told_apart,
+                an_expression_computes_the_key,
+                an_expression_sees_the_event,
+                a_failed_expression_rejects_the_event_and_names_the_value,
+                the_expressions_of_an_action_read_the_request,
+                a_trigger_takes_only_events_for_which_its_condition_holds,
+                a_condition_that_cannot_be_evaluated_rejects_the_event,
+                an_event_that_a_batch_does_not_collect_runs_alone,
+                a_window_whose_event_a_batch_does_not_collect_runs_alone,
+            }
             concurrency {
                 never_more_than_the_limit_are_driven,
                 several_engines_share_the_limit,
@@ -97,6 +111,25 @@ macro_rules! behaviours {
                 workspaces_and_workflows_debounce_apart,
                 a_burst_in_one_request_is_one_run,
                 a_window_fires_into_a_held_buffer,
+            }
+            edges {
+                keep_first_gives_the_first_event,
+                the_kept_event_decides_the_claim,
+                keep_all_gives_every_event_to_one_run,
+                keep_all_fires_when_it_is_full,
+                keep_all_fires_before_4_mib,
+                keep_all_takes_claims_as_a_batch_does,
+                keep_all_loses_nothing_behind_a_holder,
+                a_window_costs_what_it_keeps,
+                leading_starts_at_once_and_makes_no_other_run,
+                a_leading_window_ends_at_its_longest_wait,
+                both_makes_one_more_run_at_the_end,
+                both_keeps_events_after_the_first,
+                a_refused_first_event_opens_no_window,
+                both_edges_fire_into_a_buffer,
+                windows_of_every_kind_survive_a_restart,
+                a_release_changes_keep_and_edge,
+                a_chat_burst_is_one_turn_with_all_messages,
             }
             batch {
                 a_full_buffer_flushes_at_once,
@@ -202,6 +235,22 @@ macro_rules! behaviours {
                 a_release_says_how_many_runs_it_strands,
                 an_engine_beats_before_it_asks,
                 the_dead_are_buried_when_they_own_nothing,
+            }
+            queues {
+                a_full_queue_refuses_the_newcomer,
+                a_session_with_a_full_queue_refuses_the_request,
+                without_a_queue_a_run_starts_at_once_or_never,
+                a_full_queue_displaces_a_waiting_run,
+                a_displaced_run_gives_back_what_it_holds,
+                a_request_displaces_only_its_own_action,
+                a_run_from_an_earlier_queue_joins_and_stays,
+                a_wake_and_a_retry_join_a_full_queue,
+                a_refused_window_stays_open,
+                a_refused_buffer_loses_no_event,
+                a_release_changes_the_bound,
+                events_at_once_fill_a_queue_in_their_order,
+                a_parent_is_told_of_a_full_queue,
+                a_run_that_leaves_the_queue_makes_room,
             }
             singleton {
                 skip_keeps_the_live_run_wherever_it_is,
@@ -520,6 +569,7 @@ macro_rules! behaviours {
                 a_policy_displaces_only_its_own_action,
                 a_policy_takes_the_slot_of_an_unstarted_holder,
                 the_slot_of_a_holder_that_passed_others_is_taken,
+                of_several_displaced_runs_the_best_rank_is_inherited,
                 a_restart_leaves_the_newest_in_the_queue,
                 a_reply_that_waits_for_its_message_is_displaced,
                 a_parent_is_told_that_its_child_was_displaced,
@@ -528,6 +578,31 @@ macro_rules! behaviours {
                 all_unstarted_runs_of_an_earlier_release_are_displaced,
                 a_window_displaces_the_run_of_an_earlier_one,
                 why_names_the_newer_run,
+            }
+            pools {
+                workflows_share_holders_and_queue,
+                engines_that_race_share_a_pool,
+                runs_meet_on_the_value_of_their_keys,
+                workflows_share_the_meters,
+                an_ancestor_in_the_pool_refuses_at_once,
+                gates_are_taken_in_one_order,
+                two_uses_of_one_gate_are_one,
+                opposite_orders_do_not_deadlock,
+                a_full_key_blocks_no_other_key_of_a_pool,
+                an_unknown_pool_is_an_error_of_the_definition,
+                a_pool_in_use_is_not_removed,
+                new_numbers_apply_at_once,
+                a_raised_limit_reaches_many_keys,
+                a_restart_keeps_what_an_operator_set,
+                why_names_the_pool,
+            }
+            settle {
+                the_difference_is_given_back_or_spent,
+                what_is_given_back_serves_the_queue,
+                a_reservation_is_settled_once_under_the_fence,
+                an_ambiguous_settlement_is_an_error,
+                a_replay_settles_its_own_reservation,
+                a_late_settlement_counts_only_what_is_more,
             }
             cost {
                 the_first_in_the_queue_waits_until_there_is_room_for_it,
@@ -539,6 +614,7 @@ macro_rules! behaviours {
                 a_rate_limit_spends_the_cost,
                 a_batch_costs_the_sum_of_its_events,
                 a_window_costs_its_last_event,
+                a_fired_window_costs_its_newest_event,
             }
             windows {
                 both_limits_of_a_throttle_hold,
@@ -547,6 +623,26 @@ macro_rules! behaviours {
                 a_full_key_delays_no_other_key,
                 a_release_adds_and_removes_a_limit,
                 the_verdict_has_the_time_of_the_latest_limit,
+            }
+            overrides {
+                an_override_takes_effect_at_once_and_evicts_nobody,
+                the_most_specific_override_rules_each_field,
+                a_rate_limit_and_its_costs_follow_their_override,
+                a_throttle_is_overridden_by_position,
+                an_override_survives_releases_and_ends_when_it_is_removed,
+                an_override_that_expires_lets_the_queue_in,
+                an_undo_restores_exactly_what_was_in_force,
+                why_names_the_author_the_reason_and_the_end,
+                a_bad_override_is_refused_with_the_fix,
+                a_change_under_an_old_epoch_is_refused,
+                a_higher_limit_reaches_more_queues_than_a_transaction,
+                a_paused_workflow_starts_nothing_and_goes_on_with_what_has_started,
+                a_ready_run_gives_everything_back_when_its_workflow_is_paused,
+                a_paused_key_delays_no_other_key,
+                a_paused_throttle_keeps_its_queue,
+                runs_that_waited_for_a_pause_start_in_their_order,
+                a_pause_with_an_exception_starts_only_the_exception,
+                a_paused_run_keeps_its_run_gates_and_expires,
             }
             start_within {
                 wherever_a_run_waits_it_expires,
@@ -564,6 +660,25 @@ macro_rules! behaviours {
                 why_says_when_a_run_expires,
                 the_time_is_a_row_that_any_process_finds,
                 the_earlier_of_two_bounds_ends_the_wait,
+            }
+            cancel_on {
+                an_event_ends_its_run_wherever_it_is,
+                the_receipt_names_the_event,
+                only_events_after_the_admission_count,
+                the_cancelled_run_leaves_its_slot_to_the_run_of_the_event,
+                all_values_must_match,
+                after_its_time_an_event_cancels_nothing,
+                an_open_fold_is_untouched,
+                an_event_cancels_any_number_of_runs,
+                a_workflow_without_it_pays_nothing,
+                the_children_are_cancelled_with_the_run,
+                why_names_the_events,
+            }
+            waits_for {
+                an_event_during_a_sleep_is_seen_by_the_wait_after_it,
+                events_are_consumed_in_order,
+                an_event_ends_a_wait_or_enters_the_inbox,
+                the_inbox_is_bounded,
             }
             lists {
                 a_list_is_complete_whatever_its_pages,

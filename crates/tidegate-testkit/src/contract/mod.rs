@@ -95,6 +95,7 @@ macro_rules! store_contract {
         $crate::contract_cases!($fixture, store, observed:
             posted_events_are_listed_newest_first,
             receipts_are_listed_newest_first,
+            the_audit_log_is_listed_newest_first,
             gates_are_read_from_a_key_to_another,
             runs_are_found_by_their_event,
             runs_are_counted,

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use tidegate_core::{
     id::{EventId, Seq},
     reads::{Count, Counted, ReadSet, Scan},
-    row::{Ended, Event, Gate, GateKey, Item, Kind, Phase, Place, Rank, Receipt, Row, Run, Source},
+    row::{
+        Audit, Ended, Event, Gate, GateKey, Item, Kind, Phase, Place, Rank, Receipt, Row, Run,
+        Source,
+    },
     time::Timestamp,
     turn::Turn,
 };
@@ -31,6 +34,24 @@ pub async fn posted_events_are_listed_newest_first(store: &Arc<dyn Store>) {
     check(store, scan(i64::MAX), rows(events.clone())).await;
     check(store, scan(40), rows(events[1..].to_vec())).await;
     check(store, scan(5), Vec::new()).await;
+}
+
+/// The audit log of a workspace is listed newest first, whole and for one subject.
+pub async fn the_audit_log_is_listed_newest_first(store: &Arc<dyn Store>) {
+    let audit = |seq: i64, ws: &str, subject: &str| {
+        let (ws, subject) = (ws.into(), subject.to_owned());
+        Audit { ws, subject, ..sample::audit(seq) }
+    };
+    let [a, b, c] = [(40, "one"), (9, "two"), (5, "one")].map(|(n, of)| audit(n, "main", of));
+    let others = [audit(6, "main2", "one"), audit(7, "main0", "one")];
+    insert(store, [&c, &b, &a].into_iter().cloned().chain(others)).await;
+    let below = |below| Scan::AuditBelow("main".into(), Seq(below));
+    check(store, below(i64::MAX), rows([a.clone(), b.clone(), c.clone()])).await;
+    check(store, below(40), rows([b, c.clone()])).await;
+    let of = |below| Scan::AuditOf("main".into(), "one".to_owned(), Seq(below));
+    check(store, of(i64::MAX), rows([a, c.clone()])).await;
+    check(store, of(40), rows([c])).await;
+    check(store, of(5), Vec::new()).await;
 }
 
 /// The list has only receipts of this workspace.

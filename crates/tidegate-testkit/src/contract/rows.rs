@@ -172,6 +172,7 @@ fn touch(row: &mut Row) {
         Row::Item(row) => row.event = sample::event_id(42),
         Row::Signal(row) => row.data = sample::payload("42"),
         Row::Receipt(row) => row.at = later,
+        Row::Audit(row) => row.at = later,
         Row::StreamEventRow(row) => row.meta = sample::payload("42"),
         Row::Session(row) => row.version = 42,
         Row::Reply(row) => row.response = Some(sample::payload("42")),

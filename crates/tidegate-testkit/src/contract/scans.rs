@@ -77,6 +77,9 @@ pub async fn a_line_is_read_by_place(store: &Arc<dyn Store>) {
     ];
     insert(store, gates).await;
     insert(store, line.iter().rev().cloned().chain(others)).await;
+    let mut back = rows(line.clone());
+    back.reverse();
+    check(store, Scan::QueueEnd(sample::gate_key("main", "a")), back).await;
     check(store, Scan::Queue(sample::gate_key("main", "a")), rows(line)).await;
 }
 
@@ -85,6 +88,7 @@ pub async fn a_line_without_a_gate_is_empty(store: &Arc<dyn Store>) {
     let phase = Phase::Queued { gate: Seq(0), place: Place { tier: 0, rank: rank(0, 0) } };
     insert(store, [Run { phase, ..sample::run(1) }]).await;
     check(store, Scan::Queue(sample::gate_key("main", "gone")), Vec::new()).await;
+    check(store, Scan::QueueEnd(sample::gate_key("main", "gone")), Vec::new()).await;
 }
 
 /// Workflows take turns, beginning with that of the first range. The versions of one workflow share
@@ -599,6 +603,9 @@ pub async fn ended_runs_are_loose_when_no_run_relies_on_them(store: &Arc<dyn Sto
 
 /// Receipts are found by number, and signals of a run under all names.
 pub async fn receipts_and_signals_are_found_to_be_forgotten(store: &Arc<dyn Store>) {
+    let audit = [3, 5, 40].map(sample::audit);
+    insert(store, audit.iter().rev().cloned()).await;
+    check(store, Scan::AuditAfter(Seq(3)), rows(audit[1..].to_vec())).await;
     let receipts = [3, 5, 40].map(sample::receipt);
     insert(store, receipts.iter().rev().cloned()).await;
     check(store, Scan::ReceiptsAfter(Seq(0)), rows(receipts.clone())).await;
@@ -645,6 +652,7 @@ fn every_scan() -> Vec<Scan> {
     let (ws, name): (Arc<str>, String) = ("main".into(), "name".to_owned());
     vec![
         Scan::Queue(sample::gate_key("main", "a")),
+        Scan::QueueEnd(sample::gate_key("main", "a")),
         Scan::Ready(Claim::all(ws.clone())),
         Scan::DueGates(Timestamp::MIN),
         Scan::DueRuns(Timestamp::MIN),
@@ -674,6 +682,9 @@ fn every_scan() -> Vec<Scan> {
         Scan::LooseEvents(Seq(0), Seq(9)),
         Scan::LooseEnded(Seq(0), Seq(9)),
         Scan::ReceiptsAfter(Seq(0)),
+        Scan::AuditAfter(Seq(0)),
+        Scan::AuditBelow("main".into(), Seq(9)),
+        Scan::AuditOf("main".into(), "sync".to_owned(), Seq(9)),
         Scan::Schedules,
         Scan::Buriable,
         Scan::FeedBack("main".into(), 9),

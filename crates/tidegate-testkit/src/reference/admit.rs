@@ -6,21 +6,39 @@ use serde_json::Value;
 use super::{
     Fold, Item, Ordinal, Place, Reference, Run, State, Stop, Time, Told,
     fields::{
-        cost, count, entries, key_of, limit_name, limits, meter_place, metered, meters, ms, number,
-        place, policy, policy_name, policy_place, scoped, text, version,
+        cancelling, cost, count, entries, holds, key_from, limit_name, limits, meter_place,
+        metered, meters, ms, number, place, policy, policy_name, policy_place, pool_place, scoped,
+        source, uses, version,
     },
 };
 
 impl Reference {
     // ------------------------------------------------------------------ arrival (spec A1)
 
+    /// Decides on one event. A run that finds a full queue displaces another one, or is refused
+    /// with all its effects (spec L19).
     pub(super) fn arrive(&mut self, name: &str, data: &Value) -> Told {
+        let before = self.clone();
+        let verdict = self.arrive_unbounded(name, data);
+        let fresh = matches!(verdict.outcome, "started" | "replaced");
+        match verdict.run.filter(|_| fresh) {
+            Some(run) if !self.fits_queue(run) => {
+                *self = before;
+                told("rejected", None)
+            }
+            _ => verdict,
+        }
+    }
+
+    fn arrive_unbounded(&mut self, name: &str, data: &Value) -> Told {
         let def = self.current(name).clone();
         let keyed = def.get("handoff").is_some_and(|handoff| handoff["type"] == "keyed");
-        if keyed && key_of(data, &text(&def["handoff"], "keyField").expect("given")).is_none() {
+        if keyed && key_from(data, &source(&def["handoff"], "keyField").expect("given")).is_none() {
             return told("rejected", None);
         }
-        if too_costly(&def, std::slice::from_ref(data)) {
+        if too_costly(&def, std::slice::from_ref(data))
+            || self.too_costly_for_pools(&def, data, std::slice::from_ref(data))
+        {
             return told("rejected", None);
         }
         let mut meters = Vec::new();
@@ -43,6 +61,9 @@ impl Reference {
             return told("dropped", None);
         }
         let told = match fold {
+            Some((control, place)) if edge(&def, control) != "trailing" => {
+                self.lead(name, &def, place, data)
+            }
             Some((control, place)) => self.open(name, &def, control, place, data, None),
             None => self.create(name, data, None),
         };
@@ -62,20 +83,26 @@ impl Reference {
             self.take(claim_of(&self.runs[run].workflow, def, data), def, run);
             self.runs[run].events = vec![data.clone()];
             for at in self.runs[run].passed..self.runs[run].way.len() {
-                let control = self.runs[run].way[at].1.control.clone();
+                // The gates are those of the first event, the costs those of the last.
+                let place = self.runs[run].way[at].1.clone();
+                let first = place.clone();
                 self.runs[run].costs[at] =
-                    costs(def, &control, std::slice::from_ref(data)).expect("checked");
+                    costs_at(def, &first, data, std::slice::from_ref(data)).expect("checked");
             }
             return Some(told("coalesced", Some(run)));
         }
         let at = self.folds.iter().position(|fold| fold.place == *place)?;
         let overdue = self.deadline(&self.folds[at]) <= self.now;
         // After a release with a smaller size, the buffer may be full already.
-        let most = count(&def["batch"], "maxSize").filter(|_| control == "batch");
-        let items = self.folds[at].items.iter().map(|item| item.data.clone());
+        let collects = collects(def, control);
+        let most = count(&def[control], "maxSize").filter(|_| collects);
+        let led = usize::from(self.folds[at].led);
+        let items = self.folds[at].items.iter().skip(led).map(|item| item.data.clone());
         let together: Vec<Value> = items.chain([data.clone()]).collect();
-        let full = most.is_some_and(|most| self.folds[at].items.len() >= most)
-            || (control == "batch" && too_costly(def, &together));
+        let full = most.is_some_and(|most| together.len() > most)
+            || (collects
+                && (too_costly(def, &together) || self.too_costly_for_pools(def, data, &together)));
+        let full = full && !self.folds[at].led_only();
         if (overdue || full) && self.folds[at].blocked.is_none() && self.flush(at) {
             self.settle();
             return match self.quiet_and_waiting(place) {
@@ -85,6 +112,24 @@ impl Reference {
         }
         let at = self.folds.iter().position(|fold| fold.place == *place)?;
         Some(self.add(at, def, data, None))
+    }
+
+    /// Makes a run of an event, or adds it to a buffer, and opens a window for the events after it
+    /// (spec L22).
+    fn lead(&mut self, name: &str, def: &Value, place: Place, data: &Value) -> Told {
+        let told = if def.get("batch").is_some() && is_collected(def, data) {
+            let buffer = scoped(name, "batch", def, data);
+            let joined = self.join(def, "batch", &buffer, data);
+            joined.unwrap_or_else(|| self.open(name, def, "batch", buffer, data, None))
+        } else {
+            self.create(name, data, None)
+        };
+        if let Some(run) = told.run {
+            let items = vec![Item { at: self.now, data: data.clone(), run }];
+            let (workflow, control) = (name.to_owned(), "debounce");
+            self.folds.push(Fold { place, workflow, control, items, led: true, blocked: None });
+        }
+        told
     }
 
     fn open(
@@ -97,16 +142,23 @@ impl Reference {
         run: Option<Ordinal>,
     ) -> Told {
         let workflow = name.to_owned();
-        self.folds.push(Fold { place, workflow, control, items: Vec::new(), blocked: None });
+        let (items, led) = (Vec::new(), false);
+        self.folds.push(Fold { place, workflow, control, items, led, blocked: None });
         self.add(self.folds.len() - 1, def, data, run)
     }
 
     /// Adds one event to a fold. The fold opens for `run` if one is given; a full batch is flushed
     /// at once.
     fn add(&mut self, at: usize, def: &Value, data: &Value, run: Option<Ordinal>) -> Told {
+        let led_only = self.folds[at].led_only();
         let Fold { workflow: name, control, items, .. } = self.folds[at].clone();
-        let batch = control == "batch";
-        let most = count(&def["batch"], "maxSize").filter(|_| batch).unwrap_or(usize::MAX);
+        if led_only && edge(def, control) == "leading" {
+            let run = items[0].run;
+            self.folds[at].items.push(Item { at: self.now, data: data.clone(), run });
+            return told("coalesced", Some(run));
+        }
+        let batch = collects(def, control);
+        let most = count(&def[control], "maxSize").filter(|_| batch).unwrap_or(usize::MAX);
         let full = |run: Ordinal| {
             let items = items.iter().filter(|item| item.run == run);
             let mut events: Vec<Value> = items.map(|item| item.data.clone()).collect();
@@ -115,13 +167,15 @@ impl Reference {
             count >= most || (batch && too_costly(def, &events))
         };
         let run = match items.last() {
-            Some(last) if !full(last.run) => last.run,
+            Some(last) if !led_only && !full(last.run) => last.run,
             _ => run.unwrap_or_else(|| self.new_run(&name)),
         };
         let item = Item { at: self.now, data: data.clone(), run };
         self.folds[at].items.push(item);
         if !batch {
-            self.runs[run].events = vec![data.clone()];
+            if self.runs[run].events.is_empty() || def[control]["keep"] != "first" {
+                self.runs[run].events = vec![data.clone()];
+            }
             return told("coalesced", Some(run));
         }
         self.runs[run].events.push(data.clone());
@@ -133,7 +187,7 @@ impl Reference {
         if self.runs[run].state != State::Folding {
             return self.admitted(run);
         }
-        told("buffered", Some(run))
+        told(if control == "batch" { "buffered" } else { "coalesced" }, Some(run))
     }
 
     /// Returns the run of a fired window that is queued at its gate: it takes newer requests until
@@ -159,9 +213,11 @@ impl Reference {
             way: Vec::new(),
             costs: Vec::new(),
             passed: 0,
+            stood: 0,
             started: false,
             stopping: None,
             expires: None,
+            cancels: None,
             replaced: false,
             in_place: false,
             window: None,
@@ -190,9 +246,19 @@ impl Reference {
         let mut fold = self.folds[at].clone();
         let def = self.current(&fold.workflow).clone();
         let name = fold.workflow.clone();
-        if fold.control == "debounce" && def.get("batch").is_some() {
-            let Item { data: last, run, .. } =
-                self.folds.remove(at).items.pop().expect("never empty");
+        if fold.led_only() {
+            self.folds.remove(at);
+            return true;
+        }
+        if fold.led {
+            fold.items.remove(0);
+            fold.led = false;
+        }
+        let batch = collects(&def, fold.control);
+        let run = fold.items.last().expect("never empty").run;
+        let last = self.runs[run].events[0].clone();
+        if fold.control == "debounce" && def.get("batch").is_some() && is_collected(&def, &last) {
+            self.folds.remove(at);
             let place = scoped(&name, "batch", &def, &last);
             let deduped = claim_of(&name, &def, &last).is_some_and(|claim| self.claimed(&claim));
             if deduped || self.join(&def, "batch", &place, &last).is_some() {
@@ -207,7 +273,7 @@ impl Reference {
         }
         let run = fold.items[0].run;
         let data = self.runs[run].events[0].clone();
-        let claim = claim_of(&name, &def, &data).filter(|_| fold.control != "batch");
+        let claim = claim_of(&name, &def, &data).filter(|_| !batch);
         let deduped = claim.is_some_and(|claim| self.claimed(&claim));
         if let Some(place) = self.skipped_at(&name, &def, &data).filter(|_| !deduped) {
             // The fold goes behind those that have been held for longer.
@@ -216,13 +282,22 @@ impl Reference {
             self.folds.push(fold);
             return false;
         }
+        let before = self.clone();
         self.folds.remove(at);
         self.create(&name, &data, Some(run));
+        if !self.fits_queue(run) {
+            let (_, place) = self.runs[run].way[self.runs[run].passed].clone();
+            *self = before;
+            self.folds.remove(at);
+            fold.blocked = Some((place, version(&def)));
+            self.folds.push(fold);
+            return false;
+        }
         self.settle();
         if fold.control == "policy" && self.runs[run].state == State::Line {
             self.runs[run].window = Some(fold.place.clone());
         }
-        fold.items.retain(|item| item.run != run && fold.control == "batch");
+        fold.items.retain(|item| item.run != run && batch);
         if !fold.items.is_empty() {
             self.folds.push(fold);
             self.flush(self.folds.len() - 1);
@@ -245,8 +320,10 @@ impl Reference {
 
     fn create(&mut self, name: &str, data: &Value, id: Option<Ordinal>) -> Told {
         let def = self.current(name).clone();
-        // The events of a batch took their claims when they joined it.
-        let claim = claim_of(name, &def, data).filter(|_| def.get("batch").is_none());
+        // Collected events took their claims when they joined.
+        let collected =
+            (collects(&def, "batch") && is_collected(&def, data)) || collects(&def, "debounce");
+        let claim = claim_of(name, &def, data).filter(|_| id.is_none() || !collected);
         if claim.as_ref().is_some_and(|claim| self.claimed(claim)) {
             if let Some(run) = id {
                 self.runs[run].state = State::Ended("cancelled");
@@ -260,16 +337,18 @@ impl Reference {
         let shift = def.get("priority").and_then(|priority| ms(priority, "shiftMs")).unwrap_or(0);
         self.arrivals += 1;
         self.take(claim, &def, run);
+        let way = self.way(name, &def, data);
         let it = &mut self.runs[run];
         it.version = version(&def);
         it.release = self.releases[name].len();
         it.rank = (self.now - shift, self.arrivals);
-        it.way = way(name, &def, data);
+        it.way = way;
         let events = if id.is_none() { vec![data.clone()] } else { it.events.clone() };
-        let each = it.way.iter().map(|(_, place)| costs(&def, &place.control, &events));
+        let each = it.way.iter().map(|(_, place)| costs_at(&def, place, data, &events));
         it.costs = each.collect::<Option<_>>().expect("checked at the arrival");
         it.admitted = self.now;
         it.expires = ms(&def, "startWithinMs").map(|ms| self.now + ms);
+        it.cancels = cancelling(&def, data, self.now);
         it.state = State::Line;
         it.in_place = policy_name(&def) == Some("restart");
         if id.is_none() {
@@ -386,23 +465,72 @@ impl Reference {
     }
 }
 
-/// Returns the gates of a run, in the order of spec G9.
+/// Pools.
+impl Reference {
+    /// Returns the gates of a run, in the order of spec G9 and spec L5.
+    fn way(&self, name: &str, def: &Value, data: &Value) -> Vec<(Stop, Place)> {
+        let mut way = way(name, def, data);
+        let mut pools: Vec<Place> = uses(def).into_iter().map(|it| pool_place(it, data)).collect();
+        pools.sort_by(|a, b| (&a.owner, kind(a), &a.key).cmp(&(&b.owner, kind(b), &b.key)));
+        pools.dedup();
+        for place in pools {
+            let narrow = place.control == "pool keyed";
+            let stop = match (self.pools[&place.owner].1, narrow) {
+                (true, true) => Stop::RunLimit,
+                (true, false) => Stop::WideRunLimit,
+                (false, true) => Stop::Narrow,
+                (false, false) => Stop::Wide,
+            };
+            way.push((stop, place));
+        }
+        // The sort keeps the order of gates in one group: the workflow's own come first.
+        way.sort_by_key(|(stop, _)| *stop);
+        way
+    }
+
+    /// Whether a run with these events could never enter a gate of a pool.
+    fn too_costly_for_pools(&self, def: &Value, data: &Value, events: &[Value]) -> bool {
+        let places = uses(def).into_iter().map(|it| pool_place(it, data));
+        let mut each = places.map(|place| (costs_at(def, &place, data, events), place));
+        each.any(|(costs, place)| {
+            costs.is_none_or(|costs| costs[0] > 1 && costs[0] > self.pools[&place.owner].0)
+        })
+    }
+}
+
+/// Returns the costs of a run at a gate: two uses of one gate of a pool are one of summed cost
+/// (spec L5).
+fn costs_at(def: &Value, gate: &Place, data: &Value, events: &[Value]) -> Option<Vec<i128>> {
+    if !gate.control.starts_with("pool") {
+        return costs(def, &gate.control, events);
+    }
+    let alike = uses(def).into_iter().filter(|it| pool_place(it, data) == *gate);
+    let each: Option<Vec<i128>> = alike.map(|it| cost(it, events)).collect();
+    each.map(|each| vec![each.into_iter().sum()])
+}
+
+/// Returns the gates of a run that belong to its workflow.
 fn way(name: &str, def: &Value, data: &Value) -> Vec<(Stop, Place)> {
     let mut way = Vec::new();
     if def.get("singleton").is_some() {
         way.push((Stop::Singleton, scoped(name, "singleton", def, data)));
     }
     if let Some(handoff) = def.get("handoff") {
-        let key = text(handoff, "keyField").and_then(|path| key_of(data, &path));
+        let key = source(handoff, "keyField").and_then(|key| key_from(data, &key));
         way.push((Stop::Handoff, place(name, "handoff", key)));
     }
     way.extend(policy_place(def, data).map(|place| (Stop::Session, place)));
     let mut limits = limits(def);
-    limits.sort_by_key(|limit| text(limit, "key"));
+    limits.sort_by_key(|limit| {
+        let key = source(limit, "key");
+        // In the order of gate keys, in which a text follows its length.
+        key.map(|key| (key.len(), key))
+    });
     for limit in limits {
-        let key = text(limit, "key").and_then(|path| key_of(data, &path));
+        let key = source(limit, "key").and_then(|key| key_from(data, &key));
         let stop = match (limit["span"] == "run", limit.get("key")) {
-            (true, _) => Stop::RunLimit,
+            (true, Some(_)) => Stop::RunLimit,
+            (true, None) => Stop::WideRunLimit,
             (false, Some(_)) => Stop::Narrow,
             (false, None) => Stop::Wide,
         };
@@ -454,8 +582,49 @@ fn fold_of(name: &str, def: &Value, data: &Value) -> Option<(&'static str, Place
         // The gate belongs to the flow; the window belongs to the action.
         return Some(("policy", Place { owner: name.to_owned(), ..place }));
     }
-    let control = ["debounce", "batch"].into_iter().find(|control| def.get(control).is_some())?;
+    let takes = |control: &&'static str| {
+        def.get(control).is_some() && (*control != "batch" || is_collected(def, data))
+    };
+    let control = ["debounce", "batch"].into_iter().find(takes)?;
     Some((control, scoped(name, control, def, data)))
+}
+
+/// Returns the kind of a key, in the order of gate keys: none, a number, a text, a boolean, several.
+fn kind(place: &Place) -> u8 {
+    match place.key.as_deref().and_then(|key| key.chars().next()) {
+        None => 0,
+        Some('"') => 2,
+        Some('t') => 3,
+        Some('[') => 4,
+        Some(_) => 1,
+    }
+}
+
+/// Whether a batch collects the event (spec L15).
+fn is_collected(def: &Value, data: &Value) -> bool {
+    def["batch"].get("if").is_none_or(|it| holds(it, data).expect("a boolean"))
+}
+
+/// Returns whether the run of a fold gets all its events.
+fn collects(def: &Value, control: &str) -> bool {
+    match control {
+        "batch" => def.get("batch").is_some(),
+        "debounce" => def["debounce"]["keep"] == "all",
+        _ => false,
+    }
+}
+
+/// Returns when the runs of a window start (spec L22).
+fn edge<'a>(def: &'a Value, control: &str) -> &'a str {
+    let edge = def[control]["edge"].as_str().filter(|_| control == "debounce");
+    edge.unwrap_or("trailing")
+}
+
+impl Fold {
+    /// Whether no run but the one of the first event is promised.
+    fn led_only(&self) -> bool {
+        self.led && self.items.iter().all(|item| item.run == self.items[0].run)
+    }
 }
 
 fn claim_of(name: &str, def: &Value, data: &Value) -> Option<Place> {

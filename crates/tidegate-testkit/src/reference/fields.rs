@@ -44,6 +44,44 @@ pub(super) fn key_of(data: &Value, path: &str) -> Option<String> {
     }
 }
 
+/// Returns the value of a key as text: of a path, of a list of paths (spec L13), or of an expression
+/// that is a path (spec L15).
+pub(super) fn key_from(data: &Value, source: &str) -> Option<String> {
+    if !source.starts_with('{') {
+        return key_of(data, source);
+    }
+    let source: Value = serde_json::from_str(source).expect("a source");
+    if let Some(expr) = source["expr"].as_str() {
+        let at = ["event.data.", "request."].iter().find_map(|root| expr.strip_prefix(root));
+        return key_of(data, at.expect("a path"));
+    }
+    let paths = source["paths"].as_array().expect("paths");
+    let values: Option<Vec<String>> =
+        paths.iter().map(|path| key_of(data, path.as_str().expect("a path"))).collect();
+    Some(format!("{:?}", values?))
+}
+
+/// Returns the source of a key: a path, or the JSON text of another source.
+pub(super) fn source(of: &Value, field: &str) -> Option<String> {
+    let source = of.get(field)?;
+    source.as_str().map(str::to_owned).or_else(|| Some(source.to_string()))
+}
+
+/// Evaluates a condition of the tests: `event.data.PATH == 1` or `event.data.PATH != null`. `None`
+/// if its operands have unlike types (spec L15).
+pub(super) fn holds(condition: &Value, data: &Value) -> Option<bool> {
+    let condition = condition.as_str().expect("an expression");
+    let (path, operator) = condition.split_once(' ').expect("a comparison");
+    let value = data.get(path.strip_prefix("event.data.").expect("a path"));
+    let value = value.unwrap_or(&Value::Null);
+    match operator {
+        "== 1" if value.is_null() => Some(false),
+        "== 1" => value.as_f64().map(|number| (number - 1.0).abs() < f64::EPSILON),
+        "!= null" => Some(!value.is_null()),
+        _ => panic!("unknown comparison `{condition}`"),
+    }
+}
+
 /// Builds the scope of a control of an owner, with a key.
 pub(super) fn place(owner: &str, control: &str, key: Option<String>) -> Place {
     Place { owner: owner.to_owned(), control: control.to_owned(), key }
@@ -51,8 +89,8 @@ pub(super) fn place(owner: &str, control: &str, key: Option<String>) -> Place {
 
 /// Builds the scope of a control with an optional `key`.
 pub(super) fn scoped(name: &str, control: &str, def: &Value, data: &Value) -> Place {
-    let path = text(&def[control], "key");
-    place(name, control, path.and_then(|path| key_of(data, &path)))
+    let source = source(&def[control], "key");
+    place(name, control, source.and_then(|source| key_from(data, &source)))
 }
 
 /// Returns the entries of a control, which is one entry or a list.
@@ -69,11 +107,23 @@ pub(super) fn limits(def: &Value) -> Vec<&Value> {
     entries(def, "concurrency").into_iter().filter(|entry| entry.get("limit").is_some()).collect()
 }
 
+/// Returns the bound of the queue of a gate: the number of waiting runs, and what happens to the
+/// next one.
+pub(super) fn queue_of(def: &Value, place: &Place) -> Option<(usize, String)> {
+    let owner = match place.control.as_str() {
+        "policy" => policy(def)?,
+        name => limits(def).into_iter().find(|limit| limit_name(limit) == name)?,
+    };
+    let queue = owner.get("queue")?;
+    let mode = text(queue, "onOverflow").unwrap_or_else(|| "reject".to_owned());
+    Some((count(queue, "maxWaiting")?, mode))
+}
+
 /// Returns the names of the meters of a control, each once: limits with one key share a name.
 pub(super) fn meters(def: &Value, control: &str) -> Vec<String> {
     let mut names = Vec::new();
     for entry in entries(def, control) {
-        let name = format!("{control} {}", text(entry, "key").unwrap_or_default());
+        let name = format!("{control} {}", source(entry, "key").unwrap_or_default());
         if !names.contains(&name) {
             names.push(name);
         }
@@ -88,7 +138,7 @@ pub(super) fn metered<'a>(def: &'a Value, name: &str) -> Vec<&'a Value> {
     let names = meters(def, control);
     let name = names.iter().find(|it| *it == name).or(names.first());
     let alike = |entry: &&Value| {
-        Some(&format!("{control} {}", text(entry, "key").unwrap_or_default())) == name
+        Some(&format!("{control} {}", source(entry, "key").unwrap_or_default())) == name
     };
     entries(def, control).into_iter().filter(alike).collect()
 }
@@ -96,7 +146,7 @@ pub(super) fn metered<'a>(def: &'a Value, name: &str) -> Vec<&'a Value> {
 /// Returns the scope of a meter by its name, with the key of an event.
 pub(super) fn meter_place(owner: &str, name: &str, data: &Value) -> Place {
     let path = name.split_once(' ').map_or("", |(_, path)| path);
-    let key = Some(path).filter(|path| !path.is_empty()).and_then(|path| key_of(data, path));
+    let key = Some(path).filter(|path| !path.is_empty()).and_then(|path| key_from(data, path));
     place(owner, name, key)
 }
 
@@ -125,7 +175,20 @@ pub(super) fn cost(limit: &Value, events: &[Value]) -> Option<i128> {
 /// Returns the name of a limit: its span and the path of its key.
 pub(super) fn limit_name(limit: &Value) -> String {
     let span = text(limit, "span").unwrap_or_else(|| "executing".to_owned());
-    format!("{span} {}", text(limit, "key").unwrap_or_default())
+    format!("{span} {}", source(limit, "key").unwrap_or_default())
+}
+
+/// Returns the entries of `concurrency` that use pools.
+pub(super) fn uses(def: &Value) -> Vec<&Value> {
+    entries(def, "concurrency").into_iter().filter(|entry| entry.get("pool").is_some()).collect()
+}
+
+/// Returns the gate of a use. It belongs to the pool, and only the value of the key counts
+/// (spec L4).
+pub(super) fn pool_place(usage: &Value, data: &Value) -> Place {
+    let key = source(usage, "key").and_then(|key| key_from(data, &key));
+    let control = if usage.get("key").is_some() { "pool keyed" } else { "pool" };
+    place(&text(usage, "pool").expect("a name"), control, key)
 }
 
 /// Returns the entry of `concurrency` that is a policy.
@@ -147,7 +210,21 @@ pub(super) fn policy_place(def: &Value, data: &Value) -> Option<Place> {
     if policy_name(def)? == "allow" {
         return None;
     }
-    let kind = text(policy(def)?, "key").unwrap_or_else(|| "session".to_owned());
-    let key = key_of(data, &kind)?;
+    let kind = source(policy(def)?, "key").unwrap_or_else(|| "session".to_owned());
+    let key = key_from(data, &kind)?;
     Some(place(&text(def, "flow")?, "policy", Some(format!("{kind} {key}"))))
+}
+
+/// Returns the event that cancels a run of this data, with the path and the value that it must
+/// have, and the last time at which it counts (spec L29).
+pub(super) fn cancelling(
+    def: &Value,
+    data: &Value,
+    now: Time,
+) -> Option<(String, String, String, Option<Time>)> {
+    let entry = def.get("cancelOn")?;
+    let (theirs, own) = entry["match"].as_object()?.iter().next()?;
+    let value = key_of(data, own.as_str()?)?;
+    let until = ms(entry, "withinMs").map(|ms| now + ms);
+    Some((text(entry, "event")?, theirs.clone(), value, until))
 }

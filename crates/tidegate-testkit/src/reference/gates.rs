@@ -1,8 +1,8 @@
 //! The gates of a run's plan, in the order of spec G9: holders, queues and throttle turns.
 
 use super::{
-    Ordinal, Place, Reference, State, Stop, Time,
-    fields::{limit_name, limits, ms, number, policy, policy_name, text},
+    Fold, Ordinal, Place, Reference, State, Stop, Time,
+    fields::{limit_name, limits, ms, number, policy, policy_name, queue_of, text},
 };
 
 impl Reference {
@@ -36,9 +36,57 @@ impl Reference {
         })
     }
 
+    /// Lets a new run pass as many gates as it can, and applies the bound of the queue in which it
+    /// has to wait. Returns `false` if the run has to be refused (spec L19).
+    pub(super) fn fits_queue(&mut self, run: Ordinal) -> bool {
+        while self.let_one_pass() {}
+        let it = &mut self.runs[run];
+        it.stood = it.passed;
+        let it = &self.runs[run];
+        let Some((_, place)) = it.way.get(it.passed).filter(|_| it.state == State::Line) else {
+            return true;
+        };
+        let Some((most, mode)) = queue_of(self.current(&it.workflow), place) else { return true };
+        let line = &self.lines()[place];
+        if line.len() <= most {
+            return true;
+        }
+        let mut victims = line.iter().copied().filter(|&other| {
+            let other_run = &self.runs[other];
+            let own = other_run.workflow == it.workflow;
+            other != run && own && !other_run.started && other_run.stood == other_run.passed
+        });
+        let victim = match mode.as_str() {
+            "dropOldest" => victims.next(),
+            "dropNewest" => victims.next_back(),
+            _ => None,
+        };
+        if let Some(victim) = victim {
+            self.claims.retain(|_, (_, of)| *of != victim);
+            self.cut(victim);
+        }
+        victim.is_some()
+    }
+
+    /// Whether a fold that a gate has refused would be refused again (spec F4, L19).
+    fn blocks(&self, fold: &Fold, place: &Place, version: i128) -> bool {
+        let def = self.current(&fold.workflow);
+        let Some((most, _)) = queue_of(def, place) else { return self.busy(place, version) };
+        let waiting = self.lines().get(place).map_or(0, Vec::len);
+        let inside = (0..self.runs.len()).filter(|&run| self.holds(run, place));
+        let inside: Vec<i128> = inside.map(|run| self.cost_at(run, place)).collect();
+        let limit = limits(def).into_iter().find(|limit| limit_name(limit) == place.control);
+        // The cost of the run is known only when it is made.
+        let costs = limit.is_some_and(|limit| limit.get("cost").is_some());
+        let limit = limit.map_or(1, |limit| number(limit, "limit").expect("given"));
+        let fits = !costs && inside.iter().sum::<i128>() < limit;
+        waiting >= most && (waiting > 0 || !(inside.is_empty() || fits))
+    }
+
     fn flush_one(&mut self) -> bool {
         let free = self.folds.iter().position(|fold| {
-            fold.blocked.as_ref().is_some_and(|(place, version)| !self.busy(place, *version))
+            let blocked = fold.blocked.as_ref();
+            blocked.is_some_and(|(place, version)| !self.blocks(fold, place, *version))
         });
         free.is_some_and(|at| {
             self.folds[at].blocked = None;
@@ -66,6 +114,8 @@ impl Reference {
                 let limits = limits(self.current(&it.workflow));
                 let limit = limits.into_iter().find(|limit| limit_name(limit) == name);
                 let limit = limit.and_then(|limit| number(limit, "limit"));
+                let pool = self.pools.get(&place.owner).filter(|_| name.starts_with("pool"));
+                let limit = pool.map(|(limit, _)| *limit).or(limit);
                 let inside: Vec<i128> = inside.map(|other| self.cost_at(other, place)).collect();
                 let used: i128 = inside.iter().sum();
                 // An empty gate admits any cost: the limit may be lower than at the arrival.

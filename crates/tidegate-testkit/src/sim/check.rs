@@ -79,6 +79,12 @@ const CHECKS: &[Check] = &[
     ("I51", retention::i51),
     ("I53", runs::i53),
     ("I54", gates::i54),
+    ("I60", runs::i60),
+    ("I61", runs::i61),
+    ("I62", folds::i62),
+    ("I63", gates::i63),
+    ("I69", gates::i69),
+    ("I66", runs::i66),
 ];
 
 /// One commit, with the data that the checks need.
@@ -135,6 +141,9 @@ impl<'a> Look<'a> {
     /// Returns the limit of a gate by the released definition; `None` if it has no limit.
     fn limit(&self, gate: &GateKey) -> Option<u64> {
         let scope = gate.scope().expect("a gate's key");
+        if let Some(pool) = scope.pool() {
+            return self.state.pool_limit(&scope.ws, pool);
+        }
         match self.controls(&scope.ws, &scope.name) {
             Some(controls) => controls.limit(scope.class, &scope.slot),
             // The gate of a session has the name of the flow, not of a workflow; its limit is 1.

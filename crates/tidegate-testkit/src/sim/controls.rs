@@ -20,7 +20,23 @@ pub struct Bound {
     pub run: bool,
     /// Path of the cost.
     pub cost: KeyPath,
+    /// Bound of the queue.
+    pub queue: Option<Queue>,
 }
+
+/// A use of a pool's limit on runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PoolUse {
+    /// The name of the pool.
+    pub pool: &'static str,
+    /// Path of the key.
+    pub key: KeyPath,
+    /// Path of the cost.
+    pub cost: KeyPath,
+}
+
+/// Bound of a queue: the number of waiting runs, and what happens to the next one.
+pub type Queue = (u64, &'static str);
 
 /// The rate of a throttle or a rate limit.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,8 +58,9 @@ pub struct Pace {
 pub enum Policy {
     /// All requests run at the same time.
     Allow,
-    /// Requests run one after another; the maximum wait in milliseconds, if any.
-    Queue(Option<u64>),
+    /// Requests run one after another; the maximum wait in milliseconds, and the bound of the
+    /// queue, if any.
+    Queue(Option<u64>, Option<Queue>),
     /// The new request is refused.
     Reject,
     /// The new request replaces the running one.
@@ -54,31 +71,56 @@ pub enum Policy {
     Latest,
 }
 
+/// The control `debounce`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Quiet {
+    /// The period, in milliseconds.
+    pub period: u64,
+    /// The longest wait, in milliseconds.
+    pub longest: Option<u64>,
+    /// Path of the key.
+    pub key: KeyPath,
+    /// Which events the run gets.
+    pub keep: &'static str,
+    /// When runs start.
+    pub edge: &'static str,
+    /// Maximum number of events in one run, with `all`.
+    pub size: Option<u64>,
+}
+
 /// All controls of one definition.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Controls {
     /// Limits of `concurrency`.
     pub limits: Vec<Bound>,
+    /// Uses of pools, in the list of `concurrency`, too.
+    pub pools: Vec<PoolUse>,
     /// Rate of `throttle`.
     pub throttle: Option<Pace>,
     /// Rate of a second `throttle`, of the whole workflow.
     pub wide_throttle: Option<Pace>,
     /// Rate of `rateLimit`.
     pub rate: Option<Pace>,
-    /// Debounce: period, longest wait and key.
-    pub debounce: Option<(u64, Option<u64>, KeyPath)>,
+    /// Debounce.
+    pub debounce: Option<Quiet>,
     /// Batch: size, timeout and key.
     pub batch: Option<(u64, u64, KeyPath)>,
     /// Priority: the shift in milliseconds.
     pub shift_ms: Option<u64>,
     /// `startWithinMs`: the time within which a run must start.
     pub start_within_ms: Option<u64>,
+    /// `cancelOn`: the event's name and the path in the run's data.
+    pub cancel_on: Option<(&'static str, &'static str)>,
+    /// `waitsFor`: the event's name and the path in the run's data.
+    pub waits_for: Option<(&'static str, &'static str)>,
     /// Singleton: key and mode.
     pub singleton: Option<(KeyPath, &'static str)>,
     /// Idempotency: key and period.
     pub idempotency: Option<(KeyPath, u64)>,
     /// Handoff: key, and policy for older runs.
     pub handoff: Option<(KeyPath, &'static str)>,
+    /// Bound of the queue of the handoff.
+    pub handoff_queue: Option<Queue>,
     /// Policy of an action.
     pub policy: Option<Policy>,
 }
@@ -100,6 +142,12 @@ impl Controls {
         let mut next = self.clone();
         for bound in &mut next.limits {
             bound.limit = chance.between(1, 3);
+            let mode = bound.queue.map_or("reject", |(_, mode)| mode);
+            bound.queue = if chance.percent(30) {
+                chance.percent(60).then(|| (chance.one(&[1, 2, 3]), mode))
+            } else {
+                bound.queue
+            };
         }
         for pace in
             [&mut next.throttle, &mut next.wide_throttle, &mut next.rate].into_iter().flatten()
@@ -111,6 +159,31 @@ impl Controls {
         }
         let other = if chance.percent(25) { Self::draw(action, chance) } else { next.clone() };
         if other.is_accepted(action) { other } else { next }
+    }
+
+    /// Draws uses of pools, which the core accepts beside the other controls.
+    pub fn draw_pools(&mut self, names: &[&'static str], action: bool, chance: &mut Chance) {
+        let (path, cost) = if action { ("input.k", "input.c") } else { ("k", "c") };
+        let before = self.clone();
+        // Two uses may be of one pool, and of one gate.
+        for _ in 0..chance.one(&[0, 1, 1, 2]) {
+            let pool = chance.one(names);
+            let key = chance.percent(50).then_some(path);
+            self.pools.push(PoolUse { pool, key, cost: chance.percent(50).then_some(cost) });
+        }
+        if !self.is_accepted(action) {
+            *self = before;
+        }
+    }
+
+    /// Draws the events that concern single runs. Leaves out those that the core refuses.
+    pub fn listen(&mut self, action: bool, chance: &mut Chance) {
+        let path = if action { "input.k" } else { "k" };
+        let mut topic = || chance.percent(25).then(|| (chance.one(&["ping", "pong", "all"]), path));
+        (self.cancel_on, self.waits_for) = (topic(), topic());
+        if !self.is_accepted(action) {
+            self.cancel_on = None;
+        }
     }
 
     fn is_accepted(&self, action: bool) -> bool {
@@ -164,6 +237,7 @@ impl Controls {
         if chance.percent(on) && !action {
             let on = chance.one(&["supersede", "drain", "coexist"]);
             controls.handoff = Some((key(chance), on));
+            controls.handoff_queue = queue(chance);
         }
         if action {
             controls.policy = Some(policy(chance));
@@ -175,6 +249,7 @@ impl Controls {
     pub fn to_value(&self) -> Value {
         let mut out = Map::new();
         let mut limits: Vec<Value> = self.limits.iter().map(Bound::to_value).collect();
+        limits.extend(self.pools.iter().map(PoolUse::to_value));
         if let Some(policy) = &self.policy {
             limits.push(policy.to_value());
         }
@@ -186,15 +261,7 @@ impl Controls {
         let throttle = if throttles.len() > 1 { Some(json!(throttles)) } else { throttles.pop() };
         add("throttle", throttle);
         add("rateLimit", self.rate.as_ref().map(Pace::to_value));
-        add(
-            "debounce",
-            self.debounce.map(|(period, max, key)| {
-                with(
-                    json!({ "periodMs": period }),
-                    &[("maxWaitMs", json!(max)), ("key", json!(key))],
-                )
-            }),
-        );
+        add("debounce", self.debounce.map(Quiet::to_value));
         add(
             "batch",
             self.batch.map(|(size, timeout, key)| {
@@ -202,6 +269,9 @@ impl Controls {
             }),
         );
         add("priority", self.shift_ms.map(|ms| json!({ "shiftMs": ms })));
+        let listener = |(event, own)| json!({ "event": event, "match": { "k": own } });
+        add("cancelOn", self.cancel_on.map(listener));
+        add("waitsFor", self.waits_for.map(listener));
         add("startWithinMs", self.start_within_ms.map(Value::from));
         add(
             "singleton",
@@ -216,7 +286,8 @@ impl Controls {
             "handoff",
             self.handoff.map(|(key, on)| {
                 let kind = if key.is_some() { "keyed" } else { "singleton" };
-                with(json!({ "type": kind, "onNewVersion": on }), &[("keyField", json!(key))])
+                let fields = [("keyField", json!(key)), ("queue", queue_value(self.handoff_queue))];
+                with(json!({ "type": kind, "onNewVersion": on }), &fields)
             }),
         );
         Value::Object(out)
@@ -231,6 +302,16 @@ impl Controls {
         }
     }
 
+    /// Returns the bound of the queue of a gate of this class and slot, if there is one.
+    pub fn queue(&self, class: Class, slot: &str) -> Option<Queue> {
+        let mut limits = self.limits.iter();
+        match (class, &self.policy) {
+            (Class::Handoff, _) => self.handoff.and(self.handoff_queue),
+            (Class::Policy, Some(Policy::Queue(_, queue))) => *queue,
+            _ => limits.find_map(|bound| bound.queue.filter(|_| bound.is_of(class, slot))),
+        }
+    }
+
     fn throttles(&self) -> impl Iterator<Item = &Pace> {
         self.throttle.iter().chain(&self.wide_throttle)
     }
@@ -242,13 +323,22 @@ impl Controls {
         named.or(self.throttle.as_ref())
     }
 
+    /// Returns the maximum number of events in a run of a fold of this class; `None` if the
+    /// definition does not have its control.
+    pub fn most(&self, class: Class) -> Option<u64> {
+        match class {
+            Class::Batch => self.batch.map(|(size, ..)| size),
+            Class::Gather => self.debounce.map(Quiet::most),
+            _ => None,
+        }
+    }
+
     /// Returns the limit of a gate of this class and slot; `None` if it has no limit.
     pub fn limit(&self, class: Class, slot: &str) -> Option<u64> {
-        let alike =
-            |bound: &&Bound| bound.class() == class && bound.key.unwrap_or_default() == slot;
         match class {
             Class::RunLimit | Class::Keyed | Class::Whole => {
-                self.limits.iter().filter(alike).map(|bound| bound.limit).min()
+                let limits = self.limits.iter().filter(|bound| bound.is_of(class, slot));
+                limits.map(|bound| bound.limit).min()
             }
             // Runs that were queued under another key are admitted at the current rate, too.
             Class::Throttle => self.throttle_at(slot).map(|pace| pace.burst),
@@ -257,7 +347,18 @@ impl Controls {
     }
 }
 
+impl PoolUse {
+    fn to_value(&self) -> Value {
+        let fields = [("key", json!(self.key)), ("cost", json!(self.cost))];
+        with(json!({ "pool": self.pool }), &fields)
+    }
+}
+
 impl Bound {
+    fn is_of(&self, class: Class, slot: &str) -> bool {
+        self.class() == class && self.key.unwrap_or_default() == slot
+    }
+
     fn class(&self) -> Class {
         match (self.run, self.key) {
             (true, _) => Class::RunLimit,
@@ -268,7 +369,8 @@ impl Bound {
 
     fn to_value(&self) -> Value {
         let span = if self.run { "run" } else { "executing" };
-        let fields = [("key", json!(self.key)), ("cost", json!(self.cost))];
+        let queue = queue_value(self.queue);
+        let fields = [("key", json!(self.key)), ("cost", json!(self.cost)), ("queue", queue)];
         with(json!({ "limit": self.limit, "span": span }), &fields)
     }
 }
@@ -280,11 +382,27 @@ impl Pace {
     }
 }
 
+impl Quiet {
+    fn to_value(self) -> Value {
+        let Self { period, longest, key, keep, edge, size } = self;
+        let fields = [("maxWaitMs", json!(longest)), ("key", json!(key)), ("maxSize", json!(size))];
+        with(json!({ "periodMs": period, "keep": keep, "edge": edge }), &fields)
+    }
+
+    /// Returns the maximum number of events in one run.
+    pub fn most(self) -> u64 {
+        if self.keep == "all" { self.size.unwrap_or(10_000) } else { 1 }
+    }
+}
+
 impl Policy {
     fn to_value(&self) -> Value {
         match self {
             Self::Allow => json!({ "policy": "allow" }),
-            Self::Queue(max) => with(json!({ "policy": "queue" }), &[("maxWaitMs", json!(max))]),
+            Self::Queue(max, queue) => {
+                let fields = [("maxWaitMs", json!(max)), ("queue", queue_value(*queue))];
+                with(json!({ "policy": "queue" }), &fields)
+            }
             Self::Reject => json!({ "policy": "reject" }),
             Self::Restart => json!({ "policy": "restart" }),
             Self::Debounce(period) => json!({ "policy": "debounce", "periodMs": period }),
@@ -305,10 +423,21 @@ fn bounds(path: &'static str, chance: &mut Chance) -> Vec<Bound> {
     let mut all = Vec::new();
     for (key, run) in [(Some(path), false), (None, false), (None, true), (Some(path), true)] {
         if chance.percent(40) {
-            all.push(Bound { limit: chance.one(&[1, 1, 2, 3]), key, run, cost: None });
+            let (limit, queue) = (chance.one(&[1, 1, 2, 3]), queue(chance));
+            all.push(Bound { limit, key, run, cost: None, queue });
         }
     }
     all
+}
+
+fn queue(chance: &mut Chance) -> Option<Queue> {
+    let mode = chance.one(&["reject", "reject", "dropOldest", "dropNewest"]);
+    let most = if mode == "reject" { chance.one(&[0, 1, 3]) } else { chance.one(&[1, 2, 3]) };
+    chance.percent(25).then_some((most, mode))
+}
+
+fn queue_value(queue: Option<Queue>) -> Value {
+    queue.map_or(Value::Null, |(most, mode)| json!({ "maxWaiting": most, "onOverflow": mode }))
 }
 
 fn pace(key: KeyPath, burst: u64, chance: &mut Chance) -> Pace {
@@ -316,15 +445,19 @@ fn pace(key: KeyPath, burst: u64, chance: &mut Chance) -> Pace {
     Pace { limit, per_ms, burst, key, cost: None }
 }
 
-fn window(key: KeyPath, chance: &mut Chance) -> (u64, Option<u64>, KeyPath) {
+fn window(key: KeyPath, chance: &mut Chance) -> Quiet {
     let period = chance.one(&[1, 20, 60]);
-    (period, chance.percent(50).then(|| period * chance.one(&[1, 2])), key)
+    let longest = chance.percent(50).then(|| period * chance.one(&[1, 2]));
+    let keep = chance.one(&["last", "last", "first", "all", "all"]);
+    let edge = chance.one(&["trailing", "trailing", "leading", "both"]);
+    let size = chance.percent(50).then(|| chance.one(&[1, 2, 3]));
+    Quiet { period, longest, key, keep, edge, size: size.filter(|_| keep == "all") }
 }
 
 fn policy(chance: &mut Chance) -> Policy {
     match chance.below(10) {
         0 => Policy::Allow,
-        1..4 => Policy::Queue(chance.percent(30).then(|| chance.one(&[10, 100]))),
+        1..4 => Policy::Queue(chance.percent(30).then(|| chance.one(&[10, 100])), queue(chance)),
         4 => Policy::Reject,
         5..7 => Policy::Restart,
         7..9 => Policy::Latest,

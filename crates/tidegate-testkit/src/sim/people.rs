@@ -5,8 +5,11 @@ use std::collections::VecDeque;
 
 use serde_json::json;
 use tidegate_core::{
+    audit::Author,
     command::Command,
     definition::Definition,
+    overrides::{Fields, OverrideChange, Target},
+    pool::{Pool, PoolCommand},
     row::{Phase, Row, RowKey, Run, Schedule, WaitOn, Workspace},
     schedule::Occurrence,
     time::Timestamp,
@@ -137,7 +140,17 @@ impl Meddler {
         }
         let run = runs[chance.index(runs.len())];
         let (ws, id) = (run.ws.clone(), run.id);
-        let command = match chance.below(10) {
+        let command = match chance.below(12) {
+            10 => override_of(
+                run,
+                OverrideChange::Set {
+                    target: starts_of(run),
+                    fields: Fields { paused: Some(true), ..Fields::default() },
+                    reason: None,
+                    expires_at: None,
+                },
+            ),
+            11 => override_of(run, OverrideChange::Undo(starts_of(run))),
             0..3 => Command::Cancel { ws, run: id, reason: "by hand".to_owned() },
             3..5 => Command::Pause { ws, run: id },
             5..7 => Command::Resume { ws, run: id },
@@ -146,8 +159,21 @@ impl Meddler {
         Self::act(world, command);
     }
 
+    /// Gives a pool another limit.
+    fn change_pool(world: &mut World, chance: &mut Chance) {
+        let plan = world.plan.clone();
+        let pool = &plan.pools[chance.index(plan.pools.len())];
+        let ws: Workspace = plan.workspaces[chance.index(plan.workspaces.len())].into();
+        let declaration = pool.declaration(chance.between(1, 5));
+        Self::act(world, put_pool(ws, &declaration));
+    }
+
     fn release(world: &mut World, chance: &mut Chance) {
         let plan = world.plan.clone();
+        if !plan.pools.is_empty() && chance.percent(40) {
+            Self::change_pool(world, chance);
+            return;
+        }
         let spec = &plan.specs[chance.index(plan.specs.len())];
         let ws: Workspace = plan.workspaces[chance.index(plan.workspaces.len())].into();
         let version = chance.one(&[1, 2, 3]).min(VERSIONS);
@@ -173,6 +199,17 @@ impl Meddler {
     }
 }
 
+/// Returns the target of a pause of the run's workflow.
+fn starts_of(run: &Run) -> Target {
+    let (app, workflow) = (run.app.clone(), run.workflow.clone());
+    Target { app, workflow, ..Target::default() }
+}
+
+fn override_of(run: &Run, change: OverrideChange) -> Command {
+    let (ws, by) = (run.ws.clone(), Author::default());
+    Command::Override { ws, change: Box::new(change), by, if_epoch: None }
+}
+
 /// Maximum number of commands that [`missing`] returns.
 const HELP: usize = 8;
 
@@ -181,6 +218,9 @@ pub fn missing(state: &State) -> Vec<Command> {
     let mut commands = Vec::new();
     for run in state.runs() {
         let (ws, id) = (run.ws.clone(), run.id);
+        if !run.started && state.is_paused(run) {
+            commands.push(override_of(run, OverrideChange::Remove(starts_of(run))));
+        }
         if run.phase == Phase::Paused || run.pausing {
             commands.push(Command::Resume { ws: ws.clone(), run: id });
         }
@@ -215,6 +255,12 @@ fn value_of(encoded: &[u8]) -> serde_json::Value {
 fn signal(run: &Run) -> Command {
     let data = payload(&json!("signal"));
     Command::Signal { ws: run.ws.clone(), run: run.id, name: SIGNAL.to_owned(), data }
+}
+
+/// Builds the command that creates or changes a pool.
+pub fn put_pool(ws: Workspace, declaration: &serde_json::Value) -> Command {
+    let pool = Pool::parse(declaration).expect("the plan has valid pools").value;
+    Command::Pool { ws, command: PoolCommand::Put(Box::new(pool)) }
 }
 
 /// Builds the command that registers a definition.

@@ -7,7 +7,7 @@ use super::{
     Actor,
     cleaner::Cleaner,
     engine::{CommandEngine, Serves},
-    people::{Client, Meddler, register},
+    people::{Client, Meddler, put_pool, register},
     planner::Planner,
     reactor::ReactionWorker,
     schedule::Turns,
@@ -86,8 +86,10 @@ impl Sim {
     pub(super) fn new(mut world: World, chance: Chance, mut side: Side) -> Self {
         let plan = world.plan.clone();
         for ws in &plan.workspaces {
-            for spec in &plan.specs {
-                let command = register(Workspace::from(*ws), spec.definition(1));
+            let ws = || Workspace::from(*ws);
+            let pools = plan.pools.iter().map(|pool| put_pool(ws(), &pool.declaration(pool.limit)));
+            let specs = plan.specs.iter().map(|spec| register(ws(), spec.definition(1)));
+            for command in pools.chain(specs) {
                 let salt = world.salt();
                 world
                     .submit("people", &[(command, salt)])

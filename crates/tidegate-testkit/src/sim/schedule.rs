@@ -22,6 +22,10 @@ pub enum Concern {
     Pairs,
     /// Streams, schedules and retention, with all actions of their actors.
     Side,
+    /// Pools, their uses, and the changes of their limits.
+    Pools,
+    /// The events that cancel runs, and those that enter their inboxes.
+    Listeners,
 }
 
 impl Chance {

@@ -4,8 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_core::{
     id::Seq,
+    overrides::OVERRIDES,
     reads::Change,
-    row::{Def, Ended, Engine, EngineId, Gate, GateKey, GateState, Row, RowKey, Run, Workspace},
+    row::{
+        Class, Def, Ended, Engine, EngineId, Gate, GateKey, GateState, Row, RowKey, Run, Workspace,
+    },
 };
 
 /// The change of one row.
@@ -102,14 +105,46 @@ impl State {
         if let Some(Row::Engine(row)) = self.row(&RowKey::Engine(id)) { Some(row) } else { None }
     }
 
-    /// Returns all definitions.
+    /// Returns all definitions of workflows and reactions.
     pub fn defs(&self) -> impl Iterator<Item = &Def> {
+        self.all_defs().filter(|def| def.app != OVERRIDES)
+    }
+
+    /// Whether an override pauses the first starts of the run's workflow.
+    pub fn is_paused(&self, run: &Run) -> bool {
+        self.pauses(&run.ws, &run.workflow)
+    }
+
+    /// Whether a pause closes the gate: it keeps paused runs, or is a throttle of a paused workflow.
+    pub fn is_closed(&self, gate: &GateKey) -> bool {
+        let scope = gate.scope().filter(|it| matches!(it.class, Class::Pause | Class::Throttle));
+        scope.is_some_and(|scope| self.pauses(&scope.ws, &scope.name))
+    }
+
+    fn pauses(&self, ws: &Workspace, workflow: &str) -> bool {
+        let overrides = self.all_defs().filter(|def| def.app == OVERRIDES && def.ws == *ws);
+        let bodies = overrides.filter_map(|def| serde_json::from_str(def.body.as_str()).ok());
+        bodies.into_iter().any(|body: serde_json::Value| {
+            let (target, over) = (&body["target"], &body["over"]);
+            target["workflow"] == workflow && over["paused"] == true
+        })
+    }
+
+    fn all_defs(&self) -> impl Iterator<Item = &Def> {
         let range = RowKey::Def(Seq(i64::MIN))..=RowKey::Def(Seq(i64::MAX));
         self.rows.range(range).filter_map(
             |(_, row)| {
                 if let Row::Def(def) = row { Some(def) } else { None }
             },
         )
+    }
+
+    /// Returns the limit of a pool, read from its row; `None` if it has none.
+    pub fn pool_limit(&self, ws: &Workspace, name: &str) -> Option<u64> {
+        let mut rows = self.defs().filter(|def| def.app == "$pools" && def.ws == *ws);
+        let body = &rows.find(|def| def.name == name)?.body;
+        let body: serde_json::Value = serde_json::from_str(body.as_str()).expect("JSON");
+        body["pool"]["concurrency"]["limit"].as_u64()
     }
 
     /// Returns the released definition of a workflow.

@@ -88,6 +88,25 @@ impl Spec {
     }
 }
 
+/// A pool of every workspace of a plan.
+#[derive(Clone, Debug)]
+pub struct SimPool {
+    /// The name.
+    pub name: &'static str,
+    /// The limit that it has at first.
+    pub limit: u64,
+    /// Whether a hold lasts until the run ends, or only while it is driven.
+    pub run: bool,
+}
+
+impl SimPool {
+    /// Returns the declaration with a limit.
+    pub fn declaration(&self, limit: u64) -> Value {
+        let span = if self.run { "run" } else { "executing" };
+        json!({ "name": self.name, "concurrency": { "limit": limit, "span": span } })
+    }
+}
+
 /// A request of a client to the store.
 #[derive(Clone, Debug)]
 pub enum Delivery {
@@ -148,6 +167,8 @@ pub struct Plan {
     pub workspaces: Vec<&'static str>,
     /// The definitions of each workspace.
     pub specs: Vec<Spec>,
+    /// The pools of each workspace; empty in most plans.
+    pub pools: Vec<SimPool>,
     /// Number of engine processes.
     pub engines: usize,
     /// Maximum number of runs that an engine drives at once.
@@ -189,12 +210,21 @@ impl Plan {
         let mut specs: Vec<Spec> = (0..count).map(|n| spec(n, count, chance)).collect();
         let mut traffic = traffic(&specs, &workspaces, keys, chance);
         pair(&mut specs, &mut traffic, &mut Chance::stream(seed, Concern::Pairs));
+        let pools = pools(&mut specs, &mut Chance::stream(seed, Concern::Pools));
+        let mut listeners = Chance::stream(seed, Concern::Listeners);
+        if listeners.percent(50) {
+            for spec in &mut specs {
+                let action = spec.flow.is_some();
+                spec.versions.iter_mut().for_each(|it| it.0.listen(action, &mut listeners));
+            }
+        }
         let mut faults = Chance::stream(seed, Concern::Mix);
         let mut settings = Chance::stream(seed, Concern::Settings);
         let mut side = Chance::stream(seed, Concern::Side);
         let side = &mut side;
         Self {
             workspaces,
+            pools,
             engines: chance.index(5) + 2,
             workers: chance.one(&[1, 2, 4, 8]),
             together: chance.one(&[1, 1, 2, 4]),
@@ -222,6 +252,31 @@ impl Plan {
     pub fn spec(&self, full_name: &str) -> Option<&Spec> {
         self.specs.iter().find(|spec| spec.full_name() == full_name)
     }
+}
+
+/// Draws the pools of a plan, and their uses by all versions of its workflows.
+fn pools(specs: &mut [Spec], chance: &mut Chance) -> Vec<SimPool> {
+    if !chance.percent(30) {
+        return Vec::new();
+    }
+    let names = ["p0", "p1"];
+    // A parent with a hold until its end, and a child that waits for a run behind it, could wait for
+    // each other without end: only the ancestors of a child are examined (spec G8).
+    let alone = specs.len() == 1;
+    for spec in specs {
+        let action = spec.flow.is_some();
+        let rest = chance.percent(60);
+        for (controls, _) in &mut spec.versions {
+            if rest || chance.percent(50) {
+                controls.draw_pools(&names, action, chance);
+            }
+        }
+    }
+    let pool = |name| {
+        let (limit, run) = (chance.one(&[1, 2, 3, 5]), alone && chance.percent(60));
+        SimPool { name, limit, run }
+    };
+    names.map(pool).into()
 }
 
 /// Draws the faults. Each seed has only some kinds of faults, so that frequent kinds do not hide

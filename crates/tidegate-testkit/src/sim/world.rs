@@ -189,7 +189,8 @@ impl World {
     /// Returns the lanes of the registered versions that `serves` accepts.
     pub fn lanes(&self, ws: &Workspace, serves: impl Fn(u32) -> bool) -> Vec<Seq> {
         let defs = self.judge.state.defs();
-        defs.filter(|def| def.ws == *ws && serves(def.version)).map(|def| def.lane).collect()
+        let versions = defs.filter(|def| def.app != "$pools" && def.ws == *ws);
+        versions.filter(|def| serves(def.version)).map(|def| def.lane).collect()
     }
 
     /// Returns the violation, if there is one.

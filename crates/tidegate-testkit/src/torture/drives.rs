@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{LIMIT, TTL, journal::Note};
+use super::{TTL, journal::Note};
 
 /// The journal of one process, and how the process ended.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +22,8 @@ pub struct Drive {
     pub run: String,
     /// The key of the gate that it held.
     pub key: String,
+    /// The units of the limit that it took.
+    pub units: usize,
     /// The lease's fence.
     pub fence: i64,
     /// Start of the period.
@@ -47,10 +49,11 @@ fn drives_of(story: &Story) -> Vec<Drive> {
     let mut done = Vec::new();
     for (at, note) in &story.notes {
         match note {
-            Note::Start { run, key, fence } => {
+            Note::Start { run, key, units, fence } => {
                 let drive = Drive {
                     run: run.clone(),
                     key: key.clone(),
+                    units: *units,
                     fence: *fence,
                     from: *at,
                     to: over.max(*at),
@@ -96,7 +99,7 @@ fn within_lease(drive: Drive, leases: &[i64]) -> Drive {
 /// Result of the check of all drives.
 #[derive(Clone, Debug, Default)]
 pub struct Crowd {
-    /// The maximum number of runs of one key that were driven at the same time.
+    /// The maximum number of units of one key that were driven at the same time.
     pub most: usize,
     /// The times at which a limit was exceeded, each with the driven runs.
     pub too_many: Vec<String>,
@@ -104,9 +107,9 @@ pub struct Crowd {
     pub twice: Vec<String>,
 }
 
-/// Checks all drives in order of time (spec I2): never more driven runs than the limit, and no run
+/// Checks all drives in order of time (spec I2): never more driven units than the limit, and no run
 /// driven by two workers at the same time.
-pub fn crowd(drives: &[Drive]) -> Crowd {
+pub fn crowd(drives: &[Drive], limit: usize) -> Crowd {
     let mut moments: Vec<(i64, bool, usize)> = Vec::new();
     for (at, drive) in drives.iter().enumerate() {
         moments.push((drive.from, true, at));
@@ -128,14 +131,13 @@ pub fn crowd(drives: &[Drive]) -> Crowd {
             found.twice.push(format!("{moment}: run {} is driven by two workers", drive.run));
         }
         others.insert(at);
-        found.most = found.most.max(others.len());
-        if others.len() > LIMIT {
+        let units = others.iter().map(|other| drives[*other].units).sum();
+        found.most = found.most.max(units);
+        if units > limit {
             let who: Vec<_> = others.iter().map(|other| drives[*other].run.as_str()).collect();
-            found.too_many.push(format!(
-                "{moment}: {} at once on {}: {who:?}",
-                who.len(),
-                drive.key
-            ));
+            found
+                .too_many
+                .push(format!("{moment}: {units} units at once on {}: {who:?}", drive.key));
         }
     }
     found
@@ -211,7 +213,7 @@ mod tests {
     use super::*;
 
     fn start(run: &str, fence: i64) -> Note {
-        Note::Start { run: run.into(), key: "k".into(), fence }
+        Note::Start { run: run.into(), key: "k".into(), units: 1, fence }
     }
 
     fn end(run: &str, fence: i64) -> Note {
@@ -248,7 +250,7 @@ mod tests {
             notes[3].0 = last;
             notes.insert(3, (10, end("a", 1)));
             notes.sort_by_key(|note| note.0);
-            crowd(&drives(&[story(notes, Some(20))]))
+            crowd(&drives(&[story(notes, Some(20))]), 3)
         };
         assert_eq!(open(9).too_many.len(), 1);
         assert_eq!(open(9).most, 4);
@@ -260,7 +262,7 @@ mod tests {
         let first = story(vec![(1, start("r", 1)), (9, end("r", 1))], None);
         let second = story(vec![(5, start("r", 1)), (6, end("r", 1))], None);
         let drives = drives(&[first, second]);
-        assert_eq!(crowd(&drives).twice.len(), 1);
+        assert_eq!(crowd(&drives, 3).twice.len(), 1);
         assert_eq!(fences(&drives).len(), 1);
     }
 }

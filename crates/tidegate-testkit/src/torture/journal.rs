@@ -22,6 +22,8 @@ pub enum Note {
         run: String,
         /// The key of the gate that the run holds.
         key: String,
+        /// The units of the limit that the run holds.
+        units: usize,
         /// The lease's fence.
         fence: i64,
     },
@@ -75,7 +77,7 @@ pub enum Note {
 impl Note {
     fn write(&self) -> String {
         match self {
-            Self::Start { run, key, fence } => format!("start {run} {key} {fence}"),
+            Self::Start { run, key, units, fence } => format!("start {run} {key} {fence} {units}"),
             Self::Step { run, id, fence } => format!("step {run} {id} {fence}"),
             Self::End { run, fence } => format!("end {run} {fence}"),
             Self::Ended { run, state } => format!("ended {run} {state}"),
@@ -92,7 +94,10 @@ impl Note {
         let text = |at: usize| words.get(at).map(|word| (*word).to_owned());
         let number = |at: usize| words.get(at).and_then(|word| word.parse().ok());
         Some(match word {
-            "start" => Self::Start { run: text(0)?, key: text(1)?, fence: number(2)? },
+            "start" => {
+                let units = words.get(3).and_then(|word| word.parse().ok())?;
+                Self::Start { run: text(0)?, key: text(1)?, units, fence: number(2)? }
+            }
             "step" => Self::Step { run: text(0)?, id: text(1)?, fence: number(2)? },
             "end" => Self::End { run: text(0)?, fence: number(1)? },
             "ended" => Self::Ended { run: text(0)?, state: text(1)? },
@@ -140,7 +145,7 @@ mod tests {
     #[test]
     fn notes_are_read_as_they_were_written() {
         let notes = [
-            Note::Start { run: "run_1".into(), key: "k1".into(), fence: 3 },
+            Note::Start { run: "run_1".into(), key: "k1".into(), units: 2, fence: 3 },
             Note::Step { run: "run_1".into(), id: "a".into(), fence: 3 },
             Note::End { run: "run_1".into(), fence: 3 },
             Note::Ended { run: "run_1".into(), state: "failed".into() },

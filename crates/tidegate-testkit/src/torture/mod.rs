@@ -18,20 +18,75 @@ pub mod worker;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tidegate_core::row::EngineId;
+use serde_json::{Value, json};
+use tidegate_core::row::{Class, EngineId};
 use tidegate_store::{Clock, PostgresOptions, SystemClock};
 
 /// The only workspace.
 pub const WORKSPACE: &str = "default";
 
-/// The only workflow, and the name of the event that starts it.
-pub const WORKFLOW: &str = "torture";
+/// The workflows, and the names of the events that start them. Without a pool there is only the
+/// first.
+pub const WORKFLOWS: [&str; 2] = ["torture", "torture.other"];
 
 /// Number of keys that the runs compete for.
 pub const KEYS: u64 = 10;
 
-/// Maximum number of runs of one key that may be driven at once.
-pub const LIMIT: usize = 3;
+/// The limit that the runs compete for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Contest {
+    /// One workflow: at most 3 runs of a key at once.
+    Keys,
+    /// Two workflows that share a pool: at most 7 units of a key at once, 1 to 5 for a run.
+    Pool,
+}
+
+impl Contest {
+    /// Returns the limit of each key.
+    pub fn limit(self) -> usize {
+        match self {
+            Self::Keys => 3,
+            Self::Pool => 7,
+        }
+    }
+
+    /// Returns the class of the gates.
+    pub fn class(self) -> Class {
+        match self {
+            Self::Keys => Class::Keyed,
+            Self::Pool => Class::PoolLimit,
+        }
+    }
+
+    /// Returns the declaration of the pool, if there is one.
+    pub fn pool(self) -> Option<Value> {
+        let limit = json!({ "limit": self.limit(), "key": "k" });
+        (self == Self::Pool).then(|| json!({ "name": "shared", "concurrency": limit }))
+    }
+
+    /// Returns the definitions of the workflows.
+    pub fn workflows(self) -> Vec<Value> {
+        let all = match self {
+            Self::Keys => vec![json!({ "limit": self.limit(), "key": "k" })],
+            // The first workflow names the key, the second uses that of the pool.
+            Self::Pool => vec![
+                json!({ "pool": "shared", "key": "k", "cost": "c" }),
+                json!({ "pool": "shared", "cost": "c" }),
+            ],
+        };
+        let each = WORKFLOWS.iter().zip(all);
+        each.map(|(name, limit)| json!({ "name": name, "concurrency": limit })).collect()
+    }
+
+    /// Returns the workflow and the units of the run of an event, which follow from its id.
+    pub fn run_of(self, id: &str) -> (&'static str, usize) {
+        let sum = id.bytes().fold(7_usize, |sum, byte| (sum * 31 + usize::from(byte)) % 10_007);
+        match self {
+            Self::Keys => (WORKFLOWS[0], 1),
+            Self::Pool => (WORKFLOWS[sum % 2], sum / 2 % 5 + 1),
+        }
+    }
+}
 
 /// Length of a lease without renewal.
 pub const TTL: Duration = Duration::from_millis(LEASE_MS as u64);
@@ -53,6 +108,8 @@ pub struct Orders {
     pub engine: String,
     /// Path of the worker's journal.
     pub journal: String,
+    /// The limit that the runs compete for.
+    pub contest: Contest,
     /// Seed of the worker's random numbers.
     pub seed: u64,
     /// Posts of killed workers that got no answer, to be posted again: id and key.

@@ -14,7 +14,7 @@ use std::{
 use tokio::task::JoinHandle;
 
 use super::{
-    Dice, LEASE_MS, Orders, TTL,
+    Contest, Dice, LEASE_MS, Orders, TTL,
     drives::{self, Story},
     journal, micros, pause, rows,
 };
@@ -113,7 +113,7 @@ impl Living {
 pub struct Seen {
     /// Number of samples.
     pub count: usize,
-    /// The maximum number of holders of a gate.
+    /// The maximum number of units in a gate.
     pub most: usize,
     /// The violations.
     pub wrong: Vec<String>,
@@ -126,6 +126,7 @@ pub struct Seen {
 pub struct Rig {
     url: String,
     schema: String,
+    contest: Contest,
     directory: PathBuf,
     /// The name of the test function that runs a worker.
     entry: &'static str,
@@ -147,14 +148,22 @@ pub struct Rig {
 
 impl Rig {
     /// Starts the workers. `entry` is the test function of this program that runs a worker.
-    pub fn start(url: &str, schema: &str, entry: &'static str, dice: Dice) -> Self {
+    pub fn start(
+        url: &str,
+        schema: &str,
+        contest: Contest,
+        entry: &'static str,
+        dice: Dice,
+    ) -> Self {
         let directory = std::env::temp_dir().join(format!("tidegate-{schema}"));
         fs::create_dir_all(&directory).expect("the directory for temporary files is writable");
         let seen = Arc::new(Mutex::new(Seen::default()));
-        let sampling = tokio::spawn(look_on(url.to_owned(), schema.to_owned(), seen.clone()));
+        let sampling =
+            tokio::spawn(look_on(url.to_owned(), schema.to_owned(), contest, seen.clone()));
         let mut rig = Self {
             url: url.to_owned(),
             schema: schema.to_owned(),
+            contest,
             directory,
             entry,
             dice,
@@ -182,6 +191,7 @@ impl Rig {
             schema: self.schema.clone(),
             engine: format!("{:032x}", u128::from(high) << 64 | u128::from(low)),
             journal: self.directory.join(self.started.to_string()).display().to_string(),
+            contest: self.contest,
             seed: self.dice.roll(),
             unanswered,
         };
@@ -340,12 +350,12 @@ fn tell_to_drain(child: &mut Child) {
 }
 
 /// Samples the tables from outside until it is aborted.
-async fn look_on(url: String, schema: String, seen: Arc<Mutex<Seen>>) {
+async fn look_on(url: String, schema: String, contest: Contest, seen: Arc<Mutex<Seen>>) {
     let mut client = rows::connect(&url).await;
     loop {
         let at = micros();
         // Until the first worker has created the tables, the sample fails.
-        if let Ok(sample) = rows::sample(&mut client, &schema).await {
+        if let Ok(sample) = rows::sample(&mut client, &schema, contest).await {
             let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
             seen.count += 1;
             seen.most = seen.most.max(sample.most);

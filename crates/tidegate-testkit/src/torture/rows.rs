@@ -2,14 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tidegate_core::{
-    id::{RunId, Seq},
-    row::Class,
-};
+use tidegate_core::id::{RunId, Seq};
 use tokio_postgres::{Client, Error, IsolationLevel, NoTls, Row};
 
 use super::{
-    LIMIT, WORKSPACE,
+    Contest, WORKSPACE,
     drives::{self, Drive, Story},
     journal::Note,
     script::Script,
@@ -27,14 +24,14 @@ pub async fn connect(url: &str) -> Client {
 pub struct Sample {
     /// The violations.
     pub wrong: Vec<String>,
-    /// The maximum number of holders of a gate.
+    /// The maximum number of units in a gate.
     pub most: usize,
     /// Engines that own a run.
     pub owners: BTreeSet<String>,
 }
 
 /// Reads all gates and all runs that hold one.
-pub async fn sample(client: &mut Client, schema: &str) -> Result<Sample, Error> {
+pub async fn sample(client: &mut Client, schema: &str, contest: Contest) -> Result<Sample, Error> {
     let look = client
         .build_transaction()
         .isolation_level(IsolationLevel::RepeatableRead)
@@ -44,7 +41,9 @@ pub async fn sample(client: &mut Client, schema: &str) -> Result<Sample, Error> 
     look.execute("select set_config('search_path', $1, true)", &[&schema]).await?;
     let gates = "select encode(gate.key, 'hex'),
                         array(select hold ->> 'run'
-                                from jsonb_array_elements(state::jsonb -> 'slots' -> 'holders') hold)
+                                from jsonb_array_elements(state::jsonb -> 'slots' -> 'holders') hold),
+                        (select coalesce(sum(coalesce((hold ->> 'cost')::bigint, 1)), 0)::bigint
+                           from jsonb_array_elements(state::jsonb -> 'slots' -> 'holders') hold)
                    from gate
                   where key >= $1 and key < $2";
     let runs =
@@ -53,28 +52,27 @@ pub async fn sample(client: &mut Client, schema: &str) -> Result<Sample, Error> 
                  where (body ->> 'has')::bigint > 0 or owner is not null";
     let mut first = u16::try_from(WORKSPACE.len()).expect("short").to_be_bytes().to_vec();
     first.extend(WORKSPACE.as_bytes());
-    first.push(Class::Keyed as u8);
+    first.push(contest.class() as u8);
     let mut end = first.clone();
     *end.last_mut().expect("not empty") += 1;
     let gates = look.query(gates, &[&first, &end]).await?;
     let runs = look.query(runs, &[]).await?;
     look.commit().await?;
-    Ok(judge(&gates, &runs))
+    Ok(judge(&gates, &runs, contest.limit()))
 }
 
-/// Checks that gates and runs agree on the holders, and that no gate has more holders than its
+/// Checks that gates and runs agree on the holders, and that no gate has more units inside than its
 /// limit.
-fn judge(gates: &[Row], runs: &[Row]) -> Sample {
+fn judge(gates: &[Row], runs: &[Row], limit: usize) -> Sample {
     let mut sample = Sample::default();
     let mut held: BTreeSet<(String, String)> = BTreeSet::new();
     for gate in gates {
         let (key, holders): (String, Vec<String>) = (gate.get(0), gate.get(1));
-        sample.most = sample.most.max(holders.len());
-        if holders.len() > LIMIT {
-            sample.wrong.push(format!(
-                "gate {key} has {} holders, over the limit: {holders:?}",
-                holders.len()
-            ));
+        let units = usize::try_from(gate.get::<_, i64>(2)).expect("a sum of costs");
+        sample.most = sample.most.max(units);
+        if units > limit {
+            let message = format!("gate {key} has {units} units inside, over the limit");
+            sample.wrong.push(format!("{message}: {holders:?}"));
         }
         for run in holders {
             if !held.insert((key.clone(), run.clone())) {
@@ -120,6 +118,8 @@ pub async fn deadlocks(client: &Client) -> i64 {
 /// All rows that are left after all runs have ended.
 #[derive(Debug)]
 pub struct Left {
+    /// The limit that the runs competed for.
+    contest: Contest,
     /// For each event, its `dedupeId` and its key.
     events: BTreeMap<i64, (String, String)>,
     /// For each event, its runs with their final status.
@@ -132,9 +132,10 @@ pub struct Left {
 
 impl Left {
     /// Reads all rows.
-    pub async fn read(client: &Client, schema: &str) -> Result<Self, Error> {
+    pub async fn read(client: &Client, schema: &str, contest: Contest) -> Result<Self, Error> {
         client.execute("select set_config('search_path', $1, false)", &[&schema]).await?;
         let mut left = Self {
+            contest,
             events: BTreeMap::new(),
             ended: BTreeMap::new(),
             steps: BTreeMap::new(),
@@ -253,17 +254,20 @@ impl Left {
         wrong
     }
 
-    /// Checks that every run held the gate with the key of its event.
+    /// Checks that every run held the gate with the key and the units of its event.
     fn judge_keys(&self, drives: &[Drive]) -> Vec<String> {
-        let mut keys: BTreeMap<String, &str> = BTreeMap::new();
+        let mut expected: BTreeMap<String, (&str, usize)> = BTreeMap::new();
         for (event, runs) in &self.ended {
-            let key = self.events.get(event).map_or("", |(_, key)| key);
-            keys.extend(runs.iter().map(|(run, _)| (run.to_string(), key)));
+            let Some((id, key)) = self.events.get(event) else { continue };
+            let (_, units) = self.contest.run_of(id);
+            expected.extend(runs.iter().map(|(run, _)| (run.to_string(), (&**key, units))));
         }
-        let strayed = drives.iter().filter(|drive| keys.get(&drive.run) != Some(&&*drive.key));
-        strayed
-            .map(|it| format!("run {} was driven under the wrong key {}", it.run, it.key))
-            .collect()
+        let held = |drive: &Drive| expected.get(&drive.run) == Some(&(&drive.key, drive.units));
+        let strayed = drives.iter().filter(|drive| !held(drive));
+        let told = |it: &Drive| {
+            format!("run {} was driven with {} units of the wrong key {}", it.run, it.units, it.key)
+        };
+        strayed.map(told).collect()
     }
 }
 

@@ -21,6 +21,7 @@ use tidegate_core::{
     definition::Definition,
     event::NewEvent,
     id::{RunId, Seq},
+    pool::{Pool, PoolCommand},
     reads::{ReadSet, Scan},
     row::{EngineId, Row, Run},
     run::record::{Record, Recorded, Then},
@@ -31,7 +32,7 @@ use tidegate_store::{Answered, PostgresStore, Store, StoreError, commit};
 use tokio_postgres::Client;
 
 use super::{
-    Dice, KEYS, LIMIT, Orders, TTL, WORKFLOW, WORKSPACE,
+    Contest, Dice, KEYS, Orders, TTL, WORKSPACE,
     journal::{Journal, Note},
     lease::{Lease, Watch},
     micros, pause, rows,
@@ -110,7 +111,9 @@ pub struct Worker {
     store: Arc<dyn Store>,
     schema: String,
     engine: EngineId,
-    lane: Seq,
+    /// The lanes of the workflows.
+    lanes: Vec<Seq>,
+    contest: Contest,
     journal: Arc<Journal>,
     lease: Lease,
     watch: Watch,
@@ -154,7 +157,8 @@ impl Worker {
         let engine = orders.engine_id();
         let lease = Lease::take(store.clone(), engine, journal.clone()).await?;
         let mut worker = Self {
-            lane: Seq(0),
+            lanes: Vec::new(),
+            contest: orders.contest,
             schema: orders.schema.clone(),
             engine,
             journal,
@@ -173,20 +177,30 @@ impl Worker {
             next_look: Instant::now(),
             store,
         };
-        worker.lane = worker.register().await?;
+        worker.lanes = worker.register().await?;
         Ok(worker)
     }
 
-    /// Registers the definition. All workers register the same one, and the first one creates it.
-    async fn register(&mut self) -> Result<Seq, StoreError> {
-        let definition = json!({ "name": WORKFLOW, "concurrency": { "limit": LIMIT, "key": "k" } });
-        let workflow = Definition::parse(&definition).expect("a good definition").value;
-        let (ws, workflow) = (WORKSPACE.into(), Box::new(workflow));
-        let register = Command::Register { ws, workflow, dev: false };
-        match self.ask(vec![register]).await?.pop() {
-            Some(Ok(Answer::Registered(registered))) => Ok(registered.lane),
+    /// Declares the pool and registers the definitions. All workers register the same ones, and the
+    /// first one creates them.
+    async fn register(&mut self) -> Result<Vec<Seq>, StoreError> {
+        let declare = self.contest.pool().map(|pool| {
+            let pool = Pool::parse(&pool).expect("a good pool").value;
+            let command = PoolCommand::Declare(Box::new(pool));
+            Command::Pool { ws: WORKSPACE.into(), command }
+        });
+        let register = self.contest.workflows().into_iter().map(|definition| {
+            let workflow = Definition::parse(&definition).expect("a good definition").value;
+            let (ws, workflow) = (WORKSPACE.into(), Box::new(workflow));
+            Command::Register { ws, workflow, dev: false }
+        });
+        let answers = self.ask(declare.into_iter().chain(register).collect()).await?;
+        let lane = |answer: Answered| match answer {
+            Ok(Answer::Registered(registered)) => Some(registered.lane),
+            Ok(Answer::Changed(_)) => None,
             other => panic!("unexpected answer to a registration: {other:?}"),
-        }
+        };
+        Ok(answers.into_iter().filter_map(lane).collect())
     }
 
     async fn ask(&mut self, commands: Vec<Command>) -> Result<Vec<Answered>, StoreError> {
@@ -239,10 +253,12 @@ impl Worker {
         // for a short time.
         let hands = HANDS.saturating_sub(self.flights.len());
         if hands > 0 {
-            let (engine, lane) = (self.engine, self.lane);
+            let engine = self.engine;
             let limit = u32::try_from(hands).unwrap_or(u32::MAX);
-            let claim = Claim::only(WORKSPACE.into(), [Turn { workflow: lane, lane }]);
-            let (claims, serves) = (vec![(claim, limit)], Arc::new([lane].into()));
+            let turns = self.lanes.iter().map(|lane| Turn { workflow: *lane, lane: *lane });
+            let claim = Claim::only(WORKSPACE.into(), turns);
+            let serves = Arc::new(self.lanes.iter().copied().collect());
+            let claims = vec![(claim, limit)];
             ask(Command::Lease { engine, claims, serves, limit }, Asked::Lease);
         }
         let idle = commands.len() <= 1;
@@ -276,10 +292,12 @@ impl Worker {
             other => panic!("unexpected answer to a lease: {other:?}"),
         };
         for run in &runs {
-            let gate = run.plan.first().and_then(|need| need.gate.scope());
+            let need = run.plan.first();
+            let gate = need.and_then(|need| need.gate.scope());
             let key = gate.map(|scope| scope.key.to_string()).unwrap_or_default();
+            let units = need.map_or(0, |need| need.costs.one() as usize);
             let (run, fence) = (run.id.to_string(), run.fence);
-            self.journal.note(&Note::Start { run, key, fence });
+            self.journal.note(&Note::Start { run, key, units, fence });
         }
         runs
     }
@@ -378,9 +396,10 @@ impl Worker {
         }
         let posts = std::mem::take(&mut self.posts).into_iter().map(|(id, key)| {
             self.journal.note(&Note::Post { id: id.clone(), key: key.clone() });
+            let (name, units) = self.contest.run_of(&id);
             let event = NewEvent {
-                name: WORKFLOW.to_owned(),
-                data: payload(&json!({ "k": key, "n": id })),
+                name: name.to_owned(),
+                data: payload(&json!({ "k": key, "n": id, "c": units })),
                 dedupe_id: Some(id.clone()),
                 ts: None,
             };

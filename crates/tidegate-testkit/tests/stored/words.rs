@@ -80,7 +80,7 @@ fn operations() -> [SessionOp; 5] {
     ]
 }
 
-fn steps() -> [StepKind; 9] {
+fn steps() -> [StepKind; 10] {
     [
         StepKind::Run,
         StepKind::Sleep,
@@ -91,6 +91,7 @@ fn steps() -> [StepKind; 9] {
         StepKind::State,
         StepKind::Compensate,
         StepKind::Commit,
+        StepKind::Settle,
     ]
 }
 

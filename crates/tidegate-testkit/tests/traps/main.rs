@@ -9,6 +9,7 @@ mod definitions;
 mod doubt;
 mod gates;
 mod latches;
+mod listeners;
 mod proxy;
 mod rig;
 mod steps;

@@ -26,6 +26,10 @@ pub(crate) fn check(case: &Case) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     runtime.block_on(async {
         let mut twin = Twin::new();
+        for pool in pools() {
+            twin.world.put_pool(pool.clone()).await;
+            twin.reference.declare(&pool);
+        }
         for definition in &case.definitions {
             twin.release(definition).await;
         }
@@ -389,10 +393,21 @@ fn carried(rows: &[Row], run: &Run) -> Vec<Value> {
     }
 }
 
+/// The pools that definitions use.
+fn pools() -> [Value; 2] {
+    let run = json!({ "limit": 3, "span": "run" });
+    [
+        json!({ "name": "pr", "concurrency": run }),
+        json!({ "name": "px", "concurrency": { "limit": 2 } }),
+    ]
+}
+
 /// Converts a gate's key to the form that the reference uses.
 fn place(key: &GateKey) -> Place {
     let scope = key.scope().expect("a gate's key");
-    let control = if scope.class == Class::RunLimit {
+    let control = if scope.pool().is_some() {
+        if scope.key == Key::Whole { "pool".to_owned() } else { "pool keyed".to_owned() }
+    } else if scope.class == Class::RunLimit {
         format!("run {}", scope.slot)
     } else if scope.class.control() == "concurrency" {
         format!("executing {}", scope.slot)
@@ -401,10 +416,14 @@ fn place(key: &GateKey) -> Place {
     } else {
         scope.class.control().to_owned()
     };
+    let text = |value: &Scalar| match value {
+        Scalar::Text(text) => json!(text).to_string(),
+        Scalar::Number(_) | Scalar::Bool(_) | Scalar::Long { .. } => value.to_string(),
+    };
     let key = match &scope.key {
         Key::Whole | Key::Missing => None,
-        Key::Value(Scalar::Text(text)) => Some(json!(text).to_string()),
-        Key::Value(other) => Some(other.to_string()),
+        Key::Value(value) => Some(text(value)),
+        Key::Values(values) => Some(format!("{:?}", values.iter().map(text).collect::<Vec<_>>())),
     };
     let kind = scope.slot.strip_prefix("path:").unwrap_or(&scope.slot);
     let key = key.map(|key| if control == "policy" { format!("{kind} {key}") } else { key });

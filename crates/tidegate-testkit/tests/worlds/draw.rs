@@ -68,14 +68,28 @@ fn field() -> impl Strategy<Value = Field> {
     ])
 }
 
+/// Sources of keys: none, a path, `+` for the paths `a` and `b`, `=` for an expression.
+const KEYS: [Option<&str>; 7] =
+    [None, None, Some("a"), Some("a"), Some("b"), Some("+"), Some("=b")];
+
+/// Returns the source of a key, with the paths of a workflow or of an action.
+fn source(key: &str, action: bool) -> Value {
+    let (path, root) = if action { ("input.", "request.input.") } else { ("", "event.data.") };
+    match key.strip_prefix('=') {
+        Some(name) => json!({ "expr": format!("{root}{name}") }),
+        None if key == "+" => json!({ "paths": [format!("{path}a"), format!("{path}b")] }),
+        None => json!(format!("{path}{key}")),
+    }
+}
+
 /// Draws a workflow in one or two versions. The second version has other numbers.
 fn workflow(
     name: &'static str,
     action: bool,
 ) -> impl Strategy<Value = (Option<Value>, Option<Value>)> {
     let numbers = || proptest::collection::vec(1..4_u64, 13);
-    let keys = proptest::collection::vec(select(vec![None, Some("a"), Some("b")]), 8);
-    let on = proptest::collection::vec(prop::bool::weighted(0.3), 20);
+    let keys = proptest::collection::vec(select(KEYS.to_vec()), 8);
+    let on = proptest::collection::vec(prop::bool::weighted(0.3), 32);
     let two = prop::bool::weighted(0.3);
     (on, keys, numbers(), numbers(), two).prop_map(move |(mut on, keys, first, mut second, two)| {
         // Rates and windows are the same in both versions: the state of a meter can be converted to
@@ -87,7 +101,7 @@ fn workflow(
         // With several gates, the second version does not raise limits: the order in which keys
         // notice a raised limit is not specified, and it would be visible at a later gate that the
         // keys share.
-        if [1, 11, 12].into_iter().filter(|&stop| on[stop]).count() > 1 {
+        if [1, 11, 12, 20].into_iter().filter(|&stop| on[stop]).count() > 1 {
             for limit in [10, 11] {
                 second[limit] = second[limit].min(first[limit]);
             }
@@ -117,7 +131,11 @@ fn flow() -> impl Strategy<Value = Vec<Value>> {
             json!({"policy": "debounce", "periodMs": 15}),
             json!({"policy": "debounce", "periodMs": 15, "maxWaitMs": 25}),
             json!({"policy": "queue", "key": "input.a"}),
+            json!({"policy": "queue", "key": {"paths": ["session", "input.a"]}}),
             json!({"policy": "reject", "key": "none"}),
+            json!({"policy": "queue", "queue": {"maxWaiting": 1}}),
+            json!({"policy": "queue", "queue": {"maxWaiting": 1, "onOverflow": "dropOldest"}}),
+            json!({"policy": "queue", "queue": {"maxWaiting": 2, "onOverflow": "dropNewest"}}),
         ])
     };
     let action = |name: &'static str| {
@@ -132,6 +150,13 @@ fn flow() -> impl Strategy<Value = Vec<Value>> {
                 _ => policy.clone(),
             };
             action["concurrency"] = both;
+            // The gate of the policy has another key than the window, or the policy cancels runs.
+            let harmless = policy == json!("allow") || policy.get("key") == Some(&json!("none"));
+            if action["debounce"]["keep"] == "all" && !harmless {
+                let window = action["debounce"].as_object_mut().expect("an object");
+                window.insert("keep".to_owned(), json!("first"));
+                window.remove("maxSize");
+            }
             if policy.get("policy") == Some(&json!("debounce")) {
                 action.as_object_mut().expect("an object").remove("debounce");
             }
@@ -142,6 +167,7 @@ fn flow() -> impl Strategy<Value = Vec<Value>> {
 }
 
 /// Builds a definition: `on` selects its controls, `keys` and `numbers` are their settings.
+#[expect(clippy::too_many_lines, reason = "one entry per field of a definition")]
 fn define(
     name: &str,
     version: u32,
@@ -151,18 +177,24 @@ fn define(
     numbers: &[u64],
 ) -> Value {
     let batch = on[0] && !action;
+    // A window that keeps all events, which needs what a batch needs.
+    let gather = on[7] && on[28] && !batch;
     // With a batch, gates and throttle must have the same key as the batch.
     let key = |n: usize| {
-        let key = if batch && n < 5 { keys[0] } else { keys[n] };
-        key.map(|key| if action { format!("input.{key}") } else { key.to_owned() })
+        let key = match (batch, gather) {
+            (true, _) if n < 5 => keys[0],
+            (_, true) if n < 5 => keys[6],
+            _ => keys[n],
+        };
+        key.map(|key| source(key, action))
     };
     // Different periods for the two workflows, so that no two folds that one event opens are due at
     // the same time.
     let apart = u64::from(name.ends_with('1') || name.ends_with('y'));
     let mut def = Map::new();
-    let mut set = |field: &str, on: bool, key: Option<String>, mut value: Value| {
+    let mut set = |field: &str, on: bool, key: Option<Value>, mut value: Value| {
         if let Some(key) = key {
-            value["key"] = json!(key);
+            value["key"] = key;
         }
         if on {
             def.insert(field.to_owned(), value);
@@ -180,10 +212,13 @@ fn define(
     if action {
         set("flow", true, None, json!("f"));
     } else {
-        let triggers = json!([{"event": name}, {"event": "e"}]);
-        set("triggers", true, None, triggers);
+        let shared = json!({"event": "e"});
+        let shared = if on[24] { under(shared, "event.data.a == 1") } else { shared };
+        set("triggers", true, None, json!([{"event": name}, shared]));
     }
-    set("batch", batch, key(0), json!({"maxSize": numbers[1], "timeoutMs": 17 + apart}));
+    let buffer = json!({"maxSize": numbers[1], "timeoutMs": 17 + apart});
+    let buffer = if on[25] { under(buffer, "event.data.b != null") } else { buffer };
+    set("batch", batch, key(0), buffer);
     // The time per turn is a whole number of microseconds, the resolution of the store's clock.
     // Otherwise the rounding of the core and of the reference would differ.
     let rate = json!({"limit": numbers[2], "perMs": 12 * numbers[3]});
@@ -199,7 +234,7 @@ fn define(
     // Not with a handoff: versions that coexist have separate queues, which the reference does not
     // have.
     let latest = on[15] && !on[13];
-    set("singleton", on[3], key(2), json!({"mode": mode(batch || on[4], latest)}));
+    set("singleton", on[3], key(2), json!({"mode": mode(batch || gather || on[4], latest)}));
     let rate = json!({"limit": numbers[4], "perMs": 20 * numbers[5]});
     let most = if on[6] { numbers[0] } else { numbers[4] };
     set("rateLimit", on[5], key(5), costing(on[18] && most > 1, burst(on[6], rate)));
@@ -207,10 +242,27 @@ fn define(
     if on[8] {
         window["maxWaitMs"] = json!(13 + apart + 7 * numbers[6]);
     }
+    match (on[29], on[30], gather) {
+        (true, true, _) | (true, false, true) => window["edge"] = json!("both"),
+        (true, false, false) => window["edge"] = json!("leading"),
+        (false, ..) => {}
+    }
+    if gather {
+        window["keep"] = json!("all");
+        if on[4] {
+            window["maxSize"] = json!(numbers[1]);
+        }
+    } else if on[28] && window["edge"] != "leading" {
+        window["keep"] = json!("first");
+    }
     set("debounce", on[7], key(6), window);
     set("idempotency", on[9], key(7), json!({"periodMs": 30 * numbers[7]}));
     set("priority", on[10], None, json!({"shiftMs": 10 * numbers[8]}));
-    set("concurrency", on[11] || on[12], None, limits(on, [key(3), key(4)], numbers, cost));
+    let mut limits = limits(on, [key(3), key(4)], numbers, cost);
+    let uses = pool_uses(on, [key(3), key(4)], cost);
+    limits.as_array_mut().expect("a list").extend(uses);
+    let limited = limits != json!([]);
+    set("concurrency", limited, None, limits);
     let policy = match numbers[9] {
         1 => "drain",
         2 => "coexist",
@@ -222,11 +274,24 @@ fn define(
     };
     set("handoff", on[13], None, handoff);
     set("startWithinMs", on[14], None, json!(19 * numbers[12]));
+    let own = if batch || gather { key(0) } else { key(1).or(key(7)) };
+    // Not where the end of a run flushes a fold of its workflow: the core does that right after the
+    // event that cancels the run, the reference before the event joins the fold.
+    let held = (batch || on[7]) && on[3];
+    let own = own.filter(|_| on[31] && !held);
+    if let Some(own) = own.as_ref().and_then(Value::as_str) {
+        let theirs = own.trim_start_matches("input.");
+        let mut entry = json!({"event": "e", "match": {theirs: own}});
+        if on[8] {
+            entry["withinMs"] = json!(40);
+        }
+        def.insert("cancelOn".to_owned(), entry);
+    }
     Value::Object(def)
 }
 
 /// Builds a list of up to two concurrency limits that never apply to exactly the same runs.
-fn limits(on: &[bool], keys: [Option<String>; 2], numbers: &[u64], cost: &str) -> Value {
+fn limits(on: &[bool], keys: [Option<Value>; 2], numbers: &[u64], cost: &str) -> Value {
     let [first, second] = keys;
     let span = |run: bool| if run { "run" } else { "executing" };
     let same = first == second && on[11];
@@ -239,8 +304,11 @@ fn limits(on: &[bool], keys: [Option<String>; 2], numbers: &[u64], cost: &str) -
         if on[19] {
             limit["cost"] = json!(cost);
         }
+        if on[26] {
+            limit["queue"] = queue(span == "run" && !on[0] && on[27], numbers[0]);
+        }
         if let Some(key) = key {
-            limit["key"] = json!(key);
+            limit["key"] = key;
         }
         if wanted {
             list.push(limit);
@@ -249,10 +317,36 @@ fn limits(on: &[bool], keys: [Option<String>; 2], numbers: &[u64], cost: &str) -
     Value::Array(list)
 }
 
+/// Builds up to two uses of pools, which may be of one gate.
+fn pool_uses(on: &[bool], keys: [Option<Value>; 2], cost: &str) -> Vec<Value> {
+    let pool = if on[22] { "pr" } else { "px" };
+    let other = if on[23] { "pr" } else { pool };
+    let [first, second] = keys;
+    let uses = [(on[20], pool, first, on[17]), (on[20] && on[21], other, second, on[19])];
+    let uses = uses.into_iter().filter(|(wanted, ..)| *wanted);
+    let build = |(_, pool, key, costs): (bool, &str, Option<Value>, bool)| {
+        let mut usage = json!({ "pool": pool });
+        if let Some(key) = key {
+            usage["key"] = key;
+        }
+        if costs { with_cost(usage, json!(cost)) } else { usage }
+    };
+    uses.map(build).collect()
+}
+
+/// Builds the bound of a queue.
+fn queue(drops: bool, number: u64) -> Value {
+    match (drops, number) {
+        (false, number) => json!({"maxWaiting": number - 1}),
+        (true, 1) => json!({"maxWaiting": 1, "onOverflow": "dropNewest"}),
+        (true, number) => json!({"maxWaiting": number - 1, "onOverflow": "dropOldest"}),
+    }
+}
+
 /// Builds one throttle or two: of one key or of two, the second over a longer period.
-fn throttles(mut narrow: Value, key: Option<String>, wide: Option<Value>) -> Value {
+fn throttles(mut narrow: Value, key: Option<Value>, wide: Option<Value>) -> Value {
     if let Some(key) = key {
-        narrow["key"] = json!(key);
+        narrow["key"] = key;
     }
     match wide {
         Some(wide) => json!([narrow, wide]),
@@ -263,6 +357,11 @@ fn throttles(mut narrow: Value, key: Option<String>, wide: Option<Value>) -> Val
 fn with_cost(mut limit: Value, cost: Value) -> Value {
     limit["cost"] = cost;
     limit
+}
+
+fn under(mut value: Value, condition: &str) -> Value {
+    value["if"] = json!(condition);
+    value
 }
 
 fn mode(skip: bool, latest: bool) -> &'static str {

@@ -54,7 +54,7 @@ impl Op {
         match self {
             Self::Step(step) => step.result.as_ref().map_or(0, |value| value.as_str().len()),
             Self::Session(_) => 0,
-            Self::Send(send) => send.what.data().as_str().len(),
+            Self::Send(send) => send.what.data().map_or(0, |data| data.as_str().len()),
             // Each event of a commit is a row of its own.
             Self::Commit(NewCommit { commit, .. }) => {
                 let events = &commit.events;

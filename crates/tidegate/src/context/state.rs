@@ -402,5 +402,6 @@ fn word(kind: StepKind) -> &'static str {
         StepKind::State => "an operation on a session",
         StepKind::Compensate => "a compensation",
         StepKind::Commit => "a commit to a stream",
+        StepKind::Settle => "a settlement with a pool",
     }
 }

@@ -70,7 +70,7 @@ impl Ctx {
                 Ok(events) if !events.is_empty() => events,
                 decided => {
                     let result = decided.map(|_| Payload::null()).map_err(|it| it.to_row());
-                    return self.settle(step, result);
+                    return self.conclude(step, result);
                 }
             };
             let (events, version) = (self.logged(&step, &events)?, loaded.loaded.version);
@@ -86,7 +86,7 @@ impl Ctx {
     }
 
     /// Records a step that commits nothing.
-    fn settle(&self, id: String, result: Outcome) -> Result<Option<Committed>> {
+    fn conclude(&self, id: String, result: Outcome) -> Result<Option<Committed>> {
         self.activation_state().finish(NewStep {
             id: id.clone(),
             kind: StepKind::Commit,

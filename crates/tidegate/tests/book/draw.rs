@@ -190,19 +190,19 @@ impl Picture<'_> {
             let x = self.x(arrival.at);
             self.put(format_args!("<circle cx=\"{x}\" cy=\"{middle}\" r=\"3\" class=\"dot\"/>"));
         }
-        if let Some((at, by)) = course.cancelled {
-            self.cancelled(at, by.and_then(|run| letter_of(played, run)));
+        if let Some((at, by, reason)) = &course.cancelled {
+            self.cancelled(*at, by.and_then(|run| letter_of(played, run)), reason);
         }
     }
 
-    fn cancelled(&mut self, at: u64, by: Option<char>) {
+    fn cancelled(&mut self, at: u64, by: Option<char>, reason: &str) {
         let (x, y) = (self.x(at), self.y + ROW / 2);
         let (left, right) = (x - 4.0, x + 4.0);
         let (up, down) = (y - 4, y + 4);
         self.put(format_args!(
             "<path d=\"M{left} {up}L{right} {down}M{left} {down}L{right} {up}\" class=\"no\"/>"
         ));
-        let word = by.map_or("expired".to_owned(), |letter| format!("replaced by {letter}"));
+        let word = by.map_or(reason.to_owned(), |letter| format!("replaced by {letter}"));
         let (at, base) = (x + 10.0, y + 4);
         self.put(format_args!("<text x=\"{at}\" y=\"{base}\" class=\"s bad\">{word}</text>"));
     }
@@ -336,9 +336,13 @@ fn describe(played: &Played) -> String {
             }
             .unwrap();
         }
-        if let Some((at, by)) = course.cancelled {
-            let word = if by.is_some() { "is replaced" } else { "expires" };
-            write!(text, " It {word} at {}.", seconds(at)).unwrap();
+        if let Some((at, by, reason)) = &course.cancelled {
+            let word = match (by, reason.as_str()) {
+                (Some(_), _) => "is replaced",
+                (None, "expired") => "expires",
+                (None, _) => "is displaced",
+            };
+            write!(text, " It {word} at {}.", seconds(*at)).unwrap();
         }
     }
     text.replace('&', "&amp;").replace('<', "&lt;")

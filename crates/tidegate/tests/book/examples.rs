@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use serde_json::Value;
-use tidegate::{Action, Ctx, Flow, Workflow, testing::TestHarness};
+use tidegate::{Action, Ctx, Flow, Pool, Workflow, testing::TestHarness};
 
 async fn nothing(_: Ctx, _: Value) -> tidegate::Result<()> {
     Ok(())
@@ -39,6 +39,9 @@ async fn every_page_of_a_control_has_an_example_that_is_accepted() {
             let read: Value =
                 toml::from_str(block).unwrap_or_else(|error| panic!("{name}: {error}"));
             let mut builder = TestHarness::new().engine();
+            for pool in tables(&read, "pool") {
+                builder = builder.pool(Pool::from_definition(pool));
+            }
             for mut workflow in tables(&read, "workflow") {
                 // The server finds the code by URL. Here the test passes a handler instead.
                 workflow.as_object_mut().unwrap().remove("url");

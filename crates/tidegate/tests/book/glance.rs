@@ -73,8 +73,13 @@ fn fields() -> Vec<String> {
                 FieldType::OneOf(words) => format!("`{}`", words.join("`, `")),
                 FieldType::Count => "count".to_owned(),
                 FieldType::Duration => "duration".to_owned(),
-                FieldType::Path => "path".to_owned(),
+                FieldType::Key => "[key](../reference/definitions.md#keys)".to_owned(),
+                FieldType::Condition => "[expression](../reference/expressions.md)".to_owned(),
                 FieldType::Cost => "count or path".to_owned(),
+                FieldType::Pool => "pool".to_owned(),
+                FieldType::Queue => "`{maxWaiting, onOverflow}`".to_owned(),
+                FieldType::Event => "event".to_owned(),
+                FieldType::Match => "match".to_owned(),
                 other => panic!("the default {other:?} has no text for the table yet"),
             };
             let default = field.default.unwrap_or("required");

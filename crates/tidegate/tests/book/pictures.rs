@@ -41,6 +41,7 @@ mod tests {
         handoff = "handoff",
         start_within = "start-within-ms",
         policies = "policies",
+        queues = "queues",
     }
 
     pictures! { "patterns":
@@ -103,7 +104,16 @@ fn debounce() -> Story {
     let sent = x.into_iter().chain(y);
     let sent = sent.map(|(letter, at, key)| event(letter, at, 1000).key("doc", key)).collect();
     let control = "debounce = { periodMs = 2000, key = \"doc\", maxWaitMs = 5000 }";
-    let panels = vec![work(control, sent).asked('a', 1000)];
+    let burst = || {
+        let sent = [('a', 0), ('b', 1000), ('c', 2500)];
+        sent.map(|(letter, at)| event(letter, at, 500)).to_vec()
+    };
+    let panel = |setting| work(&format!("debounce = {{ periodMs = 2000, {setting} }}"), burst());
+    let panels = vec![
+        work(control, sent).asked('a', 1000),
+        panel("keep = \"all\""),
+        panel("edge = \"both\""),
+    ];
     Story { title: "Debounce", until: 9000, tick: 100, mark: 1000, panels }
 }
 
@@ -182,6 +192,17 @@ fn start_within() -> Story {
     let control = "startWithinMs = 2000\nconcurrency = { limit = 1 }";
     let panels = vec![work(control, sent).asked('c', 300).asked('c', 2500)];
     Story { title: "Start within", until: 5000, tick: 100, mark: 1000, panels }
+}
+
+fn queues() -> Story {
+    let panel = |queue: &str| {
+        let sent = [('a', 0), ('b', 300), ('c', 600), ('d', 900)];
+        let sent = sent.map(|(letter, at)| event(letter, at, 1500)).to_vec();
+        let limit = "limit = 1, span = \"run\", queue = ";
+        work(&format!("concurrency = {{ {limit}{{ maxWaiting = 2{queue} }} }}"), sent)
+    };
+    let panels = vec![panel(""), panel(", onOverflow = \"dropOldest\"").asked('b', 1000)];
+    Story { title: "Bounded queues", until: 5000, tick: 100, mark: 1000, panels }
 }
 
 fn policies() -> Story {

@@ -150,8 +150,8 @@ pub(crate) struct Course {
     /// Letters of the events that the handler received as input.
     pub(crate) carries: String,
     pub(crate) version: u32,
-    /// Time at which the run was cancelled, and the run that replaced it, if any.
-    pub(crate) cancelled: Option<(u64, Option<RunId>)>,
+    /// Time at which the run was cancelled, the run that replaced it, if any, and the reason.
+    pub(crate) cancelled: Option<(u64, Option<RunId>, String)>,
 }
 
 type Inputs = Arc<Mutex<BTreeMap<RunId, String>>>;
@@ -283,6 +283,7 @@ fn told(
     let at = |time: Timestamp| seconds(millis(time, began));
     match verdict {
         Verdict::Dropped { retry_at, .. } => format!("{outcome}, retry at {}", at(*retry_at)),
+        Verdict::QueueFull { waiting, .. } => format!("{outcome}, {waiting} wait"),
         Verdict::Skipped { holder, .. } => format!("{outcome}, {} is live", of_run(*holder)),
         Verdict::Replaced { replaced, .. } => format!("{outcome} {}", of_run(*replaced)),
         Verdict::Deduped { first, .. } => {
@@ -315,8 +316,8 @@ async fn look(
             Row::Ended(ended) => {
                 let course = played.runs.entry(ended.id).or_default();
                 course.version = ended.version;
-                if let Ending::Cancelled { by, .. } = ended.ending {
-                    course.cancelled.get_or_insert((now, by));
+                if let Ending::Cancelled { by, reason } = ended.ending {
+                    course.cancelled.get_or_insert((now, by, reason));
                 }
             }
             Row::Gate(gate) => match gate.state {

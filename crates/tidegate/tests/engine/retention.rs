@@ -25,7 +25,8 @@ pub(crate) async fn what_is_over_and_old_is_deleted(harness: &TestHarness) {
         }
         Ok(())
     });
-    let retention = Retention { runs: hour * 2, events: hour * 2, receipts: hour * 2 };
+    let retention =
+        Retention { runs: hour * 2, events: hour * 2, receipts: hour * 2, ..Retention::default() };
     let engine = harness.engine().workflow(order).retention(retention).start().await.unwrap();
     let quick = start(&engine, "order", json!("quick")).await;
     let slow = start(&engine, "order", json!("slow")).await;
@@ -47,7 +48,8 @@ pub(crate) async fn what_is_over_and_old_is_deleted(harness: &TestHarness) {
 pub(crate) async fn one_refused_row_stops_no_pass(harness: &TestHarness, faults: &Faults) {
     let hour = Duration::from_hours(1);
     let order = Workflow::new("order", async |_: Ctx, _: Value| Ok(()));
-    let retention = Retention { runs: hour * 2, events: hour * 2, receipts: hour * 2 };
+    let retention =
+        Retention { runs: hour * 2, events: hour * 2, receipts: hour * 2, ..Retention::default() };
     let engine = harness.engine().workflow(order).retention(retention).start().await.unwrap();
     let mut runs = Vec::new();
     for n in 0..5 {
@@ -68,7 +70,8 @@ pub(crate) async fn one_refused_row_stops_no_pass(harness: &TestHarness, faults:
 pub(crate) async fn one_pass_deletes_all_that_is_old(harness: &TestHarness) {
     let hour = Duration::from_hours(1);
     let job = Workflow::new("job", async |_: Ctx, _: Value| Ok(()));
-    let retention = Retention { runs: hour * 2, events: hour * 2, receipts: hour * 2 };
+    let retention =
+        Retention { runs: hour * 2, events: hour * 2, receipts: hour * 2, ..Retention::default() };
     let engine = harness.engine().workflow(job).retention(retention).start().await.unwrap();
     let count = 600;
     burst(&engine, "job", count).await;

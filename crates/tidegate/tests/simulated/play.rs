@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tidegate::{
-    Engine,
+    Engine, Pool,
     testing::{TestHarness, VirtualClock},
 };
 use tidegate_core::time::Timestamp;
@@ -261,6 +261,9 @@ impl Player {
         let builder = builder.workers(world.plan.workers);
         let builder = builder.pause_after_deaths(world.plan.max_deaths);
         let builder = builder.workspaces(world.plan.workspaces.iter().copied());
+        let pools = world.plan.pools.iter();
+        let pools = pools.map(|pool| Pool::from_definition(pool.declaration(pool.limit)));
+        let builder = pools.fold(builder, tidegate::EngineBuilder::pool);
         let build = self.next_build();
         world.note(|| format!("process {number} has build {build}"));
         let edits = world.builds[build].clone();

@@ -416,7 +416,9 @@ impl Inner {
             let Some(scope) = gate.scope().filter(|_| state.gate(gate).is_some_and(slots)) else {
                 continue;
             };
+            let pool = plan.pools.iter().find(|pool| scope.pool() == Some(pool.name));
             let limit = match plan.spec(&scope.name) {
+                _ if pool.is_some() => pool.map(|pool| pool.limit),
                 Some(spec) => spec.version(1).0.limit(scope.class, &scope.slot),
                 None => Some(1),
             };

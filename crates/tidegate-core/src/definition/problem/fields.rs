@@ -3,7 +3,14 @@
 use serde_json::{Map, Value};
 
 use super::{Code, Kind, MAX_DURATION_MS, MAX_NAME_CHARS, Problems, nearest};
-use crate::{flow::cost::Cost, key::Path};
+use crate::{
+    expr::Formula,
+    flow::{
+        cost::Cost,
+        key_source::{self, KeySource},
+    },
+    key::Path,
+};
 
 /// Error value after a failed read. The problem itself is already in the list of problems.
 #[derive(Debug)]
@@ -137,17 +144,62 @@ impl<'a> Fields<'a> {
     ///
     /// In an action the path begins at the request, otherwise at the event.
     pub(crate) fn path(&mut self, name: &str) -> Result<Option<Path>, Reported> {
-        let Some(value) = self.get(name) else { return Ok(None) };
+        self.get(name).map(|value| self.path_of(name, value)).transpose()
+    }
+
+    /// Reads a path. `name` is the place of the value in this object.
+    pub(crate) fn path_of(&mut self, name: &str, value: &Value) -> Result<Path, Reported> {
         let path = Path::from_value(value).map_err(|error| {
             let message = error.to_string();
             let rule = message.strip_prefix("path ").unwrap_or(&message);
             self.error(Code::BadPath, name, rule)
         })?;
-        if self.problems.kind != Kind::Workflow && !begins_at_request(&path) {
+        let requested = matches!(self.problems.kind, Kind::Flow | Kind::Action);
+        if requested && !begins_at_request(&path) {
             let roots = "must begin at the request: `session`, `user`, `input.…` or `metadata.…`";
             return Err(self.error(Code::BadPath, name, format!("{roots}, got `{path}`")));
         }
-        Ok(Some(path))
+        Ok(path)
+    }
+
+    /// Reads the optional source of a key: a path, `{"paths": […]}` or `{"expr": "…"}`.
+    pub(crate) fn key(&mut self, name: &str) -> Result<Option<KeySource>, Reported> {
+        match self.get(name) {
+            Some(value) if value.is_object() => {
+                let at = self.field(name);
+                KeySource::read(value, &at, self.problems).map(Some)
+            }
+            Some(_) | None => Ok(self.path(name)?.map(KeySource::Path)),
+        }
+    }
+
+    /// Reads an optional expression. It has the variable `event`, and in an action `request`.
+    pub(crate) fn formula(&mut self, name: &str) -> Result<Option<Formula>, Reported> {
+        let variable = match self.problems.kind {
+            Kind::Workflow | Kind::Pool => key_source::EVENT,
+            Kind::Flow | Kind::Action => key_source::REQUEST,
+        };
+        self.formula_with(name, &[variable])
+    }
+
+    /// Reads an optional expression with these variables.
+    pub(crate) fn formula_with(
+        &mut self,
+        name: &str,
+        known: &[&str],
+    ) -> Result<Option<Formula>, Reported> {
+        let Some(text) = self.text(name)? else { return Ok(None) };
+        let formula = Formula::parse(text).map_err(|error| {
+            let message = format!("has an error in `{}`: {error}", shorten_text(text));
+            self.error(Code::from(error.kind), name, message)
+        })?;
+        if let Some(unknown) = formula.expr().variables().into_iter().find(|it| !known.contains(it))
+        {
+            let fix = nearest::suggest(unknown, known);
+            let message = format!("has no variable `{unknown}`: {fix}");
+            return Err(self.error(Code::ExpressionUnknownVariable, name, message));
+        }
+        Ok(Some(formula))
     }
 
     /// Returns the raw value of a field; null counts as absent.

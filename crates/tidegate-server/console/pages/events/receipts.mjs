@@ -13,7 +13,7 @@ import { Verdict } from '../../ui/verdict.mjs';
 import { Newer, Nothing } from './tail.mjs';
 import { useTail } from './use-tail.mjs';
 
-const OUTCOMES = ['dropped', 'skipped', 'deduped', 'coalesced', 'buffered', 'replaced', 'rejected', 'expired', 'displaced', 'queued'];
+const OUTCOMES = ['dropped', 'skipped', 'deduped', 'coalesced', 'buffered', 'replaced', 'rejected', 'expired', 'cancelled', 'displaced', 'queued'];
 
 /** @param {URLSearchParams} query */
 const columns = (query) => /** @type {import('../../ui/table.mjs').Column[]} */ ([

@@ -12,6 +12,7 @@ import { useFound } from './find.mjs';
 import { fromId, idOf, kindOf } from './gate.mjs';
 import { Key, Of } from './label.mjs';
 import { definitionOf, sentencesOf } from './lanes.mjs';
+import { Overrides } from './override.mjs';
 import { useRuns } from './runs.mjs';
 import { Why } from './why.mjs';
 
@@ -50,9 +51,10 @@ function Body({ gate, workflows }) {
     <section>
       ${sentencesOf(gate, workflows).map((it) => html`<p class="lead">${it}.</p>`)}
       <p class="frees"><b>Freed by:</b> ${frees(gate, kind)}</p>
-      <p class="faint"><a href=${to('runs', { workflow: gate.control === 'policy' ? undefined : gate.workflow, key: gate.key.startsWith('(') ? undefined : gate.key })}>Runs</a> · ${' '}
-        <a href=${to('events', { tab: 'receipts', control: gate.control, workflow: gate.control === 'policy' ? undefined : gate.workflow, key: gate.key.startsWith('(') ? undefined : gate.key })}>Receipts</a></p>
+      <p class="faint"><a href=${to('runs', { workflow: gate.control === 'policy' || gate.pool ? undefined : gate.workflow, key: gate.key.startsWith('(') ? undefined : gate.key })}>Runs</a> · ${' '}
+        <a href=${to('events', { tab: 'receipts', control: gate.control, workflow: gate.control === 'policy' || gate.pool ? undefined : gate.workflow, key: gate.key.startsWith('(') ? undefined : gate.key })}>Receipts</a></p>
     </section>
+    <${Overrides} gate=${gate} />
     ${kind === 'meter' && html`<section class="card"><${Grants} gate=${gate} /></section>`}
     ${kind === 'fold' && html`<section class="card"><p>${plural(gate.pending ?? 0, 'event')} collected for <${RunLink} id=${gate.runId ?? ''} /></p>
       <${Fold} batch=${gate.control === 'batch'} pending=${gate.pending ?? 0} until=${gate.until} wholeMs=${defined?.it.periodMs ?? defined?.it.timeoutMs} maxSize=${defined?.it.maxSize} /></section>`}

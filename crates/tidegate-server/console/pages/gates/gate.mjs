@@ -3,20 +3,20 @@ import { shortId } from '../../lib/format.mjs';
 import { to } from '../../lib/route.mjs';
 
 /**
- * @typedef {{ control: string, app: string, workflow: string, slot?: string, key: string, letsIn?: string, limit?: number,
+ * @typedef {{ control: string, app: string, workflow: string, pool?: string, slot?: string, key: string, letsIn?: string, limit?: number,
  *   perMs?: number, burst?: number, inside?: number, holders?: string[], draining?: string[], tokens?: number, nextAt?: string,
  *   line?: { count: number, first: string[], since?: string, atLeast?: boolean },
  *   pending?: number, until?: string, eventId?: string, runId?: string }} Gate
  */
 
 /** Unique id of a gate. @param {Gate} gate */
-export const idOf = ({ control, app, workflow, slot, key }) => JSON.stringify([control, app, workflow, slot ?? '', key]);
+export const idOf = ({ control, app, workflow, pool, slot, key }) => JSON.stringify(pool ? [control, app, workflow, slot ?? '', key, pool] : [control, app, workflow, slot ?? '', key]);
 
-/** @param {string} id as made by `idOf` @returns {{ control: string, app: string, workflow: string, slot: string, key: string } | null} */
+/** @param {string} id as made by `idOf` @returns {{ control: string, app: string, workflow: string, slot: string, key: string, pool?: string } | null} */
 export function fromId(id) {
   try {
-    const [control, app, workflow, slot, key] = JSON.parse(id);
-    return typeof key === 'string' ? { control, app, workflow, slot, key } : null;
+    const [control, app, workflow, slot, key, pool] = JSON.parse(id);
+    return typeof key === 'string' ? { control, app, workflow, slot, key, pool } : null;
   } catch {
     return null;
   }
@@ -39,17 +39,20 @@ export const tag = (id) => shortId(id).replace(/^.*_/, '').slice(-6);
 /** Path that the key is read from; empty for a gate without one. A slot may have a prefix (`path:`) and a version (`@2`). @param {{ control: string, slot?: string }} gate */
 export const fieldOf = ({ control, slot = '' }) => (control === 'onOverlap' ? '' : slot.replace(/^(path|function):/, '').replace(/@\d+$/, ''));
 
-/** Key as text: `accountId = 7`. @param {{ control: string, slot?: string, key: string }} gate */
+/** Workflow of a gate, or its pool. @param {{ workflow: string, pool?: string }} gate */
+export const ownerOf = ({ workflow, pool }) => (pool ? `pool ${pool}` : workflow);
+
+/** Key as text: `accountId = 7`. @param {{ control: string, pool?: string, slot?: string, key: string }} gate */
 export function keyWords(gate) {
-  if (gate.key === '(whole)') return 'whole workflow';
+  if (gate.key === '(whole)') return gate.pool ? 'whole pool' : 'whole workflow';
   if (gate.key === '(missing)') return 'key missing';
   const field = fieldOf(gate);
   return field ? `${field} = ${gate.key}` : gate.key;
 }
 
-/** Address of the gate's workflow; of the flow, for a policy. @param {{ control: string, app: string, workflow: string }} gate */
-export const workflowAddress = ({ control, app, workflow }) =>
-  control === 'policy'
+/** Address of the gate's workflow; of the flow, for a policy; of the gates, for a pool. @param {{ control: string, app: string, workflow: string, pool?: string }} gate */
+export const workflowAddress = ({ control, app, workflow, pool }) =>
+  pool ? to('gates', { pool }) : control === 'policy'
     ? to('flows', { open: workflow, app: app === 'default' ? undefined : app })
     : to('workflows', { open: workflow, app: app === 'default' ? undefined : app });
 

@@ -3,17 +3,17 @@ import { count, plural } from '../../lib/format.mjs';
 import { letsIn } from '../../ui/controls.mjs';
 import { Badge } from '../../ui/state.mjs';
 import { Took } from '../../ui/time.mjs';
-import { fieldOf, keyWords, kindOf, workflowAddress } from './gate.mjs';
+import { fieldOf, keyWords, kindOf, ownerOf, workflowAddress } from './gate.mjs';
 
 /** @typedef {import('./gate.mjs').Gate} Gate */
 
 /** Characters of a field and a key that fit beside the name of a workflow. */
 const WIDE = 16;
 
-/** @typedef {{ control: string, app: string, workflow: string, slot?: string, key: string }} Named */
+/** @typedef {{ control: string, app: string, workflow: string, pool?: string, slot?: string, key: string }} Named */
 
 /** Workflow of a gate, or its flow. @param {{ gate: Named }} props */
-export const Of = ({ gate }) => html`<a class="gate-of" href=${workflowAddress(gate)}>${gate.workflow}${gate.app === 'default' ? '' : html` <span class="faint">${gate.app}</span>`}</a>`;
+export const Of = ({ gate }) => html`<a class="gate-of" href=${workflowAddress(gate)}>${ownerOf(gate)}${gate.app === 'default' || gate.pool ? '' : html` <span class="faint">${gate.app}</span>`}</a>`;
 
 /** Key of a gate: `accountId = 7`, the whole path as a tooltip. Without the field where both are longer than `room`.
  *  @param {{ gate: Named, room?: number }} props */
@@ -49,7 +49,7 @@ export function Label({ gate, style }) {
 
 /** Text of a lane for screen readers. @param {Gate} gate */
 export function said(gate) {
-  const parts = [`${gate.control} of ${gate.workflow}, ${keyWords(gate)}`];
+  const parts = [`${gate.control} of ${ownerOf(gate)}, ${keyWords(gate)}`];
   if (gate.limit !== undefined) parts.push(letsIn(gate));
   if (gate.inside !== undefined) parts.push(`${gate.inside} inside`);
   if (gate.line) parts.push(`${gate.line.count} queued`);

@@ -56,7 +56,7 @@ export function Lanes({ gates, label, chosen, open, workflows, brief }) {
 /** Definition of a gate's control in the current release. @param {Gate} gate @param {any[]} workflows */
 export function definitionOf(gate, workflows) {
   const workflow = workflows.find((it) => it.app === gate.app && it.name === gate.workflow);
-  const same = controlsOf(workflow?.flowControl, table.value).filter((it) => it.control === gate.control);
+  const same = controlsOf(workflow?.flowControl, table.value).filter((it) => it.control === gate.control && !it.it.pool);
   const path = (/** @type {any} */ key) => (Array.isArray(key) ? key.join('.') : (key ?? ''));
   const found = same.find(({ it }) => path(it.key ?? it.keyField) === (gate.slot ?? ''));
   return found ?? (gate.letsIn?.startsWith('open') ? undefined : same[0]);

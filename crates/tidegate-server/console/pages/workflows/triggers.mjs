@@ -22,7 +22,8 @@ export function events({ name, triggers }) {
 /** @param {any} trigger */
 function one(trigger) {
   const event = typeof trigger === 'string' ? trigger : trigger.event;
-  if (event) return html`<a href=${to('events', { name: event })}><code>${event}</code></a>`;
+  const when = trigger.if ? html` <span class="soft">if <code>${trigger.if}</code></span>` : '';
+  if (event) return html`<a href=${to('events', { name: event })}><code>${event}</code></a>${when}`;
   if (trigger.cron) return html`<span class="soft">cron <code>${trigger.cron}</code>${trigger.timezone ? ` ${trigger.timezone}` : ''}</span>`;
   return html`<code>${JSON.stringify(trigger)}</code>`;
 }

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json, value::RawValue};
 use tidegate_core::{
     catalog::Catalog,
     definition::{DEFAULT_APP, Definition},
+    flow::KeySource,
 };
 
 use super::frame::{Fault, MethodResult, Request, to_raw};
@@ -70,7 +71,11 @@ impl Tool<'_> {
         let key = self.action.idempotency.as_ref().map(|it| it.key.as_ref());
         // The hint says that calls with the same input have one effect. It holds only if the
         // idempotency key depends on the input alone.
-        if key.is_some_and(|key| key.is_none_or(|path| path.names()[0] == "input")) {
+        let of_input = |key: &KeySource| {
+            let paths = key.paths();
+            !paths.is_empty() && paths.iter().all(|path| path.names()[0] == "input")
+        };
+        if key.is_some_and(|key| key.is_none_or(of_input)) {
             view["annotations"] = json!({ "idempotentHint": true });
         }
         view

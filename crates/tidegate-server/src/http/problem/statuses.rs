@@ -9,6 +9,8 @@ use tidegate_core::{
     flow::Verdict,
     id::{RunId, Seq},
     json::PayloadError,
+    overrides::OverrideRefusal,
+    pool::PoolRefusal,
     reaction::ReactionRefusal,
     schema::Mismatch,
     session::SessionError,
@@ -50,6 +52,16 @@ fn refusals() -> Vec<Refusal> {
         AccessRefusal::NoKey(text()).into(),
         AccessRefusal::Taken(text()).into(),
         AccessRefusal::TooManyKeys.into(),
+        PoolRefusal::NoPool { name: text(), hint: text() }.into(),
+        PoolRefusal::InUse { name: text(), what: "", users: Vec::new() }.into(),
+        PoolRefusal::TooMany.into(),
+        OverrideRefusal::BadTarget(text()).into(),
+        OverrideRefusal::BadField(text()).into(),
+        OverrideRefusal::NoOverride.into(),
+        OverrideRefusal::NothingToUndo.into(),
+        OverrideRefusal::Expired.into(),
+        OverrideRefusal::TooMany.into(),
+        OverrideRefusal::EpochChanged { expected: 1, now: 2 }.into(),
     ]
 }
 

@@ -75,7 +75,8 @@ fn ids(row: &Row) -> Vec<Seq> {
 
 /// Returns the ids of the runs that a fold will become.
 fn promised(fold: &Fold) -> Vec<Seq> {
-    fold.full.iter().map(|part| part.run.seq).chain([fold.run.seq]).collect()
+    let open = Some(fold.run.seq).filter(|_| !fold.only_led());
+    fold.full.iter().map(|part| part.run.seq).chain(open).collect()
 }
 
 fn is_there(state: &State, id: Seq) -> bool {

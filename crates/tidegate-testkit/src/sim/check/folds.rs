@@ -33,7 +33,7 @@ pub(super) fn i15(look: &Look<'_>, history: &History) -> Checked {
         };
         let late = gate.due.is_none_or(|due| due > fold.deadline);
         // A buffer may have the same run as the window that opened it.
-        let window = gate.key.class() != Some(Class::Batch);
+        let window = gate.key.class() != Some(Class::Batch) && !fold.only_led();
         let by = history.windows.get(&fold.run.seq).filter(|_| window).map(|window| window.by);
         if late || by.is_some_and(|by| fold.deadline > by) {
             return Err(format!("the window is due later than {by:?}: {gate:?}"));
@@ -45,6 +45,17 @@ pub(super) fn i15(look: &Look<'_>, history: &History) -> Checked {
         // A release may have shortened the period.
         if history.redefined.contains(&(run.ws.clone(), run.workflow.clone())) {
             continue;
+        }
+        // A full window fires before its time. With costs it may be full below its size.
+        if let Source::Batch(_) = run.source
+            && let Some(controls) = look.controls(&run.ws, &run.workflow)
+        {
+            let count = items(look.state, run.batch().seq).len() as u64;
+            let own = controls.limits.iter().any(|limit| limit.cost.is_some());
+            let costs = own || controls.pools.iter().any(|used| used.cost.is_some());
+            if costs || controls.most(Class::Gather).is_some_and(|most| count >= most) {
+                continue;
+            }
         }
         // A held window fires at once when the run that blocked it has ended.
         if !was_held(look, run.id.seq) && look.at < window.not_before {
@@ -61,7 +72,7 @@ fn was_held(look: &Look<'_>, run: Seq) -> bool {
     })
 }
 
-/// The run of a window has the last event that joined it; an event after the due time opens another
+/// The run of a window has the event that the window keeps; an event after the due time opens another
 /// window.
 pub(super) fn i16(look: &Look<'_>, history: &History) -> Checked {
     for gate in look.state.gates() {
@@ -69,6 +80,7 @@ pub(super) fn i16(look: &Look<'_>, history: &History) -> Checked {
             continue;
         };
         if gate.key.class() != Some(Class::Batch)
+            && !fold.only_led()
             && history.windows.get(&fold.run.seq).is_some_and(|window| window.late)
         {
             return Err(format!("the window took an event after its due time: {gate:?}"));
@@ -78,15 +90,24 @@ pub(super) fn i16(look: &Look<'_>, history: &History) -> Checked {
         let Some(run) = after.filter(|run| !run.started) else { continue };
         let Some(window) = history.windows.get(&run.id.seq) else { continue };
         if let Source::Event(event) = run.source
-            && window.last != event
+            && window.kept != event
+            && !window.changed
         {
             return Err(format!(
-                "run {} has event {event}, but the last one of its window was {}",
-                run.id, window.last
+                "run {} has event {event}, but its window keeps {}",
+                run.id, window.kept
             ));
         }
     }
     Ok(())
+}
+
+/// While a window with `edge: leading` is open, no other event of its key makes a run.
+pub(super) fn i62(_: &Look<'_>, history: &History) -> Checked {
+    match history.early.first() {
+        Some(run) => Err(format!("an event made run {run}, although its window was open")),
+        None => Ok(()),
+    }
 }
 
 /// A batch has its events in order and is not larger than its size. An event is in one batch of a
@@ -111,20 +132,21 @@ pub(super) fn i17(look: &Look<'_>, history: &History) -> Checked {
     for delta in look.deltas {
         if let Some(Row::Gate(gate)) = &delta.after
             && let Some(fold) = of(gate)
-            && gate.key.class() == Some(Class::Batch)
+            && let Some(class) = gate.key.class().filter(|class| class.keeps_all())
         {
             fold_of.insert(fold.run.seq, fold);
-            let count = items(look.state, fold.run.seq).len();
+            let count = if fold.only_led() { 0 } else { items(look.state, fold.run.seq).len() };
             if count != fold.count as usize {
                 return Err(format!(
                     "the buffer has {count} stored events, which differs from {fold:?}"
                 ));
             }
             let scope = gate.key.scope().expect("a gate's key");
-            let size = look.controls(&scope.ws, &scope.name).and_then(|controls| controls.batch);
+            let controls = look.controls(&scope.ws, &scope.name);
+            let size = controls.and_then(|controls| controls.most(class));
             let grown = delta.before.as_ref().and_then(Row::as_gate).and_then(of);
             let grew = grown.is_none_or(|old| old.run != fold.run || old.count < fold.count);
-            if size.is_some_and(|(size, ..)| u64::from(fold.count) > size) && grew {
+            if size.is_some_and(|size| u64::from(fold.count) > size) && grew {
                 return Err(format!("the buffer is larger than `maxSize`: {fold:?}"));
             }
         }

@@ -3,10 +3,14 @@
 use std::collections::BTreeMap;
 
 use tidegate_core::row::{
-    Class, Gate, GateState, Hold, Phase, Place, Purpose, Row, RowKey, Run, Span,
+    Class, Gate, GateKey, GateState, Hold, Phase, Place, Purpose, Row, RowKey, Run, Span,
 };
 
-use super::{Checked, Look, history::History, undoes};
+use super::{
+    Checked, Look,
+    history::{History, is_dropped},
+    undoes,
+};
 use crate::sim::state::State;
 
 fn holders(gate: &Gate) -> &[Hold] {
@@ -76,6 +80,9 @@ pub(super) fn i7(look: &Look<'_>, _: &History) -> Checked {
             continue;
         }
         let Some((inside, units, wanted)) = taken(gate) else { continue };
+        if look.state.is_closed(&gate.key) {
+            continue;
+        }
         let limit = look.limit(&gate.key);
         if inside == 0 || limit.is_none_or(|limit| units + wanted <= limit) {
             return Err(format!(
@@ -217,6 +224,86 @@ pub(super) fn i54(look: &Look<'_>, history: &History) -> Checked {
                     gate.key.scope()
                 ));
             }
+        }
+    }
+    Ok(())
+}
+
+/// The runs of all workflows that are inside a pool's gate take together at most its limit. Counted
+/// from the runs and the definitions' costs, not from the gate.
+pub(super) fn i63(look: &Look<'_>, _: &History) -> Checked {
+    if look.redefines() {
+        return Ok(());
+    }
+    let inside = |run: &Run, gate: &GateKey| {
+        let entered = run.plan.iter().take(run.entered);
+        let mut units = entered.filter(|need| need.gate == *gate && need.span != Span::Start);
+        units.next().map(|need| u64::from(need.costs.one()))
+    };
+    for (before, after) in look.runs() {
+        let Some(run) = after.filter(|run| !undoes(run)) else { continue };
+        let pools = run.plan.iter().take(run.entered).map(|need| &need.gate);
+        for gate in pools.filter(|gate| gate.class().is_some_and(Class::is_pooled)) {
+            if before.is_some_and(|old| inside(old, gate).is_some()) {
+                continue;
+            }
+            let all: Vec<u64> = look.state.runs().filter_map(|other| inside(other, gate)).collect();
+            let (units, limit) = (all.iter().sum::<u64>(), look.limit(gate));
+            if all.len() > 1 && limit.is_some_and(|limit| units > limit) {
+                let scope = gate.scope();
+                return Err(format!(
+                    "run {} entered {scope:?}, where {units} units are over {limit:?}",
+                    run.id
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A new run makes no queue longer than its bound. A run that a full queue has displaced had not
+/// started, and had come to this queue when it was created.
+pub(super) fn i69(look: &Look<'_>, history: &History) -> Checked {
+    for delta in look.deltas {
+        let Some(Row::Ended(ended)) = &delta.after else { continue };
+        let old = look.before(ended.id.seq).filter(|_| is_dropped(&ended.ending));
+        let Some(old) = old else { continue };
+        let late = old.plan.get(old.entered).is_some_and(|need| need.after_queue);
+        if late || history.begun.contains_key(&ended.id.seq) {
+            return Err(format!("{old:?} was displaced from a queue that it may not leave"));
+        }
+    }
+    let at = |run: &Run, gate: &Gate| matches!(run.phase, Phase::Queued { gate: at, .. } if at == gate.id);
+    let new = look.runs().filter(|(before, _)| before.is_none() && !look.redefines());
+    for run in new.filter_map(|(_, after)| after).filter(|run| run.purpose == Purpose::Ordinary) {
+        let Some(need) = run.plan.get(run.entered).filter(|need| !need.after_queue) else {
+            continue;
+        };
+        let (Some(scope), Some(gate)) = (need.gate.scope(), look.state.gate(&need.gate)) else {
+            continue;
+        };
+        let controls = look.controls(&run.ws, &run.workflow);
+        let queue = controls.and_then(|controls| controls.queue(scope.class, &scope.slot));
+        let Some((most, mode)) = queue.filter(|_| at(run, gate)) else { continue };
+        let waiting = look.lines.get(&gate.id).map_or(0, Vec::len);
+        let own = |other: &Run| (&other.ws, &other.workflow) == (&run.ws, &run.workflow);
+        let joined = look.runs().filter(|(before, after)| {
+            let came = before.is_none_or(|before| !at(before, gate));
+            let fresh = before.is_none() && after.is_some_and(own);
+            came && !fresh && after.is_some_and(|after| at(after, gate))
+        });
+        let left = look.runs().filter(|(before, after)| {
+            before.is_some_and(|run| at(run, gate)) && !after.is_some_and(|run| at(run, gate))
+        });
+        let joined = joined.count();
+        let fresh = look.runs().filter(|(before, after)| {
+            before.is_none() && after.is_some_and(|after| own(after) && at(after, gate))
+        });
+        let before = waiting + left.count() - joined - fresh.count();
+        let most = usize::try_from(most).expect("small");
+        let kept = if mode == "reject" { 0 } else { before };
+        if waiting > most.max(kept) + joined {
+            return Err(format!("{waiting} runs wait at {scope:?}, whose queue is {queue:?}"));
         }
     }
     Ok(())

@@ -10,12 +10,15 @@ use tidegate_core::{
     id::{EventId, RunId, Seq},
     json::Payload,
     request::Request,
-    row::{Ending, EngineId, GateKey, GateState, Purpose, Row, RowKey, Span, StepKind, Workspace},
+    row::{
+        Class, Ending, EngineId, GateKey, GateState, Purpose, Row, RowKey, Span, StepKind,
+        Workspace,
+    },
     run::record::NewSend,
     time::Timestamp,
 };
 
-use super::{Look, retention, schedules::ScheduleModel, streams::StreamModel};
+use super::{Look, folds, retention, schedules::ScheduleModel, streams::StreamModel};
 use crate::sim::{
     controls::{Controls, Policy},
     trace::Effect,
@@ -30,8 +33,10 @@ pub(super) struct Window {
     pub not_before: Timestamp,
     /// The latest time at which the window must be due.
     pub by: Timestamp,
-    /// The last accepted event.
-    pub last: EventId,
+    /// The kept event: the last accepted one, or the first.
+    pub kept: EventId,
+    /// Whether a release may have changed which event is kept.
+    pub changed: bool,
     /// Whether the last event arrived after the due time.
     pub late: bool,
 }
@@ -101,6 +106,11 @@ pub(super) struct History {
     pub claims: BTreeMap<Place, Claimed>,
     /// Open and fired windows, by the number of their run.
     pub windows: BTreeMap<Seq, Window>,
+    /// Ends of the windows whose first event made a run (`edge: leading`), and the longest ends that
+    /// they may get.
+    pub led: BTreeMap<Place, (Timestamp, Timestamp)>,
+    /// Runs that an event made at once although a window of its key was open.
+    pub early: Vec<RunId>,
     /// The largest batch size of any released version, by workflow.
     pub largest: BTreeMap<(Workspace, String), u64>,
     /// The first event of each `dedupeId`.
@@ -167,6 +177,7 @@ impl History {
         self.tokens.clear();
         self.claims.clear();
         self.windows.clear();
+        self.led.clear();
         self.start_by.clear();
     }
 
@@ -222,7 +233,9 @@ impl History {
                 *self.signals.entry(run.seq).or_default() += 1;
             }
         }
+        self.early.clear();
         for told in self.told.clone() {
+            self.learn_led(look, &told);
             self.promised.extend(told.run.map(|run| run.seq));
             if told.word == "coalesced" {
                 self.learn_window(look, &told);
@@ -242,7 +255,9 @@ impl History {
         }
         let ended = look.deltas.iter().filter_map(|delta| delta.after.as_ref());
         let expired = ended.filter_map(|row| match row {
-            Row::Ended(ended) if is_expired(&ended.ending) => Some(ended.id.seq),
+            Row::Ended(ended) if is_expired(&ended.ending) || is_dropped(&ended.ending) => {
+                Some(ended.id.seq)
+            }
             _ => None,
         });
         self.expired.extend(expired);
@@ -266,34 +281,71 @@ impl History {
                 }
             }
             let spec = look.plan.spec(&def.name);
-            let batch = spec.and_then(|spec| spec.version(def.version).0.batch);
-            // If the new version has no batch control, the collected events are flushed unchanged.
-            let size = batch.map_or(0, |(size, ..)| size);
+            let controls = spec.map(|spec| &spec.version(def.version).0);
+            // If the new version has no such control, the collected events are flushed unchanged.
+            let size = |class| controls.and_then(|controls| controls.most(class)).unwrap_or(0);
+            let size = size(Class::Batch).max(size(Class::Gather));
             let largest = self.largest.entry(name).or_default();
             *largest = size.max(*largest);
+        }
+    }
+
+    /// Records windows whose first event makes a run, and whose other events make none.
+    fn learn_led(&mut self, look: &Look<'_>, told: &Told) {
+        let Some(controls) = look.controls(&told.ws, &told.workflow) else { return };
+        let Some(quiet) = controls.debounce.filter(|it| it.edge == "leading") else { return };
+        let place = told.place(quiet.key);
+        if !told.arrives || !self.is_whole(&place) {
+            return;
+        }
+        let quiet_until = look.at.plus_ms(quiet.period);
+        let longest = quiet.longest.map_or(Timestamp::MAX, |ms| look.at.plus_ms(ms));
+        let open = self.led.get(&place).copied().filter(|(end, _)| *end > look.at);
+        match (open, told.word.as_str(), told.run) {
+            (Some(_), "started" | "queued" | "replaced" | "buffered", Some(run)) => {
+                self.early.push(run);
+            }
+            (Some((_, longest)), "coalesced", _) => {
+                self.led.insert(place, (quiet_until.min(longest), longest));
+            }
+            (None, "started" | "queued" | "replaced" | "buffered", Some(_)) => {
+                self.led.insert(place, (quiet_until.min(longest), longest));
+            }
+            _ => {}
         }
     }
 
     fn learn_window(&mut self, look: &Look<'_>, told: &Told) {
         let (Some(run), Some(event), false) = (told.run, told.event, self.stepped) else { return };
         let Some(controls) = look.controls(&told.ws, &told.workflow) else { return };
-        let (period, longest) = match (controls.debounce, &controls.policy) {
-            (Some((period, longest, _)), _) => (period, longest),
-            (None, Some(Policy::Debounce(period))) => (*period, None),
+        let (period, longest, keep, edge) = match (controls.debounce, &controls.policy) {
+            (Some(it), _) => (it.period, it.longest, it.keep, it.edge),
+            (None, Some(Policy::Debounce(period))) => (*period, None, "last", "trailing"),
             _ => return,
         };
         let known = self.windows.get(&run.seq).copied();
+        if known.is_none() && edge == "leading" {
+            return; // The window makes no further run.
+        }
         let late = known.is_some_and(|window| window.by <= look.at);
         // The window has fired: its run exists and takes the event, and the due time does not
         // change.
         let fired = look.state.run(run.seq).is_some() || look.before(run.seq).is_some();
-        let opened = known.map_or(look.at, |window| window.opened);
+        let row = || look.state.gates().filter_map(folds::of).find(|fold| fold.run == run);
+        // With `both` the window is older than the first event of its run.
+        let older = (edge == "both").then(row).flatten().map_or(look.at, |fold| fold.opened);
+        let opened = known.map_or(older, |window| window.opened);
         let quiet = look.at.plus_ms(period);
         let end = longest.map_or(quiet, |longest| quiet.min(opened.plus_ms(longest)));
         let window = match known {
-            Some(window) if fired => Window { last: event, ..window },
+            Some(window) if fired => Window { kept: event, ..window },
             None if fired => return,
-            _ => Window { opened, not_before: end, by: end, last: event, late },
+            _ => {
+                let first = known.filter(|_| keep == "first").map(|window| window.kept);
+                let kept = first.unwrap_or(event);
+                let changed = look.redefines() || known.is_some_and(|window| window.changed);
+                Window { opened, not_before: end, by: end, kept, changed, late }
+            }
         };
         self.windows.insert(run.seq, window);
     }
@@ -302,6 +354,11 @@ impl History {
 /// Returns whether a run was cancelled because it did not start in time.
 pub(super) fn is_expired(ending: &Ending) -> bool {
     matches!(ending, Ending::Cancelled { reason, .. } if reason == Ending::EXPIRED)
+}
+
+/// Returns whether a run was cancelled because a newer one found its queue full.
+pub(super) fn is_dropped(ending: &Ending) -> bool {
+    matches!(ending, Ending::Cancelled { reason, by: None } if reason == Ending::DISPLACED)
 }
 
 /// Whether a workflow makes runs at once, without a window or a buffer before.
@@ -441,7 +498,7 @@ fn sent(look: &Look<'_>, ws: &Workspace, run: Seq, send: &NewSend) -> Vec<Told> 
         run: id(&one["runId"]).and_then(|run| run.parse().ok()),
         holder: id(&one["holder"]).and_then(|run| run.parse().ok()),
         event: id(&answer["id"]).and_then(|event| event.parse().ok()),
-        data: json(send.what.data()),
+        data: send.what.data().map(json).unwrap_or_default(),
         arrives: true,
     });
     told.collect()

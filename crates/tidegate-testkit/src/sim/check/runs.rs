@@ -2,15 +2,21 @@
 
 use tidegate_core::{
     command::{Answer, Command},
-    row::{Begun, Ended, Ending, Phase, Row, RowKey, Run, Step, StepKind, WaitOn},
-    run::wait::encoded,
+    row::{
+        Begun, Ended, Ending, Event, Kind, Listener, ListenerEffect, Phase, Purpose, Row, RowKey,
+        Run, Step, StepKind, WaitOn,
+    },
+    run::{listen::MAX_INBOX, wait::encoded},
 };
 
 use super::{
     Checked, Look,
     history::{History, is_expired},
 };
-use crate::sim::state::{Delta, State};
+use crate::sim::{
+    state::{Delta, State},
+    task::SIGNAL,
+};
 
 /// An ended run does not change, and no step is recorded for it.
 pub(super) fn i6(look: &Look<'_>, _: &History) -> Checked {
@@ -169,7 +175,7 @@ pub(super) fn i33(look: &Look<'_>, _: &History) -> Checked {
         .filter_map(|row| if let Row::Event(event) = row { Some(event) } else { None })
         .collect();
     for event in &events {
-        if event.kind != tidegate_core::row::Kind::Event {
+        if event.kind != Kind::Event {
             continue;
         }
         for run in look.state.runs().filter(|run| run.ws == event.ws) {
@@ -192,8 +198,101 @@ pub(super) fn i33(look: &Look<'_>, _: &History) -> Checked {
             brought(
                 look,
                 step,
-                events.iter().any(|event| step.result.as_ref() == Ok(&event.data)),
+                events.iter().any(|event| step.result.as_ref() == Ok(&event.data))
+                    || is_from_inbox(look, step),
             )?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether the result is an event that this commit has taken out of the run's inbox.
+fn is_from_inbox(look: &Look<'_>, step: &Step) -> bool {
+    look.deltas.iter().any(|delta| match (&delta.before, &delta.after) {
+        (Some(Row::Signal(kept)), None) => {
+            kept.run == step.run && step.result.as_ref() == Ok(&kept.data)
+        }
+        _ => false,
+    })
+}
+
+/// Returns the posted events of this commit.
+fn posted<'a>(look: &Look<'a>) -> impl Iterator<Item = &'a Event> {
+    let new = look.deltas.iter().filter(|delta| delta.before.is_none());
+    let events = new.filter_map(|delta| match &delta.after {
+        Some(Row::Event(event)) if event.kind == Kind::Event => Some(event),
+        _ => None,
+    });
+    // While a chore wakes runs for the name, its later events wait.
+    events.filter(|event| {
+        let behind = |row: &Row| {
+            matches!(row, Row::Chore(chore) if chore.topic.as_ref() == Some(&event.name))
+        };
+        !look.state.rows().any(behind)
+    })
+}
+
+/// Whether a listener was there when the event arrived, and has its values.
+fn hears(listener: &Listener, event: &Event) -> bool {
+    listener.name == event.name
+        && listener.since <= event.id.seq
+        && listener.until.is_none_or(|until| event.at <= until)
+        && encoded(&event.data, &listener.path).as_ref() == Some(&listener.value)
+}
+
+/// An event cancels every run with its values that was admitted before it. A run is cancelled by an
+/// event only if it has such a listener.
+pub(super) fn i60(look: &Look<'_>, _: &History) -> Checked {
+    for event in posted(look) {
+        let runs = look.state.runs().filter(|run| run.ws == event.ws);
+        for run in runs.filter(|run| run.phase != Phase::Stopping) {
+            let cancels = |it: &&Listener| it.effect == ListenerEffect::Cancel;
+            if run.listeners.iter().filter(cancels).any(|it| hears(it, event)) {
+                return Err(format!("the event {event:?} did not cancel the run {run:?}"));
+            }
+        }
+    }
+    for delta in look.deltas {
+        let Some(Row::Ended(ended)) = &delta.after else { continue };
+        let Ending::Cancelled { reason, .. } = &ended.ending else { continue };
+        let by = posted(look).find(|it| *reason == format!("event `{}` ({})", it.name, it.id));
+        let Some(by) = by else { continue };
+        let had = look.before(ended.id.seq).map(|run| &run.listeners);
+        // The run may have been admitted in this commit: then its listeners are not known.
+        if had.is_some_and(|listeners| !listeners.iter().any(|it| hears(it, by))) {
+            return Err(format!("run {} was cancelled by {by:?}, without reason", ended.id));
+        }
+    }
+    Ok(())
+}
+
+/// An event of `waitsFor` reaches every run with its values that was admitted before it, once. The
+/// number of events in an inbox is that of its rows, at most the maximum.
+pub(super) fn i61(look: &Look<'_>, _: &History) -> Checked {
+    for event in posted(look) {
+        let runs = look.state.runs().filter(|run| run.ws == event.ws);
+        for run in runs.filter(|run| run.phase != Phase::Stopping) {
+            let missed = run.listeners.iter().any(|it| match it.effect {
+                ListenerEffect::Keep { last, .. } => hears(it, event) && last < event.id.seq,
+                ListenerEffect::Cancel => false,
+            });
+            if missed {
+                return Err(format!("the event {event:?} did not reach the run {run:?}"));
+            }
+        }
+    }
+    for run in look.runs().filter_map(|(_, after)| after) {
+        let kept = run.listeners.iter().map(|it| match it.effect {
+            ListenerEffect::Keep { kept, .. } => kept,
+            ListenerEffect::Cancel => 0,
+        });
+        let rows = look.state.rows().filter(
+            |row| matches!(row, Row::Signal(it) if it.run == run.id.seq && it.name != SIGNAL),
+        );
+        let (kept, rows) = (kept.sum::<u32>() as usize, rows.count());
+        let ends = run.phase == Phase::Stopping;
+        if !ends && (kept != rows || kept > MAX_INBOX as usize * run.listeners.len()) {
+            return Err(format!("run {} has {kept} events in its inbox, and {rows} rows", run.id));
         }
     }
     Ok(())
@@ -253,7 +352,9 @@ pub(super) fn settled(state: &State, history: &History) -> Result<(), (&'static 
                 if step.run == *run && step.kind == StepKind::Signal
                     && step.result.as_ref().is_ok_and(|data| data.as_str() != "null"))
         });
-        let kept = state.rows().filter(|row| matches!(row, Row::Signal(it) if it.run == *run));
+        let kept = state
+            .rows()
+            .filter(|row| matches!(row, Row::Signal(it) if it.run == *run && it.name == SIGNAL));
         let (taken, kept) = (taken.count(), kept.count());
         if taken + kept != *sent {
             return Err((
@@ -268,6 +369,22 @@ pub(super) fn settled(state: &State, history: &History) -> Result<(), (&'static 
             if !answer {
                 return Err(("I32", format!("the parent of ended run {id} has not ended")));
             }
+        }
+    }
+    Ok(())
+}
+
+/// No run of a paused workflow starts for the first time.
+pub(super) fn i66(look: &Look<'_>, _: &History) -> Checked {
+    // The order of a pause and a lease in one commit is not known.
+    if look.redefines() {
+        return Ok(());
+    }
+    for (before, after) in look.runs() {
+        let Some(run) = after else { continue };
+        let first = run.started && !before.is_some_and(|before| before.started);
+        if first && run.purpose == Purpose::Ordinary && look.state.is_paused(run) {
+            return Err(format!("{} has started, although `{}` is paused", run.id, run.workflow));
         }
     }
     Ok(())

@@ -23,7 +23,7 @@ pub(super) fn i22(look: &Look<'_>, _: &History) -> Checked {
     let queues = |run: &Run| {
         let spec = look.plan.spec(&run.workflow);
         let policy = spec.and_then(|spec| spec.version(run.version).0.policy.clone());
-        matches!(policy, Some(Policy::Queue(_)))
+        matches!(policy, Some(Policy::Queue(..)))
     };
     for run in started(look).filter(|run| queues(run)) {
         let session = run.plan.iter().find(|need| need.gate.class() == Some(Class::Policy));

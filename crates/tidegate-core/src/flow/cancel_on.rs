@@ -1,0 +1,175 @@
+//! Cancel on: an event ends the runs that it makes useless.
+//!
+//! An event of one of these names that has the same values as the run's own data cancels the run,
+//! from its admission on, also while it waits or sleeps (spec L29). The values are fixed at
+//! admission. A run whose data lacks one of them is not cancelled.
+//!
+//! Acts from the creation of the run to its end. On overflow: none. The run's row has the values,
+//! and the index of waits has a row for each entry.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{
+    control::{Control, Field, FieldType, Moment, Reading},
+    debounce::Keep,
+    key_source::KeySource,
+    one_or_list,
+};
+use crate::{
+    definition::{Code, EventMatch, Fields, Reported},
+    key::Path,
+};
+
+/// Row in the table of controls.
+pub(crate) const CONTROL: Control = Control {
+    name: "cancelOn",
+    purpose: "cancel runs that an event makes useless",
+    acts: Moment::Creation,
+    on_overflow: "cancel when the event arrives",
+    fields: &[
+        Field::required("event", FieldType::Event),
+        Field::required("match", FieldType::Match),
+        Field::optional("withinMs", FieldType::Duration, "until the run has ended"),
+    ],
+    read: |reading, value| {
+        reading.definition.cancel_on = reading.list(&CONTROL, None, value, CancelOn::read);
+    },
+    write: |definition| one_or_list(definition.cancel_on.iter().map(CancelOn::to_value)),
+    check,
+    ..Control::NONE
+};
+
+/// One entry of `cancelOn`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CancelOn {
+    /// The event, and the values that it has in common with the run's data.
+    #[serde(flatten)]
+    pub on: EventMatch,
+    /// How long after its admission an event cancels the run; until its end if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within_ms: Option<u64>,
+}
+
+impl CancelOn {
+    pub(crate) fn read(fields: &mut Fields<'_>) -> Result<CancelOn, Reported> {
+        let on = EventMatch::read(fields);
+        let within_ms = fields.optional_duration("withinMs");
+        Ok(CancelOn { on: on?, within_ms: within_ms? })
+    }
+
+    pub(crate) fn to_value(&self) -> Value {
+        json!(self)
+    }
+}
+
+/// Refuses values that may differ between the events of one run: an event that concerns one of them
+/// would cancel the run of all.
+fn check(reading: &mut Reading<'_>) {
+    let batch = reading.definition.batch.as_ref().map(|batch| ("batch", batch.key.clone()));
+    let window = reading.definition.debounce.as_ref().filter(|it| it.keep == Keep::All);
+    let window = window.map(|window| ("window", window.key.clone()));
+    let Some((noun, key)) = batch.or(window) else { return };
+    for (n, entry) in reading.definition.cancel_on.clone().iter().enumerate() {
+        for own in entry.on.paths.values().filter(|own| !is(key.as_ref(), own)) {
+            let fix = match &key {
+                Some(key) => format!("use `{key}`, the {noun}'s key"),
+                None => format!("give the {noun} this key"),
+            };
+            let message = format!("`{own}` may differ between the events of one {noun}: {fix}");
+            let field = format!("{}.match", Reading::place(&reading.places, &CONTROL, n));
+            reading.problems.error(Code::Conflict, &field, message);
+        }
+    }
+}
+
+fn is(key: Option<&KeySource>, path: &Path) -> bool {
+    matches!(key, Some(KeySource::Path(own)) if own == path)
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use serde_json::{Value, json};
+
+    use crate::definition::Definition;
+
+    /// Returns the problems of a definition with these fields, one per line.
+    fn problems(fields: &Value) -> String {
+        let mut definition = json!({ "name": "w" });
+        definition.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        let errors = Definition::parse(&definition).unwrap_err().0;
+        errors.iter().map(|problem| problem.to_string() + "\n").collect()
+    }
+
+    #[test]
+    fn an_entry_that_would_read_every_run_or_none_is_refused() {
+        let entries = [
+            json!({ "event": "gone" }),
+            json!({ "match": { "a": "a" } }),
+            json!({ "event": "gone*", "match": { "a": "a" } }),
+            json!({ "event": "gone", "match": "a" }),
+            json!({ "event": "gone", "match": {} }),
+            json!({ "event": "gone", "match": { "a": 1, "b..c": "b", "d": null } }),
+            json!({ "event": "gone", "match": { "a": "a" }, "within": 1 }),
+            json!({ "event": "gone", "match": { "a": "a" }, "withinMs": 0 }),
+            json!([]),
+        ];
+        let all = entries.map(|entry| problems(&json!({ "cancelOn": entry })));
+        expect![[r#"
+            workflow `w`: cancelOn.match is required: an object of paths in the event and paths in the run's own data, such as {"orderId": "orderId"}: without it every run would be read for every event
+            workflow `w`: cancelOn.event is required: an event's name
+            workflow `w`: cancelOn.event must be the name of one event, without a star, got `gone*`
+            workflow `w`: cancelOn.match must be an object of paths in the event and paths in the run's own data, such as {"orderId": "orderId"}: without it every run would be read for every event, got "a"
+            workflow `w`: cancelOn.match must have 1 to 4 paths, got 0
+            workflow `w`: cancelOn.match.a must be a text or an array of names, got `1`
+            workflow `w`: cancelOn.match path must have a name between its dots, got `b..c`
+            workflow `w`: cancelOn.match.d is required: the path in the run's own data
+            workflow `w`: cancelOn.within is not known: did you mean `withinMs`?
+            workflow `w`: cancelOn.withinMs must be at least 1, got 0
+            workflow `w`: cancelOn must have 1 to 16 limits, got 0
+        "#]].assert_eq(&all.concat());
+    }
+
+    #[test]
+    fn values_that_differ_within_a_batch_are_refused() {
+        let with = |key: Value| {
+            let batch = json!({ "maxSize": 9, "timeoutMs": 9, "key": key });
+            let entry = json!({ "event": "gone", "match": { "a": "order.id" } });
+            json!({ "batch": batch, "cancelOn": [entry] })
+        };
+        let all = [with(json!(null)), with(json!("user"))].map(|it| problems(&it));
+        expect![[r#"
+            workflow `w`: cancelOn[0].match `order.id` may differ between the events of one batch: give the batch this key
+            workflow `w`: cancelOn[0].match `order.id` may differ between the events of one batch: use `user`, the batch's key
+        "#]].assert_eq(&all.concat());
+        let mut fits = with(json!("order.id"));
+        fits["name"] = json!("w");
+        assert!(Definition::parse(&fits).is_ok());
+    }
+
+    #[test]
+    fn an_event_enters_one_inbox() {
+        let entry = json!({ "event": "paid", "match": { "a": "a" } });
+        let fields = json!({ "waitsFor": [entry, entry, { "event": "paid" }] });
+        expect![[r#"
+            workflow `w`: waitsFor[1].event must name each event once, got `paid` again
+            workflow `w`: waitsFor[2].match is required: an object of paths in the event and paths in the run's own data, such as {"orderId": "orderId"}: without it every run would be read for every event
+        "#]].assert_eq(&problems(&fields));
+    }
+
+    #[test]
+    fn the_authors_form_is_read_again() {
+        let value = json!({ "app": "default", "name": "w",
+            "cancelOn": [
+                { "event": "gone", "match": { "b": "a.b", "a": "a" }, "withinMs": 5 },
+                { "event": "lost", "match": { "a": ["x.y"] } },
+            ],
+            "waitsFor": [{ "event": "paid", "match": { "a": "a" } }] });
+        let definition = Definition::parse(&value).unwrap().value;
+        assert_eq!(definition.to_value(), value);
+        let stored = serde_json::to_string(&definition).unwrap();
+        assert_eq!(serde_json::from_str::<Definition>(&stored).unwrap(), definition);
+    }
+}

@@ -1,0 +1,319 @@
+//! Index of overrides: which overrides apply to a gate.
+//!
+//! A workspace without overrides pays one look at an empty map for a limit, a workflow without
+//! overrides one look-up of its name.
+
+use std::sync::Arc;
+
+use rpds::RedBlackTreeMapSync;
+
+use super::{Fields, Override, OverrideRow, Target};
+use crate::{
+    catalog::{CatalogError, Limit},
+    flow::meter::Rate,
+    id::Seq,
+    key::{Key, Scalar},
+    row::{Class, Def, GateKey, Purpose, Run, Scope},
+};
+
+type Map<K, V> = RedBlackTreeMapSync<K, V>;
+
+/// All overrides of a workspace, by the gates that they apply to.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    /// The row of each target that has or had an override.
+    rows: Map<Target, Arc<OverrideRow>>,
+    targets: Map<Seq, Target>,
+    /// Overrides in force, by app and workflow.
+    workflows: Map<String, Map<String, Workflow>>,
+    in_force: usize,
+}
+
+/// Overrides of one workflow, by class and slot of its gates.
+type Workflow = Map<(Class, String), Slot>;
+
+/// Overrides of the gates of one slot.
+#[derive(Clone, Debug, Default)]
+struct Slot {
+    keys: Map<Scalar, Positions>,
+    prefixes: Map<String, Positions>,
+    all: Positions,
+}
+
+/// Overrides of one target, by the position of the limit.
+type Positions = Map<u32, Arc<Override>>;
+
+impl Slot {
+    /// Returns the overrides that match a key, the most specific first.
+    fn matching(&self, key: &Key) -> Vec<&Positions> {
+        let mut found = Vec::new();
+        if let Key::Value(scalar) = key {
+            found.extend(self.keys.get(scalar));
+            if let Scalar::Text(text) = scalar
+                && !self.prefixes.is_empty()
+            {
+                let ends = (0..=text.len()).rev().filter(|end| text.is_char_boundary(*end));
+                found.extend(ends.filter_map(|end| self.prefixes.get(&text[..end])));
+            }
+        }
+        found.push(&self.all);
+        found
+    }
+
+    /// Returns the fields in force for the limit at a position, each from the most specific
+    /// override that has it (spec L24).
+    fn fields(&self, key: &Key, position: u32) -> Fields {
+        let found = self.matching(key).into_iter().filter_map(|it| it.get(&position));
+        found.fold(Fields::default(), |fields, it| fields.or(&it.fields))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.prefixes.is_empty() && self.all.is_empty()
+    }
+
+    fn put(&mut self, over: &Arc<Override>, keep: bool) {
+        let Target { key, key_prefix, position, .. } = &over.target;
+        let change = |positions: Option<&Positions>| {
+            let positions = positions.cloned().unwrap_or_default();
+            if keep {
+                positions.insert(*position, over.clone())
+            } else {
+                positions.remove(position)
+            }
+        };
+        match (key, key_prefix) {
+            (Some(value), _) => {
+                let positions = change(self.keys.get(&value.0));
+                self.keys = if positions.is_empty() {
+                    self.keys.remove(&value.0)
+                } else {
+                    self.keys.insert(value.0.clone(), positions)
+                };
+            }
+            (None, Some(prefix)) => {
+                let positions = change(self.prefixes.get(prefix));
+                self.prefixes = if positions.is_empty() {
+                    self.prefixes.remove(prefix)
+                } else {
+                    self.prefixes.insert(prefix.clone(), positions)
+                };
+            }
+            (None, None) => self.all = change(Some(&self.all)),
+        }
+    }
+}
+
+impl Overrides {
+    /// Adds the row of a target, in place of the row's last one.
+    pub(crate) fn add(&mut self, def: &Def) -> Result<(), CatalogError> {
+        let row: OverrideRow = crate::catalog::read(def)?;
+        if let Some(before) = self.targets.get(&def.lane).cloned() {
+            let row = self.rows.get(&before).and_then(|row| row.over.clone());
+            if let Some(over) = row {
+                self.index(&over, false);
+            }
+            self.rows.remove_mut(&before);
+        }
+        if let Some(over) = &row.over {
+            self.index(over, true);
+        }
+        let row = OverrideRow { lane: def.lane, ..row };
+        self.targets.insert_mut(def.lane, row.target.clone());
+        self.rows.insert_mut(row.target.clone(), Arc::new(row));
+        Ok(())
+    }
+
+    fn index(&mut self, over: &Arc<Override>, keep: bool) {
+        let Target { app, workflow, .. } = &over.target;
+        let mut names = self.workflows.get(app).cloned().unwrap_or_default();
+        let mut slots = names.get(workflow).cloned().unwrap_or_default();
+        let at = (over.target.class(), over.target.slot().to_owned());
+        let mut slot = slots.get(&at).cloned().unwrap_or_default();
+        slot.put(over, keep);
+        if slot.is_empty() {
+            slots.remove_mut(&at);
+        } else {
+            slots.insert_mut(at, slot);
+        }
+        if slots.is_empty() {
+            names.remove_mut(workflow);
+        } else {
+            names.insert_mut(workflow.clone(), slots);
+        }
+        if names.is_empty() {
+            self.workflows.remove_mut(app);
+        } else {
+            self.workflows.insert_mut(app.clone(), names);
+        }
+        if keep { self.in_force += 1 } else { self.in_force -= 1 }
+    }
+
+    /// Returns the number of overrides in force.
+    pub fn len(&self) -> usize {
+        self.in_force
+    }
+
+    /// Whether no override is in force.
+    pub fn is_empty(&self) -> bool {
+        self.in_force == 0
+    }
+
+    /// Returns the overrides in force, by target.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Override>> {
+        self.rows.values().filter_map(|row| row.over.as_ref())
+    }
+
+    /// Returns the row of a target that has or had an override.
+    pub(super) fn row(&self, target: &Target) -> Option<&OverrideRow> {
+        self.rows.get(target).map(|row| &**row)
+    }
+
+    /// Returns the row with this number.
+    pub(super) fn row_at(&self, lane: Seq) -> Option<&OverrideRow> {
+        self.row(self.targets.get(&lane)?)
+    }
+
+    /// Returns a row that another target can use.
+    pub(super) fn unused(&self, most: usize) -> Option<Seq> {
+        if self.rows.size() < most {
+            return None;
+        }
+        self.rows.values().find(|row| row.over.is_none()).map(|row| row.lane)
+    }
+
+    /// Whether the target of a row, in force or not, has this gate.
+    pub fn has_overridden(&self, scope: &Scope) -> bool {
+        self.rows.keys().any(|target| {
+            let alike = (&target.app, &target.workflow) == (&scope.app, &scope.name);
+            alike
+                && (target.class(), target.slot()) == (scope.class, scope.slot.as_str())
+                && target.matches(&scope.key)
+        })
+    }
+
+    fn slots(&self, app: &str, name: &str) -> Option<&Workflow> {
+        if self.in_force == 0 {
+            return None;
+        }
+        self.workflows.get(app)?.get(name)
+    }
+
+    fn slot(&self, scope: &Scope) -> Option<&Slot> {
+        let slots = self.slots(&scope.app, &scope.name)?;
+        slots.get(&(scope.class, scope.slot.clone()))
+    }
+
+    /// Returns the overrides that apply to a gate, the most specific first.
+    pub fn of(&self, scope: &Scope) -> Vec<Override> {
+        let slot = self.slot(scope).into_iter().flat_map(|slot| slot.matching(&scope.key));
+        let mut found: Vec<Override> =
+            slot.flat_map(Map::values).map(|over| Override::clone(over)).collect();
+        if scope.class == Class::Throttle
+            && let Some(slots) = self.slots(&scope.app, &scope.name)
+        {
+            let pauses = pausing(scope).into_iter().filter_map(|(slot, key)| {
+                let slot = slots.get(&(Class::Pause, slot.to_owned()))?;
+                Some(slot.matching(key))
+            });
+            let pauses = pauses.flatten().flat_map(Map::values);
+            let pauses = pauses.filter(|over| over.fields.paused == Some(true));
+            found.extend(pauses.map(|over| Override::clone(over)));
+        }
+        found
+    }
+
+    /// Returns the limit of a gate, given the limit of its definition.
+    pub(crate) fn apply(&self, scope: &Scope, limit: Limit) -> Limit {
+        let Some(slots) = self.slots(&scope.app, &scope.name) else { return limit };
+        let paused = |slot: &str, key: &Key| {
+            let slot = slots.get(&(Class::Pause, slot.to_owned()));
+            slot.is_some_and(|slot| slot.fields(key, 0).paused == Some(true))
+        };
+        if scope.class == Class::Pause {
+            let closed = paused(&scope.slot, &scope.key);
+            return if closed { Limit::Closed } else { Limit::Open };
+        }
+        if scope.class == Class::Throttle && pausing(scope).iter().any(|(at, key)| paused(at, key))
+        {
+            return Limit::Closed;
+        }
+        match limit {
+            Limit::Slots(most) => {
+                let fields = self.slot(scope).map(|slot| slot.fields(&scope.key, 0));
+                Limit::Slots(fields.and_then(|fields| fields.limit).unwrap_or(most))
+            }
+            Limit::Rates(rates) => Limit::Rates(self.rates(scope, rates)),
+            Limit::Open | Limit::Closed => limit,
+        }
+    }
+
+    /// Returns the rates of a meter row, given those of its definition.
+    pub(crate) fn rates(&self, scope: &Scope, rates: Vec<Rate>) -> Vec<Rate> {
+        let Some(slot) = self.slot(scope) else { return rates };
+        let follows = scope.class == Class::RateLimit;
+        let rate = |(n, rate)| slot.fields(&scope.key, n).rate(rate, follows);
+        (0..).zip(rates).map(rate).collect()
+    }
+
+    /// Returns the gate at which a run waits because its first start is paused.
+    pub fn pause_of(&self, run: &Run) -> Option<Scope> {
+        let slots = self.slots(&run.app, &run.workflow)?;
+        if run.started || run.purpose != Purpose::Ordinary {
+            return None;
+        }
+        let pauses = slots.iter().filter(|((class, _), _)| *class == Class::Pause);
+        pauses.into_iter().find_map(|((class, path), slot)| {
+            let key = if path.is_empty() { Key::Whole } else { key_of(run, path)? };
+            let is_paused = slot.fields(&key, 0).paused == Some(true);
+            is_paused.then(|| Scope {
+                ws: run.ws.clone(),
+                class: *class,
+                app: run.app.clone(),
+                name: run.workflow.clone(),
+                slot: path.clone(),
+                key,
+            })
+        })
+    }
+}
+
+/// Returns the slots and keys of pauses that close a throttle: all runs in its queue would wait.
+fn pausing(scope: &Scope) -> Vec<(&str, &Key)> {
+    let mut pauses = vec![("", &Key::Whole)];
+    if !scope.slot.is_empty() {
+        pauses.push((&scope.slot, &scope.key));
+    }
+    pauses
+}
+
+/// Returns the run's value of a key, from the gates of its plan.
+fn key_of(run: &Run, path: &str) -> Option<Key> {
+    let scopes = run.plan.iter().map(|need| &need.gate).filter_map(GateKey::scope);
+    // A gate of one version has the version after the path.
+    let of_path = |slot: &str| slot.split('@').next() == Some(path);
+    scopes.into_iter().find(|scope| of_path(&scope.slot)).map(|scope| scope.key)
+}
+
+impl Fields {
+    /// Returns these fields, with the other's where they are absent.
+    fn or(&self, other: &Self) -> Self {
+        Self {
+            limit: self.limit.or(other.limit),
+            per_ms: self.per_ms.or(other.per_ms),
+            burst: self.burst.or(other.burst),
+            paused: self.paused.or(other.paused),
+        }
+    }
+
+    /// Returns a rate with these fields. If `follows`, a burst that equals the limit follows it:
+    /// that is the default of `rateLimit`.
+    pub(super) fn rate(&self, rate: Rate, follows: bool) -> Rate {
+        let limit = self.limit.unwrap_or(rate.limit);
+        let burst = if follows && rate.burst == rate.limit { limit } else { rate.burst };
+        Rate {
+            limit,
+            per_ms: self.per_ms.unwrap_or(rate.per_ms),
+            burst: self.burst.unwrap_or(burst),
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! The commands `limit`, `pause`, `resume` and `audit`.
+
+use std::time::{Duration, SystemTime};
+
+use clap::{Args, Subcommand};
+use reqwest::Method;
+use serde_json::{Map, Value, json};
+use tidegate_core::time::Timestamp;
+
+use super::{Server, part, table, text};
+
+/// The commands on overrides of limits.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Limits {
+    /// List the overrides in force.
+    List {
+        /// Only overrides of this workflow.
+        #[arg(long)]
+        workflow: Option<String>,
+    },
+    /// Override a limit, in place of the last override of the same target.
+    Set {
+        #[command(flatten)]
+        target: LimitTarget,
+        /// Maximum number of runs at once, or of arrivals per period.
+        #[arg(long)]
+        limit: Option<u32>,
+        /// Period in milliseconds, for `throttle` and `rateLimit`.
+        #[arg(long)]
+        per_ms: Option<u64>,
+        /// Maximum number of arrivals at once, for `throttle` and `rateLimit`.
+        #[arg(long)]
+        burst: Option<u32>,
+        #[command(flatten)]
+        how: How,
+    },
+    /// End the override of a limit.
+    Remove {
+        #[command(flatten)]
+        target: LimitTarget,
+    },
+    /// Undo the latest change of a target's override.
+    Undo {
+        /// Workflow; `flow/action` for an action.
+        workflow: String,
+        /// Control: `concurrency`, `throttle` or `rateLimit`; absent for a pause.
+        control: Option<String>,
+        #[command(flatten)]
+        keys: Keyed,
+        #[command(flatten)]
+        which: Which,
+    },
+    /// List the changes of overrides, newest first.
+    History {
+        /// Maximum number of changes.
+        #[arg(long, default_value_t = 50)]
+        limit: u32,
+    },
+}
+
+/// The gates of a control.
+#[derive(Args, Debug)]
+pub(crate) struct LimitTarget {
+    /// Workflow; `flow/action` for an action.
+    workflow: String,
+    /// Control: `concurrency`, `throttle` or `rateLimit`.
+    control: String,
+    #[command(flatten)]
+    keys: Keyed,
+    #[command(flatten)]
+    which: Which,
+}
+
+/// The app and the key of a target.
+#[derive(Args, Debug)]
+pub(crate) struct Keyed {
+    /// App of the workflow; default: the app of the server's config file.
+    #[arg(long)]
+    app: Option<String>,
+    /// Path of the key, as in the definition.
+    #[arg(long)]
+    path: Option<String>,
+    /// Value of the key, text unless it is a JSON number or boolean; `acme-*` for all that begin so.
+    #[arg(long, requires = "path")]
+    key: Option<String>,
+}
+
+/// One of several limits of a control.
+#[derive(Args, Debug)]
+pub(crate) struct Which {
+    /// Span of the `concurrency` limit: `executing` or `run`.
+    #[arg(long)]
+    span: Option<String>,
+    /// Position among several limits with one path, from 0.
+    #[arg(long)]
+    position: Option<u32>,
+}
+
+/// Reason, end and preview of a change.
+#[derive(Args, Debug)]
+pub(crate) struct How {
+    /// Reason, which `why` and the history show.
+    #[arg(long)]
+    reason: Option<String>,
+    /// End the override after this many seconds.
+    #[arg(long, value_name = "SECONDS")]
+    for_seconds: Option<u64>,
+    /// Print the change without making it.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Resumes the first starts of a workflow.
+#[derive(Args, Debug)]
+pub(crate) struct Resume {
+    /// Workflow; `flow/action` for an action.
+    workflow: String,
+    #[command(flatten)]
+    keys: Keyed,
+}
+
+/// Pauses the first starts of a workflow.
+#[derive(Args, Debug)]
+pub(crate) struct Pause {
+    /// Workflow; `flow/action` for an action.
+    workflow: String,
+    #[command(flatten)]
+    keys: Keyed,
+    #[command(flatten)]
+    how: How,
+}
+
+fn target(workflow: String, control: Option<String>, keys: Keyed, which: Option<Which>) -> Value {
+    let mut target = Map::new();
+    target.insert("workflow".to_owned(), workflow.into());
+    let mut put = |name: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            target.insert(name.to_owned(), value);
+        }
+    };
+    put("app", keys.app.map(Value::from));
+    put("control", control.map(Value::from));
+    put("path", keys.path.map(Value::from));
+    if let Some(which) = which {
+        put("span", which.span.map(Value::from));
+        put("position", which.position.map(Value::from));
+    }
+    let Some(key) = keys.key else { return Value::Object(target) };
+    if let Some(prefix) = key.strip_suffix('*') {
+        put("keyPrefix", Some(prefix.into()));
+    } else {
+        let read: Option<Value> = serde_json::from_str(&key).ok();
+        let scalar = read.filter(|it| it.is_number() || it.is_boolean() || it.is_string());
+        put("key", Some(scalar.unwrap_or(Value::from(key))));
+    }
+    Value::Object(target)
+}
+
+async fn set(
+    server: &Server<'_>,
+    target: Value,
+    fields: &[(&str, Option<Value>)],
+    how: How,
+) -> anyhow::Result<(Value, String)> {
+    let mut body = json!({ "target": target });
+    for (name, value) in fields {
+        if let Some(value) = value {
+            body[*name] = value.clone();
+        }
+    }
+    if let Some(reason) = how.reason {
+        body["reason"] = reason.into();
+    }
+    if let Some(seconds) = how.for_seconds {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let end = now.saturating_add(Duration::from_secs(seconds));
+        let end = i64::try_from(end.as_millis()).unwrap_or(i64::MAX);
+        body["expiresAt"] = Timestamp::from_ms(end).rfc3339().into();
+    }
+    let path = if how.dry_run { "/overrides?dryRun=true" } else { "/overrides" };
+    let answer = server.ask(Method::PUT, path, Some(body)).await?;
+    let shown = changed(&answer);
+    Ok((answer, shown))
+}
+
+/// Formats a change: what was in force before and after.
+fn changed(answer: &Value) -> String {
+    let line = |name: &str| match &answer[name] {
+        Value::Null => "no override".to_owned(),
+        over => fields(over),
+    };
+    format!("before: {}\nafter: {}\n", line("before"), line("after"))
+}
+
+fn fields(over: &Value) -> String {
+    let names = ["limit", "perMs", "burst", "paused", "expiresAt", "reason", "author"];
+    let present = names.iter().filter(|name| !over[**name].is_null());
+    present.map(|name| format!("{name} {}", text(&over[*name]))).collect::<Vec<_>>().join(", ")
+}
+
+pub(super) async fn limits(
+    server: &Server<'_>,
+    command: Limits,
+) -> anyhow::Result<(Value, String)> {
+    match command {
+        Limits::List { workflow } => {
+            let filter = workflow.map(|it| format!("&workflow={}", part(&it))).unwrap_or_default();
+            let answer = server.get(&format!("/overrides?limit=500{filter}")).await?;
+            let mut rows = answer["overrides"].clone();
+            for row in rows.as_array_mut().into_iter().flatten() {
+                let target = row["target"].clone();
+                let prefix = target["keyPrefix"].as_str().map(|it| json!(format!("{it}*")));
+                row["key"] = prefix.unwrap_or_else(|| target["key"].clone());
+                row["override"] = fields(row).into();
+                let control = target["control"].as_str().unwrap_or("pause").into();
+                row["control"] = control;
+                for name in ["workflow", "path"] {
+                    row[name] = target[name].clone();
+                }
+            }
+            let shown = table(&rows, &["workflow", "control", "path", "key", "override", "at"]);
+            Ok((answer, shown))
+        }
+        Limits::Set { target: of, limit, per_ms, burst, how } => {
+            let LimitTarget { workflow, control, keys, which } = of;
+            let target = target(workflow, Some(control), keys, Some(which));
+            let fields = [
+                ("limit", limit.map(Value::from)),
+                ("perMs", per_ms.map(Value::from)),
+                ("burst", burst.map(Value::from)),
+            ];
+            set(server, target, &fields, how).await
+        }
+        Limits::Remove { target: of } => {
+            let LimitTarget { workflow, control, keys, which } = of;
+            remove(server, target(workflow, Some(control), keys, Some(which))).await
+        }
+        Limits::Undo { workflow, control, keys, which } => {
+            let target = target(workflow, control, keys, Some(which));
+            let answer = server.post("/overrides/undo", json!({ "target": target })).await?;
+            let shown = changed(&answer);
+            Ok((answer, shown))
+        }
+        Limits::History { limit } => {
+            let answer = server.get(&format!("/overrides/history?limit={limit}")).await?;
+            let shown = log(&answer);
+            Ok((answer, shown))
+        }
+    }
+}
+
+async fn remove(server: &Server<'_>, target: Value) -> anyhow::Result<(Value, String)> {
+    let body = json!({ "target": target });
+    let answer = server.ask(Method::DELETE, "/overrides", Some(body)).await?;
+    let shown = changed(&answer);
+    Ok((answer, shown))
+}
+
+/// Pauses the first starts of a workflow.
+pub(super) async fn pause(server: &Server<'_>, asked: Pause) -> anyhow::Result<(Value, String)> {
+    let target = target(asked.workflow, None, asked.keys, None);
+    set(server, target, &[("paused", Some(true.into()))], asked.how).await
+}
+
+/// Resumes the first starts of a workflow: ends the pause of the same target.
+pub(super) async fn resume(server: &Server<'_>, asked: Resume) -> anyhow::Result<(Value, String)> {
+    remove(server, target(asked.workflow, None, asked.keys, None)).await
+}
+
+pub(super) async fn audit(server: &Server<'_>, limit: u32) -> anyhow::Result<(Value, String)> {
+    let answer = server.get(&format!("/audit?limit={limit}")).await?;
+    let shown = log(&answer);
+    Ok((answer, shown))
+}
+
+fn log(answer: &Value) -> String {
+    let mut rows = answer["changes"].clone();
+    for row in rows.as_array_mut().into_iter().flatten() {
+        for name in ["before", "after"] {
+            let shown = if row[name].is_object() { fields(&row[name]) } else { String::new() };
+            row[name] = shown.into();
+        }
+    }
+    table(&rows, &["at", "author", "address", "operation", "subject", "before", "after"])
+}

@@ -1,0 +1,283 @@
+//! `/overrides` and `/audit`: limits and pauses without a release, their history, and the audit log.
+
+use axum::Json;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tidegate::{AuditFilter, Overridden, Override, OverrideChange, OverrideFields, Part};
+use tidegate_core::{overrides::Target, row::Audit, time::Timestamp};
+
+use super::{
+    Caller,
+    body::{Body, Query, as_is, newest_below, page_size},
+    operation::Operation,
+    problem::Problem,
+    schema::{DateTime, PageSize},
+};
+
+/// Returns the HTTP operations that this file defines.
+pub(super) fn operations() -> Vec<Operation> {
+    vec![
+        Operation::get("/overrides", "listOverrides", list)
+            .says("List the overrides in force, by target.")
+            .query::<ListQuery>()
+            .answers::<Overrides>(200, "The overrides in force."),
+        Operation::put("/overrides", "setOverride", set)
+            .says("Override limits of a target, or pause its first starts, without a release.")
+            .query::<ChangeQuery>()
+            .body::<SetBody>()
+            .answers::<Overridden>(200, "The override before and after the change."),
+        Operation::delete("/overrides", "removeOverride", remove)
+            .says("End the override of a target.")
+            .query::<ChangeQuery>()
+            .body::<TargetBody>()
+            .answers::<Overridden>(200, "The override before the change."),
+        Operation::post("/overrides/undo", "undoOverride", undo)
+            .says("Undo the latest change of a target's override.")
+            .query::<ChangeQuery>()
+            .body::<TargetBody>()
+            .answers::<Overridden>(200, "The override before and after the change."),
+        Operation::get("/overrides/history", "listOverrideHistory", history)
+            .says("List the changes of overrides, newest first.")
+            .query::<HistoryQuery>()
+            .answers::<AuditLog>(200, "A page of changes."),
+        Operation::get("/audit", "listAudit", audit)
+            .says("List the changes that were made through the API, newest first.")
+            .full()
+            .query::<AuditQuery>()
+            .answers::<AuditLog>(200, "A page of the audit log."),
+    ]
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ListQuery {
+    app: Option<String>,
+    workflow: Option<String>,
+    #[schemars(with = "Option<PageSize>")]
+    limit: Option<u32>,
+    cursor: Option<String>,
+}
+
+/// The overrides in force.
+#[derive(Debug, Serialize, JsonSchema)]
+#[expect(clippy::struct_field_names, reason = "the name of the list in the answer")]
+struct Overrides {
+    overrides: Vec<Override>,
+    /// The epoch of definitions and overrides, for `ifEpoch` of a change.
+    epoch: i64,
+    next: Option<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ChangeQuery {
+    #[serde(default)]
+    dry_run: bool,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct SetBody {
+    target: Target,
+    limit: Option<u32>,
+    per_ms: Option<u64>,
+    burst: Option<u32>,
+    paused: Option<bool>,
+    reason: Option<String>,
+    #[schemars(with = "Option<DateTime>")]
+    expires_at: Option<String>,
+    /// Refuse the change if definitions or overrides have changed since this epoch.
+    if_epoch: Option<i64>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct TargetBody {
+    target: Target,
+    /// Refuse the change if definitions or overrides have changed since this epoch.
+    if_epoch: Option<i64>,
+}
+
+async fn list(caller: Caller, Query(query): Query<ListQuery>) -> Result<Json<Overrides>, Problem> {
+    let ListQuery { app, workflow, limit, cursor } = query;
+    let limit = page_size(limit)? as usize;
+    let (mut overrides, epoch) = caller.engine.overrides_with_epoch().await?;
+    let is = |wanted: &Option<String>, name: &str| wanted.as_ref().is_none_or(|it| it == name);
+    overrides.retain(|it| is(&app, &it.target.app) && is(&workflow, &it.target.workflow));
+    if let Some(cursor) = cursor {
+        let after: Target =
+            serde_json::from_str(&cursor).map_err(|_| super::body::bad_cursor(&cursor))?;
+        overrides.retain(|it| it.target > after);
+    }
+    let more = overrides.len() > limit;
+    overrides.truncate(limit);
+    let next = overrides.last().filter(|_| more).map(|it| it.target.subject());
+    Ok(Json(Overrides { overrides, epoch, next }))
+}
+
+async fn set(
+    caller: Caller,
+    Query(query): Query<ChangeQuery>,
+    body: Body,
+) -> Result<Json<Overridden>, Problem> {
+    let body: SetBody = body.required()?;
+    let SetBody { limit, per_ms, burst, paused, reason, if_epoch, .. } = body;
+    let expires_at = body.expires_at.map(|text| {
+        Timestamp::parse_rfc3339(&text).ok_or_else(|| {
+            let detail =
+                format!("`expiresAt` must be a time like 2026-11-16T12:00:00Z, got `{text}`");
+            Problem::invalid("bad_time", detail)
+        })
+    });
+    let (target, expires_at) = (of_caller(&caller, body.target), expires_at.transpose()?);
+    let fields = OverrideFields { limit, per_ms, burst, paused };
+    let change = OverrideChange::Set { target, fields, reason, expires_at };
+    apply(&caller, change, if_epoch, query.dry_run).await
+}
+
+async fn remove(
+    caller: Caller,
+    Query(query): Query<ChangeQuery>,
+    body: Body,
+) -> Result<Json<Overridden>, Problem> {
+    let TargetBody { target, if_epoch } = body.required()?;
+    let change = OverrideChange::Remove(of_caller(&caller, target));
+    apply(&caller, change, if_epoch, query.dry_run).await
+}
+
+async fn undo(
+    caller: Caller,
+    Query(query): Query<ChangeQuery>,
+    body: Body,
+) -> Result<Json<Overridden>, Problem> {
+    let TargetBody { target, if_epoch } = body.required()?;
+    let change = OverrideChange::Undo(of_caller(&caller, target));
+    apply(&caller, change, if_epoch, query.dry_run).await
+}
+
+fn of_caller(caller: &Caller, target: Target) -> Target {
+    let app = caller.app(Some(target.app).filter(|app| !app.is_empty()));
+    Target { app, ..target }
+}
+
+async fn apply(
+    caller: &Caller,
+    change: OverrideChange,
+    if_epoch: Option<i64>,
+    dry_run: bool,
+) -> Result<Json<Overridden>, Problem> {
+    Ok(Json(if dry_run {
+        caller.engine.would_override(change, if_epoch).await?
+    } else {
+        caller.engine.change_override(change, if_epoch).await?
+    }))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct HistoryQuery {
+    /// The `target` of an override, as JSON; absent for all targets.
+    target: Option<String>,
+    #[schemars(with = "Option<PageSize>")]
+    limit: Option<u32>,
+    cursor: Option<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct AuditQuery {
+    author: Option<String>,
+    operation: Option<String>,
+    subject: Option<String>,
+    #[schemars(with = "Option<PageSize>")]
+    limit: Option<u32>,
+    cursor: Option<String>,
+}
+
+/// A page of changes, newest first.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Audit")]
+struct AuditLog {
+    changes: Vec<ChangeView>,
+    next: Option<String>,
+}
+
+/// One change.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "Change")]
+struct ChangeView {
+    /// Number of the change.
+    id: String,
+    #[schemars(with = "DateTime")]
+    at: String,
+    /// Name of the API key; absent without keys, and for changes by an engine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    author: Option<String>,
+    /// Network address of the caller.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<String>,
+    /// Name of the operation, as in the OpenAPI document.
+    operation: String,
+    /// Object of the change; for an override its target as JSON.
+    subject: String,
+    /// State before the change, if the operation records it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<serde_json::Value>")]
+    before: Option<Box<RawValue>>,
+    /// State after the change, or what was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<serde_json::Value>")]
+    after: Option<Box<RawValue>>,
+}
+
+impl From<Audit> for ChangeView {
+    fn from(row: Audit) -> Self {
+        Self {
+            id: row.seq.to_string(),
+            at: row.at.rfc3339(),
+            author: row.author,
+            address: row.address,
+            operation: row.operation,
+            subject: row.subject,
+            before: row.before.as_ref().map(as_is),
+            after: row.after.as_ref().map(as_is),
+        }
+    }
+}
+
+async fn history(
+    caller: Caller,
+    Query(query): Query<HistoryQuery>,
+) -> Result<Json<AuditLog>, Problem> {
+    let HistoryQuery { target, limit, cursor } = query;
+    let subject = target.map(|text| {
+        let target: Target = serde_json::from_str(&text).map_err(|error| {
+            let detail = format!("`target` must be the target of an override as JSON: {error}");
+            Problem::invalid("bad_query", detail)
+        })?;
+        Ok::<_, Problem>(of_caller(&caller, target).normal().subject())
+    });
+    let which =
+        AuditFilter { subject: subject.transpose()?, overrides: true, ..AuditFilter::default() };
+    page(&caller, which, limit, cursor).await
+}
+
+async fn audit(caller: Caller, Query(query): Query<AuditQuery>) -> Result<Json<AuditLog>, Problem> {
+    let AuditQuery { author, operation, subject, limit, cursor } = query;
+    let which = AuditFilter { subject, author, operation, overrides: false };
+    page(&caller, which, limit, cursor).await
+}
+
+async fn page(
+    caller: &Caller,
+    which: AuditFilter,
+    limit: Option<u32>,
+    cursor: Option<String>,
+) -> Result<Json<AuditLog>, Problem> {
+    let (limit, below) = (page_size(limit)?, newest_below(cursor)?);
+    let page = caller.engine.audit(&which, Part { below, limit }).await?;
+    let changes = page.items.into_iter().map(ChangeView::from).collect();
+    Ok(Json(AuditLog { changes, next: page.next.map(|next| next.to_string()) }))
+}

@@ -1,0 +1,133 @@
+//! Overrides, pauses and the audit log over HTTP and from the command line.
+
+use serde_json::{Value, json};
+
+use crate::{server::Server, target::Target};
+
+async fn ask(server: &Server, method: &str, path: &str, body: Value) -> (u16, Value) {
+    let answer = server.raw(method, path, &[], &body.to_string()).await.unwrap();
+    (answer.status, answer.json())
+}
+
+fn config(url: &str) -> String {
+    format!(
+        "[[workflow]]\nname = \"sync\"\nurl = \"{url}\"\n\
+         concurrency = {{ limit = 5, key = \"account\" }}\n"
+    )
+}
+
+/// An override is set, listed, previewed, undone and removed; it survives a restart, and every
+/// change is in its history.
+#[tokio::test]
+async fn an_override_is_set_listed_and_undone() {
+    let target = Target::kind().await;
+    let mut server = Server::start_on_file(&config(&target.url));
+    let of = json!({ "workflow": "sync", "control": "concurrency", "path": "account" });
+    let with = |limit: u32| json!({ "target": of, "limit": limit, "reason": "slow" });
+    let (status, seen) = ask(&server, "PUT", "/overrides?dryRun=true", with(2)).await;
+    assert_eq!((status, &seen["after"]["limit"]), (200, &json!(2)), "{seen}");
+    let (_, list) = server.get("/overrides").await;
+    assert_eq!(list["overrides"], json!([]), "a dry run changes nothing");
+    let mut body = with(2);
+    body["ifEpoch"] = seen["epoch"].clone();
+    let (status, set) = ask(&server, "PUT", "/overrides", body.clone()).await;
+    assert_eq!(status, 200, "{set}");
+    let (status, late) = ask(&server, "PUT", "/overrides", body).await;
+    assert_eq!((status, &late["error"]), (409, &json!("epoch_changed")), "{late}");
+    let (status, _) = ask(&server, "PUT", "/overrides", with(3)).await;
+    assert_eq!(status, 200);
+    let undone = json!({ "target": of });
+    let (status, answer) = ask(&server, "POST", "/overrides/undo", undone.clone()).await;
+    assert_eq!((status, &answer["after"]), (200, &set["after"]), "{answer}");
+    server.kill();
+    server.restart();
+    let (_, list) = server.get("/overrides?workflow=sync&limit=1").await;
+    assert_eq!((&list["overrides"][0], &list["next"]), (&set["after"], &json!(null)));
+    let (status, answer) = ask(&server, "DELETE", "/overrides", undone.clone()).await;
+    assert_eq!((status, &answer["before"]), (200, &set["after"]), "{answer}");
+    let (status, answer) = ask(&server, "DELETE", "/overrides", undone).await;
+    assert_eq!((status, &answer["error"]), (404, &json!("no_override")), "{answer}");
+    let (_, history) = server.get("/overrides/history").await;
+    let operations = history["changes"].as_array().unwrap().iter();
+    let operations: Vec<&Value> = operations.map(|it| &it["operation"]).collect();
+    assert_eq!(operations, ["removeOverride", "undoOverride", "setOverride", "setOverride"]);
+}
+
+/// Bad overrides are refused with their codes.
+#[tokio::test]
+async fn a_bad_override_gets_its_code() {
+    let target = Target::kind().await;
+    let server = Server::start(&config(&target.url));
+    for (of, fields, code) in [
+        (json!({ "workflow": "sync" }), json!({ "limit": 1 }), "bad_override"),
+        (json!({ "workflow": "sync", "control": "throttle" }), json!({ "limit": 1 }), "bad_target"),
+        (json!({ "workflow": "no" }), json!({ "paused": true }), "no_workflow"),
+        (json!({ "workflow": "sync", "control": "x" }), json!({}), "bad_body"),
+        (json!({ "workflow": "sync" }), json!({ "paused": true, "expiresAt": "soon" }), "bad_time"),
+    ] {
+        let mut body = fields;
+        body["target"] = of;
+        let (_, answer) = ask(&server, "PUT", "/overrides", body.clone()).await;
+        assert_eq!(answer["error"], code, "{body}: {answer}");
+    }
+    let undo = json!({ "target": { "workflow": "sync" } });
+    let (status, answer) = ask(&server, "POST", "/overrides/undo", undo).await;
+    assert_eq!((status, &answer["error"]), (409, &json!("nothing_to_undo")));
+    let (status, answer) = server.get("/overrides/history?target=sync").await;
+    assert_eq!((status.as_u16(), &answer["error"]), (422, &json!("bad_query")));
+}
+
+/// The commands set, list and undo overrides, and pause and resume first starts.
+#[tokio::test]
+async fn overrides_are_changed_from_the_command_line() {
+    let target = Target::kind().await;
+    let server = Server::start(&config(&target.url));
+    let run = |arguments: &[&str]| server.command(arguments).unwrap();
+    let set = ["limit", "set", "sync", "concurrency", "--path", "account"];
+    let said = run(&[&set[..], &["--key", "eu-*", "--limit", "2", "--reason", "slow"]].concat());
+    assert_eq!(said, "before: no override\nafter: limit 2, reason slow\n");
+    run(&[&set[..], &["--key", "eu-*", "--limit", "3", "--for-seconds", "600"]].concat());
+    let said = run(&["limit", "list"]);
+    let line = said.lines().nth(1).unwrap_or_default();
+    assert!(line.starts_with("sync      concurrency  account  eu-*  limit 3, expires"), "{said}");
+    let said = run(&["limit", "undo", "sync", "concurrency", "--path", "account", "--key", "eu-*"]);
+    assert!(said.ends_with("after: limit 2, reason slow\n"), "{said}");
+    run(&["pause", "sync", "--reason", "provider is down"]);
+    let paused = server.start_run("sync", json!({ "account": "a" })).await;
+    let why = run(&["why", &paused]);
+    assert!(why.contains("paused: provider is down"), "{why}");
+    assert_eq!(target.calls().len(), 0, "a paused workflow starts no run");
+    run(&["resume", "sync"]);
+    server.until(&paused, "completed").await;
+}
+
+/// Every operation that changes something is in the audit log, with its author and address; inputs
+/// and queries are not.
+#[tokio::test]
+async fn changes_are_in_the_audit_log() {
+    let target = Target::kind().await;
+    let server = Server::start(&config(&target.url));
+    let run = server.start_run("sync", json!({ "account": "a" })).await;
+    server.until(&run, "completed").await;
+    server.post(&format!("/runs/{run}/replay"), "{}").await;
+    ask(&server, "POST", "/runs/bulk", json!({ "action": "pause", "all": true })).await;
+    let made = ask(&server, "POST", "/keys", json!({ "name": "ops" })).await.1;
+    let text = made["key"].as_str().unwrap().to_owned();
+    let bearer = format!("Bearer {text}");
+    let headers = [("authorization", bearer.as_str())];
+    let pause = json!({ "target": { "workflow": "sync" }, "paused": true }).to_string();
+    let answer = server.raw("PUT", "/overrides", &headers, &pause).await.unwrap();
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let gone = format!("/keys/{}", made["id"].as_str().unwrap());
+    let log = server.raw("GET", "/audit", &headers, "").await.unwrap().json();
+    let changes = log["changes"].as_array().unwrap();
+    let operations: Vec<&Value> = changes.iter().map(|it| &it["operation"]).collect();
+    assert_eq!(operations, ["setOverride", "makeKey", "bulk", "replayRun"], "{log}");
+    assert_eq!(changes[0]["author"], "ops");
+    assert_eq!(changes[0]["address"], "127.0.0.1");
+    assert_eq!(changes[3]["subject"], format!("/runs/{run}/replay"));
+    assert_eq!(changes[2]["after"], json!({ "action": "pause", "all": true }));
+    assert!(!log.to_string().contains(&text), "the log has the secret of a key");
+    let answer = server.raw("DELETE", &gone, &headers, "").await.unwrap();
+    assert_eq!(answer.status, 200, "{}", answer.text);
+}

@@ -1,0 +1,32 @@
+//! Waits of runs, and listeners for events.
+
+use super::{FREE_TEXT, FUTURE, Listener, ListenerEffect, NAME, Seq, Wait, WaitOn, run_id};
+
+pub(super) fn listeners() -> Vec<Listener> {
+    let keep = ListenerEffect::Keep { kept: u32::MAX, dropped: u32::MAX, last: Seq(i64::MAX) };
+    let listener = |effect| Listener {
+        name: NAME.to_owned(),
+        path: "a\u{1}b".to_owned(),
+        value: vec![0, 255],
+        since: Seq(i64::MIN),
+        until: Some(FUTURE),
+        effect,
+    };
+    vec![listener(ListenerEffect::Cancel), listener(keep)]
+}
+
+pub(super) fn waits() -> Vec<Wait> {
+    let on = [
+        WaitOn::Time,
+        WaitOn::Retry,
+        WaitOn::Event { name: NAME.to_owned(), matches: vec![("a.b".to_owned(), vec![0, 255])] },
+        WaitOn::Signal { name: FREE_TEXT.to_owned() },
+        WaitOn::Child { run: run_id(i64::MAX) },
+        WaitOn::Before { run: run_id(1) },
+    ];
+    let wait = |(n, on): (usize, WaitOn)| {
+        let within_ms = (n % 2 == 0).then_some(60_000);
+        Wait { step: NAME.to_owned(), on, until: Some(FUTURE), within_ms, since: Seq(i64::MAX) }
+    };
+    on.into_iter().enumerate().map(wait).collect()
+}

@@ -17,7 +17,7 @@ use super::{
     one_or_list,
     policy::Policy,
     pool::{self, Part},
-    queue::Queue,
+    queue::{Bounded, Queue},
     written,
 };
 use crate::{
@@ -71,7 +71,10 @@ pub(super) const CONTROL: Control = Control {
         let limits = definition.into_iter().flat_map(|definition| of_gate(definition, scope));
         limits.map(|limit| limit.limit).min().map_or(Limit::Open, Limit::Slots)
     },
-    queue: |definition, scope| of_gate(definition, scope).find_map(|limit| limit.queue),
+    queue: |definition, scope| {
+        let limit = of_gate(definition, scope).next()?;
+        Some(Bounded { queue: limit.queue?, has_cost: limit.cost.is_some() })
+    },
     ..Control::NONE
 };
 

@@ -22,7 +22,7 @@ use super::{
     policy,
     pool::{self, Part},
     priority,
-    queue::Queue,
+    queue::Bounded,
     rate_limit, singleton, start_within, throttle,
     verdict::Verdict,
 };
@@ -93,7 +93,7 @@ pub struct Control {
     pub(crate) limit: fn(Option<&Definition>, &Scope) -> Limit,
     /// Returns the bound of the queue of one of the control's gates under the given definition.
     #[serde(skip)]
-    pub(crate) queue: fn(&Definition, &Scope) -> Option<Queue>,
+    pub(crate) queue: fn(&Definition, &Scope) -> Option<Bounded>,
     /// Returns the fold settings; none if the definition does not use the control.
     #[serde(skip)]
     pub(crate) folding: fn(&Definition) -> Option<Folding>,

@@ -14,7 +14,7 @@ use super::{
     control::{Control, Field, FieldType, Moment, Reading},
     key_source::KeySource,
     plan::{Candidate, GateStep, Plan, WhenFull},
-    queue::Queue,
+    queue::{Bounded, Queue},
     verdict::{By, Verdict},
 };
 use crate::{
@@ -52,7 +52,7 @@ pub(super) const CONTROL: Control = Control {
     check,
     plan,
     limit: |_, _| Limit::Slots(1),
-    queue: |definition, _| definition.handoff.as_ref()?.queue,
+    queue: |definition, _| definition.handoff.as_ref()?.queue.map(Bounded::of_one),
     ..Control::NONE
 };
 

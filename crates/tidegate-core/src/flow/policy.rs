@@ -17,7 +17,7 @@ use super::{
     fold::{Folding, Kept, Timing},
     key_source::KeySource,
     plan::{Candidate, WhenFull},
-    queue::Queue,
+    queue::{Bounded, Queue},
     verdict::Verdict,
 };
 use crate::{
@@ -42,7 +42,7 @@ pub(super) const CONTROL: Control = Control {
         Ok(())
     },
     limit: |_, _| Limit::Slots(1),
-    queue: |definition, _| definition.policy.as_ref()?.kind.queue(),
+    queue: |definition, _| definition.policy.as_ref()?.kind.queue().map(Bounded::of_one),
     folding: |definition| match definition.policy.as_ref()?.kind {
         PolicyKind::Debounce { period_ms, max_wait_ms } => Some(Folding {
             class: Class::Quiet,

@@ -16,7 +16,7 @@ use crate::{
     definition::{Code, Fields, Problems, Reported},
     draft::{Decided, Draft, Stop},
     id::{RunId, Seq},
-    row::{Gate, GateKey, GateState, Phase, PlannedGate, Purpose, Run},
+    row::{Class, Gate, GateKey, GateState, Phase, PlannedGate, Purpose, Run, Slots},
     run::end,
 };
 
@@ -36,6 +36,22 @@ pub struct Queue {
     /// What happens to a run that would exceed it.
     #[serde(default)]
     pub on_overflow: OnOverflow,
+}
+
+/// The bound of one gate's queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounded {
+    /// The settings.
+    pub queue: Queue,
+    /// Whether the limit has a cost, so that a run may take more than one unit.
+    pub has_cost: bool,
+}
+
+impl Bounded {
+    /// The bound of a gate at which each run takes one unit.
+    pub(crate) fn of_one(queue: Queue) -> Bounded {
+        Bounded { queue, has_cost: false }
+    }
 }
 
 /// What happens when a new run finds a full queue.
@@ -135,7 +151,7 @@ pub fn check(
 fn bound(candidate: &Candidate<'_>, need: &PlannedGate) -> Option<Queue> {
     // Gates of limits without a bound need not be decoded.
     let scope = Some(&need.gate).filter(|_| need.bounded).and_then(GateKey::scope)?;
-    (control::owner(scope.class).queue)(candidate.workflow(), &scope)
+    (control::owner(scope.class).queue)(candidate.workflow(), &scope).map(|bound| bound.queue)
 }
 
 /// Returns the number of waiting runs, and stores it if the row does not have it.
@@ -209,29 +225,36 @@ fn is_displaceable(candidate: &Candidate<'_>, gate: &Gate, run: &Run) -> bool {
 /// wait (spec F4, L19).
 pub fn flushable<E>(draft: &Draft, gate: &Gate) -> Decided<Option<usize>, E> {
     let GateState::Slots(slots) = &gate.state else { return Ok(None) };
-    if slots.folds.is_empty() {
-        return Ok(None);
-    }
-    if slots.head.is_none() && slots.holders.iter().all(|hold| hold.draining) {
-        return Ok(Some(0));
-    }
-    let Some(scope) = gate.key.scope() else { return Ok(None) };
-    let catalog = draft.catalog(&scope.ws)?;
     for (n, fold) in slots.folds.iter().enumerate() {
-        let Some(fold) = fold.scope() else { continue };
-        let entry = catalog.entry(&fold.app, &fold.name);
-        let Some(current) = entry.and_then(|entry| entry.current.as_ref()) else { continue };
-        let control = control::owner(scope.class);
-        let Some(queue) = (control.queue)(&current.workflow, &scope) else { continue };
-        let place = waiting(draft, gate, queue.max_waiting)? < queue.max_waiting;
-        // The cost of the run is not known yet. It is at most the limit if the gate is empty.
-        let is_one = (control.costs)(&current.workflow).is_empty();
-        let room = slots.holders.is_empty() || (is_one && gate::has_room(draft, gate)?);
-        if place || (slots.head.is_none() && room) {
+        if !refuses(draft, gate, slots, fold)? {
             return Ok(Some(n));
         }
     }
     Ok(None)
+}
+
+/// Whether a gate would refuse the run of a fold now. A fold that is tried again although it is
+/// refused would be tried again at once, without end.
+fn refuses<E>(draft: &Draft, gate: &Gate, slots: &Slots, fold: &GateKey) -> Decided<bool, E> {
+    let (Some(scope), Some(fold)) = (gate.key.scope(), fold.scope()) else { return Ok(false) };
+    let catalog = draft.catalog(&scope.ws)?;
+    let entry = catalog.entry(&fold.app, &fold.name);
+    let current = entry.and_then(|entry| entry.current.as_ref());
+    let bound =
+        current.and_then(|current| (control::owner(scope.class).queue)(&current.workflow, &scope));
+    let Some(Bounded { queue, has_cost }) = bound else {
+        // These refuse while they are busy, by their mode. A run that is being stopped does not
+        // count. Other gates do not refuse: the bound was removed.
+        let by_mode = matches!(scope.class, Class::Singleton | Class::Policy);
+        let busy = slots.head.is_some() || slots.holders.iter().any(|hold| !hold.draining);
+        return Ok(by_mode && busy);
+    };
+    if waiting(draft, gate, queue.max_waiting)? < queue.max_waiting {
+        return Ok(false);
+    }
+    // The cost of the run is not known yet. It is at most the limit if the gate is empty.
+    let room = slots.holders.is_empty() || (!has_cost && gate::has_room(draft, gate)?);
+    Ok(slots.head.is_some() || !room)
 }
 
 #[cfg(test)]

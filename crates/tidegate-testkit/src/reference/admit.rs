@@ -36,9 +36,7 @@ impl Reference {
         if keyed && key_from(data, &source(&def["handoff"], "keyField").expect("given")).is_none() {
             return told("rejected", None);
         }
-        if too_costly(&def, std::slice::from_ref(data))
-            || self.too_costly_for_pools(&def, data, std::slice::from_ref(data))
-        {
+        if self.never_fits(&def, data, std::slice::from_ref(data)) {
             return told("rejected", None);
         }
         let mut meters = Vec::new();
@@ -100,8 +98,7 @@ impl Reference {
         let items = self.folds[at].items.iter().skip(led).map(|item| item.data.clone());
         let together: Vec<Value> = items.chain([data.clone()]).collect();
         let full = most.is_some_and(|most| together.len() > most)
-            || (collects
-                && (too_costly(def, &together) || self.too_costly_for_pools(def, data, &together)));
+            || (collects && self.never_fits(def, data, &together));
         let full = full && !self.folds[at].led_only();
         if (overdue || full) && self.folds[at].blocked.is_none() && self.flush(at) {
             self.settle();
@@ -164,7 +161,7 @@ impl Reference {
             let mut events: Vec<Value> = items.map(|item| item.data.clone()).collect();
             let count = events.len();
             events.push(data.clone());
-            count >= most || (batch && too_costly(def, &events))
+            count >= most || (batch && self.never_fits(def, data, &events))
         };
         let run = match items.last() {
             Some(last) if !led_only && !full(last.run) => last.run,
@@ -486,6 +483,11 @@ impl Reference {
         // The sort keeps the order of gates in one group: the workflow's own come first.
         way.sort_by_key(|(stop, _)| *stop);
         way
+    }
+
+    /// Whether a run with these events could never enter one of its gates.
+    fn never_fits(&self, def: &Value, data: &Value, events: &[Value]) -> bool {
+        too_costly(def, events) || self.too_costly_for_pools(def, data, events)
     }
 
     /// Whether a run with these events could never enter a gate of a pool.

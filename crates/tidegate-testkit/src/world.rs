@@ -32,7 +32,7 @@ use tidegate_core::{
     json::Payload,
     reads::{ReadSet, Scan},
     request::Request,
-    row::{Ended, EngineId, GateState, Phase, Row, RowKey, Run, StepKind, Workspace},
+    row::{Ended, EngineId, Gate, GateState, Phase, Row, RowKey, Run, StepKind, Workspace},
     run::{
         record::{NewStep, NewWait, NewWaitOn, Record, Recorded, Then, Until},
         sweep,
@@ -368,8 +368,14 @@ impl World {
             let snapshot = self.read(due).await;
             let now = snapshot.now;
             // The clock may have stepped back since the last sweep, but not during this one.
-            let looks = kinds.iter().flat_map(|scan| snapshot.found(scan));
-            let looks = looks.filter_map(|row| sweep::look(row, now, round == 0));
+            let mut found: Vec<&Row> = kinds.iter().flat_map(|scan| snapshot.found(scan)).collect();
+            // Gates that are due at the same time may be processed in any order. The reference does
+            // it in the order in which runs take them.
+            let order = |gate: &Gate| (gate.due, gate.key.scope().map(|scope| scope.order()));
+            found.sort_by_key(|row| {
+                row.as_gate().map_or((true, None), |it| (false, Some(order(it))))
+            });
+            let looks = found.into_iter().filter_map(|row| sweep::look(row, now, round == 0));
             let due = looks.filter(|(due, _)| *due <= now);
             let commands: Vec<_> = due.map(|(_, command)| command).collect();
             if commands.is_empty() {

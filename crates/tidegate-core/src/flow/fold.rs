@@ -263,7 +263,9 @@ fn join_fired(
     }
     run.claim = idempotency::take(draft, candidate, run.id)?;
     run.source = Source::Event(candidate.event.id);
-    // Gates that the run has not entered yet count the newer event.
+    // Gates that the run has not entered yet count the newer event. If it costs less, the run may
+    // enter now.
+    let next = run.plan.get(run.entered).map(|need| need.gate.clone());
     for need in run.plan.iter_mut().skip(run.entered) {
         let step = candidate.plan()?.iter().find(|step| step.planned.gate == need.gate);
         need.costs = step.map_or_else(Costs::default, |step| step.planned.costs.clone());
@@ -275,7 +277,9 @@ fn join_fired(
     if run.is_after() && matches!(run.phase, Phase::Queued { .. } | Phase::Ready) {
         gate::hold_back(draft, &mut run)?;
     }
+    let queue = next.filter(|_| matches!(run.phase, Phase::Queued { .. }));
     draft.put(run);
+    gate::hand_on(draft, queue.into_iter().collect())?;
     fold.last = candidate.event.id;
     fold.count += 1;
     let (run, fire_at) = (fold.run, fold.deadline);

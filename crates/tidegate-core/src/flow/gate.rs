@@ -52,7 +52,8 @@ pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
         let limit = limit(draft, &gate)?;
         gate.at = gate.at.max(draft.now());
         cut_off(&mut gate.state, &limit, draft.now());
-        let waiting = head(&gate.state).is_some();
+        // A run that is before the whole queue may fit where the head, which costs more, does not.
+        let waiting = head(&gate.state).is_some_and(|head| head < place(&need, run.rank));
         let offered = if waiting {
             Err(None)
         } else {
@@ -67,8 +68,8 @@ pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
             Err(due) => {
                 join(&mut gate, &mut run, &need);
                 // A queue at a gate with room is a transient state; the sweep must process it.
-                let room = waiting && room_for_first(&gate.state, &limit, draft.now());
-                gate.due = earlier(gate.due, if room { Some(draft.now()) } else { due });
+                let due = if waiting { first_due(&gate.state, &limit, draft.now()) } else { due };
+                gate.due = earlier(gate.due, due);
                 draft.put(gate);
                 draft.put(run);
                 return Ok(());
@@ -169,9 +170,10 @@ pub fn vacate<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<Vec<G
     Ok(touched)
 }
 
-/// Admits the next runs at each of the gates.
+/// Admits the next runs at each of the gates, in the order in which runs take them: a run that is
+/// admitted at one gate and has the best rank at the next one is not passed over there.
 pub fn hand_on<E>(draft: &mut Draft, mut gates: Vec<GateKey>) -> Decided<(), E> {
-    gates.sort();
+    gates.sort_by_cached_key(|gate| (gate.scope().map(|scope| scope.order()), gate.clone()));
     gates.into_iter().try_for_each(|gate| settle(draft, &gate))
 }
 
@@ -361,14 +363,14 @@ fn room(
     }
 }
 
-/// Whether there is room for the first run of the queue.
-fn room_for_first(state: &GateState, limit: &Limit, now: Timestamp) -> bool {
+/// Returns when there is room for the first run of the queue; none if that depends on a holder.
+fn first_due(state: &GateState, limit: &Limit, now: Timestamp) -> Option<Timestamp> {
     let costs = match state {
         GateState::Slots(slots) => &slots.wanted,
         GateState::Turns(turns) => &turns.wanted,
-        GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) => return false,
+        GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) => return None,
     };
-    room(state, costs, limit, now).is_ok()
+    room(state, costs, limit, now).map_or_else(|due| due, |()| Some(now))
 }
 
 fn leave(state: &mut GateState, run: RunId) {

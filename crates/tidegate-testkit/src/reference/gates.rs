@@ -26,7 +26,9 @@ impl Reference {
         let may = waiting.into_iter().filter(|&run| self.may_pass(run));
         let next = may.min_by_key(|&run| {
             let (stop, place) = &self.runs[run].way[self.runs[run].passed];
-            (*stop, place.control.clone())
+            // Of throttles those of one key come first (spec L5).
+            let wide_turn = *stop == Stop::Turn && place.control.ends_with(' ');
+            (*stop, wide_turn, place.control.clone())
         });
         next.is_some_and(|next| {
             while self.runs[next].passed < self.runs[next].way.len() && self.may_pass(next) {
@@ -71,7 +73,10 @@ impl Reference {
     /// Whether a fold that a gate has refused would be refused again (spec F4, L19).
     fn blocks(&self, fold: &Fold, place: &Place, version: i128) -> bool {
         let def = self.current(&fold.workflow);
-        let Some((most, _)) = queue_of(def, place) else { return self.busy(place, version) };
+        let by_mode = matches!(place.control.as_str(), "singleton" | "policy");
+        let Some((most, _)) = queue_of(def, place) else {
+            return by_mode && self.busy(place, version);
+        };
         let waiting = self.lines().get(place).map_or(0, Vec::len);
         let inside = (0..self.runs.len()).filter(|&run| self.holds(run, place));
         let inside: Vec<i128> = inside.map(|run| self.cost_at(run, place)).collect();

@@ -491,11 +491,13 @@ fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
 
 /// Returns when the pause of a closed gate ends, and what frees the gate, in words.
 fn end_of_pause(overrides: &[Override]) -> (Option<Timestamp>, String) {
-    let pause = overrides.iter().find(|over| over.fields.paused == Some(true));
-    let end = pause.and_then(|over| over.expires_at);
+    let pause = overrides.iter().find(|over| over.fields.closing() == Some(true));
+    let end = pause.and_then(Override::next_end);
+    let closed = pause.is_some_and(|over| over.fields.closed_until.is_some());
+    let what = if closed { "the reopening" } else { "the end of the pause" };
     let words = match end {
-        Some(at) => format!("the end of the pause at {}", at.rfc3339()),
-        None => "the end of the pause".to_owned(),
+        Some(at) => format!("{what} at {}", at.rfc3339()),
+        None => what.to_owned(),
     };
     (end, words)
 }

@@ -7,6 +7,7 @@ use tidegate_core::{
     observe::{
         Newest, Part,
         audit::{self, AuditFilter},
+        overrides::drained,
     },
     overrides::{Fields, Overridden, Override, OverrideChange, Target},
     reads::ReadSet,
@@ -94,6 +95,9 @@ impl Engine {
 
     fn command(&self, change: OverrideChange, if_epoch: Option<i64>) -> Command {
         let of = |target: Target| {
+            if target.pool.is_some() {
+                return target;
+            }
             let app = if target.app.is_empty() { DEFAULT_APP.to_owned() } else { target.app };
             Target { app, ..target }
         };
@@ -119,6 +123,16 @@ impl Engine {
         let catalog = snapshot.catalogs.get(&ws);
         let all = catalog.into_iter().flat_map(|catalog| catalog.overrides().iter());
         Ok((all.map(|it| Override::clone(it)).collect(), catalog.map_or(0, |it| it.epoch)))
+    }
+
+    /// Says for each of these overrides whether its target has drained: no started run of a paused
+    /// workflow lives, or nobody is inside the gates of a paused pool or of a closed limit.
+    ///
+    /// None for an override that neither pauses nor closes, and if more than 1,000 live runs or
+    /// gates would have to be read.
+    pub async fn drained(&self, overrides: &[Override]) -> Result<Vec<Option<bool>>, Error> {
+        let ws = self.ws();
+        Ok(look(&**self.store(), &ws, |draft| drained(draft, &ws, overrides)).await?)
     }
 
     /// Returns a page of the audit log, newest first. The changes of one override are its history.

@@ -451,13 +451,13 @@ fn fits(report: &mut Report, run: &Run) {
 /// a release had no limit, for a handoff, which is given to all live runs, and for a gate that has
 /// or had an override.
 fn most(catalog: &Catalog, scope: &Scope) -> Option<u64> {
-    if let Some(pool) = scope.pool() {
-        return catalog.pools().stored(pool).map(|stored| u64::from(stored.highest));
-    }
     let control = control::owner(scope.class);
     // An override may have raised the limit for holders that are still inside.
     if control.may_exceed || catalog.overrides().has_overridden(scope) {
         return None;
+    }
+    if let Some(pool) = scope.pool() {
+        return catalog.pools().stored(pool).map(|stored| u64::from(stored.highest));
     }
     let versions = catalog.entry(&scope.app, &scope.name).map(|entry| entry.versions.values());
     let released = versions.into_iter().flatten().filter(|version| version.release.is_some());

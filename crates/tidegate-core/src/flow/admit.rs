@@ -67,7 +67,7 @@ pub(super) fn too_costly(
             continue;
         };
         let (control, cost) = (scope.class.control(), costs.one());
-        if let Limit::Slots(limit) = draft.catalog(&scope.ws)?.limit(&scope)
+        if let Limit::Slots(limit) = draft.catalog(&scope.ws)?.open_limit(&scope)
             && cost > limit
         {
             let owner = match scope.pool() {

@@ -266,11 +266,13 @@ pub fn start<E>(draft: &mut Draft, run: &Run) -> Decided<(), E> {
     for (gate, costs) in turns.map(|need| (need.gate.clone(), need.costs.clone())) {
         let Some(row) = draft.gate(&gate)? else { continue };
         let mut row = row.clone();
-        let limit = limit(draft, &row)?;
+        // A pool that is paused counts the runs that have their turn.
+        let catalog = draft.catalog(&run.ws)?;
+        let limit = gate.scope().map(|scope| catalog.open_limit(&scope));
         let now = draft.now();
         if let GateState::Turns(turns) = &mut row.state {
             turns.pending.retain(|turn| turn.run != run.id.seq);
-            if let Limit::Rates(rates) = limit {
+            if let Some(Limit::Rates(rates)) = limit {
                 turns.meters = stamp_all(&turns.meters, &rates, &costs, now, stamp_turn);
             }
         }
@@ -414,6 +416,11 @@ pub fn has_room<E>(draft: &Draft, gate: &Gate) -> Decided<bool, E> {
     Ok(room(&gate.state, &Costs::default(), &limit, draft.now()).is_ok())
 }
 
+/// Whether an override keeps all runs from entering the gate.
+pub fn is_closed<E>(draft: &Draft, gate: &Gate) -> Decided<bool, E> {
+    Ok(limit(draft, gate)? == Limit::Closed)
+}
+
 /// Sets the first position of the queue and the cost of the run there. An empty queue is not
 /// counted.
 fn set_head(state: &mut GateState, first: Option<(Place, &Costs)>) {
@@ -489,7 +496,8 @@ fn limit<E>(draft: &Draft, gate: &Gate) -> Decided<Limit, E> {
     }
 }
 
-fn gate_or_new<E>(draft: &mut Draft, key: &GateKey) -> Decided<Gate, E> {
+/// Returns a gate; a new one if it has no row.
+pub(super) fn gate_or_new<E>(draft: &mut Draft, key: &GateKey) -> Decided<Gate, E> {
     if let Some(gate) = draft.gate(key)? {
         return Ok(gate.clone());
     }

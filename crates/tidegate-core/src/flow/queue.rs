@@ -212,7 +212,8 @@ pub fn flushable<E>(draft: &Draft, gate: &Gate) -> Decided<Option<usize>, E> {
     if slots.folds.is_empty() {
         return Ok(None);
     }
-    if slots.head.is_none() && slots.holders.iter().all(|hold| hold.draining) {
+    let idle = slots.head.is_none() && slots.holders.iter().all(|hold| hold.draining);
+    if idle && !gate::is_closed(draft, gate)? {
         return Ok(Some(0));
     }
     let Some(scope) = gate.key.scope() else { return Ok(None) };
@@ -226,7 +227,8 @@ pub fn flushable<E>(draft: &Draft, gate: &Gate) -> Decided<Option<usize>, E> {
         let place = waiting(draft, gate, queue.max_waiting)? < queue.max_waiting;
         // The cost of the run is not known yet. It is at most the limit if the gate is empty.
         let is_one = (control.costs)(&current.workflow).is_empty();
-        let room = slots.holders.is_empty() || (is_one && gate::has_room(draft, gate)?);
+        let empty = slots.holders.is_empty() && !gate::is_closed(draft, gate)?;
+        let room = empty || (is_one && gate::has_room(draft, gate)?);
         if place || (slots.head.is_none() && room) {
             return Ok(Some(n));
         }

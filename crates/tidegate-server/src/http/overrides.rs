@@ -23,7 +23,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .query::<ListQuery>()
             .answers::<Overrides>(200, "The overrides in force."),
         Operation::put("/overrides", "setOverride", set)
-            .says("Override limits of a target, or pause its first starts, without a release.")
+            .says("Override limits of a target, pause it, or close it until a time, without a release.")
             .query::<ChangeQuery>()
             .body::<SetBody>()
             .answers::<Overridden>(200, "The override before and after the change."),
@@ -54,6 +54,7 @@ pub(super) fn operations() -> Vec<Operation> {
 struct ListQuery {
     app: Option<String>,
     workflow: Option<String>,
+    pool: Option<String>,
     #[schemars(with = "Option<PageSize>")]
     limit: Option<u32>,
     cursor: Option<String>,
@@ -63,10 +64,22 @@ struct ListQuery {
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(clippy::struct_field_names, reason = "the name of the list in the answer")]
 struct Overrides {
-    overrides: Vec<Override>,
+    overrides: Vec<OverrideView>,
     /// The epoch of definitions and overrides, for `ifEpoch` of a change.
     epoch: i64,
     next: Option<String>,
+}
+
+/// An override in force.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct OverrideView {
+    #[serde(flatten)]
+    over: Override,
+    /// For a pause or a closed target: whether no started run of the workflow lives, or nobody is
+    /// inside the gates of the pool or the control. Absent if too many runs would have to be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    drained: Option<bool>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -84,6 +97,9 @@ struct SetBody {
     per_ms: Option<u64>,
     burst: Option<u32>,
     paused: Option<bool>,
+    /// Close the target's gates until this time.
+    #[schemars(with = "Option<DateTime>")]
+    closed_until: Option<String>,
     reason: Option<String>,
     #[schemars(with = "Option<DateTime>")]
     expires_at: Option<String>,
@@ -100,11 +116,12 @@ struct TargetBody {
 }
 
 async fn list(caller: Caller, Query(query): Query<ListQuery>) -> Result<Json<Overrides>, Problem> {
-    let ListQuery { app, workflow, limit, cursor } = query;
+    let ListQuery { app, workflow, pool, limit, cursor } = query;
     let limit = page_size(limit)? as usize;
     let (mut overrides, epoch) = caller.engine.overrides_with_epoch().await?;
     let is = |wanted: &Option<String>, name: &str| wanted.as_ref().is_none_or(|it| it == name);
     overrides.retain(|it| is(&app, &it.target.app) && is(&workflow, &it.target.workflow));
+    overrides.retain(|it| pool.is_none() || pool == it.target.pool);
     if let Some(cursor) = cursor {
         let after: Target =
             serde_json::from_str(&cursor).map_err(|_| super::body::bad_cursor(&cursor))?;
@@ -113,6 +130,9 @@ async fn list(caller: Caller, Query(query): Query<ListQuery>) -> Result<Json<Ove
     let more = overrides.len() > limit;
     overrides.truncate(limit);
     let next = overrides.last().filter(|_| more).map(|it| it.target.subject());
+    let drained = caller.engine.drained(&overrides).await?;
+    let overrides = overrides.into_iter().zip(drained);
+    let overrides = overrides.map(|(over, drained)| OverrideView { over, drained }).collect();
     Ok(Json(Overrides { overrides, epoch, next }))
 }
 
@@ -123,17 +143,21 @@ async fn set(
 ) -> Result<Json<Overridden>, Problem> {
     let body: SetBody = body.required()?;
     let SetBody { limit, per_ms, burst, paused, reason, if_epoch, .. } = body;
-    let expires_at = body.expires_at.map(|text| {
-        Timestamp::parse_rfc3339(&text).ok_or_else(|| {
-            let detail =
-                format!("`expiresAt` must be a time like 2026-11-16T12:00:00Z, got `{text}`");
-            Problem::invalid("bad_time", detail)
-        })
-    });
-    let (target, expires_at) = (of_caller(&caller, body.target), expires_at.transpose()?);
-    let fields = OverrideFields { limit, per_ms, burst, paused };
+    let expires_at = time("expiresAt", body.expires_at)?;
+    let closed_until = time("closedUntil", body.closed_until)?;
+    let target = of_caller(&caller, body.target);
+    let fields = OverrideFields { limit, per_ms, burst, paused, closed_until };
     let change = OverrideChange::Set { target, fields, reason, expires_at };
     apply(&caller, change, if_epoch, query.dry_run).await
+}
+
+fn time(field: &str, text: Option<String>) -> Result<Option<Timestamp>, Problem> {
+    let Some(text) = text else { return Ok(None) };
+    let at = Timestamp::parse_rfc3339(&text).ok_or_else(|| {
+        let detail = format!("`{field}` must be a time like 2026-11-16T12:00:00Z, got `{text}`");
+        Problem::invalid("bad_time", detail)
+    });
+    at.map(Some)
 }
 
 async fn remove(
@@ -157,6 +181,9 @@ async fn undo(
 }
 
 fn of_caller(caller: &Caller, target: Target) -> Target {
+    if target.pool.is_some() {
+        return target;
+    }
     let app = caller.app(Some(target.app).filter(|app| !app.is_empty()));
     Target { app, ..target }
 }

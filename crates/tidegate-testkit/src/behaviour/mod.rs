@@ -36,6 +36,7 @@ pub mod output;
 pub mod overlap;
 pub mod overrides;
 pub mod policies;
+pub mod pool_overrides;
 pub mod pools;
 pub mod priority;
 pub mod promises;

@@ -10,9 +10,9 @@ use tidegate_core::{
     json::{MAX_EVENT_BYTES, Payload},
     row::{
         ApiKey, At, Audit, Awaited, BatchCosts, Begun, Bulk, BulkCounts, BulkFilter, BulkWhat,
-        Chore, Chunk, Claim, Class, Costs, Def, Ended, Ending, Engine, Epoch, Event, Fold, Gate,
-        GateKey, GateState, Hold, Item, Kind, Listener, ListenerEffect, LiveState, Mark, Meter,
-        Meters, Occurred, Parent, Part, Phase, Place, PlannedGate, Progress, Purpose, Rank,
+        Chore, Chunk, Claim, Class, Closed, Costs, Def, Ended, Ending, Engine, Epoch, Event, Fold,
+        Gate, GateKey, GateState, Hold, Item, Kind, Listener, ListenerEffect, LiveState, Mark,
+        Meter, Meters, Occurred, Parent, Part, Phase, Place, PlannedGate, Progress, Purpose, Rank,
         Receipt, Reply, Row, Run, RunError, Schedule, Scope, Session, SessionOp, SessionRef,
         Signal, Slots, Source, Span, Staged, Step, StepKind, StreamEventRow, StreamSnapshot,
         Subscription, Trail, Turn, Turns, Wait, WaitOn, WaitPath, WaitPlace, WaitRow, Work,
@@ -98,6 +98,7 @@ pub fn run(seq: i64) -> Run {
         fence: 0,
         started: false,
         failures: BTreeMap::new(),
+        deferrals: BTreeMap::new(),
         deaths: 0,
         begun: Begun::Untracked,
         pause_reason: None,
@@ -432,6 +433,10 @@ fn chores() -> Vec<Row> {
     (0..).zip(work).map(with).map(Row::from).collect()
 }
 
+fn closed() -> Closed {
+    Closed { until: FUTURE, by: RunId { seq: Seq(i64::MAX), salt: u64::MAX }, at: PAST }
+}
+
 fn gates() -> Vec<Row> {
     let states = [
         GateState::Slots(Slots::default()),
@@ -445,6 +450,7 @@ fn gates() -> Vec<Row> {
             waiting: Some(u32::MAX),
             folds: vec![gate_key("main", "fold"), GateKey::from_bytes(&[0, 255])],
             moved_to: Some(i64::MAX),
+            closed: Some(closed()),
         }),
         GateState::Meter(Meters(vec![meter(1)])),
         GateState::Meter(Meters(vec![meter(1), Meter { debt: u64::MAX, ..meter(u32::MAX) }])),
@@ -456,6 +462,7 @@ fn gates() -> Vec<Row> {
                 .to_vec(),
             head: Some(far_place()),
             wanted: Costs::new(vec![2]),
+            closed: Some(closed()),
         }),
         GateState::Fold(Fold {
             run: RunId { seq: Seq(i64::MAX), salt: u64::MAX },
@@ -531,6 +538,7 @@ fn runs() -> Vec<Row> {
         fence: i64::MAX,
         started: true,
         failures: BTreeMap::from([(NAME.to_owned(), u32::MAX)]),
+        deferrals: BTreeMap::from([(NAME.to_owned(), u32::MAX)]),
         deaths: u32::MAX,
         begun: Begun::Yes,
         pause_reason: Some(FREE_TEXT.to_owned()),

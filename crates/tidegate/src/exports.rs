@@ -23,7 +23,7 @@ pub use tidegate_core::list::RunStatus;
 #[doc(inline)]
 pub use tidegate_core::{
     audit::{AuditEntry, Author},
-    explain::Binding,
+    explain::{Binding, ClosedBy},
     id::{ChoreId, ScheduleId, Seq},
     idempotency_key::IdempotentRequest,
     list::{RunFilter, RunPage, RunSummary},
@@ -56,11 +56,12 @@ pub use tidegate_core::{
     definition::{Code as ProblemCode, Definition, Problem},
     event::{NewEvent, Outcome, Posted},
     explain::{Why, Workers},
-    flow::{By, Verdict},
+    flow::{By, Verdict, close::GateToClose},
     id::{EventId, RunId},
     json::{MAX_EVENT_BYTES, Payload, PayloadError},
     request::Request,
     row::{Chunk, Ended, Ending, Event, Progress, Run, RunError, Workspace},
+    run::record::Until,
     time::Timestamp,
 };
 #[doc(inline)]

@@ -644,6 +644,20 @@ macro_rules! behaviours {
                 a_pause_with_an_exception_starts_only_the_exception,
                 a_paused_run_keeps_its_run_gates_and_expires,
             }
+            closing {
+                a_closed_pool_lets_nobody_in_until_its_time,
+                a_closed_key_delays_no_other_key,
+                a_throttle_that_a_run_closes_stops_first_starts,
+                a_run_closes_the_narrow_limit_of_its_workflow,
+                the_later_end_wins_within_the_maximum,
+                an_attempt_that_closes_a_gate_is_not_counted,
+                a_report_without_the_lease_closes_nothing,
+                why_names_the_run_that_closed_the_gate,
+                a_closed_gate_without_a_queue_keeps_its_row,
+                a_pause_and_a_closing_are_both_waited_for,
+                a_closed_gate_keeps_its_folds,
+                a_run_closes_only_gates_of_its_plan,
+            }
             pool_overrides {
                 an_override_of_a_pool_holds_for_all_its_workflows,
                 a_pool_that_runs_hold_until_their_end_is_overridden,

@@ -13,6 +13,7 @@ pub mod cancel_on;
 pub mod children;
 pub mod chores;
 pub mod clock;
+pub mod closing;
 pub mod compensation;
 pub mod concurrency;
 pub mod control;

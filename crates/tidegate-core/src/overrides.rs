@@ -7,6 +7,7 @@
 //! the audit log with the override before and after it, which is the history that `undo` reads.
 
 mod index;
+mod purge;
 mod target;
 
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     index::Overrides,
+    purge::{Purged, purge},
     target::{KeyValue, Limited, Target},
 };
 use crate::{
@@ -185,6 +187,13 @@ impl OverrideChange {
         }
     }
 
+    /// Returns the target.
+    pub fn target(&self) -> &Target {
+        match self {
+            Self::Set { target, .. } | Self::Remove(target) | Self::Undo(target) => target,
+        }
+    }
+
     fn operation(&self) -> &'static str {
         match self {
             Self::Set { .. } => "setOverride",
@@ -273,9 +282,7 @@ pub fn change(
     let change = &change.clone().normal();
     let catalog = draft.definitions(ws)?;
     let epoch = catalog.epoch;
-    if let Some(expected) = if_epoch.filter(|expected| *expected != epoch) {
-        return refused(OverrideRefusal::EpochChanged { expected, now: epoch });
-    }
+    check_epoch(epoch, if_epoch)?;
     let (target, after) = match change {
         OverrideChange::Set { target, fields, reason, expires_at } => {
             check_target(draft, ws, target)?;
@@ -297,6 +304,13 @@ pub fn change(
     let before = put(draft, ws, &target, after.clone())?;
     log(draft, ws, &target, change.operation(), by, (before.as_ref(), after.as_ref()))?;
     Ok(Overridden { before, after, epoch })
+}
+
+fn check_epoch(now: i64, if_epoch: Option<i64>) -> Decided<()> {
+    match if_epoch.filter(|expected| *expected != now) {
+        Some(expected) => refused(OverrideRefusal::EpochChanged { expected, now }),
+        None => Ok(()),
+    }
 }
 
 /// Returns the override that was in force before the latest change of a target.

@@ -20,7 +20,10 @@ use tidegate_core::{
     time::Timestamp,
 };
 
-use tidegate_core::key::{Decimal, Key, Path, Scalar};
+use tidegate_core::{
+    key::{Decimal, Key, Path, Scalar},
+    overrides::{Limited, Target},
+};
 
 /// Length of a lease in tests that do not wait for its end, in milliseconds.
 pub const LEASE_MS: u32 = 30_000;
@@ -405,6 +408,12 @@ fn chores() -> Vec<Row> {
         version: Some(u32::MAX),
         state: Some(LiveState::Paused),
         queued_before: Some(FUTURE),
+        waits_at: Some(Target {
+            pool: Some(NAME.to_owned()),
+            control: Some(Limited::Concurrency),
+            key_prefix: Some(NAME.to_owned()),
+            ..Target::default()
+        }),
     };
     let bulk = |what| Bulk {
         what,

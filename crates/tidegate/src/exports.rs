@@ -34,13 +34,14 @@ pub use tidegate_core::{
         folds::FlowState,
         gates::{GateFilter, GatePage, GateView},
         origin::Origin,
+        overrides::Effect as OverrideEffect,
         receipts::{ReceiptEntry, ReceiptFilter},
         schedules::{Place as SchedulePlace, ScheduleFilter, SchedulePage, ScheduleView},
         stats::Stats,
         timeline::Timeline,
     },
     overrides::{
-        Fields as OverrideFields, KeyValue, Limited, Overridden, Override, OverrideChange,
+        Fields as OverrideFields, KeyValue, Limited, Overridden, Override, OverrideChange, Purged,
         Target as OverrideTarget,
     },
     row::{

@@ -93,3 +93,72 @@ pub(super) fn check(workflow: &Definition, problems: &mut Problems) {
     };
     problems.error(Code::Conflict, "onTooMany.close", message);
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::definition::Definition;
+
+    // spec L27, A4
+    #[test]
+    fn a_gate_that_runs_do_not_have_is_refused_with_the_fix() {
+        let limit = json!({ "limit": 1 });
+        let rate = json!({ "limit": 1, "perMs": 1 });
+        let close = |gate: &str| json!({ "close": gate });
+        for (controls, on, expected) in [
+            (json!({ "concurrency": limit }), close("concurrency"), "ok"),
+            (json!({ "throttle": rate }), close("throttle"), "ok"),
+            (json!({ "concurrency": { "pool": "p" } }), close("pool:p"), "ok"),
+            (
+                json!({ "throttle": { "pool": "p" } }),
+                json!({ "close": "pool:p", "maxCloseMs": 1 }),
+                "ok",
+            ),
+            (
+                json!({ "throttle": rate }),
+                close("concurrency"),
+                "onTooMany.close names the concurrency limit, but there is none: add \
+                 `concurrency`, or close `throttle`",
+            ),
+            (
+                json!({ "concurrency": { "pool": "p" } }),
+                close("throttle"),
+                "onTooMany.close names the throttle, but there is none",
+            ),
+            (
+                json!({ "rateLimit": { "pool": "p" } }),
+                close("pool:p"),
+                "names pool `p`, of which runs pass no throttle and no concurrency",
+            ),
+            (
+                json!({}),
+                close("pool:"),
+                "onTooMany.close must be `throttle`, `concurrency` or `pool:` and the name of a \
+                 pool, got `pool:`",
+            ),
+            (json!({}), json!({}), "onTooMany.close is required"),
+            (json!({}), json!({ "close": "throttle", "maxCloseMs": 0 }), "onTooMany.maxCloseMs"),
+            (json!({}), json!({ "until": 1 }), "onTooMany.until is not known"),
+        ] {
+            let mut value = json!({ "name": "w", "url": "http://h", "onTooMany": on });
+            value.as_object_mut().unwrap().extend(controls.as_object().unwrap().clone());
+            let found = match Definition::parse(&value) {
+                Ok(parsed) => {
+                    let again = Definition::parse(&parsed.value.to_value()).unwrap();
+                    assert_eq!(again.value, parsed.value);
+                    let stored = serde_json::to_value(&parsed.value).unwrap();
+                    let read: Definition = serde_json::from_value(stored).unwrap();
+                    assert_eq!(read, parsed.value);
+                    "ok".to_owned()
+                }
+                Err(errors) => errors.to_string(),
+            };
+            assert!(found.contains(expected), "{value}: {found}");
+        }
+        let no_url = json!({ "name": "w", "throttle": rate, "onTooMany": close("throttle") });
+        let warnings = Definition::parse(&no_url).unwrap().warnings;
+        let rule = "has no effect without `url`, whose responses it reads";
+        assert_eq!(warnings.iter().map(|it| &*it.message).collect::<Vec<_>>(), [rule]);
+    }
+}

@@ -13,9 +13,10 @@ use crate::{
         pause, queue,
     },
     id::{RunId, Seq},
+    reads::Scan,
     row::{
-        Class, Costs, Gate, GateKey, GateState, Hold, Phase, Place, PlannedGate, Rank, RowKey, Run,
-        Slots, Span, Turn, Turns,
+        Class, Costs, Gate, GateKey, GateState, Hold, Phase, Place, PlannedGate, Rank, Row, RowKey,
+        Run, Slots, Span, Turn, Turns,
     },
     time::Timestamp,
 };
@@ -422,6 +423,31 @@ fn is_counted(state: &GateState) -> bool {
 pub fn has_room<E>(draft: &Draft, gate: &Gate) -> Decided<bool, E> {
     let limit = limit(draft, gate)?;
     Ok(room(&gate.state, &Costs::default(), &limit, draft.now()).is_ok())
+}
+
+/// Whether runs are queued at the gate.
+pub fn has_queue(gate: &Gate) -> bool {
+    head(&gate.state).is_some()
+}
+
+/// Returns how many of the first `most` runs in a gate's queue would enter under a limit now.
+pub fn would_enter<E>(draft: &Draft, gate: &Gate, limit: &Limit, most: usize) -> Decided<u32, E> {
+    let now = draft.now();
+    let mut state = gate.state.clone();
+    cut_off(&mut state, limit, now);
+    if room_for_first(&state, limit, now) {
+        let rows = draft.found(&Scan::Queue(gate.key.clone()), u32::try_from(most).unwrap_or(1))?;
+        let mut entered = 0;
+        for run in rows.into_iter().filter_map(Row::as_run).take(most) {
+            let costs = run.plan.get(run.entered).map(|need| need.costs.clone());
+            if offer(&mut state, run.id, &costs.unwrap_or_default(), limit, now).is_err() {
+                break;
+            }
+            entered += 1;
+        }
+        return Ok(entered);
+    }
+    Ok(0)
 }
 
 /// Whether an override or a run has closed the gate, so that no run enters.

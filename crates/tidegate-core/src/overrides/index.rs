@@ -157,6 +157,19 @@ impl Overrides {
         if keep { self.in_force += 1 } else { self.in_force -= 1 }
     }
 
+    /// Returns these overrides with another one for a target, or with none, for a preview.
+    #[must_use]
+    pub fn with(&self, target: &Target, after: Option<&Override>) -> Self {
+        let mut changed = self.clone();
+        if let Some(over) = self.row(target).and_then(|row| row.over.clone()) {
+            changed.index(&over, false);
+        }
+        if let Some(over) = after {
+            changed.index(&Arc::new(over.clone()), true);
+        }
+        changed
+    }
+
     /// Returns the number of overrides in force.
     pub fn len(&self) -> usize {
         self.in_force

@@ -8,7 +8,7 @@ use crate::{
     flow::{CONTROLS, KeySource, concurrency::Span},
     key::{Decimal, Key, Scalar},
     pool::Pool,
-    row::{Class, GateKey, Run, Scope, Workspace},
+    row::{Class, GateKey, Phase, Run, Scope, Workspace},
 };
 
 /// Target of an override: gates of one workflow or of one pool.
@@ -220,6 +220,29 @@ impl Target {
             None => true,
         };
         own && key()
+    }
+
+    /// Whether a run waits at the target: in the queue of one of its gates, or, if the target is the
+    /// first starts of a workflow, anywhere before its start.
+    pub(crate) fn has_waiting(&self, run: &Run) -> bool {
+        if self.is_of_starts() {
+            let waits = matches!(run.phase, Phase::Queued { .. } | Phase::Ready);
+            return waits && !run.started && self.has_run(run);
+        }
+        let next = run.plan.get(run.entered).filter(|_| matches!(run.phase, Phase::Queued { .. }));
+        next.and_then(|need| need.gate.scope()).is_some_and(|scope| self.has_gate(&scope))
+    }
+
+    /// Whether a gate belongs to the control, or to the pool, of the target, and its key matches.
+    pub(crate) fn has_gate(&self, scope: &Scope) -> bool {
+        let own = if self.pool.is_some() {
+            self.pool_classes().contains(&scope.class)
+        } else {
+            self.class() == scope.class
+        };
+        own && self.owner() == (scope.app.as_str(), scope.name.as_str())
+            && self.slot() == scope.slot
+            && self.matches(&scope.key)
     }
 
     /// Whether the queue of a gate in the target's ranges depends on the override.

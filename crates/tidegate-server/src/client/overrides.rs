@@ -57,6 +57,26 @@ pub(crate) enum Limits {
         #[command(flatten)]
         which: Which,
     },
+    /// Cancel all runs that wait at the gates of a target.
+    Purge {
+        /// Workflow; `flow/action` for an action; left out with `--pool`.
+        #[arg(required_unless_present = "pool")]
+        workflow: Option<String>,
+        /// Control: `concurrency` or `throttle`; absent for all runs that have not started, or for
+        /// all queues of a pool.
+        control: Option<String>,
+        #[command(flatten)]
+        keys: Keyed,
+        /// Span of the `concurrency` limit: `executing` or `run`.
+        #[arg(long)]
+        span: Option<String>,
+        /// Reason of the cancellations.
+        #[arg(long)]
+        reason: Option<String>,
+        /// Print the number of waiting runs without cancelling them.
+        #[arg(long)]
+        dry_run: bool,
+    },
     /// List the changes of overrides, newest first.
     History {
         /// Maximum number of changes.
@@ -219,7 +239,15 @@ fn changed(answer: &Value) -> String {
         Value::Null => "no override".to_owned(),
         over => fields(over),
     };
-    format!("before: {}\nafter: {}\n", line("before"), line("after"))
+    let effect = &answer["effect"];
+    let effect = match effect["enter"].as_u64() {
+        Some(enter) => {
+            let more = if effect["atLeast"] == true { " or more" } else { "" };
+            format!("waiting runs: {enter}{more} would enter, {} would wait\n", effect["wait"])
+        }
+        None => String::new(),
+    };
+    format!("before: {}\nafter: {}\n{effect}", line("before"), line("after"))
 }
 
 fn fields(over: &Value) -> String {
@@ -286,12 +314,35 @@ pub(super) async fn limits(
             let shown = changed(&answer);
             Ok((answer, shown))
         }
+        Limits::Purge { workflow, control, keys, span, reason, dry_run } => {
+            let which = Which { span, position: None };
+            let mut body = json!({ "target": target(workflow, control, keys, Some(which))? });
+            if let Some(reason) = reason {
+                body["reason"] = reason.into();
+            }
+            purge(server, body, dry_run).await
+        }
         Limits::History { limit } => {
             let answer = server.get(&format!("/overrides/history?limit={limit}")).await?;
             let shown = log(&answer);
             Ok((answer, shown))
         }
     }
+}
+
+/// Purges a target, and waits until the runs are cancelled.
+async fn purge(server: &Server<'_>, body: Value, dry_run: bool) -> anyhow::Result<(Value, String)> {
+    let path = if dry_run { "/overrides/purge?dryRun=true" } else { "/overrides/purge" };
+    let answer = server.post(path, body).await?;
+    let more = if answer["atLeast"] == true { " or more" } else { "" };
+    let waiting = &answer["waiting"];
+    let Some(id) = answer["id"].as_str() else {
+        let shown = format!("{waiting}{more} runs wait\n");
+        return Ok((answer, shown));
+    };
+    let done = super::bulk::finished(server, id).await?;
+    let shown = format!("{waiting}{more} runs waited: {} cancelled\n", done["done"]);
+    Ok((done, shown))
 }
 
 async fn remove(server: &Server<'_>, target: Value) -> anyhow::Result<(Value, String)> {

@@ -658,6 +658,14 @@ macro_rules! behaviours {
                 a_closed_gate_keeps_its_folds,
                 a_run_closes_only_gates_of_its_plan,
             }
+            purge {
+                a_purge_cancels_the_queue_of_one_key_and_no_other_run,
+                a_purge_of_a_workflow_cancels_what_has_not_started,
+                a_purge_of_a_pool_cancels_its_queues,
+                a_purge_counts_more_runs_than_one_chunk_and_cancels_them,
+                a_purge_under_an_old_epoch_or_of_a_bad_target_is_refused,
+                a_preview_says_how_many_runs_would_enter_or_wait,
+            }
             pool_overrides {
                 an_override_of_a_pool_holds_for_all_its_workflows,
                 a_pool_that_runs_hold_until_their_end_is_overridden,

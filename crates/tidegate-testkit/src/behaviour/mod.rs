@@ -41,6 +41,7 @@ pub mod pool_overrides;
 pub mod pools;
 pub mod priority;
 pub mod promises;
+pub mod purge;
 pub mod queues;
 pub mod rate_limit;
 pub mod reacting;

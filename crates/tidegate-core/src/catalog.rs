@@ -219,7 +219,7 @@ pub enum Limit {
     Rates(Vec<Rate>),
     /// No limit: the current release no longer has the control.
     Open,
-    /// Nobody enters: an override pauses the runs that come to this gate.
+    /// Nobody enters: an override pauses or closes the gate.
     Closed,
 }
 
@@ -438,6 +438,11 @@ impl Catalog {
     /// Returns the limit of a gate under the current release and the overrides in force.
     pub fn limit(&self, scope: &Scope) -> Limit {
         self.overrides.apply(scope, self.defined_limit(scope))
+    }
+
+    /// Returns the limit that a gate has when no pause closes it, for what is inside.
+    pub fn open_limit(&self, scope: &Scope) -> Limit {
+        self.overrides.open(scope, self.defined_limit(scope))
     }
 
     /// Returns the limit of a gate under the current release, without overrides.

@@ -23,7 +23,7 @@ use crate::{
     idempotency_key::{self, IdempotentRequest},
     json::Payload,
     key::Key,
-    overrides::{self, Overridden, OverrideChange},
+    overrides::{self, Overridden, OverrideChange, Purged, Target},
     pool::PoolCommand,
     reads::{Change, ExpectedPaths, Latch, Mode, ReadSet, Snapshot},
     request::{self, Request},
@@ -349,6 +349,17 @@ pub enum Command {
         /// The epoch that the workspace must have; none means any.
         if_epoch: Option<i64>,
     },
+    /// Creates a chore that cancels the runs which wait at the gates of a target.
+    Purge {
+        /// The workspace.
+        ws: Workspace,
+        /// The target.
+        target: Box<Target>,
+        /// The reason of the cancellations.
+        reason: String,
+        /// The epoch that the workspace must have; none means any.
+        if_epoch: Option<i64>,
+    },
     /// A command on API keys.
     Access {
         /// The command.
@@ -397,6 +408,8 @@ pub enum Answer {
     Left(ChoreId),
     /// Answer to [`Command::Override`].
     Overridden(Box<Overridden>),
+    /// Answer to [`Command::Purge`].
+    Purged(Purged),
     /// Answer to a repeated [`Command::Once`]: the answer to the first request.
     Again(Box<Answer>),
     /// Answer to [`Command::Keep`]: the response to send, which is the one that was stored first.
@@ -433,6 +446,7 @@ impl Command {
                     }
                     NewWaitOn::Time
                     | NewWaitOn::Retry
+                    | NewWaitOn::Deferred
                     | NewWaitOn::Signal { .. }
                     | NewWaitOn::Invoke { .. } => reads,
                 })
@@ -449,6 +463,7 @@ impl Command {
             | Self::HoldSchedule { ws, .. }
             | Self::SweepGate { ws, .. }
             | Self::SweepRun { ws, .. }
+            | Self::Purge { ws, .. }
             | Self::Bulk { ws, .. } => none.catalog(ws),
             Self::Lease { claims, .. } => {
                 claims.iter().fold(none, |reads, (claim, _)| reads.catalog(&claim.ws))
@@ -595,6 +610,9 @@ impl Command {
             Self::Override { ws, change, by, if_epoch } => {
                 let overridden = overrides::change(draft, ws, change, by, *if_epoch);
                 overridden.map(|it| Answer::Overridden(Box::new(it)))
+            }
+            Self::Purge { ws, target, reason, if_epoch } => {
+                overrides::purge(draft, ws, target, reason, *if_epoch).map(Answer::Purged)
             }
             Self::Access { command } => command.decide(draft).map(Answer::Changed),
         }

@@ -7,6 +7,7 @@
 
 mod event_match;
 mod on_failure;
+mod on_too_many;
 pub(crate) mod overlap;
 mod problem;
 mod read;
@@ -21,6 +22,7 @@ use serde_json::{Map, Value, json};
 
 pub use event_match::{EventMatch, MAX_PAIRS};
 pub use on_failure::OnFailure;
+pub use on_too_many::OnTooMany;
 pub use overlap::Overlap;
 pub use problem::{
     Code, DefinitionErrors, MAX_DESCRIPTION_CHARS, MAX_DURATION_MS, MAX_NAME_CHARS, MAX_PROBLEMS,
@@ -152,6 +154,9 @@ pub struct Definition {
     /// parts of the response. None means the server's setting.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub call_timeout_ms: Option<u64>,
+    /// The gate that a response 429 or 503 of the called service closes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_too_many: Option<OnTooMany>,
     /// A description of the workflow, for people and for models that choose among tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
@@ -192,6 +197,7 @@ impl Definition {
             compensate_timeout_ms: COMPENSATE_TIMEOUT_MS,
             url: None,
             call_timeout_ms: None,
+            on_too_many: None,
             description: None,
             schema: None,
             written: Written::default(),
@@ -323,6 +329,7 @@ impl Definition {
             ("compensateTimeoutMs", given_up.map(Value::from)),
             ("url", self.url.as_ref().map(|url| json!(url))),
             ("callTimeoutMs", self.call_timeout_ms.map(Value::from)),
+            ("onTooMany", self.on_too_many.as_ref().map(OnTooMany::to_value)),
             ("description", self.description.as_ref().map(|text| json!(text))),
             ("schema", self.schema.clone()),
         ];

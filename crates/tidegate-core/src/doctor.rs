@@ -39,6 +39,8 @@ pub enum Rule {
     Queues,
     /// spec I68: a gate that counts its waiting runs counts all of them.
     Counts,
+    /// spec I80: a gate that a run has closed is due when it opens.
+    Closings,
     /// spec I10: a run takes its gates in one order.
     Order,
     /// spec I17: a batch has the events that it counts.
@@ -70,7 +72,7 @@ pub enum Rule {
 
 impl Rule {
     /// All rules, in the order of their numbers.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Limits,
         Self::Phases,
         Self::Holds,
@@ -92,6 +94,7 @@ impl Rule {
         Self::Guards,
         Self::Schedules,
         Self::Counts,
+        Self::Closings,
     ];
 
     /// Returns the rule's number.
@@ -128,6 +131,7 @@ impl Rule {
             Self::Answers => ("I48", "every run that a receipt names can be found"),
             Self::Guards => ("I49", "a stream is closed if its last event is a guard"),
             Self::Counts => ("I68", "a gate that counts its waiting runs counts all of them"),
+            Self::Closings => ("I80", "a gate that a run has closed is due when it opens"),
             Self::Schedules => ("I52", "a schedule plans its next occurrence, a paused one none"),
         }
     }

@@ -14,11 +14,14 @@ use crate::{
     id::RunId,
     overrides::Override,
     row::{
-        Ending, Fold, Gate, GateKey, GateState, Listener, ListenerEffect, Phase, Purpose, Row,
-        RowKey, Run, Wait, WaitOn, Workspace,
+        Closed, Ending, Fold, Gate, GateKey, GateState, Listener, ListenerEffect, Phase, Purpose,
+        Row, RowKey, Run, Wait, WaitOn, Workspace,
     },
     run::lease::served,
-    time::{Timestamp, rfc3339::OptionalTime},
+    time::{
+        Timestamp,
+        rfc3339::{OptionalTime, Time},
+    },
 };
 
 /// Positions in a queue are counted up to this number.
@@ -216,6 +219,28 @@ impl Why {
     }
 }
 
+/// Closing of a gate by a run, as the API returns it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema), schemars(rename = "Closed"))]
+pub struct ClosedBy {
+    /// When the gate opens again.
+    #[serde(serialize_with = "Time::serialize")]
+    #[cfg_attr(feature = "schemars", schemars(with = "Time"))]
+    pub until: Timestamp,
+    /// The run that closed it.
+    pub by: RunId,
+    /// When the run closed it.
+    #[serde(serialize_with = "Time::serialize")]
+    #[cfg_attr(feature = "schemars", schemars(with = "Time"))]
+    pub at: Timestamp,
+}
+
+impl From<&Closed> for ClosedBy {
+    fn from(closed: &Closed) -> Self {
+        Self { until: closed.until, by: closed.by, at: closed.at }
+    }
+}
+
 /// One gate that a run has not entered yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
@@ -233,6 +258,9 @@ pub struct Binding {
     /// The overrides that apply to the gate, the most specific first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<Override>,
+    /// The run that has closed the gate, and the end of the closing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub closed: Option<ClosedBy>,
     /// Whether the gate is full now.
     pub full: bool,
     /// The units of the limit that the run takes, if more than one.
@@ -428,6 +456,7 @@ fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
         key: value,
         limit: words(&limit),
         overrides,
+        closed: None,
         full: closed,
         cost: None,
         used: None,
@@ -486,16 +515,33 @@ fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
         }
         GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) => {}
     }
+    if let Some(closed) = gate.state.closed(draft.now()) {
+        await_opening(&mut binding, closed);
+    }
     Ok(binding)
+}
+
+/// Says when a gate that a run has closed opens again. An override that closes it, too, may last
+/// longer.
+fn await_opening(binding: &mut Binding, closed: &Closed) {
+    let Closed { until, by, .. } = *closed;
+    binding.closed = Some(closed.into());
+    if binding.limit != words(&Limit::Closed) {
+        binding.frees = format!("the reopening at {}: {by} has closed it", until.rfc3339());
+        binding.at = Some(binding.at.map_or(until, |at| at.max(until)));
+    }
+    binding.full = true;
 }
 
 /// Returns when the pause of a closed gate ends, and what frees the gate, in words.
 fn end_of_pause(overrides: &[Override]) -> (Option<Timestamp>, String) {
-    let pause = overrides.iter().find(|over| over.fields.paused == Some(true));
-    let end = pause.and_then(|over| over.expires_at);
+    let pause = overrides.iter().find(|over| over.fields.closing() == Some(true));
+    let end = pause.and_then(Override::next_end);
+    let closed = pause.is_some_and(|over| over.fields.closed_until.is_some());
+    let what = if closed { "the reopening" } else { "the end of the pause" };
     let words = match end {
-        Some(at) => format!("the end of the pause at {}", at.rfc3339()),
-        None => "the end of the pause".to_owned(),
+        Some(at) => format!("{what} at {}", at.rfc3339()),
+        None => what.to_owned(),
     };
     (end, words)
 }
@@ -557,6 +603,10 @@ fn queue_sentence(gate: &Binding) -> String {
         .overrides
         .iter()
         .fold(limit.clone(), |words, over| format!("{words}, {}", over.words()));
+    let closed = gate.closed.as_ref();
+    let closed = closed
+        .map(|closed| format!(", closed by {} until {}", closed.by, closed.until.rfc3339()))
+        .unwrap_or_default();
     let place = match gate.place {
         Some(place) => format!("position {place} in the queue"),
         None => format!("beyond position {MAX_PLACE} in the queue"),
@@ -568,7 +618,9 @@ fn queue_sentence(gate: &Binding) -> String {
             format!(", {used} taken, it takes {cost}")
         }
     };
-    format!("it waits for {control} of {pool}{key} ({limit}{units}), {place}; freed by {frees}")
+    format!(
+        "it waits for {control} of {pool}{key} ({limit}{closed}{units}), {place}; freed by {frees}"
+    )
 }
 
 fn waiting(run: &Run) -> String {
@@ -578,7 +630,13 @@ fn waiting(run: &Run) -> String {
             WaitOn::Time => "sleeps".to_owned(),
             WaitOn::Retry => {
                 let failures = run.failures.get(&wait.step).copied().unwrap_or_default();
-                format!("waits for its retry, failed attempts: {failures},")
+                match run.deferrals.get(&wait.step) {
+                    Some(deferrals) => format!(
+                        "waits for its retry, failed attempts: {failures}, attempts that have \
+                         closed a gate: {deferrals},"
+                    ),
+                    None => format!("waits for its retry, failed attempts: {failures},"),
+                }
             }
             WaitOn::Event { name, .. } => format!("waits for an event `{name}`"),
             WaitOn::Signal { name } => format!("waits for a signal `{name}`"),

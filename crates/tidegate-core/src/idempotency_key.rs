@@ -13,7 +13,7 @@ use crate::{
     event::{Outcome, Posted},
     id::ChoreId,
     json::Payload,
-    overrides::Overridden,
+    overrides::{Overridden, Purged},
     row::{Reply, Row, RowKey, Workspace},
     session,
     stream::Committed,
@@ -123,6 +123,7 @@ enum StoredAnswer {
     Repaired(Vec<String>),
     Left(ChoreId),
     Overridden(Box<Overridden>),
+    Purged(Purged),
     Done,
 }
 
@@ -142,6 +143,7 @@ impl StoredAnswer {
             Answer::Stream(StreamAnswer::Repaired(streams)) => Self::Repaired(streams),
             Answer::Left(chore) => Self::Left(chore),
             Answer::Overridden(overridden) => Self::Overridden(overridden),
+            Answer::Purged(purged) => Self::Purged(purged),
             Answer::Done => Self::Done,
             Answer::Admitted(_)
             | Answer::AdmittedBoth(_, None)
@@ -176,6 +178,7 @@ impl From<StoredAnswer> for Answer {
             StoredAnswer::Repaired(streams) => Self::Stream(StreamAnswer::Repaired(streams)),
             StoredAnswer::Left(chore) => Self::Left(chore),
             StoredAnswer::Overridden(overridden) => Self::Overridden(overridden),
+            StoredAnswer::Purged(purged) => Self::Purged(purged),
             StoredAnswer::Done => Self::Done,
         }
     }

@@ -9,6 +9,7 @@ pub mod events;
 pub mod folds;
 pub mod gates;
 pub mod origin;
+pub mod overrides;
 pub mod receipts;
 pub mod schedules;
 pub mod stats;

@@ -1,12 +1,13 @@
 //! Overrides: limits and pauses that operators put in force without a release.
 //!
-//! An override replaces fields of the limits of one target: one key of a control, the keys with a
-//! prefix, or all keys (spec L24). Its row is a definition row, so that it is part of the catalog
+//! An override replaces fields of the limits of one target: one key of a control or of a pool, the
+//! keys with a prefix, or all keys (spec L24). Its row is a definition row, so that it is part of the catalog
 //! that is cached by epoch: all engines change over with one commit. A row stays after its override
 //! has ended, and another target uses it when the maximum is reached. Every change leaves a row of
 //! the audit log with the override before and after it, which is the history that `undo` reads.
 
 mod index;
+mod purge;
 mod target;
 
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     index::Overrides,
+    purge::{Purged, purge},
     target::{KeyValue, Limited, Target},
 };
 use crate::{
@@ -24,6 +26,7 @@ use crate::{
     draft::{Decided, Draft, Stop},
     id::Seq,
     json::Payload,
+    pool::PoolRefusal,
     reads::Scan,
     row::{Chore, Class, Def, Gate, GateKey, GateState, Row, RowKey, Scope, Work, Workspace},
     run::chore,
@@ -59,9 +62,17 @@ pub struct Fields {
     /// The maximum number of arrivals at once, for `throttle` and `rateLimit`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst: Option<u32>,
-    /// Whether first starts are paused.
+    /// Whether first starts of a workflow, or all entries into a pool, are paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
+    /// The time until which the gates of the target are closed.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "OptionalTime::serialize"
+    )]
+    #[cfg_attr(feature = "schemars", schemars(with = "OptionalTime"))]
+    pub closed_until: Option<Timestamp>,
 }
 
 /// Override in force.
@@ -97,11 +108,30 @@ pub struct Override {
 impl Override {
     /// Returns author, end and reason in words, for explanations.
     pub fn words(&self) -> String {
-        let what = if self.fields.paused == Some(true) { "paused" } else { "overridden" };
+        let Fields { paused, closed_until, .. } = self.fields;
+        let what = match (closed_until, paused) {
+            (Some(_), _) => "closed",
+            (None, Some(true)) => "paused",
+            (None, _) => "overridden",
+        };
         let by = self.author.as_ref().map(|author| format!(" by {author}")).unwrap_or_default();
-        let until = self.expires_at.map(|at| format!(" until {}", at.rfc3339()));
+        let until = closed_until.or(self.expires_at);
+        let until = until.map(|at| format!(" until {}", at.rfc3339()));
         let reason = self.reason.as_ref().map(|reason| format!(": {reason}"));
         format!("{what}{by}{}{}", until.unwrap_or_default(), reason.unwrap_or_default())
+    }
+
+    /// Returns the time at which the override, or its `closedUntil`, ends.
+    pub fn next_end(&self) -> Option<Timestamp> {
+        self.expires_at.into_iter().chain(self.fields.closed_until).min()
+    }
+
+    /// Returns the part of the override that is in force at a time.
+    fn left_at(&self, now: Timestamp) -> Option<Self> {
+        let mut left = self.clone();
+        left.fields.closed_until = left.fields.closed_until.filter(|until| *until > now);
+        let over = self.expires_at.is_some_and(|at| at <= now);
+        (!over && !left.fields.is_empty()).then_some(left)
     }
 
     fn to_payload(&self) -> Payload {
@@ -154,6 +184,13 @@ impl OverrideChange {
             }
             Self::Remove(target) => Self::Remove(target.normal()),
             Self::Undo(target) => Self::Undo(target.normal()),
+        }
+    }
+
+    /// Returns the target.
+    pub fn target(&self) -> &Target {
+        match self {
+            Self::Set { target, .. } | Self::Remove(target) | Self::Undo(target) => target,
         }
     }
 
@@ -245,9 +282,7 @@ pub fn change(
     let change = &change.clone().normal();
     let catalog = draft.definitions(ws)?;
     let epoch = catalog.epoch;
-    if let Some(expected) = if_epoch.filter(|expected| *expected != epoch) {
-        return refused(OverrideRefusal::EpochChanged { expected, now: epoch });
-    }
+    check_epoch(epoch, if_epoch)?;
     let (target, after) = match change {
         OverrideChange::Set { target, fields, reason, expires_at } => {
             check_target(draft, ws, target)?;
@@ -271,6 +306,13 @@ pub fn change(
     Ok(Overridden { before, after, epoch })
 }
 
+fn check_epoch(now: i64, if_epoch: Option<i64>) -> Decided<()> {
+    match if_epoch.filter(|expected| *expected != now) {
+        Some(expected) => refused(OverrideRefusal::EpochChanged { expected, now }),
+        None => Ok(()),
+    }
+}
+
 /// Returns the override that was in force before the latest change of a target.
 fn before_latest(draft: &Draft, ws: &Workspace, target: &Target) -> Decided<Option<Override>> {
     let scan = Scan::AuditOf(ws.clone(), target.subject(), Seq(i64::MAX));
@@ -282,15 +324,27 @@ fn before_latest(draft: &Draft, ws: &Workspace, target: &Target) -> Decided<Opti
     let before: Option<Override> = before
         .transpose()
         .map_err(|error| Stop::Refused(Refusal::Unreadable(error.to_string())))?;
-    let over = |over: &Override| over.expires_at.is_some_and(|at| at <= draft.now());
-    if before.as_ref().is_some_and(over) {
-        return refused(OverrideRefusal::Expired);
+    let Some(before) = before else { return Ok(None) };
+    match before.left_at(draft.now()) {
+        Some(left) => Ok(Some(left)),
+        None => refused(OverrideRefusal::Expired),
     }
-    Ok(before)
 }
 
 fn check_target(draft: &Draft, ws: &Workspace, target: &Target) -> Decided<()> {
+    if let Some(problem) = target.form_problem() {
+        return refused(OverrideRefusal::BadTarget(problem));
+    }
     let catalog = draft.definitions(ws)?;
+    if let Some(name) = &target.pool {
+        let Some(pool) = catalog.pools().get(name) else {
+            return Err(Stop::Refused(PoolRefusal::unknown(catalog.pools(), name).into()));
+        };
+        return match target.pool_problem(pool) {
+            Some(problem) => refused(OverrideRefusal::BadTarget(problem)),
+            None => Ok(()),
+        };
+    }
     let entry = catalog.entry(&target.app, &target.workflow);
     let Some(current) = entry.and_then(|entry| entry.current.as_ref()) else {
         let (app, name) = (target.app.clone(), target.workflow.clone());
@@ -312,9 +366,13 @@ fn check_fields(draft: &Draft, ws: &Workspace, target: &Target, fields: &Fields)
         ("perMs", fields.per_ms.is_some(), rated),
         ("burst", fields.burst.is_some(), rated),
         ("paused", fields.paused.is_some(), target.control.is_none()),
+        ("closedUntil", fields.closed_until.is_some(), target.control != Some(Limited::RateLimit)),
     ];
     if let Some((name, ..)) = given.iter().find(|(_, given, allowed)| *given && !allowed) {
-        let fix = "leave out `control` to pause the first starts of runs";
+        let fix = match target.pool {
+            Some(_) => "leave out `control` to pause all entries into the pool",
+            None => "leave out `control` to pause the first starts of runs",
+        };
         return bad(match *name {
             "paused" => format!("`paused` does not belong to `{word}`: {fix}"),
             name => format!("`{name}` does not belong to `{word}`"),
@@ -333,11 +391,16 @@ fn check_fields(draft: &Draft, ws: &Workspace, target: &Target, fields: &Fields)
     if let Some((name, _)) = zero.iter().find(|(_, zero)| *zero) {
         return bad(format!("{name} must be at least 1, got 0; use `paused` to start no runs"));
     }
+    if let Some(at) = fields.closed_until.filter(|at| *at <= draft.now()) {
+        let (at, now) = (at.rfc3339(), draft.now().rfc3339());
+        return bad(format!("closedUntil must be in the future, got {at}; it is {now}"));
+    }
+    let (app, name) = target.owner();
     let scope = Scope {
         ws: ws.clone(),
         class: target.class(),
-        app: target.app.clone(),
-        name: target.workflow.clone(),
+        app: app.to_owned(),
+        name: name.to_owned(),
         slot: target.slot().to_owned(),
         key: crate::key::Key::Whole,
     };
@@ -345,7 +408,8 @@ fn check_fields(draft: &Draft, ws: &Workspace, target: &Target, fields: &Fields)
     if let Limit::Rates(rates) = catalog.defined_limit(&scope)
         && let Some(rate) = rates.get(target.position as usize)
     {
-        let rate = fields.rate(*rate, scope.class == Class::RateLimit);
+        let follows = matches!(scope.class, Class::RateLimit | Class::PoolRateLimit);
+        let rate = fields.rate(*rate, follows);
         if let Some(problem) = rate.problem() {
             return bad(format!("burst {problem}"));
         }
@@ -394,7 +458,7 @@ fn put(
         }
         None => draft.next_seq()?,
     };
-    let expiry = match after.as_ref().and_then(|after| after.expires_at) {
+    let expiry = match after.as_ref().and_then(Override::next_end) {
         Some(at) => Some(expire_at(draft, ws, lane, at)?),
         None => None,
     };
@@ -434,24 +498,25 @@ fn log(
     AuditEntry { ws, by, operation, subject, before, after }.write(draft)
 }
 
-/// Ends an override that has expired, if the chore is still the one that does it. Returns whether
-/// the chore is done.
+/// Ends an override that has expired, or its `closedUntil`, if the chore is still the one that does
+/// it. Returns whether the chore is done.
 pub(crate) fn expire(draft: &mut Draft, chore: &Chore, lane: Seq) -> Decided<bool> {
     let catalog = draft.definitions(&chore.ws)?;
     let row = catalog.overrides().row_at(lane).filter(|row| row.expiry == Some(chore.id.seq));
     let Some((row, over)) = row.and_then(|row| Some((row, row.over.clone()?))) else {
         return Ok(true);
     };
-    if over.expires_at.is_some_and(|at| at > draft.now()) {
+    if over.next_end().is_some_and(|at| at > draft.now()) {
         return Ok(false); // the clock has stepped back
     }
-    put(draft, &chore.ws, &row.target, None)?;
+    let left = over.left_at(draft.now());
+    put(draft, &chore.ws, &row.target, left.clone())?;
     let nobody = Author::default();
-    log(draft, &chore.ws, &row.target, EXPIRE, &nobody, (Some(&over), None))?;
+    log(draft, &chore.ws, &row.target, EXPIRE, &nobody, (Some(&over), left.as_ref()))?;
     Ok(true)
 }
 
-/// Marks the gates of a target that have a queue as due, so that the sweep admits runs by the new
+/// Marks the gates of a target for which runs or folds wait as due, so that the sweep admits runs by the new
 /// limit. A chore continues where one transaction is not enough.
 pub(crate) fn mark(
     draft: &mut Draft,
@@ -486,11 +551,11 @@ pub(crate) fn mark_some(
         let gates = found.into_iter().chain(here).filter_map(Row::as_gate);
         let meant = gates.filter(|gate| {
             let scope = gate.key.scope();
-            has_queue(gate) && scope.is_some_and(|scope| target.is_in(&scope))
+            is_awaited(gate) && scope.is_some_and(|scope| target.is_in(&scope))
         });
         let keys: Vec<GateKey> = meant.map(|gate| gate.key.clone()).collect();
         for key in keys {
-            if let Some(gate) = draft.gate::<Refusal>(&key)?.filter(|gate| has_queue(gate)) {
+            if let Some(gate) = draft.gate::<Refusal>(&key)?.filter(|gate| is_awaited(gate)) {
                 let gate = Gate { due: Some(draft.now()), ..gate.clone() };
                 draft.put(gate);
             }
@@ -499,9 +564,10 @@ pub(crate) fn mark_some(
     Ok(left)
 }
 
-fn has_queue(gate: &Gate) -> bool {
+/// Whether runs or folds wait for the gate.
+fn is_awaited(gate: &Gate) -> bool {
     match &gate.state {
-        GateState::Slots(slots) => slots.head.is_some(),
+        GateState::Slots(slots) => slots.head.is_some() || !slots.folds.is_empty(),
         GateState::Turns(turns) => turns.head.is_some(),
         GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) => false,
     }

@@ -359,7 +359,8 @@ fn store(
     let pool = stored.pool.clone();
     if known.is_some() {
         version::renumber(draft, ws, prefixes, |scope| {
-            pool.as_ref().map_or(Limit::Open, |pool| pool.limit(scope.class))
+            let limit = pool.as_ref().map_or(Limit::Open, |pool| pool.limit(scope.class));
+            catalog.overrides().open(scope, limit)
         })?;
     }
     let lane = match known {

@@ -289,7 +289,8 @@ fn release_def(
     let classes = numbered.flat_map(|control| control.classes).filter(|class| !class.is_pooled());
     let prefix = |class: &Class| GateKey::prefix(&def.ws, *class, &workflow.app, &workflow.name);
     renumber(draft, &def.ws, classes.map(prefix).collect(), |scope| {
-        (control::owner(scope.class).limit)(Some(workflow), scope)
+        let limit = (control::owner(scope.class).limit)(Some(workflow), scope);
+        catalog.overrides().open(scope, limit)
     })?;
     draft.define(def)?;
     Ok(Released { release, older, lacking, stranded })
@@ -424,7 +425,7 @@ pub(crate) fn renumber_rest(
     let found = draft.found(&scan, MAX_RENUMBERED)?.into_iter();
     let found: Vec<GateKey> = found.filter_map(key_of).collect();
     for key in &found {
-        renumber_gate(draft, key, &|scope| catalog.limit(scope))?;
+        renumber_gate(draft, key, &|scope| catalog.open_limit(scope))?;
     }
     match found.last().filter(|_| found.len() >= MAX_RENUMBERED as usize) {
         Some(last) => rest[0].0 = last.clone(),
@@ -449,7 +450,7 @@ fn renumber_gate(
     };
     let mut gate = before.clone();
     let waiting = match &mut gate.state {
-        GateState::Slots(slots) => slots.head.is_some(),
+        GateState::Slots(slots) => slots.head.is_some() || !slots.folds.is_empty(),
         GateState::Turns(turns) => {
             renumber(&mut turns.meters);
             turns.head.is_some()

@@ -19,7 +19,7 @@ use reqwest::{
 use serde_json::value::RawValue;
 use tidegate::{Ctx, Handler, MAX_VALUE_BYTES, Result, StepError};
 use tidegate_core::{
-    definition::{Definition, MAX_CALL_TIMEOUT_MS, OnFailure},
+    definition::{Definition, MAX_CALL_TIMEOUT_MS, OnFailure, OnTooMany},
     json::Payload,
     time::Timestamp,
 };
@@ -141,6 +141,8 @@ pub(crate) struct Calls {
     /// `callTimeoutMs`.
     silence: Duration,
     secrets: Arc<[Secret]>,
+    /// The gate that a response 429 or 503 closes.
+    on_too_many: Option<OnTooMany>,
 }
 
 /// Timeout for connecting. It is part of the timeout of the call.
@@ -159,7 +161,7 @@ impl Calls {
             .connect_timeout(CONNECT)
             .user_agent(concat!("tidegate/", env!("CARGO_PKG_VERSION")))
             .build()?;
-        Ok(Self { client, private, silence, secrets: secrets.into() })
+        Ok(Self { client, private, silence, secrets: secrets.into(), on_too_many: None })
     }
 
     /// Returns the handler of a definition that has a `url`.
@@ -168,6 +170,7 @@ impl Calls {
         if let Some(ms) = definition.call_timeout_ms {
             calls.silence = Duration::from_millis(ms);
         }
+        calls.on_too_many.clone_from(&definition.on_too_many);
         let on_failure = match &definition.on_failure {
             OnFailure::Call { url } => Some(url.clone()),
             OnFailure::Nobody | OnFailure::Code => None,
@@ -300,8 +303,29 @@ impl Calls {
         if answer.response.status().is_success() && relay::is_stream(&answer.response) {
             return relay::relay(ctx, answer).await;
         }
-        read(answer).await
+        let until = too_many(&answer.response);
+        let read = read(answer).await;
+        match (&self.on_too_many, until) {
+            // The service that handles failures is another one.
+            (Some(on), Some(until)) if ctx.failure_of().is_none() => read.map_err(|fault| {
+                let most = Duration::from_millis(on.max_close_ms);
+                fault.close_gate_for_most(on.close.clone(), until, most)
+            }),
+            _ => read,
+        }
     }
+}
+
+/// Returns how long the service refuses calls, if it says so in a response 429 or 503.
+fn too_many(response: &Response) -> Option<Duration> {
+    let refused = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
+    refused.contains(&response.status()).then(|| asked_delay(response))?
+}
+
+/// Returns the delay in the header `Retry-After`.
+fn asked_delay(response: &Response) -> Option<Duration> {
+    let text = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
+    retry_after(text, SystemClock.now())
 }
 
 /// Name of the response header with the units that a run has really taken of pools:
@@ -369,8 +393,7 @@ async fn read(answer: Answer) -> Result<Box<RawValue>> {
         let kind = kind.to_str().unwrap_or_default();
         kind.starts_with("application/json") || kind.contains("+json")
     });
-    let again = response.headers().get(RETRY_AFTER).and_then(|it| it.to_str().ok());
-    let again = again.and_then(|text| retry_after(text, SystemClock.now()));
+    let again = asked_delay(response);
     if status.is_success() {
         return value(&body(answer).await?, json);
     }

@@ -10,9 +10,9 @@ use tidegate_core::{
     json::{MAX_EVENT_BYTES, Payload},
     row::{
         ApiKey, At, Audit, Awaited, BatchCosts, Begun, Bulk, BulkCounts, BulkFilter, BulkWhat,
-        Chore, Chunk, Claim, Class, Costs, Def, Ended, Ending, Engine, Epoch, Event, Fold, Gate,
-        GateKey, GateState, Hold, Item, Kind, Listener, ListenerEffect, LiveState, Mark, Meter,
-        Meters, Occurred, Parent, Part, Phase, Place, PlannedGate, Progress, Purpose, Rank,
+        Chore, Chunk, Claim, Class, Closed, Costs, Def, Ended, Ending, Engine, Epoch, Event, Fold,
+        Gate, GateKey, GateState, Hold, Item, Kind, Listener, ListenerEffect, LiveState, Mark,
+        Meter, Meters, Occurred, Parent, Part, Phase, Place, PlannedGate, Progress, Purpose, Rank,
         Receipt, Reply, Row, Run, RunError, Schedule, Scope, Session, SessionOp, SessionRef,
         Signal, Slots, Source, Span, Staged, Step, StepKind, StreamEventRow, StreamSnapshot,
         Subscription, Trail, Turn, Turns, Wait, WaitOn, WaitPath, WaitPlace, WaitRow, Work,
@@ -20,7 +20,10 @@ use tidegate_core::{
     time::Timestamp,
 };
 
-use tidegate_core::key::{Decimal, Key, Path, Scalar};
+use tidegate_core::{
+    key::{Decimal, Key, Path, Scalar},
+    overrides::{Limited, Target},
+};
 
 /// Length of a lease in tests that do not wait for its end, in milliseconds.
 pub const LEASE_MS: u32 = 30_000;
@@ -98,6 +101,7 @@ pub fn run(seq: i64) -> Run {
         fence: 0,
         started: false,
         failures: BTreeMap::new(),
+        deferrals: BTreeMap::new(),
         deaths: 0,
         begun: Begun::Untracked,
         pause_reason: None,
@@ -404,6 +408,12 @@ fn chores() -> Vec<Row> {
         version: Some(u32::MAX),
         state: Some(LiveState::Paused),
         queued_before: Some(FUTURE),
+        waits_at: Some(Target {
+            pool: Some(NAME.to_owned()),
+            control: Some(Limited::Concurrency),
+            key_prefix: Some(NAME.to_owned()),
+            ..Target::default()
+        }),
     };
     let bulk = |what| Bulk {
         what,
@@ -432,6 +442,10 @@ fn chores() -> Vec<Row> {
     (0..).zip(work).map(with).map(Row::from).collect()
 }
 
+fn closed() -> Closed {
+    Closed { until: FUTURE, by: RunId { seq: Seq(i64::MAX), salt: u64::MAX }, at: PAST }
+}
+
 fn gates() -> Vec<Row> {
     let states = [
         GateState::Slots(Slots::default()),
@@ -445,6 +459,7 @@ fn gates() -> Vec<Row> {
             waiting: Some(u32::MAX),
             folds: vec![gate_key("main", "fold"), GateKey::from_bytes(&[0, 255])],
             moved_to: Some(i64::MAX),
+            closed: Some(closed()),
         }),
         GateState::Meter(Meters(vec![meter(1)])),
         GateState::Meter(Meters(vec![meter(1), Meter { debt: u64::MAX, ..meter(u32::MAX) }])),
@@ -456,6 +471,7 @@ fn gates() -> Vec<Row> {
                 .to_vec(),
             head: Some(far_place()),
             wanted: Costs::new(vec![2]),
+            closed: Some(closed()),
         }),
         GateState::Fold(Fold {
             run: RunId { seq: Seq(i64::MAX), salt: u64::MAX },
@@ -531,6 +547,7 @@ fn runs() -> Vec<Row> {
         fence: i64::MAX,
         started: true,
         failures: BTreeMap::from([(NAME.to_owned(), u32::MAX)]),
+        deferrals: BTreeMap::from([(NAME.to_owned(), u32::MAX)]),
         deaths: u32::MAX,
         begun: Begun::Yes,
         pause_reason: Some(FREE_TEXT.to_owned()),

@@ -21,6 +21,7 @@ pages! {
     Streams = "docs/concepts/streams.md",
     Versions = "docs/concepts/versions.md",
     ControlBatch = "docs/controls/batch.md",
+    ControlClosing = "docs/controls/closing.md",
     ControlConcurrency = "docs/controls/concurrency.md",
     ControlDebounce = "docs/controls/debounce.md",
     ControlHandoff = "docs/controls/handoff.md",

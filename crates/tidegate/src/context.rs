@@ -35,7 +35,10 @@ pub use step::Step;
 use tidegate_core::{
     definition::Definition,
     event::NewEvent,
-    flow::settle::{MAX_SETTLED, reservation},
+    flow::{
+        close::{self, GateToClose},
+        settle::{MAX_SETTLED, reservation},
+    },
     id::RunId,
     json::Payload,
     reads::{ReadSet, Scan},
@@ -473,6 +476,49 @@ impl Ctx {
         let what = Sent::Settle { pool: pool.to_owned(), actual };
         self.activation_state().send(NewSend { step, what });
         Ok(())
+    }
+
+    /// Closes a gate, because a service has refused a call for too many calls. Returns the error to
+    /// return from the step that made the call.
+    ///
+    /// A text names a pool: its throttle and its `concurrency` limit are closed for this run's key.
+    /// [`GateToClose`] names gates of the workflow itself. Until the end, a duration or a time of
+    /// the store's clock, no other run passes: a closed throttle stops first starts, a closed limit
+    /// every entry. Runs that are inside go on. The later of several ends wins, and none is more
+    /// than 15 minutes ahead.
+    ///
+    /// The step is retried at the end without using up an attempt, at most 100 times.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidegate::{Ctx, Result};
+    ///
+    /// # async fn call(_: &str) -> (u16, u64, String) { (200, 0, String::new()) }
+    /// async fn ask(ctx: Ctx, prompt: String) -> Result<String> {
+    ///     let call = || async {
+    ///         let (status, retry_after, answer) = call(&prompt).await;
+    ///         if status == 429 {
+    ///             return Err(ctx.close_gate("openai", Duration::from_secs(retry_after)));
+    ///         }
+    ///         Ok(answer)
+    ///     };
+    ///     ctx.step("call", call).await
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the run passes no such gate, the returned error is `NoGate`, which is not retried.
+    #[must_use = "the gate is closed when a step returns the error"]
+    pub fn close_gate(&self, gate: impl Into<GateToClose>, until: impl Into<Until>) -> StepError {
+        let gate = gate.into();
+        match close::gates(&self.activation().run, &gate) {
+            Err(error) => StepError::recorded(&error),
+            Ok(_) => {
+                let message = format!("too many calls: it closes `{}`", gate.to_text());
+                StepError::coded("TooManyCalls", message).close_gate(gate, until)
+            }
+        }
     }
 
     /// Returns the session of this run's request.

@@ -317,10 +317,21 @@ impl Driver {
     /// Sends a report until the store answers. A repeated report has no further effect.
     fn report(&self, ops: Ops, then: Then) -> BoxFuture<std::result::Result<Answer, Error>> {
         let (shared, known, engine) = (self.shared.clone(), self.run().clone(), self.engine);
-        let Ops { steps, sends, session, commits, chunks, progress } = ops;
+        let Ops { steps, sends, session, commits, chunks, progress, closes } = ops;
         let (run, fence) = (known.id.seq, known.fence);
-        let report =
-            Record { run, engine, fence, steps, sends, session, commits, chunks, progress, then };
+        let report = Record {
+            run,
+            engine,
+            fence,
+            steps,
+            sends,
+            session,
+            commits,
+            chunks,
+            progress,
+            closes,
+            then,
+        };
         let command = Command::Record { known: Box::new(known), report };
         let (salted, kind) = ((command, shared.entropy.number()), self.kind);
         Box::pin(async move {

@@ -23,7 +23,7 @@ pub use tidegate_core::list::RunStatus;
 #[doc(inline)]
 pub use tidegate_core::{
     audit::{AuditEntry, Author},
-    explain::Binding,
+    explain::{Binding, ClosedBy},
     id::{ChoreId, ScheduleId, Seq},
     idempotency_key::IdempotentRequest,
     list::{RunFilter, RunPage, RunSummary},
@@ -34,13 +34,14 @@ pub use tidegate_core::{
         folds::FlowState,
         gates::{GateFilter, GatePage, GateView},
         origin::Origin,
+        overrides::Effect as OverrideEffect,
         receipts::{ReceiptEntry, ReceiptFilter},
         schedules::{Place as SchedulePlace, ScheduleFilter, SchedulePage, ScheduleView},
         stats::Stats,
         timeline::Timeline,
     },
     overrides::{
-        Fields as OverrideFields, KeyValue, Limited, Overridden, Override, OverrideChange,
+        Fields as OverrideFields, KeyValue, Limited, Overridden, Override, OverrideChange, Purged,
         Target as OverrideTarget,
     },
     row::{
@@ -56,11 +57,12 @@ pub use tidegate_core::{
     definition::{Code as ProblemCode, Definition, Problem},
     event::{NewEvent, Outcome, Posted},
     explain::{Why, Workers},
-    flow::{By, Verdict},
+    flow::{By, Verdict, close::GateToClose},
     id::{EventId, RunId},
     json::{MAX_EVENT_BYTES, Payload, PayloadError},
     request::Request,
     row::{Chunk, Ended, Ending, Event, Progress, Run, RunError, Workspace},
+    run::record::Until,
     time::Timestamp,
 };
 #[doc(inline)]

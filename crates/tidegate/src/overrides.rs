@@ -7,8 +7,9 @@ use tidegate_core::{
     observe::{
         Newest, Part,
         audit::{self, AuditFilter},
+        overrides::{Effect, drained, preview},
     },
-    overrides::{Fields, Overridden, Override, OverrideChange, Target},
+    overrides::{Fields, Overridden, Override, OverrideChange, Purged, Target},
     reads::ReadSet,
     row::Audit,
     time::Timestamp,
@@ -92,11 +93,47 @@ impl Engine {
         overridden(self.would(self.command(change, if_epoch)).await?)
     }
 
+    /// Returns how many of the runs that wait now would enter, and how many would go on waiting,
+    /// with this override of a target in force, or with none.
+    pub async fn override_effect(
+        &self,
+        target: &Target,
+        after: Option<&Override>,
+    ) -> Result<Effect, Error> {
+        let ws = self.ws();
+        Ok(look(&**self.store(), &ws, |draft| preview(draft, &ws, target, after)).await?)
+    }
+
+    /// Cancels all runs that wait at the gates of a target now, in chunks: those in the queues of a
+    /// limit or a pool, or without a control those of a workflow that have not started.
+    ///
+    /// [`Engine::bulk_progress`] reports the progress. With `if_epoch`, the purge is refused if
+    /// definitions or overrides have changed since that epoch.
+    pub async fn purge(
+        &self,
+        target: Target,
+        reason: &str,
+        if_epoch: Option<i64>,
+    ) -> Result<Purged, Error> {
+        purged(self.ask(self.purging(target, reason, if_epoch)).await?)
+    }
+
+    /// Returns the result that a purge would have, without cancelling a run.
+    pub async fn would_purge(
+        &self,
+        target: Target,
+        if_epoch: Option<i64>,
+    ) -> Result<Purged, Error> {
+        purged(self.would(self.purging(target, "", if_epoch)).await?)
+    }
+
+    fn purging(&self, target: Target, reason: &str, if_epoch: Option<i64>) -> Command {
+        let (target, reason) = (Box::new(in_app(target)), reason.to_owned());
+        Command::Purge { ws: self.ws(), target, reason, if_epoch }
+    }
+
     fn command(&self, change: OverrideChange, if_epoch: Option<i64>) -> Command {
-        let of = |target: Target| {
-            let app = if target.app.is_empty() { DEFAULT_APP.to_owned() } else { target.app };
-            Target { app, ..target }
-        };
+        let of = in_app;
         let change = Box::new(match change {
             OverrideChange::Set { target, fields, reason, expires_at } => {
                 OverrideChange::Set { target: of(target), fields, reason, expires_at }
@@ -121,10 +158,35 @@ impl Engine {
         Ok((all.map(|it| Override::clone(it)).collect(), catalog.map_or(0, |it| it.epoch)))
     }
 
+    /// Says for each of these overrides whether its target has drained: no started run of a paused
+    /// workflow lives, or nobody is inside the gates of a paused pool or of a closed limit.
+    ///
+    /// None for an override that neither pauses nor closes, and if more than 1,000 live runs or
+    /// gates would have to be read.
+    pub async fn drained(&self, overrides: &[Override]) -> Result<Vec<Option<bool>>, Error> {
+        let ws = self.ws();
+        Ok(look(&**self.store(), &ws, |draft| drained(draft, &ws, overrides)).await?)
+    }
+
     /// Returns a page of the audit log, newest first. The changes of one override are its history.
     pub async fn audit(&self, which: &AuditFilter, part: Part) -> Result<Newest<Audit>, Error> {
         let ws = self.ws();
         Ok(look(&**self.store(), &ws, |draft| audit::list(draft, &ws, which, part)).await?)
+    }
+}
+
+/// Adds the default app to the target of a workflow without one.
+fn in_app(target: Target) -> Target {
+    if target.pool.is_some() || !target.app.is_empty() {
+        return target;
+    }
+    Target { app: DEFAULT_APP.to_owned(), ..target }
+}
+
+fn purged(answer: Answer) -> Result<Purged, Error> {
+    match answer {
+        Answer::Purged(purged) => Ok(purged),
+        other => Err(unexpected(&other)),
     }
 }
 

@@ -2,7 +2,11 @@
 
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 
-use tidegate_core::row;
+use tidegate_core::{
+    flow::close::{GateToClose, MAX_CLOSE_MS, NewClose},
+    row,
+    run::record::Until,
+};
 
 /// Result of handlers and steps.
 ///
@@ -54,13 +58,15 @@ pub struct StepError {
     code: String,
     message: String,
     again: RetryDecision,
+    closes: Option<Box<NewClose>>,
     source: Option<Arc<dyn Error + Send + Sync>>,
 }
 
-/// Two errors are equal if code, message and retry decision are equal.
+/// Two errors are equal if code, message, retry decision and closed gate are equal.
 impl PartialEq for StepError {
     fn eq(&self, other: &Self) -> bool {
-        (&self.code, &self.message, self.again) == (&other.code, &other.message, other.again)
+        (&self.code, &self.message, self.again, &self.closes)
+            == (&other.code, &other.message, other.again, &other.closes)
     }
 }
 
@@ -86,7 +92,7 @@ impl StepError {
     /// Creates an error with a stable code, by which callers and consoles can distinguish errors.
     pub fn coded(code: impl Into<String>, message: impl Into<String>) -> Self {
         let (code, message) = (code.into(), message.into());
-        Self { code, message, again: RetryDecision::Retry, source: None }
+        Self { code, message, again: RetryDecision::Retry, closes: None, source: None }
     }
 
     /// Marks the error as final: it is not retried.
@@ -99,6 +105,30 @@ impl StepError {
     #[must_use]
     pub fn retry_after(self, delay: Duration) -> Self {
         Self { again: RetryDecision::After(delay), ..self }
+    }
+
+    /// Closes a gate until a time or for a duration, and retries the step then, without using up an
+    /// attempt. As [`Ctx::close_gate`](crate::Ctx::close_gate), for an error with a code and a
+    /// message of its own.
+    ///
+    /// If the run has no such gate, the step is retried by its retry policy.
+    #[must_use]
+    pub fn close_gate(self, gate: impl Into<GateToClose>, until: impl Into<Until>) -> Self {
+        self.close_gate_for_most(gate, until, Duration::from_millis(MAX_CLOSE_MS))
+    }
+
+    /// As [`StepError::close_gate`], with the longest time that the gate stays closed.
+    #[must_use]
+    pub fn close_gate_for_most(
+        self,
+        gate: impl Into<GateToClose>,
+        until: impl Into<Until>,
+        most: Duration,
+    ) -> Self {
+        let (gate, until) = (gate.into(), until.into());
+        let max_ms = u64::try_from(most.as_millis()).unwrap_or(u64::MAX);
+        let closes = Some(Box::new(NewClose { gate, until, max_ms }));
+        Self { closes, ..self }
     }
 
     /// Returns the stable code.
@@ -128,6 +158,11 @@ impl StepError {
 
     pub(crate) fn again(&self) -> RetryDecision {
         self.again
+    }
+
+    /// Returns the gate that the error closes, unless it is final.
+    pub(crate) fn closes(&self) -> Option<&NewClose> {
+        self.closes.as_deref().filter(|_| !self.is_fatal())
     }
 
     pub(crate) fn to_row(&self) -> row::RunError {

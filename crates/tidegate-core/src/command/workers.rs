@@ -38,6 +38,7 @@ impl Answer {
             | Self::Again(_)
             | Self::Kept(_)
             | Self::Overridden(_)
+            | Self::Purged(_)
             | Self::Done => {}
         }
     }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{
     DEFAULT_APP, Definition, EventMatch, MAX_CALL_TIMEOUT_MS, MAX_LIMITS, MAX_TRIGGERS, OnFailure,
-    Retry, Trigger, Written, rules, url::read_url,
+    OnTooMany, Retry, Trigger, Written, rules, url::read_url,
 };
 use crate::{
     definition::{Code, Fields, Kind, MAX_DESCRIPTION_CHARS, Problems, Reported},
@@ -27,7 +27,7 @@ pub(crate) enum Context<'a> {
 }
 
 /// The fields other than the controls.
-const FIELDS: [&str; 13] = [
+const FIELDS: [&str; 14] = [
     "app",
     "name",
     "version",
@@ -37,6 +37,7 @@ const FIELDS: [&str; 13] = [
     "timeoutMs",
     "url",
     "callTimeoutMs",
+    "onTooMany",
     "onFailure",
     "compensateTimeoutMs",
     "description",
@@ -66,6 +67,7 @@ pub(crate) fn read(
     workflow.url = read_url(&mut fields).unwrap_or_default();
     workflow.call_timeout_ms =
         fields.number("callTimeoutMs", 1, MAX_CALL_TIMEOUT_MS).unwrap_or_default();
+    workflow.on_too_many = OnTooMany::read(&mut fields).unwrap_or_default();
     workflow.description = read_description(&mut fields).unwrap_or_default();
     workflow.schema = fields.get("schema").cloned();
     if let Some(schema) = &workflow.schema {

@@ -1,12 +1,13 @@
 //! Rules for the parts of a definition that are not controls: triggers, failure handlers and calls.
 
-use super::{Definition, Trigger};
+use super::{Definition, Trigger, on_too_many};
 use crate::definition::{Code, Problems};
 
 /// Reports conflicts between the parts of a definition that are not controls.
 pub(super) fn check(workflow: &Definition, problems: &mut Problems) {
     check_triggers(workflow, problems);
     workflow.on_failure.check(workflow.url.as_deref(), problems);
+    on_too_many::check(workflow, problems);
     if workflow.call_timeout_ms.is_some() && workflow.url.is_none() {
         problems.warn(
             Code::NoEffect,

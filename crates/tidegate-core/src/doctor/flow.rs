@@ -8,8 +8,9 @@ use crate::{
     flow::control,
     id::{RunId, Seq},
     row::{
-        Class, Def, Ended, EngineId, Event, Gate, GateKey, GateState, Phase, Place, PlannedGate,
-        Receipt, RowKey, Run, Scope, Source, Span, WaitOn, WaitPath, WaitRow, Workspace,
+        Class, Closed, Def, Ended, EngineId, Event, Gate, GateKey, GateState, Phase, Place,
+        PlannedGate, Receipt, RowKey, Run, Scope, Source, Span, WaitOn, WaitPath, WaitRow,
+        Workspace,
     },
     run::{listen, wait},
     time::Timestamp,
@@ -36,6 +37,8 @@ struct Inside {
     queued: u32,
     /// The first position in the queue.
     first: Option<Place>,
+    /// The closing by a run.
+    closed: Option<Closed>,
 }
 
 /// State of all live runs, gates and folds, for the checks.
@@ -94,6 +97,7 @@ impl Flow {
             waiting: None,
             queued: 0,
             first: None,
+            closed: None,
         };
         match &gate.state {
             GateState::Slots(slots) => {
@@ -101,7 +105,7 @@ impl Flow {
                 inside.unsaid = slots.holders.iter().map(|hold| hold.run).collect();
                 inside.count = slots.holders.len();
                 (inside.units, inside.wanted) = (slots.used(), slots.wanted.one());
-                inside.waiting = slots.waiting;
+                (inside.waiting, inside.closed) = (slots.waiting, slots.closed);
                 self.folds.kept.extend(slots.folds.iter().cloned());
                 report.check(Rule::Holds, inside.unsaid.len() == inside.count, || {
                     format!("{} lists a holder twice", name(&gate.key))
@@ -109,6 +113,7 @@ impl Flow {
             }
             GateState::Turns(turns) => {
                 (inside.head, inside.is_turns) = (turns.head, true);
+                inside.closed = turns.closed;
                 inside.turns = turns.pending.iter().map(|turn| turn.run).collect();
                 inside.count = turns.pending.len();
             }
@@ -381,7 +386,13 @@ impl Flow {
                 let (units, name) = (gate.units, name(key));
                 format!("holders take {units} units of {name}; its limit was never above {most:?}")
             });
-            let room = match catalog.limit(&scope) {
+            let limit = catalog.limit(&scope);
+            let until = gate.closed.map(|closed| closed.until);
+            let opens = until.is_none() || gate.due.is_some() || limit == Limit::Closed;
+            report.check(Rule::Closings, opens, || {
+                format!("{} is closed until {until:?}, but has no due time", name(key))
+            });
+            let room = match limit {
                 Limit::Slots(limit) => {
                     gate.count == 0 || gate.units + u64::from(gate.wanted) <= u64::from(limit)
                 }
@@ -451,13 +462,13 @@ fn fits(report: &mut Report, run: &Run) {
 /// a release had no limit, for a handoff, which is given to all live runs, and for a gate that has
 /// or had an override.
 fn most(catalog: &Catalog, scope: &Scope) -> Option<u64> {
-    if let Some(pool) = scope.pool() {
-        return catalog.pools().stored(pool).map(|stored| u64::from(stored.highest));
-    }
     let control = control::owner(scope.class);
     // An override may have raised the limit for holders that are still inside.
     if control.may_exceed || catalog.overrides().has_overridden(scope) {
         return None;
+    }
+    if let Some(pool) = scope.pool() {
+        return catalog.pools().stored(pool).map(|stored| u64::from(stored.highest));
     }
     let versions = catalog.entry(&scope.app, &scope.name).map(|entry| entry.versions.values());
     let released = versions.into_iter().flatten().filter(|version| version.release.is_some());

@@ -67,7 +67,7 @@ pub(super) fn too_costly(
             continue;
         };
         let (control, cost) = (scope.class.control(), costs.one());
-        if let Limit::Slots(limit) = draft.catalog(&scope.ws)?.limit(&scope)
+        if let Limit::Slots(limit) = draft.catalog(&scope.ws)?.open_limit(&scope)
             && cost > limit
         {
             let owner = match scope.pool() {
@@ -217,7 +217,8 @@ fn own_turn(draft: &Draft, id: RunId, need: &PlannedGate) -> Decided<Option<Time
     let queued = draft.ahead_in_queue(gate, id.seq, QUEUE_COUNTED)? as u64;
     let ahead = Ahead { through: &turns.pending, queued };
     let turn = meter::all_conform(&turns.meters, &rates, ahead, costs, draft.now());
-    Ok(turn.err().flatten())
+    let opens = turns.closed.map(|closed| closed.until).filter(|until| *until > draft.now());
+    Ok(turn.map_or_else(|turn| turn.map(|at| opens.map_or(at, |opens| at.max(opens))), |()| opens))
 }
 
 /// Refuses a run if one of its ancestors holds a run gate of its plan (spec G8): they would wait

@@ -13,9 +13,10 @@ use crate::{
         pause, queue,
     },
     id::{RunId, Seq},
+    reads::Scan,
     row::{
-        Class, Costs, Gate, GateKey, GateState, Hold, Phase, Place, PlannedGate, Rank, RowKey, Run,
-        Slots, Span, Turn, Turns,
+        Class, Costs, Gate, GateKey, GateState, Hold, Phase, Place, PlannedGate, Rank, Row, RowKey,
+        Run, Slots, Span, Turn, Turns,
     },
     time::Timestamp,
 };
@@ -216,6 +217,7 @@ pub fn settle<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
     for _ in 0..SERVED_AT_ONCE {
         let Some(gate) = draft.gate(key)? else { return Ok(()) };
         let mut gate = gate.clone();
+        gate.state.reopen(draft.now());
         let first = if head(&gate.state).is_some() { draft.head_of_queue(&gate)? } else { None };
         let Some((place, seq)) = first else {
             set_head(&mut gate.state, None);
@@ -268,11 +270,13 @@ pub fn start<E>(draft: &mut Draft, run: &Run) -> Decided<(), E> {
     for (gate, costs) in turns.map(|need| (need.gate.clone(), need.costs.clone())) {
         let Some(row) = draft.gate(&gate)? else { continue };
         let mut row = row.clone();
-        let limit = limit(draft, &row)?;
+        // A pool that is paused counts the runs that have their turn.
+        let catalog = draft.catalog(&run.ws)?;
+        let limit = gate.scope().map(|scope| catalog.open_limit(&scope));
         let now = draft.now();
         if let GateState::Turns(turns) = &mut row.state {
             turns.pending.retain(|turn| turn.run != run.id.seq);
-            if let Limit::Rates(rates) = limit {
+            if let Some(Limit::Rates(rates)) = limit {
                 turns.meters = stamp_all(&turns.meters, &rates, &costs, now, stamp_turn);
             }
         }
@@ -312,9 +316,11 @@ pub fn busy<E>(draft: &Draft, key: &GateKey) -> Decided<Option<RunId>, E> {
     Ok(draft.run(seq)?.map(|run| run.id))
 }
 
-/// Adjusts a throttle's meter to the current rate and clock. Stored also where no run is admitted:
+/// Adjusts a throttle's meter to the current rate and clock, and opens a gate whose closing is over.
+/// Stored also where no run is admitted:
 /// a meter that is too far ahead is capped once; otherwise it would stay as far ahead of the clock.
 fn cut_off(state: &mut GateState, limit: &Limit, now: Timestamp) {
+    state.reopen(now);
     if let (GateState::Turns(turns), Limit::Rates(rates)) = (state, limit) {
         turns.meters = meter::all_of_today(&turns.meters, rates, now);
     }
@@ -350,6 +356,12 @@ fn room(
     limit: &Limit,
     now: Timestamp,
 ) -> Result<(), Option<Timestamp>> {
+    if *limit == Limit::Closed {
+        return Err(None);
+    }
+    if let Some(closed) = state.closed(now) {
+        return Err(Some(closed.until));
+    }
     match (state, limit) {
         (GateState::Slots(slots), Limit::Slots(limit)) if !slots.fits(costs.one(), *limit) => {
             Err(None)
@@ -358,8 +370,7 @@ fn room(
             let ahead = Ahead { through: &turns.pending, queued: 0 };
             meter::all_conform(&turns.meters, rates, ahead, costs, now)
         }
-        (_, Limit::Closed) => Err(None),
-        (_, Limit::Slots(_) | Limit::Rates(_) | Limit::Open) => Ok(()),
+        (_, Limit::Slots(_) | Limit::Rates(_) | Limit::Open | Limit::Closed) => Ok(()),
     }
 }
 
@@ -416,6 +427,36 @@ pub fn has_room<E>(draft: &Draft, gate: &Gate) -> Decided<bool, E> {
     Ok(room(&gate.state, &Costs::default(), &limit, draft.now()).is_ok())
 }
 
+/// Whether runs are queued at the gate.
+pub fn has_queue(gate: &Gate) -> bool {
+    head(&gate.state).is_some()
+}
+
+/// Returns how many of the first `most` runs in a gate's queue would enter under a limit now.
+pub fn would_enter<E>(draft: &Draft, gate: &Gate, limit: &Limit, most: usize) -> Decided<u32, E> {
+    let now = draft.now();
+    let mut state = gate.state.clone();
+    cut_off(&mut state, limit, now);
+    if first_due(&state, limit, now) != Some(now) {
+        return Ok(0);
+    }
+    let rows = draft.found(&Scan::Queue(gate.key.clone()), u32::try_from(most).unwrap_or(1))?;
+    let mut entered = 0;
+    for run in rows.into_iter().filter_map(Row::as_run).take(most) {
+        let costs = run.plan.get(run.entered).map(|need| need.costs.clone());
+        if offer(&mut state, run.id, &costs.unwrap_or_default(), limit, now).is_err() {
+            break;
+        }
+        entered += 1;
+    }
+    Ok(entered)
+}
+
+/// Whether an override or a run has closed the gate, so that no run enters.
+pub fn is_closed<E>(draft: &Draft, gate: &Gate) -> Decided<bool, E> {
+    Ok(gate.state.closed(draft.now()).is_some() || limit(draft, gate)? == Limit::Closed)
+}
+
 /// Sets the first position of the queue and the cost of the run there. An empty queue is not
 /// counted.
 fn set_head(state: &mut GateState, first: Option<(Place, &Costs)>) {
@@ -432,11 +473,13 @@ fn set_head(state: &mut GateState, first: Option<(Place, &Costs)>) {
 }
 
 /// Sets the due time of a gate without a queue: now if folds wait for the gate, or else the time at
-/// which its row may be deleted.
+/// which it opens again, or its row may be deleted.
 fn rest<E>(draft: &mut Draft, mut gate: Gate) -> Decided<(), E> {
     let idle_until = idle_until(&gate);
     if queue::flushable(draft, &gate)?.is_some() {
         gate.due = Some(draft.now());
+    } else if let Some(closed) = gate.state.closed(draft.now()) {
+        gate.due = Some(closed.until);
     } else if gate.due.is_none() {
         gate.due = idle_until;
     }
@@ -447,12 +490,14 @@ fn rest<E>(draft: &mut Draft, mut gate: Gate) -> Decided<(), E> {
 /// Returns when the row of an unused gate may be deleted; none if the gate is in use.
 fn idle_until(gate: &Gate) -> Option<Timestamp> {
     match &gate.state {
-        GateState::Slots(Slots { holders, head: None, folds, .. })
-            if holders.is_empty() && folds.is_empty() =>
+        GateState::Slots(Slots { holders, head: None, folds, closed, .. })
+            if holders.is_empty() && folds.is_empty() && closed.is_none() =>
         {
             Some(gate.at.plus_ms(IDLE_MS))
         }
-        GateState::Turns(Turns { meters, pending, head: None, .. }) if pending.is_empty() => {
+        GateState::Turns(Turns { meters, pending, head: None, closed, .. })
+            if pending.is_empty() && closed.is_none() =>
+        {
             Some(meter::all_forget_at(meters).unwrap_or(gate.at))
         }
         GateState::Slots(_)
@@ -491,7 +536,8 @@ fn limit<E>(draft: &Draft, gate: &Gate) -> Decided<Limit, E> {
     }
 }
 
-fn gate_or_new<E>(draft: &mut Draft, key: &GateKey) -> Decided<Gate, E> {
+/// Returns a gate; a new one if it has no row.
+pub(super) fn gate_or_new<E>(draft: &mut Draft, key: &GateKey) -> Decided<Gate, E> {
     if let Some(gate) = draft.gate(key)? {
         return Ok(gate.clone());
     }

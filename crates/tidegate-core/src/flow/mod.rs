@@ -8,6 +8,7 @@
 
 pub mod admit;
 pub mod claim;
+pub mod close;
 pub mod control;
 pub mod cost;
 pub mod fold;

@@ -253,7 +253,8 @@ fn refuses<E>(draft: &Draft, gate: &Gate, slots: &Slots, fold: &GateKey) -> Deci
         return Ok(false);
     }
     // The cost of the run is not known yet. It is at most the limit if the gate is empty.
-    let room = slots.holders.is_empty() || (!has_cost && gate::has_room(draft, gate)?);
+    let empty = slots.holders.is_empty() && !gate::is_closed(draft, gate)?;
+    let room = empty || (!has_cost && gate::has_room(draft, gate)?);
     Ok(slots.head.is_some() || !room)
 }
 

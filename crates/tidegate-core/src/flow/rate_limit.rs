@@ -120,8 +120,14 @@ pub(super) struct Spend {
 /// that joins a fold and spends nothing: its verdict must not depend on who came before it.
 pub(super) fn spends(draft: &Draft, candidate: &Candidate<'_>) -> Decided<Vec<Spend>, Verdict> {
     let mut spends = own_spends(draft, candidate)?;
-    for (scope, cost) in pool::spends(candidate)? {
+    let pooled = pool::spends(candidate)?;
+    if pooled.is_empty() {
+        return Ok(spends);
+    }
+    let catalog = draft.catalog(&candidate.ws)?;
+    for (scope, cost) in pooled {
         let Limit::Rates(rates) = candidate.pools.limit(&scope) else { continue };
+        let rates = catalog.overrides().rates(&scope, rates);
         rates.iter().try_for_each(|rate| affordable(cost, *rate, &scope))?;
         let costs = Costs::new(vec![cost; rates.len()]);
         spends.push(Spend { scope, rates, costs });

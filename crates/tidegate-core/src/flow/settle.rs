@@ -32,7 +32,7 @@ pub(crate) fn settle<E>(
     let (key, costs) = (need.gate, need.costs);
     let reserved = Ok(Payload::from_value(&serde_json::json!(costs.one())));
     let catalog = draft.catalog(&run.ws)?;
-    let Some(Limit::Rates(rates)) = key.scope().map(|scope| catalog.limit(&scope)) else {
+    let Some(Limit::Rates(rates)) = key.scope().map(|scope| catalog.open_limit(&scope)) else {
         return Ok(reserved);
     };
     let now = draft.now();

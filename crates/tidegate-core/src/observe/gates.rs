@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::{
     catalog::{Catalog, Limit},
     draft::{Decided, Draft, Missing},
-    explain::words,
+    explain::{ClosedBy, words},
     flow::meter::{Ahead, Rate, conforms, turn},
     id::{EventId, RunId, Seq},
     key::push_part,
@@ -82,6 +82,9 @@ pub struct GateView {
     /// The target of an override of this gate alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub override_target: Option<Target>,
+    /// The run that has closed the gate, and the end of the closing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub closed: Option<ClosedBy>,
     /// The limit: the maximum number of runs at the same time, or of arrivals per period.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
@@ -355,6 +358,7 @@ fn show(now: Timestamp, gate: &Gate, scope: &Scope, limit: Limit) -> GateView {
         slot: scope.slot.clone(),
         key: scope.shown_key(),
         lets_in: limit.as_ref().map(words).unwrap_or_default(),
+        closed: gate.state.closed(now).map(ClosedBy::from),
         ..GateView::default()
     };
     let rates = match limit {
@@ -383,6 +387,10 @@ fn show(now: Timestamp, gate: &Gate, scope: &Scope, limit: Limit) -> GateView {
             shown.line = Some(QueueView::default());
             let ahead = Ahead { through: &turns.pending, queued: 0 };
             metered(&mut shown, &turns.meters, &rates, (ahead, &turns.wanted), now);
+            if let Some(closed) = &shown.closed {
+                shown.tokens = shown.tokens.map(|_| 0);
+                shown.next_at = shown.next_at.map(|at| at.max(closed.until));
+            }
         }
         GateState::Meter(meters) => {
             metered(&mut shown, meters, &rates, (Ahead::NOBODY, &Costs::default()), now);

@@ -24,12 +24,12 @@ pub struct Overrides {
     /// The row of each target that has or had an override.
     rows: Map<Target, Arc<OverrideRow>>,
     targets: Map<Seq, Target>,
-    /// Overrides in force, by app and workflow.
+    /// Overrides in force, by app and workflow; those of pools under the empty app.
     workflows: Map<String, Map<String, Workflow>>,
     in_force: usize,
 }
 
-/// Overrides of one workflow, by class and slot of its gates.
+/// Overrides of one workflow or pool, by class and slot of its gates.
 type Workflow = Map<(Class, String), Slot>;
 
 /// Overrides of the gates of one slot.
@@ -58,6 +58,15 @@ impl Slot {
         }
         found.push(&self.all);
         found
+    }
+
+    /// Whether the gates of a key are closed: the most specific override that says so decides, of
+    /// whatever position (spec L25).
+    fn closes(&self, key: &Key) -> bool {
+        let closing = |it: &Positions| {
+            it.values().filter_map(|over| over.fields.closing()).reduce(|one, other| one || other)
+        };
+        self.matching(key).into_iter().find_map(closing).unwrap_or(false)
     }
 
     /// Returns the fields in force for the limit at a position, each from the most specific
@@ -124,7 +133,7 @@ impl Overrides {
     }
 
     fn index(&mut self, over: &Arc<Override>, keep: bool) {
-        let Target { app, workflow, .. } = &over.target;
+        let (app, workflow) = over.target.owner();
         let mut names = self.workflows.get(app).cloned().unwrap_or_default();
         let mut slots = names.get(workflow).cloned().unwrap_or_default();
         let at = (over.target.class(), over.target.slot().to_owned());
@@ -138,14 +147,27 @@ impl Overrides {
         if slots.is_empty() {
             names.remove_mut(workflow);
         } else {
-            names.insert_mut(workflow.clone(), slots);
+            names.insert_mut(workflow.to_owned(), slots);
         }
         if names.is_empty() {
             self.workflows.remove_mut(app);
         } else {
-            self.workflows.insert_mut(app.clone(), names);
+            self.workflows.insert_mut(app.to_owned(), names);
         }
         if keep { self.in_force += 1 } else { self.in_force -= 1 }
+    }
+
+    /// Returns these overrides with another one for a target, or with none, for a preview.
+    #[must_use]
+    pub fn with(&self, target: &Target, after: Option<&Override>) -> Self {
+        let mut changed = self.clone();
+        if let Some(over) = self.row(target).and_then(|row| row.over.clone()) {
+            changed.index(&over, false);
+        }
+        if let Some(over) = after {
+            changed.index(&Arc::new(over.clone()), true);
+        }
+        changed
     }
 
     /// Returns the number of overrides in force.
@@ -184,9 +206,8 @@ impl Overrides {
     /// Whether the target of a row, in force or not, has this gate.
     pub fn has_overridden(&self, scope: &Scope) -> bool {
         self.rows.keys().any(|target| {
-            let alike = (&target.app, &target.workflow) == (&scope.app, &scope.name);
-            alike
-                && (target.class(), target.slot()) == (scope.class, scope.slot.as_str())
+            target.owner() == (scope.app.as_str(), scope.name.as_str())
+                && (target.class(), target.slot()) == (indexed(scope), scope.slot.as_str())
                 && target.matches(&scope.key)
         })
     }
@@ -200,7 +221,7 @@ impl Overrides {
 
     fn slot(&self, scope: &Scope) -> Option<&Slot> {
         let slots = self.slots(&scope.app, &scope.name)?;
-        slots.get(&(scope.class, scope.slot.clone()))
+        slots.get(&(indexed(scope), scope.slot.clone()))
     }
 
     /// Returns the overrides that apply to a gate, the most specific first.
@@ -208,15 +229,13 @@ impl Overrides {
         let slot = self.slot(scope).into_iter().flat_map(|slot| slot.matching(&scope.key));
         let mut found: Vec<Override> =
             slot.flat_map(Map::values).map(|over| Override::clone(over)).collect();
-        if scope.class == Class::Throttle
-            && let Some(slots) = self.slots(&scope.app, &scope.name)
-        {
+        if let Some(slots) = self.slots(&scope.app, &scope.name) {
             let pauses = pausing(scope).into_iter().filter_map(|(slot, key)| {
                 let slot = slots.get(&(Class::Pause, slot.to_owned()))?;
                 Some(slot.matching(key))
             });
             let pauses = pauses.flatten().flat_map(Map::values);
-            let pauses = pauses.filter(|over| over.fields.paused == Some(true));
+            let pauses = pauses.filter(|over| over.fields.closing() == Some(true));
             found.extend(pauses.map(|over| Override::clone(over)));
         }
         found
@@ -225,18 +244,22 @@ impl Overrides {
     /// Returns the limit of a gate, given the limit of its definition.
     pub(crate) fn apply(&self, scope: &Scope, limit: Limit) -> Limit {
         let Some(slots) = self.slots(&scope.app, &scope.name) else { return limit };
-        let paused = |slot: &str, key: &Key| {
-            let slot = slots.get(&(Class::Pause, slot.to_owned()));
-            slot.is_some_and(|slot| slot.fields(key, 0).paused == Some(true))
+        let closed = |class: Class, slot: &str, key: &Key| {
+            let slot = slots.get(&(class, slot.to_owned()));
+            slot.is_some_and(|slot| slot.closes(key))
         };
+        let own = closed(indexed(scope), &scope.slot, &scope.key);
         if scope.class == Class::Pause {
-            let closed = paused(&scope.slot, &scope.key);
-            return if closed { Limit::Closed } else { Limit::Open };
+            return if own { Limit::Closed } else { Limit::Open };
         }
-        if scope.class == Class::Throttle && pausing(scope).iter().any(|(at, key)| paused(at, key))
-        {
+        if own || pausing(scope).iter().any(|(at, key)| closed(Class::Pause, at, key)) {
             return Limit::Closed;
         }
+        self.open(scope, limit)
+    }
+
+    /// Returns the limit that a gate has when nothing closes it, given the limit of its definition.
+    pub(crate) fn open(&self, scope: &Scope, limit: Limit) -> Limit {
         match limit {
             Limit::Slots(most) => {
                 let fields = self.slot(scope).map(|slot| slot.fields(&scope.key, 0));
@@ -250,7 +273,7 @@ impl Overrides {
     /// Returns the rates of a meter row, given those of its definition.
     pub(crate) fn rates(&self, scope: &Scope, rates: Vec<Rate>) -> Vec<Rate> {
         let Some(slot) = self.slot(scope) else { return rates };
-        let follows = scope.class == Class::RateLimit;
+        let follows = matches!(scope.class, Class::RateLimit | Class::PoolRateLimit);
         let rate = |(n, rate)| slot.fields(&scope.key, n).rate(rate, follows);
         (0..).zip(rates).map(rate).collect()
     }
@@ -264,8 +287,7 @@ impl Overrides {
         let pauses = slots.iter().filter(|((class, _), _)| *class == Class::Pause);
         pauses.into_iter().find_map(|((class, path), slot)| {
             let key = if path.is_empty() { Key::Whole } else { key_of(run, path)? };
-            let is_paused = slot.fields(&key, 0).paused == Some(true);
-            is_paused.then(|| Scope {
+            slot.closes(&key).then(|| Scope {
                 ws: run.ws.clone(),
                 class: *class,
                 app: run.app.clone(),
@@ -277,8 +299,15 @@ impl Overrides {
     }
 }
 
-/// Returns the slots and keys of pauses that close a throttle: all runs in its queue would wait.
+/// Returns the slots and keys of pauses that close a gate: those of a throttle, because all runs in
+/// its queue would wait, and those of a pool.
 fn pausing(scope: &Scope) -> Vec<(&str, &Key)> {
+    if matches!(scope.class, Class::PoolThrottle | Class::PoolLimit | Class::PoolRunLimit) {
+        return vec![("", &scope.key)];
+    }
+    if scope.class != Class::Throttle {
+        return Vec::new();
+    }
     let mut pauses = vec![("", &Key::Whole)];
     if !scope.slot.is_empty() {
         pauses.push((&scope.slot, &scope.key));
@@ -286,8 +315,14 @@ fn pausing(scope: &Scope) -> Vec<(&str, &Key)> {
     pauses
 }
 
+/// Returns the class under which the overrides of a gate are indexed: a pool has one limit on runs,
+/// whatever its span.
+fn indexed(scope: &Scope) -> Class {
+    if scope.class == Class::PoolRunLimit { Class::PoolLimit } else { scope.class }
+}
+
 /// Returns the run's value of a key, from the gates of its plan.
-fn key_of(run: &Run, path: &str) -> Option<Key> {
+pub(super) fn key_of(run: &Run, path: &str) -> Option<Key> {
     let scopes = run.plan.iter().map(|need| &need.gate).filter_map(GateKey::scope);
     // A gate of one version has the version after the path.
     let of_path = |slot: &str| slot.split('@').next() == Some(path);
@@ -302,7 +337,19 @@ impl Fields {
             per_ms: self.per_ms.or(other.per_ms),
             burst: self.burst.or(other.burst),
             paused: self.paused.or(other.paused),
+            closed_until: self.closed_until.or(other.closed_until),
         }
+    }
+
+    /// Whether the override closes the gates of its target, or keeps them open; none if it does
+    /// neither.
+    pub(crate) fn closing(&self) -> Option<bool> {
+        self.closed_until.map(|_| true).or(self.paused)
+    }
+
+    /// Whether no field is given.
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Self::default()
     }
 
     /// Returns a rate with these fields. If `follows`, a burst that equals the limit follows it:

@@ -2,26 +2,34 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::index::key_of;
 use crate::{
     definition::Definition,
     flow::{CONTROLS, KeySource, concurrency::Span},
     key::{Decimal, Key, Scalar},
-    row::{Class, GateKey, Scope, Workspace},
+    pool::Pool,
+    row::{Class, GateKey, Phase, Run, Scope, Workspace},
 };
 
-/// Target of an override: gates of one workflow.
+/// Target of an override: gates of one workflow or of one pool.
 ///
-/// Without `control` the target is the first starts of runs, which an override can pause.
+/// Without `control` the target is the first starts of the workflow's runs, or every entry into the
+/// pool, which an override can pause.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema), schemars(inline))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Target {
-    /// The app.
-    #[serde(default)]
+    /// The app; empty for a pool.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub app: String,
-    /// The workflow, or an action as `flow/action`.
+    /// The workflow, or an action as `flow/action`; empty for a pool.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub workflow: String,
-    /// The control whose limit is replaced; none for the first starts of runs.
+    /// The pool, instead of a workflow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// The control whose limit is replaced; none for the first starts of runs, or for every entry
+    /// into a pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control: Option<Limited>,
     /// The span of the `concurrency` limit; `executing` unless given.
@@ -123,13 +131,14 @@ impl Target {
     pub fn of(scope: &Scope) -> Option<Self> {
         let (control, span) = match scope.class {
             Class::Pause => (None, None),
-            Class::Throttle => (Some(Limited::Throttle), None),
-            Class::RateLimit => (Some(Limited::RateLimit), None),
-            Class::Keyed | Class::Whole => (Some(Limited::Concurrency), None),
+            Class::Throttle | Class::PoolThrottle => (Some(Limited::Throttle), None),
+            Class::RateLimit | Class::PoolRateLimit => (Some(Limited::RateLimit), None),
+            Class::Keyed | Class::Whole | Class::PoolLimit | Class::PoolRunLimit => {
+                (Some(Limited::Concurrency), None)
+            }
             Class::RunLimit => (Some(Limited::Concurrency), Some(Span::Run)),
             Class::Dedupe
             | Class::Idempotency
-            | Class::PoolRateLimit
             | Class::Debounce
             | Class::Batch
             | Class::Quiet
@@ -137,19 +146,27 @@ impl Target {
             | Class::Singleton
             | Class::Schedule
             | Class::Handoff
-            | Class::Policy
-            | Class::PoolRunLimit
-            | Class::PoolThrottle
-            | Class::PoolLimit => return None,
+            | Class::Policy => return None,
         };
         let key = match &scope.key {
             Key::Whole => None,
             Key::Missing | Key::Values(_) | Key::Value(Scalar::Long { .. }) => return None,
             Key::Value(scalar) => Some(KeyValue(scalar.clone())),
         };
-        let (app, workflow) = (scope.app.clone(), scope.name.clone());
         let path = Some(scope.slot.clone()).filter(|path| !path.is_empty());
-        Some(Self { app, workflow, control, span, path, position: 0, key, key_prefix: None })
+        let target = Self { control, span, path, key, ..Self::default() };
+        Some(match scope.pool() {
+            Some(pool) => Self { pool: Some(pool.to_owned()), ..target },
+            None => Self { app: scope.app.clone(), workflow: scope.name.clone(), ..target },
+        })
+    }
+
+    /// Returns the app and the name by which the keys of the target's gates begin.
+    pub fn owner(&self) -> (&str, &str) {
+        match &self.pool {
+            Some(pool) => ("", pool),
+            None => (&self.app, &self.workflow),
+        }
     }
 
     /// Returns the target in the one form in which it is stored.
@@ -158,10 +175,14 @@ impl Target {
         Self { span: self.span.filter(|span| *span != Span::default()), ..self }
     }
 
-    /// Returns the class of the target's gates.
+    /// Returns the class of the target's gates; of a pool's `concurrency`, [`Class::PoolLimit`]
+    /// also for the span `run`.
     pub fn class(&self) -> Class {
         match (self.control, self.span, &self.path) {
             (None, ..) => Class::Pause,
+            (Some(Limited::Throttle), ..) if self.pool.is_some() => Class::PoolThrottle,
+            (Some(Limited::RateLimit), ..) if self.pool.is_some() => Class::PoolRateLimit,
+            (Some(Limited::Concurrency), ..) if self.pool.is_some() => Class::PoolLimit,
             (Some(Limited::Throttle), ..) => Class::Throttle,
             (Some(Limited::RateLimit), ..) => Class::RateLimit,
             (Some(Limited::Concurrency), Some(Span::Run), _) => Class::RunLimit,
@@ -186,17 +207,67 @@ impl Target {
         }
     }
 
+    /// Whether the target is the first starts of a workflow's runs.
+    pub fn is_of_starts(&self) -> bool {
+        self.pool.is_none() && self.control.is_none()
+    }
+
+    /// Whether the runs whose first starts are the target include this one, started or not.
+    pub(crate) fn has_run(&self, run: &Run) -> bool {
+        let own = self.is_of_starts() && self.owner() == (run.app.as_str(), run.workflow.as_str());
+        let key = || match &self.path {
+            Some(path) => key_of(run, path).is_some_and(|key| self.matches(&key)),
+            None => true,
+        };
+        own && key()
+    }
+
+    /// Whether a run waits at the target: in the queue of one of its gates, or, if the target is the
+    /// first starts of a workflow, anywhere before its start.
+    pub(crate) fn has_waiting(&self, run: &Run) -> bool {
+        if self.is_of_starts() {
+            let waits = matches!(run.phase, Phase::Queued { .. } | Phase::Ready);
+            return waits && !run.started && self.has_run(run);
+        }
+        let next = run.plan.get(run.entered).filter(|_| matches!(run.phase, Phase::Queued { .. }));
+        next.and_then(|need| need.gate.scope()).is_some_and(|scope| self.has_gate(&scope))
+    }
+
+    /// Whether a gate belongs to the control, or to the pool, of the target, and its key matches.
+    pub(crate) fn has_gate(&self, scope: &Scope) -> bool {
+        let own = if self.pool.is_some() {
+            self.pool_classes().contains(&scope.class)
+        } else {
+            self.class() == scope.class
+        };
+        own && self.owner() == (scope.app.as_str(), scope.name.as_str())
+            && self.slot() == scope.slot
+            && self.matches(&scope.key)
+    }
+
     /// Whether the queue of a gate in the target's ranges depends on the override.
-    pub(super) fn is_in(&self, scope: &Scope) -> bool {
+    pub(crate) fn is_in(&self, scope: &Scope) -> bool {
         // A pause of the whole workflow closes throttles with any key.
-        (scope.class != self.class() && self.path.is_none()) || self.matches(&scope.key)
+        let closed = self.pool.is_none() && scope.class != self.class() && self.path.is_none();
+        closed || self.matches(&scope.key)
+    }
+
+    /// Returns the classes of a pool's gates whose queues the override delays.
+    fn pool_classes(&self) -> &'static [Class] {
+        match self.control {
+            None => &[Class::PoolRunLimit, Class::PoolThrottle, Class::PoolLimit],
+            Some(Limited::Concurrency) => &[Class::PoolRunLimit, Class::PoolLimit],
+            Some(Limited::Throttle) => &[Class::PoolThrottle],
+            Some(Limited::RateLimit) => &[Class::PoolRateLimit],
+        }
     }
 
     /// Returns the ranges of gate keys that contain the gates whose queues the override delays.
     pub fn ranges(&self, ws: &Workspace) -> Vec<(GateKey, GateKey)> {
         let class = self.class();
+        let (app, name) = self.owner();
         let range = |class: Class, slot: bool| {
-            let mut prefix = GateKey::prefix(ws, class, &self.app, &self.workflow);
+            let mut prefix = GateKey::prefix(ws, class, app, name);
             if slot {
                 crate::key::push_part(&mut prefix, self.slot().as_bytes());
             }
@@ -204,19 +275,68 @@ impl Target {
             let end = [&prefix[..], &[u8::MAX]].concat();
             (GateKey::from_bytes(&prefix), GateKey::from_bytes(&end))
         };
+        let exact = |class: Class, value: &KeyValue| {
+            let (app, name) = (app.to_owned(), name.to_owned());
+            let (slot, key) = (self.slot().to_owned(), Key::Value(value.0.clone()));
+            let key = GateKey::new(&Scope { ws: ws.clone(), class, app, name, slot, key });
+            let end = GateKey::from_bytes(&[key.as_bytes(), &[0]].concat());
+            (key, end)
+        };
+        if self.pool.is_some() {
+            let each = self.pool_classes().iter().map(|class| match &self.key {
+                Some(value) => exact(*class, value),
+                None => range(*class, true),
+            });
+            return each.collect();
+        }
         match (class, &self.path, &self.key) {
             // While the whole workflow is paused, all of its throttles are closed.
             (Class::Pause, None, _) => vec![range(class, true), range(Class::Throttle, false)],
             (Class::Pause, Some(_), _) => vec![range(class, true), range(Class::Throttle, true)],
-            (_, _, Some(value)) => {
-                let (app, name) = (self.app.clone(), self.workflow.clone());
-                let (slot, key) = (self.slot().to_owned(), Key::Value(value.0.clone()));
-                let key = GateKey::new(&Scope { ws: ws.clone(), class, app, name, slot, key });
-                let end = GateKey::from_bytes(&[key.as_bytes(), &[0]].concat());
-                vec![(key, end)]
-            }
+            (_, _, Some(value)) => vec![exact(class, value)],
             _ => vec![range(class, true)],
         }
+    }
+
+    /// Returns the problem of a target that names no object, or its keys in a wrong way.
+    pub(super) fn form_problem(&self) -> Option<String> {
+        let Self { app, workflow, pool, key, key_prefix, .. } = self;
+        if pool.is_some() && !(app.is_empty() && workflow.is_empty()) {
+            let fix = "a pool belongs to the workspace, not to an app";
+            return Some(format!("give `workflow` or `pool`, not both: {fix}"));
+        }
+        if pool.is_none() && workflow.is_empty() {
+            return Some("give `workflow` or `pool`".to_owned());
+        }
+        if key_prefix.as_deref() == Some("") {
+            return Some("`keyPrefix` is empty: leave it out for all keys".to_owned());
+        }
+        (key.is_some() && key_prefix.is_some())
+            .then(|| "give `key` or `keyPrefix`, not both".to_owned())
+    }
+
+    /// Returns the problem of a target that no gate of this pool can match.
+    pub(super) fn pool_problem(&self, pool: &Pool) -> Option<String> {
+        let Self { control, span, path, position, .. } = self;
+        let (name, word) = (&pool.name, self.word());
+        if path.is_some() {
+            let fix = "runs meet at its gates by the value of their key alone";
+            return Some(format!("leave out `path` for a pool: {fix}"));
+        }
+        if span.is_some() {
+            return Some("leave out `span` for a pool, which has one of its own".to_owned());
+        }
+        let limits = match control {
+            None => 1,
+            Some(Limited::Concurrency) => usize::from(pool.concurrency.is_some()),
+            Some(Limited::Throttle) => pool.throttle.len(),
+            Some(Limited::RateLimit) => pool.rate_limit.len(),
+        };
+        if limits == 0 {
+            return Some(format!("pool `{name}` has no {word}"));
+        }
+        (limits <= *position as usize)
+            .then(|| format!("position {position}: pool `{name}` has {limits} {word} limits"))
     }
 
     /// Returns the problem of a target that no gate of this definition can match.
@@ -224,12 +344,6 @@ impl Target {
         let Self { control, span, path, position, key, key_prefix, .. } = self;
         if path.is_none() && (key.is_some() || key_prefix.is_some()) {
             return Some("`key` and `keyPrefix` need `path`, the path of the key".to_owned());
-        }
-        if key_prefix.as_deref() == Some("") {
-            return Some("`keyPrefix` is empty: leave it out for all keys".to_owned());
-        }
-        if key.is_some() && key_prefix.is_some() {
-            return Some("give `key` or `keyPrefix`, not both".to_owned());
         }
         if span.is_some() && *control != Some(Limited::Concurrency) {
             return Some("`span` is only for `concurrency`".to_owned());

@@ -143,6 +143,9 @@ pub struct BulkFilter {
     pub state: Option<LiveState>,
     /// Runs that were admitted before this time.
     pub queued_before: Option<Timestamp>,
+    /// Runs that wait at the gates of this target.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits_at: Option<Target>,
 }
 
 /// User-visible states of runs that have not ended.

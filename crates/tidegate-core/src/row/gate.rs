@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use serde::{Deserialize, Serialize};
 
-use super::{Costs, Meters, Turns, Workspace};
+use super::{Closed, Costs, Meters, Turns, Workspace};
 use crate::{
     flow::KeySource,
     id::{EventId, RunId, Seq},
@@ -349,6 +349,9 @@ pub struct Slots {
     /// (`supersede`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub moved_to: Option<i64>,
+    /// The closing by a run, also after its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub closed: Option<Closed>,
 }
 
 impl Slots {

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{id::Seq, row::Place};
+use crate::{
+    id::Seq,
+    row::{Closed, Place},
+};
 
 /// Costs at the limits of one gate, by their position; 1 where there is none. A gate has one limit
 /// unless a throttle or a rate limit has several for the same key.
@@ -107,6 +110,9 @@ pub struct Turns {
     /// The costs of the run at that position.
     #[serde(default, skip_serializing_if = "Costs::is_one")]
     pub wanted: Costs,
+    /// The closing by a run, also after its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed: Option<Closed>,
 }
 
 /// Turn of a run that passed a throttle and is not leased yet.

@@ -6,6 +6,7 @@
 mod api;
 mod audit;
 mod chore;
+mod closed;
 mod def;
 mod event;
 mod gate;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 pub use api::{ApiKey, Reply};
 pub use audit::Audit;
 pub use chore::{Bulk, BulkCounts, BulkFilter, BulkWhat, Chore, LiveState, WaitPlace, Work};
+pub use closed::Closed;
 pub use def::{Def, Engine, Epoch, LogHead, Occurred, Schedule};
 pub use event::{Event, Item, Kind, Receipt, Signal, WaitPath, WaitRow};
 pub use gate::{Claim, Class, Fold, Gate, GateKey, GateState, Hold, Order, Part, Scope, Slots};

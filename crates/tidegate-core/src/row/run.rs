@@ -217,6 +217,10 @@ pub struct Run {
     /// Number of failed attempts of each step that is not recorded yet.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub failures: BTreeMap<String, u32>,
+    /// Number of attempts of each step that is not recorded yet that have closed a gate. They are
+    /// not counted as failed.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub deferrals: BTreeMap<String, u32>,
     /// Number of consecutive engine deaths while the handler was running. Progress resets it.
     #[serde(default, rename = "losses", skip_serializing_if = "is_default")]
     pub deaths: u32,
@@ -345,6 +349,7 @@ impl Run {
             fence: 0,
             started: false,
             failures: BTreeMap::new(),
+            deferrals: BTreeMap::new(),
             staged: 0,
             deaths: 0,
             begun: Begun::Untracked,

@@ -187,6 +187,7 @@ fn is_meant(bulk: &Bulk, run: &Run) -> bool {
     let early = |before| run.queued_at < before;
     filter.state.is_none_or(|wanted| wanted == state)
         && filter.queued_before.is_none_or(early)
+        && filter.waits_at.as_ref().is_none_or(|target| target.has_waiting(run))
         && match bulk.what {
             BulkWhat::Cancel { .. } => true,
             BulkWhat::Pause => !paused,

@@ -3,6 +3,8 @@
 //! Every report has the fence of its lease. It is refused after another worker has leased the run
 //! or the run was cancelled (spec replace, steps).
 
+use std::time::Duration;
+
 use super::{
     control,
     end::{self, end},
@@ -16,6 +18,7 @@ use crate::{
     event::{self, NewEvent},
     flow::{
         admit::admit,
+        close::{self, NewClose},
         gate,
         plan::{Candidate, Origin, Results},
         pool, receipts, settle,
@@ -54,6 +57,8 @@ pub struct Record {
     pub progress: Option<Progress>,
     /// Session operations of steps, in the transaction that records the step.
     pub session: Vec<NewSessionOp>,
+    /// Gates that the run closes because a service has refused its call.
+    pub closes: Vec<NewClose>,
     /// The next state of the run.
     pub then: Then,
 }
@@ -69,8 +74,9 @@ impl Record {
     ///
     /// Most reports are plain. Without this function, probing them took a tenth of all CPU time.
     pub fn plain_reads(&self, known: &Run) -> Option<ReadSet> {
-        let Self { sends, chunks, progress, session, commits, .. } = self;
+        let Self { sends, chunks, progress, session, commits, closes, .. } = self;
         let quiet = chunks.is_empty() && progress.is_none() && commits.is_empty();
+        let quiet = quiet && closes.is_empty();
         let brings_steps = sends.is_empty() && session.is_empty() && quiet;
         let awaited = known.then.is_some() || known.parent.is_some();
         let alone = known.plan.is_empty() && !awaited && known.staged == 0;
@@ -206,8 +212,14 @@ impl From<Timestamp> for Until {
     }
 }
 
+impl From<Duration> for Until {
+    fn from(time: Duration) -> Self {
+        Self::In(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
 impl Until {
-    fn moment(self, now: Timestamp) -> Timestamp {
+    pub(crate) fn moment(self, now: Timestamp) -> Timestamp {
         match self {
             Self::At(at) => at,
             Self::In(ms) => now.plus_ms(ms),
@@ -229,6 +241,8 @@ pub enum NewWaitOn {
     Time,
     /// The next attempt of the step, after it has failed once more.
     Retry,
+    /// The next attempt of the step, after it has closed a gate: it does not count as failed.
+    Deferred,
     /// An event of this name whose fields have these encoded values.
     Event {
         /// The event's name.
@@ -268,6 +282,9 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
     let run = leased(draft, report)?;
     let ws = run.ws.clone();
     output::write(draft, run, report)?;
+    for new in &report.closes {
+        close::close(draft, report.run, new)?;
+    }
     for NewStep { id, kind, result } in report.steps.clone() {
         remember(draft, report, id, kind, |_| Ok(result))?;
     }
@@ -301,6 +318,7 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
     let recorded = recorded.chain(report.commits.iter().map(|commit| &commit.step));
     for step in recorded.chain(report.session.iter().map(|op| &op.step)) {
         run.failures.remove(step);
+        run.deferrals.remove(step);
         run.made_progress();
         // The step has its result now. Its wait is removed, because its end would record the step a
         // second time.
@@ -444,6 +462,10 @@ fn suspend(draft: &mut Draft, mut run: Run, waits: Vec<NewWait>) -> Decided<()> 
             NewWaitOn::Time => WaitOn::Time,
             NewWaitOn::Retry => {
                 *run.failures.entry(step.clone()).or_default() += 1;
+                WaitOn::Retry
+            }
+            NewWaitOn::Deferred => {
+                *run.deferrals.entry(step.clone()).or_default() += 1;
                 WaitOn::Retry
             }
             NewWaitOn::Event { name, matches } => WaitOn::Event { name, matches },

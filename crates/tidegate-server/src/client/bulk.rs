@@ -52,6 +52,17 @@ impl Action {
 /// Poll interval until the operation is finished.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// Waits until a bulk operation is finished, and returns its results.
+pub(super) async fn finished(server: &Server<'_>, id: &str) -> anyhow::Result<Value> {
+    let path = format!("/runs/bulk/{id}");
+    let mut answer = server.get(&path).await?;
+    while answer["finished"] != true {
+        tokio::time::sleep(LOOK).await;
+        answer = server.get(&path).await?;
+    }
+    Ok(answer)
+}
+
 /// Starts the operation and waits until it is finished.
 pub(super) async fn bulk(server: &Server<'_>, asked: Bulk) -> anyhow::Result<(Value, String)> {
     let Bulk { action, app, workflow, version, state, all, reason } = asked;
@@ -60,12 +71,8 @@ pub(super) async fn bulk(server: &Server<'_>, asked: Bulk) -> anyhow::Result<(Va
     if let Some(reason) = reason {
         body["reason"] = reason.into();
     }
-    let mut answer = server.post("/runs/bulk", body).await?;
-    let path = format!("/runs/bulk/{}", answer["id"].as_str().unwrap_or_default());
-    while answer["finished"] != true {
-        tokio::time::sleep(LOOK).await;
-        answer = server.get(&path).await?;
-    }
+    let answer = server.post("/runs/bulk", body).await?;
+    let answer = finished(server, answer["id"].as_str().unwrap_or_default()).await?;
     let shown =
         format!("{}: {} done, {} refused\n", action.as_str(), answer["done"], answer["refused"]);
     Ok((answer, shown))

@@ -17,6 +17,9 @@ pub(crate) enum Limits {
         /// Only overrides of this workflow.
         #[arg(long)]
         workflow: Option<String>,
+        /// Only overrides of this pool.
+        #[arg(long)]
+        pool: Option<String>,
     },
     /// Override a limit, in place of the last override of the same target.
     Set {
@@ -31,6 +34,9 @@ pub(crate) enum Limits {
         /// Maximum number of arrivals at once, for `throttle` and `rateLimit`.
         #[arg(long)]
         burst: Option<u32>,
+        /// Close the gates for this many seconds, instead of a new limit or beside one.
+        #[arg(long, value_name = "SECONDS")]
+        close_for_seconds: Option<u64>,
         #[command(flatten)]
         how: How,
     },
@@ -41,14 +47,35 @@ pub(crate) enum Limits {
     },
     /// Undo the latest change of a target's override.
     Undo {
-        /// Workflow; `flow/action` for an action.
-        workflow: String,
+        /// Workflow; `flow/action` for an action; left out with `--pool`.
+        #[arg(required_unless_present = "pool")]
+        workflow: Option<String>,
         /// Control: `concurrency`, `throttle` or `rateLimit`; absent for a pause.
         control: Option<String>,
         #[command(flatten)]
         keys: Keyed,
         #[command(flatten)]
         which: Which,
+    },
+    /// Cancel all runs that wait at the gates of a target.
+    Purge {
+        /// Workflow; `flow/action` for an action; left out with `--pool`.
+        #[arg(required_unless_present = "pool")]
+        workflow: Option<String>,
+        /// Control: `concurrency` or `throttle`; absent for all runs that have not started, or for
+        /// all queues of a pool.
+        control: Option<String>,
+        #[command(flatten)]
+        keys: Keyed,
+        /// Span of the `concurrency` limit: `executing` or `run`.
+        #[arg(long)]
+        span: Option<String>,
+        /// Reason of the cancellations.
+        #[arg(long)]
+        reason: Option<String>,
+        /// Print the number of waiting runs without cancelling them.
+        #[arg(long)]
+        dry_run: bool,
     },
     /// List the changes of overrides, newest first.
     History {
@@ -61,10 +88,11 @@ pub(crate) enum Limits {
 /// The gates of a control.
 #[derive(Args, Debug)]
 pub(crate) struct LimitTarget {
-    /// Workflow; `flow/action` for an action.
+    /// Workflow; `flow/action` for an action; left out with `--pool`.
     workflow: String,
     /// Control: `concurrency`, `throttle` or `rateLimit`.
-    control: String,
+    #[arg(required_unless_present = "pool")]
+    control: Option<String>,
     #[command(flatten)]
     keys: Keyed,
     #[command(flatten)]
@@ -77,11 +105,14 @@ pub(crate) struct Keyed {
     /// App of the workflow; default: the app of the server's config file.
     #[arg(long)]
     app: Option<String>,
-    /// Path of the key, as in the definition.
+    /// Pool, instead of a workflow.
+    #[arg(long, conflicts_with_all = ["app", "path"])]
+    pool: Option<String>,
+    /// Path of the key, as in the definition; not for a pool.
     #[arg(long)]
     path: Option<String>,
     /// Value of the key, text unless it is a JSON number or boolean; `acme-*` for all that begin so.
-    #[arg(long, requires = "path")]
+    #[arg(long)]
     key: Option<String>,
 }
 
@@ -110,34 +141,48 @@ pub(crate) struct How {
     dry_run: bool,
 }
 
-/// Resumes the first starts of a workflow.
+/// Resumes the first starts of a workflow, or the entries into a pool.
 #[derive(Args, Debug)]
 pub(crate) struct Resume {
-    /// Workflow; `flow/action` for an action.
-    workflow: String,
+    /// Workflow; `flow/action` for an action; left out with `--pool`.
+    #[arg(required_unless_present = "pool", conflicts_with = "pool")]
+    workflow: Option<String>,
     #[command(flatten)]
     keys: Keyed,
 }
 
-/// Pauses the first starts of a workflow.
+/// Pauses the first starts of a workflow, or the entries into a pool.
 #[derive(Args, Debug)]
 pub(crate) struct Pause {
-    /// Workflow; `flow/action` for an action.
-    workflow: String,
+    /// Workflow; `flow/action` for an action; left out with `--pool`.
+    #[arg(required_unless_present = "pool", conflicts_with = "pool")]
+    workflow: Option<String>,
     #[command(flatten)]
     keys: Keyed,
     #[command(flatten)]
     how: How,
 }
 
-fn target(workflow: String, control: Option<String>, keys: Keyed, which: Option<Which>) -> Value {
+/// Builds the target. With `--pool` the first name is the control.
+fn target(
+    workflow: Option<String>,
+    control: Option<String>,
+    keys: Keyed,
+    which: Option<Which>,
+) -> anyhow::Result<Value> {
     let mut target = Map::new();
-    target.insert("workflow".to_owned(), workflow.into());
+    let (workflow, control) = match &keys.pool {
+        Some(_) if control.is_some() => anyhow::bail!("give a workflow or `--pool`, not both"),
+        Some(_) => (None, workflow),
+        None => (workflow, control),
+    };
     let mut put = |name: &str, value: Option<Value>| {
         if let Some(value) = value {
             target.insert(name.to_owned(), value);
         }
     };
+    put("workflow", workflow.map(Value::from));
+    put("pool", keys.pool.map(Value::from));
     put("app", keys.app.map(Value::from));
     put("control", control.map(Value::from));
     put("path", keys.path.map(Value::from));
@@ -145,7 +190,7 @@ fn target(workflow: String, control: Option<String>, keys: Keyed, which: Option<
         put("span", which.span.map(Value::from));
         put("position", which.position.map(Value::from));
     }
-    let Some(key) = keys.key else { return Value::Object(target) };
+    let Some(key) = keys.key else { return Ok(Value::Object(target)) };
     if let Some(prefix) = key.strip_suffix('*') {
         put("keyPrefix", Some(prefix.into()));
     } else {
@@ -153,7 +198,7 @@ fn target(workflow: String, control: Option<String>, keys: Keyed, which: Option<
         let scalar = read.filter(|it| it.is_number() || it.is_boolean() || it.is_string());
         put("key", Some(scalar.unwrap_or(Value::from(key))));
     }
-    Value::Object(target)
+    Ok(Value::Object(target))
 }
 
 async fn set(
@@ -172,15 +217,20 @@ async fn set(
         body["reason"] = reason.into();
     }
     if let Some(seconds) = how.for_seconds {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let end = now.saturating_add(Duration::from_secs(seconds));
-        let end = i64::try_from(end.as_millis()).unwrap_or(i64::MAX);
-        body["expiresAt"] = Timestamp::from_ms(end).rfc3339().into();
+        body["expiresAt"] = after(seconds);
     }
     let path = if how.dry_run { "/overrides?dryRun=true" } else { "/overrides" };
     let answer = server.ask(Method::PUT, path, Some(body)).await?;
     let shown = changed(&answer);
     Ok((answer, shown))
+}
+
+/// Returns the time after this many seconds.
+fn after(seconds: u64) -> Value {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let end = now.saturating_add(Duration::from_secs(seconds));
+    let end = i64::try_from(end.as_millis()).unwrap_or(i64::MAX);
+    Timestamp::from_ms(end).rfc3339().into()
 }
 
 /// Formats a change: what was in force before and after.
@@ -189,11 +239,29 @@ fn changed(answer: &Value) -> String {
         Value::Null => "no override".to_owned(),
         over => fields(over),
     };
-    format!("before: {}\nafter: {}\n", line("before"), line("after"))
+    let effect = &answer["effect"];
+    let effect = match effect["enter"].as_u64() {
+        Some(enter) => {
+            let more = if effect["atLeast"] == true { " or more" } else { "" };
+            format!("waiting runs: {enter}{more} would enter, {} would wait\n", effect["wait"])
+        }
+        None => String::new(),
+    };
+    format!("before: {}\nafter: {}\n{effect}", line("before"), line("after"))
 }
 
 fn fields(over: &Value) -> String {
-    let names = ["limit", "perMs", "burst", "paused", "expiresAt", "reason", "author"];
+    let names = [
+        "limit",
+        "perMs",
+        "burst",
+        "paused",
+        "closedUntil",
+        "drained",
+        "expiresAt",
+        "reason",
+        "author",
+    ];
     let present = names.iter().filter(|name| !over[**name].is_null());
     present.map(|name| format!("{name} {}", text(&over[*name]))).collect::<Vec<_>>().join(", ")
 }
@@ -203,9 +271,10 @@ pub(super) async fn limits(
     command: Limits,
 ) -> anyhow::Result<(Value, String)> {
     match command {
-        Limits::List { workflow } => {
+        Limits::List { workflow, pool } => {
             let filter = workflow.map(|it| format!("&workflow={}", part(&it))).unwrap_or_default();
-            let answer = server.get(&format!("/overrides?limit=500{filter}")).await?;
+            let pool = pool.map(|it| format!("&pool={}", part(&it))).unwrap_or_default();
+            let answer = server.get(&format!("/overrides?limit=500{filter}{pool}")).await?;
             let mut rows = answer["overrides"].clone();
             for row in rows.as_array_mut().into_iter().flatten() {
                 let target = row["target"].clone();
@@ -217,29 +286,41 @@ pub(super) async fn limits(
                 for name in ["workflow", "path"] {
                     row[name] = target[name].clone();
                 }
+                if let Some(pool) = target["pool"].as_str() {
+                    row["workflow"] = format!("pool {pool}").into();
+                }
             }
             let shown = table(&rows, &["workflow", "control", "path", "key", "override", "at"]);
             Ok((answer, shown))
         }
-        Limits::Set { target: of, limit, per_ms, burst, how } => {
+        Limits::Set { target: of, limit, per_ms, burst, close_for_seconds, how } => {
             let LimitTarget { workflow, control, keys, which } = of;
-            let target = target(workflow, Some(control), keys, Some(which));
+            let target = target(Some(workflow), control, keys, Some(which))?;
             let fields = [
                 ("limit", limit.map(Value::from)),
                 ("perMs", per_ms.map(Value::from)),
                 ("burst", burst.map(Value::from)),
+                ("closedUntil", close_for_seconds.map(after)),
             ];
             set(server, target, &fields, how).await
         }
         Limits::Remove { target: of } => {
             let LimitTarget { workflow, control, keys, which } = of;
-            remove(server, target(workflow, Some(control), keys, Some(which))).await
+            remove(server, target(Some(workflow), control, keys, Some(which))?).await
         }
         Limits::Undo { workflow, control, keys, which } => {
-            let target = target(workflow, control, keys, Some(which));
+            let target = target(workflow, control, keys, Some(which))?;
             let answer = server.post("/overrides/undo", json!({ "target": target })).await?;
             let shown = changed(&answer);
             Ok((answer, shown))
+        }
+        Limits::Purge { workflow, control, keys, span, reason, dry_run } => {
+            let which = Which { span, position: None };
+            let mut body = json!({ "target": target(workflow, control, keys, Some(which))? });
+            if let Some(reason) = reason {
+                body["reason"] = reason.into();
+            }
+            purge(server, body, dry_run).await
         }
         Limits::History { limit } => {
             let answer = server.get(&format!("/overrides/history?limit={limit}")).await?;
@@ -249,6 +330,21 @@ pub(super) async fn limits(
     }
 }
 
+/// Purges a target, and waits until the runs are cancelled.
+async fn purge(server: &Server<'_>, body: Value, dry_run: bool) -> anyhow::Result<(Value, String)> {
+    let path = if dry_run { "/overrides/purge?dryRun=true" } else { "/overrides/purge" };
+    let answer = server.post(path, body).await?;
+    let more = if answer["atLeast"] == true { " or more" } else { "" };
+    let waiting = &answer["waiting"];
+    let Some(id) = answer["id"].as_str() else {
+        let shown = format!("{waiting}{more} runs wait\n");
+        return Ok((answer, shown));
+    };
+    let done = super::bulk::finished(server, id).await?;
+    let shown = format!("{waiting}{more} runs waited: {} cancelled\n", done["done"]);
+    Ok((done, shown))
+}
+
 async fn remove(server: &Server<'_>, target: Value) -> anyhow::Result<(Value, String)> {
     let body = json!({ "target": target });
     let answer = server.ask(Method::DELETE, "/overrides", Some(body)).await?;
@@ -256,15 +352,15 @@ async fn remove(server: &Server<'_>, target: Value) -> anyhow::Result<(Value, St
     Ok((answer, shown))
 }
 
-/// Pauses the first starts of a workflow.
+/// Pauses the first starts of a workflow, or the entries into a pool.
 pub(super) async fn pause(server: &Server<'_>, asked: Pause) -> anyhow::Result<(Value, String)> {
-    let target = target(asked.workflow, None, asked.keys, None);
+    let target = target(asked.workflow, None, asked.keys, None)?;
     set(server, target, &[("paused", Some(true.into()))], asked.how).await
 }
 
-/// Resumes the first starts of a workflow: ends the pause of the same target.
+/// Resumes first starts of a workflow or entries into a pool: ends the pause of the same target.
 pub(super) async fn resume(server: &Server<'_>, asked: Resume) -> anyhow::Result<(Value, String)> {
-    remove(server, target(asked.workflow, None, asked.keys, None)).await
+    remove(server, target(asked.workflow, None, asked.keys, None)?).await
 }
 
 pub(super) async fn audit(server: &Server<'_>, limit: u32) -> anyhow::Result<(Value, String)> {

@@ -78,7 +78,7 @@ impl FilterBody {
             })
         });
         let queued_before = queued_before.transpose()?;
-        Ok(BulkFilter { app, workflow, version, state, queued_before })
+        Ok(BulkFilter { app, workflow, version, state, queued_before, waits_at: None })
     }
 }
 

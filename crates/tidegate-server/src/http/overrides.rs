@@ -1,10 +1,12 @@
 //! `/overrides` and `/audit`: limits and pauses without a release, their history, and the audit log.
 
-use axum::Json;
+use axum::{Json, http::StatusCode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use tidegate::{AuditFilter, Overridden, Override, OverrideChange, OverrideFields, Part};
+use tidegate::{
+    AuditFilter, Overridden, Override, OverrideChange, OverrideEffect, OverrideFields, Part, Purged,
+};
 use tidegate_core::{overrides::Target, row::Audit, time::Timestamp};
 
 use super::{
@@ -23,20 +25,29 @@ pub(super) fn operations() -> Vec<Operation> {
             .query::<ListQuery>()
             .answers::<Overrides>(200, "The overrides in force."),
         Operation::put("/overrides", "setOverride", set)
-            .says("Override limits of a target, or pause its first starts, without a release.")
+            .says("Override limits of a target, pause it, or close it until a time, without a release.")
             .query::<ChangeQuery>()
             .body::<SetBody>()
-            .answers::<Overridden>(200, "The override before and after the change."),
+            .answers::<ChangedView>(200, "The override before and after the change."),
         Operation::delete("/overrides", "removeOverride", remove)
             .says("End the override of a target.")
             .query::<ChangeQuery>()
             .body::<TargetBody>()
-            .answers::<Overridden>(200, "The override before the change."),
+            .answers::<ChangedView>(200, "The override before the change."),
         Operation::post("/overrides/undo", "undoOverride", undo)
             .says("Undo the latest change of a target's override.")
             .query::<ChangeQuery>()
             .body::<TargetBody>()
-            .answers::<Overridden>(200, "The override before and after the change."),
+            .answers::<ChangedView>(200, "The override before and after the change."),
+        Operation::post("/overrides/purge", "purge", purge)
+            .logs_body()
+            .says("Cancel all runs that wait at the gates of a target.")
+            .query::<ChangeQuery>()
+            .body::<PurgeBody>()
+            .answers::<PurgeView>(
+                202,
+                "The number of waiting runs, and the bulk operation that cancels them.",
+            ),
         Operation::get("/overrides/history", "listOverrideHistory", history)
             .says("List the changes of overrides, newest first.")
             .query::<HistoryQuery>()
@@ -54,6 +65,7 @@ pub(super) fn operations() -> Vec<Operation> {
 struct ListQuery {
     app: Option<String>,
     workflow: Option<String>,
+    pool: Option<String>,
     #[schemars(with = "Option<PageSize>")]
     limit: Option<u32>,
     cursor: Option<String>,
@@ -63,10 +75,22 @@ struct ListQuery {
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(clippy::struct_field_names, reason = "the name of the list in the answer")]
 struct Overrides {
-    overrides: Vec<Override>,
+    overrides: Vec<OverrideView>,
     /// The epoch of definitions and overrides, for `ifEpoch` of a change.
     epoch: i64,
     next: Option<String>,
+}
+
+/// An override in force.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct OverrideView {
+    #[serde(flatten)]
+    over: Override,
+    /// For a pause or a closed target: whether no started run of the workflow lives, or nobody is
+    /// inside the gates of the pool or the control. Absent if too many runs would have to be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    drained: Option<bool>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -84,6 +108,9 @@ struct SetBody {
     per_ms: Option<u64>,
     burst: Option<u32>,
     paused: Option<bool>,
+    /// Close the target's gates until this time.
+    #[schemars(with = "Option<DateTime>")]
+    closed_until: Option<String>,
     reason: Option<String>,
     #[schemars(with = "Option<DateTime>")]
     expires_at: Option<String>,
@@ -99,12 +126,70 @@ struct TargetBody {
     if_epoch: Option<i64>,
 }
 
+/// Result of a change, or of its preview.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "ChangedOverride")]
+struct ChangedView {
+    #[serde(flatten)]
+    changed: Overridden,
+    /// In a preview: how many of the waiting runs would enter at once, and how many go on waiting.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effect: Option<OverrideEffect>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct PurgeBody {
+    target: Target,
+    reason: Option<String>,
+    /// Refuse the purge if definitions or overrides have changed since this epoch.
+    if_epoch: Option<i64>,
+}
+
+/// A purge, or its preview.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "Purge")]
+struct PurgeView {
+    /// Number of runs that wait at the target: those that the purge cancels.
+    waiting: u32,
+    /// Whether there may be more runs than were counted.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    at_least: bool,
+    /// The epoch of definitions and overrides, for `ifEpoch`.
+    epoch: i64,
+    /// The bulk operation that cancels the runs: `GET /runs/bulk/{id}` shows its progress. Absent
+    /// in a preview.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+}
+
+async fn purge(
+    caller: Caller,
+    Query(query): Query<ChangeQuery>,
+    body: Body,
+) -> Result<(StatusCode, Json<PurgeView>), Problem> {
+    let PurgeBody { target, reason, if_epoch } = body.required()?;
+    let target = of_caller(&caller, target);
+    let purged = if query.dry_run {
+        caller.engine.would_purge(target, if_epoch).await?
+    } else {
+        let reason = reason.unwrap_or_else(|| "purged".to_owned());
+        caller.engine.purge(target, &reason, if_epoch).await?
+    };
+    let Purged { id, waiting, at_least, epoch } = purged;
+    let id = (!query.dry_run).then(|| id.to_string());
+    Ok((StatusCode::ACCEPTED, Json(PurgeView { waiting, at_least, epoch, id })))
+}
+
 async fn list(caller: Caller, Query(query): Query<ListQuery>) -> Result<Json<Overrides>, Problem> {
-    let ListQuery { app, workflow, limit, cursor } = query;
+    let ListQuery { app, workflow, pool, limit, cursor } = query;
     let limit = page_size(limit)? as usize;
     let (mut overrides, epoch) = caller.engine.overrides_with_epoch().await?;
     let is = |wanted: &Option<String>, name: &str| wanted.as_ref().is_none_or(|it| it == name);
     overrides.retain(|it| is(&app, &it.target.app) && is(&workflow, &it.target.workflow));
+    overrides.retain(|it| pool.is_none() || pool == it.target.pool);
     if let Some(cursor) = cursor {
         let after: Target =
             serde_json::from_str(&cursor).map_err(|_| super::body::bad_cursor(&cursor))?;
@@ -113,6 +198,9 @@ async fn list(caller: Caller, Query(query): Query<ListQuery>) -> Result<Json<Ove
     let more = overrides.len() > limit;
     overrides.truncate(limit);
     let next = overrides.last().filter(|_| more).map(|it| it.target.subject());
+    let drained = caller.engine.drained(&overrides).await?;
+    let overrides = overrides.into_iter().zip(drained);
+    let overrides = overrides.map(|(over, drained)| OverrideView { over, drained }).collect();
     Ok(Json(Overrides { overrides, epoch, next }))
 }
 
@@ -120,27 +208,31 @@ async fn set(
     caller: Caller,
     Query(query): Query<ChangeQuery>,
     body: Body,
-) -> Result<Json<Overridden>, Problem> {
+) -> Result<Json<ChangedView>, Problem> {
     let body: SetBody = body.required()?;
     let SetBody { limit, per_ms, burst, paused, reason, if_epoch, .. } = body;
-    let expires_at = body.expires_at.map(|text| {
-        Timestamp::parse_rfc3339(&text).ok_or_else(|| {
-            let detail =
-                format!("`expiresAt` must be a time like 2026-11-16T12:00:00Z, got `{text}`");
-            Problem::invalid("bad_time", detail)
-        })
-    });
-    let (target, expires_at) = (of_caller(&caller, body.target), expires_at.transpose()?);
-    let fields = OverrideFields { limit, per_ms, burst, paused };
+    let expires_at = time("expiresAt", body.expires_at)?;
+    let closed_until = time("closedUntil", body.closed_until)?;
+    let target = of_caller(&caller, body.target);
+    let fields = OverrideFields { limit, per_ms, burst, paused, closed_until };
     let change = OverrideChange::Set { target, fields, reason, expires_at };
     apply(&caller, change, if_epoch, query.dry_run).await
+}
+
+fn time(field: &str, text: Option<String>) -> Result<Option<Timestamp>, Problem> {
+    let Some(text) = text else { return Ok(None) };
+    let at = Timestamp::parse_rfc3339(&text).ok_or_else(|| {
+        let detail = format!("`{field}` must be a time like 2026-11-16T12:00:00Z, got `{text}`");
+        Problem::invalid("bad_time", detail)
+    });
+    at.map(Some)
 }
 
 async fn remove(
     caller: Caller,
     Query(query): Query<ChangeQuery>,
     body: Body,
-) -> Result<Json<Overridden>, Problem> {
+) -> Result<Json<ChangedView>, Problem> {
     let TargetBody { target, if_epoch } = body.required()?;
     let change = OverrideChange::Remove(of_caller(&caller, target));
     apply(&caller, change, if_epoch, query.dry_run).await
@@ -150,13 +242,16 @@ async fn undo(
     caller: Caller,
     Query(query): Query<ChangeQuery>,
     body: Body,
-) -> Result<Json<Overridden>, Problem> {
+) -> Result<Json<ChangedView>, Problem> {
     let TargetBody { target, if_epoch } = body.required()?;
     let change = OverrideChange::Undo(of_caller(&caller, target));
     apply(&caller, change, if_epoch, query.dry_run).await
 }
 
 fn of_caller(caller: &Caller, target: Target) -> Target {
+    if target.pool.is_some() {
+        return target;
+    }
     let app = caller.app(Some(target.app).filter(|app| !app.is_empty()));
     Target { app, ..target }
 }
@@ -166,12 +261,15 @@ async fn apply(
     change: OverrideChange,
     if_epoch: Option<i64>,
     dry_run: bool,
-) -> Result<Json<Overridden>, Problem> {
-    Ok(Json(if dry_run {
-        caller.engine.would_override(change, if_epoch).await?
-    } else {
-        caller.engine.change_override(change, if_epoch).await?
-    }))
+) -> Result<Json<ChangedView>, Problem> {
+    if !dry_run {
+        let changed = caller.engine.change_override(change, if_epoch).await?;
+        return Ok(Json(ChangedView { changed, effect: None }));
+    }
+    let target = change.target().clone();
+    let changed = caller.engine.would_override(change, if_epoch).await?;
+    let effect = caller.engine.override_effect(&target, changed.after.as_ref()).await?;
+    Ok(Json(ChangedView { changed, effect: Some(effect) }))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -92,12 +92,13 @@ const CASES: [Case; 7] = [
 ];
 
 /// Operations that are exempt: they have one effect by one command, or admit no run.
-const OTHERS: [&str; 15] = [
+const OTHERS: [&str; 16] = [
     "bulk",
     "cancelRun",
     "makeKey",
     "pauseRun",
     "pauseSchedule",
+    "purge",
     "release",
     "replayRun",
     "reset",

@@ -330,3 +330,52 @@ async fn a_stream_that_breaks_off_is_tried_again() {
     let run = server.start_run("whole", json!({})).await;
     assert_eq!(server.until(&run, "completed").await["output"], json!(null));
 }
+
+/// A service that answers 429 or 503 with `Retry-After` closes the gate that `onTooMany` names: the
+/// next run does not call, and the run that was refused is repeated without using up an attempt.
+#[tokio::test]
+async fn a_service_that_refuses_calls_closes_a_gate() {
+    let soon = httpdate::fmt_http_date(std::time::SystemTime::now());
+    let soon: &'static str = soon.leak();
+    let target = Target::start(|call, _| match call.path.as_str() {
+        "/long" => (429, vec![("retry-after", "3600")], String::new()),
+        _ => (200, Vec::new(), String::new()),
+    })
+    .await;
+    let refusals = Target::start(move |_, before| match before {
+        0 => (503, vec![("retry-after", soon)], String::new()),
+        1 => (429, vec![("retry-after", "1")], String::new()),
+        _ => (200, Vec::new(), String::new()),
+    })
+    .await;
+    let (long, short) = (format!("{}/long", target.url), &refusals.url);
+    let config = format!(
+        "[[pool]]\nname = \"openai\"\nconcurrency = {{ limit = 5 }}\n\n\
+         [[workflow]]\nname = \"chat\"\nurl = \"{long}\"\nconcurrency = {{ pool = \"openai\" }}\n\
+         onTooMany = {{ close = \"pool:openai\" }}\n\n\
+         [[workflow]]\nname = \"index\"\nurl = \"{}\"\nconcurrency = {{ pool = \"openai\" }}\n\n\
+         [[workflow]]\nname = \"mail\"\nurl = \"{short}\"\nconcurrency = {{ limit = 2 }}\n\
+         retry = {{ maxAttempts = 1 }}\nonTooMany = {{ close = \"concurrency\" }}\n",
+        target.url
+    );
+    let server = Server::start(&config);
+    let refused = server.start_run("chat", json!({})).await;
+    server.until(&refused, "waiting").await;
+    let waiting = server.start_run("index", json!({})).await;
+    let (_, why) = server.get(&format!("/runs/{waiting}/why")).await;
+    assert_eq!(why["gates"][0]["closed"]["by"], refused, "{why}");
+    let sentence = why["sentence"].as_str().unwrap();
+    assert!(sentence.contains(&format!("{refused} has closed it")), "{why}");
+    let (_, page) = server.get("/gates?pool=openai").await;
+    assert_eq!(page["gates"][0]["closed"]["by"], refused, "{page}");
+    let (_, run) = server.get(&format!("/runs/{refused}/why")).await;
+    let sentence = run["sentence"].as_str().unwrap();
+    let words = "failed attempts: 0, attempts that have closed a gate: 1,";
+    assert!(sentence.contains(words), "{run}");
+    assert_eq!(target.calls().len(), 1, "no other run of the pool has called");
+    let repeated = server.start_run("mail", json!("first")).await;
+    server.until(&repeated, "completed").await;
+    let attempts: Vec<String> =
+        refusals.calls().iter().map(|call| call.header("tidegate-attempt").to_owned()).collect();
+    assert_eq!(attempts, ["1", "1", "1"], "no refusal is counted, although one attempt is allowed");
+}

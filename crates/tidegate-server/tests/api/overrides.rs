@@ -131,3 +131,88 @@ async fn changes_are_in_the_audit_log() {
     let answer = server.raw("DELETE", &gone, &headers, "").await.unwrap();
     assert_eq!(answer.status, 200, "{}", answer.text);
 }
+
+/// A pool is overridden and paused, over HTTP and from the command line; a pause says when it has
+/// drained.
+#[tokio::test]
+async fn a_pool_is_overridden_paused_and_drained() {
+    let target = Target::kind().await;
+    target.open(false);
+    let config = format!(
+        "[[pool]]\nname = \"api\"\nconcurrency = {{ limit = 5 }}\n\n\
+         [[workflow]]\nname = \"sync\"\nurl = \"{}\"\nconcurrency = {{ pool = \"api\" }}\n",
+        target.url
+    );
+    let server = Server::start(&config);
+    let run = |arguments: &[&str]| server.command(arguments).unwrap();
+    let inside = server.start_run("sync", json!({})).await;
+    target.called(1).await;
+    let said = run(&["pause", "--pool", "api", "--reason", "provider is down"]);
+    assert_eq!(said, "before: no override\nafter: paused true, reason provider is down\n");
+    let (_, list) = server.get("/overrides?pool=api").await;
+    assert_eq!(list["overrides"][0]["target"], json!({ "pool": "api" }), "{list}");
+    assert_eq!(list["overrides"][0]["drained"], false, "{list}");
+    let waiting = server.start_run("sync", json!({})).await;
+    let why = run(&["why", &waiting]);
+    assert!(why.contains("pool `api`") && why.contains("paused: provider is down"), "{why}");
+    target.open(true);
+    server.until(&inside, "completed").await;
+    let (_, list) = server.get("/overrides?pool=api").await;
+    assert_eq!(list["overrides"][0]["drained"], true, "{list}");
+    let (_, list) = server.get("/overrides?pool=other").await;
+    assert_eq!(list["overrides"], json!([]));
+    let resumed = json!({ "target": { "pool": "api" }, "paused": false });
+    let (status, seen) = ask(&server, "PUT", "/overrides?dryRun=true", resumed).await;
+    assert_eq!((status, &seen["effect"]), (200, &json!({ "enter": 1, "wait": 0 })), "{seen}");
+    run(&["resume", "--pool", "api"]);
+    server.until(&waiting, "completed").await;
+    let said = run(&["limit", "set", "--pool", "api", "concurrency", "--limit", "2"]);
+    assert_eq!(said, "before: no override\nafter: limit 2\n");
+    let said = run(&["limit", "list", "--pool", "api"]);
+    assert!(said.contains("pool api") && said.contains("limit 2"), "{said}");
+    let closed = ["limit", "set", "sync", "--pool", "api", "throttle", "--limit", "1"];
+    assert!(server.command(&closed).is_err(), "a workflow and a pool are not one target");
+    let closing = ["limit", "set", "--pool", "api", "concurrency", "--close-for-seconds", "600"];
+    assert!(run(&closing).contains("after: closedUntil 2"));
+    assert_eq!(run(&["limit", "undo", "--pool", "api", "concurrency"]).lines().count(), 2);
+    let body = json!({ "target": { "pool": "api" }, "closedUntil": "soon" });
+    let (_, answer) = ask(&server, "PUT", "/overrides", body).await;
+    assert_eq!(answer["error"], "bad_time", "{answer}");
+}
+
+/// A queue is purged by its target; the preview has the number of runs that are cancelled.
+#[tokio::test]
+async fn a_queue_is_purged_with_a_preview() {
+    let target = Target::kind().await;
+    target.open(false);
+    let server = Server::start(&config(&target.url));
+    let of = json!({
+        "workflow": "sync", "control": "concurrency", "path": "account", "key": "a",
+    });
+    let (status, _) = ask(&server, "PUT", "/overrides", json!({ "target": of, "limit": 1 })).await;
+    assert_eq!(status, 200);
+    let inside = server.start_run("sync", json!({ "account": "a" })).await;
+    target.called(1).await;
+    let mut waiting = Vec::new();
+    for _ in 0..3 {
+        waiting.push(server.start_run("sync", json!({ "account": "a" })).await);
+    }
+    let body = json!({ "target": of, "reason": "flood" });
+    let (status, seen) = ask(&server, "POST", "/overrides/purge?dryRun=true", body).await;
+    assert_eq!((status, &seen["waiting"], &seen["id"]), (202, &json!(3), &Value::Null), "{seen}");
+    let body = json!({ "target": of, "reason": "flood", "ifEpoch": seen["epoch"] });
+    let (status, purged) = ask(&server, "POST", "/overrides/purge", body).await;
+    assert_eq!((status, &purged["waiting"]), (202, &json!(3)), "{purged}");
+    for run in &waiting {
+        server.until(run, "cancelled").await;
+    }
+    let purge = ["limit", "purge", "sync", "concurrency", "--path", "account", "--key", "a"];
+    let said = server.command(&[&purge[..], &["--dry-run"]].concat()).unwrap();
+    assert_eq!(said, "0 runs wait\n");
+    assert_eq!(server.command(&purge).unwrap(), "0 runs waited: 0 cancelled\n");
+    let (status, answer) =
+        ask(&server, "POST", "/overrides/purge", json!({ "target": { "workflow": "no" } })).await;
+    assert_eq!((status, &answer["error"]), (404, &json!("no_workflow")), "{answer}");
+    target.open(true);
+    server.until(&inside, "completed").await;
+}

@@ -41,6 +41,7 @@ fn in_line(limit: u32, holders: &[RunId], place: usize, frees: &str) -> Binding 
         pool: None,
         key: "u".to_owned(),
         overrides: Vec::new(),
+        closed: None,
         limit: format!("{limit} at once"),
         full: true,
         cost: None,

@@ -644,6 +644,44 @@ macro_rules! behaviours {
                 a_pause_with_an_exception_starts_only_the_exception,
                 a_paused_run_keeps_its_run_gates_and_expires,
             }
+            closing {
+                a_closed_pool_lets_nobody_in_until_its_time,
+                a_closed_key_delays_no_other_key,
+                a_throttle_that_a_run_closes_stops_first_starts,
+                a_run_closes_the_narrow_limit_of_its_workflow,
+                the_later_end_wins_within_the_maximum,
+                an_attempt_that_closes_a_gate_is_not_counted,
+                a_report_without_the_lease_closes_nothing,
+                why_names_the_run_that_closed_the_gate,
+                a_closed_gate_without_a_queue_keeps_its_row,
+                a_pause_and_a_closing_are_both_waited_for,
+                a_closed_gate_keeps_its_folds,
+                a_run_closes_only_gates_of_its_plan,
+            }
+            purge {
+                a_purge_cancels_the_queue_of_one_key_and_no_other_run,
+                a_purge_of_a_workflow_cancels_what_has_not_started,
+                a_purge_of_a_pool_cancels_its_queues,
+                a_purge_counts_more_runs_than_one_chunk_and_cancels_them,
+                a_purge_under_an_old_epoch_or_of_a_bad_target_is_refused,
+                a_preview_says_how_many_runs_would_enter_or_wait,
+            }
+            pool_overrides {
+                an_override_of_a_pool_holds_for_all_its_workflows,
+                a_pool_that_runs_hold_until_their_end_is_overridden,
+                the_throttle_and_the_rate_limit_of_a_pool_are_overridden_by_position,
+                a_paused_pool_lets_nobody_in_and_what_is_inside_goes_on,
+                a_pool_is_paused_for_one_key_or_a_prefix,
+                a_run_with_a_turn_starts_in_a_paused_pool_and_is_counted,
+                why_names_the_pause_of_a_pool,
+                a_bad_target_of_a_pool_is_refused_with_the_fix,
+                a_closed_limit_opens_again_at_its_time,
+                a_closed_throttle_stops_first_starts_only,
+                a_closing_ends_before_the_rest_of_its_override,
+                a_closed_empty_gate_keeps_its_folds,
+                a_pause_says_whether_its_target_has_drained,
+                a_change_of_a_pool_keeps_the_meter_of_its_override,
+            }
             start_within {
                 wherever_a_run_waits_it_expires,
                 a_run_that_was_leased_never_expires,

@@ -16,52 +16,54 @@ use tidegate_store::{Answered, why};
 
 use crate::world::{World, event};
 
-fn target(value: Value) -> Target {
+pub(super) fn target(value: Value) -> Target {
     let mut value = value;
-    value["app"] = json!(tidegate_core::definition::DEFAULT_APP);
+    if value["pool"].is_null() {
+        value["app"] = json!(tidegate_core::definition::DEFAULT_APP);
+    }
     serde_json::from_value(value).expect("a target")
 }
 
-fn set(of: Value, fields: Value) -> OverrideChange {
+pub(super) fn set(of: Value, fields: Value) -> OverrideChange {
     let fields = serde_json::from_value(fields).expect("fields");
     let reason = Some("the provider is slow".to_owned());
     OverrideChange::Set { target: target(of), fields, reason, expires_at: None }
 }
 
-fn until(change: OverrideChange, at: Timestamp) -> OverrideChange {
+pub(super) fn until(change: OverrideChange, at: Timestamp) -> OverrideChange {
     let OverrideChange::Set { target, fields, reason, .. } = change else { return change };
     OverrideChange::Set { target, fields, reason, expires_at: Some(at) }
 }
 
-async fn ask(world: &World, change: OverrideChange, if_epoch: Option<i64>) -> Answered {
+pub(super) async fn ask(world: &World, change: OverrideChange, if_epoch: Option<i64>) -> Answered {
     let by = Author { name: Some("ops".to_owned()), address: None };
     let (ws, change) = (world.ws.clone(), Box::new(change));
     world.run(Command::Override { ws, change, by, if_epoch }).await
 }
 
-async fn change(world: &World, change: OverrideChange) -> Overridden {
+pub(super) async fn change(world: &World, change: OverrideChange) -> Overridden {
     match ask(world, change, None).await {
         Ok(Answer::Overridden(overridden)) => *overridden,
         other => panic!("the override is not accepted: {other:?}"),
     }
 }
 
-async fn pause(world: &World, of: Value) -> Overridden {
+pub(super) async fn pause(world: &World, of: Value) -> Overridden {
     change(world, set(of, json!({ "paused": true }))).await
 }
 
-async fn remove(world: &World, of: Value) -> Overridden {
+pub(super) async fn remove(world: &World, of: Value) -> Overridden {
     let overridden = change(world, OverrideChange::Remove(target(of))).await;
     world.sweep().await;
     overridden
 }
 
 /// Returns the number of runs that can be leased now.
-async fn leased(world: &World) -> usize {
+pub(super) async fn leased(world: &World) -> usize {
     world.lease_all().await.len()
 }
 
-async fn in_force(world: &World) -> Vec<Override> {
+pub(super) async fn in_force(world: &World) -> Vec<Override> {
     let snapshot = world.read(ReadSet::default().catalog(&world.ws)).await;
     snapshot.catalogs[&world.ws].overrides().iter().map(|it| Override::clone(it)).collect()
 }
@@ -205,7 +207,7 @@ pub async fn an_override_that_expires_lets_the_queue_in(world: &World) {
     assert_eq!(in_force(world).await.len(), 1, "the second override has no end");
 }
 
-async fn operations(world: &World, of: &Value) -> Vec<String> {
+pub(super) async fn operations(world: &World, of: &Value) -> Vec<String> {
     let scan = Scan::AuditOf(world.ws.clone(), target(of.clone()).subject(), Seq(i64::MAX));
     let snapshot = world.read(ReadSet::default().scan(scan.clone(), 10)).await;
     let rows = snapshot.found(&scan).into_iter();

@@ -85,6 +85,8 @@ const CHECKS: &[Check] = &[
     ("I63", gates::i63),
     ("I69", gates::i69),
     ("I66", runs::i66),
+    ("I79", gates::i79),
+    ("I80", gates::i80),
 ];
 
 /// One commit, with the data that the checks need.

@@ -8,7 +8,7 @@ use tidegate_core::{
     audit::Author,
     command::Command,
     definition::Definition,
-    overrides::{Fields, OverrideChange, Target},
+    overrides::{Fields, Limited, OverrideChange, Target},
     pool::{Pool, PoolCommand},
     row::{Phase, Row, RowKey, Run, Schedule, WaitOn, Workspace},
     schedule::Occurrence,
@@ -143,12 +143,7 @@ impl Meddler {
         let command = match chance.below(12) {
             10 => override_of(
                 run,
-                OverrideChange::Set {
-                    target: starts_of(run),
-                    fields: Fields { paused: Some(true), ..Fields::default() },
-                    reason: None,
-                    expires_at: None,
-                },
+                set(starts_of(run), Fields { paused: Some(true), ..Fields::default() }),
             ),
             11 => override_of(run, OverrideChange::Undo(starts_of(run))),
             0..3 => Command::Cancel { ws, run: id, reason: "by hand".to_owned() },
@@ -159,13 +154,26 @@ impl Meddler {
         Self::act(world, command);
     }
 
-    /// Gives a pool another limit.
+    /// Gives a pool another limit, pauses it, closes it for some time, or undoes that.
     fn change_pool(world: &mut World, chance: &mut Chance) {
         let plan = world.plan.clone();
         let pool = &plan.pools[chance.index(plan.pools.len())];
         let ws: Workspace = plan.workspaces[chance.index(plan.workspaces.len())].into();
-        let declaration = pool.declaration(chance.between(1, 5));
-        Self::act(world, put_pool(ws, &declaration));
+        let limit = chance.between(1, 5);
+        let control = chance.percent(50).then_some(Limited::Concurrency);
+        let target = Target { pool: Some(pool.name.to_owned()), ..Target::default() };
+        let change = match chance.below(6) {
+            0 => set(target, Fields { paused: Some(true), ..Fields::default() }),
+            1 => {
+                let until = Some(world.store_time().plus_ms(chance.one(&[1, 50, 500])));
+                let fields = Fields { closed_until: until, ..Fields::default() };
+                set(Target { control, ..target }, fields)
+            }
+            2 => OverrideChange::Undo(Target { control, ..target }),
+            3 => OverrideChange::Remove(Target { control, ..target }),
+            _ => return Self::act(world, put_pool(ws, &pool.declaration(limit))),
+        };
+        Self::act(world, override_in(ws, change));
     }
 
     fn release(world: &mut World, chance: &mut Chance) {
@@ -205,8 +213,16 @@ fn starts_of(run: &Run) -> Target {
     Target { app, workflow, ..Target::default() }
 }
 
+fn set(target: Target, fields: Fields) -> OverrideChange {
+    OverrideChange::Set { target, fields, reason: None, expires_at: None }
+}
+
 fn override_of(run: &Run, change: OverrideChange) -> Command {
-    let (ws, by) = (run.ws.clone(), Author::default());
+    override_in(run.ws.clone(), change)
+}
+
+fn override_in(ws: Workspace, change: OverrideChange) -> Command {
+    let by = Author::default();
     Command::Override { ws, change: Box::new(change), by, if_epoch: None }
 }
 
@@ -216,6 +232,10 @@ const HELP: usize = 8;
 /// Returns commands with the events and signals that live runs wait for.
 pub fn missing(state: &State) -> Vec<Command> {
     let mut commands = Vec::new();
+    for (ws, name) in state.paused_pools() {
+        let target = Target { pool: Some(name), ..Target::default() };
+        commands.push(override_in(ws, OverrideChange::Remove(target)));
+    }
     for run in state.runs() {
         let (ws, id) = (run.ws.clone(), run.id);
         if !run.started && state.is_paused(run) {

@@ -26,6 +26,8 @@ pub enum Concern {
     Pools,
     /// The events that cancel runs, and those that enter their inboxes.
     Listeners,
+    /// The gates that runs close.
+    Closings,
 }
 
 impl Chance {

@@ -1,5 +1,7 @@
 //! Simulated handlers: the steps of a run, as data that is drawn from the seed.
 
+use tidegate_core::flow::close::GateToClose;
+
 use crate::workload::Chance;
 
 /// One operation of a handler. Its index in the script is the id of its step.
@@ -49,6 +51,8 @@ pub struct Script {
     pub attempts: u32,
     /// Backoff before a retry, in milliseconds.
     pub backoff_ms: u64,
+    /// The gate that the first failures of a step close, and for how long, in milliseconds.
+    pub closes: Option<(GateToClose, u64)>,
 }
 
 impl Script {
@@ -57,7 +61,7 @@ impl Script {
         let length = chance.one(&[0, 1, 1, 2, 3, 4]);
         let ops = (0..length).map(|_| op(n, of, chance)).collect();
         let (fails, attempts) = (chance.percent(10), chance.one(&[1, 2, 3]));
-        Self { ops, fails, attempts, backoff_ms: chance.one(&[1, 20]) }
+        Self { ops, fails, attempts, backoff_ms: chance.one(&[1, 20]), closes: None }
     }
 }
 

@@ -115,18 +115,47 @@ impl State {
         self.pauses(&run.ws, &run.workflow)
     }
 
-    /// Whether a pause closes the gate: it keeps paused runs, or is a throttle of a paused workflow.
+    /// Whether an override closes the gate: it keeps paused runs, is a throttle of a paused
+    /// workflow, or belongs to a pool that is paused or closed until a time.
     pub fn is_closed(&self, gate: &GateKey) -> bool {
-        let scope = gate.scope().filter(|it| matches!(it.class, Class::Pause | Class::Throttle));
-        scope.is_some_and(|scope| self.pauses(&scope.ws, &scope.name))
+        let Some(scope) = gate.scope() else { return false };
+        match scope.class {
+            Class::Pause | Class::Throttle => self.pauses(&scope.ws, &scope.name),
+            Class::PoolLimit | Class::PoolRunLimit => {
+                self.overrides(&scope.ws).any(|(target, over)| {
+                    let closes = over["paused"] == true || !over["closedUntil"].is_null();
+                    target["pool"] == scope.name && closes
+                })
+            }
+            _ => false,
+        }
     }
 
     fn pauses(&self, ws: &Workspace, workflow: &str) -> bool {
-        let overrides = self.all_defs().filter(|def| def.app == OVERRIDES && def.ws == *ws);
-        let bodies = overrides.filter_map(|def| serde_json::from_str(def.body.as_str()).ok());
-        bodies.into_iter().any(|body: serde_json::Value| {
-            let (target, over) = (&body["target"], &body["over"]);
-            target["workflow"] == workflow && over["paused"] == true
+        let mut overrides = self.overrides(ws);
+        overrides.any(|(target, over)| target["workflow"] == workflow && over["paused"] == true)
+    }
+
+    /// Returns the pools that are paused, with their workspaces.
+    pub fn paused_pools(&self) -> Vec<(Workspace, String)> {
+        let spaces: BTreeSet<&Workspace> = self.all_defs().map(|def| &def.ws).collect();
+        let pools = spaces.into_iter().flat_map(|ws| {
+            let paused = self.overrides(ws).filter(|(_, over)| over["paused"] == true);
+            paused.filter_map(|(of, _)| Some((ws.clone(), of["pool"].as_str()?.to_owned())))
+        });
+        pools.collect()
+    }
+
+    /// Returns the targets and the overrides of a workspace, as they are stored.
+    fn overrides(
+        &self,
+        ws: &Workspace,
+    ) -> impl Iterator<Item = (serde_json::Value, serde_json::Value)> {
+        let rows = self.all_defs().filter(move |def| def.app == OVERRIDES && def.ws == *ws);
+        rows.map(|def| {
+            let mut body: serde_json::Value =
+                serde_json::from_str(def.body.as_str()).expect("JSON");
+            (body["target"].take(), body["over"].take())
         })
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use tidegate_core::{
+    flow::close::NewClose,
     json::Payload,
     reads::{ReadSet, Scan},
     row::{Begun, EngineId, Row, RowKey, Run, RunError, StepKind},
@@ -16,6 +17,7 @@ use tidegate_core::{
 use super::{
     script::{Op, Script},
     trace::Effect,
+    workload::LONGEST_CLOSING,
     world::World,
 };
 use crate::{
@@ -204,6 +206,19 @@ impl Drive {
             _ => 0,
         };
         let failures = self.run.failures.get(&id).copied().unwrap_or(0);
+        let deferrals = self.run.deferrals.get(&id).copied().unwrap_or(0);
+        if failures < fails
+            && deferrals < 2
+            && let Some((gate, ms)) = script.closes.clone()
+        {
+            let ms = ms.min(LONGEST_CLOSING);
+            let (until, max_ms) = (Until::In(ms), LONGEST_CLOSING);
+            let closes = vec![NewClose { gate, until, max_ms }];
+            let wait = NewWait { step: id, on: NewWaitOn::Deferred, until: Some(until) };
+            let wish = self.report(Vec::new(), Vec::new(), Then::Suspend(vec![wait]));
+            let Wish::Report(run, report) = wish else { return wish };
+            return Wish::Report(run, Record { closes, ..report });
+        }
         if failures < fails {
             let then = if failures + 1 < script.attempts {
                 let until = Some(Until::In(script.backoff_ms));

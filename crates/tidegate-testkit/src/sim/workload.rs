@@ -4,6 +4,7 @@
 //! testing).
 
 use serde_json::{Value, json};
+use tidegate_core::flow::close::GateToClose;
 
 use super::{
     cleaner::RetentionPlan,
@@ -218,6 +219,11 @@ impl Plan {
                 spec.versions.iter_mut().for_each(|it| it.0.listen(action, &mut listeners));
             }
         }
+        let mut closings = Chance::stream(seed, Concern::Closings);
+        if closings.percent(30) {
+            let versions = specs.iter_mut().flat_map(|spec| &mut spec.versions);
+            versions.for_each(|it| it.1.closes = closing(&it.0, &mut closings));
+        }
         let mut faults = Chance::stream(seed, Concern::Mix);
         let mut settings = Chance::stream(seed, Concern::Settings);
         let mut side = Chance::stream(seed, Concern::Side);
@@ -278,6 +284,22 @@ fn pools(specs: &mut [Spec], chance: &mut Chance) -> Vec<SimPool> {
     };
     names.map(pool).into()
 }
+
+/// Draws a gate that the runs of a version have, and for how long they close it.
+fn closing(controls: &Controls, chance: &mut Chance) -> Option<(GateToClose, u64)> {
+    let mut gates: Vec<GateToClose> =
+        controls.pools.iter().map(|it| GateToClose::Pool(it.pool.to_owned())).collect();
+    gates.extend(controls.throttle.as_ref().map(|_| GateToClose::Throttle));
+    gates.extend((!controls.limits.is_empty()).then_some(GateToClose::Concurrency));
+    if gates.is_empty() {
+        return None;
+    }
+    let gate = gates.swap_remove(chance.index(gates.len()));
+    Some((gate, chance.one(&[1, 40, 400, LONGEST_CLOSING + 1000])))
+}
+
+/// Longest time for which a run closes a gate, in milliseconds.
+pub const LONGEST_CLOSING: u64 = 1000;
 
 /// Draws the faults. Each seed has only some kinds of faults, so that frequent kinds do not hide
 /// rare ones.

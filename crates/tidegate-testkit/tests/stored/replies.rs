@@ -11,6 +11,7 @@ use tidegate_core::{
     event::NewEvent,
     id::RunId,
     idempotency_key::IdempotentRequest,
+    overrides::Target,
     reaction::{Filter, Follower, Reaction, Remedy, Repair, StreamSelection},
     request::Request,
     row::{BulkFilter, BulkWhat, Row, SessionOp, SessionRef, Workspace},
@@ -77,6 +78,8 @@ fn commands(run: RunId) -> Vec<(&'static str, Command)> {
     let set = SessionOp::Set { path: None, value: payload("{}") };
     let both = (Box::new(request("t")), Box::new(request("u")));
     let filter = BulkFilter { workflow: Some(name()), ..BulkFilter::default() };
+    let target = Box::new(Target { app: app(), workflow: name(), ..Target::default() });
+    let purge = Command::Purge { ws: ws(), target, reason: String::new(), if_epoch: None };
     vec![
         ("post", Command::Post { ws: ws(), events: vec![post("work"), post("other")] }),
         ("dispatch", Command::Dispatch { ws: ws(), request: request("s") }),
@@ -87,6 +90,7 @@ fn commands(run: RunId) -> Vec<(&'static str, Command)> {
         ("commit", stream(StreamCommand::Commit(commit))),
         ("repair", stream(StreamCommand::Repair { repair, streams: vec!["s".to_owned()] })),
         ("bulk", Command::Bulk { ws: ws(), what: BulkWhat::Pause, filter }),
+        ("purge", purge),
         ("cancel", Command::Cancel { ws: ws(), run, reason: String::new() }),
         ("retire", Command::Retire { ws: ws(), app: app(), name: name() }),
     ]

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use tidegate_core::{
+    flow::close::NewClose,
     row::Progress,
     run::{
         output::NewChunk,
@@ -21,6 +22,7 @@ pub(crate) struct Ops {
     pub(crate) commits: Vec<NewCommit>,
     pub(crate) chunks: Vec<NewChunk>,
     pub(crate) progress: Option<Progress>,
+    pub(crate) closes: Vec<NewClose>,
 }
 
 /// One completed operation. The variants are in the order in which a report records them.
@@ -71,11 +73,17 @@ pub(super) struct Unreported {
     ops: VecDeque<Op>,
     chunks: Vec<NewChunk>,
     progress: Option<Progress>,
+    closes: Vec<NewClose>,
 }
 
 impl Unreported {
     pub(super) fn is_empty(&self) -> bool {
-        self.ops.is_empty() && self.chunks.is_empty() && self.progress.is_none()
+        let quiet = self.chunks.is_empty() && self.progress.is_none() && self.closes.is_empty();
+        self.ops.is_empty() && quiet
+    }
+
+    pub(super) fn close(&mut self, close: NewClose) {
+        self.closes.push(close);
     }
 
     pub(super) fn push(&mut self, op: Op) {
@@ -119,6 +127,7 @@ impl Unreported {
         let rest = self.chunks.split_off(chunks);
         report.chunks = std::mem::replace(&mut self.chunks, rest);
         report.progress = self.progress.take();
+        report.closes = std::mem::take(&mut self.closes);
         report
     }
 }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use tidegate_core::{
+    flow::close::NewClose,
     row::{self, Progress, Run, StepKind},
     run::{
         output::NewChunk,
@@ -216,6 +217,12 @@ impl State {
     /// Queues a step that sends an event or a signal for the next report.
     pub(crate) fn send(&mut self, send: NewSend) {
         self.ops.push(Op::Send(send));
+        self.wake_driver();
+    }
+
+    /// Queues the closing of a gate for the next report.
+    pub(crate) fn close(&mut self, close: NewClose) {
+        self.ops.close(close);
         self.wake_driver();
     }
 

@@ -12,6 +12,7 @@ use std::{
 use serde::{Serialize, de::DeserializeOwned};
 use tidegate_core::{
     definition::Retry,
+    flow::close::{self, MAX_DEFERRALS},
     json::Payload,
     row::StepKind,
     run::record::{NewStep, NewWait, NewWaitOn, Until},
@@ -186,6 +187,9 @@ impl Ctx {
         retry: Option<&Retry>,
         fault: &StepError,
     ) -> Option<NewWait> {
+        if let Some(wait) = self.close_and_wait(step, fault) {
+            return Some(wait);
+        }
         let retry = retry.unwrap_or(&self.activation().definition.retry);
         let failures = self.activation().run.failures.get(step).copied().unwrap_or_default() + 1;
         let delay_ms = retry.delay_ms(failures, self.chance())?;
@@ -197,6 +201,34 @@ impl Ctx {
         tracing::debug!(step, failures, delay_ms, %fault, "step failed, retrying");
         let until = Some(Until::In(delay_ms));
         Some(NewWait { step: step.to_owned(), on: NewWaitOn::Retry, until })
+    }
+}
+
+impl Ctx {
+    /// Reports the closing of a gate, if the error of a step asks for it and the run has the gate.
+    /// Returns the wait until its end; none if the attempt counts as failed.
+    fn close_and_wait(&self, step: &str, fault: &StepError) -> Option<NewWait> {
+        let run = &self.activation().run;
+        let new = fault.closes()?.clone();
+        if let Err(error) = close::gates(run, &new.gate) {
+            tracing::warn!(run = %run.id, step, reason = error.message, "closing of a gate ignored");
+            return None;
+        }
+        let deferrals = run.deferrals.get(step).copied().unwrap_or_default();
+        let until = match new.until {
+            Until::In(ms) => Until::In(ms.min(new.max_ms)),
+            Until::At(at) => {
+                let now = self.0.shared.clock.now();
+                let ms = u64::try_from(at.micros().saturating_sub(now.micros())).unwrap_or(0);
+                Until::In((ms / 1000 + u64::from(ms % 1000 > 0)).min(new.max_ms))
+            }
+        };
+        tracing::debug!(step, deferrals, gate = new.gate.to_text(), "step closes a gate");
+        self.activation_state().close(new);
+        (deferrals < MAX_DEFERRALS).then(|| {
+            let on = NewWaitOn::Deferred;
+            NewWait { step: step.to_owned(), on, until: Some(until) }
+        })
     }
 }
 

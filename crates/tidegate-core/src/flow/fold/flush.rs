@@ -7,6 +7,7 @@ use crate::{
     flow::{
         control,
         fold::Folding,
+        gate,
         plan::{Candidate, Origin, Results},
         pool, receipts,
         verdict::{By, Verdict},
@@ -141,15 +142,14 @@ pub(super) fn candidate<'a>(
 
 /// Holds a fold: it stays open until the gate that blocks it is released.
 fn hold<E>(draft: &mut Draft, gate: Gate, mut fold: Fold, by: &GateKey) -> Decided<(), E> {
-    if let Some(row) = draft.gate(by)? {
-        let mut row = row.clone();
-        if let GateState::Slots(slots) = &mut row.state
-            && !slots.folds.contains(&gate.key)
-        {
-            slots.folds.push(gate.key.clone());
-        }
-        draft.put(row);
+    // A gate that an override closes may have no row yet.
+    let mut row = gate::gate_or_new(draft, by)?;
+    if let GateState::Slots(slots) = &mut row.state
+        && !slots.folds.contains(&gate.key)
+    {
+        slots.folds.push(gate.key.clone());
     }
+    draft.put(row);
     fold.held = true;
     draft.put(Gate { due: None, state: GateState::Fold(fold), ..gate });
     Ok(())

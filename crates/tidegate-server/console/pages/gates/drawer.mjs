@@ -83,6 +83,7 @@ const Who = ({ id, run, place, inside, draining, chosen, choose }) => html`<li c
 /** @param {Gate} gate @param {string} kind */
 function frees(gate, kind) {
   const holders = gate.holders ?? [];
+  if (gate.closed) return html`the reopening, <${Until} at=${gate.closed.until} />: <${RunLink} id=${gate.closed.by} /> has closed it`;
   const full = gate.limit !== undefined && (gate.inside ?? 0) >= gate.limit;
   if (kind === 'fold') return gate.control === 'batch' ? 'a flush, when the buffer is full or its timeout expires' : 'the end of the window, after its period without events';
   if (kind === 'claim') return 'expiry of the claim';

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use tidegate_core::row::{
-    Class, Gate, GateKey, GateState, Hold, Phase, Place, Purpose, Row, RowKey, Run, Span,
+    Class, Gate, GateKey, GateState, Hold, Phase, Place, Purpose, Row, RowKey, Run, Slots, Span,
+    Turns,
 };
 
 use super::{
@@ -11,7 +12,7 @@ use super::{
     history::{History, is_dropped},
     undoes,
 };
-use crate::sim::state::State;
+use crate::sim::{state::State, workload::LONGEST_CLOSING};
 
 fn holders(gate: &Gate) -> &[Hold] {
     if let GateState::Slots(slots) = &gate.state { &slots.holders } else { &[] }
@@ -304,6 +305,61 @@ pub(super) fn i69(look: &Look<'_>, history: &History) -> Checked {
         let kept = if mode == "reject" { 0 } else { before };
         if waiting > most.max(kept) + joined {
             return Err(format!("{waiting} runs wait at {scope:?}, whose queue is {queue:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// No run enters a gate that was closed before the commit, by an override or by a run.
+pub(super) fn i79(look: &Look<'_>, _: &History) -> Checked {
+    // The order of a change of an override and an entry in one commit is not known.
+    if look.redefines() {
+        return Ok(());
+    }
+    let before = |key: &GateKey| {
+        let mut deltas = look.deltas.iter().filter(|it| it.key == RowKey::Gate(key.clone()));
+        match deltas.next() {
+            Some(delta) => delta.before.as_ref().and_then(Row::as_gate),
+            None => look.state.gate(key),
+        }
+    };
+    for (old, run) in look.runs() {
+        let Some(run) = run.filter(|run| !undoes(run)) else { continue };
+        let entered = run.plan.iter().take(run.entered);
+        let known = |key: &GateKey| {
+            let mut gates = old.into_iter().flat_map(|old| old.plan.iter().take(old.entered));
+            gates.any(|need| need.gate == *key)
+        };
+        for need in entered.filter(|need| !known(&need.gate)) {
+            // A run that has started passes its throttle without a turn.
+            if need.span == Span::Start && run.started {
+                continue;
+            }
+            let gate = before(&need.gate);
+            let closed = gate.is_some_and(|gate| gate.state.closed(look.at).is_some());
+            if closed || look.state.is_closed(&need.gate) {
+                let (id, scope) = (run.id, need.gate.scope());
+                return Err(format!("run {id} entered {scope:?}, which is closed: {gate:?}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A gate that a run has closed is due when it opens, and no longer after than the maximum.
+pub(super) fn i80(look: &Look<'_>, _: &History) -> Checked {
+    for (_, gate) in changed(look) {
+        let Some(gate) = gate else { continue };
+        let (GateState::Slots(Slots { closed, .. }) | GateState::Turns(Turns { closed, .. })) =
+            &gate.state
+        else {
+            continue;
+        };
+        let Some(closed) = closed else { continue };
+        let due = gate.due.is_some_and(|due| due <= closed.until.max(look.at));
+        let within = closed.until <= closed.at.plus_ms(LONGEST_CLOSING);
+        if (!due && !look.state.is_closed(&gate.key)) || !within {
+            return Err(format!("a closed gate does not open in time: {gate:?}"));
         }
     }
     Ok(())

@@ -14,8 +14,8 @@ use crate::{
     id::RunId,
     overrides::Override,
     row::{
-        Ending, Fold, Gate, GateKey, GateState, Listener, ListenerEffect, Phase, Purpose, Row,
-        RowKey, Run, Wait, WaitOn, Workspace,
+        Ending, Fold, Gate, GateKey, GateState, Given, Listener, ListenerEffect, Phase, Purpose,
+        Row, RowKey, Run, Wait, WaitOn, Workspace,
     },
     run::lease::served,
     time::{Timestamp, rfc3339::OptionalTime},
@@ -230,6 +230,9 @@ pub struct Binding {
     pub key: String,
     /// The limit of the gate under the current release, in words.
     pub limit: String,
+    /// The numbers of the limit that came from data, with the event that set them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from_data: Option<Given>,
     /// The overrides that apply to the gate, the most specific first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<Override>,
@@ -414,12 +417,15 @@ fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
     let need = run.plan.iter().find(|need| need.gate == *key);
     let costs = need.map(|need| need.costs.clone()).unwrap_or_default();
     let By { control, key: value, pool, .. } = By::gate(key);
-    let (limit, overrides) = match key.scope() {
+    let gate = draft.gate(key)?;
+    let given = gate.and_then(|gate| gate.state.given());
+    let (limit, from_data, overrides) = match key.scope() {
         Some(scope) => {
             let catalog = draft.catalog(&scope.ws)?;
-            (catalog.limit(&scope), catalog.overrides().of(&scope))
+            let from_data = given.filter(|_| catalog.reads_limit(&scope)).cloned();
+            (catalog.limit(&scope, given), from_data, catalog.overrides().of(&scope))
         }
-        None => (Limit::Open, Vec::new()),
+        None => (Limit::Open, None, Vec::new()),
     };
     let closed = limit == Limit::Closed;
     let mut binding = Binding {
@@ -427,6 +433,7 @@ fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
         pool,
         key: value,
         limit: words(&limit),
+        from_data,
         overrides,
         full: closed,
         cost: None,
@@ -441,7 +448,7 @@ fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
     if closed {
         (binding.at, binding.frees) = end_of_pause(&binding.overrides);
     }
-    let Some(gate) = draft.gate(key)? else { return Ok(binding) };
+    let Some(gate) = gate else { return Ok(binding) };
     let mut ahead = 0;
     if matches!(run.phase, Phase::Queued { gate: at, .. } if at == gate.id) {
         let queue = draft.queue(gate, MAX_PLACE)?;
@@ -553,10 +560,10 @@ fn frees(binding: &Binding) -> String {
 fn queue_sentence(gate: &Binding) -> String {
     let Binding { control, pool, key, limit, frees, .. } = gate;
     let pool = pool.as_ref().map(|pool| format!("pool `{pool}`, key ")).unwrap_or_default();
-    let limit = gate
-        .overrides
-        .iter()
-        .fold(limit.clone(), |words, over| format!("{words}, {}", over.words()));
+    let set = gate.from_data.as_ref().map(|given| format!(", set by event {}", given.event_id));
+    let limit = format!("{limit}{}", set.unwrap_or_default());
+    let limit =
+        gate.overrides.iter().fold(limit, |words, over| format!("{words}, {}", over.words()));
     let place = match gate.place {
         Some(place) => format!("position {place} in the queue"),
         None => format!("beyond position {MAX_PLACE} in the queue"),

@@ -25,7 +25,9 @@ use crate::{
     id::Seq,
     json::Payload,
     reads::Scan,
-    row::{Chore, Class, Def, Gate, GateKey, GateState, Row, RowKey, Scope, Work, Workspace},
+    row::{
+        Chore, Class, Def, Gate, GateKey, GateState, Numbers, Row, RowKey, Scope, Work, Workspace,
+    },
     run::chore,
     time::{Timestamp, rfc3339::OptionalTime},
 };
@@ -342,11 +344,11 @@ fn check_fields(draft: &Draft, ws: &Workspace, target: &Target, fields: &Fields)
         key: crate::key::Key::Whole,
     };
     let catalog = draft.definitions(ws)?;
-    if let Limit::Rates(rates) = catalog.defined_limit(&scope)
-        && let Some(rate) = rates.get(target.position as usize)
-    {
-        let rate = fields.rate(*rate, scope.class == Class::RateLimit);
-        if let Some(problem) = rate.problem() {
+    for numbers in [Numbers::Lowest, Numbers::Highest] {
+        if let Limit::Rates(rates) = catalog.defined_limit(&scope, numbers)
+            && let Some(rate) = rates.get(target.position as usize)
+            && let Some(problem) = fields.rate(*rate, scope.class == Class::RateLimit).problem()
+        {
             return bad(format!("burst {problem}"));
         }
     }

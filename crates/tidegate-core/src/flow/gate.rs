@@ -48,7 +48,7 @@ pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
             pause::leave(&mut run); // the pause is over
             continue;
         }
-        let mut gate = gate_or_new(draft, &need.gate)?;
+        let mut gate = gate_or_new(draft, &need)?;
         let limit = limit(draft, &gate)?;
         gate.at = gate.at.max(draft.now());
         cut_off(&mut gate.state, &limit, draft.now());
@@ -136,7 +136,7 @@ pub fn requeue<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
 /// Adds a run to the queue of its next gate.
 pub(super) fn queue_up<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
     let need = run.plan.get(run.entered).cloned().expect("the run has another gate to enter");
-    let mut gate = gate_or_new(draft, &need.gate)?;
+    let mut gate = gate_or_new(draft, &need)?;
     join(&mut gate, &mut run, &need);
     draft.put(gate);
     draft.put(run);
@@ -451,7 +451,9 @@ fn idle_until(gate: &Gate) -> Option<Timestamp> {
             Some(gate.at.plus_ms(IDLE_MS))
         }
         GateState::Turns(Turns { meters, pending, head: None, .. }) if pending.is_empty() => {
-            Some(meter::all_forget_at(meters).unwrap_or(gate.at))
+            let forgets_at = meter::all_forget_at(meters).unwrap_or(gate.at);
+            let kept = meters.given.as_ref().map(|_| gate.at.plus_ms(IDLE_MS));
+            Some(kept.map_or(forgets_at, |until| until.max(forgets_at)))
         }
         GateState::Slots(_)
         | GateState::Turns(_)
@@ -481,23 +483,41 @@ fn move_up<E>(draft: &Draft, gate: &Gate, run: &mut Run) -> Decided<(), E> {
     Ok(())
 }
 
-/// Returns the gate's limit under the current release.
+/// Returns the gate's limit under the current release, with the numbers that an event has set.
 fn limit<E>(draft: &Draft, gate: &Gate) -> Decided<Limit, E> {
     match gate.key.scope() {
-        Some(scope) => Ok(draft.catalog(&scope.ws)?.limit(&scope)),
+        Some(scope) => Ok(draft.catalog(&scope.ws)?.limit(&scope, gate.state.given())),
         None => Ok(Limit::Open),
     }
 }
 
-fn gate_or_new<E>(draft: &mut Draft, key: &GateKey) -> Decided<Gate, E> {
-    if let Some(gate) = draft.gate(key)? {
-        return Ok(gate.clone());
-    }
-    let state = match key.class() {
-        Some(class) if class.is_throttle() => GateState::Turns(Turns::default()),
-        _ => GateState::Slots(Slots::default()),
+/// Returns a gate to which a run comes, with the run's numbers from data unless it has newer ones.
+fn gate_or_new<E>(draft: &mut Draft, need: &PlannedGate) -> Decided<Gate, E> {
+    let PlannedGate { gate: key, given, .. } = need;
+    let mut gate = if let Some(gate) = draft.gate(key)? {
+        gate.clone()
+    } else {
+        let state = match key.class() {
+            Some(class) if class.is_throttle() => GateState::Turns(Turns::default()),
+            _ => GateState::Slots(Slots::default()),
+        };
+        Gate { key: key.clone(), id: draft.next_seq()?, at: draft.now(), due: None, state }
     };
-    Ok(Gate { key: key.clone(), id: draft.next_seq()?, at: draft.now(), due: None, state })
+    gate.state.give(given.as_ref());
+    Ok(gate)
+}
+
+/// Sets the limits of the gates of an admitted run's plan by its data (spec L12). Returns the gates,
+/// at which the caller admits the next runs.
+pub(super) fn give<E>(draft: &mut Draft, plan: &[PlannedGate]) -> Decided<Vec<GateKey>, E> {
+    let mut keys = Vec::new();
+    for need in plan.iter().filter(|need| need.given.is_some()) {
+        let gate = gate_or_new(draft, need)?;
+        let at = gate.at.max(draft.now());
+        draft.put(Gate { at, ..gate });
+        keys.push(need.gate.clone());
+    }
+    Ok(keys)
 }
 
 fn earlier(a: Option<Timestamp>, b: Option<Timestamp>) -> Option<Timestamp> {

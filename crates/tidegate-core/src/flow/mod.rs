@@ -11,6 +11,7 @@ pub mod claim;
 pub mod control;
 pub mod cost;
 pub mod fold;
+pub mod from_data;
 pub mod gate;
 pub mod key_source;
 pub mod meter;
@@ -36,6 +37,7 @@ pub mod start_within;
 pub mod throttle;
 
 pub use control::{CONTROLS, Control, Field, FieldType, Moment, gate_owners};
+pub use from_data::FromData;
 pub use key_source::KeySource;
 pub use verdict::{By, Verdict};
 

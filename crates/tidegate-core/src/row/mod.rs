@@ -9,6 +9,7 @@ mod chore;
 mod def;
 mod event;
 mod gate;
+mod given;
 mod list;
 mod meter;
 mod run;
@@ -25,6 +26,8 @@ pub use chore::{Bulk, BulkCounts, BulkFilter, BulkWhat, Chore, LiveState, WaitPl
 pub use def::{Def, Engine, Epoch, LogHead, Occurred, Schedule};
 pub use event::{Event, Item, Kind, Receipt, Signal, WaitPath, WaitRow};
 pub use gate::{Claim, Class, Fold, Gate, GateKey, GateState, Hold, Order, Part, Scope, Slots};
+pub(crate) use given::Number;
+pub use given::{Given, GivenLimit, Numbers};
 pub use list::{Row, RowKey, RowKind};
 pub use meter::{BatchCosts, Costs, Meter, Meters, Turn, Turns};
 pub use run::{

@@ -25,7 +25,7 @@ use crate::{
     overrides::{OVERRIDES, Overrides},
     pool::{Pool, StoredPool},
     reaction::{Follower, Reaction},
-    row::{Def, Scope},
+    row::{Def, Given, Numbers, Scope},
 };
 
 /// An ordered map whose copies share their nodes.
@@ -435,24 +435,32 @@ impl Catalog {
         &self.overrides
     }
 
-    /// Returns the limit of a gate under the current release and the overrides in force.
-    pub fn limit(&self, scope: &Scope) -> Limit {
-        self.overrides.apply(scope, self.defined_limit(scope))
+    /// Returns the limit of a gate under the current release and the overrides in force. `given` are
+    /// the numbers of its row from the data of an event.
+    pub fn limit(&self, scope: &Scope, given: Option<&Given>) -> Limit {
+        self.overrides.apply(scope, self.defined_limit(scope, Numbers::Of(given)))
+    }
+
+    /// Whether the current release reads the limit of a gate from data.
+    pub fn reads_limit(&self, scope: &Scope) -> bool {
+        let limit = |numbers| self.defined_limit(scope, numbers);
+        limit(Numbers::Lowest) != limit(Numbers::Highest)
     }
 
     /// Returns the limit that a gate has when no pause closes it, for what is inside.
-    pub fn open_limit(&self, scope: &Scope) -> Limit {
-        self.overrides.open(scope, self.defined_limit(scope))
+    pub fn open_limit(&self, scope: &Scope, given: Option<&Given>) -> Limit {
+        self.overrides.open(scope, self.defined_limit(scope, Numbers::Of(given)))
     }
 
     /// Returns the limit of a gate under the current release, without overrides.
-    pub fn defined_limit(&self, scope: &Scope) -> Limit {
+    pub fn defined_limit(&self, scope: &Scope, numbers: Numbers<'_>) -> Limit {
         if scope.class.is_pooled() {
             return self.pools.limit(scope);
         }
         let entry = self.entry(&scope.app, &scope.name);
         let current = entry.and_then(|entry| entry.current.as_ref());
-        (control::owner(scope.class).limit)(current.map(|current| &*current.workflow), scope)
+        let current = current.map(|current| &*current.workflow);
+        (control::owner(scope.class).limit)(current, scope, numbers)
     }
 }
 

@@ -14,8 +14,8 @@ use crate::{
     id::RunId,
     overrides::Override,
     row::{
-        Closed, Ending, Fold, Gate, GateKey, GateState, Listener, ListenerEffect, Phase, Purpose,
-        Row, RowKey, Run, Wait, WaitOn, Workspace,
+        Closed, Ending, Fold, Gate, GateKey, GateState, Given, Listener, ListenerEffect, Phase,
+        Purpose, Row, RowKey, Run, Wait, WaitOn, Workspace,
     },
     run::lease::served,
     time::{
@@ -255,6 +255,9 @@ pub struct Binding {
     pub key: String,
     /// The limit of the gate under the current release, in words.
     pub limit: String,
+    /// The numbers of the limit that came from data, with the event that set them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from_data: Option<Given>,
     /// The overrides that apply to the gate, the most specific first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<Override>,
@@ -442,12 +445,15 @@ fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
     let need = run.plan.iter().find(|need| need.gate == *key);
     let costs = need.map(|need| need.costs.clone()).unwrap_or_default();
     let By { control, key: value, pool, .. } = By::gate(key);
-    let (limit, overrides) = match key.scope() {
+    let gate = draft.gate(key)?;
+    let given = gate.and_then(|gate| gate.state.given());
+    let (limit, from_data, overrides) = match key.scope() {
         Some(scope) => {
             let catalog = draft.catalog(&scope.ws)?;
-            (catalog.limit(&scope), catalog.overrides().of(&scope))
+            let from_data = given.filter(|_| catalog.reads_limit(&scope)).cloned();
+            (catalog.limit(&scope, given), from_data, catalog.overrides().of(&scope))
         }
-        None => (Limit::Open, Vec::new()),
+        None => (Limit::Open, None, Vec::new()),
     };
     let closed = limit == Limit::Closed;
     let mut binding = Binding {
@@ -455,6 +461,7 @@ fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
         pool,
         key: value,
         limit: words(&limit),
+        from_data,
         overrides,
         closed: None,
         full: closed,
@@ -470,7 +477,7 @@ fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
     if closed {
         (binding.at, binding.frees) = end_of_pause(&binding.overrides);
     }
-    let Some(gate) = draft.gate(key)? else { return Ok(binding) };
+    let Some(gate) = gate else { return Ok(binding) };
     let mut ahead = 0;
     if matches!(run.phase, Phase::Queued { gate: at, .. } if at == gate.id) {
         let queue = draft.queue(gate, MAX_PLACE)?;
@@ -599,10 +606,10 @@ fn frees(binding: &Binding) -> String {
 fn queue_sentence(gate: &Binding) -> String {
     let Binding { control, pool, key, limit, frees, .. } = gate;
     let pool = pool.as_ref().map(|pool| format!("pool `{pool}`, key ")).unwrap_or_default();
-    let limit = gate
-        .overrides
-        .iter()
-        .fold(limit.clone(), |words, over| format!("{words}, {}", over.words()));
+    let set = gate.from_data.as_ref().map(|given| format!(", set by event {}", given.event_id));
+    let limit = format!("{limit}{}", set.unwrap_or_default());
+    let limit =
+        gate.overrides.iter().fold(limit, |words, over| format!("{words}, {}", over.words()));
     let closed = gate.closed.as_ref();
     let closed = closed
         .map(|closed| format!(", closed by {} until {}", closed.by, closed.until.rfc3339()))

@@ -28,7 +28,9 @@ use crate::{
     json::Payload,
     pool::PoolRefusal,
     reads::Scan,
-    row::{Chore, Class, Def, Gate, GateKey, GateState, Row, RowKey, Scope, Work, Workspace},
+    row::{
+        Chore, Class, Def, Gate, GateKey, GateState, Numbers, Row, RowKey, Scope, Work, Workspace,
+    },
     run::chore,
     time::{Timestamp, rfc3339::OptionalTime},
 };
@@ -405,12 +407,12 @@ fn check_fields(draft: &Draft, ws: &Workspace, target: &Target, fields: &Fields)
         key: crate::key::Key::Whole,
     };
     let catalog = draft.definitions(ws)?;
-    if let Limit::Rates(rates) = catalog.defined_limit(&scope)
-        && let Some(rate) = rates.get(target.position as usize)
-    {
-        let follows = matches!(scope.class, Class::RateLimit | Class::PoolRateLimit);
-        let rate = fields.rate(*rate, follows);
-        if let Some(problem) = rate.problem() {
+    let follows = matches!(scope.class, Class::RateLimit | Class::PoolRateLimit);
+    for numbers in [Numbers::Lowest, Numbers::Highest] {
+        if let Limit::Rates(rates) = catalog.defined_limit(&scope, numbers)
+            && let Some(rate) = rates.get(target.position as usize)
+            && let Some(problem) = fields.rate(*rate, follows).problem()
+        {
             return bad(format!("burst {problem}"));
         }
     }

@@ -21,7 +21,7 @@ use crate::{
         rate_limit::RateLimit, throttle::Throttle,
     },
     json::Payload,
-    row::{Class, Def, GateKey, RowKey, Span, Workspace},
+    row::{Class, Def, GateKey, Number, RowKey, Span, Workspace},
     version,
 };
 
@@ -74,12 +74,12 @@ impl Pool {
         });
         let throttle = given("throttle").map_or(Ok(Vec::new()), |value| {
             let read = rates("throttle", value, problems, Throttle::read)?;
-            let limits = read.iter().map(|it| (it.rate(), it.key.as_ref()));
+            let limits = read.iter().map(|it| (it.metered().slowest(), it.key.as_ref()));
             check(&limits.collect::<Vec<_>>(), "throttle", problems).map(|()| read)
         });
         let rate_limit = given("rateLimit").map_or(Ok(Vec::new()), |value| {
             let read = rates("rateLimit", value, problems, RateLimit::read)?;
-            let limits = read.iter().map(|it| (it.rate(), it.key.as_ref()));
+            let limits = read.iter().map(|it| (it.metered().slowest(), it.key.as_ref()));
             check(&limits.collect::<Vec<_>>(), "rateLimit", problems).map(|()| read)
         });
         let (concurrency, throttle) = (concurrency.transpose()?, throttle?);
@@ -128,11 +128,12 @@ impl Pool {
             if rates.is_empty() { Limit::Open } else { Limit::Rates(rates) }
         };
         if class == Class::PoolThrottle {
-            rates(self.throttle.iter().map(Throttle::rate).collect())
+            rates(self.throttle.iter().map(|it| it.metered().slowest()).collect())
         } else if class == Class::PoolRateLimit {
-            rates(self.rate_limit.iter().map(RateLimit::rate).collect())
+            rates(self.rate_limit.iter().map(|it| it.metered().slowest()).collect())
         } else {
-            self.concurrency.as_ref().map_or(Limit::Open, |it| Limit::Slots(it.limit))
+            let limit = |it: &Concurrency| Limit::Slots(it.limit.number(Number::Highest));
+            self.concurrency.as_ref().map_or(Limit::Open, limit)
         }
     }
 }
@@ -297,7 +298,7 @@ fn put(draft: &mut Draft, ws: &Workspace, pool: &Pool, declared: Option<&Pool>) 
         return Err(Stop::Refused(PoolRefusal::TooMany.into()));
     }
     let declared = declared.or(known.and_then(|known| known.declared.as_ref())).cloned();
-    let limit = pool.concurrency.as_ref().map_or(0, |concurrency| concurrency.limit);
+    let limit = pool.concurrency.as_ref().map_or(0, |it| it.limit.number(Number::Highest));
     let highest = known.map_or(0, |known| known.highest).max(limit);
     let stored = StoredPool { pool: Some(pool.clone()), declared, highest };
     if known == Some(&stored) {
@@ -358,7 +359,7 @@ fn store(
     let prefixes = prefixes.map(|class| GateKey::prefix(ws, class, "", name)).collect();
     let pool = stored.pool.clone();
     if known.is_some() {
-        version::renumber(draft, ws, prefixes, |scope| {
+        version::renumber(draft, ws, prefixes, |scope, _| {
             let limit = pool.as_ref().map_or(Limit::Open, |pool| pool.limit(scope.class));
             catalog.overrides().open(scope, limit)
         })?;

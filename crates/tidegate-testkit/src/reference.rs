@@ -147,6 +147,8 @@ pub struct Reference {
     runs: Vec<Run>,
     folds: Vec<Fold>,
     meters: BTreeMap<(Place, usize), Meter>,
+    /// The limits of gates that came from data, each with the number of its event (spec L12).
+    given: BTreeMap<Place, (i128, i128)>,
     /// Expiry and run of each claim.
     claims: BTreeMap<Place, (Time, Ordinal)>,
     arrivals: u64,

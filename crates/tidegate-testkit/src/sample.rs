@@ -1,5 +1,6 @@
 //! Sample rows: simple ones that tests change, and one of every kind with extreme values.
 
+mod gates;
 mod streams;
 mod waits;
 
@@ -10,12 +11,11 @@ use tidegate_core::{
     json::{MAX_EVENT_BYTES, Payload},
     row::{
         ApiKey, At, Audit, Awaited, BatchCosts, Begun, Bulk, BulkCounts, BulkFilter, BulkWhat,
-        Chore, Chunk, Claim, Class, Closed, Costs, Def, Ended, Ending, Engine, Epoch, Event, Fold,
-        Gate, GateKey, GateState, Hold, Item, Kind, Listener, ListenerEffect, LiveState, Mark,
-        Meter, Meters, Occurred, Parent, Part, Phase, Place, PlannedGate, Progress, Purpose, Rank,
-        Receipt, Reply, Row, Run, RunError, Schedule, Scope, Session, SessionOp, SessionRef,
-        Signal, Slots, Source, Span, Staged, Step, StepKind, StreamEventRow, StreamSnapshot,
-        Subscription, Trail, Turn, Turns, Wait, WaitOn, WaitPath, WaitPlace, WaitRow, Work,
+        Chore, Chunk, Class, Costs, Def, Ended, Ending, Engine, Epoch, Event, Fold, Gate, GateKey,
+        GateState, Item, Kind, LiveState, Mark, Occurred, Parent, Phase, Place, PlannedGate,
+        Progress, Purpose, Rank, Receipt, Reply, Row, Run, RunError, Schedule, Scope, Session,
+        SessionOp, SessionRef, Signal, Slots, Source, Span, Staged, Step, StepKind, StreamEventRow,
+        StreamSnapshot, Subscription, Trail, WaitPath, WaitPlace, WaitRow, Work,
     },
     time::Timestamp,
 };
@@ -384,7 +384,7 @@ pub fn event_id(seq: i64) -> EventId {
 /// Returns rows of every kind, at least one of each. Every optional part is present in one and
 /// absent in another, and numbers are at the ends of their ranges. All keys are different.
 pub fn every_row() -> Vec<Row> {
-    let mut rows = gates();
+    let mut rows = gates::gates();
     rows.extend(chores());
     rows.extend(runs());
     rows.extend(ended());
@@ -442,79 +442,6 @@ fn chores() -> Vec<Row> {
     (0..).zip(work).map(with).map(Row::from).collect()
 }
 
-fn closed() -> Closed {
-    Closed { until: FUTURE, by: RunId { seq: Seq(i64::MAX), salt: u64::MAX }, at: PAST }
-}
-
-fn gates() -> Vec<Row> {
-    let states = [
-        GateState::Slots(Slots::default()),
-        GateState::Slots(Slots {
-            holders: vec![
-                Hold { run: RunId { seq: Seq(i64::MAX), salt: u64::MAX }, draining: true, cost: 7 },
-                Hold::new(RunId { seq: Seq(0), salt: 0 }, 1),
-            ],
-            head: Some(far_place()),
-            wanted: Costs::new(vec![u32::MAX]),
-            waiting: Some(u32::MAX),
-            folds: vec![gate_key("main", "fold"), GateKey::from_bytes(&[0, 255])],
-            moved_to: Some(i64::MAX),
-            closed: Some(closed()),
-        }),
-        GateState::Meter(Meters(vec![meter(1)])),
-        GateState::Meter(Meters(vec![meter(1), Meter { debt: u64::MAX, ..meter(u32::MAX) }])),
-        GateState::Turns(Turns::default()),
-        GateState::Turns(Turns {
-            meters: Meters(vec![Meter { tat: i64::MIN, rest: 0, ..meter(u32::MAX) }]),
-            pending: [vec![], vec![1, 5]]
-                .map(|costs| Turn { run: Seq(i64::MAX), costs: Costs::new(costs) })
-                .to_vec(),
-            head: Some(far_place()),
-            wanted: Costs::new(vec![2]),
-            closed: Some(closed()),
-        }),
-        GateState::Fold(Fold {
-            run: RunId { seq: Seq(i64::MAX), salt: u64::MAX },
-            first: EventId { seq: Seq(0), salt: 0 },
-            last: EventId { seq: Seq(i64::MAX), salt: u64::MAX },
-            after: vec![run_id(0), run_id(i64::MAX)],
-            opened: PAST,
-            deadline: FUTURE,
-            count: u32::MAX,
-            bytes: u64::MAX,
-            costs: sums(),
-            full: vec![Part { run: run_id(3), first: event_id(4), count: u32::MAX, costs: sums() }],
-            held: true,
-            paused: true,
-            fired: true,
-            led: true,
-        }),
-        GateState::Claim(Claim { event: event_id(1), run: Some(run_id(2)), until: FUTURE }),
-    ];
-    let gate = |(n, state): (usize, GateState)| Gate {
-        key: gate_key("every", &n.to_string()),
-        id: Seq(i64::MAX),
-        at: if n == 0 { PAST } else { FUTURE },
-        due: (n > 0).then_some(FUTURE),
-        state,
-    };
-    let mut gates: Vec<_> = states.into_iter().enumerate().map(gate).collect();
-    let long = Key::Value(Scalar::text("é".repeat(5000)));
-    let scope = gates[0].key.scope().map(|scope| Scope { key: long, ..scope });
-    let key = GateKey::new(&scope.expect("a gate key has a scope"));
-    gates.push(Gate { key, ..gates[0].clone() });
-    gates.push(Gate { key: GateKey::from_bytes(&[]), ..gates[0].clone() });
-    gates.into_iter().map(Row::from).collect()
-}
-
-fn meter(limit: u32) -> Meter {
-    Meter { tat: i64::MAX, rest: u32::MAX, limit, per_ms: u64::MAX, debt: 0 }
-}
-
-fn sums() -> BTreeMap<String, u32> {
-    BTreeMap::from([("tokens".to_owned(), u32::MAX)])
-}
-
 fn far_place() -> Place {
     Place { tier: i64::MAX, rank: Rank { at: PAST, seq: Seq(i64::MAX) } }
 }
@@ -538,6 +465,7 @@ fn runs() -> Vec<Row> {
                 costs: Costs::new(vec![1, 3]),
                 bounded: true,
                 after_queue: true,
+                given: Some(gates::given()),
                 ..PlannedGate::new(gate_key("every", "need"), span)
             })
             .into(),
@@ -577,7 +505,7 @@ fn runs() -> Vec<Row> {
         expires_at: Some(FUTURE),
         effect_run: Some(run_id(7)),
         batch_of: Some(run_id(8)),
-        batch_costs: Some(BatchCosts { events: u32::MAX, at: sums() }),
+        batch_costs: Some(BatchCosts { events: u32::MAX, at: gates::sums() }),
         trail: trail(),
     };
     let phases = [
@@ -637,7 +565,7 @@ fn ended() -> Vec<Row> {
         purpose: if seq % 2 == 0 { Purpose::OnFailure(run_id(9)) } else { Purpose::Ordinary },
         effect_run: (seq % 2 == 0).then(|| run_id(3)),
         batch_of: (seq % 2 == 0).then(|| run_id(4)),
-        batch_costs: Some(BatchCosts { events: u32::MAX, at: sums() }),
+        batch_costs: Some(BatchCosts { events: u32::MAX, at: gates::sums() }),
         then: (seq % 3 == 0).then(|| run_id(5)),
         trail: if seq % 2 == 0 { trail() } else { Trail::default() },
         takeovers: if seq % 2 == 0 { u32::MAX } else { 0 },

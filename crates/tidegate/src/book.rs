@@ -25,6 +25,7 @@ pages! {
     ControlConcurrency = "docs/controls/concurrency.md",
     ControlDebounce = "docs/controls/debounce.md",
     ControlHandoff = "docs/controls/handoff.md",
+    ControlLimitsFromData = "docs/controls/limits-from-data.md",
     ControlIdempotency = "docs/controls/idempotency.md",
     ControlPolicies = "docs/controls/policies.md",
     ControlPools = "docs/controls/pools.md",

@@ -265,9 +265,13 @@ impl From<u32> for Concurrency {
     }
 }
 
+mod from_data;
 mod pool;
+mod priority;
 
+pub use from_data::FromData;
 pub use pool::Pool;
+pub use priority::Priority;
 
 macro_rules! queueing {
     ($name:ident) => {
@@ -543,28 +547,6 @@ control!(
     WaitsFor
 );
 matching!(WaitsFor);
-
-control!(
-    /// Priority: gives runs an earlier position in the queue.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use serde_json::Value;
-    /// use tidegate::prelude::*;
-    ///
-    /// let urgent = Workflow::new("urgent", async |_: Ctx, _: Value| Ok(()))
-    ///     .concurrency(Concurrency::limit(5))
-    ///     .priority(Priority::shift(Duration::from_secs(600)));
-    /// ```
-    Priority
-);
-
-impl Priority {
-    /// Ranks a run as if it had arrived earlier by this time.
-    pub fn shift(shift: Duration) -> Self {
-        Self(Map::new()).with("shiftMs", millis(shift))
-    }
-}
 
 control!(
     /// Singleton: at most one live run, or one for each value of a key.

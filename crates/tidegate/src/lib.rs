@@ -80,7 +80,7 @@
 //! | [`Batch`] | one run for many inputs | inputs merge |
 //! | [`Singleton`] | at most one run that has not ended | skipped, replaces the older one, or waits |
 //! | [`Idempotency`] | one run per key and period | repeats get the first run |
-//! | [`Priority`] | an earlier position in queues | |
+//! | [`Priority`] | an earlier or later position in queues | |
 //! | [start within](Workflow::start_within) | no start after a time in queues | cancelled |
 //! | [`CancelOn`] | an event ends the runs of its value | cancelled |
 //! | [`Handoff`] | one version hands over to the next | |
@@ -221,8 +221,8 @@ pub use workflow::Workflow;
 
 // Controls.
 pub use controls::{
-    Batch, CancelOn, Concurrency, Cost, Debounce, Handoff, Idempotency, KeySource, OnNewVersion,
-    Policy, Pool, Priority, Queue, Rate, Schedule, Singleton, WaitsFor,
+    Batch, CancelOn, Concurrency, Cost, Debounce, FromData, Handoff, Idempotency, KeySource,
+    OnNewVersion, Policy, Pool, Priority, Queue, Rate, Schedule, Singleton, WaitsFor,
 };
 
 // Queries and operations.

@@ -34,7 +34,7 @@ pub(crate) const CONTROL: Control = Control {
         }
         Ok(())
     },
-    limit: |_, _| Limit::Slots(1),
+    limit: |_, _, _| Limit::Slots(1),
     ..Control::NONE
 };
 

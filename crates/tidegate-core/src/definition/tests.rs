@@ -7,9 +7,11 @@ use super::*;
 use crate::{
     flow::{
         concurrency::Span,
+        from_data::Amount,
         handoff::{HandoffScope, OnNewVersion},
         key_source::KeySource,
         policy::PolicyKey,
+        priority::Shift,
         singleton::Mode,
     },
     key::Path,
@@ -130,8 +132,8 @@ fn defaults_are_those_of_the_book() {
         "batch": {"maxSize": 2, "timeoutMs": 1},
     }));
     assert_eq!(workflow.concurrency[0].span, Span::Executing);
-    assert_eq!(workflow.throttle[0].burst, 1);
-    assert_eq!(workflow.rate_limit[0].burst, 3);
+    assert_eq!(workflow.throttle[0].burst, Amount::Fixed(1));
+    assert_eq!(workflow.rate_limit[0].burst, Amount::Fixed(3));
     assert_eq!(workflow.idempotency.unwrap().period_ms, 86_400_000);
     assert_eq!(workflow.batch.unwrap().max_bytes, 4_194_304);
     assert_eq!(workflow.retry.max_attempts, 4);
@@ -219,8 +221,8 @@ fn numbers_must_be_there_whole_positive_and_in_bounds() {
             error out_of_range: workflow `w`: batch.maxSize must be at most 10000, got 10001
             error missing_field: workflow `w`: batch.timeoutMs is required: a whole number of milliseconds, at least 1
             error out_of_range: workflow `w`: batch.maxBytes must be at least 1, got 0
-            error out_of_range: workflow `w`: priority.shiftMs must be at least 1, got 0
-            error missing_field: workflow `w`: priority.shiftMs is required: a whole number of milliseconds, at least 1
+            error out_of_range: workflow `w`: priority.shiftMs must be at least 1, or below 0 for a later rank, got 0
+            error missing_field: workflow `w`: priority.shiftMs is required: a whole number of milliseconds other than 0
             error wrong_type: workflow `w`: idempotency.periodMs must be a whole number, got true
             error out_of_range: workflow `w`: version must be at least 1, got 0
             error out_of_range: workflow `w`: timeoutMs must be at least 1, got 0
@@ -566,11 +568,13 @@ fn the_answer_to_a_huge_definition_is_bounded() {
 #[test]
 fn a_definition_built_in_rust_is_held_to_the_same_rules() {
     let mut workflow = Definition::new("default", "w");
-    workflow.priority = Some(Priority { shift_ms: 0 });
+    workflow.priority = Some(Priority { shift_ms: Shift::Ms(0) });
     workflow.singleton = Some(Singleton { key: None, mode: Mode::Cancel });
     let error = workflow.check().unwrap_err();
-    expect!["workflow `w`: priority.shiftMs must be at least 1, got 0"]
-        .assert_eq(&error.to_string());
+    expect![
+        "workflow `w`: priority.shiftMs must be at least 1, or below 0 for a later rank, got 0"
+    ]
+    .assert_eq(&error.to_string());
     workflow.priority = None;
     workflow.batch =
         Some(Batch { max_size: 1, timeout_ms: 5, key: None, max_bytes: 100, condition: None });

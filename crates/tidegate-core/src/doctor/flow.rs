@@ -8,9 +8,9 @@ use crate::{
     flow::control,
     id::{RunId, Seq},
     row::{
-        Class, Closed, Def, Ended, EngineId, Event, Gate, GateKey, GateState, Phase, Place,
-        PlannedGate, Receipt, RowKey, Run, Scope, Source, Span, WaitOn, WaitPath, WaitRow,
-        Workspace,
+        Class, Closed, Def, Ended, EngineId, Event, Gate, GateKey, GateState, Given, Numbers,
+        Phase, Place, PlannedGate, Receipt, RowKey, Run, Scope, Source, Span, WaitOn, WaitPath,
+        WaitRow, Workspace,
     },
     run::{listen, wait},
     time::Timestamp,
@@ -32,6 +32,8 @@ struct Inside {
     /// The cost of the first run in the queue.
     wanted: u32,
     is_turns: bool,
+    /// The numbers of its limits that came from data.
+    given: Option<Given>,
     /// The number of waiting runs, if the row has it, and the number of those that were read.
     waiting: Option<u32>,
     queued: u32,
@@ -94,6 +96,7 @@ impl Flow {
             units: 0,
             wanted: 1,
             is_turns: false,
+            given: gate.state.given().cloned(),
             waiting: None,
             queued: 0,
             first: None,
@@ -386,7 +389,7 @@ impl Flow {
                 let (units, name) = (gate.units, name(key));
                 format!("holders take {units} units of {name}; its limit was never above {most:?}")
             });
-            let limit = catalog.limit(&scope);
+            let limit = catalog.limit(&scope, gate.given.as_ref());
             let until = gate.closed.map(|closed| closed.until);
             let opens = until.is_none() || gate.due.is_some() || limit == Limit::Closed;
             report.check(Rule::Closings, opens, || {
@@ -472,7 +475,8 @@ fn most(catalog: &Catalog, scope: &Scope) -> Option<u64> {
     }
     let versions = catalog.entry(&scope.app, &scope.name).map(|entry| entry.versions.values());
     let released = versions.into_iter().flatten().filter(|version| version.release.is_some());
-    let limits = released.map(|version| Some((control.limit)(Some(version.workflow()?), scope)));
+    let limits = released
+        .map(|version| Some((control.limit)(Some(version.workflow()?), scope, Numbers::Highest)));
     let limits: Option<Vec<Limit>> = limits.collect();
     let most = limits?.into_iter().map(|limit| match limit {
         Limit::Slots(most) => Some(u64::from(most)),

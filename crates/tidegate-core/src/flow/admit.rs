@@ -17,7 +17,7 @@ use crate::{
     catalog::Limit,
     draft::{Decided, Draft, QUEUE_COUNTED, Stop},
     id::RunId,
-    row::{Class, Gate, GateKey, GateState, Phase, PlannedGate, Rank, Run, Source, Span},
+    row::{Class, Gate, GateKey, GateState, Given, Phase, PlannedGate, Rank, Run, Source, Span},
     run::{
         end::{self, Replaced},
         listen, wait,
@@ -61,13 +61,19 @@ pub(super) fn too_costly(
     draft: &Draft,
     candidate: &Candidate<'_>,
 ) -> Decided<Option<Verdict>, Verdict> {
-    for PlannedGate { gate, costs, .. } in candidate.plan()?.iter().map(|step| &step.planned) {
+    for need in candidate.plan()?.iter().map(|step| &step.planned) {
+        let PlannedGate { gate, costs, given, .. } = need;
         // Most gates have no cost, and need not be decoded.
         let Some(scope) = Some(gate).filter(|_| !costs.is_one()).and_then(GateKey::scope) else {
             continue;
         };
         let (control, cost) = (scope.class.control(), costs.one());
-        if let Limit::Slots(limit) = draft.catalog(&scope.ws)?.open_limit(&scope)
+        let stored = match given {
+            Some(_) => draft.gate(gate)?.and_then(|gate| gate.state.given()),
+            None => None,
+        };
+        let given = Given::newest(stored, given.as_ref());
+        if let Limit::Slots(limit) = draft.catalog(&scope.ws)?.open_limit(&scope, given)
             && cost > limit
         {
             let owner = match scope.pool() {
@@ -103,7 +109,7 @@ pub fn create(
     let arrival = if fresh { id.seq } else { draft.next_seq()? };
     let room = make_room(draft, candidate, id, &mut plan, superseded)?;
     let (workflow, version) = (candidate.workflow(), &candidate.current.version);
-    let rank = Rank { at: priority::shifted(workflow, queued_at), seq: arrival };
+    let rank = Rank { at: priority::shifted(candidate, queued_at)?, seq: arrival };
     let replay = candidate.replay();
     let (before, replaced_on) = room.place.unzip();
     let name = (workflow.app.clone(), workflow.name.clone());
@@ -128,10 +134,12 @@ pub fn create(
     run.wanted = !candidate.after().is_empty() && candidate.is_wanted();
     wait::start_after(draft, &mut run, candidate.after())?;
     listen::begin(draft, &mut run, candidate)?;
+    // Before the run advances: its data may set the limits of its gates.
+    let given = gate::give(draft, &run.plan)?;
     gate::advance(draft, run)?;
     // Only now, after the new run is queued: it may get the freed slot before runs that were queued
     // earlier.
-    gate::hand_on(draft, room.freed)?;
+    gate::hand_on(draft, room.freed.into_iter().chain(given).collect())?;
     queue::check(draft, candidate, id)?;
     match room.replaced {
         Some((by, replaced)) => Ok(Verdict::Replaced { run: id, by, replaced }),
@@ -210,7 +218,7 @@ fn standing(draft: &Draft, id: RunId) -> Decided<Verdict, Verdict> {
 fn own_turn(draft: &Draft, id: RunId, need: &PlannedGate) -> Decided<Option<Timestamp>, Verdict> {
     let PlannedGate { gate: key, costs, .. } = need;
     let (Some(gate), Some(scope)) = (draft.gate(key)?, key.scope()) else { return Ok(None) };
-    let limit = draft.catalog(&scope.ws)?.limit(&scope);
+    let limit = draft.catalog(&scope.ws)?.limit(&scope, gate.state.given());
     let (GateState::Turns(turns), Limit::Rates(rates)) = (&gate.state, limit) else {
         return Ok(None);
     };

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::{
     control::{Control, Field, FieldType, Moment, Reading},
     cost::Cost,
+    from_data::Amount,
     handoff::{Handoff, OnNewVersion},
     key_source::KeySource,
     one_or_list,
@@ -23,7 +24,8 @@ use super::{
 use crate::{
     catalog::Limit,
     definition::{Code, Definition, Fields, Kind, Problems, Reported},
-    row::{self, Class, Scope},
+    json::Payload,
+    row::{self, Class, GivenLimit, Number, Scope},
 };
 
 /// Row in the table of controls.
@@ -33,7 +35,7 @@ pub(super) const CONTROL: Control = Control {
     acts: Moment::Start,
     on_overflow: "wait in the queue",
     fields: &[
-        Field::required("limit", FieldType::Count),
+        Field::required("limit", FieldType::Amount),
         Field::optional("key", FieldType::Key, "the whole workflow"),
         Field::optional("span", FieldType::OneOf(&["executing", "run"]), "executing"),
         Field::optional("cost", FieldType::Cost, "1"),
@@ -63,13 +65,15 @@ pub(super) const CONTROL: Control = Control {
             let scope = candidate.scope(limit.class(), limit.key.as_ref())?;
             let cost = candidate.cost(CONTROL.name, limit.cost.as_ref())?;
             plan.add_costing(&scope, limit.hold(), vec![cost]);
+            plan.give(candidate.given(CONTROL.name, [limit.given(&candidate.event.data)])?);
             plan.bound(limit.queue);
         }
         pool::plan(candidate, Part::Concurrency, plan)
     },
-    limit: |definition, scope| {
+    limit: |definition, scope, numbers| {
         let limits = definition.into_iter().flat_map(|definition| of_gate(definition, scope));
-        limits.map(|limit| limit.limit).min().map_or(Limit::Open, Limit::Slots)
+        let limits = limits.map(|limit| limit.limit.number(numbers.limit(0)));
+        limits.min().map_or(Limit::Open, Limit::Slots)
     },
     queue: |definition, scope| {
         let limit = of_gate(definition, scope).next()?;
@@ -94,7 +98,7 @@ fn of_gate<'a>(
 #[serde(rename_all = "camelCase")]
 pub struct Concurrency {
     /// Maximum number of runs inside at once, over all engines.
-    pub limit: u32,
+    pub limit: Amount,
     /// The key, with one limit per value; one limit for the whole workflow if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<KeySource>,
@@ -122,13 +126,13 @@ pub enum Span {
 
 impl Concurrency {
     pub(crate) fn read(fields: &mut Fields<'_>) -> Result<Concurrency, Reported> {
-        let limit = fields.count("limit");
+        let limit = Amount::required(fields, "limit");
         let key = fields.key("key");
         let span = fields.word("span", &[("executing", Span::Executing), ("run", Span::Run)]);
         let cost = Cost::read(fields);
         let queue = Queue::read(fields);
         let (limit, key, cost) = (limit?, key?, cost?);
-        fields.check_cost(cost.as_ref(), limit, "limit");
+        fields.check_cost(cost.as_ref(), limit.number(Number::Highest), "limit");
         Ok(Concurrency { limit, key, span: span?.unwrap_or_default(), cost, queue: queue? })
     }
 
@@ -149,6 +153,12 @@ impl Concurrency {
             (Span::Executing, Some(_)) => Class::Keyed,
             (Span::Executing, None) => Class::Whole,
         }
+    }
+
+    /// Returns the number that an input has for this limit.
+    fn given(&self, data: &Payload) -> Result<GivenLimit, String> {
+        let limit = self.limit.given("limit", data)?;
+        Ok(GivenLimit { limit, burst: None })
     }
 
     /// Returns how long a run holds the limit's gate.
@@ -224,6 +234,8 @@ fn keep<T>(
 /// Limit of any control: the number of runs, the key, and the span during which a run counts.
 struct Bound<'a> {
     field: &'a str,
+    /// The lowest and the highest number of runs.
+    least: u32,
     most: u32,
     key: Option<&'a KeySource>,
     span: Span,
@@ -256,7 +268,8 @@ fn check(reading: &mut Reading<'_>) {
     let limits: Vec<_> = limits
         .map(|(limit, field)| Bound {
             field,
-            most: limit.limit,
+            least: limit.limit.number(Number::Lowest),
+            most: limit.limit.number(Number::Highest),
             key: limit.key.as_ref(),
             span: limit.span,
             has_cost: limit.cost.is_some(),
@@ -274,10 +287,11 @@ fn check(reading: &mut Reading<'_>) {
         }
         let others = limits.iter().filter(|other| !other.counts_the_same(limit) && !other.has_cost);
         let mut bounds = others.chain(&exclusive);
-        let tighter = bounds.find(|other| other.covers(limit) && other.most <= limit.most);
+        let tighter = bounds.find(|other| other.covers(limit) && other.most <= limit.least);
         if let Some(other) = tighter {
             let (most, field) = (other.most, other.field);
-            let message = format!("of {} is never reached: {field} admits only {most}", limit.most);
+            let message =
+                format!("of {} is never reached: {field} admits only {most}", limit.least);
             problems.warn(Code::NeverBinds, &format!("{}.limit", limit.field), message);
         }
     }
@@ -292,6 +306,13 @@ fn exclusive(definition: &Definition) -> Vec<Bound<'_>> {
     let handoff = handoff.map(|handoff| ("handoff", handoff.key()));
     let pairs = singleton.into_iter().chain(handoff);
     pairs
-        .map(|(field, key)| Bound { field, most: 1, key, span: Span::Run, has_cost: false })
+        .map(|(field, key)| Bound {
+            field,
+            least: 1,
+            most: 1,
+            key,
+            span: Span::Run,
+            has_cost: false,
+        })
         .collect()
 }

@@ -30,7 +30,7 @@ use crate::{
     catalog::Limit,
     definition::{Code, Definition, Fields, Kind, MAX_LIMITS, Problems, overlap},
     draft::Decided,
-    row::{Class, Scope},
+    row::{Class, Numbers, Scope},
 };
 
 /// One row of the table.
@@ -88,9 +88,9 @@ pub struct Control {
     #[serde(skip)]
     pub(crate) plan: fn(&Candidate<'_>, &mut Plan) -> Decided<(), Verdict>,
     /// Returns the limit of one of the control's gates under the given definition, which is the
-    /// current release.
+    /// current release, and numbers from data.
     #[serde(skip)]
-    pub(crate) limit: fn(Option<&Definition>, &Scope) -> Limit,
+    pub(crate) limit: fn(Option<&Definition>, &Scope, Numbers<'_>) -> Limit,
     /// Returns the bound of the queue of one of the control's gates under the given definition.
     #[serde(skip)]
     pub(crate) queue: fn(&Definition, &Scope) -> Option<Bounded>,
@@ -143,8 +143,14 @@ impl Field {
 pub enum FieldType {
     /// A whole number of at least 1.
     Count,
+    /// A whole number of at least 1, or an object that reads one from the data: `from`, `default`,
+    /// `min` and `max`.
+    Amount,
     /// A whole number of milliseconds, at least 1.
     Duration,
+    /// A whole number of milliseconds other than 0, or an object that reads one from the data:
+    /// `from`, `default`, `min` and `max`.
+    Shift,
     /// The source of a key: a path into the event's data or the request, several paths, or an
     /// expression.
     Key,
@@ -209,7 +215,7 @@ impl Control {
         key_field: "key",
         check: |_| {},
         plan: |_, _| Ok(()),
-        limit: |_, _| Limit::Open,
+        limit: |_, _, _| Limit::Open,
         queue: |_, _| None,
         folding: |_| None,
         expiry_ms: |_| None,
@@ -419,7 +425,7 @@ mod tests {
             batch {maxSize, timeoutMs, key, maxBytes, if}: handle many events in one run; arrival; collect
             handoff {type, keyField, onNewVersion, queue}: pass the work from one version to the next; creation; supersede, drain or coexist
             singleton {key, mode}: at most one run per key; creation; skip the new run, cancel the old one, or keep the newest waiting
-            priority {shiftMs}: start before others that wait; creation; re-order
+            priority {shiftMs}: start before others that wait, or after them; creation; re-order
             throttle {limit, perMs, key, burst, cost, pool}: spread starts over time and lose none; start; delay
             concurrency {limit, key, span, cost, pool, queue}: bound how many run at once; start; wait in the queue
             startWithinMs {startWithinMs}: cancel runs that would start too late; start; cancel as expired

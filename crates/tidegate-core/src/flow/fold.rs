@@ -269,7 +269,9 @@ fn join_fired(
     for need in run.plan.iter_mut().skip(run.entered) {
         let step = candidate.plan()?.iter().find(|step| step.planned.gate == need.gate);
         need.costs = step.map_or_else(Costs::default, |step| step.planned.costs.clone());
+        need.given = step.and_then(|step| step.planned.given.clone());
     }
+    let coming = run.plan[run.entered..].to_vec();
     if run.is_after() || !candidate.after().is_empty() {
         run.wanted |= candidate.is_wanted() || !run.is_after();
         wait::start_after(draft, &mut run, candidate.after())?;
@@ -285,6 +287,8 @@ fn join_fired(
     let (run, fire_at) = (fold.run, fold.deadline);
     gate.state = GateState::Fold(fold);
     draft.put(gate);
+    let given = gate::give(draft, &coming)?;
+    gate::hand_on(draft, given)?;
     Ok(Some(Verdict::Coalesced { run, by: By::scope(scope), fire_at }))
 }
 

@@ -49,7 +49,7 @@ pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
             pause::leave(&mut run); // the pause is over
             continue;
         }
-        let mut gate = gate_or_new(draft, &need.gate)?;
+        let mut gate = gate_of(draft, &need)?;
         let limit = limit(draft, &gate)?;
         gate.at = gate.at.max(draft.now());
         cut_off(&mut gate.state, &limit, draft.now());
@@ -138,7 +138,7 @@ pub fn requeue<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
 /// Adds a run to the queue of its next gate.
 pub(super) fn queue_up<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
     let need = run.plan.get(run.entered).cloned().expect("the run has another gate to enter");
-    let mut gate = gate_or_new(draft, &need.gate)?;
+    let mut gate = gate_of(draft, &need)?;
     join(&mut gate, &mut run, &need);
     draft.put(gate);
     draft.put(run);
@@ -272,7 +272,7 @@ pub fn start<E>(draft: &mut Draft, run: &Run) -> Decided<(), E> {
         let mut row = row.clone();
         // A pool that is paused counts the runs that have their turn.
         let catalog = draft.catalog(&run.ws)?;
-        let limit = gate.scope().map(|scope| catalog.open_limit(&scope));
+        let limit = gate.scope().map(|scope| catalog.open_limit(&scope, row.state.given()));
         let now = draft.now();
         if let GateState::Turns(turns) = &mut row.state {
             turns.pending.retain(|turn| turn.run != run.id.seq);
@@ -498,7 +498,9 @@ fn idle_until(gate: &Gate) -> Option<Timestamp> {
         GateState::Turns(Turns { meters, pending, head: None, closed, .. })
             if pending.is_empty() && closed.is_none() =>
         {
-            Some(meter::all_forget_at(meters).unwrap_or(gate.at))
+            let forgets_at = meter::all_forget_at(meters).unwrap_or(gate.at);
+            let kept = meters.given.as_ref().map(|_| gate.at.plus_ms(IDLE_MS));
+            Some(kept.map_or(forgets_at, |until| until.max(forgets_at)))
         }
         GateState::Slots(_)
         | GateState::Turns(_)
@@ -528,12 +530,19 @@ fn move_up<E>(draft: &Draft, gate: &Gate, run: &mut Run) -> Decided<(), E> {
     Ok(())
 }
 
-/// Returns the gate's limit under the current release.
+/// Returns the gate's limit under the current release, with the numbers that an event has set.
 fn limit<E>(draft: &Draft, gate: &Gate) -> Decided<Limit, E> {
     match gate.key.scope() {
-        Some(scope) => Ok(draft.catalog(&scope.ws)?.limit(&scope)),
+        Some(scope) => Ok(draft.catalog(&scope.ws)?.limit(&scope, gate.state.given())),
         None => Ok(Limit::Open),
     }
+}
+
+/// Returns a gate to which a run comes, with the run's numbers from data unless it has newer ones.
+fn gate_of<E>(draft: &mut Draft, need: &PlannedGate) -> Decided<Gate, E> {
+    let mut gate = gate_or_new(draft, &need.gate)?;
+    gate.state.give(need.given.as_ref());
+    Ok(gate)
 }
 
 /// Returns a gate; a new one if it has no row.
@@ -546,6 +555,19 @@ pub(super) fn gate_or_new<E>(draft: &mut Draft, key: &GateKey) -> Decided<Gate, 
         _ => GateState::Slots(Slots::default()),
     };
     Ok(Gate { key: key.clone(), id: draft.next_seq()?, at: draft.now(), due: None, state })
+}
+
+/// Sets the limits of the gates of an admitted run's plan by its data (spec L12). Returns the gates,
+/// at which the caller admits the next runs.
+pub(super) fn give<E>(draft: &mut Draft, plan: &[PlannedGate]) -> Decided<Vec<GateKey>, E> {
+    let mut keys = Vec::new();
+    for need in plan.iter().filter(|need| need.given.is_some()) {
+        let gate = gate_of(draft, need)?;
+        let at = gate.at.max(draft.now());
+        draft.put(Gate { at, ..gate });
+        keys.push(need.gate.clone());
+    }
+    Ok(keys)
 }
 
 fn earlier(a: Option<Timestamp>, b: Option<Timestamp>) -> Option<Timestamp> {

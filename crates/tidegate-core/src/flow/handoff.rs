@@ -51,7 +51,7 @@ pub(super) const CONTROL: Control = Control {
     key_field: "keyField",
     check,
     plan,
-    limit: |_, _| Limit::Slots(1),
+    limit: |_, _, _| Limit::Slots(1),
     queue: |definition, _| definition.handoff.as_ref()?.queue.map(Bounded::of_one),
     ..Control::NONE
 };

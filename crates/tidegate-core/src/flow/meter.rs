@@ -8,12 +8,14 @@
 use super::{
     control::{Control, Reading},
     cost::Cost,
+    from_data::Amount,
     key_source::KeySource,
 };
 use crate::{
     catalog::Limit,
     definition::{Code, Definition},
-    row::{Costs, Meter, Meters, Turn},
+    json::Payload,
+    row::{Costs, GivenLimit, Meter, Meters, Number, Numbers, Turn},
     time::Timestamp,
 };
 
@@ -211,7 +213,7 @@ fn exact(meter: Meter) -> i128 {
 
 /// As [`forgets_at`], for all meters of a key; none if there are none.
 pub fn all_forget_at(meters: &Meters) -> Option<Timestamp> {
-    meters.0.iter().copied().map(forgets_at).max()
+    meters.each.iter().copied().map(forgets_at).max()
 }
 
 /// Units before an arrival at the limits of one key, by their position.
@@ -262,13 +264,13 @@ pub fn stamp_all(
     count: fn(Option<Meter>, Rate, u32, Timestamp) -> Meter,
 ) -> Meters {
     let each = rates.iter().enumerate();
-    Meters(each.map(|(n, rate)| count(meters.at(n), *rate, costs.at(n), now)).collect())
+    meters.with(each.map(|(n, rate)| count(meters.at(n), *rate, costs.at(n), now)).collect())
 }
 
 /// As [`of_today`], for all meters of a key. Meters without a limit are dropped.
 pub fn all_of_today(meters: &Meters, rates: &[Rate], now: Timestamp) -> Meters {
-    let each = meters.0.iter().zip(rates);
-    Meters(each.map(|(meter, rate)| of_today(*meter, *rate, now)).collect())
+    let each = meters.each.iter().zip(rates);
+    meters.with(each.map(|(meter, rate)| of_today(*meter, *rate, now)).collect())
 }
 
 /// Maximum time for a burst to refill: 100 years, well inside the range of a timestamp.
@@ -276,10 +278,35 @@ const LONGEST_REFILL_MS: u128 = 100 * 365 * 24 * 60 * 60 * 1000;
 
 /// One limit of a control that has meters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Metered<'a> {
-    pub(super) rate: Rate,
+pub(crate) struct Metered<'a> {
+    pub(super) limit: &'a Amount,
+    pub(super) per_ms: u64,
+    pub(super) burst: &'a Amount,
     pub(super) key: Option<&'a KeySource>,
     pub(super) cost: Option<&'a Cost>,
+}
+
+impl Metered<'_> {
+    /// Returns the rate of the limit at a position of its row.
+    pub(super) fn rate(&self, numbers: Numbers<'_>, position: usize) -> Rate {
+        let Self { limit, per_ms, burst, .. } = *self;
+        let (limit, burst) =
+            (limit.number(numbers.limit(position)), burst.number(numbers.burst(position)));
+        Rate { limit, per_ms, burst }
+    }
+
+    /// Returns the rate whose burst takes the longest to refill.
+    pub(crate) fn slowest(&self) -> Rate {
+        let (limit, burst) =
+            (self.limit.number(Number::Lowest), self.burst.number(Number::Highest));
+        Rate { limit, per_ms: self.per_ms, burst }
+    }
+
+    /// Returns the numbers that an input has for this limit.
+    pub(super) fn given(&self, data: &Payload) -> Result<GivenLimit, String> {
+        let (limit, burst) = (self.limit.given("limit", data)?, self.burst.given("burst", data)?);
+        Ok(GivenLimit { limit, burst })
+    }
 }
 
 /// Returns the different keys of a list of limits. Limits with one key share a row, with a meter
@@ -298,12 +325,12 @@ pub(super) fn keys<'a>(
 
 /// Returns the limits of the row with this slot. A row whose key the current release does not use
 /// has the limits of the first key, so that its queue goes on at their rate.
-pub(super) fn limit(limits: &[Metered<'_>], slot: &str) -> Limit {
+pub(super) fn limit(limits: &[Metered<'_>], slot: &str, numbers: Numbers<'_>) -> Limit {
     let is = |limit: &&Metered<'_>| limit.key.map(KeySource::slot).unwrap_or_default() == slot;
     let named = limits.iter().find(is).or(limits.first());
     let Some(key) = named.map(|limit| limit.key) else { return Limit::Open };
-    let alike = limits.iter().filter(|limit| limit.key == key);
-    Limit::Rates(alike.map(|limit| limit.rate).collect())
+    let alike = limits.iter().filter(|limit| limit.key == key).enumerate();
+    Limit::Rates(alike.map(|(n, limit)| limit.rate(numbers, n)).collect())
 }
 
 /// Refuses a burst that takes too long to refill ([`Rate::problem`]), and a limit that counts
@@ -316,12 +343,12 @@ pub(super) fn check(
     let Reading { definition, places, problems } = reading;
     let limits = limits(definition);
     for (n, limit) in limits.iter().enumerate() {
-        let (rate, place) = (limit.rate, Reading::place(places, control, n));
-        if let Some(message) = rate.problem() {
+        let place = Reading::place(places, control, n);
+        if let Some(message) = limit.slowest().problem() {
             problems.error(Code::OutOfRange, &format!("{place}.burst"), message);
         }
         let same = |other: &Metered<'_>| {
-            (other.key, other.cost, other.rate.per_ms) == (limit.key, limit.cost, rate.per_ms)
+            (other.key, other.cost, other.per_ms) == (limit.key, limit.cost, limit.per_ms)
         };
         if let Some(m) = limits[..n].iter().position(same) {
             let other = Reading::place(places, control, m);

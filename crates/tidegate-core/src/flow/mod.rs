@@ -12,6 +12,7 @@ pub mod close;
 pub mod control;
 pub mod cost;
 pub mod fold;
+pub mod from_data;
 pub mod gate;
 pub mod key_source;
 pub mod meter;
@@ -37,6 +38,7 @@ pub mod start_within;
 pub mod throttle;
 
 pub use control::{CONTROLS, Control, Field, FieldType, Moment, gate_owners};
+pub use from_data::FromData;
 pub use key_source::KeySource;
 pub use verdict::{By, Verdict};
 

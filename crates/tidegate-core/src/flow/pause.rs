@@ -58,7 +58,7 @@ pub(crate) fn wait<E>(draft: &mut Draft, mut run: Run, pause: &Scope) -> Decided
     let freed = gate::vacate(draft, &mut run, keep)?;
     let throttle = run.plan.get(keep).filter(|need| need.gate.class() == Some(Class::Throttle));
     let closed = match throttle.and_then(|need| need.gate.scope()) {
-        Some(scope) => draft.catalog(&run.ws)?.limit(&scope) == Limit::Closed,
+        Some(scope) => draft.catalog(&run.ws)?.limit(&scope, None) == Limit::Closed,
         None => false,
     };
     if !closed {

@@ -21,8 +21,8 @@ use crate::{
     id::RunId,
     key::Key,
     row::{
-        BatchCosts, Class, Costs, Event, GateKey, Order, Parent, PlannedGate, Scope, Span,
-        Workspace,
+        BatchCosts, Class, Costs, Event, GateKey, Given, GivenLimit, Order, Parent, PlannedGate,
+        Scope, Span, Workspace,
     },
     time::Timestamp,
 };
@@ -169,6 +169,13 @@ impl Plan {
         self.0.push(GateStep { planned, when_full, order: scope.order() });
     }
 
+    /// Sets the numbers from data of the gate that was added last.
+    pub(crate) fn give(&mut self, given: Option<Given>) {
+        if let Some(step) = self.0.last_mut() {
+            step.planned.given = given;
+        }
+    }
+
     /// Sets whether the queue of the gate that was added last has a bound.
     pub(crate) fn bound(&mut self, queue: Option<Queue>) {
         if let Some(step) = self.0.last_mut() {
@@ -229,6 +236,20 @@ impl Candidate<'_> {
             (Some(cost), None) => cost.of(&self.event.data),
         };
         units.map_err(|reason| Stop::Refused(Verdict::Rejected { control, reason }))
+    }
+
+    /// Returns the numbers that the input has for the limits of a gate; none if the definition has
+    /// all of them (spec L12).
+    pub(super) fn given(
+        &self,
+        control: &'static str,
+        limits: impl IntoIterator<Item = Result<GivenLimit, String>>,
+    ) -> Decided<Option<Given>, Verdict> {
+        let limits: Result<Vec<GivenLimit>, String> = limits.into_iter().collect();
+        let limits =
+            limits.map_err(|reason| Stop::Refused(Verdict::Rejected { control, reason }))?;
+        let is_given = limits.iter().any(|limit| *limit != GivenLimit::default());
+        Ok(is_given.then(|| Given { event_id: self.event.id, limits }))
     }
 
     /// The gates that the run has to pass, in the order of spec G9.

@@ -41,7 +41,7 @@ pub(super) const CONTROL: Control = Control {
         }
         Ok(())
     },
-    limit: |_, _| Limit::Slots(1),
+    limit: |_, _, _| Limit::Slots(1),
     queue: |definition, _| definition.policy.as_ref()?.kind.queue().map(Bounded::of_one),
     folding: |definition| match definition.policy.as_ref()?.kind {
         PolicyKind::Debounce { period_ms, max_wait_ms } => Some(Folding {

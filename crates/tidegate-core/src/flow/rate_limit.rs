@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::{
     control::{Control, Field, FieldType, Moment},
     cost::Cost,
+    from_data::Amount,
     key_source::KeySource,
     meter::{self, Ahead, Metered, Rate},
     one_or_list,
@@ -24,7 +25,7 @@ use crate::{
     catalog::Limit,
     definition::{Definition, Fields, Reported},
     draft::{Decided, Draft, Stop},
-    row::{Class, Costs, Gate, GateKey, GateState, Meters, Scope},
+    row::{Class, Costs, Gate, GateKey, GateState, Given, Meters, Number, Numbers, Scope},
 };
 
 /// Row in the table of controls.
@@ -34,10 +35,10 @@ pub(super) const CONTROL: Control = Control {
     acts: Moment::Arrival,
     on_overflow: "drop",
     fields: &[
-        Field::required("limit", FieldType::Count),
+        Field::required("limit", FieldType::Amount),
         Field::required("perMs", FieldType::Duration),
         Field::optional("key", FieldType::Key, "the whole workflow"),
-        Field::optional("burst", FieldType::Count, "limit"),
+        Field::optional("burst", FieldType::Amount, "limit"),
         Field::optional("cost", FieldType::Cost, "1"),
         Field::optional("pool", FieldType::Pool, "limits of its own"),
     ],
@@ -56,8 +57,8 @@ pub(super) const CONTROL: Control = Control {
         own.chain(definition.keys_of_uses(Part::RateLimit)).collect()
     },
     check: |reading| meter::check(reading, &CONTROL, metered),
-    limit: |definition, scope| {
-        meter::limit(&definition.map(metered).unwrap_or_default(), &scope.slot)
+    limit: |definition, scope, numbers| {
+        meter::limit(&definition.map(metered).unwrap_or_default(), &scope.slot, numbers)
     },
     ..Control::NONE
 };
@@ -67,14 +68,14 @@ pub(super) const CONTROL: Control = Control {
 #[serde(rename_all = "camelCase")]
 pub struct RateLimit {
     /// Number of admitted units per period.
-    pub limit: u32,
+    pub limit: Amount,
     /// The period's length.
     pub per_ms: u64,
     /// The key, with one meter per value; one meter for the whole workflow if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<KeySource>,
     /// Maximum number of units admitted at once after a quiet time; `limit` unless given.
-    pub burst: u32,
+    pub burst: Amount,
     /// The units that an event spends; one if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
@@ -82,14 +83,14 @@ pub struct RateLimit {
 
 impl RateLimit {
     pub(crate) fn read(fields: &mut Fields<'_>) -> Result<RateLimit, Reported> {
-        let limit = fields.count("limit");
+        let limit = Amount::required(fields, "limit");
         let per_ms = fields.duration("perMs");
         let key = fields.key("key");
-        let burst = fields.optional_count("burst");
+        let burst = Amount::read(fields, "burst");
         let cost = Cost::read(fields);
         let (limit, per_ms, cost) = (limit?, per_ms?, cost?);
-        let burst = burst?.unwrap_or(limit);
-        fields.check_cost(cost.as_ref(), burst, "burst");
+        let burst = burst?.unwrap_or_else(|| limit.clone());
+        fields.check_cost(cost.as_ref(), burst.number(Number::Highest), "burst");
         Ok(RateLimit { limit, per_ms, key: key?, burst, cost })
     }
 
@@ -97,16 +98,16 @@ impl RateLimit {
         written(self, &[("burst", json!(self.limit))])
     }
 
-    /// Returns the meter's rate.
-    pub fn rate(&self) -> Rate {
-        Rate { limit: self.limit, per_ms: self.per_ms, burst: self.burst }
+    /// Returns the limit for its meter.
+    pub(crate) fn metered(&self) -> Metered<'_> {
+        let Self { limit, per_ms, key, burst, cost } = self;
+        Metered { limit, per_ms: *per_ms, burst, key: key.as_ref(), cost: cost.as_ref() }
     }
 }
 
 fn metered(definition: &Definition) -> Vec<Metered<'_>> {
     let each = definition.rate_limit.iter();
-    each.map(|it| Metered { rate: it.rate(), key: it.key.as_ref(), cost: it.cost.as_ref() })
-        .collect()
+    each.map(RateLimit::metered).collect()
 }
 
 /// One meter row that an event has to pass, with its limits and the units that the event spends.
@@ -114,6 +115,8 @@ pub(super) struct Spend {
     scope: Scope,
     rates: Vec<Rate>,
     costs: Costs,
+    /// The numbers of its limits from the data of the event.
+    given: Option<Given>,
 }
 
 /// Returns the meter rows of an event. Rejects a cost that would never be admitted, also of an event
@@ -130,7 +133,7 @@ pub(super) fn spends(draft: &Draft, candidate: &Candidate<'_>) -> Decided<Vec<Sp
         let rates = catalog.overrides().rates(&scope, rates);
         rates.iter().try_for_each(|rate| affordable(cost, *rate, &scope))?;
         let costs = Costs::new(vec![cost; rates.len()]);
-        spends.push(Spend { scope, rates, costs });
+        spends.push(Spend { scope, rates, costs, given: None });
     }
     Ok(spends)
 }
@@ -145,7 +148,12 @@ fn own_spends(draft: &Draft, candidate: &Candidate<'_>) -> Decided<Vec<Spend>, V
     let each = keys.into_iter().map(|key| {
         let scope = candidate.scope(Class::RateLimit, key)?;
         let alike = limits.iter().filter(|limit| limit.key.as_ref() == key);
-        let rates = alike.clone().map(RateLimit::rate).collect();
+        let given = alike.clone().map(|limit| limit.metered().given(&candidate.event.data));
+        let given = candidate.given(CONTROL.name, given)?;
+        // The event is the newest one with this key: its own numbers apply.
+        let numbers = Numbers::Of(given.as_ref());
+        let each = alike.clone().enumerate();
+        let rates = each.map(|(n, limit)| limit.metered().rate(numbers, n)).collect();
         let rates = catalog.overrides().rates(&scope, rates);
         let mut costs = Vec::new();
         for (limit, rate) in alike.zip(&rates) {
@@ -153,7 +161,7 @@ fn own_spends(draft: &Draft, candidate: &Candidate<'_>) -> Decided<Vec<Spend>, V
             affordable(cost, *rate, &scope)?;
             costs.push(cost);
         }
-        Ok(Spend { scope, rates, costs: Costs::new(costs) })
+        Ok(Spend { scope, rates, costs: Costs::new(costs), given })
     });
     each.collect()
 }
@@ -175,7 +183,7 @@ fn affordable(cost: u32, rate: Rate, scope: &Scope) -> Decided<(), Verdict> {
 pub(super) fn spend(draft: &mut Draft, spends: &[Spend]) -> Decided<Option<Verdict>, Verdict> {
     let now = draft.now();
     let mut rows = Vec::with_capacity(spends.len());
-    for Spend { scope, rates, costs } in spends {
+    for Spend { scope, rates, costs, .. } in spends {
         let key = GateKey::new(scope);
         let row = draft.gate(&key)?.cloned();
         let meters = match &row {
@@ -192,11 +200,13 @@ pub(super) fn spend(draft: &mut Draft, spends: &[Spend]) -> Decided<Option<Verdi
         }
         rows.push((key, row.map(|row| row.id), meters));
     }
-    for ((key, id, meters), Spend { rates, costs, .. }) in rows.into_iter().zip(spends) {
+    for ((key, id, meters), Spend { rates, costs, given, .. }) in rows.into_iter().zip(spends) {
         let id = id.map_or_else(|| draft.next_seq(), Ok)?;
         let meters = meter::stamp_all(&meters, rates, costs, now, meter::stamp);
         let due = meter::all_forget_at(&meters);
-        draft.put(Gate { key, id, at: now, due, state: GateState::Meter(meters) });
+        let mut state = GateState::Meter(meters);
+        state.give(given.as_ref());
+        draft.put(Gate { key, id, at: now, due, state });
     }
     Ok(None)
 }

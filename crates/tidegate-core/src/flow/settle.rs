@@ -32,7 +32,8 @@ pub(crate) fn settle<E>(
     let (key, costs) = (need.gate, need.costs);
     let reserved = Ok(Payload::from_value(&serde_json::json!(costs.one())));
     let catalog = draft.catalog(&run.ws)?;
-    let Some(Limit::Rates(rates)) = key.scope().map(|scope| catalog.open_limit(&scope)) else {
+    let Some(Limit::Rates(rates)) = key.scope().map(|scope| catalog.open_limit(&scope, None))
+    else {
         return Ok(reserved);
     };
     let now = draft.now();
@@ -49,7 +50,7 @@ pub(crate) fn settle<E>(
         let each = rates.iter().enumerate();
         let meters = each
             .map(|(n, rate)| meter::correct(turns.meters.at(n), *rate, (costs.at(n), actual), now));
-        turns.meters = Meters(meters.collect());
+        turns.meters = Meters::from(meters.collect::<Vec<_>>());
     }
     gate.at = gate.at.max(now);
     // The time of the next turn or of the deletion of the row follows from the corrected meters.

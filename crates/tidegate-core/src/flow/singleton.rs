@@ -53,7 +53,7 @@ pub(super) const CONTROL: Control = Control {
         plan.add(&scope, Span::Run, when_full);
         Ok(())
     },
-    limit: |_, _| Limit::Slots(1),
+    limit: |_, _, _| Limit::Slots(1),
     ..Control::NONE
 };
 

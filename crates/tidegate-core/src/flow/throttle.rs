@@ -11,8 +11,9 @@ use serde_json::{Value, json};
 use super::{
     control::{Control, Field, FieldType, Moment},
     cost::Cost,
+    from_data::Amount,
     key_source::KeySource,
-    meter::{self, Metered, Rate},
+    meter::{self, Metered},
     one_or_list,
     pool::{self, Part},
     written,
@@ -29,10 +30,10 @@ pub(super) const CONTROL: Control = Control {
     acts: Moment::Start,
     on_overflow: "delay",
     fields: &[
-        Field::required("limit", FieldType::Count),
+        Field::required("limit", FieldType::Amount),
         Field::required("perMs", FieldType::Duration),
         Field::optional("key", FieldType::Key, "the whole workflow"),
-        Field::optional("burst", FieldType::Count, "1"),
+        Field::optional("burst", FieldType::Amount, "1"),
         Field::optional("cost", FieldType::Cost, "1"),
         Field::optional("pool", FieldType::Pool, "limits of its own"),
     ],
@@ -60,13 +61,15 @@ pub(super) const CONTROL: Control = Control {
         for key in meter::keys(throttles.iter().map(|it| it.key.as_ref())) {
             let scope = candidate.scope(Class::Throttle, key)?;
             let alike = throttles.iter().filter(|it| it.key.as_ref() == key);
-            let costs = alike.map(|it| candidate.cost(CONTROL.name, it.cost.as_ref()));
+            let costs = alike.clone().map(|it| candidate.cost(CONTROL.name, it.cost.as_ref()));
             plan.add_costing(&scope, Span::Start, costs.collect::<Result<_, _>>()?);
+            let given = alike.map(|it| it.metered().given(&candidate.event.data));
+            plan.give(candidate.given(CONTROL.name, given)?);
         }
         pool::plan(candidate, Part::Throttle, plan)
     },
-    limit: |definition, scope| {
-        meter::limit(&definition.map(metered).unwrap_or_default(), &scope.slot)
+    limit: |definition, scope, numbers| {
+        meter::limit(&definition.map(metered).unwrap_or_default(), &scope.slot, numbers)
     },
     ..Control::NONE
 };
@@ -76,14 +79,14 @@ pub(super) const CONTROL: Control = Control {
 #[serde(rename_all = "camelCase")]
 pub struct Throttle {
     /// Number of units that start per period.
-    pub limit: u32,
+    pub limit: Amount,
     /// The period's length.
     pub per_ms: u64,
     /// The key, with one meter per value; one meter for the whole workflow if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<KeySource>,
     /// Maximum number of units that start at once after a quiet time.
-    pub burst: u32,
+    pub burst: Amount,
     /// The units that the start of a run spends; one if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
@@ -94,12 +97,12 @@ const DEFAULT_BURST: u32 = 1;
 
 impl Throttle {
     pub(crate) fn read(fields: &mut Fields<'_>) -> Result<Throttle, Reported> {
-        let limit = fields.count("limit");
+        let limit = Amount::required(fields, "limit");
         let per_ms = fields.duration("perMs");
         let key = fields.key("key");
-        let burst = fields.optional_count("burst");
+        let burst = Amount::read(fields, "burst");
         let cost = Cost::read(fields);
-        let burst = burst?.unwrap_or(DEFAULT_BURST);
+        let burst = burst?.unwrap_or(Amount::Fixed(DEFAULT_BURST));
         Ok(Throttle { limit: limit?, per_ms: per_ms?, key: key?, burst, cost: cost? })
     }
 
@@ -107,14 +110,14 @@ impl Throttle {
         written(self, &[("burst", json!(DEFAULT_BURST))])
     }
 
-    /// Returns the meter's rate.
-    pub fn rate(&self) -> Rate {
-        Rate { limit: self.limit, per_ms: self.per_ms, burst: self.burst }
+    /// Returns the limit for its meter.
+    pub(crate) fn metered(&self) -> Metered<'_> {
+        let Self { limit, per_ms, key, burst, cost } = self;
+        Metered { limit, per_ms: *per_ms, burst, key: key.as_ref(), cost: cost.as_ref() }
     }
 }
 
 fn metered(definition: &Definition) -> Vec<Metered<'_>> {
     let each = definition.throttle.iter();
-    each.map(|it| Metered { rate: it.rate(), key: it.key.as_ref(), cost: it.cost.as_ref() })
-        .collect()
+    each.map(Throttle::metered).collect()
 }

@@ -15,7 +15,8 @@ use crate::{
     overrides::{Override, Target},
     reads::{Count, Scan},
     row::{
-        Class, Costs, Gate, GateKey, GateState, Meter, Meters, Phase, Row, RowKey, Scope, Workspace,
+        Class, Costs, Gate, GateKey, GateState, Given, Meter, Meters, Phase, Row, RowKey, Scope,
+        Workspace,
     },
     time::{Timestamp, rfc3339::OptionalTime},
 };
@@ -94,6 +95,9 @@ pub struct GateView {
     /// Maximum number of arrivals at once, for a meter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<u32>,
+    /// The numbers of the limits that came from data, with the event that set them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from_data: Option<Given>,
     /// Number of runs that hold the gate, or have a turn and have not started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inside: Option<usize>,
@@ -314,7 +318,8 @@ fn show_all<E>(
     let mut missing = Missing::default();
     let mut all = Vec::new();
     for (gate, scope) in gates {
-        let mut shown = show(draft.now(), gate, scope, catalog.limit(scope));
+        let mut shown = show(draft.now(), gate, scope, catalog.limit(scope, gate.state.given()));
+        shown.from_data = gate.state.given().filter(|_| catalog.reads_limit(scope)).cloned();
         shown.overrides = catalog.overrides().of(scope);
         shown.override_target = Target::of(scope);
         let has_line = match &gate.state {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use serde::{Deserialize, Serialize};
 
-use super::{Closed, Costs, Meters, Turns, Workspace};
+use super::{Closed, Costs, Given, Meters, Turns, Workspace};
 use crate::{
     flow::KeySource,
     id::{EventId, RunId, Seq},
@@ -325,6 +325,29 @@ pub enum GateState {
     Claim(Claim),
 }
 
+impl GateState {
+    /// Returns the numbers of the gate's limits that came from the data of an event.
+    pub fn given(&self) -> Option<&Given> {
+        match self {
+            Self::Slots(slots) => slots.given.as_ref(),
+            Self::Turns(turns) => turns.meters.given.as_ref(),
+            Self::Meter(meters) => meters.given.as_ref(),
+            Self::Fold(_) | Self::Claim(_) => None,
+        }
+    }
+
+    /// Takes the numbers of a run or an event over, unless a later event has set others.
+    pub(crate) fn give(&mut self, own: Option<&Given>) {
+        let newest = Given::newest(self.given(), own).cloned();
+        match self {
+            Self::Slots(slots) => slots.given = newest,
+            Self::Turns(turns) => turns.meters.given = newest,
+            Self::Meter(meters) => meters.given = newest,
+            Self::Fold(_) | Self::Claim(_) => {}
+        }
+    }
+}
+
 /// Gate in the narrow sense. It has the list of its holders, not a counter of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -352,6 +375,9 @@ pub struct Slots {
     /// The closing by a run, also after its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub closed: Option<Closed>,
+    /// The limit, if it came from the data of an event (spec L12).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub given: Option<Given>,
 }
 
 impl Slots {

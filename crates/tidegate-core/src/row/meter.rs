@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::Given;
 use crate::{
     id::Seq,
     row::{Closed, Place},
@@ -81,18 +82,61 @@ fn is_zero(debt: &u64) -> bool {
 /// Meters of one key: one for each limit with this key, by position; empty before the first
 /// arrival.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Meters(#[serde(with = "crate::one_or_many")] pub Vec<Meter>);
+#[serde(from = "StoredMeters", into = "StoredMeters")]
+pub struct Meters {
+    /// The meters.
+    pub each: Vec<Meter>,
+    /// The numbers of the limits that came from the data of an event.
+    pub given: Option<Given>,
+}
 
 impl Meters {
     /// Returns the meter of the limit at this position; none before its first arrival.
     pub fn at(&self, position: usize) -> Option<Meter> {
-        self.0.get(position).copied()
+        self.each.get(position).copied()
     }
 
-    /// Whether nothing was counted yet.
+    /// Whether nothing was counted yet, and no event has set a limit.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.each.is_empty() && self.given.is_none()
+    }
+
+    /// Returns other meters of the same key.
+    #[must_use]
+    pub fn with(&self, each: Vec<Meter>) -> Self {
+        Self { each, given: self.given.clone() }
+    }
+}
+
+impl From<Vec<Meter>> for Meters {
+    fn from(each: Vec<Meter>) -> Self {
+        Self { each, given: None }
+    }
+}
+
+/// Stored form: without numbers from data, a list of meters or a single one.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum StoredMeters {
+    Given { meters: Vec<Meter>, given: Given },
+    Plain(#[serde(with = "crate::one_or_many")] Vec<Meter>),
+}
+
+impl From<StoredMeters> for Meters {
+    fn from(stored: StoredMeters) -> Self {
+        match stored {
+            StoredMeters::Given { meters, given } => Self { each: meters, given: Some(given) },
+            StoredMeters::Plain(each) => Self { each, given: None },
+        }
+    }
+}
+
+impl From<Meters> for StoredMeters {
+    fn from(Meters { each, given }: Meters) -> Self {
+        match given {
+            Some(given) => Self::Given { meters: each, given },
+            None => Self::Plain(each),
+        }
     }
 }
 

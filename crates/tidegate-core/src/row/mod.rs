@@ -10,6 +10,7 @@ mod closed;
 mod def;
 mod event;
 mod gate;
+mod given;
 mod list;
 mod meter;
 mod run;
@@ -27,6 +28,8 @@ pub use closed::Closed;
 pub use def::{Def, Engine, Epoch, LogHead, Occurred, Schedule};
 pub use event::{Event, Item, Kind, Receipt, Signal, WaitPath, WaitRow};
 pub use gate::{Claim, Class, Fold, Gate, GateKey, GateState, Hold, Order, Part, Scope, Slots};
+pub(crate) use given::Number;
+pub use given::{Given, GivenLimit, Numbers};
 pub use list::{Row, RowKey, RowKind};
 pub use meter::{BatchCosts, Costs, Meter, Meters, Turn, Turns};
 pub use run::{

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
-    BatchCosts, Class, Costs, EngineId, GateKey, Listener, Trail, Wait, WaitOn, Workspace,
+    BatchCosts, Class, Costs, EngineId, GateKey, Given, Listener, Trail, Wait, WaitOn, Workspace,
 };
 use crate::{
     catalog::Version,
@@ -67,12 +67,23 @@ pub struct PlannedGate {
     /// not displaced (spec L19).
     #[serde(default, skip_serializing_if = "is_default")]
     pub after_queue: bool,
+    /// The numbers of the gate's limits from the data of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given: Option<Given>,
 }
 
 impl PlannedGate {
     /// Creates the step for a gate of which the run takes one unit.
     pub fn new(gate: GateKey, span: Span) -> Self {
-        Self { gate, span, tier: 0, costs: Costs::default(), bounded: false, after_queue: false }
+        Self {
+            gate,
+            span,
+            tier: 0,
+            costs: Costs::default(),
+            bounded: false,
+            after_queue: false,
+            given: None,
+        }
     }
 }
 

@@ -16,7 +16,7 @@ export function lasting(ms) {
 
 const UNITS = /** @type {Record<number, string>} */ ({ 1000: 'second', 60000: 'minute', 3600000: 'hour', 86400000: 'day' });
 
-/** `10 per minute`, `3 per 5 s`. @param {number} limit @param {number} perMs */
+/** `10 per minute`, `3 per 5 s`. @param {number | string} limit @param {number} perMs */
 export const rate = (limit, perMs) => `${limit} per ${UNITS[perMs] ?? lasting(perMs)}`;
 
 /** @param {any} key path, the names in it, several paths, or an expression @returns {string} */
@@ -29,10 +29,19 @@ const path = (key) => {
 /** @param {unknown} key */
 const each = (key) => (key === undefined || key === null ? '' : ` for each ${path(key)}`);
 
+/** A number, or where each run has it. @param {any} it */
+const amount = (it) => (it?.from === undefined ? it : `\`${path(it.from)}\` (${it.min} to ${it.max})`);
+
+/** @param {any} it */
+const shifted = ({ shiftMs }) => {
+  if (shiftMs?.from !== undefined) return `Queued as if it had arrived \`${path(shiftMs.from)}\` ms earlier (${shiftMs.min} to ${shiftMs.max})`;
+  return `Queued as if it had arrived ${lasting(Math.abs(shiftMs))} ${shiftMs < 0 ? 'later' : 'earlier'}`;
+};
+
 /** @param {any} it */
 const together = ({ limit, burst }, usual = limit) => {
-  const most = burst ?? usual;
-  return most > 1 ? `, burst of ${most}` : ', no burst';
+  const most = amount(burst ?? usual);
+  return typeof most === 'string' || most > 1 ? `, burst of ${most}` : ', no burst';
 };
 
 /** @param {any} it */
@@ -90,20 +99,23 @@ const pairs = (match) =>
 const SENTENCES = {
   concurrency: (it) =>
     it.span === 'run'
-      ? `At most ${it.limit} live at once${each(it.key)}, from admission to end; others are queued${bound(it)}`
-      : `At most ${it.limit} at once${each(it.key)}; others are queued${bound(it)}`,
+      ? `At most ${amount(it.limit)} live at once${each(it.key)}, from admission to end; others are queued${bound(it)}`
+      : `At most ${amount(it.limit)} at once${each(it.key)}; others are queued${bound(it)}`,
   policy: (it) => (POLICIES[it.key === 'none' ? 'allow' : it.policy] ?? (() => `Policy ${it.policy}`))(it),
-  throttle: (it) => `Starts at most ${rate(it.limit, it.perMs)}${each(it.key)}${together(it, 1)}; others are queued`,
-  rateLimit: (it) => `Accepts at most ${rate(it.limit, it.perMs)}${each(it.key)}${together(it)}; events over the limit are dropped`,
+  throttle: (it) => `Starts at most ${rate(amount(it.limit), it.perMs)}${each(it.key)}${together(it, 1)}; others are queued`,
+  rateLimit: (it) => `Accepts at most ${rate(amount(it.limit), it.perMs)}${each(it.key)}${together(it)}; events over the limit are dropped`,
   debounce: (it) => debounced(it),
   batch: (it) => `One run for many events${each(it.key)}: at ${it.maxSize} events, or ${lasting(it.timeoutMs)} after the first${it.if ? `; an event gets its own run unless ${it.if}` : ''}`,
-  priority: (it) => `Queued as if it had arrived ${lasting(it.shiftMs)} earlier`,
+  priority: shifted,
   singleton: (it) => `One live run${each(it.key)}; ${MODES[it.mode] ?? MODES.cancel}`,
   startWithinMs: (it) => `Cancelled as expired unless it starts within ${lasting(it.startWithinMs)} of being queued`,
   cancelOn: (it) => `Cancelled by an event ${it.event} with the same ${pairs(it.match)}${it.withinMs ? `, within ${lasting(it.withinMs)}` : ''}`,
   idempotency: (it) => `One run${each(it.key)} within ${lasting(it.periodMs ?? 86_400_000)}; repeats are deduped`,
   handoff: (it) => `One live run${each(it.keyField)} across all versions; ${ON_NEW[it.onNewVersion] ?? it.onNewVersion}${bound(it)}`,
 };
+
+/** Types of the fields that a form can change. */
+const NUMERIC = ['count', 'amount', 'duration', 'shift'];
 
 /** Numeric fields of the policies, in order; those of the controls are in the server's table. @type {Record<string, string[]>} */
 const POLICY_NUMBERS = { queue: ['maxWaitMs'], debounce: ['periodMs', 'maxWaitMs'] };
@@ -120,7 +132,7 @@ function one(name, written, at, table) {
   const it = typeof written === 'number' ? { [name]: written } : typeof written === 'string' ? { policy: written } : written;
   const control = name !== 'concurrency' ? name : it.policy ? 'policy' : it.type ? 'handoff' : name;
   const row = table.controls.find((row) => row.name === control);
-  const numeric = (row?.fields ?? []).filter(({ type }) => type === 'count' || type === 'duration');
+  const numeric = (row?.fields ?? []).filter(({ name, type }) => NUMERIC.includes(`${type}`) && typeof it[name] !== 'object');
   const numbers = typeof written === 'string' || it.pool ? [] : control === 'policy' ? (POLICY_NUMBERS[it.policy] ?? []) : numeric.map((field) => field.name);
   const needed = numeric.filter((field) => field.default === undefined).map((field) => field.name);
   return { control, at: typeof written === 'number' ? [] : at, it, numbers, needed, sentence: it.pool ? `Takes ${it.cost === undefined ? 'one unit' : `\`${path(it.cost)}\` units`} of the ${control} of pool ${it.pool}${each(it.key)}` : SENTENCES[control]?.(it) ?? plain(it, row) };

@@ -596,6 +596,17 @@ macro_rules! behaviours {
                 a_restart_keeps_what_an_operator_set,
                 why_names_the_pool,
             }
+            from_data {
+                the_newest_admitted_run_sets_the_limit_of_its_key,
+                a_refused_event_sets_no_limit,
+                the_highest_event_number_rules,
+                a_limit_lives_with_its_gate,
+                rates_come_from_data,
+                an_override_replaces_a_limit_from_data,
+                why_names_the_event_that_set_the_limit,
+                a_shift_comes_from_the_data_of_each_run,
+                a_negative_shift_moves_a_run_behind_by_at_most_itself,
+            }
             settle {
                 the_difference_is_given_back_or_spent,
                 what_is_given_back_serves_the_queue,

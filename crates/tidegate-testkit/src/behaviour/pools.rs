@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tidegate_core::{
     command::{Command, Refusal},
     definition::Definition,
-    flow::Verdict,
+    flow::{Verdict, from_data::Amount},
     id::RunId,
     pool::{Pool, PoolCommand},
     row::{Class, GateKey, Row, Run},
@@ -352,15 +352,19 @@ pub async fn a_restart_keeps_what_an_operator_set(world: &World) {
     let limit = async || {
         let reads = tidegate_core::reads::ReadSet::default().catalog(&world.ws);
         let catalog = world.read(reads).await.catalogs[&world.ws].clone();
-        catalog.pools().get("p").and_then(|pool| pool.concurrency.as_ref()).map(|it| it.limit)
+        catalog
+            .pools()
+            .get("p")
+            .and_then(|pool| pool.concurrency.as_ref())
+            .map(|it| it.limit.clone())
     };
     assert!(world.declare_pool(pool(5)).await);
     assert!(!world.declare_pool(pool(5)).await);
     world.put_pool(pool(2)).await;
     assert!(!world.declare_pool(pool(5)).await);
-    assert_eq!(limit().await, Some(2));
+    assert_eq!(limit().await, Some(Amount::Fixed(2)));
     assert!(world.declare_pool(pool(6)).await);
-    assert_eq!(limit().await, Some(6));
+    assert_eq!(limit().await, Some(Amount::Fixed(6)));
     world.pool(PoolCommand::Remove("p".into())).await.unwrap();
     assert_eq!(limit().await, None);
     assert!(world.declare_pool(pool(6)).await, "a removed pool is declared anew");

@@ -6,9 +6,9 @@ use serde_json::Value;
 use super::{
     Fold, Item, Ordinal, Place, Reference, Run, State, Stop, Time, Told,
     fields::{
-        cancelling, cost, count, entries, holds, key_from, limit_name, limits, meter_place,
-        metered, meters, ms, number, place, policy, policy_name, policy_place, pool_place, scoped,
-        source, uses, version,
+        cancelling, cost, count, entries, from_data, holds, key_from, limit_name, limits,
+        meter_place, metered, meters, ms, place, policy, policy_name, policy_place, pool_place,
+        scoped, source, uses, version,
     },
 };
 
@@ -34,6 +34,10 @@ impl Reference {
         let def = self.current(name).clone();
         let keyed = def.get("handoff").is_some_and(|handoff| handoff["type"] == "keyed");
         if keyed && key_from(data, &source(&def["handoff"], "keyField").expect("given")).is_none() {
+            return told("rejected", None);
+        }
+        let unread = limits(&def).iter().any(|it| from_data(&it["limit"], data).is_none());
+        if unread || shift(&def, data).is_none() {
             return told("rejected", None);
         }
         if self.never_fits(&def, data, std::slice::from_ref(data)) {
@@ -87,6 +91,7 @@ impl Reference {
                 self.runs[run].costs[at] =
                     costs_at(def, &first, data, std::slice::from_ref(data)).expect("checked");
             }
+            self.give(run, def, data);
             return Some(told("coalesced", Some(run)));
         }
         let at = self.folds.iter().position(|fold| fold.place == *place)?;
@@ -331,7 +336,7 @@ impl Reference {
             return told("skipped", None);
         }
         let run = id.unwrap_or_else(|| self.new_run(name));
-        let shift = def.get("priority").and_then(|priority| ms(priority, "shiftMs")).unwrap_or(0);
+        let shift = shift(&def, data).expect("checked at the arrival");
         self.arrivals += 1;
         self.take(claim, &def, run);
         let way = self.way(name, &def, data);
@@ -351,6 +356,7 @@ impl Reference {
         if id.is_none() {
             it.events = vec![data.clone()];
         }
+        self.give(run, &def, data);
         let superseded = self.supersede(run, &def);
         self.runs[run].replaced = superseded;
         let mut inherited = Vec::new();
@@ -568,12 +574,20 @@ fn costs(def: &Value, gate: &str, events: &[Value]) -> Option<Vec<i128>> {
 /// that is no cost.
 fn too_costly(def: &Value, events: &[Value]) -> bool {
     let limits = limits(def).into_iter();
+    // The newest event has the number that would apply.
+    let own = |limit: &Value| from_data(&limit["limit"], events.last()?);
     let exceeds = |limit: &Value| {
         cost(limit, events)
-            .is_none_or(|cost| limit.get("cost").is_some() && Some(cost) > number(limit, "limit"))
+            .is_none_or(|cost| limit.get("cost").is_some() && Some(cost) > own(limit))
     };
     let unread = |limit: &Value| cost(limit, events).is_none();
     limits.into_iter().any(exceeds) || entries(def, "throttle").into_iter().any(unread)
+}
+
+/// Returns the shift of the rank; `None` if the event has a value that is none (spec L14).
+fn shift(def: &Value, data: &Value) -> Option<Time> {
+    let Some(priority) = def.get("priority") else { return Some(0) };
+    from_data(&priority["shiftMs"], data).map(|ms| ms * 1000)
 }
 
 /// Returns the window or buffer that an event enters first.

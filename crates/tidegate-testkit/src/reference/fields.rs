@@ -172,6 +172,24 @@ pub(super) fn cost(limit: &Value, events: &[Value]) -> Option<i128> {
     each.sum()
 }
 
+/// Returns a number that may be an object that reads it from an event (spec L12, L14). `None` if
+/// the event has a value that is no whole number.
+pub(super) fn from_data(value: &Value, data: &Value) -> Option<i128> {
+    let Some(path) = text(value, "from") else { return value.as_i64().map(i128::from) };
+    let bound = |field: &str| value.get(field)?.as_i64().map(i128::from);
+    let found = path.split('.').try_fold(data, |at, name| at.get(name));
+    let number = match found {
+        None | Some(Value::Null) => return bound("default"),
+        Some(found) => i128::from(found.as_i64()?),
+    };
+    Some(number.max(bound("min")?).min(bound("max")?))
+}
+
+/// Returns the number of an event: its position among all of the test.
+pub(super) fn number_of(data: &Value) -> i128 {
+    number(data, "n").or_else(|| number(data.get("input")?, "n")).expect("every event has one")
+}
+
 /// Returns the name of a limit: its span and the path of its key.
 pub(super) fn limit_name(limit: &Value) -> String {
     let span = text(limit, "span").unwrap_or_else(|| "executing".to_owned());

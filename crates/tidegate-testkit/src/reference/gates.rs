@@ -1,8 +1,12 @@
 //! The gates of a run's plan, in the order of spec G9: holders, queues and throttle turns.
 
+use serde_json::Value;
+
 use super::{
     Fold, Ordinal, Place, Reference, State, Stop, Time,
-    fields::{limit_name, limits, ms, number, policy, policy_name, queue_of, text},
+    fields::{
+        from_data, limit_name, limits, ms, number, number_of, policy, policy_name, queue_of, text,
+    },
 };
 
 impl Reference {
@@ -83,7 +87,7 @@ impl Reference {
         let limit = limits(def).into_iter().find(|limit| limit_name(limit) == place.control);
         // The cost of the run is known only when it is made.
         let costs = limit.is_some_and(|limit| limit.get("cost").is_some());
-        let limit = limit.map_or(1, |limit| number(limit, "limit").expect("given"));
+        let limit = limit.map_or(1, |limit| self.limit_at(place, limit));
         let fits = !costs && inside.iter().sum::<i128>() < limit;
         waiting >= most && (waiting > 0 || !(inside.is_empty() || fits))
     }
@@ -118,7 +122,7 @@ impl Reference {
             name => {
                 let limits = limits(self.current(&it.workflow));
                 let limit = limits.into_iter().find(|limit| limit_name(limit) == name);
-                let limit = limit.and_then(|limit| number(limit, "limit"));
+                let limit = limit.map(|limit| self.limit_at(place, limit));
                 let pool = self.pools.get(&place.owner).filter(|_| name.starts_with("pool"));
                 let limit = pool.map(|(limit, _)| *limit).or(limit);
                 let inside: Vec<i128> = inside.map(|other| self.cost_at(other, place)).collect();
@@ -127,6 +131,29 @@ impl Reference {
                 let fits = |limit| inside.is_empty() || used + it.costs[it.passed][0] <= limit;
                 first && limit.is_none_or(fits)
             }
+        }
+    }
+
+    /// Returns the limit of a gate: that of the definition, or of the admitted event with the
+    /// highest number, in the range of the definition (spec L12).
+    fn limit_at(&self, place: &Place, entry: &Value) -> i128 {
+        let limit = &entry["limit"];
+        match (number(limit, "min"), number(limit, "max"), self.given.get(place)) {
+            (Some(min), Some(max), Some((_, given))) => (*given).max(min).min(max),
+            (Some(_), ..) => number(limit, "default").expect("given"),
+            (None, ..) => number(entry, "limit").expect("given"),
+        }
+    }
+
+    /// Sets the limits of the gates that an admitted run has not passed by its data (spec L12).
+    pub(super) fn give(&mut self, run: Ordinal, def: &Value, data: &Value) {
+        let it = &self.runs[run];
+        for (_, place) in it.way[it.passed..].to_vec() {
+            let limit = limits(def).into_iter().find(|limit| limit_name(limit) == place.control);
+            let Some(limit) = limit.filter(|limit| limit["limit"].is_object()) else { continue };
+            let given = (number_of(data), from_data(&limit["limit"], data).expect("checked"));
+            let known = self.given.entry(place).or_insert(given);
+            *known = (*known).max(given);
         }
     }
 

@@ -1,6 +1,11 @@
 //! Waits of runs, and listeners for events.
 
-use super::{FREE_TEXT, FUTURE, Listener, ListenerEffect, NAME, Seq, Wait, WaitOn, run_id};
+use tidegate_core::{
+    id::Seq,
+    row::{Listener, ListenerEffect, Wait, WaitOn},
+};
+
+use super::{FREE_TEXT, FUTURE, NAME, run_id};
 
 pub(super) fn listeners() -> Vec<Listener> {
     let keep = ListenerEffect::Keep { kept: u32::MAX, dropped: u32::MAX, last: Seq(i64::MAX) };

@@ -87,6 +87,7 @@ const CHECKS: &[Check] = &[
     ("I66", runs::i66),
     ("I79", gates::i79),
     ("I80", gates::i80),
+    ("I76", gates::i76),
 ];
 
 /// One commit, with the data that the checks need.
@@ -147,10 +148,28 @@ impl<'a> Look<'a> {
             return self.state.pool_limit(&scope.ws, pool);
         }
         match self.controls(&scope.ws, &scope.name) {
-            Some(controls) => controls.limit(scope.class, &scope.slot),
+            Some(controls) => {
+                let given = self.state.gate(gate).and_then(gates::given);
+                controls.limit(scope.class, &scope.slot, given)
+            }
             // The gate of a session has the name of the flow, not of a workflow; its limit is 1.
             None => Some(1),
         }
+    }
+
+    /// Returns the highest limit that a gate had during the commit: each admitted run may set it by
+    /// its data (spec L12).
+    fn highest_limit(&self, gate: &GateKey) -> Option<u64> {
+        let scope = gate.scope().expect("a gate's key");
+        let Some(controls) = self.controls(&scope.ws, &scope.name) else { return self.limit(gate) };
+        let rows = self.deltas.iter().filter_map(|delta| delta.before.as_ref()?.as_gate());
+        let before = rows.filter(|row| row.key == *gate).map(gates::given);
+        let runs = self.runs().filter_map(|(_, after)| after);
+        let set = runs.flat_map(|run| &run.plan).filter(|need| need.gate == *gate);
+        let set = set.map(|need| need.given.as_ref().and_then(|given| given.at(0).limit));
+        let limit = |given| controls.limit(scope.class, &scope.slot, given);
+        let highest = before.chain(set).filter_map(limit).max();
+        self.limit(gate).map(|limit| highest.unwrap_or(limit).max(limit))
     }
 
     /// Returns each command with its answer.

@@ -12,8 +12,10 @@ pub type KeyPath = Option<&'static str>;
 /// A limit of the control `concurrency`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bound {
-    /// Maximum number of holds.
+    /// Maximum number of holds; the default of one that comes from data.
     pub limit: u64,
+    /// Path of a limit from data.
+    pub from: KeyPath,
     /// Path of the key.
     pub key: KeyPath,
     /// Whether the hold lasts until the run ends, or only while it is driven.
@@ -105,8 +107,8 @@ pub struct Controls {
     pub debounce: Option<Quiet>,
     /// Batch: size, timeout and key.
     pub batch: Option<(u64, u64, KeyPath)>,
-    /// Priority: the shift in milliseconds.
-    pub shift_ms: Option<u64>,
+    /// Priority: the shift in milliseconds, which may come from data.
+    pub shift_ms: Option<Shift>,
     /// `startWithinMs`: the time within which a run must start.
     pub start_within_ms: Option<u64>,
     /// `cancelOn`: the event's name and the path in the run's data.
@@ -208,6 +210,10 @@ impl Controls {
         let cost = if action { "input.c" } else { "c" };
         let cost = chance.percent(30).then_some(cost);
         controls.limits.iter_mut().for_each(|bound| bound.cost = cost);
+        for bound in &mut controls.limits {
+            let path = if action { "input.c" } else { "c" };
+            bound.from = chance.percent(25).then_some(path);
+        }
         if chance.percent(on) {
             let narrow = pace(key(chance), chance.one(&[1, 1, 2]), chance);
             if narrow.key.is_some() && chance.percent(40) {
@@ -226,7 +232,10 @@ impl Controls {
             let size = chance.one(&[1, 2, 3, 5]);
             controls.batch = Some((size, chance.one(&[1, 30, 100]), key(chance)));
         }
-        controls.shift_ms = chance.percent(on).then(|| chance.one(&[1, 50, 5000]));
+        let data = Shift::From(if action { "input.c" } else { "c" });
+        let shifts = [1, 50, 5000, -1, -50].map(Shift::Ms);
+        controls.shift_ms =
+            chance.percent(on).then(|| if chance.percent(25) { data } else { chance.one(&shifts) });
         controls.start_within_ms = chance.percent(on).then(|| chance.one(&[1, 40, 400]));
         if chance.percent(on) {
             controls.singleton = Some((key(chance), chance.one(&["skip", "cancel", "latest"])));
@@ -268,7 +277,7 @@ impl Controls {
                 with(json!({ "maxSize": size, "timeoutMs": timeout }), &[("key", json!(key))])
             }),
         );
-        add("priority", self.shift_ms.map(|ms| json!({ "shiftMs": ms })));
+        add("priority", self.shift_ms.map(|shift| json!({ "shiftMs": shift.to_value() })));
         let listener = |(event, own)| json!({ "event": event, "match": { "k": own } });
         add("cancelOn", self.cancel_on.map(listener));
         add("waitsFor", self.waits_for.map(listener));
@@ -333,12 +342,13 @@ impl Controls {
         }
     }
 
-    /// Returns the limit of a gate of this class and slot; `None` if it has no limit.
-    pub fn limit(&self, class: Class, slot: &str) -> Option<u64> {
+    /// Returns the limit of a gate of this class and slot, with the number that an event has set;
+    /// `None` if it has no limit.
+    pub fn limit(&self, class: Class, slot: &str, given: Option<u32>) -> Option<u64> {
         match class {
             Class::RunLimit | Class::Keyed | Class::Whole => {
                 let limits = self.limits.iter().filter(|bound| bound.is_of(class, slot));
-                limits.map(|bound| bound.limit).min()
+                limits.map(|bound| bound.number(given)).min()
             }
             // Runs that were queued under another key are admitted at the current rate, too.
             Class::Throttle => self.throttle_at(slot).map(|pace| pace.burst),
@@ -354,7 +364,44 @@ impl PoolUse {
     }
 }
 
+/// Shift of a rank.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Shift {
+    /// The same for every run.
+    Ms(i64),
+    /// Path of a small number in the data.
+    From(&'static str),
+}
+
+impl Shift {
+    fn to_value(self) -> Value {
+        match self {
+            Self::Ms(ms) => json!(ms),
+            Self::From(path) => json!({ "from": path, "min": -1, "max": 2 }),
+        }
+    }
+
+    /// Returns the shift of a run with this data.
+    pub fn of(self, data: &Value) -> i64 {
+        match self {
+            Self::Ms(ms) => ms,
+            Self::From(path) => {
+                let value = path.split('.').try_fold(data, |at, name| at.get(name));
+                value.and_then(Value::as_i64).unwrap_or(0).clamp(-1, 2)
+            }
+        }
+    }
+}
+
 impl Bound {
+    /// Returns the limit, with the number that an event has set.
+    fn number(&self, given: Option<u32>) -> u64 {
+        match (self.from, given) {
+            (Some(_), Some(given)) => u64::from(given).clamp(1, MOST),
+            _ => self.limit,
+        }
+    }
+
     fn is_of(&self, class: Class, slot: &str) -> bool {
         self.class() == class && self.key.unwrap_or_default() == slot
     }
@@ -371,7 +418,11 @@ impl Bound {
         let span = if self.run { "run" } else { "executing" };
         let queue = queue_value(self.queue);
         let fields = [("key", json!(self.key)), ("cost", json!(self.cost)), ("queue", queue)];
-        with(json!({ "limit": self.limit, "span": span }), &fields)
+        let limit = match self.from {
+            Some(from) => json!({ "from": from, "default": self.limit, "min": 1, "max": MOST }),
+            None => json!(self.limit),
+        };
+        with(json!({ "limit": limit, "span": span }), &fields)
     }
 }
 
@@ -419,12 +470,15 @@ fn with(mut value: Value, fields: &[(&str, Value)]) -> Value {
     value
 }
 
+/// Highest limit that an event may set.
+const MOST: u64 = 4;
+
 fn bounds(path: &'static str, chance: &mut Chance) -> Vec<Bound> {
     let mut all = Vec::new();
     for (key, run) in [(Some(path), false), (None, false), (None, true), (Some(path), true)] {
         if chance.percent(40) {
             let (limit, queue) = (chance.one(&[1, 1, 2, 3]), queue(chance));
-            all.push(Bound { limit, key, run, cost: None, queue });
+            all.push(Bound { limit, from: None, key, run, cost: None, queue });
         }
     }
     all

@@ -89,7 +89,7 @@ fn workflow(
 ) -> impl Strategy<Value = (Option<Value>, Option<Value>)> {
     let numbers = || proptest::collection::vec(1..4_u64, 13);
     let keys = proptest::collection::vec(select(KEYS.to_vec()), 8);
-    let on = proptest::collection::vec(prop::bool::weighted(0.3), 32);
+    let on = proptest::collection::vec(prop::bool::weighted(0.3), 33);
     let two = prop::bool::weighted(0.3);
     (on, keys, numbers(), numbers(), two).prop_map(move |(mut on, keys, first, mut second, two)| {
         // Rates and windows are the same in both versions: the state of a meter can be converted to
@@ -257,8 +257,23 @@ fn define(
     }
     set("debounce", on[7], key(6), window);
     set("idempotency", on[9], key(7), json!({"periodMs": 30 * numbers[7]}));
-    set("priority", on[10], None, json!({"shiftMs": 10 * numbers[8]}));
+    // A head start, a handicap, or either by the event.
+    let shift = match numbers[8] {
+        1 => json!(-10),
+        2 => json!({"from": cost, "default": 1, "min": -20, "max": 2}),
+        more => json!(10 * more),
+    };
+    set("priority", on[10], None, json!({"shiftMs": shift}));
     let mut limits = limits(on, [key(3), key(4)], numbers, cost);
+    // Only with one gate: at several, the order in which keys notice a raised limit is not
+    // specified. Not with costs in a fold, whose sums are compared with the limit of its last event.
+    let gates = [1, 11, 12, 20].into_iter().filter(|&stop| on[stop]).count();
+    if on[32] && gates == 1 && !(on[19] && (batch || on[7])) {
+        for limit in limits.as_array_mut().expect("a list") {
+            let most = limit["limit"].as_u64().expect("a number").max(2);
+            limit["limit"] = json!({"from": cost, "default": 1, "min": 1, "max": most});
+        }
+    }
     let uses = pool_uses(on, [key(3), key(4)], cost);
     limits.as_array_mut().expect("a list").extend(uses);
     let limited = limits != json!([]);

@@ -75,6 +75,8 @@ fn fields() -> Vec<String> {
                 FieldType::Duration => "duration".to_owned(),
                 FieldType::Key => "[key](../reference/definitions.md#keys)".to_owned(),
                 FieldType::Condition => "[expression](../reference/expressions.md)".to_owned(),
+                FieldType::Amount => "count, or [from data](limits-from-data.md)".to_owned(),
+                FieldType::Shift => "ms, or [from data](priority.md#from-data)".to_owned(),
                 FieldType::Cost => "count or path".to_owned(),
                 FieldType::Pool => "pool".to_owned(),
                 FieldType::Queue => "`{maxWaiting, onOverflow}`".to_owned(),

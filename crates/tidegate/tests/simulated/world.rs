@@ -419,7 +419,8 @@ impl Inner {
             let pool = plan.pools.iter().find(|pool| scope.pool() == Some(pool.name));
             let limit = match plan.spec(&scope.name) {
                 _ if pool.is_some() => pool.map(|pool| pool.limit),
-                Some(spec) => spec.version(1).0.limit(scope.class, &scope.slot),
+                // A limit from data may have been lowered after the run entered.
+                Some(spec) => spec.version(1).0.limit(scope.class, &scope.slot, Some(u32::MAX)),
                 None => Some(1),
             };
             let inside = self.running.iter().filter(|(_, gates)| gates.contains(gate)).count();

@@ -49,12 +49,6 @@ impl<'a> Fields<'a> {
         Ok(fields)
     }
 
-    /// Reads a required whole number of at least 1.
-    pub(crate) fn count(&mut self, name: &str) -> Result<u32, Reported> {
-        let rule = "a whole number of at least 1";
-        self.optional_count(name)?.ok_or_else(|| self.missing(name, rule))
-    }
-
     /// Reads an optional whole number of at least 1.
     pub(crate) fn optional_count(&mut self, name: &str) -> Result<Option<u32>, Reported> {
         let number = self.number(name, 1, u64::from(u32::MAX))?;
@@ -94,6 +88,34 @@ impl<'a> Fields<'a> {
             None if float.fract() != 0.0 => Err(self.wrong_type(name, "a whole number", value)),
             None => Err(self.too_large(name, most, value)),
         }
+    }
+
+    /// Reads an optional whole number from `least` to `most`, which may be negative.
+    pub(crate) fn integer(
+        &mut self,
+        name: &str,
+        least: i64,
+        most: i64,
+    ) -> Result<Option<i64>, Reported> {
+        let Some(value) = self.map.get(name) else { return Ok(None) };
+        if least < 0 && value.as_f64().is_some_and(|float| float < 0.0) {
+            let number = value.as_i64().or_else(|| {
+                let float = value.as_f64().filter(|float| float.fract() == 0.0)?;
+                format!("{float:.0}").parse().ok()
+            });
+            return match number {
+                Some(number) if number >= least => Ok(Some(number)),
+                None if value.as_f64().is_some_and(|float| float.fract() != 0.0) => {
+                    Err(self.wrong_type(name, "a whole number", value))
+                }
+                Some(_) | None => {
+                    let rule = format!("must be at least {least}, got {value}");
+                    Err(self.error(Code::OutOfRange, name, rule))
+                }
+            };
+        }
+        let number = self.number(name, u64::try_from(least).unwrap_or(0), most.unsigned_abs())?;
+        Ok(number.map(|number| i64::try_from(number).expect("number() checked the range")))
     }
 
     /// Reads an optional `true` or `false`.

@@ -52,7 +52,7 @@ export function Change({ control, workflow, done, close }) {
   }
   return html`<form class="change-form" onSubmit=${submit}>
     <div class="filters">${numbers.map((name, i) => html`<label class="field"><span>${LABELS[name] ?? name}</span>
-      <input type="number" min="1" step="1" autofocus=${i === 0} required=${needed.includes(name)} value=${given[name]} placeholder="not set"
+      <input type="number" min=${name === 'shiftMs' ? undefined : 1} step="1" autofocus=${i === 0} required=${needed.includes(name)} value=${given[name]} placeholder="not set"
         onInput=${(/** @type {any} */ event) => setGiven({ ...given, [name]: event.target.value })} />
       <span class="hint">${name.endsWith('Ms') && given[name] ? lasting(Number(given[name])) : ' '}</span></label>`)}</div>
     <p class="preview"><span class="faint">After release: </span><b>${preview?.sentence}.</b></p>

@@ -12,7 +12,11 @@ use super::{
     history::{History, is_dropped},
     undoes,
 };
-use crate::sim::{state::State, workload::LONGEST_CLOSING};
+use crate::sim::{
+    controls::{Policy, Shift},
+    state::State,
+    workload::LONGEST_CLOSING,
+};
 
 fn holders(gate: &Gate) -> &[Hold] {
     if let GateState::Slots(slots) = &gate.state { &slots.holders } else { &[] }
@@ -42,13 +46,60 @@ pub(super) fn i2(look: &Look<'_>, _: &History) -> Checked {
             let undoes = look.state.run(hold.run.seq).is_some_and(undoes);
             !undoes && known.iter().all(|old| old.run != hold.run)
         });
-        let limit = look.limit(&gate.key);
+        let limit = look.highest_limit(&gate.key);
         // A run whose cost exceeds a lowered limit enters alone (spec L8).
         let over = limit.is_some_and(|limit| units > limit) && inside > 1;
         if over && (inside > was || fresh) {
             return Err(format!(
                 "{inside} runs take {units} units of the gate {:?}, but the limit is {limit:?}",
                 gate.key.scope()
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the limit that an event has set at a gate.
+pub(super) fn given(gate: &Gate) -> Option<u32> {
+    gate.state.given()?.at(0).limit
+}
+
+/// The limit of a gate that comes from data is that of its run with the highest event number, or of
+/// a later event; only admitted runs set it.
+pub(super) fn i76(look: &Look<'_>, _: &History) -> Checked {
+    let here = |run: &Run| run.plan.iter().take(run.entered + 1).cloned().collect::<Vec<_>>();
+    for run in look.state.runs() {
+        for need in here(run) {
+            let Some(gate) = look.state.gate(&need.gate) else { continue };
+            let (Some(own), set) = (&need.given, gate.state.given()) else { continue };
+            let inside = holders(gate).iter().any(|hold| hold.run == run.id);
+            let waits = matches!(run.phase, Phase::Queued { gate: at, .. } if at == gate.id);
+            if !inside && !waits {
+                continue;
+            }
+            let later = set.is_some_and(|set| set.event_id.seq > own.event_id.seq);
+            if !later && set != Some(own) {
+                let scope = gate.key.scope();
+                return Err(format!("run {} has {own:?}, but {scope:?} has {set:?}", run.id));
+            }
+        }
+    }
+    for (before, after) in changed(look) {
+        let (old, set) =
+            (before.and_then(|it| it.state.given()), after.and_then(|it| it.state.given()));
+        let Some(set) = set.filter(|set| Some(*set) != old) else { continue };
+        let is_meter = matches!(after.map(|it| &it.state), Some(GateState::Meter(_)));
+        let key = after.map(|it| &it.key);
+        let sets = |run: &Run| {
+            let mut own = run.plan.iter().filter(|need| Some(&need.gate) == key);
+            own.any(|need| need.given.as_ref() == Some(set))
+        };
+        // A run may have been admitted and replaced in the same commit.
+        let gone = look.deltas.iter().any(|delta| matches!(delta.after, Some(Row::Ended(_))));
+        if !is_meter && !gone && !look.state.runs().any(sets) {
+            return Err(format!(
+                "no admitted run has set {set:?} at {:?}",
+                key.map(GateKey::scope)
             ));
         }
     }
@@ -172,8 +223,19 @@ pub(super) fn i21(look: &Look<'_>, _: &History) -> Checked {
                 && run.replay_of.is_none() =>
             {
                 let controls = look.plan.spec(&run.workflow).map(|spec| spec.version(run.version));
-                let shift = controls.and_then(|(controls, _)| controls.shift_ms).unwrap_or(0);
-                if run.rank.at != run.queued_at.minus_ms(shift) {
+                let shift = controls.and_then(|(controls, _)| controls.shift_ms);
+                let input = look.state.row(&RowKey::Event(run.source.first().seq));
+                let data =
+                    if let Some(Row::Event(event)) = input { event.data.as_str() } else { "" };
+                let data = serde_json::from_str(data).unwrap_or_default();
+                let shift = shift.map_or(0, |shift| shift.of(&data));
+                let micros = run.queued_at.micros() - shift * 1000;
+                // Later requests may have joined the run in the same commit.
+                let joins = controls.is_some_and(|(controls, _)| {
+                    matches!(controls.shift_ms, Some(Shift::From(_)))
+                        && matches!(controls.policy, Some(Policy::Debounce(_)))
+                });
+                if run.rank.at.micros() != micros && !joins {
                     return Err(format!("the rank is not the arrival less {shift} ms: {run:?}"));
                 }
             }

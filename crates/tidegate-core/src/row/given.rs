@@ -1,0 +1,84 @@
+//! Numbers of a gate's limits that came from the data of an event (spec L12).
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::EventId;
+
+/// Numbers from the data of one event, for the limits of one gate. Those of the event with the
+/// highest number apply to the gate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema), schemars(rename = "FromData"))]
+#[serde(rename_all = "camelCase")]
+pub struct Given {
+    /// The event.
+    pub event_id: EventId,
+    /// The numbers for each limit of the gate, by position.
+    pub limits: Vec<GivenLimit>,
+}
+
+/// Numbers from data for one limit; none where the definition has the number itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema), schemars(rename = "LimitFromData"))]
+#[serde(default, rename_all = "camelCase")]
+pub struct GivenLimit {
+    /// The limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+    /// The burst.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub burst: Option<u32>,
+}
+
+impl Given {
+    /// Returns the one whose event has the highest number.
+    pub fn newest<'a>(stored: Option<&'a Self>, own: Option<&'a Self>) -> Option<&'a Self> {
+        [stored, own].into_iter().flatten().max_by_key(|given| given.event_id.seq)
+    }
+
+    /// Returns the numbers for the limit at a position.
+    pub fn at(&self, position: usize) -> GivenLimit {
+        self.limits.get(position).copied().unwrap_or_default()
+    }
+}
+
+/// Numbers from data with which the limit of a gate is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Numbers<'a> {
+    /// Those of an event; the defaults if there is none.
+    Of(Option<&'a Given>),
+    /// The lowest that the definition allows.
+    Lowest,
+    /// The highest that the definition allows.
+    Highest,
+}
+
+impl Numbers<'_> {
+    /// Returns these numbers with only the limit at a position, as the first one.
+    pub(crate) fn limit(self, position: usize) -> Number {
+        self.number(|given| given.at(position).limit)
+    }
+
+    /// As [`Numbers::limit`], for the burst.
+    pub(crate) fn burst(self, position: usize) -> Number {
+        self.number(|given| given.at(position).burst)
+    }
+
+    fn number(self, of: impl Fn(&Given) -> Option<u32>) -> Number {
+        match self {
+            Self::Of(given) => Number::Of(given.and_then(of)),
+            Self::Lowest => Number::Lowest,
+            Self::Highest => Number::Highest,
+        }
+    }
+}
+
+/// One of [`Numbers`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Number {
+    /// That of an event; the default if there is none.
+    Of(Option<u32>),
+    /// The lowest that the definition allows.
+    Lowest,
+    /// The highest that the definition allows.
+    Highest,
+}

@@ -433,6 +433,7 @@ impl Command {
                     }
                     NewWaitOn::Time
                     | NewWaitOn::Retry
+                    | NewWaitOn::Pools(_)
                     | NewWaitOn::Signal { .. }
                     | NewWaitOn::Invoke { .. } => reads,
                 })

@@ -66,11 +66,13 @@ pub enum Rule {
     /// spec I52: the next occurrence is later than the last one; a paused schedule has none
     /// planned.
     Schedules,
+    /// spec I73: a step is in a pool only while its run is driven, or queued for the step.
+    StepPools,
 }
 
 impl Rule {
     /// All rules, in the order of their numbers.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Limits,
         Self::Phases,
         Self::Holds,
@@ -92,6 +94,7 @@ impl Rule {
         Self::Guards,
         Self::Schedules,
         Self::Counts,
+        Self::StepPools,
     ];
 
     /// Returns the rule's number.
@@ -128,6 +131,9 @@ impl Rule {
             Self::Answers => ("I48", "every run that a receipt names can be found"),
             Self::Guards => ("I49", "a stream is closed if its last event is a guard"),
             Self::Counts => ("I68", "a gate that counts its waiting runs counts all of them"),
+            Self::StepPools => {
+                ("I73", "a step is in a pool only while its run is driven, or queued for it")
+            }
             Self::Schedules => ("I52", "a schedule plans its next occurrence, a paused one none"),
         }
     }

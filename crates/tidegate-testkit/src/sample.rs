@@ -97,6 +97,7 @@ pub fn run(seq: i64) -> Run {
         owner: None,
         fence: 0,
         started: false,
+        in_pools: Vec::new(),
         failures: BTreeMap::new(),
         deaths: 0,
         begun: Begun::Untracked,
@@ -522,6 +523,7 @@ fn runs() -> Vec<Row> {
                 costs: Costs::new(vec![1, 3]),
                 bounded: true,
                 after_queue: true,
+                steps: BTreeMap::from([(NAME.to_owned(), u32::MAX)]),
                 ..PlannedGate::new(gate_key("every", "need"), span)
             })
             .into(),
@@ -530,6 +532,7 @@ fn runs() -> Vec<Row> {
         owner: Some(u128::MAX),
         fence: i64::MAX,
         started: true,
+        in_pools: vec![NAME.to_owned()],
         failures: BTreeMap::from([(NAME.to_owned(), u32::MAX)]),
         deaths: u32::MAX,
         begun: Begun::Yes,

@@ -35,7 +35,7 @@ pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
         if (run.pausing || run.is_after()) && need.span != Span::Run {
             break;
         }
-        if need.span == Span::Start && run.started {
+        if need.span == Span::Start && run.started && !need.is_of_steps() {
             run.entered += 1;
             continue;
         }
@@ -260,9 +260,11 @@ pub fn settle<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
     Ok(())
 }
 
-/// Spends the throttle turn of a run that is leased for the first time.
+/// Spends the throttle turns of a run that is leased: its own at the first lease, that of a step
+/// at the lease for which the run has queued for the step.
 pub fn start<E>(draft: &mut Draft, run: &Run) -> Decided<(), E> {
     let turns = run.plan.iter().take(run.entered).filter(|need| need.span == Span::Start);
+    let turns = turns.filter(|need| !run.started || need.is_of_steps());
     for (gate, costs) in turns.map(|need| (need.gate.clone(), need.costs.clone())) {
         let Some(row) = draft.gate(&gate)? else { continue };
         let mut row = row.clone();
@@ -312,7 +314,7 @@ pub fn busy<E>(draft: &Draft, key: &GateKey) -> Decided<Option<RunId>, E> {
 
 /// Adjusts a throttle's meter to the current rate and clock. Stored also where no run is admitted:
 /// a meter that is too far ahead is capped once; otherwise it would stay as far ahead of the clock.
-fn cut_off(state: &mut GateState, limit: &Limit, now: Timestamp) {
+pub(super) fn cut_off(state: &mut GateState, limit: &Limit, now: Timestamp) {
     if let (GateState::Turns(turns), Limit::Rates(rates)) = (state, limit) {
         turns.meters = meter::all_of_today(&turns.meters, rates, now);
     }
@@ -342,7 +344,7 @@ fn offer(
 
 /// Checks for room. Otherwise returns the time at which there will be, or `None` if that depends on
 /// a holder.
-fn room(
+pub(super) fn room(
     state: &GateState,
     costs: &Costs,
     limit: &Limit,
@@ -371,7 +373,7 @@ fn room_for_first(state: &GateState, limit: &Limit, now: Timestamp) -> bool {
     room(state, costs, limit, now).is_ok()
 }
 
-fn leave(state: &mut GateState, run: RunId) {
+pub(super) fn leave(state: &mut GateState, run: RunId) {
     match state {
         GateState::Slots(slots) => slots.holders.retain(|hold| hold.run != run),
         GateState::Turns(turns) => turns.pending.retain(|turn| turn.run != run.seq),
@@ -379,7 +381,7 @@ fn leave(state: &mut GateState, run: RunId) {
     }
 }
 
-fn head(state: &GateState) -> Option<Place> {
+pub(super) fn head(state: &GateState) -> Option<Place> {
     match state {
         GateState::Slots(slots) => slots.head,
         GateState::Turns(turns) => turns.head,
@@ -482,14 +484,14 @@ fn move_up<E>(draft: &Draft, gate: &Gate, run: &mut Run) -> Decided<(), E> {
 }
 
 /// Returns the gate's limit under the current release.
-fn limit<E>(draft: &Draft, gate: &Gate) -> Decided<Limit, E> {
+pub(super) fn limit<E>(draft: &Draft, gate: &Gate) -> Decided<Limit, E> {
     match gate.key.scope() {
         Some(scope) => Ok(draft.catalog(&scope.ws)?.limit(&scope)),
         None => Ok(Limit::Open),
     }
 }
 
-fn gate_or_new<E>(draft: &mut Draft, key: &GateKey) -> Decided<Gate, E> {
+pub(super) fn gate_or_new<E>(draft: &mut Draft, key: &GateKey) -> Decided<Gate, E> {
     if let Some(gate) = draft.gate(key)? {
         return Ok(gate.clone());
     }

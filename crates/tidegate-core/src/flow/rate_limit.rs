@@ -110,10 +110,19 @@ fn metered(definition: &Definition) -> Vec<Metered<'_>> {
 }
 
 /// One meter row that an event has to pass, with its limits and the units that the event spends.
+#[derive(Debug)]
 pub(super) struct Spend {
     scope: Scope,
     rates: Vec<Rate>,
     costs: Costs,
+}
+
+impl Spend {
+    /// Creates the spending of `cost` units at each limit of one meter row.
+    pub(super) fn new(scope: Scope, rates: Vec<Rate>, cost: u32) -> Self {
+        let costs = Costs::new(vec![cost; rates.len()]);
+        Self { scope, rates, costs }
+    }
 }
 
 /// Returns the meter rows of an event. Rejects a cost that would never be admitted, also of an event
@@ -123,8 +132,7 @@ pub(super) fn spends(draft: &Draft, candidate: &Candidate<'_>) -> Decided<Vec<Sp
     for (scope, cost) in pool::spends(candidate)? {
         let Limit::Rates(rates) = candidate.pools.limit(&scope) else { continue };
         rates.iter().try_for_each(|rate| affordable(cost, *rate, &scope))?;
-        let costs = Costs::new(vec![cost; rates.len()]);
-        spends.push(Spend { scope, rates, costs });
+        spends.push(Spend::new(scope, rates, cost));
     }
     Ok(spends)
 }
@@ -166,7 +174,7 @@ fn affordable(cost: u32, rate: Rate, scope: &Scope) -> Decided<(), Verdict> {
 ///
 /// A drop is not a refusal, which would undo the writes: nothing was taken yet, and the meter that
 /// dropped the event has to be stored under the current rate.
-pub(super) fn spend(draft: &mut Draft, spends: &[Spend]) -> Decided<Option<Verdict>, Verdict> {
+pub(super) fn spend<E>(draft: &mut Draft, spends: &[Spend]) -> Decided<Option<Verdict>, E> {
     let now = draft.now();
     let mut rows = Vec::with_capacity(spends.len());
     for Spend { scope, rates, costs } in spends {

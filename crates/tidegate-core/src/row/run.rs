@@ -40,7 +40,8 @@ pub struct Place {
 pub enum Span {
     /// Until the run has ended.
     Run,
-    /// Until the first lease of the run: the turn of a throttle.
+    /// Until the first lease of the run: the turn of a throttle. The turn of a step is held until
+    /// the next lease.
     Start,
     /// Only while the run is driven.
     Executing,
@@ -67,12 +68,34 @@ pub struct PlannedGate {
     /// not displaced (spec L19).
     #[serde(default, skip_serializing_if = "is_default")]
     pub after_queue: bool,
+    /// The parts of the cost that steps of the run take, by step (spec L7). They are part of
+    /// `costs`; the rest is the cost of the run itself.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub steps: BTreeMap<String, u32>,
 }
 
 impl PlannedGate {
     /// Creates the step for a gate of which the run takes one unit.
     pub fn new(gate: GateKey, span: Span) -> Self {
-        Self { gate, span, tier: 0, costs: Costs::default(), bounded: false, after_queue: false }
+        Self {
+            gate,
+            span,
+            tier: 0,
+            costs: Costs::default(),
+            bounded: false,
+            after_queue: false,
+            steps: BTreeMap::new(),
+        }
+    }
+
+    /// Returns the part of the cost that the run takes for itself, and not for a step.
+    pub fn own_cost(&self) -> u32 {
+        self.costs.one().saturating_sub(self.steps.values().sum())
+    }
+
+    /// Whether only steps need the gate. The run gives it back when their attempts have ended.
+    pub fn is_of_steps(&self) -> bool {
+        !self.steps.is_empty() && self.own_cost() == 0
     }
 }
 
@@ -214,6 +237,10 @@ pub struct Run {
     /// spent.
     #[serde(default, skip_serializing_if = "is_default")]
     pub started: bool,
+    /// Steps that have passed their pools and whose attempts have not ended, or for which the run
+    /// is queued (spec L7). Empty while the run waits.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub in_pools: Vec<String>,
     /// Number of failed attempts of each step that is not recorded yet.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub failures: BTreeMap<String, u32>,
@@ -344,6 +371,7 @@ impl Run {
             owner: None,
             fence: 0,
             started: false,
+            in_pools: Vec::new(),
             failures: BTreeMap::new(),
             staged: 0,
             deaths: 0,
@@ -446,11 +474,12 @@ impl Run {
     }
 
     /// Returns the number of gates of the plan that the run holds while it waits or is paused. It
-    /// does not hold executing gates then, nor, before its start, the throttle turn.
+    /// does not hold executing gates then, nor, before its start, the throttle turn, nor the turn
+    /// of a step.
     pub fn kept(&self) -> usize {
         let first = self.plan.iter().position(|need| match need.span {
             Span::Run => false,
-            Span::Start => !self.started,
+            Span::Start => !self.started || need.is_of_steps(),
             Span::Executing => true,
         });
         first.unwrap_or(self.plan.len())

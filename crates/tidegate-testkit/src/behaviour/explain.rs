@@ -40,6 +40,7 @@ fn in_line(limit: u32, holders: &[RunId], place: usize, frees: &str) -> Binding 
         control: "concurrency",
         pool: None,
         key: "u".to_owned(),
+        steps: Vec::new(),
         overrides: Vec::new(),
         limit: format!("{limit} at once"),
         full: true,

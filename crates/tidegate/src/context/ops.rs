@@ -6,7 +6,7 @@ use tidegate_core::{
     row::Progress,
     run::{
         output::NewChunk,
-        record::{NewCommit, NewSend, NewStep},
+        record::{NewAsk, NewCommit, NewSend, NewStep},
     },
     session::NewSessionOp,
     stream,
@@ -21,6 +21,10 @@ pub(crate) struct Ops {
     pub(crate) commits: Vec<NewCommit>,
     pub(crate) chunks: Vec<NewChunk>,
     pub(crate) progress: Option<Progress>,
+    /// Steps whose attempts ended without a record.
+    pub(crate) over: Vec<String>,
+    /// Steps that ask for their pools.
+    pub(crate) asks: Vec<NewAsk>,
 }
 
 /// One completed operation. The variants are in the order in which a report records them.
@@ -35,6 +39,9 @@ pub(crate) enum Op {
 /// Maximum number of operations in one report: a transaction holds 4,000 rows, and each operation
 /// may change several.
 const MAX_OPS: usize = 500;
+
+/// Maximum number of steps that ask for their pools in one report: each may change several gates.
+const MAX_ASKS: usize = 100;
 
 /// Maximum number of bytes in one report; the last value may exceed it.
 const MAX_OPS_BYTES: usize = 8 * 1024 * 1024;
@@ -71,11 +78,35 @@ pub(super) struct Unreported {
     ops: VecDeque<Op>,
     chunks: Vec<NewChunk>,
     progress: Option<Progress>,
+    over: Vec<String>,
+    asks: VecDeque<NewAsk>,
 }
 
 impl Unreported {
     pub(super) fn is_empty(&self) -> bool {
-        self.ops.is_empty() && self.chunks.is_empty() && self.progress.is_none()
+        let Self { ops, chunks, progress, over, asks } = self;
+        let places = over.is_empty() && asks.is_empty();
+        ops.is_empty() && chunks.is_empty() && progress.is_none() && places
+    }
+
+    /// Adds a step that asks for its pools.
+    pub(super) fn ask(&mut self, ask: NewAsk) {
+        self.asks.push_back(ask);
+    }
+
+    /// Removes a step that has asked, if its ask is not reported yet.
+    pub(super) fn unask(&mut self, step: &str) {
+        self.asks.retain(|ask| ask.step != step);
+    }
+
+    /// Removes all steps that have asked.
+    pub(super) fn drop_asks(&mut self) {
+        self.asks.clear();
+    }
+
+    /// Adds a step whose attempt ended without a record: its place ends.
+    pub(super) fn leave(&mut self, step: String) {
+        self.over.push(step);
     }
 
     pub(super) fn push(&mut self, op: Op) {
@@ -119,6 +150,8 @@ impl Unreported {
         let rest = self.chunks.split_off(chunks);
         report.chunks = std::mem::replace(&mut self.chunks, rest);
         report.progress = self.progress.take();
+        report.over = std::mem::take(&mut self.over);
+        report.asks = self.asks.drain(..self.asks.len().min(MAX_ASKS)).collect();
         report
     }
 }

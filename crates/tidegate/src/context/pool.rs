@@ -126,6 +126,8 @@ enum Stage {
     Asked(NewAsk, Option<Waker>),
     /// It has no place: the run parks for it when it can only wait.
     Waits(NewAsk, Option<Waker>),
+    /// The run was queued for it and has its place, which it has not claimed yet.
+    Granted,
     /// It has its place.
     Entered,
     /// It fails.
@@ -139,7 +141,7 @@ pub(super) struct Places(BTreeMap<String, Stage>);
 impl Places {
     /// Creates the places that a run has at its lease: it was queued for these steps.
     pub(super) fn new(steps: &[String]) -> Self {
-        Self(steps.iter().map(|step| (step.clone(), Stage::Entered)).collect())
+        Self(steps.iter().map(|step| (step.clone(), Stage::Granted)).collect())
     }
 
     /// Whether a step has asked and has no answer yet.
@@ -147,9 +149,9 @@ impl Places {
         self.0.values().any(|stage| matches!(stage, Stage::Asked(..)))
     }
 
-    /// Returns the steps that have a place.
-    pub(super) fn entered(&self) -> impl Iterator<Item = &String> {
-        self.0.iter().filter(|(_, stage)| matches!(stage, Stage::Entered)).map(|(step, _)| step)
+    /// Returns the steps that have a place and have not claimed it.
+    fn granted(&self) -> impl Iterator<Item = &String> {
+        self.0.iter().filter(|(_, stage)| matches!(stage, Stage::Granted)).map(|(step, _)| step)
     }
 }
 
@@ -162,6 +164,10 @@ impl State {
         cx: &Context<'_>,
     ) -> Poll<Result<(), RunError>> {
         match self.places.0.get_mut(step) {
+            Some(stage @ Stage::Granted) => {
+                *stage = Stage::Entered;
+                return Poll::Ready(Ok(()));
+            }
             Some(Stage::Entered) => return Poll::Ready(Ok(())),
             Some(Stage::Refused(error)) => return Poll::Ready(Err(error.clone())),
             Some(Stage::Asked(_, waker) | Stage::Waits(_, waker)) => {
@@ -212,7 +218,7 @@ impl State {
     /// says so. Steps that wait for a place ask again: it may be this one.
     pub(super) fn end_place(&mut self, step: &str, recorded: bool) {
         let had_place = match self.places.0.remove(step) {
-            Some(Stage::Entered) => true,
+            Some(Stage::Granted | Stage::Entered) => true,
             Some(Stage::Asked(..)) => return self.ops.unask(step),
             Some(Stage::Waits(..)) => {
                 self.waits.remove(step);
@@ -237,6 +243,13 @@ impl State {
         self.wake_driver();
     }
 
+    /// Gives the place of a step back that its code has dropped before it could begin.
+    pub(super) fn leave_granted(&mut self, step: &str) {
+        if self.places.granted().any(|granted| granted == step) {
+            self.end_place(step, false);
+        }
+    }
+
     /// Gives the places back for which the run was queued, but which its code does not request any
     /// more, once another step runs: meanwhile the run may have received an answer that it went on
     /// with.
@@ -244,7 +257,7 @@ impl State {
         if self.executing == 0 || self.replay.holds_back() {
             return;
         }
-        let unclaimed = self.places.entered().filter(|step| !self.asked.contains_key(*step));
+        let unclaimed = self.places.granted().filter(|step| !self.asked.contains_key(*step));
         for step in unclaimed.cloned().collect::<Vec<_>>() {
             self.end_place(&step, false);
         }

@@ -148,6 +148,7 @@ impl State {
     /// Removes a requested operation whose future was dropped before its turn.
     pub(crate) fn withdraw(&mut self, id: &str) {
         self.replay.withdraw(id);
+        self.leave_granted(id);
     }
 
     /// Fails the run because the current code cannot read a record. The run fails even if the

@@ -3,8 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
-use tidegate::{Ctx, EngineBuilder, Result, Retry, StepError, Workflow};
-use tidegate_testkit::sim::{script::Op, task::SIGNAL};
+use tidegate::{Ctx, EngineBuilder, PooledStep, Result, Retry, StepError, Workflow};
+use tidegate_core::flow::step_pool::PoolAsk;
+use tidegate_testkit::sim::{
+    script::{Op, StepUse},
+    task::SIGNAL,
+};
 
 use crate::{
     code::{Code, Edit, Named, Part, groups},
@@ -111,7 +115,9 @@ impl Host {
         let (Call { ctx, data, asked, .. }, id) = (call, id.clone());
         match op {
             // This operation requests two ids, one after another.
-            Op::Step { ms, fails } => return self.step(call, id, *ms, *fails).await,
+            Op::Step { ms, fails, pools } => {
+                return self.step(call, id, (*ms, *fails), pools).await;
+            }
             op => asked.add(groups(&id, op).into_iter().flatten()),
         }
         match op {
@@ -150,8 +156,14 @@ impl Host {
 
     /// Executes a step that takes some time and fails as often as the script says. Some steps have
     /// a compensation.
-    async fn step(&self, call: &Call, id: String, ms: u64, fails: u32) -> Result<()> {
-        let Call { ctx, asked, drive, .. } = call;
+    async fn step(
+        &self,
+        call: &Call,
+        id: String,
+        (ms, fails): (u64, u32),
+        pools: &[StepUse],
+    ) -> Result<()> {
+        let Call { ctx, asked, drive, data } = call;
         let script = &drive.code.script;
         if fails == 1 {
             let (host, run, undo) = (self.clone(), ctx.run_id(), format!("undo:u{id}"));
@@ -167,12 +179,24 @@ impl Host {
         let fails = ctx.attempt(&id) <= fails;
         let retry =
             Retry::attempts(script.attempts).fixed(Duration::from_millis(script.backoff_ms));
+        let asks: Vec<PoolAsk> = pools.iter().map(|it| it.ask(data)).collect();
         let step = ctx.step(id.clone(), || async {
-            let _inside = self.world.enter((self.process, ctx.run_id()), &id, asked);
+            let _inside = self.world.enter((self.process, ctx.run_id()), (&id, &asks), asked);
             self.spend(ms).await;
             if fails { Err(StepError::new("as scripted")) } else { Ok(()) }
         });
-        step.retry(retry).await.map_err(StepError::fatal)
+        let step = step.retry(retry);
+        let Some((first, rest)) = pools.split_first() else {
+            return step.await.map_err(StepError::fatal);
+        };
+        let key = |it: &StepUse| data.get("k").filter(|_| it.keyed).cloned();
+        let with = |step: PooledStep<'_, ()>, it: &StepUse| {
+            let step = step.cost(it.cost);
+            if let Some(key) = key(it) { step.key(key) } else { step }
+        };
+        let step = with(step.pool(first.pool), first);
+        let step = rest.iter().fold(step, |step, it| with(step.pool(it.pool), it));
+        step.await.map_err(StepError::fatal)
     }
 
     /// Waits inside of a closure, for this many virtual milliseconds.

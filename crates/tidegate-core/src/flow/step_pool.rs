@@ -291,7 +291,8 @@ fn needs(catalog: &Catalog, run: &Run, step: &str, asks: &[PoolAsk]) -> Result<N
     let mut problems = Vec::new();
     if asks.len() > MAX_POOLS_OF_STEP {
         let (most, count) = (MAX_POOLS_OF_STEP, asks.len());
-        problems.push(("TooManyPools", format!("a step passes at most {most} pools, got {count}")));
+        let rule = format!("a step passes at most {most} pools, got {count}");
+        problems.push(Problem { code: "TooManyPools", rule });
     }
     for ask in asks {
         match parts(catalog, run, ask) {
@@ -313,7 +314,7 @@ fn needs(catalog: &Catalog, run: &Run, step: &str, asks: &[PoolAsk]) -> Result<N
             let of_run = if own > 0 { format!(" and the run's own {own}") } else { String::new() };
             let pool = &scope.name;
             let rule = format!("cost {cost}{of_run} exceeds limit {limit} of pool `{pool}`");
-            problems.push(("CostExceedsLimit", rule));
+            problems.push(Problem { code: "CostExceedsLimit", rule });
         }
         needs.gates.push((key, Costs::new(vec![cost; limits])));
     }
@@ -322,12 +323,12 @@ fn needs(catalog: &Catalog, run: &Run, step: &str, asks: &[PoolAsk]) -> Result<N
         let owner = By::scope(&scope).limiter();
         for rate in rates.iter().filter(|rate| cost > rate.burst) {
             let rule = format!("cost {cost} exceeds the burst {} of {owner}", rate.burst);
-            problems.push(("CostExceedsLimit", rule));
+            problems.push(Problem { code: "CostExceedsLimit", rule });
         }
         needs.spends.push(Spend::new(scope, rates, cost));
     }
-    let Some((code, _)) = problems.first() else { return Ok(needs) };
-    let rules: Vec<&str> = problems.iter().map(|(_, rule)| rule.as_str()).collect();
+    let Some(Problem { code, .. }) = problems.first() else { return Ok(needs) };
+    let rules: Vec<&str> = problems.iter().map(|problem| problem.rule.as_str()).collect();
     let message = format!("step `{step}`: {}", rules.join("; "));
     Err(RunError { code: (*code).to_owned(), message })
 }
@@ -340,8 +341,11 @@ fn add(uses: &mut Vec<(Scope, u32, usize)>, scope: Scope, cost: u32, limits: usi
     }
 }
 
-/// A stable code, and the rule that was broken with the fix.
-type Problem = (&'static str, String);
+/// Reason why a step fails: a stable code, and the broken rule with the fix.
+struct Problem {
+    code: &'static str,
+    rule: String,
+}
 
 /// Returns the parts of a pool that a step passes, each with its gate and the number of its
 /// limits.
@@ -358,10 +362,12 @@ fn parts(
         } else {
             nearest::suggest(name, &known)
         };
-        return Err(("UnknownPool", format!("pool `{name}` does not exist: {fix}")));
+        let rule = format!("pool `{name}` does not exist: {fix}");
+        return Err(Problem { code: "UnknownPool", rule });
     };
     if !(1..=MAX_COST).contains(cost) {
-        return Err(("BadCost", format!("the cost must be 1 to {MAX_COST}, got {cost}")));
+        let rule = format!("the cost at pool `{name}` must be 1 to {MAX_COST}, got {cost}");
+        return Err(Problem { code: "BadCost", rule });
     }
     let mut parts = Vec::new();
     for part in [Part::Concurrency, Part::Throttle, Part::RateLimit] {
@@ -371,12 +377,12 @@ fn parts(
                 "pool `{name}` holds its concurrency until the end of a run (`span: run`): a step \
                  passes only pools with `span: executing`"
             );
-            return Err(("PoolSpan", rule));
+            return Err(Problem { code: "PoolSpan", rule });
         }
         if let (Some(path), None) = (path, key) {
             let part = part.name();
             let rule = format!("{part} of pool `{name}` has the key `{path}`: give the step a key");
-            return Err(("PoolKey", rule));
+            return Err(Problem { code: "PoolKey", rule });
         }
         let (ws, app, slot) = (run.ws.clone(), String::new(), String::new());
         let key = key.clone().unwrap_or(Key::Whole);

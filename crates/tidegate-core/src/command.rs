@@ -447,6 +447,7 @@ impl Command {
                     NewWaitOn::Time
                     | NewWaitOn::Retry
                     | NewWaitOn::Deferred
+                    | NewWaitOn::Pools(_)
                     | NewWaitOn::Signal { .. }
                     | NewWaitOn::Invoke { .. } => reads,
                 })

@@ -68,11 +68,13 @@ pub enum Rule {
     /// spec I52: the next occurrence is later than the last one; a paused schedule has none
     /// planned.
     Schedules,
+    /// spec I73: a step is in a pool only while its run is driven, or queued for the step.
+    StepPools,
 }
 
 impl Rule {
     /// All rules, in the order of their numbers.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Limits,
         Self::Phases,
         Self::Holds,
@@ -95,6 +97,7 @@ impl Rule {
         Self::Schedules,
         Self::Counts,
         Self::Closings,
+        Self::StepPools,
     ];
 
     /// Returns the rule's number.
@@ -132,6 +135,9 @@ impl Rule {
             Self::Guards => ("I49", "a stream is closed if its last event is a guard"),
             Self::Counts => ("I68", "a gate that counts its waiting runs counts all of them"),
             Self::Closings => ("I80", "a gate that a run has closed is due when it opens"),
+            Self::StepPools => {
+                ("I73", "a step is in a pool only while its run is driven, or queued for it")
+            }
             Self::Schedules => ("I52", "a schedule plans its next occurrence, a paused one none"),
         }
     }

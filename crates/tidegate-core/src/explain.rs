@@ -14,8 +14,8 @@ use crate::{
     id::RunId,
     overrides::Override,
     row::{
-        Closed, Ending, Fold, Gate, GateKey, GateState, Given, Listener, ListenerEffect, Phase,
-        Purpose, Row, RowKey, Run, Wait, WaitOn, Workspace,
+        Closed, Ending, Fold, Gate, GateState, Given, Listener, ListenerEffect, Phase, PlannedGate,
+        Purpose, Row, RowKey, Run, Span, Wait, WaitOn, Workspace,
     },
     run::lease::served,
     time::{
@@ -253,6 +253,9 @@ pub struct Binding {
     pub pool: Option<String>,
     /// The key.
     pub key: String,
+    /// The steps that need the gate; none if the run needs it for itself.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<String>,
     /// The limit of the gate under the current release, in words.
     pub limit: String,
     /// The numbers of the limit that came from data, with the event that set them.
@@ -336,8 +339,11 @@ fn ending(ending: &Ending) -> String {
 
 fn live(draft: &Draft, run: &Run) -> Decided<Why> {
     let mut gates = Vec::new();
-    for need in run.plan.iter().skip(run.entered) {
-        gates.push(binding(draft, run, &need.gate)?);
+    // The run has taken its own turns, also those after the gate of a step.
+    let ahead = run.plan.iter().skip(run.entered);
+    let ahead = ahead.filter(|it| !run.started || it.span != Span::Start || it.is_of_steps());
+    for need in ahead {
+        gates.push(binding(draft, run, need)?);
     }
     let (state, mut sentence, earliest) = match run.phase {
         Phase::Queued { .. } => {
@@ -383,6 +389,7 @@ fn live(draft: &Draft, run: &Run) -> Decided<Why> {
             sentence = format!("{sentence}; {}", ways_out(&id.to_string(), other));
         }
     }
+    sentence.push_str(&step_in_pools(run, &gates));
     let stranded = is_stranded(draft, run)?;
     if stranded {
         sentence = format!("{sentence}; {}", ways_out("it", run));
@@ -400,6 +407,25 @@ fn live(draft: &Draft, run: &Run) -> Decided<Why> {
     let (waits, ready) = (waits.map(Awaited::of).collect(), run.phase == Phase::Ready);
     let why = Why::new(run.id, state, sentence);
     Ok(Why { gates, earliest, expires_at, waits, stranded, ready, ..why })
+}
+
+/// Says for which step of the run it is queued, and what pools the step still has to pass.
+fn step_in_pools(run: &Run, gates: &[Binding]) -> String {
+    let Some(step) = run.in_pools.first().filter(|_| !gates.is_empty()) else {
+        return String::new();
+    };
+    let mut pools: Vec<String> = Vec::new();
+    for gate in gates.iter().filter(|gate| gate.steps.contains(step)) {
+        let pool = gate.pool.as_deref().unwrap_or_default();
+        let named = format!("{} of pool `{pool}`", gate.control);
+        if !pools.contains(&named) {
+            pools.push(named);
+        }
+    }
+    if pools.is_empty() {
+        return String::new();
+    }
+    format!("; its step `{step}` waits for {}", pools.join(" and "))
 }
 
 /// Whether a run is not driven and no live engine serves its version (spec stranded).
@@ -441,9 +467,8 @@ fn ways_out(subject: &str, run: &Run) -> String {
 }
 
 #[expect(clippy::too_many_lines, reason = "one entry per field of the answer")]
-fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
-    let need = run.plan.iter().find(|need| need.gate == *key);
-    let costs = need.map(|need| need.costs.clone()).unwrap_or_default();
+fn binding(draft: &Draft, run: &Run, need: &PlannedGate) -> Decided<Binding> {
+    let (key, costs) = (&need.gate, &need.costs);
     let By { control, key: value, pool, .. } = By::gate(key);
     let gate = draft.gate(key)?;
     let given = gate.and_then(|gate| gate.state.given());
@@ -460,6 +485,7 @@ fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
         control,
         pool,
         key: value,
+        steps: need.steps.keys().cloned().collect(),
         limit: words(&limit),
         from_data,
         overrides,
@@ -516,7 +542,7 @@ fn binding(draft: &Draft, run: &Run, key: &GateKey) -> Decided<Binding> {
         GateState::Turns(turns) => {
             if let Limit::Rates(rates) = &limit {
                 let ahead = Ahead { through: &turns.pending, queued: ahead as u64 };
-                let turn = meter::all_conform(&turns.meters, rates, ahead, &costs, draft.now());
+                let turn = meter::all_conform(&turns.meters, rates, ahead, costs, draft.now());
                 await_turn(&mut binding, turn);
             }
         }
@@ -635,6 +661,10 @@ fn waiting(run: &Run) -> String {
         let until = wait.until.map(|at| format!(" until {}", at.rfc3339())).unwrap_or_default();
         let what = match &wait.on {
             WaitOn::Time => "sleeps".to_owned(),
+            WaitOn::Retry if wait.pool.is_some() => {
+                let pool = wait.pool.as_deref().unwrap_or_default();
+                format!("waits for rateLimit of pool `{pool}`")
+            }
             WaitOn::Retry => {
                 let failures = run.failures.get(&wait.step).copied().unwrap_or_default();
                 match run.deferrals.get(&wait.step) {

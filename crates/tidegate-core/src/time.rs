@@ -78,6 +78,11 @@ impl Timestamp {
         Self(self.0.saturating_sub(micros_of(ms)))
     }
 
+    /// Returns the milliseconds from this time to a later one, rounded up.
+    pub fn ms_until(self, later: Self) -> u64 {
+        u64::try_from(later.0.saturating_sub(self.0)).unwrap_or(0).div_ceil(1000)
+    }
+
     /// Returns the earlier of this time and `now` plus `ms` milliseconds. A due time that is
     /// further ahead than its duration allows was written before the clock stepped back.
     #[must_use]

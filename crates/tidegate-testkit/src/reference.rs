@@ -8,6 +8,7 @@ mod admit;
 mod fields;
 mod gates;
 mod meter;
+mod steps;
 
 use std::collections::BTreeMap;
 
@@ -15,6 +16,7 @@ use serde_json::Value;
 
 use fields::{holds, key_of, text};
 use meter::Meter;
+pub use steps::Entry;
 
 /// A time or a duration, in microseconds.
 pub type Time = i128;
@@ -74,6 +76,9 @@ struct Run {
     /// The costs of the run at each gate, by the position of the gate's limits.
     costs: Vec<Vec<i128>>,
     passed: usize,
+    /// The gate of its step that has a place in a pool, or for which the run is queued, and its
+    /// cost.
+    step: Option<(Place, i128)>,
     /// The gates that the run had passed after its admission: it may be displaced from the queue of
     /// the next one only.
     stood: usize,

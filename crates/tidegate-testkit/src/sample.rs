@@ -100,6 +100,7 @@ pub fn run(seq: i64) -> Run {
         owner: None,
         fence: 0,
         started: false,
+        in_pools: Vec::new(),
         failures: BTreeMap::new(),
         deferrals: BTreeMap::new(),
         deaths: 0,
@@ -466,6 +467,7 @@ fn runs() -> Vec<Row> {
                 bounded: true,
                 after_queue: true,
                 given: Some(gates::given()),
+                steps: BTreeMap::from([(NAME.to_owned(), u32::MAX)]),
                 ..PlannedGate::new(gate_key("every", "need"), span)
             })
             .into(),
@@ -474,6 +476,7 @@ fn runs() -> Vec<Row> {
         owner: Some(u128::MAX),
         fence: i64::MAX,
         started: true,
+        in_pools: vec![NAME.to_owned()],
         failures: BTreeMap::from([(NAME.to_owned(), u32::MAX)]),
         deferrals: BTreeMap::from([(NAME.to_owned(), u32::MAX)]),
         deaths: u32::MAX,

@@ -6,7 +6,7 @@
 
 mod again;
 mod inputs;
-mod pools;
+pub mod pools;
 mod schedules;
 mod seen;
 mod sessions;
@@ -489,10 +489,14 @@ impl World {
             let GateState::Slots(slots) = &gate.state else { continue };
             for hold in &slots.holders {
                 let holder = runs.iter().find(|run| run.id == hold.run);
-                let agrees = holder.is_some_and(|run| run.holds(&gate.key));
+                let agrees = holder.is_some_and(|run| {
+                    let entered = run.plan.iter().take(run.entered);
+                    let mut of_gate = entered.filter(|need| need.gate == gate.key);
+                    of_gate.any(|need| need.costs.one() == hold.cost)
+                });
                 assert!(
                     agrees,
-                    "{:?} is held by {} which does not say so",
+                    "{:?} is held by {} which does not say so, or with another cost",
                     gate.key.scope(),
                     hold.run
                 );

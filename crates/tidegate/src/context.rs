@@ -6,6 +6,7 @@
 mod ops;
 mod output;
 mod patch;
+mod pool;
 mod replay;
 mod session;
 mod state;
@@ -26,6 +27,7 @@ use std::{
 };
 
 pub(crate) use ops::Ops;
+pub use pool::PooledStep;
 pub(crate) use replay::{OUTSIDE, Outcome};
 use serde::{Serialize, de::DeserializeOwned};
 pub use session::Session;

@@ -166,6 +166,11 @@ impl Driver {
                             self.ctx.activation_state().reported();
                         }
                         Ok(Answer::Recorded(Recorded::GoOn)) => self.begun = true,
+                        Ok(Answer::Recorded(Recorded::Asked(answers))) => {
+                            let mut state = self.ctx.activation_state();
+                            state.answered(answers);
+                            state.reported();
+                        }
                         Ok(Answer::Recorded(Recorded::LetGo)) => return false,
                         answer => return self.refused(answer).await,
                     }
@@ -189,7 +194,7 @@ impl Driver {
                     // There is one report at a time. The last report also records the end.
                     if let Some(report) = report.take() {
                         match report.await {
-                            Ok(Answer::Recorded(Recorded::GoOn)) => {}
+                            Ok(Answer::Recorded(Recorded::GoOn | Recorded::Asked(_))) => {}
                             Ok(Answer::Recorded(Recorded::LetGo)) => return false,
                             answer => return self.refused(answer).await,
                         }
@@ -274,6 +279,7 @@ impl Driver {
     /// Sends the last report and releases the run. Returns `true` if the report freed the worker.
     async fn finish(&mut self, then: Then) -> bool {
         self.drop_handler();
+        self.ctx.activation_state().drop_asks();
         let last = loop {
             let (ops, all) = self.ctx.activation_state().take();
             if all {
@@ -317,21 +323,10 @@ impl Driver {
     /// Sends a report until the store answers. A repeated report has no further effect.
     fn report(&self, ops: Ops, then: Then) -> BoxFuture<std::result::Result<Answer, Error>> {
         let (shared, known, engine) = (self.shared.clone(), self.run().clone(), self.engine);
-        let Ops { steps, sends, session, commits, chunks, progress, closes } = ops;
+        let Ops { steps, sends, session, commits, chunks, progress, closes, over, asks } = ops;
         let (run, fence) = (known.id.seq, known.fence);
-        let report = Record {
-            run,
-            engine,
-            fence,
-            steps,
-            sends,
-            session,
-            commits,
-            chunks,
-            progress,
-            closes,
-            then,
-        };
+        let places = Record { over, asks, closes, ..Record::new(run, engine, fence, then) };
+        let report = Record { steps, sends, session, commits, chunks, progress, ..places };
         let command = Command::Record { known: Box::new(known), report };
         let (salted, kind) = ((command, shared.entropy.number()), self.kind);
         Box::pin(async move {
@@ -364,7 +359,10 @@ impl Driver {
             StopReason::Yield => {
                 self.drop_handler();
                 if let Some(report) = report
-                    && !matches!(report.await, Ok(Answer::Recorded(Recorded::GoOn)))
+                    && !matches!(
+                        report.await,
+                        Ok(Answer::Recorded(Recorded::GoOn | Recorded::Asked(_)))
+                    )
                 {
                     return false;
                 }

@@ -23,7 +23,7 @@ struct Inside {
     due: Option<Timestamp>,
     head: Option<Place>,
     /// Holders for which no run with this hold has been read yet.
-    unsaid: BTreeSet<RunId>,
+    unsaid: BTreeMap<RunId, u32>,
     /// Runs with a turn for which no run that waits for its start has been read yet.
     turns: BTreeSet<Seq>,
     count: usize,
@@ -90,7 +90,7 @@ impl Flow {
             id: gate.id,
             due: gate.due,
             head: None,
-            unsaid: BTreeSet::new(),
+            unsaid: BTreeMap::new(),
             turns: BTreeSet::new(),
             count: 0,
             units: 0,
@@ -105,7 +105,7 @@ impl Flow {
         match &gate.state {
             GateState::Slots(slots) => {
                 inside.head = slots.head;
-                inside.unsaid = slots.holders.iter().map(|hold| hold.run).collect();
+                inside.unsaid = slots.holders.iter().map(|hold| (hold.run, hold.cost)).collect();
                 inside.count = slots.holders.len();
                 (inside.units, inside.wanted) = (slots.used(), slots.wanted.one());
                 (inside.waiting, inside.closed) = (slots.waiting, slots.closed);
@@ -178,14 +178,18 @@ impl Flow {
         for need in run.plan.iter().take(run.entered) {
             let gate = self.gates.get_mut(&need.gate);
             let inside = match (need.span, gate) {
-                (Span::Start, Some(gate)) => run.started || gate.turns.remove(&id.seq),
-                (Span::Start, None) => run.started,
+                (Span::Start, _) if run.started && !need.is_of_steps() => true,
+                (Span::Start, gate) => gate.is_some_and(|gate| gate.turns.remove(&id.seq)),
                 (Span::Run | Span::Executing, gate) => {
-                    gate.is_some_and(|gate| gate.unsaid.remove(&id))
+                    let cost = gate.and_then(|gate| gate.unsaid.remove(&id));
+                    cost == Some(need.costs.one())
                 }
             };
             report.check(Rule::Holds, inside, || {
-                format!("{id} has entered {}, which does not list it as a holder", name(&need.gate))
+                format!(
+                    "{id} has entered {}, which does not list it with its cost",
+                    name(&need.gate)
+                )
             });
         }
         let Phase::Queued { gate, place } = run.phase else { return };
@@ -360,7 +364,7 @@ impl Flow {
             }
         }
         for (key, gate) in &self.gates {
-            for run in &gate.unsaid {
+            for run in gate.unsaid.keys() {
                 report.check(Rule::Holds, false, || {
                     format!(
                         "{} lists the holder {run}, which does not exist or does not hold the gate",
@@ -447,13 +451,21 @@ fn fits(report: &mut Report, run: &Run) {
         one.gate.class() == Some(Class::RunLimit) && next.gate.class() == Some(Class::RunLimit)
     };
     let ordered = |one: &PlannedGate, next: &PlannedGate| {
-        one.gate.comes_before(&next.gate) || earlier(one, next)
+        let turns = one.gate == next.gate && !one.is_of_steps() && next.is_of_steps();
+        one.gate.comes_before(&next.gate) || turns || earlier(one, next)
     };
     let sorted = open.windows(2).all(|two| ordered(&two[0], &two[1]));
     let before = |next: &PlannedGate| held.iter().all(|need| ordered(need, next));
     let after = open.first().is_none_or(before);
     report.check(Rule::Order, sorted && after, || {
         format!("the gates of {} are not in order", run.id)
+    });
+    let named = run.plan.iter().flat_map(|need| need.steps.keys());
+    let inside = named.clone().all(|step| run.in_pools.contains(step));
+    let waits = run.phase == Phase::Waiting && !run.in_pools.is_empty();
+    report.check(Rule::StepPools, inside && !waits, || {
+        let named: BTreeSet<&String> = named.clone().collect();
+        format!("{} has the places {:?} and the gates of {named:?}", run.id, run.in_pools)
     });
     let own = run.plan.iter().all(|need| need.gate.is_of(&run.ws));
     report.check(Rule::Workspaces, own, || {

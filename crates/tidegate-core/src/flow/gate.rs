@@ -36,7 +36,7 @@ pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
         if (run.pausing || run.is_after()) && need.span != Span::Run {
             break;
         }
-        if need.span == Span::Start && run.started {
+        if need.span == Span::Start && run.started && !need.is_of_steps() {
             run.entered += 1;
             continue;
         }
@@ -264,9 +264,11 @@ pub fn settle<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
     Ok(())
 }
 
-/// Spends the throttle turn of a run that is leased for the first time.
+/// Spends the throttle turns of a run that is leased: its own at the first lease, that of a step
+/// at the lease for which the run has queued for the step.
 pub fn start<E>(draft: &mut Draft, run: &Run) -> Decided<(), E> {
     let turns = run.plan.iter().take(run.entered).filter(|need| need.span == Span::Start);
+    let turns = turns.filter(|need| !run.started || need.is_of_steps());
     for (gate, costs) in turns.map(|need| (need.gate.clone(), need.costs.clone())) {
         let Some(row) = draft.gate(&gate)? else { continue };
         let mut row = row.clone();
@@ -319,7 +321,7 @@ pub fn busy<E>(draft: &Draft, key: &GateKey) -> Decided<Option<RunId>, E> {
 /// Adjusts a throttle's meter to the current rate and clock, and opens a gate whose closing is over.
 /// Stored also where no run is admitted:
 /// a meter that is too far ahead is capped once; otherwise it would stay as far ahead of the clock.
-fn cut_off(state: &mut GateState, limit: &Limit, now: Timestamp) {
+pub(super) fn cut_off(state: &mut GateState, limit: &Limit, now: Timestamp) {
     state.reopen(now);
     if let (GateState::Turns(turns), Limit::Rates(rates)) = (state, limit) {
         turns.meters = meter::all_of_today(&turns.meters, rates, now);
@@ -350,7 +352,7 @@ fn offer(
 
 /// Checks for room. Otherwise returns the time at which there will be, or `None` if that depends on
 /// a holder.
-fn room(
+pub(super) fn room(
     state: &GateState,
     costs: &Costs,
     limit: &Limit,
@@ -384,7 +386,7 @@ fn first_due(state: &GateState, limit: &Limit, now: Timestamp) -> Option<Timesta
     room(state, costs, limit, now).map_or_else(|due| due, |()| Some(now))
 }
 
-fn leave(state: &mut GateState, run: RunId) {
+pub(super) fn leave(state: &mut GateState, run: RunId) {
     match state {
         GateState::Slots(slots) => slots.holders.retain(|hold| hold.run != run),
         GateState::Turns(turns) => turns.pending.retain(|turn| turn.run != run.seq),
@@ -392,7 +394,7 @@ fn leave(state: &mut GateState, run: RunId) {
     }
 }
 
-fn head(state: &GateState) -> Option<Place> {
+pub(super) fn head(state: &GateState) -> Option<Place> {
     match state {
         GateState::Slots(slots) => slots.head,
         GateState::Turns(turns) => turns.head,
@@ -531,7 +533,7 @@ fn move_up<E>(draft: &Draft, gate: &Gate, run: &mut Run) -> Decided<(), E> {
 }
 
 /// Returns the gate's limit under the current release, with the numbers that an event has set.
-fn limit<E>(draft: &Draft, gate: &Gate) -> Decided<Limit, E> {
+pub(super) fn limit<E>(draft: &Draft, gate: &Gate) -> Decided<Limit, E> {
     match gate.key.scope() {
         Some(scope) => Ok(draft.catalog(&scope.ws)?.limit(&scope, gate.state.given())),
         None => Ok(Limit::Open),

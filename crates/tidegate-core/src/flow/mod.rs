@@ -4,7 +4,7 @@
 //! Four primitives decide: gates (`gate.rs`), meters (`meter.rs`), folds (`fold.rs`) and claims
 //! (`claim.rs`). A control is one file that expresses its settings in them; [`control`] is the
 //! table of controls, `admit.rs` the order in which they act, `plan.rs` the gates that a run
-//! passes.
+//! passes, `step_pool.rs` those of single steps.
 
 pub mod admit;
 pub mod claim;
@@ -20,6 +20,7 @@ pub mod plan;
 pub mod queue;
 pub mod receipts;
 pub mod settle;
+pub mod step_pool;
 pub mod verdict;
 
 pub mod batch;

@@ -111,12 +111,21 @@ fn metered(definition: &Definition) -> Vec<Metered<'_>> {
 }
 
 /// One meter row that an event has to pass, with its limits and the units that the event spends.
+#[derive(Debug)]
 pub(super) struct Spend {
     scope: Scope,
     rates: Vec<Rate>,
     costs: Costs,
     /// The numbers of its limits from the data of the event.
     given: Option<Given>,
+}
+
+impl Spend {
+    /// Creates the spending of `cost` units at each limit of one meter row.
+    pub(super) fn new(scope: Scope, rates: Vec<Rate>, cost: u32) -> Self {
+        let costs = Costs::new(vec![cost; rates.len()]);
+        Self { scope, rates, costs, given: None }
+    }
 }
 
 /// Returns the meter rows of an event. Rejects a cost that would never be admitted, also of an event
@@ -132,8 +141,7 @@ pub(super) fn spends(draft: &Draft, candidate: &Candidate<'_>) -> Decided<Vec<Sp
         let Limit::Rates(rates) = candidate.pools.limit(&scope) else { continue };
         let rates = catalog.overrides().rates(&scope, rates);
         rates.iter().try_for_each(|rate| affordable(cost, *rate, &scope))?;
-        let costs = Costs::new(vec![cost; rates.len()]);
-        spends.push(Spend { scope, rates, costs, given: None });
+        spends.push(Spend::new(scope, rates, cost));
     }
     Ok(spends)
 }
@@ -180,7 +188,7 @@ fn affordable(cost: u32, rate: Rate, scope: &Scope) -> Decided<(), Verdict> {
 ///
 /// A drop is not a refusal, which would undo the writes: nothing was taken yet, and the meter that
 /// dropped the event has to be stored under the current rate.
-pub(super) fn spend(draft: &mut Draft, spends: &[Spend]) -> Decided<Option<Verdict>, Verdict> {
+pub(super) fn spend<E>(draft: &mut Draft, spends: &[Spend]) -> Decided<Option<Verdict>, E> {
     let now = draft.now();
     let mut rows = Vec::with_capacity(spends.len());
     for Spend { scope, rates, costs, .. } in spends {

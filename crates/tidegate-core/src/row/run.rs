@@ -40,7 +40,8 @@ pub struct Place {
 pub enum Span {
     /// Until the run has ended.
     Run,
-    /// Until the first lease of the run: the turn of a throttle.
+    /// Until the first lease of the run: the turn of a throttle. The turn of a step is held until
+    /// the next lease.
     Start,
     /// Only while the run is driven.
     Executing,
@@ -70,6 +71,10 @@ pub struct PlannedGate {
     /// The numbers of the gate's limits from the data of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub given: Option<Given>,
+    /// The parts of the cost that steps of the run take, by step (spec L7). They are part of
+    /// `costs`; the rest is the cost of the run itself.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub steps: BTreeMap<String, u32>,
 }
 
 impl PlannedGate {
@@ -83,7 +88,18 @@ impl PlannedGate {
             bounded: false,
             after_queue: false,
             given: None,
+            steps: BTreeMap::new(),
         }
+    }
+
+    /// Returns the part of the cost that the run takes for itself, and not for a step.
+    pub fn own_cost(&self) -> u32 {
+        self.costs.one().saturating_sub(self.steps.values().sum())
+    }
+
+    /// Whether only steps need the gate. The run gives it back when their attempts have ended.
+    pub fn is_of_steps(&self) -> bool {
+        !self.steps.is_empty() && self.own_cost() == 0
     }
 }
 
@@ -225,6 +241,10 @@ pub struct Run {
     /// spent.
     #[serde(default, skip_serializing_if = "is_default")]
     pub started: bool,
+    /// Steps that have passed their pools and whose attempts have not ended, or for which the run
+    /// is queued (spec L7). Empty while the run waits.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub in_pools: Vec<String>,
     /// Number of failed attempts of each step that is not recorded yet.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub failures: BTreeMap<String, u32>,
@@ -359,6 +379,7 @@ impl Run {
             owner: None,
             fence: 0,
             started: false,
+            in_pools: Vec::new(),
             failures: BTreeMap::new(),
             deferrals: BTreeMap::new(),
             staged: 0,
@@ -462,11 +483,12 @@ impl Run {
     }
 
     /// Returns the number of gates of the plan that the run holds while it waits or is paused. It
-    /// does not hold executing gates then, nor, before its start, the throttle turn.
+    /// does not hold executing gates then, nor, before its start, the throttle turn, nor the turn
+    /// of a step.
     pub fn kept(&self) -> usize {
         let first = self.plan.iter().position(|need| match need.span {
             Span::Run => false,
-            Span::Start => !self.started,
+            Span::Start => !self.started || need.is_of_steps(),
             Span::Executing => true,
         });
         first.unwrap_or(self.plan.len())

@@ -55,6 +55,9 @@ pub struct Wait {
     /// capped to this duration. None if the author gave a time and not a duration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within_ms: Option<u64>,
+    /// The pool whose rate limit the step waits for, before its attempt has begun (spec L7).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
     /// The number at the start of the wait. Events with a lower number do not end the wait.
     pub since: Seq,
 }

@@ -44,10 +44,14 @@ pub fn follow_stopped<E>(draft: &mut Draft, run: &mut Run) -> Decided<(), E> {
 /// Releases the gates that a compensating run took over, after `compensateTimeoutMs`. The run
 /// continues without them.
 pub fn let_go<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
-    let phase = run.phase;
+    let (phase, entered) = (run.phase, run.entered);
+    // Places of its steps stay: they end with their attempts.
+    let taken_over = run.plan.iter().take_while(|need| need.span == Span::Run).count();
+    let places = run.plan.split_off(taken_over);
+    run.entered = entered.min(taken_over);
     let freed = gate::vacate(draft, &mut run, 0)?;
-    run.phase = phase;
-    run.plan.clear();
+    (run.phase, run.entered) = (phase, entered.saturating_sub(taken_over));
+    (run.plan, run.gives_up_at) = (places, None);
     draft.put(run);
     gate::hand_on(draft, freed)
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use crate::{
     command::Refusal,
     draft::{Decided, Draft, Missing, Stop},
-    flow::{gate, pause},
+    flow::{pause, step_pool},
     id::Seq,
     reads::Scan,
     row::{Begun, Engine, EngineId, Phase, Purpose, Row, RowKey, Run},
@@ -90,8 +90,8 @@ fn alive(draft: &Draft, engine: EngineId) -> Decided<Engine> {
 }
 
 fn lease_one<E>(draft: &mut Draft, engine: EngineId, mut run: Run) -> Decided<Run, E> {
+    step_pool::start(draft, &mut run)?;
     if !run.started {
-        gate::start(draft, &run)?;
         run.started = true;
         run.deadline = deadline(draft, &run)?;
     }

@@ -22,6 +22,7 @@ use crate::{
         gate,
         plan::{Candidate, Origin, Results},
         pool, receipts, settle,
+        step_pool::{self, PoolAnswer, PoolAsk, Request},
         verdict::Verdict,
     },
     id::{RunId, Seq},
@@ -59,6 +60,10 @@ pub struct Record {
     pub session: Vec<NewSessionOp>,
     /// Gates that the run closes because a service has refused its call.
     pub closes: Vec<NewClose>,
+    /// Steps whose attempts ended without a record. Their places in pools end.
+    pub over: Vec<String>,
+    /// Steps that ask for their pools. Only a report after which the worker continues has them.
+    pub asks: Vec<NewAsk>,
     /// The next state of the run.
     pub then: Then,
 }
@@ -74,9 +79,9 @@ impl Record {
     ///
     /// Most reports are plain. Without this function, probing them took a tenth of all CPU time.
     pub fn plain_reads(&self, known: &Run) -> Option<ReadSet> {
-        let Self { sends, chunks, progress, session, commits, closes, .. } = self;
+        let Self { sends, chunks, progress, session, commits, closes, over, asks, .. } = self;
         let quiet = chunks.is_empty() && progress.is_none() && commits.is_empty();
-        let quiet = quiet && closes.is_empty();
+        let quiet = quiet && closes.is_empty() && over.is_empty() && asks.is_empty();
         let brings_steps = sends.is_empty() && session.is_empty() && quiet;
         let awaited = known.then.is_some() || known.parent.is_some();
         let alone = known.plan.is_empty() && !awaited && known.staged == 0;
@@ -97,6 +102,15 @@ pub struct NewStep {
     pub kind: StepKind,
     /// The step's result.
     pub result: Result<Payload, RunError>,
+}
+
+/// Step that asks for its pools.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewAsk {
+    /// The step's id.
+    pub step: String,
+    /// The pools.
+    pub pools: Vec<PoolAsk>,
 }
 
 /// Event, signal or settlement that a step sends. The answer to it is the step's result.
@@ -243,6 +257,9 @@ pub enum NewWaitOn {
     Retry,
     /// The next attempt of the step, after it has closed a gate: it does not count as failed.
     Deferred,
+    /// A place of the step in its pools, which had no room when it asked. The run parks for one
+    /// step; others ask again.
+    Pools(Vec<PoolAsk>),
     /// An event of this name whose fields have these encoded values.
     Event {
         /// The event's name.
@@ -267,10 +284,12 @@ pub enum NewWaitOn {
 }
 
 /// Answer to a worker's report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recorded {
     /// The worker continues.
     GoOn,
+    /// The worker continues. The answers to the steps that have asked for their pools.
+    Asked(Vec<(String, PoolAnswer)>),
     /// The worker no longer drives the run: it waits, is queued again, is paused or has ended.
     LetGo,
     /// The worker has to stop and confirm it: an event that the run sent has replaced the run.
@@ -324,12 +343,43 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
         // second time.
         wait::drop_one(draft, &mut run, step);
     }
-    match report.then.clone() {
+    if report.then == Then::Continue && !run.pausing {
+        return go_on(draft, run, report);
+    }
+    // Places of steps end with the lease, also those of steps that had not begun.
+    let freed = step_pool::leave(draft, &mut run, |_| true)?;
+    release(draft, run, report.then.clone())?;
+    gate::hand_on(draft, freed)?;
+    Ok(Recorded::LetGo)
+}
+
+/// Lets the worker continue. Places of steps that have ended are handed on first, so that no step
+/// that asks now passes the runs that wait.
+fn go_on(draft: &mut Draft, mut run: Run, report: &Record) -> Decided<Recorded> {
+    let recorded = |step: &str| report.steps.iter().any(|it| it.id == step);
+    let is_over = |step: &str| recorded(step) || report.over.iter().any(|it| it == step);
+    let freed = step_pool::leave(draft, &mut run, is_over)?;
+    if freed.is_empty() && report.asks.is_empty() {
+        draft.put(run);
+        return Ok(Recorded::GoOn);
+    }
+    draft.put(run.clone());
+    gate::hand_on(draft, freed)?;
+    if report.asks.is_empty() {
+        return Ok(Recorded::GoOn);
+    }
+    let mut answers = Vec::with_capacity(report.asks.len());
+    for NewAsk { step, pools } in &report.asks {
+        answers.push((step.clone(), step_pool::ask(draft, &mut run, step, pools)?));
+        draft.put(run.clone());
+    }
+    Ok(Recorded::Asked(answers))
+}
+
+/// Releases a run from its worker.
+fn release(draft: &mut Draft, mut run: Run, then: Then) -> Decided<()> {
+    match then {
         Then::Continue | Then::Yield if run.pausing => park(draft, run, true)?,
-        Then::Continue => {
-            draft.put(run);
-            return Ok(Recorded::GoOn);
-        }
         Then::Suspend(waits) => {
             run.made_progress();
             suspend(draft, run, waits)?;
@@ -342,13 +392,13 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
             end(draft, run, ending)?;
         }
         Then::Fail(error) => end(draft, run, Ending::Failed { error })?,
-        Then::Yield => {
+        Then::Continue | Then::Yield => {
             run.owner = None;
             run.phase = Phase::Ready;
             draft.put(run);
         }
     }
-    Ok(Recorded::LetGo)
+    Ok(())
 }
 
 /// Records a step if it is not recorded yet. A worker repeats a report if it got no answer.
@@ -449,6 +499,7 @@ fn suspend(draft: &mut Draft, mut run: Run, waits: Vec<NewWait>) -> Decided<()> 
     let since = draft.next_seq()?;
     let now = draft.now();
     let mut children: Vec<(String, _, _, _, _)> = Vec::new();
+    let mut asks: Vec<(String, Vec<PoolAsk>)> = Vec::new();
     for NewWait { step, on, until } in waits {
         if wait::is_answered(draft, &run, &step)? {
             answered = true;
@@ -468,6 +519,10 @@ fn suspend(draft: &mut Draft, mut run: Run, waits: Vec<NewWait>) -> Decided<()> 
                 *run.deferrals.entry(step.clone()).or_default() += 1;
                 WaitOn::Retry
             }
+            NewWaitOn::Pools(pools) => {
+                asks.push((step, pools));
+                continue;
+            }
             NewWaitOn::Event { name, matches } => WaitOn::Event { name, matches },
             NewWaitOn::Signal { name } => WaitOn::Signal { name },
             NewWaitOn::Invoke { app, workflow, data } => {
@@ -476,16 +531,45 @@ fn suspend(draft: &mut Draft, mut run: Run, waits: Vec<NewWait>) -> Decided<()> 
             }
         };
         let (until, within_ms) = (until.map(|it| it.moment(now)), until.and_then(Until::span));
-        let wait = Wait { step, on, until, within_ms, since };
+        let wait = Wait { step, on, until, within_ms, pool: None, since };
         answered |= wait::register(draft, &mut run, wait)?;
     }
     // The parent releases its executing gates first, because its child may need them.
     let id = run.id.seq;
-    park(draft, run, answered)?;
+    // A run that has something to do, or is to be paused, asks again when it goes on.
+    let going = answered || (run.pausing && !asks.is_empty());
+    match if going { None } else { for_pools(draft, &mut run, asks, &mut answered)? } {
+        Some((step, needs)) => {
+            run.owner = None;
+            step_pool::park(draft, run, step, &needs)?;
+        }
+        None => park(draft, run, going || answered)?,
+    }
     for (step, until, app, workflow, data) in children {
         invoke(draft, id, step, until, &app, &workflow, data)?;
     }
     Ok(())
+}
+
+/// Returns the step for which a run queues, with its gates. Steps before it for which a rate limit
+/// has no token wait for that. Sets `going` if a step would be refused: it has to ask again.
+fn for_pools(
+    draft: &mut Draft,
+    run: &mut Run,
+    asks: Vec<(String, Vec<PoolAsk>)>,
+    going: &mut bool,
+) -> Decided<Option<(String, step_pool::Needs)>> {
+    for (step, pools) in asks {
+        match step_pool::request(draft, run, &step, &pools)? {
+            Request::Queue(needs) => return Ok(Some((step, needs))),
+            Request::Later(pool, at) => {
+                let wait = step_pool::wait_for_token(draft, step, pool, at)?;
+                run.waits.push(wait);
+            }
+            Request::Again => *going = true,
+        }
+    }
+    Ok(None)
 }
 
 /// Suspends a run and releases its executing gates. If `going`, the run has something to do and is
@@ -551,7 +635,7 @@ fn invoke(
             let (on, since) = (WaitOn::Child { run: child }, run.id.seq);
             let (until, within_ms) = (until.map(|it| it.moment(at)), until.and_then(Until::span));
             run = draft.run(run.id.seq)?.cloned().expect("a child does not end its parent");
-            run.waits.push(Wait { step, on, until, within_ms, since });
+            run.waits.push(Wait { step, on, until, within_ms, pool: None, since });
             draft.put(run);
             Ok(())
         }

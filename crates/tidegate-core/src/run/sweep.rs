@@ -7,7 +7,7 @@ use crate::{
     command::{Answer, Command},
     definition::Overlap,
     draft::{Decided, Draft},
-    flow::{claim, control, fold, gate, meter, policy::PolicyKind, queue},
+    flow::{claim, control, fold, gate, meter, policy::PolicyKind, queue, step_pool},
     id::Seq,
     json::Payload,
     reads::Scan,
@@ -212,10 +212,12 @@ pub fn reap<E>(
         end::stopped(draft, run)?;
         return Ok(Answer::Changed(true));
     }
+    let places = step_pool::leave(draft, &mut run, |_| true)?;
     run.takeovers = run.takeovers.saturating_add(1);
     let reason = count_death(draft, &mut run, max_deaths)?;
     if reason.is_none() && !run.pausing {
         gate::requeue(draft, run)?;
+        gate::hand_on(draft, places)?;
         return Ok(Answer::Changed(true));
     }
     let keep = run.executing().min(run.entered);
@@ -225,6 +227,7 @@ pub fn reap<E>(
         (run.pausing, run.pause_reason) = (true, reason.clone());
     }
     draft.put(run);
+    gate::hand_on(draft, places)?;
     Ok(reason.map_or(Answer::Changed(true), |reason| Answer::Paused { reason }))
 }
 

@@ -65,7 +65,7 @@ pub fn start_after(draft: &mut Draft, run: &mut Run, before: &[RunId]) -> Decide
                 let (on, since) = (WaitOn::Before { run: *id }, draft.next_seq()?);
                 let until = Some(draft.now().plus_ms(RECHECK_MS));
                 let (step, within_ms) = (id.to_string(), Some(RECHECK_MS));
-                run.waits.push(Wait { step, on, until, within_ms, since });
+                run.waits.push(Wait { step, on, until, within_ms, pool: None, since });
             }
         }
     }

@@ -607,6 +607,29 @@ macro_rules! behaviours {
                 a_shift_comes_from_the_data_of_each_run,
                 a_negative_shift_moves_a_run_behind_by_at_most_itself,
             }
+            step_pools {
+                room_is_taken_in_the_commit_that_asks,
+                a_repeated_report_takes_one_place,
+                workflows_and_a_step_meet_on_one_pool,
+                a_step_does_not_pass_the_queue,
+                parallel_steps_take_a_place_each,
+                a_retry_frees_and_takes_again,
+                the_death_of_an_engine_frees_the_place,
+                a_cancelled_run_keeps_the_place_until_it_has_stopped,
+                each_attempt_spends_the_throttle,
+                a_rate_limit_uses_up_no_attempt,
+                what_never_fits_fails_the_step,
+            }
+            step_queues {
+                a_full_pool_parks_the_run,
+                a_parked_run_keeps_its_rank,
+                opposite_orders_do_not_deadlock,
+                a_pool_that_the_run_holds_does_not_deadlock,
+                a_parked_run_waits_for_its_turn,
+                a_parked_run_can_be_cancelled_and_paused,
+                a_run_with_an_answer_goes_on,
+                a_removed_pool_fails_the_next_ask,
+            }
             settle {
                 the_difference_is_given_back_or_spent,
                 what_is_given_back_serves_the_queue,

@@ -61,6 +61,8 @@ pub mod settle;
 pub mod singleton;
 pub mod staged;
 pub mod start_within;
+pub mod step_pools;
+pub mod step_queues;
 pub mod streams;
 pub mod throttle;
 pub mod timeouts;

@@ -214,6 +214,7 @@ impl Reference {
             state: State::Folding,
             way: Vec::new(),
             costs: Vec::new(),
+            step: None,
             passed: 0,
             stood: 0,
             started: false,
@@ -606,7 +607,7 @@ fn fold_of(name: &str, def: &Value, data: &Value) -> Option<(&'static str, Place
 }
 
 /// Returns the kind of a key, in the order of gate keys: none, a number, a text, a boolean, several.
-fn kind(place: &Place) -> u8 {
+pub(super) fn kind(place: &Place) -> u8 {
     match place.key.as_deref().and_then(|key| key.chars().next()) {
         None => 0,
         Some('"') => 2,

@@ -192,6 +192,7 @@ impl Reference {
 
     /// Puts a run back into the queues of its executing gates (spec G3).
     pub(super) fn requeue(&mut self, run: Ordinal) {
+        self.drop_step(run);
         let it = &mut self.runs[run];
         it.passed = it.way.iter().filter(|(stop, _)| *stop <= Stop::Turn).count();
         it.state = State::Line;
@@ -206,7 +207,7 @@ impl Reference {
     }
 
     /// Returns the cost of a run at a gate with one limit.
-    fn cost_at(&self, run: Ordinal, place: &Place) -> i128 {
+    pub(super) fn cost_at(&self, run: Ordinal, place: &Place) -> i128 {
         let it = &self.runs[run];
         let at = it.way.iter().position(|(_, stop)| stop == place).expect("a gate of the run");
         it.costs[at][0]

@@ -31,7 +31,8 @@ pub(super) fn waits() -> Vec<Wait> {
     ];
     let wait = |(n, on): (usize, WaitOn)| {
         let within_ms = (n % 2 == 0).then_some(60_000);
-        Wait { step: NAME.to_owned(), on, until: Some(FUTURE), within_ms, since: Seq(i64::MAX) }
+        let (step, pool) = (NAME.to_owned(), (n == 1).then(|| NAME.to_owned()));
+        Wait { step, on, until: Some(FUTURE), within_ms, pool, since: Seq(i64::MAX) }
     };
     on.into_iter().enumerate().map(wait).collect()
 }

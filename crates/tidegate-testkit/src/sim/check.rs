@@ -17,7 +17,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use tidegate_core::{
     command::Command,
     doctor::Checkup,
-    flow::Verdict,
+    flow::{Verdict, step_pool::PoolAsk},
     id::Seq,
     reaction::Leased,
     reads::Change,
@@ -26,7 +26,7 @@ use tidegate_core::{
 };
 use tidegate_store::{Answered, SeededCommand};
 
-use self::history::History;
+use self::{effects::Places, history::History};
 use super::{
     controls::Controls,
     state::{Delta, State},
@@ -88,6 +88,7 @@ const CHECKS: &[Check] = &[
     ("I79", gates::i79),
     ("I80", gates::i80),
     ("I76", gates::i76),
+    ("I74", effects::i74),
 ];
 
 /// One commit, with the data that the checks need.
@@ -305,14 +306,18 @@ impl Judge {
         self.history.clock_stepped();
     }
 
-    /// Records the start of a step's closure.
-    pub fn start(&mut self, effect: &Effect) {
+    /// Records the start of a step's closure, and the pools that the step passes.
+    pub fn start(&mut self, effect: &Effect, pools: &[PoolAsk]) {
         for (number, check) in effects::ON_START {
             if let Err(text) = check(&self.state, &self.history, effect) {
                 self.report(number, format!("{effect:?}: {text}"));
             }
         }
-        self.history.start(effect);
+        let places = Places { effect: effect.clone(), pools: pools.to_vec() };
+        if let Err(text) = places.check(&self.state) {
+            self.report("I74", text);
+        }
+        self.history.start(effect, places);
     }
 
     /// Records the end of a step's closure.

@@ -222,6 +222,11 @@ impl CommandEngine {
                     task.go_on();
                 }
             }
+            (Ok(Answer::Recorded(Recorded::Asked(answers))), Some(lease)) => {
+                if let Some(task) = self.task(lease) {
+                    task.go_on_with(answers);
+                }
+            }
             (Ok(Answer::Recorded(Recorded::LetGo)), Some(lease)) => self.let_go(world, lease),
             (Ok(Answer::Recorded(Recorded::Stop)) | Err(Refusal::Fenced { .. }), Some(lease)) => {
                 // The run is dropped from memory before the stop is reported.

@@ -1,6 +1,10 @@
 //! Simulated handlers: the steps of a run, as data that is drawn from the seed.
 
-use tidegate_core::flow::close::GateToClose;
+use serde_json::Value;
+use tidegate_core::flow::{
+    close::GateToClose,
+    step_pool::{PoolAsk, key_of},
+};
 
 use crate::workload::Chance;
 
@@ -13,6 +17,8 @@ pub enum Op {
         ms: u64,
         /// Number of attempts that fail.
         fails: u32,
+        /// The pools that each attempt passes.
+        pools: Vec<StepUse>,
     },
     /// Sleeps for this time, in milliseconds.
     Sleep(u64),
@@ -40,6 +46,36 @@ impl Op {
     pub const TOPICS: [&'static str; 2] = ["ping", "pong"];
 }
 
+/// A use of a pool by a step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepUse {
+    /// The name of the pool.
+    pub pool: &'static str,
+    /// Whether the key is the field `k` of the run's input.
+    pub keyed: bool,
+    /// The units that the step takes.
+    pub cost: u32,
+}
+
+impl StepUse {
+    /// Draws the uses of a step.
+    pub fn draw(names: &[&'static str], chance: &mut Chance) -> Vec<Self> {
+        // Two uses may be of one pool, and of one gate.
+        let uses = 0..chance.one(&[0, 1, 1, 2]);
+        let one = |_| {
+            let (pool, keyed) = (chance.one(names), chance.percent(50));
+            Self { pool, keyed, cost: chance.one(&[1, 1, 1, 2]) }
+        };
+        uses.map(one).collect()
+    }
+
+    /// Returns what the step asks for in a run with this input.
+    pub fn ask(&self, data: &Value) -> PoolAsk {
+        let key = data.get("k").filter(|_| self.keyed).and_then(key_of);
+        PoolAsk { pool: self.pool.to_owned(), key, cost: self.cost }
+    }
+}
+
 /// A handler.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Script {
@@ -63,13 +99,23 @@ impl Script {
         let (fails, attempts) = (chance.percent(10), chance.one(&[1, 2, 3]));
         Self { ops, fails, attempts, backoff_ms: chance.one(&[1, 20]), closes: None }
     }
+
+    /// Draws the pools that its steps pass.
+    pub fn draw_pools(&mut self, names: &[&'static str], chance: &mut Chance) {
+        for op in &mut self.ops {
+            if let Op::Step { pools, .. } = op {
+                *pools = StepUse::draw(names, chance);
+            }
+        }
+    }
 }
 
 fn op(n: usize, of: usize, chance: &mut Chance) -> Op {
     let other = |chance: &mut Chance| format!("w{}", chance.index(of));
     match chance.below(20) {
         0..8 => {
-            Op::Step { ms: chance.one(&[0, 1, 5, 40, 150]), fails: chance.one(&[0, 0, 0, 1, 5]) }
+            let (ms, fails) = (chance.one(&[0, 1, 5, 40, 150]), chance.one(&[0, 0, 0, 1, 5]));
+            Op::Step { ms, fails, pools: Vec::new() }
         }
         8..11 => Op::Sleep(chance.one(&[1, 10, 100])),
         11..13 => Op::Event {

@@ -1,15 +1,18 @@
 //! One driven run in its simulated engine: its script, its recorded steps, and its current action.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use tidegate_core::{
-    flow::close::NewClose,
+    flow::{
+        close::NewClose,
+        step_pool::{PoolAnswer, PoolAsk},
+    },
     json::Payload,
     reads::{ReadSet, Scan},
     row::{Begun, EngineId, Row, RowKey, Run, RunError, StepKind},
     run::{
-        record::{NewSend, NewStep, NewWait, NewWaitOn, Record, Then, Until},
+        record::{NewAsk, NewSend, NewStep, NewWait, NewWaitOn, Record, Then, Until},
         wait,
     },
 };
@@ -59,6 +62,8 @@ pub struct Drive {
     data: Value,
     recorded: BTreeSet<String>,
     reported: Vec<String>,
+    /// Answers to the steps that have asked for their pools under this lease.
+    answers: BTreeMap<String, PoolAnswer>,
     doing: Doing,
 }
 
@@ -66,13 +71,21 @@ impl Drive {
     /// Creates the task for a run that was just leased.
     pub fn new(run: Run, at: u64) -> Self {
         let (data, recorded, reported) = (Value::Null, BTreeSet::new(), Vec::new());
-        Self { run: Box::new(run), at, data, recorded, reported, doing: Doing::Load }
+        let granted = run.in_pools.iter().map(|step| (step.clone(), PoolAnswer::Entered));
+        let (answers, doing) = (granted.collect(), Doing::Load);
+        Self { run: Box::new(run), at, data, recorded, reported, answers, doing }
     }
 
     /// Continues after a committed report.
     pub fn go_on(&mut self) {
         self.recorded.extend(self.reported.drain(..));
         (self.doing, self.at) = (Doing::Next, 0);
+    }
+
+    /// Continues with the answers to the steps that have asked for their pools.
+    pub fn go_on_with(&mut self, answers: Vec<(String, PoolAnswer)>) {
+        self.answers.extend(answers);
+        self.go_on();
     }
 
     /// Ends the running step closure, because the engine does not drive the run any more.
@@ -147,7 +160,21 @@ impl Drive {
                 Op::Invoke(name) if *name == self.run.workflow && world.plan.releases > 0 => {
                     continue;
                 }
-                Op::Step { ms, .. } => return self.begin(world, engine, id, *ms),
+                Op::Step { ms, pools, .. } => {
+                    let asks: Vec<PoolAsk> = pools.iter().map(|it| it.ask(&self.data)).collect();
+                    match self.answers.get(&id) {
+                        _ if asks.is_empty() => return self.begin(world, engine, id, *ms, &[]),
+                        Some(PoolAnswer::Entered) => {
+                            return self.begin(world, engine, id, *ms, &asks);
+                        }
+                        Some(PoolAnswer::Waits) => vec![wait(&id, NewWaitOn::Pools(asks), None)],
+                        Some(PoolAnswer::Refused(error)) => {
+                            let then = Then::Fail(error.clone());
+                            return self.report(Vec::new(), Vec::new(), then);
+                        }
+                        None => return self.ask(NewAsk { step: id, pools: asks }),
+                    }
+                }
                 Op::Send(name) => {
                     let event = event(name, &self.deeper());
                     self.reported = vec![id.clone()];
@@ -189,9 +216,23 @@ impl Drive {
         self.report(Vec::new(), Vec::new(), then)
     }
 
-    fn begin(&mut self, world: &mut World, engine: EngineId, step: String, ms: u64) -> Wish {
+    fn ask(&mut self, ask: NewAsk) -> Wish {
+        match self.report(Vec::new(), Vec::new(), Then::Continue) {
+            Wish::Report(run, report) => Wish::Report(run, Record { asks: vec![ask], ..report }),
+            later @ Wish::Later(_) => later,
+        }
+    }
+
+    fn begin(
+        &mut self,
+        world: &mut World,
+        engine: EngineId,
+        step: String,
+        ms: u64,
+        pools: &[PoolAsk],
+    ) -> Wish {
         let effect = Effect { engine, run: self.run.id, fence: self.run.fence, step };
-        world.start(&effect);
+        world.start(&effect, pools);
         let until = world.now + ms * 1000;
         self.doing = Doing::Busy(effect, until);
         Wish::Later(until)

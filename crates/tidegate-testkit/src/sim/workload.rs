@@ -269,7 +269,7 @@ fn pools(specs: &mut [Spec], chance: &mut Chance) -> Vec<SimPool> {
     // A parent with a hold until its end, and a child that waits for a run behind it, could wait for
     // each other without end: only the ancestors of a child are examined (spec G8).
     let alone = specs.len() == 1;
-    for spec in specs {
+    for spec in &mut *specs {
         let action = spec.flow.is_some();
         let rest = chance.percent(60);
         for (controls, _) in &mut spec.versions {
@@ -279,10 +279,18 @@ fn pools(specs: &mut [Spec], chance: &mut Chance) -> Vec<SimPool> {
         }
     }
     let pool = |name| {
-        let (limit, run) = (chance.one(&[1, 2, 3, 5]), alone && chance.percent(60));
+        let (limit, run) = (chance.one(&[1, 2, 3, 5]), alone && chance.percent(40));
         SimPool { name, limit, run }
     };
-    names.map(pool).into()
+    let pools: Vec<SimPool> = names.map(pool).into();
+    let executing = pools.iter().filter(|pool| !pool.run).map(|pool| pool.name);
+    let executing: Vec<&'static str> = executing.collect();
+    if !executing.is_empty() && chance.percent(70) {
+        for (_, script) in specs.iter_mut().flat_map(|spec| &mut spec.versions) {
+            script.draw_pools(&executing, chance);
+        }
+    }
+    pools
 }
 
 /// Draws a gate that the runs of a version have, and for how long they close it.

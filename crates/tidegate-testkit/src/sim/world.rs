@@ -10,6 +10,7 @@ use std::{
 
 use tidegate_core::{
     command::Command,
+    flow::step_pool::PoolAsk,
     id::Seq,
     reads::{Change, ReadSet, Snapshot},
     row::{EngineId, Phase, Workspace},
@@ -174,10 +175,10 @@ impl World {
         (!lost).then_some(alive)
     }
 
-    /// Records the start of a step's closure.
-    pub fn start(&mut self, effect: &Effect) {
+    /// Records the start of a step's closure, and the pools that the step passes.
+    pub fn start(&mut self, effect: &Effect, pools: &[PoolAsk]) {
         self.trace.note(self.now, || format!("starts {effect:?}"), effect);
-        self.judge.start(effect);
+        self.judge.start(effect, pools);
     }
 
     /// Records the end of a step closure, or of its process.

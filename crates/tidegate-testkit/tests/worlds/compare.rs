@@ -8,6 +8,7 @@ use std::{
 use serde_json::{Value, json};
 use tidegate_core::{
     event::Outcome,
+    flow::step_pool::{PoolAnswer, PoolAsk, key_of},
     id::RunId,
     key::{Key, Scalar},
     row::{Class, Gate, GateKey, GateState, Phase, Row, Run, Source},
@@ -15,7 +16,7 @@ use tidegate_core::{
 };
 use tidegate_store::{ManualClock, MemoryStore};
 use tidegate_testkit::{
-    reference::{Ordinal, Place, Reference, Time, Told},
+    reference::{Entry, Ordinal, Place, Reference, Time, Told},
     world::{World, request},
 };
 
@@ -113,6 +114,17 @@ impl Twin {
                     self.reference.sleep(run, micros(*ms));
                 }
             }
+            Op::Enter { at, key, cost, parks } => {
+                if let Some(run) = pick(&driven, *at) {
+                    self.enter(run, *key, *cost, *parks).await?;
+                }
+            }
+            Op::Leave(at) => {
+                if let Some(run) = pick(&driven, *at).filter(|run| self.reference.has_step(*run)) {
+                    self.world.leave(&self.leased[&run], "ask").await;
+                    self.reference.leave_pool(run);
+                }
+            }
             Op::Cancel(at) => {
                 // A run whose window or buffer is still open is not cancelled here: that has its
                 // own tests.
@@ -143,6 +155,29 @@ impl Twin {
         }
         self.world.sweep().await;
         self.reference.sweep();
+        Ok(())
+    }
+
+    /// Lets a step of a driven run ask for the pool `px`.
+    async fn enter(&mut self, run: Ordinal, key: Field, cost: u32, parks: bool) -> Same {
+        if self.reference.has_step(run) {
+            return Ok(());
+        }
+        let data = data(0, key, key);
+        let key = data.get("a");
+        let asks = [PoolAsk { pool: "px".to_owned(), key: key.and_then(key_of), cost }];
+        let leased = self.leased[&run].clone();
+        let answer = match self.world.enter(&leased, "ask", &asks).await {
+            PoolAnswer::Entered => Entry::Entered,
+            PoolAnswer::Waits => Entry::Waits,
+            PoolAnswer::Refused(_) => Entry::Refused,
+        };
+        let expected = self.reference.enter(run, "px", key, cost.into());
+        same("the answer to a step", &answer, &expected)?;
+        if answer == Entry::Waits && parks {
+            self.world.park(&leased, "ask", &asks).await;
+            self.reference.park(run, "px", key, cost.into());
+        }
         Ok(())
     }
 

@@ -33,6 +33,7 @@ fn wanted(op: &Op, kinds: &[bool]) -> bool {
         Op::Stopped(_) => kinds[5],
         Op::Lose => kinds[6],
         Op::Release => kinds[7],
+        Op::Enter { .. } | Op::Leave(_) => kinds[8],
     }
 }
 
@@ -50,6 +51,9 @@ fn op() -> impl Strategy<Value = Op> {
         1 => pick.clone().prop_map(Op::Fail),
         2 => (pick.clone(), 1..30_u64).prop_map(|(pick, ms)| Op::Sleep(pick, ms)),
         2 => pick.clone().prop_map(Op::Cancel),
+        4 => (pick.clone(), field(), 1..4_u32, prop::bool::weighted(0.8))
+            .prop_map(|(at, key, cost, parks)| Op::Enter { at, key, cost, parks }),
+        1 => pick.clone().prop_map(Op::Leave),
         2 => pick.prop_map(Op::Stopped),
         1 => Just(Op::Lose),
         5 => (1..40_u64).prop_map(Op::Tick),

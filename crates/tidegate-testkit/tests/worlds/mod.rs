@@ -36,6 +36,11 @@ pub(crate) enum Op {
     Fail(usize),
     /// Lets a driven run sleep for some milliseconds.
     Sleep(usize, u64),
+    /// Lets a step of a driven run ask for the pool `px`, with this key and cost. If it has to
+    /// wait, the run parks, or goes on without it.
+    Enter { at: usize, key: Field, cost: u32, parks: bool },
+    /// Ends the place of a step.
+    Leave(usize),
     /// Cancels a run.
     Cancel(usize),
     /// Confirms that a worker stopped.

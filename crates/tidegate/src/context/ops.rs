@@ -7,7 +7,7 @@ use tidegate_core::{
     row::Progress,
     run::{
         output::NewChunk,
-        record::{NewCommit, NewSend, NewStep},
+        record::{NewAsk, NewCommit, NewSend, NewStep},
     },
     session::NewSessionOp,
     stream,
@@ -23,6 +23,10 @@ pub(crate) struct Ops {
     pub(crate) chunks: Vec<NewChunk>,
     pub(crate) progress: Option<Progress>,
     pub(crate) closes: Vec<NewClose>,
+    /// Steps whose attempts ended without a record.
+    pub(crate) over: Vec<String>,
+    /// Steps that ask for their pools.
+    pub(crate) asks: Vec<NewAsk>,
 }
 
 /// One completed operation. The variants are in the order in which a report records them.
@@ -37,6 +41,9 @@ pub(crate) enum Op {
 /// Maximum number of operations in one report: a transaction holds 4,000 rows, and each operation
 /// may change several.
 const MAX_OPS: usize = 500;
+
+/// Maximum number of steps that ask for their pools in one report: each may change several gates.
+const MAX_ASKS: usize = 100;
 
 /// Maximum number of bytes in one report; the last value may exceed it.
 const MAX_OPS_BYTES: usize = 8 * 1024 * 1024;
@@ -74,16 +81,40 @@ pub(super) struct Unreported {
     chunks: Vec<NewChunk>,
     progress: Option<Progress>,
     closes: Vec<NewClose>,
+    over: Vec<String>,
+    asks: VecDeque<NewAsk>,
 }
 
 impl Unreported {
     pub(super) fn is_empty(&self) -> bool {
-        let quiet = self.chunks.is_empty() && self.progress.is_none() && self.closes.is_empty();
-        self.ops.is_empty() && quiet
+        let Self { ops, chunks, progress, closes, over, asks } = self;
+        let places = over.is_empty() && asks.is_empty();
+        let quiet = chunks.is_empty() && progress.is_none() && closes.is_empty();
+        ops.is_empty() && quiet && places
     }
 
     pub(super) fn close(&mut self, close: NewClose) {
         self.closes.push(close);
+    }
+
+    /// Adds a step that asks for its pools.
+    pub(super) fn ask(&mut self, ask: NewAsk) {
+        self.asks.push_back(ask);
+    }
+
+    /// Removes a step that has asked, if its ask is not reported yet.
+    pub(super) fn unask(&mut self, step: &str) {
+        self.asks.retain(|ask| ask.step != step);
+    }
+
+    /// Removes all steps that have asked.
+    pub(super) fn drop_asks(&mut self) {
+        self.asks.clear();
+    }
+
+    /// Adds a step whose attempt ended without a record: its place ends.
+    pub(super) fn leave(&mut self, step: String) {
+        self.over.push(step);
     }
 
     pub(super) fn push(&mut self, op: Op) {
@@ -128,6 +159,8 @@ impl Unreported {
         report.chunks = std::mem::replace(&mut self.chunks, rest);
         report.progress = self.progress.take();
         report.closes = std::mem::take(&mut self.closes);
+        report.over = std::mem::take(&mut self.over);
+        report.asks = self.asks.drain(..self.asks.len().min(MAX_ASKS)).collect();
         report
     }
 }

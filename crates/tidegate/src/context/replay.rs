@@ -46,7 +46,8 @@ pub(super) struct Replay {
     /// Ids that an earlier activation requested and this one has not requested yet: of recorded
     /// steps, and of waits without an answer.
     unclaimed: BTreeMap<String, StepKind>,
-    /// Ids of failed steps that are retried, and that this activation has not requested yet.
+    /// Ids of failed steps that are retried, and of steps for which the run was queued, that this
+    /// activation has not requested yet.
     retries: BTreeSet<String>,
     /// Unclaimed ids that have a record, by the position of the record.
     lost: BTreeMap<usize, String>,
@@ -118,6 +119,7 @@ impl Replay {
         // next time.
         let retries = run.waits.iter().filter(|wait| wait.on == WaitOn::Retry);
         let retries = retries.map(|wait| &wait.step).chain(run.failures.keys());
+        let retries = retries.chain(&run.in_pools);
         let retries = retries.filter(|step| !step.is_empty()).cloned().collect();
         let waits = run.waits.iter().filter_map(|wait| Some((&wait.step, kind_of(&wait.on)?)));
         let own = || records.iter().filter(|(id, record)| !is_outside(id, record.kind));

@@ -17,6 +17,7 @@ use tidegate_core::{
 
 use super::{
     ops::{Op, Ops, Unreported},
+    pool::Places,
     replay::{Outcome, PATCH, Proceeds, Replay, Settled},
     turn::Asks,
     undo::Undo,
@@ -31,17 +32,19 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct State {
     /// Replay of earlier activations.
-    replay: Replay,
+    pub(super) replay: Replay,
     /// Ids and kinds of the operations that this activation has requested.
-    asked: BTreeMap<String, StepKind>,
+    pub(super) asked: BTreeMap<String, StepKind>,
     /// Operations that the driver has to report.
-    ops: Unreported,
+    pub(super) ops: Unreported,
+    /// Steps that pass pools.
+    pub(super) places: Places,
     /// Whether a report is in flight.
     reporting: bool,
     /// Registered waits of the handler.
-    waits: BTreeMap<String, NewWait>,
+    pub(super) waits: BTreeMap<String, NewWait>,
     /// Number of step closures that are executing.
-    executing: usize,
+    pub(super) executing: usize,
     /// Id of the step whose closure is being polled.
     scope: Option<String>,
     /// Number of chunks that each step has emitted, by step id; the handler's own are under the
@@ -80,7 +83,8 @@ pub(crate) enum Next {
 
 impl State {
     pub(crate) fn new(run: &Run, steps: Vec<row::Step>) -> Self {
-        Self { replay: Replay::new(run, steps), ..Self::default() }
+        let places = Places::new(&run.in_pools);
+        Self { replay: Replay::new(run, steps), places, ..Self::default() }
     }
 
     /// Creates the state of a dry replay: operations without a record never begin.
@@ -145,6 +149,7 @@ impl State {
     /// Removes a requested operation whose future was dropped before its turn.
     pub(crate) fn withdraw(&mut self, id: &str) {
         self.replay.withdraw(id);
+        self.leave_granted(id);
     }
 
     /// Fails the run because the current code cannot read a record. The run fails even if the
@@ -332,7 +337,8 @@ impl State {
         } else {
             // A step that was allowed to begin waits for the report: that is no sign of changed
             // code.
-            let begins = !self.sleepers.is_empty() && !self.ops.is_empty();
+            let waits = !self.sleepers.is_empty() || self.places.is_asking();
+            let begins = waits && !self.ops.is_empty();
             match self.replay.settle(self.executing == 0 && !woken && !begins) {
                 Settled::Advanced => return Next::Again,
                 Settled::Halted(lost) if self.ops.is_empty() => return Next::Halted(lost),
@@ -341,8 +347,10 @@ impl State {
                 Settled::Over | Settled::Stuck => {}
             }
         }
+        self.leave_unclaimed();
         // While a step waits for the report, the handler is not idle: the step begins after it.
-        let quiet = self.executing == 0 && self.sleepers.is_empty() && !woken;
+        let begins = !self.sleepers.is_empty() || self.places.is_asking();
+        let quiet = self.executing == 0 && !begins && !woken;
         let idle = quiet && !self.waits.is_empty();
         if idle && let Some(lost) = self.replay.lost_effect() {
             return Next::Halted(lost.to_owned());
@@ -375,6 +383,11 @@ impl State {
         (ops, self.ops.is_empty())
     }
 
+    /// Drops what steps have asked for: the run is released, and its steps ask again.
+    pub(crate) fn drop_asks(&mut self) {
+        self.ops.drop_asks();
+    }
+
     /// Records that the report taken last is durable.
     pub(crate) fn reported(&mut self) {
         self.reporting = false;
@@ -383,7 +396,7 @@ impl State {
         }
     }
 
-    fn wake_driver(&self) {
+    pub(super) fn wake_driver(&self) {
         if let Some(driver) = &self.driver {
             driver.wake_by_ref();
         }

@@ -19,7 +19,10 @@ use tidegate_core::{
 };
 use tracing::Instrument;
 
-use super::{Ctx, Outcome};
+use super::{
+    Ctx, Outcome,
+    pool::{PooledStep, StepPools},
+};
 use crate::{
     handler::write,
     step_error::{Result, RetryDecision, StepError},
@@ -33,8 +36,9 @@ type StepFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 #[must_use = "a step runs when it is awaited"]
 pub struct Step<'a, T> {
     ctx: Ctx,
-    id: String,
+    pub(super) id: String,
     run: Box<dyn FnOnce() -> StepFuture<'a, T> + Send + 'a>,
+    pub(super) pools: StepPools,
     retry: Option<Retry>,
     timeout: Option<Duration>,
 }
@@ -51,7 +55,8 @@ impl<'a, T> Step<'a, T> {
         F: FnOnce() -> Fut + Send + 'a,
         Fut: Future<Output = Result<T>> + Send + 'a,
     {
-        Self { ctx, id, run: Box::new(|| Box::pin(run())), retry: None, timeout: None }
+        let (run, pools) = (Box::new(|| Box::pin(run()) as StepFuture<'a, T>), Ok(Vec::new()));
+        Self { ctx, id, run, pools, retry: None, timeout: None }
     }
 
     /// Sets the retry policy. Defaults to the retry policy of the workflow.
@@ -64,6 +69,22 @@ impl<'a, T> Step<'a, T> {
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
+    }
+
+    /// Lets every attempt of the step pass a pool: it begins when it has a place there, beside the
+    /// steps and runs of all workflows, and gives it back at its end.
+    ///
+    /// If there is no room, and the run can do nothing else, the run waits in the pool's queue
+    /// without a worker. Steps that pass pools do not nest. The pool's `concurrency` needs the span
+    /// `executing`.
+    ///
+    /// # Errors
+    ///
+    /// The step fails, without a retry, with `UnknownPool`, with `PoolSpan`, with `PoolKey` if the
+    /// pool has a key and the step has none, with `CostExceedsLimit` if its cost is above a limit,
+    /// with `BadCost`, with `TooManyPools` and with `NestedPools`.
+    pub fn pool(self, pool: impl Into<String>) -> PooledStep<'a, T> {
+        PooledStep::new(self, pool.into())
     }
 }
 
@@ -84,7 +105,7 @@ where
     T: Serialize + DeserializeOwned + Send + 'a,
 {
     async fn take(self) -> Result<T> {
-        let Self { ctx, id, run, retry, timeout } = self;
+        let Self { ctx, id, run, pools, retry, timeout } = self;
         if let Some(outcome) = ctx.turn(&id, StepKind::Run).await? {
             return ctx.read_record(&id, outcome);
         }
@@ -93,9 +114,13 @@ where
             ctx.activation_state().wait(wait);
             return pending().await;
         }
+        let (place, entered) = ctx.enter(&id, pools).await;
         poll_fn(|cx| ctx.activation_state().poll_durable(cx)).await;
         let span = telemetry::step_span(&id, ctx.attempt(&id));
-        let outcome = ctx.execute(&id, timeout, run).instrument(span).await;
+        let outcome = match entered {
+            Ok(()) => ctx.execute(&id, timeout, run).instrument(span).await,
+            Err(fault) => Err(fault),
+        };
         // The value is serialized and read back, so that the first execution returns the same value
         // as every replay.
         let outcome = outcome.and_then(|value| write_back::<T>(&id, &value));
@@ -103,6 +128,7 @@ where
             Ok(written) => Ok(written),
             Err(fault) => match ctx.next_attempt(&id, retry.as_ref(), &fault) {
                 Some(wait) => {
+                    drop(place);
                     ctx.activation_state().wait(wait);
                     return pending().await;
                 }
@@ -113,7 +139,8 @@ where
             Ok((payload, value)) => (Ok(payload), Ok(value)),
             Err(fault) => (Err(fault.to_row()), Err(fault.fatal())),
         };
-        ctx.activation_state().finish(NewStep { id, kind: StepKind::Run, result: recorded });
+        let step = NewStep { id: id.clone(), kind: StepKind::Run, result: recorded };
+        ctx.record_step(place, step);
         value
     }
 }

@@ -37,6 +37,7 @@ mod schedules;
 mod shape;
 mod singleton;
 mod sleepers;
+mod step_pools;
 mod steps;
 mod stored;
 mod stores;
@@ -125,6 +126,16 @@ stories! {
         time_chance_and_keys_are_stable,
         a_line_is_logged_once,
         progress_is_seen_before_the_step_ends,
+    }
+    step_pools {
+        steps_of_many_runs_share_a_pool,
+        a_parked_run_frees_its_worker,
+        each_attempt_passes_the_pool,
+        what_never_fits_fails_the_step,
+        a_rate_limit_uses_up_no_attempt,
+        a_dropped_step_gives_its_place_back,
+        the_place_ends_with_the_lease,
+        steps_of_one_run_take_turns,
     }
     waits {
         a_sleep_ends_at_its_time,

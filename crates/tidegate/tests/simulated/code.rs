@@ -157,7 +157,7 @@ pub(crate) fn groups(id: &str, op: &Op) -> Vec<Group> {
 impl Edit {
     fn apply(self, parts: &mut Vec<Part>) {
         let Self(number, place, change) = self;
-        let added = (format!("x{number}"), Op::Step { ms: 1, fails: 0 });
+        let added = (format!("x{number}"), Op::Step { ms: 1, fails: 0, pools: Vec::new() });
         let patch = format!("p{number}");
         match change {
             Change::Insert => parts.insert(place % (parts.len() + 1), Part::Plain(added)),

@@ -3,8 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
-use tidegate::{Ctx, EngineBuilder, Result, Retry, StepError, Workflow};
-use tidegate_testkit::sim::{script::Op, task::SIGNAL};
+use tidegate::{Ctx, EngineBuilder, PooledStep, Result, Retry, StepError, Workflow};
+use tidegate_core::flow::step_pool::PoolAsk;
+use tidegate_testkit::sim::{
+    script::{Op, StepUse},
+    task::SIGNAL,
+};
 
 use crate::{
     code::{Code, Edit, Named, Part, groups},
@@ -111,7 +115,9 @@ impl Host {
         let (Call { ctx, data, asked, .. }, id) = (call, id.clone());
         match op {
             // This operation requests two ids, one after another.
-            Op::Step { ms, fails } => return self.step(call, id, *ms, *fails).await,
+            Op::Step { ms, fails, pools } => {
+                return self.step(call, id, (*ms, *fails), pools).await;
+            }
             op => asked.add(groups(&id, op).into_iter().flatten()),
         }
         match op {
@@ -150,8 +156,14 @@ impl Host {
 
     /// Executes a step that takes some time and fails as often as the script says. Some steps have
     /// a compensation.
-    async fn step(&self, call: &Call, id: String, ms: u64, fails: u32) -> Result<()> {
-        let Call { ctx, asked, drive, .. } = call;
+    async fn step(
+        &self,
+        call: &Call,
+        id: String,
+        (ms, fails): (u64, u32),
+        pools: &[StepUse],
+    ) -> Result<()> {
+        let Call { ctx, asked, drive, data } = call;
         let script = &drive.code.script;
         if fails == 1 {
             let (host, run, undo) = (self.clone(), ctx.run_id(), format!("undo:u{id}"));
@@ -167,18 +179,35 @@ impl Host {
         let fails = ctx.attempt(&id) <= fails;
         let retry =
             Retry::attempts(script.attempts).fixed(Duration::from_millis(script.backoff_ms));
+        let asks: Vec<PoolAsk> = pools.iter().map(|it| it.ask(data)).collect();
         let step = ctx.step(id.clone(), || async {
-            let _inside = self.world.enter((self.process, ctx.run_id()), &id, asked);
+            let _inside = self.world.enter((self.process, ctx.run_id()), (&id, &asks), asked);
             self.spend(ms).await;
             if fails { Err(StepError::new("as scripted")) } else { Ok(()) }
         });
-        step.retry(retry).await.map_err(StepError::fatal)
+        let step = step.retry(retry);
+        let Some((first, rest)) = pools.split_first() else {
+            return step.await.map_err(StepError::fatal);
+        };
+        let key = data.get("k");
+        let step = with_use(step.pool(first.pool), first, key);
+        let step = rest.iter().fold(step, |step, it| with_use(step.pool(it.pool), it, key));
+        step.await.map_err(StepError::fatal)
     }
 
     /// Waits inside of a closure, for this many virtual milliseconds.
     async fn spend(&self, ms: u64) {
         let timer = &self.world.timer;
         timer.sleep_until(timer.elapsed() + Duration::from_millis(ms)).await;
+    }
+}
+
+/// Gives the last pool of a step its cost and key.
+fn with_use<'a>(step: PooledStep<'a, ()>, it: &StepUse, key: Option<&Value>) -> PooledStep<'a, ()> {
+    let step = step.cost(it.cost);
+    match key.filter(|_| it.keyed) {
+        Some(key) => step.key(key.clone()),
+        None => step,
     }
 }
 

@@ -11,6 +11,7 @@ use std::{
 use tidegate::{Engine, RunId, Timer, testing::VirtualClock};
 use tidegate_core::{
     doctor::Checkup,
+    flow::step_pool::PoolAsk,
     id::Seq,
     reads::Change,
     row::{self, EngineId, GateKey, GateState, Phase, Row, Run},
@@ -327,7 +328,7 @@ impl World {
     pub(crate) fn enter(
         self: &Arc<Self>,
         (process, run): (usize, RunId),
-        step: &str,
+        (step, pools): (&str, &[PoolAsk]),
         asked: &Asked,
     ) -> Inside {
         let now = self.now();
@@ -335,7 +336,7 @@ impl World {
         let (engine, fence) = inner.leases.get(&(process, run.seq)).copied().unwrap_or_default();
         let effect = Effect { engine, run, fence, step: step.to_owned() };
         inner.trace.note(now, || format!("process {process} starts {effect:?}"), &effect);
-        inner.judge.start(&effect);
+        inner.judge.start(&effect, pools);
         if let Err(text) = history::replayed(&inner.judge.state, &effect, asked) {
             inner.judge.report("I24", text);
         }

@@ -1,8 +1,12 @@
 //! Checks of step closures when they start, against the rows of the store at that time.
 
-use tidegate_core::row::{Begun, Phase, RowKey};
+use tidegate_core::{
+    flow::step_pool::PoolAsk,
+    key::Key,
+    row::{Begun, Class, GateKey, Phase, RowKey, Scope, Span},
+};
 
-use super::{Checked, history::History};
+use super::{Checked, Look, history::History};
 use crate::sim::{state::State, trace::Effect};
 
 type OnStart = (&'static str, fn(&State, &History, &Effect) -> Checked);
@@ -62,4 +66,59 @@ fn i29(state: &State, history: &History, effect: &Effect) -> Checked {
         }
         _ => Ok(()),
     }
+}
+
+/// An executing closure of a step, with the pools that the step passes.
+#[derive(Clone, Debug)]
+pub(super) struct Places {
+    /// The closure.
+    pub effect: Effect,
+    /// The pools.
+    pub pools: Vec<PoolAsk>,
+}
+
+impl Places {
+    /// Checks that the run has entered the gates of the pools with the units of the step, as long
+    /// as the closure executes under the run's lease.
+    pub(super) fn check(&self, state: &State) -> Checked {
+        let Effect { run, fence, step, .. } = &self.effect;
+        let Some(run) = state.run(run.seq).filter(|run| run.fence == *fence) else { return Ok(()) };
+        if self.pools.is_empty() || run.owner != Some(self.effect.engine) {
+            return Ok(());
+        }
+        for ask in &self.pools {
+            let gate = |ask: &PoolAsk| {
+                let (ws, class, app) = (run.ws.clone(), Class::PoolLimit, String::new());
+                let (name, slot) = (ask.pool.clone(), String::new());
+                let key = ask.key.clone().unwrap_or(Key::Whole);
+                GateKey::new(&Scope { ws, class, app, name, slot, key })
+            };
+            let wanted = gate(ask);
+            let same = self.pools.iter().filter(|other| gate(other) == wanted);
+            let units: u32 = same.map(|other| other.cost).sum();
+            let mut entered = run.plan.iter().take(run.entered);
+            let has = entered.any(|need| {
+                let taken = need.steps.get(step) == Some(&units) && need.costs.one() >= units;
+                need.span == Span::Executing && need.gate == wanted && taken
+            });
+            if !has || !run.in_pools.contains(step) {
+                return Err(format!(
+                    "{:?} executes without its place: {ask:?}, {run:?}",
+                    self.effect
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A step that passes pools executes only while its run has its place in them.
+pub(super) fn i74(look: &Look<'_>, history: &History) -> Checked {
+    let changed = |places: &&Places| {
+        look.runs().any(|(before, after)| {
+            let run = after.or(before);
+            run.is_some_and(|run| run.id == places.effect.run)
+        })
+    };
+    history.places.iter().filter(changed).try_for_each(|places| places.check(look.state))
 }

@@ -307,7 +307,8 @@ pub(super) fn i63(look: &Look<'_>, _: &History) -> Checked {
         let Some(run) = after.filter(|run| !undoes(run)) else { continue };
         let pools = run.plan.iter().take(run.entered).map(|need| &need.gate);
         for gate in pools.filter(|gate| gate.class().is_some_and(Class::is_pooled)) {
-            if before.is_some_and(|old| inside(old, gate).is_some()) {
+            // A run that is inside may take further units for its steps (spec L7).
+            if before.is_some_and(|old| inside(old, gate) >= inside(run, gate)) {
                 continue;
             }
             let all: Vec<u64> = look.state.runs().filter_map(|other| inside(other, gate)).collect();

@@ -18,7 +18,9 @@ use tidegate_core::{
     time::Timestamp,
 };
 
-use super::{Look, folds, retention, schedules::ScheduleModel, streams::StreamModel};
+use super::{
+    Look, effects::Places, folds, retention, schedules::ScheduleModel, streams::StreamModel,
+};
 use crate::sim::{
     controls::{Controls, Policy},
     trace::Effect,
@@ -157,6 +159,8 @@ pub(super) struct History {
     pub expired: BTreeSet<Seq>,
     /// The ids that retention has deleted.
     pub forgotten: BTreeSet<Seq>,
+    /// Executing closures of steps that pass pools.
+    pub places: Vec<Places>,
     /// Model of streams and reactions.
     pub streams: StreamModel,
     /// Model of schedules.
@@ -181,7 +185,10 @@ impl History {
         self.start_by.clear();
     }
 
-    pub(super) fn start(&mut self, effect: &Effect) {
+    pub(super) fn start(&mut self, effect: &Effect, places: Places) {
+        if !places.pools.is_empty() {
+            self.places.push(places);
+        }
         self.running.push(effect.clone());
         self.started.insert(effect.clone());
         self.driven.insert(effect.run.seq);
@@ -189,6 +196,7 @@ impl History {
 
     pub(super) fn end(&mut self, effect: &Effect) {
         self.running.retain(|other| other != effect);
+        self.places.retain(|other| other.effect != *effect);
     }
 
     /// Records a commit.

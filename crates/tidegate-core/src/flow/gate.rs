@@ -169,9 +169,10 @@ pub fn vacate<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<Vec<G
     Ok(touched)
 }
 
-/// Admits the next runs at each of the gates.
+/// Admits the next runs at each of the gates, in the order in which runs take them: a run that is
+/// admitted at one gate and has the best rank at the next one is not passed over there.
 pub fn hand_on<E>(draft: &mut Draft, mut gates: Vec<GateKey>) -> Decided<(), E> {
-    gates.sort();
+    gates.sort_by_cached_key(|gate| (gate.scope().map(|scope| scope.order()), gate.clone()));
     gates.into_iter().try_for_each(|gate| settle(draft, &gate))
 }
 

@@ -96,6 +96,7 @@ crash_points! {
     held_folds,
     requests,
     steps_and_their_outcomes,
+    steps_in_pools,
     waits_for_events_and_signals,
     children,
     cancelled_and_replaced,

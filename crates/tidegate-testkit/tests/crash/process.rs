@@ -10,17 +10,18 @@ use tidegate_core::{
     command::{Answer, Command, Refusal},
     definition::Definition,
     event::NewEvent,
+    flow::step_pool::PoolAnswer,
     id::{EventId, RunId},
     reads::{ReadSet, Scan},
     row::{GateState, Kind, Phase, Purpose, Row, RowKey, Run, RunError, Source, StepKind},
-    run::record::{NewSend, NewStep, NewWait, Record, Then},
+    run::record::{NewAsk, NewSend, NewStep, NewWait, NewWaitOn, Record, Recorded, Then},
     session::NewSessionOp,
     time::Timestamp,
 };
 use tidegate_store::{Answered, ManualClock, Store, StoreError, commit};
 use tidegate_testkit::{
     worker::{again, for_child, for_event, for_signal},
-    world::{World, event, increment, lease, payload, session as in_session, step},
+    world::{World, event, increment, lease, payload, pools::whole, session as in_session, step},
 };
 
 /// Maximum time by which the clock is advanced to the next due time. Later due times (expiry of
@@ -34,6 +35,8 @@ pub(crate) enum Act {
     Step(&'static str),
     /// A step that fails once and is retried.
     Shaky(&'static str),
+    /// A step that passes these pools.
+    Pooled(&'static str, [&'static str; 2]),
     /// Registers a compensation.
     Undo(&'static str),
     /// A step that sends an event of this name.
@@ -290,6 +293,7 @@ impl Process {
         };
         for act in acts.expect("every workflow has a handler") {
             let (Act::Step(id)
+            | Act::Pooled(id, _)
             | Act::Shaky(id)
             | Act::Undo(id)
             | Act::Send(id, _)
@@ -302,6 +306,11 @@ impl Process {
             };
             if steps.iter().any(|step| step.id == id) {
                 continue;
+            }
+            if let Act::Pooled(id, pools) = act
+                && !self.enter(run, id, pools).await?
+            {
+                return Ok(());
             }
             if matches!(act, Act::Shaky(_)) && run.failures.is_empty() {
                 let then = Then::Suspend(vec![again(id, 10)]);
@@ -333,14 +342,45 @@ impl Process {
                 let (code, message) = ("Boom".to_owned(), "boom".to_owned());
                 Some(Then::Fail(RunError { code, message }))
             }
-            Act::Step(_) | Act::Shaky(_) | Act::Undo(_) | Act::Send(..) | Act::Count(_) => None,
+            Act::Step(_)
+            | Act::Pooled(..)
+            | Act::Shaky(_)
+            | Act::Undo(_)
+            | Act::Send(..)
+            | Act::Count(_) => None,
         }
+    }
+
+    /// Asks for the places of a step, and parks the run if there is no room. Returns whether the step
+    /// may begin.
+    async fn enter(&self, run: &Run, id: &str, pools: [&str; 2]) -> Result<bool, Died> {
+        let pools = pools.map(|pool| whole(pool, 1)).to_vec();
+        let report = |then| Record::new(run.id.seq, self.world.engine, run.fence, then);
+        let ask = NewAsk { step: id.to_owned(), pools: pools.clone() };
+        let asks = Record { asks: vec![ask], ..report(Then::Continue) };
+        let on = NewWaitOn::Pools(pools);
+        let wait = NewWait { step: id.to_owned(), on, until: None };
+        for report in [asks, report(Then::Suspend(vec![wait]))] {
+            let known = Box::new(run.clone());
+            let answer = self.attempt(Command::Record { known, report }).await?;
+            match answer.expect("the run is still leased") {
+                Answer::Recorded(Recorded::Asked(answers)) => match &answers[0].1 {
+                    PoolAnswer::Entered => return Ok(true),
+                    PoolAnswer::Waits => {}
+                    PoolAnswer::Refused(error) => panic!("the step was refused: {error:?}"),
+                },
+                other => assert_eq!(other, Answer::Recorded(Recorded::LetGo)),
+            }
+        }
+        Ok(false)
     }
 
     async fn report(&self, run: &Run, done: Option<Act>, then: Then) -> Result<(), Died> {
         let (mut steps, mut sends, mut session) = (Vec::new(), Vec::new(), Vec::new());
         match done {
-            Some(Act::Step(id) | Act::Shaky(id)) => steps.push(step(id, &Value::Null)),
+            Some(Act::Step(id) | Act::Pooled(id, _) | Act::Shaky(id)) => {
+                steps.push(step(id, &Value::Null))
+            }
             Some(Act::Undo(id)) => {
                 steps.push(NewStep { kind: StepKind::Compensate, ..step(id, &Value::Null) });
             }

@@ -4,6 +4,7 @@ use serde_json::json;
 use tidegate_core::{
     action::Flow,
     command::{Command, Refusal},
+    pool::{Pool, PoolCommand},
     row::{BulkFilter, BulkWhat},
     session::SessionError,
 };
@@ -94,6 +95,28 @@ pub(crate) async fn steps_and_their_outcomes(process: &mut Process) {
     process.serve(json!({ "name": "fails" }), &[Act::Step("a"), Act::Fail]).await;
     process.post("order", json!(1)).await;
     process.post("fails", json!(1)).await;
+}
+
+/// Steps pass two pools, named in opposite orders, beside runs that use one of them. Most have to
+/// wait: their runs park.
+pub(crate) async fn steps_in_pools(process: &mut Process) {
+    for name in ["left", "right"] {
+        let pool = json!({ "name": name, "concurrency": { "limit": 1 } });
+        let pool = Pool::parse(&pool).expect("a good pool").value;
+        let (ws, command) = (process.world.ws.clone(), PoolCommand::Put(Box::new(pool)));
+        process.ask(Command::Pool { ws, command }).await.expect("a new pool");
+    }
+    let acts = |pools| [Act::Step("a"), Act::Pooled("b", pools), Act::Sleep("c", 5)];
+    let slots = json!({ "name": "order", "concurrency": { "limit": 2 } });
+    process.serve(slots, &acts(["left", "right"])).await;
+    process.serve(json!({ "name": "other" }), &acts(["right", "left"])).await;
+    let user = json!({ "name": "user", "concurrency": [{ "pool": "right" }] });
+    process.serve(user, &[Act::Step("a")]).await;
+    for n in 0..2 {
+        for name in ["order", "other", "user"] {
+            process.post(name, json!(n)).await;
+        }
+    }
 }
 
 /// Runs wait for events and signals, which are sent from outside.

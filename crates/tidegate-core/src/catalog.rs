@@ -19,7 +19,7 @@ use rpds::RedBlackTreeMapSync;
 use self::subscribers::Subscribers;
 use crate::{
     definition::{Definition, Trigger},
-    flow::{control, meter::Rate, policy::PolicyKind},
+    flow::{control, fair::Fair, meter::Rate, policy::PolicyKind},
     id::Seq,
     list::RunFilter,
     overrides::{OVERRIDES, Overrides},
@@ -450,6 +450,16 @@ impl Catalog {
     /// Returns the limit that a gate has when no pause closes it, for what is inside.
     pub fn open_limit(&self, scope: &Scope, given: Option<&Given>) -> Limit {
         self.overrides.open(scope, self.defined_limit(scope, Numbers::Of(given)))
+    }
+
+    /// Returns how the values at a gate take turns under the current release; none if its queue is
+    /// served by rank.
+    pub fn fair(&self, scope: &Scope) -> Option<&Fair> {
+        if scope.class.is_pooled() {
+            return self.pools.get(&scope.name)?.fair(scope.class);
+        }
+        let current = self.entry(&scope.app, &scope.name)?.current.as_ref()?;
+        (control::owner(scope.class).fair)(&current.workflow, scope)
     }
 
     /// Returns the limit of a gate under the current release, without overrides.

@@ -5,6 +5,7 @@
 //! checks after every commit.
 
 mod flow;
+mod shares;
 mod streams;
 
 use std::collections::BTreeMap;
@@ -41,6 +42,8 @@ pub enum Rule {
     Counts,
     /// spec I80: a gate that a run has closed is due when it opens.
     Closings,
+    /// spec I70: of each value of `fair` that waits, the first run has the value's tag.
+    Shares,
     /// spec I10: a run takes its gates in one order.
     Order,
     /// spec I17: a batch has the events that it counts.
@@ -74,7 +77,7 @@ pub enum Rule {
 
 impl Rule {
     /// All rules, in the order of their numbers.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::Limits,
         Self::Phases,
         Self::Holds,
@@ -98,6 +101,7 @@ impl Rule {
         Self::Counts,
         Self::Closings,
         Self::StepPools,
+        Self::Shares,
     ];
 
     /// Returns the rule's number.
@@ -138,6 +142,7 @@ impl Rule {
             Self::StepPools => {
                 ("I73", "a step is in a pool only while its run is driven, or queued for it")
             }
+            Self::Shares => ("I70", "of each value that waits, the first run has its tag"),
             Self::Schedules => ("I52", "a schedule plans its next occurrence, a paused one none"),
         }
     }

@@ -18,7 +18,7 @@ use crate::{
     command::Refusal,
     id::{ChoreId, EventId, RunId, Seq},
     reads::{BLOCK, Change, Count, ExpectedPaths, Found, Latch, Mode, ReadSet, Scan, Snapshot},
-    row::{Def, Epoch, Event, Gate, GateKey, Phase, Place, Row, RowKey, Run, Workspace},
+    row::{Def, Epoch, Event, Gate, GateKey, Phase, Place, Rank, Row, RowKey, Run, Workspace},
     time::Timestamp,
 };
 
@@ -433,6 +433,45 @@ impl Draft {
         Ok(places)
     }
 
+    /// Returns the first `count` runs behind the first of a value, in the queue of a fair gate.
+    pub fn behind<E>(
+        &self,
+        gate: &Gate,
+        share: Seq,
+        count: usize,
+    ) -> Decided<Vec<(Place, Seq)>, E> {
+        let tier = Place::tier_behind(share);
+        let scan = Scan::QueueTier(gate.key.clone(), tier);
+        let own = |row: &Row| {
+            standing(Some(row)).filter(|(at, place, _)| *at == gate.id && place.tier == tier)
+        };
+        let mut places: BTreeSet<(Place, Seq)> = BTreeSet::new();
+        let mut horizon = None;
+        if !self.is_new(gate.id) && !self.is_new(share) {
+            let limit = u32::try_from(count).unwrap_or(u32::MAX).max(QUEUE_READ);
+            let rows = self.found(&scan, limit)?;
+            places.extend(rows.into_iter().filter_map(own).map(|(_, place, run)| (place, run)));
+            // After the last position that was read there may be runs that were not read.
+            let found = self.base.scans.get(&scan).filter(|found| found.is_full());
+            let last = found.and_then(|found| self.base.row(found.keys.last()?));
+            horizon = last.and_then(|row| standing(Some(row))).map(|(_, place, _)| place);
+        }
+        let added = self.queues.get(&gate.id).into_iter().flat_map(|queue| {
+            let first = Place { tier, rank: Rank { at: Timestamp::MIN, seq: Seq(i64::MIN) } };
+            queue.places.range((first, Seq(i64::MIN))..)
+        });
+        let added = added.take_while(|(place, _)| place.tier == tier);
+        places.extend(added.filter(|(place, _)| horizon.is_none_or(|to| *place <= to)));
+        let first: Vec<_> = places.into_iter().take(count).collect();
+        match self.base.scans.get(&scan) {
+            Some(found) if first.len() < count && found.is_full() => {
+                let more = found.limit.saturating_mul(4).max(64);
+                self.without(ReadSet::default().scan(scan, more), first)
+            }
+            _ => Ok(first),
+        }
+    }
+
     /// Returns the last `count` runs in a gate's queue, the last one first.
     pub fn end_of_queue<E>(&self, gate: &Gate, count: usize) -> Decided<Vec<(Place, Seq)>, E> {
         let scan = Scan::QueueEnd(gate.key.clone());
@@ -447,7 +486,9 @@ impl Draft {
             // Before the first position that was read there may be runs that were not read.
             let found = self.base.scans.get(&scan).filter(|found| found.is_full());
             let first = found.and_then(|found| self.base.row(found.keys.last()?));
-            horizon = first.and_then(own).map(|(_, place, _)| place);
+            horizon = first.and_then(|row| standing(Some(row))).map(|(_, place, _)| place);
+            // A run that this draft has moved forward may have passed runs that were not read.
+            places.retain(|(place, _)| horizon.is_none_or(|from| *place >= from));
         }
         let added = self.queues.get(&gate.id).into_iter().flat_map(|queue| &queue.places);
         places.extend(added.filter(|(place, _)| horizon.is_none_or(|from| *place >= from)));

@@ -9,6 +9,7 @@ use crate::{
     flow::{
         fold,
         meter::{self, Ahead},
+        share::{self, Standing},
         verdict::By,
     },
     id::RunId,
@@ -287,6 +288,9 @@ pub struct Binding {
     /// The position in the queue, from 1; none if the run is not queued at this gate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<usize>,
+    /// The turn of the run's value, if the values of `fair` take turns at this gate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fair: Option<Standing>,
     /// The event that will make room, in words.
     pub frees: String,
     /// The time at which there will be room, if that depends only on time.
@@ -497,6 +501,7 @@ fn binding(draft: &Draft, run: &Run, need: &PlannedGate) -> Decided<Binding> {
         draining: Vec::new(),
         stranded: Vec::new(),
         place: None,
+        fair: None,
         frees: "nothing: there is room".to_owned(),
         at: None,
     };
@@ -510,6 +515,10 @@ fn binding(draft: &Draft, run: &Run, need: &PlannedGate) -> Decided<Binding> {
         let position = queue.iter().position(|(_, seq)| *seq == run.id.seq);
         binding.place = position.map(|at| at + 1);
         ahead = position.unwrap_or(queue.len());
+        if let Some(standing) = share::standing(draft, gate, run, MAX_PLACE)? {
+            (binding.place, ahead) = (None, usize::try_from(standing.ahead).unwrap_or(usize::MAX));
+            binding.fair = Some(standing);
+        }
     }
     match &gate.state {
         GateState::Slots(slots) => {
@@ -546,7 +555,7 @@ fn binding(draft: &Draft, run: &Run, need: &PlannedGate) -> Decided<Binding> {
                 await_turn(&mut binding, turn);
             }
         }
-        GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) => {}
+        GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) | GateState::Share(_) => {}
     }
     if let Some(closed) = gate.state.closed(draft.now()) {
         await_opening(&mut binding, closed);
@@ -640,9 +649,10 @@ fn queue_sentence(gate: &Binding) -> String {
     let closed = closed
         .map(|closed| format!(", closed by {} until {}", closed.by, closed.until.rfc3339()))
         .unwrap_or_default();
-    let place = match gate.place {
-        Some(place) => format!("position {place} in the queue"),
-        None => format!("beyond position {MAX_PLACE} in the queue"),
+    let place = match (&gate.fair, gate.place) {
+        (Some(standing), _) => standing.words(MAX_PLACE),
+        (None, Some(place)) => format!("position {place} in the queue"),
+        (None, None) => format!("beyond position {MAX_PLACE} in the queue"),
     };
     let units = match (gate.cost, gate.used) {
         (None, None) => String::new(),
@@ -715,9 +725,11 @@ fn folding(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Option<Why>> {
     let gate = fold::of_run(draft, ws, id)?;
     Ok(gate.and_then(|gate| match &gate.state {
         GateState::Fold(fold) => Some(folded(gate, fold, id)),
-        GateState::Slots(_) | GateState::Meter(_) | GateState::Turns(_) | GateState::Claim(_) => {
-            None
-        }
+        GateState::Slots(_)
+        | GateState::Meter(_)
+        | GateState::Turns(_)
+        | GateState::Claim(_)
+        | GateState::Share(_) => None,
     }))
 }
 

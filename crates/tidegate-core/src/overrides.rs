@@ -571,6 +571,8 @@ fn is_awaited(gate: &Gate) -> bool {
     match &gate.state {
         GateState::Slots(slots) => slots.head.is_some() || !slots.folds.is_empty(),
         GateState::Turns(turns) => turns.head.is_some(),
-        GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) => false,
+        GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) | GateState::Share(_) => {
+            false
+        }
     }
 }

@@ -17,8 +17,8 @@ use crate::{
     },
     draft::{Decided, Draft, Stop},
     flow::{
-        concurrency::Concurrency, key_source::KeySource, meter::Rate, one_or_list, pool::Part,
-        rate_limit::RateLimit, throttle::Throttle,
+        concurrency::Concurrency, fair::Fair, key_source::KeySource, meter::Rate, one_or_list,
+        pool::Part, rate_limit::RateLimit, throttle::Throttle,
     },
     json::Payload,
     row::{Class, Def, GateKey, Number, RowKey, Span, Workspace},
@@ -68,17 +68,20 @@ impl Pool {
             return Err(fields.missing("concurrency", rule));
         }
         let concurrency = given("concurrency").map(|value| {
-            let known = ["limit", "key", "span"];
+            let known = ["limit", "key", "span", "fair"];
             let fields = Fields::open(value, "concurrency", &known, problems);
             fields.and_then(|mut fields| Concurrency::read(&mut fields))
         });
         let throttle = given("throttle").map_or(Ok(Vec::new()), |value| {
-            let read = rates("throttle", value, problems, Throttle::read)?;
+            let known = ["limit", "perMs", "burst", "key", "fair"];
+            let read = rates("throttle", value, &known, problems, Throttle::read)?;
+            check_fair(&read, problems)?;
             let limits = read.iter().map(|it| (it.metered().slowest(), it.key.as_ref()));
             check(&limits.collect::<Vec<_>>(), "throttle", problems).map(|()| read)
         });
         let rate_limit = given("rateLimit").map_or(Ok(Vec::new()), |value| {
-            let read = rates("rateLimit", value, problems, RateLimit::read)?;
+            let known = ["limit", "perMs", "burst", "key"];
+            let read = rates("rateLimit", value, &known, problems, RateLimit::read)?;
             let limits = read.iter().map(|it| (it.metered().slowest(), it.key.as_ref()));
             check(&limits.collect::<Vec<_>>(), "rateLimit", problems).map(|()| read)
         });
@@ -122,6 +125,16 @@ impl Pool {
         }
     }
 
+    /// Returns how the values at the pool's gates of one class take turns; none if their queues are
+    /// served by rank.
+    pub(crate) fn fair(&self, class: Class) -> Option<&Fair> {
+        if class == Class::PoolThrottle {
+            return self.throttle.iter().find_map(|rate| rate.fair.as_ref());
+        }
+        let limits = matches!(class, Class::PoolRunLimit | Class::PoolLimit);
+        self.concurrency.as_ref().filter(|_| limits)?.fair.as_ref()
+    }
+
     /// Returns the limit of the pool's gates of one class.
     pub(crate) fn limit(&self, class: Class) -> Limit {
         let rates = |rates: Vec<Rate>| {
@@ -142,6 +155,7 @@ impl Pool {
 fn rates<T>(
     name: &str,
     value: &Value,
+    known: &[&str],
     problems: &mut Problems,
     read: fn(&mut Fields<'_>) -> Result<T, Reported>,
 ) -> Result<Vec<T>, Reported> {
@@ -153,10 +167,18 @@ fn rates<T>(
     let mut all = Vec::new();
     for (n, entry) in list.iter().enumerate() {
         let at = if value.is_array() { format!("{name}[{n}]") } else { name.to_owned() };
-        let fields = Fields::open(entry, &at, &["limit", "perMs", "burst", "key"], problems);
+        let fields = Fields::open(entry, &at, known, problems);
         all.push(fields.and_then(|mut fields| read(&mut fields)));
     }
     all.into_iter().collect()
+}
+
+/// Refuses a second `fair` for the one queue of a pool's throttle.
+fn check_fair(rates: &[Throttle], problems: &mut Problems) -> Result<(), Reported> {
+    let mut fair = rates.iter().enumerate().filter(|(_, rate)| rate.fair.is_some());
+    let (Some((first, _)), Some((second, _))) = (fair.next(), fair.next()) else { return Ok(()) };
+    let message = format!("is a second one for the queue of throttle[{first}]: keep one of them");
+    Err(problems.error(Code::Conflict, &format!("throttle[{second}].fair"), message))
 }
 
 /// Checks the rates of one part: they share one key, so that a run takes one gate for all of them.

@@ -58,6 +58,9 @@ pub enum Mode {
 pub enum Scan {
     /// The first runs in a gate's queue, by position. Locks them. The gate must be locked already.
     Queue(GateKey),
+    /// The first runs of one tier in a gate's queue, by rank. Locks them. The gate must be locked
+    /// already.
+    QueueTier(GateKey, i64),
     /// The last runs in a gate's queue, the last one first. A hint: no row is locked, but the queue
     /// does not change while the gate is locked.
     QueueEnd(GateKey),
@@ -169,7 +172,7 @@ pub enum Scan {
 impl Scan {
     /// Whether the scan locks the rows that it finds.
     pub fn is_locked(&self) -> bool {
-        matches!(self, Self::Queue(_) | Self::Ready(_) | Self::Work(..))
+        matches!(self, Self::Queue(_) | Self::QueueTier(..) | Self::Ready(_) | Self::Work(..))
     }
 }
 

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Maximum number of times that a decision may request more reads.
-const MAX_ROUNDS: usize = 8;
+const MAX_ROUNDS: usize = 32;
 
 /// The store: all rows, and the time.
 #[derive(Debug, Default)]
@@ -170,9 +170,10 @@ impl World {
     #[expect(clippy::too_many_lines, reason = "one or two lines for every kind of scan")]
     fn place(&self, scan: &Scan, row: &Row) -> Option<Order> {
         match (scan, row) {
-            (Scan::Queue(_) | Scan::QueueEnd(_) | Scan::DueRuns(_), Row::Run(_)) => {
-                self.place_of_run(scan, row)
-            }
+            (
+                Scan::Queue(_) | Scan::QueueTier(..) | Scan::QueueEnd(_) | Scan::DueRuns(_),
+                Row::Run(_),
+            ) => self.place_of_run(scan, row),
             (Scan::DueGates(from), Row::Gate(gate)) => due(gate.due, *from),
             (Scan::Gates(prefix), Row::Gate(gate)) => {
                 gate.key.as_bytes().starts_with(prefix).then(Order::default)
@@ -250,7 +251,13 @@ impl World {
     fn place_of_run(&self, scan: &Scan, row: &Row) -> Option<Order> {
         let Row::Run(run) = row else { return None };
         match (scan, run.phase) {
-            (Scan::Queue(key) | Scan::QueueEnd(key), Phase::Queued { gate, place }) => {
+            (
+                Scan::Queue(key) | Scan::QueueTier(key, _) | Scan::QueueEnd(key),
+                Phase::Queued { gate, place },
+            ) => {
+                if matches!(scan, Scan::QueueTier(_, tier) if *tier != place.tier) {
+                    return None;
+                }
                 let Some(Row::Gate(found)) = self.rows.get(&RowKey::Gate(key.clone())) else {
                     return None;
                 };

@@ -460,7 +460,7 @@ fn renumber_gate(
             renumber(meters);
             false
         }
-        GateState::Fold(_) | GateState::Claim(_) => false,
+        GateState::Fold(_) | GateState::Claim(_) | GateState::Share(_) => false,
     };
     gate.due = if waiting { Some(now) } else { gate.due };
     if gate != before {

@@ -17,8 +17,8 @@ use tidegate_core::{
     id::Seq,
     reads::{BLOCK, Change, Count, ReadSet, Scan, Snapshot},
     row::{
-        Def, Engine, EngineId, GateKey, Kind as EventKind, Phase, Row, RowKey, Run, Subscription,
-        Workspace,
+        Def, Engine, EngineId, GateKey, Kind as EventKind, Phase, Place, Row, RowKey, Run,
+        Subscription, Workspace,
     },
     time::Timestamp,
     turn::Turn,
@@ -211,6 +211,7 @@ fn within(scan: &Scan) -> (Bound<RowKey>, Bound<RowKey>) {
     let of_runs = matches!(
         scan,
         Scan::Queue(_)
+            | Scan::QueueTier(..)
             | Scan::QueueEnd(_)
             | Scan::Ready(_)
             | Scan::DueRuns(_)
@@ -246,9 +247,13 @@ impl View<'_> {
         };
         let by_key = |matches: bool| matches.then_some(BY_KEY);
         match (scan, row) {
-            (Scan::Queue(key) | Scan::QueueEnd(key), Row::Run(run)) => {
+            (Scan::Queue(key) | Scan::QueueTier(key, _) | Scan::QueueEnd(key), Row::Run(run)) => {
+                let in_tier = |place: Place| match scan {
+                    Scan::QueueTier(_, tier) => place.tier == *tier,
+                    _ => true,
+                };
                 match (run.phase, self.gate_id(key)?) {
-                    (Phase::Queued { gate, place }, id) if gate == id => {
+                    (Phase::Queued { gate, place }, id) if gate == id && in_tier(place) => {
                         Some((place.tier, place.rank.at.micros(), place.rank.seq.0))
                     }
                     _ => None,
@@ -291,6 +296,7 @@ impl View<'_> {
             (Scan::Buriable, Row::Engine(engine)) => by_key(engine.dead && !self.owns(engine.id)),
             (
                 Scan::Queue(_)
+                | Scan::QueueTier(..)
                 | Scan::QueueEnd(_)
                 | Scan::Ready(_)
                 | Scan::DueGates(_)

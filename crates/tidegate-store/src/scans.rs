@@ -53,6 +53,9 @@ pub(crate) fn request<'a>(sql: &SharedStatements, scan: &'a Scan) -> Request<'a>
         Scan::Ended(lanes, states, below) => return Request::Ended(lanes, states, *below),
         Scan::Work(ws, reaction) => return Request::Work(ws, reaction),
 
+        Scan::QueueTier(gate, tier) => {
+            many(sql.run_queue_tier, Kind::Run, [bytes(gate.as_bytes()), int(*tier)])
+        }
         Scan::QueueEnd(gate) => many(sql.run_queue_end, Kind::Run, [bytes(gate.as_bytes())]),
         Scan::DueGates(from) => one(sql.gate_due, Kind::Gate, [int(from.micros())]),
         Scan::DueRuns(from) => one(sql.run_due, Kind::Run, [int(from.micros())]),

@@ -14,8 +14,8 @@ use tidegate_core::{
         Chore, Chunk, Class, Costs, Def, Ended, Ending, Engine, Epoch, Event, Fold, Gate, GateKey,
         GateState, Item, Kind, LiveState, Mark, Occurred, Parent, Phase, Place, PlannedGate,
         Progress, Purpose, Rank, Receipt, Reply, Row, Run, RunError, Schedule, Scope, Session,
-        SessionOp, SessionRef, Signal, Slots, Source, Span, Staged, Step, StepKind, StreamEventRow,
-        StreamSnapshot, Subscription, Trail, WaitPath, WaitPlace, WaitRow, Work,
+        SessionOp, SessionRef, ShareOf, Signal, Slots, Source, Span, Staged, Step, StepKind,
+        StreamEventRow, StreamSnapshot, Subscription, Trail, WaitPath, WaitPlace, WaitRow, Work,
     },
     time::Timestamp,
 };
@@ -468,6 +468,10 @@ fn runs() -> Vec<Row> {
                 after_queue: true,
                 given: Some(gates::given()),
                 steps: BTreeMap::from([(NAME.to_owned(), u32::MAX)]),
+                share: Some(ShareOf {
+                    value: Key::Value(Scalar::text(NAME.to_owned())),
+                    number: Some(Seq(i64::MAX)),
+                }),
                 ..PlannedGate::new(gate_key("every", "need"), span)
             })
             .into(),

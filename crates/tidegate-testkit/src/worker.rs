@@ -149,7 +149,7 @@ impl World {
                     assert!(turns.pending.is_empty() && turns.head.is_none(), "{gate:?}");
                 }
                 GateState::Fold(_) => panic!("a window or buffer is still open: {gate:?}"),
-                GateState::Meter(_) | GateState::Claim(_) => {}
+                GateState::Meter(_) | GateState::Claim(_) | GateState::Share(_) => {}
             }
         }
     }

@@ -25,7 +25,7 @@ use tidegate_testkit::postgres::{fresh_schema, url};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
 /// Statements whose plans are recorded: scans, and statements that lock rows in every transaction.
-const HOT: [&str; 56] = [
+const HOT: [&str; 57] = [
     "gate_lock",
     "run_lock",
     "run_queue_order",
@@ -35,6 +35,7 @@ const HOT: [&str; 56] = [
     "tx_token_write",
     "tx_token_close",
     "run_queue",
+    "run_queue_tier",
     "run_ready",
     "gate_due",
     "run_due",

@@ -221,7 +221,7 @@ pub use workflow::Workflow;
 
 // Controls.
 pub use controls::{
-    Batch, CancelOn, Concurrency, Cost, Debounce, FromData, Handoff, Idempotency, KeySource,
+    Batch, CancelOn, Concurrency, Cost, Debounce, Fair, FromData, Handoff, Idempotency, KeySource,
     OnNewVersion, Policy, Pool, Priority, Queue, Rate, Schedule, Singleton, WaitsFor,
 };
 

@@ -275,7 +275,7 @@ fn unknown_names_are_refused_with_the_nearest_known_one() {
             error missing_field: workflow `w`: triggers[0].onOverlap.policy is required: one of `skip`, `allow`, `queue`, `restart`, `reject`
             error wrong_type: workflow `w`: singleton must be an object of `key`, `mode`, got "skip"
             error wrong_type: workflow `w`: priority must be an object of `shiftMs`, got [1]
-            error wrong_type: workflow `w`: throttle must be an object of `limit`, `perMs`, `key`, `burst`, `cost`, `pool`, got 5
+            error wrong_type: workflow `w`: throttle must be an object of `limit`, `perMs`, `key`, `burst`, `cost`, `pool`, `fair`, got 5
         "#]],
     );
 }
@@ -491,7 +491,7 @@ fn combinations_that_would_lose_events_are_refused_with_the_fix() {
             error out_of_range: workflow `w`: concurrency must have 1 to 16 limits, got 0
             error misplaced: workflow `w`: concurrency cannot be a policy, because only actions have policies: write `{"limit": …}`, or use singleton
             error misplaced: workflow `w`: concurrency cannot be a policy, because only actions have policies: write `{"limit": …}`, or use singleton
-            error wrong_type: workflow `w`: concurrency must be an object of `limit`, `key`, `span`, `cost`, `pool`, `queue`, got 5
+            error wrong_type: workflow `w`: concurrency must be an object of `limit`, `key`, `span`, `cost`, `pool`, `queue`, `fair`, got 5
         "#]],
     );
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Report, Rule};
+use super::{Report, Rule, shares::Shares};
 use crate::{
     catalog::{Catalog, Limit},
     flow::control,
@@ -47,6 +47,7 @@ struct Inside {
 #[derive(Debug, Default)]
 pub(super) struct Flow {
     gates: BTreeMap<GateKey, Inside>,
+    shares: Shares,
     folds: Folds,
     /// Live runs, and whether they are stopping.
     live: BTreeMap<Seq, Stops>,
@@ -137,6 +138,7 @@ impl Flow {
                 }
                 return;
             }
+            GateState::Share(share) => return self.shares.share(gate, *share),
             GateState::Meter(_) | GateState::Claim(_) => return,
         }
         self.gates.insert(gate.key.clone(), inside);
@@ -193,6 +195,7 @@ impl Flow {
             });
         }
         let Phase::Queued { gate, place } = run.phase else { return };
+        self.shares.run(run, place);
         let next = run.plan.get(run.entered).and_then(|need| self.gates.get_mut(&need.gate));
         let stands = match next {
             Some(next) if next.id == gate => {
@@ -328,6 +331,7 @@ impl Flow {
                 format!("{run} has a version that is not registered (lane {lane})")
             });
         }
+        self.shares.conclude(report);
         self.conclude_gates(report, defs);
         self.conclude_folds(report);
         for (owner, run) in &self.owners {

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::{
     control::{CONTROLS, Control, Field, FieldType, Moment, Reading},
     debounce::Edge,
+    fair,
     fold::{Folding, Kept, Timing},
     key_source::KeySource,
     policy::PolicyKind,
@@ -95,6 +96,7 @@ pub(super) fn check_run_of_many(reading: &mut Reading<'_>, noun: &str, own: Opti
     let mut keys = later.flat_map(|control| reading.keys(control)).collect::<Vec<_>>();
     let key = policy.and_then(|policy| policy.key.source());
     keys.extend(key.map(|key| ("concurrency".to_owned(), key)));
+    keys.extend(fair::sources(reading));
     for (field, key) in keys {
         if Some(&key) == own {
             continue;

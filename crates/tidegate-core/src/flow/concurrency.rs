@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::{
     control::{Control, Field, FieldType, Moment, Reading},
     cost::Cost,
+    fair::Fair,
     from_data::Amount,
     handoff::{Handoff, OnNewVersion},
     key_source::KeySource,
@@ -41,6 +42,7 @@ pub(super) const CONTROL: Control = Control {
         Field::optional("cost", FieldType::Cost, "1"),
         Field::optional("pool", FieldType::Pool, "a limit of its own"),
         Field::optional("queue", FieldType::Queue, "no bound"),
+        Field::optional("fair", FieldType::Fair, "by rank"),
     ],
     classes: &[Class::RunLimit, Class::PoolRunLimit, Class::Keyed, Class::Whole, Class::PoolLimit],
     is_numbered: true,
@@ -67,6 +69,7 @@ pub(super) const CONTROL: Control = Control {
             plan.add_costing(&scope, limit.hold(), vec![cost]);
             plan.give(candidate.given(CONTROL.name, [limit.given(&candidate.event.data)])?);
             plan.bound(limit.queue);
+            plan.share(candidate, CONTROL.name, limit.fair.as_ref())?;
         }
         pool::plan(candidate, Part::Concurrency, plan)
     },
@@ -79,14 +82,12 @@ pub(super) const CONTROL: Control = Control {
         let limit = of_gate(definition, scope).next()?;
         Some(Bounded { queue: limit.queue?, has_cost: limit.cost.is_some() })
     },
+    fair: |definition, scope| of_gate(definition, scope).find_map(|limit| limit.fair.as_ref()),
     ..Control::NONE
 };
 
 /// Returns the limits of a definition that a gate belongs to. A definition has at most one.
-fn of_gate<'a>(
-    definition: &'a Definition,
-    scope: &'a Scope,
-) -> impl Iterator<Item = &'a Concurrency> {
+fn of_gate<'a>(definition: &'a Definition, scope: &Scope) -> impl Iterator<Item = &'a Concurrency> {
     definition.concurrency.iter().filter(|limit| {
         let slot = limit.key.as_ref().map(KeySource::slot).unwrap_or_default();
         limit.class() == scope.class && slot == scope.slot
@@ -110,6 +111,9 @@ pub struct Concurrency {
     /// The bound of the queue; none if any number of runs may wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<Queue>,
+    /// How the values of a key take turns in the queue; by rank if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fair: Option<Fair>,
 }
 
 /// Time during which a run counts for a limit.
@@ -130,10 +134,11 @@ impl Concurrency {
         let key = fields.key("key");
         let span = fields.word("span", &[("executing", Span::Executing), ("run", Span::Run)]);
         let cost = Cost::read(fields);
-        let queue = Queue::read(fields);
+        let (queue, fair) = (Queue::read(fields), Fair::read(fields));
         let (limit, key, cost) = (limit?, key?, cost?);
         fields.check_cost(cost.as_ref(), limit.number(Number::Highest), "limit");
-        Ok(Concurrency { limit, key, span: span?.unwrap_or_default(), cost, queue: queue? })
+        let (span, queue, fair) = (span?.unwrap_or_default(), queue?, fair?);
+        Ok(Concurrency { limit, key, span, cost, queue, fair })
     }
 
     pub(crate) fn to_value(&self) -> Value {
@@ -263,6 +268,9 @@ fn check(reading: &mut Reading<'_>) {
         if let Some(queue) = limit.queue {
             let executing = limit.span == Span::Executing;
             queue.check(place, executing, definition.batch.is_some(), problems);
+            if queue.displaces() && limit.fair.is_some() {
+                Fair::check(place, problems);
+            }
         }
     }
     let limits: Vec<_> = limits

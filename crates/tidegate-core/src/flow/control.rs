@@ -13,7 +13,8 @@ use serde_json::Value;
 use super::{
     batch, cancel_on, concurrency,
     cost::Cost,
-    debounce,
+    debounce, fair,
+    fair::Fair,
     fold::Folding,
     handoff, idempotency,
     key_source::KeySource,
@@ -94,6 +95,10 @@ pub struct Control {
     /// Returns the bound of the queue of one of the control's gates under the given definition.
     #[serde(skip)]
     pub(crate) queue: fn(&Definition, &Scope) -> Option<Bounded>,
+    /// Returns how the values at one of the control's gates take turns under the given definition;
+    /// none if its queue is served by rank.
+    #[serde(skip)]
+    pub(crate) fair: for<'a> fn(&'a Definition, &Scope) -> Option<&'a Fair>,
     /// Returns the fold settings; none if the definition does not use the control.
     #[serde(skip)]
     pub(crate) folding: fn(&Definition) -> Option<Folding>,
@@ -162,6 +167,8 @@ pub enum FieldType {
     Condition,
     /// The bound of a queue: an object of `maxWaiting` and `onOverflow`.
     Queue,
+    /// How values take turns in a queue: an object of `by`, `weights` and `defaultWeight`.
+    Fair,
     /// An event's name.
     Event,
     /// An object of paths in the event, each with a path in the run's own data.
@@ -217,6 +224,7 @@ impl Control {
         plan: |_, _| Ok(()),
         limit: |_, _, _| Limit::Open,
         queue: |_, _| None,
+        fair: |_, _| None,
         folding: |_| None,
         expiry_ms: |_| None,
     };
@@ -245,8 +253,8 @@ pub const CONTROLS: [Control; 11] = [
 ];
 
 /// Rows of gates for which a definition has no field of the same name.
-const INTERNAL: [Control; 4] =
-    [idempotency::DEDUPE_ID, overlap::CONTROL, policy::CONTROL, pause::CONTROL];
+const INTERNAL: [Control; 5] =
+    [idempotency::DEDUPE_ID, overlap::CONTROL, policy::CONTROL, pause::CONTROL, fair::CONTROL];
 
 static ALL: [&Control; CONTROLS.len() + INTERNAL.len()] = {
     let mut all = [&Control::NONE; CONTROLS.len() + INTERNAL.len()];
@@ -268,7 +276,8 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Control> {
 /// `dedupeId`, `onOverlap` and `policy` are among them, although they are not fields of a
 /// definition.
 pub fn gate_owners() -> Vec<&'static str> {
-    let mut owners: Vec<_> = all().filter(|control| !control.classes.is_empty()).collect();
+    let listed = |control: &&Control| control.classes.iter().any(|class| class.is_listed());
+    let mut owners: Vec<_> = all().filter(listed).collect();
     owners.sort_by_key(|control| control.acts);
     owners.into_iter().map(|control| control.name).collect()
 }
@@ -426,8 +435,8 @@ mod tests {
             handoff {type, keyField, onNewVersion, queue}: pass the work from one version to the next; creation; supersede, drain or coexist
             singleton {key, mode}: at most one run per key; creation; skip the new run, cancel the old one, or keep the newest waiting
             priority {shiftMs}: start before others that wait, or after them; creation; re-order
-            throttle {limit, perMs, key, burst, cost, pool}: spread starts over time and lose none; start; delay
-            concurrency {limit, key, span, cost, pool, queue}: bound how many run at once; start; wait in the queue
+            throttle {limit, perMs, key, burst, cost, pool, fair}: spread starts over time and lose none; start; delay
+            concurrency {limit, key, span, cost, pool, queue, fair}: bound how many run at once; start; wait in the queue
             startWithinMs {startWithinMs}: cancel runs that would start too late; start; cancel as expired
             cancelOn {event, match, withinMs}: cancel runs that an event makes useless; creation; cancel when the event arrives"#]]
         .assert_eq(&lines.join("\n"));

@@ -453,7 +453,8 @@ fn load<E>(draft: &Draft, key: &GateKey) -> Decided<Option<(Gate, Fold)>, E> {
             GateState::Slots(_)
             | GateState::Meter(_)
             | GateState::Turns(_)
-            | GateState::Claim(_) => None,
+            | GateState::Claim(_)
+            | GateState::Share(_) => None,
         },
         None => None,
     })

@@ -10,7 +10,7 @@ use crate::{
     draft::{Decided, Draft},
     flow::{
         meter::{self, Ahead, stamp_all, stamp_turn},
-        pause, queue,
+        pause, queue, share,
     },
     id::{RunId, Seq},
     reads::Scan,
@@ -54,7 +54,9 @@ pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
         gate.at = gate.at.max(draft.now());
         cut_off(&mut gate.state, &limit, draft.now());
         // A run that is before the whole queue may fit where the head, which costs more, does not.
-        let waiting = head(&gate.state).is_some_and(|head| head < place(&need, run.rank));
+        // At a fair gate its place is known only when it joins.
+        let is_behind = |head| need.share.is_some() || head < place(&need, run.rank);
+        let waiting = head(&gate.state).is_some_and(is_behind);
         let offered = if waiting {
             Err(None)
         } else {
@@ -67,7 +69,7 @@ pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
                 run.entered += 1;
             }
             Err(due) => {
-                join(&mut gate, &mut run, &need);
+                join(draft, &mut gate, &mut run, &need)?;
                 // A queue at a gate with room is a transient state; the sweep must process it.
                 let due = if waiting { first_due(&gate.state, &limit, draft.now()) } else { due };
                 gate.due = earlier(gate.due, due);
@@ -139,7 +141,7 @@ pub fn requeue<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
 pub(super) fn queue_up<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
     let need = run.plan.get(run.entered).cloned().expect("the run has another gate to enter");
     let mut gate = gate_of(draft, &need)?;
-    join(&mut gate, &mut run, &need);
+    join(draft, &mut gate, &mut run, &need)?;
     draft.put(gate);
     draft.put(run);
     Ok(())
@@ -148,13 +150,14 @@ pub(super) fn queue_up<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
 /// As [`release`], but does not hand the slots on: returns the gates for which the caller does it.
 pub fn vacate<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<Vec<GateKey>, E> {
     let mut touched: Vec<GateKey> = Vec::new();
-    if let (Phase::Queued { .. }, Some(need)) = (run.phase, run.plan.get(run.entered)) {
-        if let Some(gate) = draft.gate(&need.gate)?.filter(|gate| is_counted(&gate.state)) {
-            let mut gate = gate.clone();
-            count_down(&mut gate.state);
+    if let (Phase::Queued { place, .. }, Some(need)) = (run.phase, run.plan.get(run.entered)) {
+        let (key, shared) = (need.gate.clone(), need.share.is_some());
+        let changes = |gate: &&Gate| shared || is_counted(&gate.state);
+        if let Some(mut gate) = draft.gate(&key)?.filter(changes).cloned() {
+            leave_queue(draft, &mut gate, run, place)?;
             draft.put(gate);
         }
-        touched.push(need.gate.clone());
+        touched.push(key);
     }
     for need in run.plan.iter().take(run.entered).skip(keep) {
         if let Some(gate) = draft.gate(&need.gate)? {
@@ -179,17 +182,34 @@ pub fn hand_on<E>(draft: &mut Draft, mut gates: Vec<GateKey>) -> Decided<(), E> 
 }
 
 /// Adds a run to a gate's queue, at its position.
-fn join(gate: &mut Gate, run: &mut Run, need: &PlannedGate) {
-    let place = place(need, run.rank);
+fn join<E>(
+    draft: &mut Draft,
+    gate: &mut Gate,
+    run: &mut Run,
+    need: &PlannedGate,
+) -> Decided<(), E> {
+    let joined = share::join(draft, gate, run, need)?;
+    if joined.as_ref().is_some_and(|joined| joined.swapped) {
+        // The first run of the queue may be another one now, for which there is room.
+        gate.due = Some(draft.now());
+    }
+    let place = joined.map_or_else(|| place(need, run.rank), |joined| joined.place);
     let from_queue = matches!(run.phase, Phase::Queued { gate: earlier, .. } if earlier != gate.id);
     if from_queue && need.span == Span::Run {
         run.plan[run.entered].after_queue = true;
     }
     run.phase = Phase::Queued { gate: gate.id, place };
     count_up(&mut gate.state, need.bounded);
-    if head(&gate.state).is_none_or(|head| place < head) {
-        set_head(&mut gate.state, Some((place, &need.costs)));
-    }
+    lower_head(&mut gate.state, Some((place, need.costs.clone())));
+    Ok(())
+}
+
+/// Removes a run that will not be admitted from a gate's queue. The caller changes its phase.
+fn leave_queue<E>(draft: &mut Draft, gate: &mut Gate, run: &Run, place: Place) -> Decided<(), E> {
+    count_down(&mut gate.state);
+    let next = share::leave(draft, gate, run, place)?;
+    lower_head(&mut gate.state, next);
+    Ok(())
 }
 
 /// Marks the holds of a cancelled run as draining: its worker has not confirmed the stop yet.
@@ -218,6 +238,15 @@ pub fn settle<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
         let Some(gate) = draft.gate(key)? else { return Ok(()) };
         let mut gate = gate.clone();
         gate.state.reopen(draft.now());
+        if share::is_left_over(draft, &gate)? {
+            let best = share::give_up(draft, &mut gate)?;
+            lower_head(&mut gate.state, best);
+            draft.put(gate);
+            if draft.is_crowded() {
+                break;
+            }
+            continue;
+        }
         let first = if head(&gate.state).is_some() { draft.head_of_queue(&gate)? } else { None };
         let Some((place, seq)) = first else {
             set_head(&mut gate.state, None);
@@ -229,6 +258,7 @@ pub fn settle<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
         let costs = run.plan.get(run.entered).map(|need| need.costs.clone()).unwrap_or_default();
         set_head(&mut gate.state, Some((place, &costs)));
         if let Some(pause) = pause::displaces(draft, &run, &limit)? {
+            leave_queue(draft, &mut gate, &run, place)?;
             draft.put(gate);
             pause::wait(draft, run, &pause)?;
             continue;
@@ -253,6 +283,8 @@ pub fn settle<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
         }
         move_up(draft, &gate, &mut run)?;
         count_down(&mut gate.state);
+        let next = share::serve(draft, &mut gate, &run, place)?;
+        lower_head(&mut gate.state, next);
         draft.put(gate);
         run.entered += 1;
         advance(draft, run)?;
@@ -345,7 +377,7 @@ fn offer(
         GateState::Turns(turns) => {
             turns.pending.push(Turn { run: run.seq, costs: costs.clone() });
         }
-        GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) => {}
+        GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) | GateState::Share(_) => {}
     }
     Ok(())
 }
@@ -381,7 +413,9 @@ fn first_due(state: &GateState, limit: &Limit, now: Timestamp) -> Option<Timesta
     let costs = match state {
         GateState::Slots(slots) => &slots.wanted,
         GateState::Turns(turns) => &turns.wanted,
-        GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) => return None,
+        GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) | GateState::Share(_) => {
+            return None;
+        }
     };
     room(state, costs, limit, now).map_or_else(|due| due, |()| Some(now))
 }
@@ -390,7 +424,7 @@ pub(super) fn leave(state: &mut GateState, run: RunId) {
     match state {
         GateState::Slots(slots) => slots.holders.retain(|hold| hold.run != run),
         GateState::Turns(turns) => turns.pending.retain(|turn| turn.run != run.seq),
-        GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) => {}
+        GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) | GateState::Share(_) => {}
     }
 }
 
@@ -398,7 +432,9 @@ pub(super) fn head(state: &GateState) -> Option<Place> {
     match state {
         GateState::Slots(slots) => slots.head,
         GateState::Turns(turns) => turns.head,
-        GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) => None,
+        GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) | GateState::Share(_) => {
+            None
+        }
     }
 }
 
@@ -459,18 +495,30 @@ pub fn is_closed<E>(draft: &Draft, gate: &Gate) -> Decided<bool, E> {
     Ok(gate.state.closed(draft.now()).is_some() || limit(draft, gate)? == Limit::Closed)
 }
 
+/// Sets the first position of the queue to this one, if it is earlier.
+fn lower_head(state: &mut GateState, at: Option<(Place, Costs)>) {
+    if let Some((place, costs)) = at
+        && head(state).is_none_or(|head| place < head)
+    {
+        set_head(state, Some((place, &costs)));
+    }
+}
+
 /// Sets the first position of the queue and the cost of the run there. An empty queue is not
-/// counted.
+/// counted, and forgets the turns of values.
 fn set_head(state: &mut GateState, first: Option<(Place, &Costs)>) {
     let (place, costs) = first.unzip();
     let costs = costs.cloned().unwrap_or_default();
+    if place.is_none() {
+        state.set_served(None);
+    }
     match state {
         GateState::Slots(slots) => {
             slots.waiting = slots.waiting.filter(|_| place.is_some());
             (slots.head, slots.wanted) = (place, costs);
         }
         GateState::Turns(turns) => (turns.head, turns.wanted) = (place, costs),
-        GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) => {}
+        GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) | GateState::Share(_) => {}
     }
 }
 
@@ -508,7 +556,8 @@ fn idle_until(gate: &Gate) -> Option<Timestamp> {
         | GateState::Turns(_)
         | GateState::Meter(_)
         | GateState::Fold(_)
-        | GateState::Claim(_) => None,
+        | GateState::Claim(_)
+        | GateState::Share(_) => None,
     }
 }
 
@@ -584,6 +633,8 @@ pub fn holders(gate: &Gate) -> Vec<Seq> {
     match &gate.state {
         GateState::Slots(slots) => slots.holders.iter().map(|hold| hold.run.seq).collect(),
         GateState::Turns(turns) => turns.pending.iter().map(|turn| turn.run).collect(),
-        GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) => Vec::new(),
+        GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) | GateState::Share(_) => {
+            Vec::new()
+        }
     }
 }

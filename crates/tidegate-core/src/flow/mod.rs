@@ -20,6 +20,7 @@ pub mod plan;
 pub mod queue;
 pub mod receipts;
 pub mod settle;
+pub mod share;
 pub mod step_pool;
 pub mod verdict;
 
@@ -27,6 +28,7 @@ pub mod batch;
 pub mod cancel_on;
 pub mod concurrency;
 pub mod debounce;
+pub mod fair;
 pub mod handoff;
 pub mod idempotency;
 pub mod pause;

@@ -9,6 +9,7 @@ use std::{
 use super::{
     By, CONTROLS, Control, Moment, batch, control,
     cost::Cost,
+    fair::Fair,
     key_source::{self, KeySource},
     policy::PolicyKind,
     queue::Queue,
@@ -22,7 +23,7 @@ use crate::{
     key::Key,
     row::{
         BatchCosts, Class, Costs, Event, GateKey, Given, GivenLimit, Order, Parent, PlannedGate,
-        Scope, Span, Workspace,
+        Scope, ShareOf, Span, Workspace,
     },
     time::Timestamp,
 };
@@ -147,14 +148,24 @@ impl Plan {
     }
 
     /// Adds a gate of a pool, with the run's cost at each of its limits. A run takes a gate once:
-    /// two uses of one gate are one of summed cost (spec L5).
-    pub(crate) fn add_pooled(&mut self, scope: &Scope, span: Span, cost: u32, limits: usize) {
+    /// two uses of one gate are one of summed cost (spec L5). Returns whether the gate is new.
+    pub(crate) fn add_pooled(
+        &mut self,
+        scope: &Scope,
+        span: Span,
+        cost: u32,
+        limits: usize,
+    ) -> bool {
         let gate = GateKey::new(scope);
         let costs = Costs::new(vec![cost; limits]);
         match self.0.iter_mut().find(|step| step.planned.gate == gate) {
             Some(step) => step.planned.costs = step.planned.costs.plus(&costs, limits),
-            None => self.add_costing(scope, span, vec![cost; limits]),
+            None => {
+                self.add_costing(scope, span, vec![cost; limits]);
+                return true;
+            }
         }
+        false
     }
 
     /// Adds a gate whose queue is ordered by tiers first.
@@ -181,6 +192,24 @@ impl Plan {
         if let Some(step) = self.0.last_mut() {
             step.planned.bounded = queue.is_some();
         }
+    }
+
+    /// Adds the run's value of `fair` to the gate that was added last. Of two uses of one gate, the
+    /// first has it.
+    pub(crate) fn share(
+        &mut self,
+        candidate: &Candidate<'_>,
+        control: &'static str,
+        fair: Option<&Fair>,
+    ) -> Decided<(), Verdict> {
+        let Some(fair) = fair else { return Ok(()) };
+        let value = candidate.key(control, Some(&fair.by))?;
+        if let Some(step) = self.0.last_mut()
+            && step.planned.share.is_none()
+        {
+            step.planned.share = Some(ShareOf { value, number: None });
+        }
+        Ok(())
     }
 }
 

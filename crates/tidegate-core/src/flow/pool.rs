@@ -144,7 +144,10 @@ pub(crate) fn plan(candidate: &Candidate<'_>, part: Part, plan: &mut Plan) -> De
     for it in candidate.workflow().uses(part) {
         let Some((scope, span, limits)) = it.gate(candidate)? else { continue };
         let cost = candidate.cost(part.name(), it.cost.as_ref())?;
-        plan.add_pooled(&scope, span, cost, limits);
+        if plan.add_pooled(&scope, span, cost, limits) {
+            let fair = candidate.pools.get(&it.pool).and_then(|pool| pool.fair(scope.class));
+            plan.share(candidate, part.name(), fair)?;
+        }
     }
     Ok(())
 }
@@ -211,9 +214,14 @@ pub fn problems(pools: &Pools, workflow: &Definition) -> Vec<Problem> {
 fn foreign_key(pools: &Pools, workflow: &Definition, it: &PoolUse) -> Option<String> {
     let batch = workflow.batch.as_ref().filter(|_| it.part != Part::RateLimit)?;
     let (_, _, own, _) = pools.get(&it.pool)?.part(it.part)?;
-    let path = own.filter(|path| it.key.is_none() && batch.key.as_ref() != Some(*path))?;
-    let pool = &it.pool;
-    Some(format!("uses the key `{path}` of pool `{pool}`, but a batch has only its own key"))
+    let (pool, foreign) = (&it.pool, |path: &&KeySource| batch.key.as_ref() != Some(*path));
+    if let Some(path) = own.filter(|_| it.key.is_none()).filter(foreign) {
+        let rule = "but a batch has only its own key";
+        return Some(format!("uses the key `{path}` of pool `{pool}`, {rule}"));
+    }
+    let class = pools.get(pool)?.part(it.part)?.0;
+    let by = pools.get(pool)?.fair(class).map(|fair| &fair.by).filter(foreign)?;
+    Some(format!("takes turns by `{by}` at pool `{pool}`, but a batch has only its own key"))
 }
 
 /// Returns the place of a use in the author's form.

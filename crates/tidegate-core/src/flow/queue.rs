@@ -175,9 +175,11 @@ fn waiting<E>(draft: &Draft, gate: &Gate, most: u32) -> Decided<u32, E> {
         GateState::Slots(slots) if slots.head.is_none() => Ok(0),
         GateState::Slots(slots) if slots.waiting.is_some() => Ok(slots.waiting.unwrap_or_default()),
         GateState::Slots(_) => draft.length_of_queue(gate, most),
-        GateState::Turns(_) | GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) => {
-            Ok(0)
-        }
+        GateState::Turns(_)
+        | GateState::Meter(_)
+        | GateState::Fold(_)
+        | GateState::Claim(_)
+        | GateState::Share(_) => Ok(0),
     }
 }
 

@@ -159,7 +159,10 @@ pub(crate) fn ask<E>(
                 draft.put(gate);
                 gate::settle(draft, key)?;
             }
-            GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) => {}
+            GateState::Meter(_)
+            | GateState::Fold(_)
+            | GateState::Claim(_)
+            | GateState::Share(_) => {}
         }
     }
     run.in_pools.push(step.to_owned());

@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    control::{Control, Field, FieldType, Moment},
+    control::{Control, Field, FieldType, Moment, Reading},
     cost::Cost,
+    fair::Fair,
     from_data::Amount,
     key_source::KeySource,
     meter::{self, Metered},
@@ -19,7 +20,7 @@ use super::{
     written,
 };
 use crate::{
-    definition::{Definition, Fields, Reported},
+    definition::{Code, Definition, Fields, Reported},
     row::{Class, Span},
 };
 
@@ -36,6 +37,7 @@ pub(super) const CONTROL: Control = Control {
         Field::optional("burst", FieldType::Amount, "1"),
         Field::optional("cost", FieldType::Cost, "1"),
         Field::optional("pool", FieldType::Pool, "limits of its own"),
+        Field::optional("fair", FieldType::Fair, "by rank"),
     ],
     classes: &[Class::Throttle, Class::PoolThrottle],
     is_numbered: true,
@@ -55,21 +57,30 @@ pub(super) const CONTROL: Control = Control {
         let own = definition.throttle.iter().filter_map(|it| it.cost.as_ref());
         own.chain(definition.costs_of_uses(Part::Throttle)).collect()
     },
-    check: |reading| meter::check(reading, &CONTROL, metered),
+    check: |reading| {
+        meter::check(reading, &CONTROL, metered);
+        check_fair(reading);
+    },
     plan: |candidate, plan| {
         let throttles = &candidate.workflow().throttle;
         for key in meter::keys(throttles.iter().map(|it| it.key.as_ref())) {
             let scope = candidate.scope(Class::Throttle, key)?;
-            let alike = throttles.iter().filter(|it| it.key.as_ref() == key);
-            let costs = alike.clone().map(|it| candidate.cost(CONTROL.name, it.cost.as_ref()));
+            let alike = || throttles.iter().filter(|it| it.key.as_ref() == key);
+            let costs = alike().map(|it| candidate.cost(CONTROL.name, it.cost.as_ref()));
             plan.add_costing(&scope, Span::Start, costs.collect::<Result<_, _>>()?);
-            let given = alike.map(|it| it.metered().given(&candidate.event.data));
+            let given = alike().map(|it| it.metered().given(&candidate.event.data));
             plan.give(candidate.given(CONTROL.name, given)?);
+            let fair = alike().find_map(|it| it.fair.as_ref());
+            plan.share(candidate, CONTROL.name, fair)?;
         }
         pool::plan(candidate, Part::Throttle, plan)
     },
     limit: |definition, scope, numbers| {
         meter::limit(&definition.map(metered).unwrap_or_default(), &scope.slot, numbers)
+    },
+    fair: |definition, scope| {
+        let of_gate = definition.throttle.iter().filter(|it| slot(it) == scope.slot);
+        of_gate.filter_map(|it| it.fair.as_ref()).next()
     },
     ..Control::NONE
 };
@@ -90,6 +101,9 @@ pub struct Throttle {
     /// The units that the start of a run spends; one if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
+    /// How the values of a key take turns in the queue; by rank if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fair: Option<Fair>,
 }
 
 /// Default of `burst`: starts are evenly spaced.
@@ -101,9 +115,10 @@ impl Throttle {
         let per_ms = fields.duration("perMs");
         let key = fields.key("key");
         let burst = Amount::read(fields, "burst");
-        let cost = Cost::read(fields);
+        let (cost, fair) = (Cost::read(fields), Fair::read(fields));
         let burst = burst?.unwrap_or(Amount::Fixed(DEFAULT_BURST));
-        Ok(Throttle { limit: limit?, per_ms: per_ms?, key: key?, burst, cost: cost? })
+        let (limit, per_ms, key, cost, fair) = (limit?, per_ms?, key?, cost?, fair?);
+        Ok(Throttle { limit, per_ms, key, burst, cost, fair })
     }
 
     pub(crate) fn to_value(&self) -> Value {
@@ -112,8 +127,28 @@ impl Throttle {
 
     /// Returns the limit for its meter.
     pub(crate) fn metered(&self) -> Metered<'_> {
-        let Self { limit, per_ms, key, burst, cost } = self;
+        let Self { limit, per_ms, key, burst, cost, fair: _ } = self;
         Metered { limit, per_ms: *per_ms, burst, key: key.as_ref(), cost: cost.as_ref() }
+    }
+}
+
+fn slot(throttle: &Throttle) -> String {
+    throttle.key.as_ref().map(KeySource::slot).unwrap_or_default()
+}
+
+/// Reports a second `fair` for limits with one key, which share one queue.
+fn check_fair(reading: &mut Reading<'_>) {
+    let Reading { definition, places, problems } = reading;
+    let fair = definition.throttle.iter().enumerate().filter(|(_, it)| it.fair.is_some());
+    let fair: Vec<_> = fair.collect();
+    for (at, (n, throttle)) in fair.iter().enumerate() {
+        let first = fair[..at].iter().find(|(_, other)| other.key == throttle.key);
+        if let Some((m, _)) = first {
+            let (place, other) =
+                (Reading::place(places, &CONTROL, *n), Reading::place(places, &CONTROL, *m));
+            let message = format!("is a second one for the queue of {other}: keep one of them");
+            problems.error(Code::Conflict, &format!("{place}.fair"), message);
+        }
     }
 }
 

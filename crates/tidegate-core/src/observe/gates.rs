@@ -253,6 +253,7 @@ fn ranges(catalog: &Catalog, ws: &Workspace, which: &GateFilter) -> Vec<Range> {
     let of_pool = |class: Class| which.pool.is_none() || class.is_pooled();
     let selects = |class: Class| {
         of_pool(class)
+            && class.is_listed()
             && match &which.control {
                 Some(control) => class.control() == control,
                 None => !matches!(class, Class::Dedupe | Class::Idempotency),
@@ -325,7 +326,10 @@ fn show_all<E>(
         let has_line = match &gate.state {
             GateState::Slots(slots) => slots.head.is_some(),
             GateState::Turns(turns) => turns.head.is_some(),
-            GateState::Meter(_) | GateState::Fold(_) | GateState::Claim(_) => false,
+            GateState::Meter(_)
+            | GateState::Fold(_)
+            | GateState::Claim(_)
+            | GateState::Share(_) => false,
         };
         if has_line {
             shown.line = Some(line(draft, &mut missing, &gate.key)?);
@@ -353,7 +357,7 @@ fn show(now: Timestamp, gate: &Gate, scope: &Scope, limit: Limit) -> GateView {
     // Windows, buffers and claims have no limit.
     let limit = match &gate.state {
         GateState::Slots(_) | GateState::Turns(_) | GateState::Meter(_) => Some(limit),
-        GateState::Fold(_) | GateState::Claim(_) => None,
+        GateState::Fold(_) | GateState::Claim(_) | GateState::Share(_) => None,
     };
     let mut shown = GateView {
         control: scope.class.control(),
@@ -410,6 +414,7 @@ fn show(now: Timestamp, gate: &Gate, scope: &Scope, limit: Limit) -> GateView {
             shown.run_id = claim.run;
             shown.until = Some(claim.until);
         }
+        GateState::Share(_) => {}
     }
     shown
 }

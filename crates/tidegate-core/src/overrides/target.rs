@@ -146,7 +146,8 @@ impl Target {
             | Class::Singleton
             | Class::Schedule
             | Class::Handoff
-            | Class::Policy => return None,
+            | Class::Policy
+            | Class::Share => return None,
         };
         let key = match &scope.key {
             Key::Whole => None,

@@ -20,7 +20,7 @@ impl GateState {
     fn closing(&mut self) -> Option<&mut Option<Closed>> {
         match self {
             Self::Slots(Slots { closed, .. }) | Self::Turns(Turns { closed, .. }) => Some(closed),
-            Self::Meter(_) | Self::Fold(_) | Self::Claim(_) => None,
+            Self::Meter(_) | Self::Fold(_) | Self::Claim(_) | Self::Share(_) => None,
         }
     }
 
@@ -30,7 +30,7 @@ impl GateState {
             Self::Slots(Slots { closed, .. }) | Self::Turns(Turns { closed, .. }) => {
                 closed.as_ref().filter(|closed| closed.until > now)
             }
-            Self::Meter(_) | Self::Fold(_) | Self::Claim(_) => None,
+            Self::Meter(_) | Self::Fold(_) | Self::Claim(_) | Self::Share(_) => None,
         }
     }
 

@@ -4,8 +4,9 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
-use super::{Closed, Costs, Given, Meters, Turns, Workspace};
+use super::{Closed, Costs, Given, Meters, Share, Tag, Turns, Workspace};
 use crate::{
     flow::KeySource,
     id::{EventId, RunId, Seq},
@@ -58,11 +59,14 @@ pub enum Class {
     Whole = 61,
     /// A pool's limit on runs being driven.
     PoolLimit = 62,
+    /// The share of a value with waiting runs at a fair gate. Its key sorts after that of the gate,
+    /// so that the gate is locked first.
+    Share = 70,
 }
 
 impl Class {
     /// All classes, in lock order.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Dedupe,
         Self::Idempotency,
         Self::RateLimit,
@@ -83,6 +87,7 @@ impl Class {
         Self::Keyed,
         Self::Whole,
         Self::PoolLimit,
+        Self::Share,
     ];
 
     /// Whether the policy of each new run decides what happens if the gate is busy. Queues at such
@@ -102,6 +107,11 @@ impl Class {
     /// Whether the gates are meters with a queue.
     pub fn is_throttle(self) -> bool {
         matches!(self, Self::Throttle | Self::PoolThrottle)
+    }
+
+    /// Whether the rows are shown as gates. A share is a part of its gate.
+    pub fn is_listed(self) -> bool {
+        self != Self::Share
     }
 
     /// Returns the first class of those whose gates a run takes in one order.
@@ -152,6 +162,13 @@ impl Scope {
         Order { group, whole, pooled: self.class.is_pooled() }
     }
 
+    /// Returns the scope of the share of one value of `fair` at this gate.
+    fn share(&self, gate: &GateKey, value: &Key) -> Scope {
+        // The gate is named by a digest, because its own key may have the maximum size.
+        let slot = HEXLOWER.encode(&Sha256::digest(gate.as_bytes())[..16]);
+        Scope { class: Class::Share, slot, key: value.clone(), ..self.clone() }
+    }
+
     /// Returns the pool that the gate belongs to; none for a gate of a workflow.
     pub fn pool(&self) -> Option<&str> {
         self.class.is_pooled().then_some(&*self.name)
@@ -194,6 +211,12 @@ impl GateKey {
         push_part(&mut bytes, scope.slot.as_bytes());
         scope.key.encode_into(&mut bytes);
         Self(bytes.into())
+    }
+
+    /// Returns the key of the share of one value of `fair` at this gate; none if this is not the
+    /// key of a gate.
+    pub fn share(&self, value: &Key) -> Option<GateKey> {
+        Some(GateKey::new(&self.scope()?.share(self, value)))
     }
 
     /// Returns the common prefix of the keys of all gates of one class.
@@ -304,7 +327,8 @@ impl Gate {
             GateState::Slots(_)
             | GateState::Turns(_)
             | GateState::Meter(_)
-            | GateState::Claim(_) => None,
+            | GateState::Claim(_)
+            | GateState::Share(_) => None,
         }
     }
 }
@@ -323,16 +347,37 @@ pub enum GateState {
     Fold(Fold),
     /// A claim, with the event that took it.
     Claim(Claim),
+    /// A value with waiting runs at a fair gate.
+    Share(Share),
 }
 
 impl GateState {
+    /// Returns the tag of the latest service of a gate at which values of `fair` wait; none if none
+    /// waits.
+    pub fn served(&self) -> Option<Tag> {
+        match self {
+            Self::Slots(slots) => slots.served,
+            Self::Turns(turns) => turns.served,
+            Self::Meter(_) | Self::Fold(_) | Self::Claim(_) | Self::Share(_) => None,
+        }
+    }
+
+    /// Sets the tag of the latest service.
+    pub(crate) fn set_served(&mut self, tag: Option<Tag>) {
+        match self {
+            Self::Slots(slots) => slots.served = tag,
+            Self::Turns(turns) => turns.served = tag,
+            Self::Meter(_) | Self::Fold(_) | Self::Claim(_) | Self::Share(_) => {}
+        }
+    }
+
     /// Returns the numbers of the gate's limits that came from the data of an event.
     pub fn given(&self) -> Option<&Given> {
         match self {
             Self::Slots(slots) => slots.given.as_ref(),
             Self::Turns(turns) => turns.meters.given.as_ref(),
             Self::Meter(meters) => meters.given.as_ref(),
-            Self::Fold(_) | Self::Claim(_) => None,
+            Self::Fold(_) | Self::Claim(_) | Self::Share(_) => None,
         }
     }
 
@@ -343,7 +388,7 @@ impl GateState {
             Self::Slots(slots) => slots.given = newest,
             Self::Turns(turns) => turns.meters.given = newest,
             Self::Meter(meters) => meters.given = newest,
-            Self::Fold(_) | Self::Claim(_) => {}
+            Self::Fold(_) | Self::Claim(_) | Self::Share(_) => {}
         }
     }
 }
@@ -364,6 +409,9 @@ pub struct Slots {
     /// runs were waiting when the bound was added and it was not checked since (spec L19).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting: Option<u32>,
+    /// The tag of the latest service while values of `fair` wait (spec L16).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub served: Option<Tag>,
     /// Folds that could not flush because of a holder or of a full queue, and flush when it ends or
     /// has room.
     #[serde(skip_serializing_if = "Vec::is_empty")]

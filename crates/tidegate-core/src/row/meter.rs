@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::Given;
 use crate::{
     id::Seq,
-    row::{Closed, Place},
+    row::{Closed, Place, Tag},
 };
 
 /// Costs at the limits of one gate, by their position; 1 where there is none. A gate has one limit
@@ -157,6 +157,9 @@ pub struct Turns {
     /// The closing by a run, also after its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<Closed>,
+    /// The tag of the latest service while values of `fair` wait (spec L16).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub served: Option<Tag>,
 }
 
 /// Turn of a run that passed a throttle and is not leased yet.

@@ -15,6 +15,7 @@ mod list;
 mod meter;
 mod run;
 mod session;
+mod share;
 mod stream;
 mod trail;
 mod wait;
@@ -37,6 +38,7 @@ pub use run::{
     RunError, Source, Span, Step, StepKind,
 };
 pub use session::{Session, SessionOp, SessionRef, Staged};
+pub use share::{Share, ShareOf, Tag};
 pub use stream::{Stream, StreamEventRow, StreamSnapshot, Subscription};
 pub use trail::{At, Awaited, Mark, Trail};
 pub use wait::{Listener, ListenerEffect, Wait, WaitOn};

@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, fmt};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
-    BatchCosts, Class, Costs, EngineId, GateKey, Given, Listener, Trail, Wait, WaitOn, Workspace,
+    BatchCosts, Class, Costs, EngineId, GateKey, Given, Listener, ShareOf, Trail, Wait, WaitOn,
+    Workspace,
 };
 use crate::{
     catalog::Version,
@@ -24,7 +25,8 @@ pub struct Rank {
     pub seq: Seq,
 }
 
-/// Position in a gate's queue: by tier, then by rank.
+/// Position in a gate's queue: by tier, then by rank. In the queue of a fair gate it is made of the
+/// tag of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {
     /// The tier: the release in the queue of a handoff, and 0 in other queues. A run that replaces
@@ -75,6 +77,9 @@ pub struct PlannedGate {
     /// `costs`; the rest is the cost of the run itself.
     #[serde(default, skip_serializing_if = "is_default")]
     pub steps: BTreeMap<String, u32>,
+    /// The run's value of `fair`, if the limit had it when the run was admitted (spec L16).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<ShareOf>,
 }
 
 impl PlannedGate {
@@ -89,6 +94,7 @@ impl PlannedGate {
             after_queue: false,
             given: None,
             steps: BTreeMap::new(),
+            share: None,
         }
     }
 

@@ -123,6 +123,8 @@ pub fn gate<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
             gate::sweep(draft, key)
         }
         GateState::Turns(_) => gate::sweep(draft, key),
+        // A share is never due: it changes with its gate.
+        GateState::Share(_) => Ok(()),
     }
 }
 

@@ -72,6 +72,14 @@ const bound = ({ queue }) => {
   return `, at most ${queue.maxWaiting}; beyond that ${others[queue.onOverflow] ?? 'they are rejected'}`;
 };
 
+/** How the values of a key take turns in a queue. @param {any} it */
+const turns = ({ fair }) => {
+  if (!fair) return '';
+  const weights = Object.entries(fair.weights ?? {}).map(([value, weight]) => `${value} ${weight}`);
+  const shown = weights.slice(0, 3).join(', ') + (weights.length > 3 ? ' and others' : '');
+  return ` in turns${each(fair.by)}${weights.length ? `, by weight (${shown})` : ''}`;
+};
+
 /** What a new run does while another is live. @type {Record<string, string>} */
 const MODES = {
   skip: 'others are skipped until it ends',
@@ -99,10 +107,10 @@ const pairs = (match) =>
 const SENTENCES = {
   concurrency: (it) =>
     it.span === 'run'
-      ? `At most ${amount(it.limit)} live at once${each(it.key)}, from admission to end; others are queued${bound(it)}`
-      : `At most ${amount(it.limit)} at once${each(it.key)}; others are queued${bound(it)}`,
+      ? `At most ${amount(it.limit)} live at once${each(it.key)}, from admission to end; others are queued${turns(it)}${bound(it)}`
+      : `At most ${amount(it.limit)} at once${each(it.key)}; others are queued${turns(it)}${bound(it)}`,
   policy: (it) => (POLICIES[it.key === 'none' ? 'allow' : it.policy] ?? (() => `Policy ${it.policy}`))(it),
-  throttle: (it) => `Starts at most ${rate(amount(it.limit), it.perMs)}${each(it.key)}${together(it, 1)}; others are queued`,
+  throttle: (it) => `Starts at most ${rate(amount(it.limit), it.perMs)}${each(it.key)}${together(it, 1)}; others are queued${turns(it)}`,
   rateLimit: (it) => `Accepts at most ${rate(amount(it.limit), it.perMs)}${each(it.key)}${together(it)}; events over the limit are dropped`,
   debounce: (it) => debounced(it),
   batch: (it) => `One run for many events${each(it.key)}: at ${it.maxSize} events, or ${lasting(it.timeoutMs)} after the first${it.if ? `; an event gets its own run unless ${it.if}` : ''}`,

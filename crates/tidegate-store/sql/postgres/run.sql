@@ -16,6 +16,25 @@ select wanted.n, {found.columns}
        ) as found
  order by wanted.n, found.tier, found.order_at, found.order_seq, found.seq
 
+-- name: run_queue_tier
+-- Reads the first runs of one tier in the queues of gates.
+--
+-- $1 the gate's key   $2 tier   $3 limit (arrays: one element per queue)
+-- Locks nothing. Index: run_line.
+-- First column: position of the queue in the arrays, from 1.
+select wanted.n, {found.columns}
+  from unnest($1::bytea[], $2::bigint[], $3::bigint[])
+       with ordinality as wanted(key, tier, most, n)
+ cross join lateral (
+        select {run.columns}
+          from run
+         where run.line = (select gate.id from gate where gate.key = wanted.key)
+           and run.tier = wanted.tier
+         order by run.line, run.tier, run.order_at, run.order_seq, run.seq
+         limit wanted.most
+       ) as found
+ order by wanted.n, found.order_at, found.order_seq, found.seq
+
 -- name: run_queue_end
 -- Reads the last runs in the queues of gates, the last one first.
 --
@@ -38,17 +57,18 @@ select wanted.n, {found.columns}
 -- Reads the numbers of the first runs in the queues of gates, in queue order, after run_lock has
 -- locked these runs.
 --
--- $1 the gate's key   $2 limit (arrays: one element per queue)
+-- $1 the gate's key   $2 first tier   $3 last tier   $4 limit (arrays: one element per queue)
 -- Locks nothing. If run_lock has not locked one of these runs, the queue has changed: the caller
 -- tries again.
 -- Index: run_line.
 select wanted.n, found.seq
-  from unnest($1::bytea[], $2::bigint[])
-       with ordinality as wanted(key, most, n)
+  from unnest($1::bytea[], $2::bigint[], $3::bigint[], $4::bigint[])
+       with ordinality as wanted(key, low, high, most, n)
  cross join lateral (
         select run.seq, run.tier, run.order_at, run.order_seq
           from run
          where run.line = (select gate.id from gate where gate.key = wanted.key)
+           and run.tier between wanted.low and wanted.high
          order by run.line, run.tier, run.order_at, run.order_seq, run.seq
          limit wanted.most
        ) as found
@@ -75,7 +95,8 @@ select wanted.n, found.count
 -- name: run_lock
 -- Locks and reads runs by number, and the first runs in the queues of gates.
 --
--- $1 numbers   $2 gate keys   $3 limit for each queue ($2 and $3: arrays of one length)
+-- $1 numbers   $2 gate keys   $3 first tier   $4 last tier   $5 limit for each queue ($2 to $5:
+-- arrays of one length)
 -- Locks in the order of the run numbers, and waits. After a wait PostgreSQL does not search the
 -- queues again, so gate_lock must have locked the gates before this statement begins (spec R15).
 -- The order within each queue is read afterwards, by run_queue_order.
@@ -84,11 +105,13 @@ select {found.columns}
   from (select unnest($1::bigint[])
          union
         select place.seq
-          from unnest($2::bytea[], $3::bigint[]) as line(key, most)
+          from unnest($2::bytea[], $3::bigint[], $4::bigint[], $5::bigint[])
+                 as line(key, low, high, most)
          cross join lateral (
                 select run.seq
                   from run
                  where run.line = (select gate.id from gate where gate.key = line.key)
+                   and run.tier between line.low and line.high
                  order by run.line, run.tier, run.order_at, run.order_seq, run.seq
                  limit line.most
                ) as place

@@ -10,6 +10,19 @@ select {columns}
  order by tier, order_at, order_seq, seq
  limit ?2
 
+-- name: run_queue_tier
+-- Reads the first runs of one tier in a gate's queue.
+--
+-- ?1 the gate's key   ?2 tier   ?3 limit
+-- Locks nothing: SQLite has one writer.
+-- Index: run_line.
+select {columns}
+  from run
+ where line = (select id from gate where key = ?1)
+   and tier = ?2
+ order by order_at, order_seq, seq
+ limit ?3
+
 -- name: run_queue_end
 -- Reads the last runs in a gate's queue, the last one first.
 --

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tidegate_core::{
     id::Seq,
     reads::{Count, Counted, Found, ReadSet, Scan, Snapshot},
-    row::{GateKey, Row, RowKey, RowKind, Workspace},
+    row::{Row, RowKey, RowKind, Workspace},
     time::Timestamp,
     turn::Claim,
 };
@@ -83,7 +83,7 @@ impl Reading {
         for key in &reads.rows {
             keys.entry(key.kind()).or_default().push(key.clone());
         }
-        let line = |scan: &Scan| touch == Touch::Lock && matches!(scan, Scan::Queue(_));
+        let line = |scan: &Scan| touch == Touch::Lock && scans::line(scan, 0).is_some();
         let mut scans: BTreeMap<&Scan, &u32> =
             reads.scans.iter().filter(|(scan, _)| !line(scan)).collect();
         let mut replies = Vec::new();
@@ -159,13 +159,10 @@ impl Reading {
 
     /// Adds the statement that locks runs by number and the first runs of queues, in one order.
     fn lock_runs(&mut self, reads: &ReadSet, keys: Vec<RowKey>) {
-        let lines: Vec<(&Scan, &GateKey, u32)> = reads
+        let lines: Vec<(&Scan, scans::Line<'_>)> = reads
             .scans
             .iter()
-            .filter_map(|(scan, limit)| {
-                let Scan::Queue(gate) = scan else { return None };
-                Some((scan, gate, *limit))
-            })
+            .filter_map(|(scan, limit)| Some((scan, scans::line(scan, *limit)?)))
             .collect();
         if keys.is_empty() && lines.is_empty() {
             return;
@@ -174,13 +171,13 @@ impl Reading {
             let RowKey::Run(seq) = key else { return None };
             Some(seq.0)
         });
-        let of_lines = scans::line_params(lines.iter().map(|(_, gate, limit)| (*gate, *limit)));
+        let of_lines = scans::line_params(lines.iter().map(|(_, line)| *line));
         let mut params = vec![Param::ints(numbers)];
         params.extend(of_lines.iter().cloned());
         let part = Part::Keys { kind: RowKind::Run, keys, locked: true };
         self.push(Call::new(sql::own().run_lock, params), part);
         if !lines.is_empty() {
-            let scans = lines.iter().map(|(scan, _, limit)| ((*scan).clone(), *limit)).collect();
+            let scans = lines.iter().map(|(scan, (.., limit))| ((*scan).clone(), *limit)).collect();
             self.push(Call::new(sql::own().run_queue_order, of_lines), Part::Lines(scans));
         }
     }

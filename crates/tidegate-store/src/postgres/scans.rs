@@ -142,9 +142,22 @@ fn claim_params(claim: &Claim) -> Vec<Param> {
     ]
 }
 
-/// Returns the keys of gates and the limits of their queues, as two arrays.
-pub(super) fn line_params<'a>(lines: impl IntoIterator<Item = (&'a GateKey, u32)>) -> Vec<Param> {
-    let (keys, most): (Vec<_>, Vec<_>) =
-        lines.into_iter().map(|(key, most)| (key.as_bytes().to_vec(), i64::from(most))).unzip();
-    vec![Param::blobs(keys), Param::ints(most)]
+/// Part of a queue: the gate, the first and the last tier, and the limit.
+pub(super) type Line<'a> = (&'a GateKey, i64, i64, u32);
+
+/// Returns the part of a queue that a locking scan reads; none for any other scan.
+pub(super) fn line(scan: &Scan, limit: u32) -> Option<Line<'_>> {
+    match scan {
+        Scan::Queue(gate) => Some((gate, i64::MIN, i64::MAX, limit)),
+        Scan::QueueTier(gate, tier) => Some((gate, *tier, *tier, limit)),
+        _ => None,
+    }
+}
+
+/// Returns the parts of queues as four arrays.
+pub(super) fn line_params<'a>(lines: impl Iterator<Item = Line<'a>> + Clone) -> Vec<Param> {
+    let keys: Vec<_> = lines.clone().map(|(key, ..)| key.as_bytes().to_vec()).collect();
+    let low = Param::ints(lines.clone().map(|(_, low, ..)| low));
+    let high = Param::ints(lines.clone().map(|(_, _, high, _)| high));
+    vec![Param::blobs(keys), low, high, Param::ints(lines.map(|(.., most)| i64::from(most)))]
 }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use tidegate_core::{
-    reads::{Change, ReadSet, Scan, Snapshot},
+    reads::{Change, ReadSet, Snapshot},
     row::RowKey,
 };
 
@@ -284,7 +284,7 @@ fn beyond(more: &ReadSet, reads: &ReadSet) -> ReadSet {
 fn sorts_after(fresh: &ReadSet, held: &Held) -> bool {
     let after = |key: &RowKey| held.locked.last().is_none_or(|last| last < key);
     let rows = fresh.rows.iter().filter(|key| key.is_locked()).all(after);
-    let lines = fresh.scans.keys().any(|scan| matches!(scan, Scan::Queue(_)));
+    let lines = fresh.scans.keys().any(|scan| super::scans::line(scan, 0).is_some());
     let first_run = RowKey::Run(tidegate_core::id::Seq(i64::MIN));
     fresh.latches.is_empty() && rows && (!lines || after(&first_run))
 }

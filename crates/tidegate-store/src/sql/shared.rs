@@ -51,6 +51,7 @@ super::statements! {
         run_queue,
         run_queue_count,
         run_queue_end,
+        run_queue_tier,
         run_ready,
         run_ready_count,
         schedule_next,

@@ -52,6 +52,7 @@ fn in_line(limit: u32, holders: &[RunId], place: usize, frees: &str) -> Binding 
         draining: Vec::new(),
         stranded: Vec::new(),
         place: Some(place),
+        fair: None,
         frees: frees.to_owned(),
         at: None,
     }

@@ -252,6 +252,24 @@ macro_rules! behaviours {
                 a_parent_is_told_of_a_full_queue,
                 a_run_that_leaves_the_queue_makes_room,
             }
+            fair {
+                values_take_turns_by_weight,
+                many_runs_of_one_tenant_delay_nobody_else,
+                an_idle_value_saves_up_no_turns,
+                inside_a_value_rank_decides,
+                a_woken_run_waits_for_the_turn_of_its_value,
+                a_cancelled_run_leaves_the_turn_to_its_value,
+                turns_are_counted_in_units,
+                turns_at_a_throttle,
+                workflows_of_a_pool_share_the_turns,
+                a_bound_counts_the_runs_of_all_values,
+                a_release_adds_and_removes_fair,
+                a_release_changes_the_weights,
+                a_pause_takes_runs_out_of_a_fair_queue,
+                a_cheaper_first_run_finds_room,
+                why_names_the_turn,
+                engines_that_race_keep_the_turns,
+            }
             singleton {
                 skip_keeps_the_live_run_wherever_it_is,
                 cancel_replaces_the_live_run_wherever_it_is,

@@ -23,6 +23,7 @@ pub mod debounce;
 pub mod deploys;
 pub mod edges;
 pub mod explain;
+pub mod fair;
 pub mod from_data;
 pub mod holds;
 pub mod idempotency;

@@ -80,6 +80,11 @@ pub async fn a_line_is_read_by_place(store: &Arc<dyn Store>) {
     let mut back = rows(line.clone());
     back.reverse();
     check(store, Scan::QueueEnd(sample::gate_key("main", "a")), back).await;
+    let tier = Scan::QueueTier(sample::gate_key("main", "a"), 0);
+    check(store, tier, rows(line[1..5].to_vec())).await;
+    let last = Scan::QueueTier(sample::gate_key("main", "a"), 4);
+    check(store, last, rows(line[5..].to_vec())).await;
+    check(store, Scan::QueueTier(sample::gate_key("main", "a"), 1), Vec::new()).await;
     check(store, Scan::Queue(sample::gate_key("main", "a")), rows(line)).await;
 }
 
@@ -89,6 +94,7 @@ pub async fn a_line_without_a_gate_is_empty(store: &Arc<dyn Store>) {
     insert(store, [Run { phase, ..sample::run(1) }]).await;
     check(store, Scan::Queue(sample::gate_key("main", "gone")), Vec::new()).await;
     check(store, Scan::QueueEnd(sample::gate_key("main", "gone")), Vec::new()).await;
+    check(store, Scan::QueueTier(sample::gate_key("main", "gone"), 0), Vec::new()).await;
 }
 
 /// Workflows take turns, beginning with that of the first range. The versions of one workflow share
@@ -653,6 +659,7 @@ fn every_scan() -> Vec<Scan> {
     vec![
         Scan::Queue(sample::gate_key("main", "a")),
         Scan::QueueEnd(sample::gate_key("main", "a")),
+        Scan::QueueTier(sample::gate_key("main", "a"), 0),
         Scan::Ready(Claim::all(ws.clone())),
         Scan::DueGates(Timestamp::MIN),
         Scan::DueRuns(Timestamp::MIN),

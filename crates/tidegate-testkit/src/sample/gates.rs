@@ -7,7 +7,7 @@ use tidegate_core::{
     key::{Key, Scalar},
     row::{
         Claim, Closed, Costs, Fold, Gate, GateKey, GateState, Given, GivenLimit, Hold, Meter,
-        Meters, Part, Row, Scope, Slots, Turn, Turns,
+        Meters, Part, Rank, Row, Scope, Share, Slots, Tag, Turn, Turns,
     },
 };
 
@@ -28,6 +28,7 @@ pub(super) fn gates() -> Vec<Row> {
             moved_to: Some(i64::MAX),
             closed: Some(closed()),
             given: Some(given()),
+            served: Some(far_tag()),
         }),
         GateState::Meter(Meters::from(vec![meter(1)])),
         GateState::Meter(Meters::from(vec![meter(1), Meter { debt: u64::MAX, ..meter(u32::MAX) }])),
@@ -41,6 +42,7 @@ pub(super) fn gates() -> Vec<Row> {
             head: Some(far_place()),
             wanted: Costs::new(vec![2]),
             closed: Some(closed()),
+            served: Some(far_tag()),
         }),
         GateState::Fold(Fold {
             run: RunId { seq: Seq(i64::MAX), salt: u64::MAX },
@@ -59,6 +61,11 @@ pub(super) fn gates() -> Vec<Row> {
             led: true,
         }),
         GateState::Claim(Claim { event: event_id(1), run: Some(run_id(2)), until: FUTURE }),
+        GateState::Share(Share {
+            base: far_tag(),
+            first: Seq(i64::MAX),
+            rank: Rank { at: FUTURE, seq: Seq(i64::MAX) },
+        }),
     ];
     let gate = |(n, state): (usize, GateState)| Gate {
         key: gate_key("every", &n.to_string()),
@@ -74,6 +81,10 @@ pub(super) fn gates() -> Vec<Row> {
     gates.push(Gate { key, ..gates[0].clone() });
     gates.push(Gate { key: GateKey::from_bytes(&[]), ..gates[0].clone() });
     gates.into_iter().map(Row::from).collect()
+}
+
+fn far_tag() -> Tag {
+    Tag::default().after(u32::MAX, 999)
 }
 
 fn closed() -> Closed {

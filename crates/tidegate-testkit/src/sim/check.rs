@@ -10,6 +10,7 @@ mod retention;
 mod runs;
 mod schedules;
 mod streams;
+mod turns;
 mod versions;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -268,6 +269,8 @@ impl Judge {
         let schedules = self.history.schedules.play(&look).err();
         let schedules = schedules.map(|text| Violation { number: "I52", text });
         let broken = self.history.streams.play(&look).or(schedules);
+        let turns = self.history.turns.play(&look).err();
+        let broken = broken.or(turns.map(|(number, text)| Violation { number, text }));
         let broken = broken.or_else(|| doctor(look.state)).or_else(|| {
             CHECKS.iter().find_map(|(number, check)| {
                 check(&look, &self.history).err().map(|text| Violation { number, text })

@@ -24,6 +24,37 @@ pub struct Bound {
     pub cost: KeyPath,
     /// Bound of the queue.
     pub queue: Option<Queue>,
+    /// Turns in the queue.
+    pub fair: Option<Fair>,
+}
+
+/// Turns of the values at a path: the weight of the value 0, and that of all others.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Fair {
+    /// Path of the value.
+    pub by: &'static str,
+    /// Weight of the value 0.
+    pub zero: u64,
+    /// Weight of all other values.
+    pub others: u64,
+}
+
+impl Fair {
+    fn draw(action: bool, chance: &mut Chance) -> Self {
+        let by = chance.one(if action { &["input.k", "input.j"] } else { &["k", "j"] });
+        let mut weight = || chance.one(&[1, 1, 2, 3, 1000]);
+        Self { by, zero: weight(), others: weight() }
+    }
+
+    /// Returns the settings in the form of a definition.
+    pub fn to_value(self) -> Value {
+        json!({ "by": self.by, "weights": { "0": self.zero }, "defaultWeight": self.others })
+    }
+
+    /// Returns the weight of a value, as it is shown.
+    pub fn weight(self, value: &str) -> u64 {
+        if value == "0" { self.zero } else { self.others }
+    }
 }
 
 /// A use of a pool's limit on runs.
@@ -53,6 +84,8 @@ pub struct Pace {
     pub key: KeyPath,
     /// Path of the cost.
     pub cost: KeyPath,
+    /// Turns in the queue of a throttle.
+    pub fair: Option<Fair>,
 }
 
 /// Policy of an action: what happens to a request while its session is busy.
@@ -176,6 +209,34 @@ impl Controls {
         if !self.is_accepted(action) {
             *self = before;
         }
+    }
+
+    /// Draws turns at its limits. Leaves out those that the core refuses.
+    pub fn draw_fair(&mut self, action: bool, chance: &mut Chance) {
+        for n in 0..self.limits.len() {
+            let before = self.clone();
+            self.limits[n].fair = chance.percent(60).then(|| Fair::draw(action, chance));
+            if !self.is_accepted(action) {
+                *self = before;
+            }
+        }
+        let before = self.clone();
+        let fair = chance.percent(60).then(|| Fair::draw(action, chance));
+        if let Some(pace) = &mut self.throttle {
+            pace.fair = fair;
+        }
+        if !self.is_accepted(action) {
+            *self = before;
+        }
+    }
+
+    /// Returns the turns of a gate of this class and slot.
+    pub fn fair(&self, class: Class, slot: &str) -> Option<Fair> {
+        if class == Class::Throttle {
+            let of_gate = self.throttles().filter(|pace| pace.key.unwrap_or_default() == slot);
+            return of_gate.filter_map(|pace| pace.fair).next();
+        }
+        self.limits.iter().filter(|bound| bound.is_of(class, slot)).find_map(|bound| bound.fair)
     }
 
     /// Draws the events that concern single runs. Leaves out those that the core refuses.
@@ -417,7 +478,13 @@ impl Bound {
     fn to_value(&self) -> Value {
         let span = if self.run { "run" } else { "executing" };
         let queue = queue_value(self.queue);
-        let fields = [("key", json!(self.key)), ("cost", json!(self.cost)), ("queue", queue)];
+        let fair = json!(self.fair.map(Fair::to_value));
+        let fields = [
+            ("key", json!(self.key)),
+            ("cost", json!(self.cost)),
+            ("queue", queue),
+            ("fair", fair),
+        ];
         let limit = match self.from {
             Some(from) => json!({ "from": from, "default": self.limit, "min": 1, "max": MOST }),
             None => json!(self.limit),
@@ -429,7 +496,8 @@ impl Bound {
 impl Pace {
     fn to_value(&self) -> Value {
         let value = json!({ "limit": self.limit, "perMs": self.per_ms, "burst": self.burst });
-        with(value, &[("key", json!(self.key)), ("cost", json!(self.cost))])
+        let fair = json!(self.fair.map(Fair::to_value));
+        with(value, &[("key", json!(self.key)), ("cost", json!(self.cost)), ("fair", fair)])
     }
 }
 
@@ -478,7 +546,7 @@ fn bounds(path: &'static str, chance: &mut Chance) -> Vec<Bound> {
     for (key, run) in [(Some(path), false), (None, false), (None, true), (Some(path), true)] {
         if chance.percent(40) {
             let (limit, queue) = (chance.one(&[1, 1, 2, 3]), queue(chance));
-            all.push(Bound { limit, from: None, key, run, cost: None, queue });
+            all.push(Bound { limit, from: None, key, run, cost: None, queue, fair: None });
         }
     }
     all
@@ -496,7 +564,7 @@ fn queue_value(queue: Option<Queue>) -> Value {
 
 fn pace(key: KeyPath, burst: u64, chance: &mut Chance) -> Pace {
     let (limit, per_ms) = (chance.one(&[1, 2, 3]), chance.one(&[1, 20, 100]));
-    Pace { limit, per_ms, burst, key, cost: None }
+    Pace { limit, per_ms, burst, key, cost: None, fair: None }
 }
 
 fn window(key: KeyPath, chance: &mut Chance) -> Quiet {

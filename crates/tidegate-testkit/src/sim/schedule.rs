@@ -28,6 +28,8 @@ pub enum Concern {
     Listeners,
     /// The gates that runs close.
     Closings,
+    /// The turns of values at fair limits.
+    Fair,
 }
 
 impl Chance {

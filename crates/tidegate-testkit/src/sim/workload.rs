@@ -8,7 +8,7 @@ use tidegate_core::flow::close::GateToClose;
 
 use super::{
     cleaner::RetentionPlan,
-    controls::Controls,
+    controls::{Controls, Fair},
     planner::Calendar,
     schedule::Concern,
     script::{Op, Script},
@@ -98,13 +98,19 @@ pub struct SimPool {
     pub limit: u64,
     /// Whether a hold lasts until the run ends, or only while it is driven.
     pub run: bool,
+    /// Turns in its queue.
+    pub fair: Option<Fair>,
 }
 
 impl SimPool {
     /// Returns the declaration with a limit.
     pub fn declaration(&self, limit: u64) -> Value {
         let span = if self.run { "run" } else { "executing" };
-        json!({ "name": self.name, "concurrency": { "limit": limit, "span": span } })
+        let mut concurrency = json!({ "limit": limit, "span": span });
+        if let Some(fair) = self.fair {
+            concurrency["fair"] = fair.to_value();
+        }
+        json!({ "name": self.name, "concurrency": concurrency })
     }
 }
 
@@ -211,7 +217,8 @@ impl Plan {
         let mut specs: Vec<Spec> = (0..count).map(|n| spec(n, count, chance)).collect();
         let mut traffic = traffic(&specs, &workspaces, keys, chance);
         pair(&mut specs, &mut traffic, &mut Chance::stream(seed, Concern::Pairs));
-        let pools = pools(&mut specs, &mut Chance::stream(seed, Concern::Pools));
+        let mut pools = pools(&mut specs, &mut Chance::stream(seed, Concern::Pools));
+        turns(&mut specs, &mut pools, &mut Chance::stream(seed, Concern::Fair));
         let mut listeners = Chance::stream(seed, Concern::Listeners);
         if listeners.percent(50) {
             for spec in &mut specs {
@@ -280,7 +287,7 @@ fn pools(specs: &mut [Spec], chance: &mut Chance) -> Vec<SimPool> {
     }
     let pool = |name| {
         let (limit, run) = (chance.one(&[1, 2, 3, 5]), alone && chance.percent(40));
-        SimPool { name, limit, run }
+        SimPool { name, limit, run, fair: None }
     };
     let pools: Vec<SimPool> = names.map(pool).into();
     let executing = pools.iter().filter(|pool| !pool.run).map(|pool| pool.name);
@@ -308,6 +315,30 @@ fn closing(controls: &Controls, chance: &mut Chance) -> Option<(GateToClose, u64
 
 /// Longest time for which a run closes a gate, in milliseconds.
 pub const LONGEST_CLOSING: u64 = 1000;
+
+/// Draws turns at limits, throttles and pools.
+fn turns(specs: &mut [Spec], pools: &mut [SimPool], chance: &mut Chance) {
+    if !chance.percent(50) {
+        return;
+    }
+    for spec in specs.iter_mut() {
+        let action = spec.flow.is_some();
+        for (controls, _) in &mut spec.versions {
+            if chance.percent(70) {
+                controls.draw_fair(action, chance);
+            }
+        }
+    }
+    // A batch at a pool may have another key than the pool's turns.
+    if specs.iter().any(|spec| spec.versions.iter().any(|(it, _)| it.batch.is_some())) {
+        return;
+    }
+    let by = chance.one(&["k", "j"]);
+    for pool in pools {
+        let fair = Fair { by, zero: chance.one(&[1, 2]), others: 1 };
+        pool.fair = chance.percent(50).then_some(fair);
+    }
+}
 
 /// Draws the faults. Each seed has only some kinds of faults, so that frequent kinds do not hide
 /// rare ones.

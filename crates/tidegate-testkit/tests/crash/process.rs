@@ -436,7 +436,10 @@ impl Process {
                 }
                 Row::Staged(row) => answer.push(format!("staged by {:?}", row.run)),
                 Row::Gate(gate)
-                    if !matches!(gate.state, GateState::Claim(_) | GateState::Slots(_)) =>
+                    if !matches!(
+                        gate.state,
+                        GateState::Claim(_) | GateState::Share(_) | GateState::Slots(_)
+                    ) =>
                 {
                     answer.push(format!("gate {:?}", gate.key.scope().map(|scope| scope.class)));
                 }

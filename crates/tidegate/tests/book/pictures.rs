@@ -42,6 +42,7 @@ mod tests {
         start_within = "start-within-ms",
         policies = "policies",
         queues = "queues",
+        fair = "fair",
     }
 
     pictures! { "patterns":
@@ -203,6 +204,20 @@ fn queues() -> Story {
     };
     let panels = vec![panel(""), panel(", onOverflow = \"dropOldest\"").asked('b', 1000)];
     Story { title: "Bounded queues", until: 5000, tick: 100, mark: 1000, panels }
+}
+
+fn fair() -> Story {
+    let tenants = [("acme", "abcde"), ("blue", "fg"), ("coral", "hi")];
+    let sent = tenants
+        .into_iter()
+        .flat_map(|(tenant, letters)| letters.chars().map(move |letter| (letter, tenant)));
+    let sent = sent
+        .zip(0..)
+        .map(|((letter, tenant), n)| event(letter, 50 * n, 800).key("account", tenant));
+    let fair = "fair = { by = \"account\", weights = { acme = 2 } }";
+    let panel = work(&format!("concurrency = {{ limit = 1, {fair} }}"), sent.collect());
+    let panels = vec![panel.asked('e', 500)];
+    Story { title: "Fairness", until: 8000, tick: 50, mark: 1000, panels }
 }
 
 fn policies() -> Story {

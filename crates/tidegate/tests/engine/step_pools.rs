@@ -3,6 +3,7 @@
 use futures_util::future::{select, try_join_all};
 use serde_json::{Value, json};
 use tidegate::{Concurrency, Ctx, Pool, Rate, Retry, StepError, Workflow, testing::TestHarness};
+use tidegate_core::{flow::gate::holders, row::Row};
 
 use crate::words::{Journal, burst, failed, ms, n, secs, sharing, start, state, work};
 

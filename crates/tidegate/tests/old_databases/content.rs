@@ -44,6 +44,7 @@ fn line(row: &Row) -> Option<String> {
                 GateState::Turns(turns) => format!("{} turns pending", turns.pending.len()),
                 GateState::Fold(fold) => format!("{} events folded", fold.count),
                 GateState::Claim(claim) => format!("claimed until {}", claim.until),
+                GateState::Share(share) => format!("turn of run {}", share.first),
             };
             let (ws, control, name) = (&scope.ws, scope.class.control(), &scope.name);
             format!("gate {ws} {control} {name} [{}] {state}", scope.key)

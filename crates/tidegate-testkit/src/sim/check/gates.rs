@@ -180,7 +180,14 @@ pub(super) fn i8(look: &Look<'_>, _: &History) -> Checked {
             if by_arrival {
                 rank.at = first.rank.at;
             }
-            if (Place { tier: need.tier, rank }) > first {
+            // Of the values of `fair`, those that waited at their tags before the commit.
+            let was = look.before(seq).and_then(|old| place(&old)).filter(|_| need.share.is_some());
+            let own = match was {
+                Some(place) if place.tag().is_some() => place,
+                _ if need.share.is_some() && first.is_shared() => continue,
+                _ => Place { tier: need.tier, rank },
+            };
+            if own > first {
                 let scope = gate.key.scope();
                 return Err(format!("run {seq} overtook queued runs at {scope:?}: {stayed:?}"));
             }

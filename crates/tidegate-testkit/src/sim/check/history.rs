@@ -20,6 +20,7 @@ use tidegate_core::{
 
 use super::{
     Look, effects::Places, folds, retention, schedules::ScheduleModel, streams::StreamModel,
+    turns::TurnModel,
 };
 use crate::sim::{
     controls::{Controls, Policy},
@@ -165,6 +166,8 @@ pub(super) struct History {
     pub streams: StreamModel,
     /// Model of schedules.
     pub schedules: ScheduleModel,
+    /// Model of the turns at fair gates.
+    pub turns: TurnModel,
 }
 
 impl History {

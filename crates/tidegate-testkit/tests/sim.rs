@@ -71,6 +71,8 @@ const FAILED: &[u64] = &[
     300_007_601,
     400_011_455,
     257,
+    481,
+    663,
 ];
 
 /// Simulates the seed in `TIDEGATE_SIM_SEED`, and prints the end of its trace if it fails.

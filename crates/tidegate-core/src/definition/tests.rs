@@ -255,7 +255,7 @@ fn unknown_names_are_refused_with_the_nearest_known_one() {
             json!({"throttle": 5, "singleton": "skip", "priority": [1]}),
         ],
         expect![[r#"
-            error unknown_field: workflow `w`: color is not known: known are `app`, `name`, `version`, `triggers`, `waitsFor`, `retry`, `timeoutMs`, `url`, `callTimeoutMs`, `onFailure`, `compensateTimeoutMs`, `description`, `schema`, `idempotency`, `rateLimit`, `debounce`, `batch`, `handoff`, `singleton`, `priority`, `throttle`, `concurrency`, `startWithinMs`, `cancelOn`
+            error unknown_field: workflow `w`: color is not known: known are `app`, `name`, `version`, `triggers`, `waitsFor`, `retry`, `timeoutMs`, `url`, `callTimeoutMs`, `onTooMany`, `onFailure`, `compensateTimeoutMs`, `description`, `schema`, `idempotency`, `rateLimit`, `debounce`, `batch`, `handoff`, `singleton`, `priority`, `throttle`, `concurrency`, `startWithinMs`, `cancelOn`
             error unknown_field: workflow `w`: concurency is not known: did you mean `concurrency`?
             error unknown_field: workflow `w`: rate_limit is not known: did you mean `rateLimit`?
             error unknown_field: workflow `w`: throttle.limt is not known: did you mean `limit`?
@@ -553,7 +553,7 @@ fn every_problem_is_said_at_once_and_only_once() {
         "#]],
     );
     let error = Definition::parse(&json!("w")).unwrap_err();
-    expect![[r#"workflow ``: definition must be an object of `app`, `name`, `version`, `triggers`, `waitsFor`, `retry`, `timeoutMs`, `url`, `callTimeoutMs`, `onFailure`, `compensateTimeoutMs`, `description`, `schema`, `idempotency`, `rateLimit`, `debounce`, `batch`, `handoff`, `singleton`, `priority`, `throttle`, `concurrency`, `startWithinMs`, `cancelOn`, got "w""#]].assert_eq(&error.to_string());
+    expect![[r#"workflow ``: definition must be an object of `app`, `name`, `version`, `triggers`, `waitsFor`, `retry`, `timeoutMs`, `url`, `callTimeoutMs`, `onTooMany`, `onFailure`, `compensateTimeoutMs`, `description`, `schema`, `idempotency`, `rateLimit`, `debounce`, `batch`, `handoff`, `singleton`, `priority`, `throttle`, `concurrency`, `startWithinMs`, `cancelOn`, got "w""#]].assert_eq(&error.to_string());
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub(super) const CONTROL: Control = Control {
     ..Control::NONE
 };
 
-/// Upper bound of a weight. With it, tags of 10⁻⁹ are exact enough for the bound of L17.
+/// Upper bound of a weight. With it, tags of 10⁻⁹ are exact enough for the bound of spec L17.
 pub const MAX_WEIGHT: u32 = 1000;
 
 /// Maximum number of weights of one limit. All processes have them in memory.

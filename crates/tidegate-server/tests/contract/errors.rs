@@ -145,7 +145,7 @@ fn the_codes_of_errors_are_the_agreed_ones() {
 }
 
 /// Documented codes that no test expects by name, each with the reason.
-const NOT_CAUSED: [(&str, &str); 21] = [
+const NOT_CAUSED: [(&str, &str); 20] = [
     ("BadMatch", "a mistake in a handler; no test makes it yet"),
     ("BadRecord", "a record that the same program has written can be read"),
     ("BadValue", "a mistake in a handler; no test makes it yet"),
@@ -163,7 +163,6 @@ const NOT_CAUSED: [(&str, &str); 21] = [
     ("overloaded", "needs 4,000 requests at once"),
     ("shutting_down", "expected as `Error::ShutDown`"),
     ("too_many_keys", "needs 1,000 keys"),
-    ("too_many_pools", "needs 1,000 pools"),
     ("too_many_overrides", "needs 10,000 overrides"),
     ("too_many_readers", "needs 1,000 connections"),
     ("too_slow", "takes 90 s"),

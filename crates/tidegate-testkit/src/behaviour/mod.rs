@@ -1,7 +1,7 @@
 //! Behaviours that users are promised, each a story that runs on every store.
 //!
-//! A case is one function of a [`World`](crate::world::World) and one line in `list.rs`;
-//! [`behaviours!`](crate::behaviours) makes a `#[test]` of each for one store. The doc comment of a
+//! A case is one function of a [`World`](crate::world::World) and one line in `list.rs`, or in
+//! `flow_list.rs` if it is about flow control; [`behaviours!`](crate::behaviours) makes a `#[test]` of each for one store. The doc comment of a
 //! case cites the rules that it tests (spec B60, G4, …).
 
 #![allow(clippy::unwrap_used, reason = "a behaviour is a test: it stops where a promise breaks")]
@@ -24,6 +24,7 @@ pub mod deploys;
 pub mod edges;
 pub mod explain;
 pub mod fair;
+mod flow_list;
 pub mod from_data;
 pub mod holds;
 pub mod idempotency;

@@ -18,8 +18,8 @@ fn purging(world: &World, of: Value, if_epoch: Option<i64>) -> Command {
     Command::Purge { ws, target, reason: "flood".to_owned(), if_epoch }
 }
 
-/// Returns the preview of a purge, then purges and returns the number of cancelled runs. Both
-/// numbers of waiting runs are the same.
+/// Previews a purge, then purges. Returns the number of waiting runs, which is the same in both
+/// answers (spec I81), and of cancelled ones.
 async fn purge(world: &World, of: Value) -> (u32, u32) {
     let command = purging(world, of, None);
     let seen = dry_run(&*world.store, (command.clone(), 0)).await.expect("the store works").0;

@@ -169,7 +169,10 @@ pub(super) fn i18(look: &Look<'_>, history: &History) -> Checked {
     for answer in &history.told {
         let Some(holder) = answer.holder else { continue };
         let alive = |run: Option<&Run>| run.is_some_and(|run| run.phase != Phase::Stopping);
-        if !alive(look.before(holder.seq)) && !alive(look.state.run(holder.seq)) {
+        // An event can admit a run, and a later one of the same transaction cancel it (spec L29).
+        let ended = look.state.ended(holder.seq);
+        let brief = ended.is_some_and(|run| (run.queued_at, run.ended_at) == (look.at, look.at));
+        if !alive(look.before(holder.seq)) && !alive(look.state.run(holder.seq)) && !brief {
             return Err(format!("skipped because of a run that is not live: {answer:?}"));
         }
     }

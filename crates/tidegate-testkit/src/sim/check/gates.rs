@@ -96,7 +96,12 @@ pub(super) fn i76(look: &Look<'_>, _: &History) -> Checked {
         };
         // A run may have been admitted and replaced in the same commit.
         let gone = look.deltas.iter().any(|delta| matches!(delta.after, Some(Row::Ended(_))));
-        if !is_meter && !gone && !look.state.runs().any(sets) {
+        // The run of a fired window may have taken a newer request in the same commit.
+        let refilled = look.deltas.iter().any(|delta| match &delta.before {
+            Some(Row::Gate(Gate { state: GateState::Fold(fold), .. })) => fold.last == set.event_id,
+            _ => false,
+        });
+        if !is_meter && !gone && !refilled && !look.state.runs().any(sets) {
             return Err(format!(
                 "no admitted run has set {set:?} at {:?}",
                 key.map(GateKey::scope)

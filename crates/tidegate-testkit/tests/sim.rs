@@ -73,6 +73,7 @@ const FAILED: &[u64] = &[
     257,
     481,
     663,
+    1223,
 ];
 
 /// Simulates the seed in `TIDEGATE_SIM_SEED`, and prints the end of its trace if it fails.

@@ -185,9 +185,12 @@ pub(super) fn i8(look: &Look<'_>, _: &History) -> Checked {
             if by_arrival {
                 rank.at = first.rank.at;
             }
-            // Of the values of `fair`, those that waited at their tags before the commit.
-            let was = look.before(seq).and_then(|old| place(&old)).filter(|_| need.share.is_some());
-            let own = match was {
+            // Of the values of `fair`, those that waited at their tags here before the commit.
+            let was = match look.before(seq).map(|old| old.phase) {
+                Some(Phase::Queued { gate: at, place }) if at == gate.id => Some(place),
+                _ => None,
+            };
+            let own = match was.filter(|_| need.share.is_some()) {
                 Some(place) if place.tag().is_some() => place,
                 _ if need.share.is_some() && first.is_shared() => continue,
                 _ => Place { tier: need.tier, rank },

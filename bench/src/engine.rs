@@ -1,5 +1,6 @@
 //! The engine workloads of `bench/README.md`, each compared with a limit of the same machine.
 
+mod controls;
 mod goals;
 mod loads;
 pub(crate) mod memory;
@@ -75,6 +76,7 @@ pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<()> {
         memory::both(arguments, &mut figures, *kind).await?;
         loads::wake(arguments, &mut figures, *kind).await?;
         loads::idle(arguments, &mut figures, *kind).await?;
+        controls::pairs(arguments, &mut figures, *kind).await?;
     }
     let lines = goals::lines(&figures, &kinds);
     goals::print(&lines);

@@ -54,6 +54,11 @@ fn goals(kind: Kind) -> Vec<(&'static str, Limit)> {
         ("W10.1k", Limit::Beside("W10.1", 0.8)),
         ("W10.10k", Limit::Beside("W10.1", 0.0)),
         ("W10.10k.define", Limit::Beside("W10.1k.define", 0.83)),
+        ("W12.pool", Limit::Beside("W12.pool.without", 0.9)),
+        ("W12.hotPool", Limit::Beside("W12.hotPool.without", 0.95)),
+        ("W12.fair", Limit::Beside("W12.fair.without", 0.9)),
+        ("W12.overrides", Limit::Beside("W12.overrides.without", 0.9)),
+        ("W12.cancelOn", Limit::Beside("W12.cancelOn.without", 0.9)),
     ]
 }
 

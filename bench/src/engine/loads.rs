@@ -234,12 +234,16 @@ impl Load<'_> {
         Ok(json!({ "mostAtOnce": most }))
     }
 
-    /// Stores the counts of the meter, divided by `n`, as figures of the workload.
     fn count(&self, figures: &mut Figures, workload: &str, rig: &Rig, n: usize) {
-        let n = f64::from(u32::try_from(n).unwrap_or(u32::MAX));
-        for (what, count) in rig.meter.counts() {
-            figures.keep(self.peer(), &format!("{workload}.{what}"), count / n);
-        }
+        count(figures, self.kind, workload, rig, n);
+    }
+}
+
+/// Stores the counts of the meter, divided by `n`, as figures of the workload.
+pub(super) fn count(figures: &mut Figures, kind: Kind, workload: &str, rig: &Rig, n: usize) {
+    let n = f64::from(u32::try_from(n).unwrap_or(u32::MAX));
+    for (what, count) in rig.meter.counts() {
+        figures.keep(kind.name(), &format!("{workload}.{what}"), count / n);
     }
 }
 

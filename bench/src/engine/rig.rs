@@ -6,7 +6,9 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use tidegate::{Concurrency, Ctx, Engine, NewEvent, Posted, Workflow, new_event};
+use tidegate::{
+    CancelOn, Concurrency, Ctx, Engine, Fair, NewEvent, Pool, Posted, Workflow, new_event,
+};
 use tidegate_core::{id::Seq, time::Timestamp};
 use tidegate_store::Store;
 
@@ -42,32 +44,79 @@ pub(crate) enum Flow {
     Sleeper,
     /// Sleeps until the time in `k`, in microseconds.
     Waker,
+    /// Two workflows with one step, and a pool whose limit is never reached.
+    Pool,
+    /// Two workflows without a step that share a pool. One run at a time.
+    HotPool,
+    /// Has no step. Ten runs at a time.
+    Shared,
+    /// As `Shared`; the values of `k` take turns.
+    Fair,
+    /// Has one step, and a limit for each key that is never reached.
+    Wide,
+    /// Has one step, and events that cancel its runs.
+    Listening,
 }
 
-const ALL: [Flow; 7] =
-    [Flow::Noop, Flow::One, Flow::Slack, Flow::Ten, Flow::Keyed, Flow::Sleeper, Flow::Waker];
+const ALL: [Flow; 13] = [
+    Flow::Noop,
+    Flow::One,
+    Flow::Slack,
+    Flow::Ten,
+    Flow::Keyed,
+    Flow::Sleeper,
+    Flow::Waker,
+    Flow::Pool,
+    Flow::HotPool,
+    Flow::Shared,
+    Flow::Fair,
+    Flow::Wide,
+    Flow::Listening,
+];
+
+/// A limit that is never reached.
+const SLACK: u32 = 1_000_000;
 
 impl Flow {
-    fn name(self) -> &'static str {
+    /// Returns the names of the workflows. Runs are started in rotation.
+    fn names(self) -> &'static [&'static str] {
         match self {
-            Self::Noop => "noop",
-            Self::One => "one",
-            Self::Slack => "slack",
-            Self::Ten => "ten",
-            Self::Keyed => "keyed",
-            Self::Sleeper => "sleeper",
-            Self::Waker => "waker",
+            Self::Noop => &["noop"],
+            Self::One => &["one"],
+            Self::Slack => &["slack"],
+            Self::Ten => &["ten"],
+            Self::Keyed => &["keyed"],
+            Self::Sleeper => &["sleeper"],
+            Self::Waker => &["waker"],
+            Self::Pool => &["pool.a", "pool.b"],
+            Self::HotPool => &["hot.a", "hot.b"],
+            Self::Shared => &["shared"],
+            Self::Fair => &["fair"],
+            Self::Wide => &[WIDE],
+            Self::Listening => &["listening"],
         }
     }
 
-    fn workflow(self, witness: Arc<Witness>) -> Workflow<Input, u64> {
-        let workflow = Workflow::new(self.name(), move |ctx: Ctx, input: Input| {
+    /// Returns the name of the workflow that run number `n` belongs to.
+    fn name(self, n: u64) -> &'static str {
+        let names = self.names();
+        names[usize::try_from(n).unwrap_or(0) % names.len()]
+    }
+
+    fn workflow(self, name: &str, witness: Arc<Witness>) -> Workflow<Input, u64> {
+        let workflow = Workflow::new(name, move |ctx: Ctx, input: Input| {
             witness.begin(ctx.run_id().seq, input.k);
             self.handle(ctx, input.n, input.k)
         });
         match self {
-            Self::Slack => workflow.concurrency(Concurrency::limit(1_000_000)),
+            Self::Slack => workflow.concurrency(Concurrency::limit(SLACK)),
             Self::Keyed => workflow.concurrency(Concurrency::limit(1).key("k")),
+            Self::Pool => workflow.concurrency(Concurrency::pool("slack")),
+            Self::HotPool => workflow.concurrency(Concurrency::pool("hot")),
+            Self::Shared => workflow.concurrency(Concurrency::limit(10)),
+            Self::Fair => workflow.concurrency(Concurrency::limit(10).fair(Fair::by("k"))),
+            Self::Wide => workflow.concurrency(Concurrency::limit(SLACK).key("k")),
+            Self::Listening => workflow.cancel_on(CancelOn::event("stop").matching("k", "k")),
             Self::Noop | Self::One | Self::Ten | Self::Sleeper | Self::Waker => workflow,
         }
     }
@@ -76,8 +125,12 @@ impl Flow {
         match self {
             Self::Noop => {}
             // Other tasks may run here, so that a second run of the same key would be noticed.
-            Self::Keyed => tokio::task::yield_now().await,
-            Self::One | Self::Slack => return ctx.step("a", || async move { Ok(n) }).await,
+            Self::Keyed | Self::HotPool | Self::Shared | Self::Fair => {
+                tokio::task::yield_now().await;
+            }
+            Self::One | Self::Slack | Self::Pool | Self::Wide | Self::Listening => {
+                return ctx.step("a", || async move { Ok(n) }).await;
+            }
             Self::Ten => {
                 for at in 0..10 {
                     ctx.step(format!("s{at}"), || async move { Ok(n) }).await?;
@@ -92,6 +145,9 @@ impl Flow {
         Ok(n)
     }
 }
+
+/// The name of the workflow of [`Flow::Wide`].
+pub(crate) const WIDE: &str = "wide";
 
 fn name_of_many(n: usize) -> String {
     format!("many.{n}")
@@ -124,8 +180,12 @@ impl Rig {
     async fn on(meter: Arc<Meter>, workers: usize, more: usize) -> anyhow::Result<Self> {
         let store: Arc<dyn Store> = meter.clone();
         let mut builder = Engine::builder(store).workers(workers);
+        builder = builder.pool(Pool::new("slack").concurrency(SLACK));
+        builder = builder.pool(Pool::new("hot").concurrency(1));
         for flow in ALL {
-            builder = builder.workflow(flow.workflow(meter.witness.clone()));
+            for name in flow.names() {
+                builder = builder.workflow(flow.workflow(name, meter.witness.clone()));
+            }
         }
         for n in 0..more {
             builder = builder.workflow(one_of_many(n, meter.witness.clone()));
@@ -169,7 +229,7 @@ impl Rig {
                 let (engine, step) = (self.engine.clone(), clients);
                 tokio::spawn(async move {
                     for n in (client..n).step_by(step) {
-                        started(&engine.send(flow.name(), input(n as u64, key)).await?)?;
+                        started(&engine.send(flow.name(n as u64), input(n as u64, key)).await?)?;
                     }
                     anyhow::Ok(())
                 })
@@ -197,7 +257,7 @@ impl Rig {
                     let mut last = Seq(0);
                     for first in (client * 500..n).step_by(step) {
                         let events: Result<Vec<NewEvent>, _> = (first..n.min(first + 500))
-                            .map(|n| new_event(flow.name(), input(n as u64, key)))
+                            .map(|n| new_event(flow.name(n as u64), input(n as u64, key)))
                             .collect();
                         for posted in engine.send_all(events?).await? {
                             last = last.max(started(&posted)?);
@@ -216,7 +276,7 @@ impl Rig {
 
     /// Starts one run and waits until its caller knows that it has ended.
     pub(crate) async fn one(&self, flow: Flow, n: u64) -> anyhow::Result<()> {
-        let posted = self.engine.send(flow.name(), input(n, |_| 0)).await?;
+        let posted = self.engine.send(flow.name(n), input(n, |_| 0)).await?;
         let run = posted.runs.first().and_then(|answer| answer.verdict.run());
         let run = run.ok_or_else(|| anyhow::anyhow!("no run was started: {posted:?}"))?;
         self.engine.ended(run).await?;

@@ -11,7 +11,7 @@ use crate::{
     draft::{Decided, Draft, Stop},
     flow::{
         admit::admit,
-        claim, idempotency,
+        claim, fold, idempotency,
         plan::{Candidate, Origin, Results},
         pool, receipts,
         verdict::{TRIGGERS, Verdict, VerdictView},
@@ -191,6 +191,8 @@ pub fn consider(
     let (pools, results) = (pool::of(draft, &ws, &current.workflow)?, Results::default());
     let candidate =
         Candidate { ws, current, event, origin, parent, function_key, batch, pools, results };
+    // Not undone with a refusal: the run of the flush may be the one that refuses the event.
+    fold::flush_overdue(draft, &candidate)?;
     let verdict = match draft.keep_or_undo(|draft| admit(draft, &candidate)) {
         Ok(verdict) | Err(Stop::Refused(verdict)) => verdict,
         Err(Stop::Need(reads)) => return Err(Stop::Need(reads)),

@@ -1,7 +1,7 @@
 //! Runs the simulator with many seeds: all invariants must hold after every commit, and all runs
 //! must end after the faults stop. `scripts/mutants` shows which bugs it finds.
 
-use std::{env, panic, thread};
+use std::{collections::BTreeMap, env, panic, sync::Mutex, thread};
 
 use tidegate_testkit::sim::{Backend, Progress, simulate};
 
@@ -10,6 +10,9 @@ const MEMORY: [u64; 2] = [1000, 100_000];
 
 /// Number of seeds on SQLite, by default and with `TIDEGATE_TEST_FULL`.
 const SQLITE: [u64; 2] = [100, 10_000];
+
+/// Number of failed seeds after which a test ends.
+const MOST_FAILURES: usize = 20;
 
 /// All seeds that have ever failed, for any reason. They are tested again every time.
 const FAILED: &[u64] = &[
@@ -74,6 +77,10 @@ const FAILED: &[u64] = &[
     481,
     663,
     1223,
+    610_000_418,
+    610_000_523,
+    610_003_567,
+    610_009_035,
 ];
 
 /// Simulates the seed in `TIDEGATE_SIM_SEED`, and prints the end of its trace if it fails.
@@ -127,17 +134,29 @@ fn seeds([some, full]: [u64; 2]) -> u64 {
 fn on_all_cores(seeds: u64, backend: Backend) {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let from = env::var("TIDEGATE_SIM_FROM").map_or(0, |from| from.parse().expect("a number"));
-    let progress = &Progress::new(seeds);
+    let (progress, failures) = (&Progress::new(seeds), &Mutex::new(BTreeMap::new()));
     thread::scope(|scope| {
         for core in 0..cores {
             scope.spawn(move || {
                 for seed in (from..from + seeds).skip(core).step_by(cores) {
-                    check(seed, backend);
+                    let failed = panic::catch_unwind(|| check(seed, backend)).err();
+                    let mut failures = failures.lock().expect("no thread panics here");
+                    failures.extend(failed.map(|failed| (seed, failed)));
+                    if failures.len() >= MOST_FAILURES {
+                        return;
+                    }
+                    drop(failures);
                     progress.count();
                 }
             });
         }
     });
+    let failures = std::mem::take(&mut *failures.lock().expect("no thread panics here"));
+    let seeds: Vec<u64> = failures.keys().copied().collect();
+    if let Some((_, first)) = failures.into_iter().next() {
+        println!("seeds that failed: {seeds:?}");
+        panic::resume_unwind(first);
+    }
 }
 
 /// Simulates a seed. A failure prints the violation, the end of the trace, and the command that

@@ -23,7 +23,7 @@ use super::{
     verdict::{By, Verdict},
 };
 use crate::{
-    draft::{Decided, Draft},
+    draft::{Decided, Draft, Stop},
     id::{EventId, RunId},
     reads::Scan,
     row::{
@@ -174,6 +174,36 @@ pub fn open(draft: &mut Draft, candidate: &Candidate<'_>) -> Decided<Option<Verd
         Some((scope, kind)) if kind.leads() => lead(draft, candidate, &scope, kind).map(Some),
         Some((scope, kind)) => open_one(draft, candidate, &scope, kind, None).map(Some),
         None => Ok(None),
+    }
+}
+
+/// Flushes the fold of an arrival that comes after its deadline. Also flushes a full window at which
+/// the event makes a run at once, because the window's run is then before it.
+pub fn flush_overdue<E>(draft: &mut Draft, candidate: &Candidate<'_>) -> Decided<(), E> {
+    if !candidate.arrives() {
+        return Ok(());
+    }
+    // `admit` refuses an input of which a key cannot be read.
+    let Some((scope, kind)) = not_refused(first(candidate))?.flatten() else { return Ok(()) };
+    let key = GateKey::new(&scope);
+    let Some((_, fold)) = load(draft, &key)?.filter(|(_, fold)| !fold.fired && !fold.stays())
+    else {
+        return Ok(());
+    };
+    let fits = !kind.leads() || not_refused(fits(draft, candidate, kind, &fold))? != Some(false);
+    if fold.deadline <= draft.now() || !fits {
+        flush(draft, &key)?;
+    }
+    Ok(())
+}
+
+/// Returns the result of a decision, or none if it refuses the input.
+fn not_refused<T, E>(decided: Decided<T, Verdict>) -> Decided<Option<T>, E> {
+    match decided {
+        Ok(value) => Ok(Some(value)),
+        Err(Stop::Refused(_)) => Ok(None),
+        Err(Stop::Need(reads)) => Err(Stop::Need(reads)),
+        Err(Stop::Full) => Err(Stop::Full),
     }
 }
 

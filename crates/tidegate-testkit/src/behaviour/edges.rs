@@ -352,3 +352,21 @@ pub async fn a_chat_burst_is_one_turn_with_all_messages(world: &World) {
     assert_eq!(texts, ["hi", "are you there?", "hello?"]);
     assert_eq!(world.lease_all().await.len(), 2);
 }
+
+/// spec F1, L22: an event that comes after the deadline flushes the window, also if the run of the
+/// window then refuses it.
+pub async fn a_window_that_is_over_is_flushed_by_an_event_that_its_run_refuses(world: &World) {
+    let debounce = settings(json!({ "edge": "both" }));
+    world
+        .define(json!({ "name": "save", "debounce": debounce, "singleton": { "mode": "skip" } }))
+        .await;
+    let first = world.send_for_run("save", json!({ "n": 0 })).await;
+    let second = world.send_for_run("save", json!({ "n": 1 })).await;
+    assert_eq!(world.drain().await, [first]);
+    world.pass(1000);
+    let (holder, control) = skipped(&world.send("save", json!({ "n": 2 })).await);
+    assert_eq!((holder, control), (second, "singleton"));
+    assert_eq!(world.state(second).await, "queued", "the run that has refused does not exist");
+    assert_eq!(world.drain().await, [second]);
+    assert_eq!(world.input_of(second).await, json!({ "n": 1 }));
+}

@@ -113,6 +113,7 @@ macro_rules! flow_behaviours {
                 a_window_fires_into_a_held_buffer,
             }
             edges {
+                a_window_that_is_over_is_flushed_by_an_event_that_its_run_refuses,
                 keep_first_gives_the_first_event,
                 the_kept_event_decides_the_claim,
                 keep_all_gives_every_event_to_one_run,

@@ -18,6 +18,7 @@ impl Reference {
     /// Decides on one event. A run that finds a full queue displaces another one, or is refused
     /// with all its effects (spec L19).
     pub(super) fn arrive(&mut self, name: &str, data: &Value) -> Told {
+        self.flush_overdue(name, data);
         let before = self.clone();
         let verdict = self.arrive_unbounded(name, data);
         let fresh = matches!(verdict.outcome, "started" | "replaced");
@@ -96,15 +97,7 @@ impl Reference {
         }
         let at = self.folds.iter().position(|fold| fold.place == *place)?;
         let overdue = self.deadline(&self.folds[at]) <= self.now;
-        // After a release with a smaller size, the buffer may be full already.
-        let collects = collects(def, control);
-        let most = count(&def[control], "maxSize").filter(|_| collects);
-        let led = usize::from(self.folds[at].led);
-        let items = self.folds[at].items.iter().skip(led).map(|item| item.data.clone());
-        let together: Vec<Value> = items.chain([data.clone()]).collect();
-        let full = most.is_some_and(|most| together.len() > most)
-            || (collects && self.never_fits(def, data, &together));
-        let full = full && !self.folds[at].led_only();
+        let full = self.is_full(at, def, control, data);
         if (overdue || full) && self.folds[at].blocked.is_none() && self.flush(at) {
             self.settle();
             return match self.quiet_and_waiting(place) {
@@ -114,6 +107,35 @@ impl Reference {
         }
         let at = self.folds.iter().position(|fold| fold.place == *place)?;
         Some(self.add(at, def, data, None))
+    }
+
+    /// Flushes the fold of an event that comes after its deadline, or for which a window that makes
+    /// a run of its first event has no room. A refusal of the event does not undo that.
+    fn flush_overdue(&mut self, name: &str, data: &Value) {
+        let def = self.current(name).clone();
+        let Some((control, place)) = fold_of(name, &def, data) else { return };
+        if self.quiet_and_waiting(&place).is_some() {
+            return;
+        }
+        let Some(at) = self.folds.iter().position(|fold| fold.place == place) else { return };
+        let overdue = self.deadline(&self.folds[at]) <= self.now;
+        let full = edge(&def, control) != "trailing" && self.is_full(at, &def, control, data);
+        if (overdue || full) && self.folds[at].blocked.is_none() && self.flush(at) {
+            self.settle();
+        }
+    }
+
+    /// Whether a fold has no room for one more event.
+    fn is_full(&self, at: usize, def: &Value, control: &str, data: &Value) -> bool {
+        // After a release with a smaller size, the buffer may be full already.
+        let collects = collects(def, control);
+        let most = count(&def[control], "maxSize").filter(|_| collects);
+        let led = usize::from(self.folds[at].led);
+        let items = self.folds[at].items.iter().skip(led).map(|item| item.data.clone());
+        let together: Vec<Value> = items.chain([data.clone()]).collect();
+        let full = most.is_some_and(|most| together.len() > most)
+            || (collects && self.never_fits(def, data, &together));
+        full && !self.folds[at].led_only()
     }
 
     /// Makes a run of an event, or adds it to a buffer, and opens a window for the events after it

@@ -29,7 +29,7 @@ use tidegate_store::{Answered, SeededCommand};
 
 use self::{effects::Places, history::History};
 use super::{
-    controls::Controls,
+    controls::{Controls, MOST},
     state::{Delta, State},
     trace::Effect,
     workload::Plan,
@@ -169,6 +169,12 @@ impl<'a> Look<'a> {
         let runs = self.runs().filter_map(|(_, after)| after);
         let set = runs.flat_map(|run| &run.plan).filter(|need| need.gate == *gate);
         let set = set.map(|need| need.given.as_ref().and_then(|given| given.at(0).limit));
+        // The numbers of a run that was admitted and has ended in the commit are not known.
+        let brief = self.deltas.iter().any(|delta| match &delta.after {
+            Some(Row::Ended(ended)) => self.before(ended.id.seq).is_none(),
+            _ => false,
+        });
+        let set = set.chain(brief.then_some(u32::try_from(MOST).ok()));
         let limit = |given| controls.limit(scope.class, &scope.slot, given);
         let highest = before.chain(set).filter_map(limit).max();
         self.limit(gate).map(|limit| highest.unwrap_or(limit).max(limit))

@@ -539,7 +539,7 @@ fn with(mut value: Value, fields: &[(&str, Value)]) -> Value {
 }
 
 /// Highest limit that an event may set.
-const MOST: u64 = 4;
+pub(super) const MOST: u64 = 4;
 
 fn bounds(path: &'static str, chance: &mut Chance) -> Vec<Bound> {
     let mut all = Vec::new();

@@ -190,7 +190,9 @@ pub(super) fn i8(look: &Look<'_>, _: &History) -> Checked {
                 Some(Phase::Queued { gate: at, place }) if at == gate.id => Some(place),
                 _ => None,
             };
-            let own = match was.filter(|_| need.share.is_some()) {
+            // A gate that is not fair any more has returned them to the order of rank.
+            let by_tag = need.share.is_some() && gate.state.served().is_some();
+            let own = match was.filter(|_| by_tag) {
                 Some(place) if place.tag().is_some() => place,
                 _ if need.share.is_some() && first.is_shared() => continue,
                 _ => Place { tier: need.tier, rank },
@@ -358,6 +360,11 @@ pub(super) fn i69(look: &Look<'_>, history: &History) -> Checked {
         let Some(need) = run.plan.get(run.entered).filter(|need| !need.after_queue) else {
             continue;
         };
+        // A later event of the same transaction may have raised the limit of an earlier gate, in
+        // whose queue the run was.
+        if run.plan.iter().take(run.entered).any(|need| need.given.is_some()) {
+            continue;
+        }
         let (Some(scope), Some(gate)) = (need.gate.scope(), look.state.gate(&need.gate)) else {
             continue;
         };

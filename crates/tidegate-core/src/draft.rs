@@ -18,7 +18,9 @@ use crate::{
     command::Refusal,
     id::{ChoreId, EventId, RunId, Seq},
     reads::{BLOCK, Change, Count, ExpectedPaths, Found, Latch, Mode, ReadSet, Scan, Snapshot},
-    row::{Def, Epoch, Event, Gate, GateKey, Phase, Place, Rank, Row, RowKey, Run, Workspace},
+    row::{
+        Def, Epoch, Event, Gate, GateKey, Phase, Place, Rank, Row, RowKey, RowKind, Run, Workspace,
+    },
     time::Timestamp,
 };
 
@@ -45,6 +47,8 @@ pub struct Draft {
     base: Snapshot,
     /// The changed rows, as they are after the changes.
     changed: BTreeMap<RowKey, Changed>,
+    /// The kinds of rows that were ever changed, so that most searches for others end at once.
+    kinds: BTreeSet<RowKind>,
     /// Undo log of the current command, applied if the command stops.
     undo: Vec<(RowKey, Option<Changed>)>,
     used: i64,
@@ -119,7 +123,8 @@ impl Draft {
         let (changed, undo) = (BTreeMap::new(), Vec::new());
         let redefined = BTreeMap::new();
         let (probed, expected) = (None, Arc::default());
-        Self { base, changed, undo, used: 0, salt: 0, probed, expected, queues, redefined }
+        let kinds = BTreeSet::new();
+        Self { base, changed, kinds, undo, used: 0, salt: 0, probed, expected, queues, redefined }
     }
 
     /// Creates a probing draft, which records the reads of its commands.
@@ -260,7 +265,7 @@ impl Draft {
     /// this draft has changed the definitions, the command stops with [`Stop::Full`] and is decided
     /// in the next transaction.
     pub fn catalog<E>(&self, ws: &Workspace) -> Decided<Arc<Catalog>, E> {
-        if self.changed.contains_key(&RowKey::Epoch(ws.clone())) {
+        if self.redefined.contains_key(ws) {
             return Err(Stop::Full);
         }
         self.definitions(ws)
@@ -376,28 +381,38 @@ impl Draft {
 
     /// Applies or undoes the change of a row, and updates the queues.
     fn change(&mut self, key: RowKey, after: Option<Changed>) -> Option<Changed> {
-        let base = if matches!(key, RowKey::Run(_)) { self.base.rows.get(&key) } else { None };
-        let base = base.and_then(Option::as_ref);
+        if matches!(key, RowKey::Run(_)) {
+            self.change_queues(&key, after.as_ref());
+        }
+        match after {
+            Some(after) => {
+                self.kinds.insert(key.kind());
+                self.changed.insert(key, after)
+            }
+            None => self.changed.remove(&key),
+        }
+    }
+
+    /// Moves a run from the queue in which it was to the one in which it is after a change.
+    fn change_queues(&mut self, key: &RowKey, after: Option<&Changed>) {
+        let base = self.base.rows.get(key).and_then(Option::as_ref);
         let row = |changed: Option<&Changed>| match changed {
             Some(changed) => standing(changed.row()),
             None => standing(base),
         };
-        let (was, is) = (row(self.changed.get(&key)), row(after.as_ref()));
-        if was != is {
-            if let Some((gate, place, run)) = was {
-                let queue = self.queues.entry(gate).or_default();
-                queue.places.remove(&(place, run));
-                queue.joined -= 1;
-            }
-            if let Some((gate, place, run)) = is {
-                let queue = self.queues.entry(gate).or_default();
-                queue.places.insert((place, run));
-                queue.joined += 1;
-            }
+        let (was, is) = (row(self.changed.get(key)), row(after));
+        if was == is {
+            return;
         }
-        match after {
-            Some(after) => self.changed.insert(key, after),
-            None => self.changed.remove(&key),
+        if let Some((gate, place, run)) = was {
+            let queue = self.queues.entry(gate).or_default();
+            queue.places.remove(&(place, run));
+            queue.joined -= 1;
+        }
+        if let Some((gate, place, run)) = is {
+            let queue = self.queues.entry(gate).or_default();
+            queue.places.insert((place, run));
+            queue.joined += 1;
         }
     }
 
@@ -605,7 +620,9 @@ impl Draft {
 
     /// Returns the rows that this draft has written, from one key to another of the same kind.
     pub fn written(&self, from: RowKey, to: RowKey) -> impl Iterator<Item = &Row> {
-        self.changed.range(from..=to).filter_map(|(_, changed)| changed.row())
+        let any = self.kinds.contains(&from.kind());
+        let changed = any.then(|| self.changed.range(from..=to)).into_iter().flatten();
+        changed.filter_map(|(_, changed)| changed.row())
     }
 
     /// Returns the changes to the snapshot: at most one per row, in lock order.

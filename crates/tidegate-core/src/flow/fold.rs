@@ -151,12 +151,17 @@ fn of_control(
 
 /// Returns the first fold that applies to an arrival, if its workflow has any.
 fn first(candidate: &Candidate<'_>) -> Decided<Option<(Scope, Folding)>, Verdict> {
+    if let Some(known) = candidate.results.fold.get() {
+        return Ok(known.clone());
+    }
+    let mut first = None;
     for control in control::all() {
-        if let Some(fold) = of_control(candidate, control)? {
-            return Ok(Some(fold));
+        first = of_control(candidate, control)?;
+        if first.is_some() {
+            break;
         }
     }
-    Ok(None)
+    Ok(candidate.results.fold.get_or_init(|| first).clone())
 }
 
 /// Joins an open window or buffer. Spends no token of the rate limit.

@@ -10,6 +10,7 @@ use super::{
     By, CONTROLS, Control, Moment, batch, control,
     cost::Cost,
     fair::Fair,
+    fold::Folding,
     key_source::{self, KeySource},
     policy::PolicyKind,
     queue::Queue,
@@ -98,6 +99,8 @@ pub struct Results {
     keys: RefCell<BTreeMap<Arc<str>, Result<Key, String>>>,
     /// Whether the control `batch` collects the input.
     is_collected: OnceCell<Result<bool, String>>,
+    /// The first fold that applies to the input, if any does.
+    pub(super) fold: OnceCell<Option<(Scope, Folding)>>,
 }
 
 /// Behaviour of a run at a full gate.

@@ -127,6 +127,9 @@ pub fn check(
     candidate: &Candidate<'_>,
     newcomer: RunId,
 ) -> Decided<(), Verdict> {
+    if !candidate.plan()?.iter().any(|step| step.planned.bounded) {
+        return Ok(());
+    }
     let Some(run) = draft.run(newcomer.seq)? else { return Ok(()) };
     let (Phase::Queued { .. }, Some(need)) = (run.phase, run.plan.get(run.entered)) else {
         return Ok(());

@@ -572,7 +572,7 @@ pub(crate) fn payload(data: impl Serialize) -> Result<Payload, Error> {
 /// Creates an event to post.
 pub fn new_event(name: &str, data: impl Serialize) -> Result<NewEvent, Error> {
     let (name, data) = (name.to_owned(), payload(data)?);
-    Ok(NewEvent { name, data, dedupe_id: None, ts: None })
+    Ok(NewEvent::new(name, data))
 }
 
 /// Checks the rules that apply to the events of every sender.
@@ -612,6 +612,7 @@ pub fn new_request(flow: &str, action: &str, input: impl Serialize) -> Result<Re
         metadata: Payload::null(),
         function_key: None,
         max_wait_ms: None,
+        deliver: None,
     })
 }
 

@@ -24,10 +24,13 @@ use std::sync::Arc;
 
 pub use api::{ApiKey, Reply};
 pub use audit::Audit;
-pub use chore::{Bulk, BulkCounts, BulkFilter, BulkWhat, Chore, LiveState, WaitPlace, Work};
+pub use chore::{
+    Bulk, BulkCounts, BulkFilter, BulkWhat, Chore, Deferred, DeferredRequest, LiveState, WaitPlace,
+    Work,
+};
 pub use closed::Closed;
 pub use def::{Def, Engine, Epoch, LogHead, Occurred, Schedule};
-pub use event::{Event, Item, Kind, Receipt, Signal, WaitPath, WaitRow};
+pub use event::{Delivery, DeliveryEnd, Event, Item, Kind, Receipt, Signal, WaitPath, WaitRow};
 pub use gate::{Claim, Class, Fold, Gate, GateKey, GateState, Hold, Order, Part, Scope, Slots};
 pub(crate) use given::Number;
 pub use given::{Given, GivenLimit, Numbers};

@@ -564,6 +564,10 @@ impl Ending {
     /// Reason of a run that was cancelled before it started because a newer run replaced it.
     pub const DISPLACED: &str = "displaced";
 
+    /// Reason of a run that was not created, because its deferred request joined the window of another
+    /// run.
+    pub const COALESCED: &str = "coalesced";
+
     /// Returns the name of the state.
     pub fn state(&self) -> &'static str {
         match self {
@@ -581,11 +585,16 @@ impl Ending {
         }
     }
 
-    /// Returns the run that replaced this run before it started. Callers that wait for this run
-    /// then wait for that one.
+    /// Returns the run that carries the request instead of this run, which had not started: a newer
+    /// one has replaced it, or the request joined its window. Callers that wait for this run then
+    /// wait for that one.
     pub fn displaced_by(&self) -> Option<RunId> {
         match self {
-            Self::Cancelled { reason, by } if reason == Self::DISPLACED => *by,
+            Self::Cancelled { reason, by }
+                if reason == Self::DISPLACED || reason == Self::COALESCED =>
+            {
+                *by
+            }
             Self::Cancelled { .. } | Self::Completed { .. } | Self::Failed { .. } => None,
         }
     }

@@ -7,6 +7,7 @@
 use super::{control, end, wake};
 use crate::{
     command::Refusal,
+    delivery,
     draft::{Decided, Draft, Stop},
     id::{ChoreId, RunId, Seq},
     overrides,
@@ -64,7 +65,7 @@ pub fn sweep(draft: &mut Draft, seq: Seq) -> Decided<()> {
         return Ok(());
     };
     // Unfinished work continues even if its due time is in the future, because the clock has
-    // stepped back.
+    // stepped back. Scheduled work checks the time itself.
     if chore.due.is_none_or(|due| due > draft.now() && chore.is_over()) {
         return Ok(());
     }
@@ -87,6 +88,7 @@ pub fn sweep(draft: &mut Draft, seq: Seq) -> Decided<()> {
             let ranges = overrides::mark_some(draft, &target, ranges)?;
             (!ranges.is_empty()).then_some(Work::MarkGates { target, ranges })
         }
+        Work::Deliver(deferred) => delivery::deliver(draft, &mut chore, deferred)?,
     };
     match left {
         Some(work) => draft.put(Chore { work, ..chore }),

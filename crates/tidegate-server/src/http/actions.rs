@@ -96,6 +96,7 @@ pub(super) async fn call(
         metadata: raw(read.metadata, MAX_EVENT_BYTES)?,
         function_key: None,
         max_wait_ms: None,
+        deliver: None,
     };
     if options.dry_run {
         return Ok(Json(engine.would_dispatch(request).await?.view()).into_response());

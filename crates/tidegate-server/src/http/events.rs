@@ -69,7 +69,13 @@ impl EventBody<'_> {
             })
         });
         let data = raw(self.data, MAX_EVENT_BYTES)?;
-        Ok(NewEvent { name: self.name, data, dedupe_id: self.dedupe_id, ts: ts.transpose()? })
+        Ok(NewEvent {
+            name: self.name,
+            data,
+            dedupe_id: self.dedupe_id,
+            ts: ts.transpose()?,
+            deliver: None,
+        })
     }
 }
 

@@ -149,7 +149,7 @@ impl Process {
     pub(crate) async fn post(&mut self, name: &str, data: Value) -> EventId {
         let dedupe_id = Some(format!("{name} {data}"));
         let (name, data) = (name.to_owned(), payload(&data));
-        let events = vec![NewEvent { name, data, dedupe_id, ts: None }];
+        let events = vec![NewEvent { dedupe_id, ..NewEvent::new(name, data) }];
         match self.ask(Command::Post { ws: self.world.ws.clone(), events }).await {
             Ok(Answer::Posted(posted)) => posted.first().expect("one event").id,
             other => panic!("unexpected answer to Post: {other:?}"),

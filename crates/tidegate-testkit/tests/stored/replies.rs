@@ -46,6 +46,7 @@ fn request(session: &str) -> Request {
         metadata: payload("null"),
         function_key: None,
         max_wait_ms: None,
+        deliver: None,
     }
 }
 
@@ -66,6 +67,7 @@ fn commands(run: RunId) -> Vec<(&'static str, Command)> {
         data: payload("1"),
         dedupe_id: None,
         ts: None,
+        deliver: None,
     };
     let (app, name) = (|| "default".to_owned(), || "work".to_owned());
     let event = NewLogged { name: "a".to_owned(), data: payload("1"), meta: payload("{}") };

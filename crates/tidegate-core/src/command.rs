@@ -380,10 +380,11 @@ pub enum Command {
 /// Answer to a command.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// Answer to [`Command::Post`], with an element for each event.
+    /// Answer to [`Command::Post`], with an element for each event, and to [`Command::SweepChore`] of
+    /// a deferred event that was delivered.
     Posted(Vec<Posted>),
     /// Answer to [`Command::Start`], [`Command::Dispatch`], [`Command::Occur`] and
-    /// [`Command::Replay`].
+    /// [`Command::Replay`], and to [`Command::SweepChore`] of a deferred request that was delivered.
     Admitted(Outcome),
     /// Answer to [`Command::DispatchThen`]. The second outcome is absent if the first call was
     /// refused.
@@ -580,7 +581,7 @@ impl Command {
             Self::Bulk { ws, what, filter } => {
                 chore::bulk(draft, ws, what, filter).map(Answer::Left)
             }
-            Self::SweepChore { known } => done(chore::sweep(draft, known.id.seq)),
+            Self::SweepChore { known } => chore::sweep(draft, known.id.seq),
             Self::MarkDead { engine, beat } => {
                 sweep::mark_dead(draft, *engine, *beat).map(Answer::Changed)
             }

@@ -7,7 +7,7 @@
 //! its id is known before the run exists.
 
 use crate::{
-    command::Refusal,
+    command::{Answer, Refusal},
     definition::MAX_DURATION_MS,
     draft::{Decided, Draft, Missing, Stop},
     event,
@@ -79,29 +79,35 @@ pub fn reads(chore: &Chore, deferred: &Deferred) -> ReadSet {
     ReadSet::default().catalog(&chore.ws).latch(topic, Mode::Shared)
 }
 
-/// Delivers an event, if it is due. Returns the remaining work; none if the event was delivered.
-pub fn deliver(draft: &mut Draft, chore: &mut Chore, deferred: Deferred) -> Decided<Option<Work>> {
+/// Delivers an event, if it is due, and returns the answer that its sender would have got. Until
+/// then the chore stays.
+pub fn deliver(draft: &mut Draft, chore: &Chore, deferred: &Deferred) -> Decided<Answer> {
     let (now, due) = (draft.now(), chore.due.unwrap_or(Timestamp::MIN));
-    let Some(event) = draft.event(id_of(chore))?.cloned() else { return Ok(None) };
+    let event = draft.event(id_of(chore))?.cloned();
     if due > now {
         // The clock has stepped back: a delay is not longer than it was asked for.
-        let capped = deferred.delay_ms.map_or(due, |ms| due.capped(now, ms));
-        if capped < due {
-            chore.due = Some(capped);
-            draft.put(Event { delivery: Some(Delivery { at: capped, end: None }), ..event });
+        let at = deferred.delay_ms.map_or(due, |ms| due.capped(now, ms));
+        if let Some(event) = event.filter(|_| at < due) {
+            draft.put(Chore { due: Some(at), ..chore.clone() });
+            draft.put(Event { delivery: Some(Delivery { at, end: None }), ..event });
         }
-        return Ok(Some(Work::Deliver(deferred)));
+        return Ok(Answer::Done);
     }
+    draft.delete(RowKey::Chore(chore.id.seq));
+    let Some(event) = event else { return Ok(Answer::Done) };
     let number = draft.next_seq()?;
     let event = ended(event, DeliveryEnd::Delivered { number, at: now });
     draft.put(event.clone());
-    match deferred.request.clone() {
-        Some(request) => request::deliver(draft, &event, request)?,
+    match &deferred.request {
+        Some(request) => {
+            let outcome = request::deliver(draft, &event, request.clone())?;
+            Ok(outcome.map_or(Answer::Done, Answer::Admitted))
+        }
         None => {
-            event::arrive(draft, &event, deferred.dedupe_id.is_some())?;
+            let posted = event::arrive(draft, &event, deferred.dedupe_id.is_some())?;
+            Ok(Answer::Posted(vec![posted]))
         }
     }
-    Ok(None)
 }
 
 /// Whether a chore has to be processed although its due time is ahead: the clock has stepped back,

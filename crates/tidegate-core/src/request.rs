@@ -126,7 +126,11 @@ fn defer(
 
 /// Delivers a deferred request. If its run is not created, an ended run with its id is written: its
 /// sender has the id.
-pub(crate) fn deliver(draft: &mut Draft, event: &Event, request: DeferredRequest) -> Decided<()> {
+pub(crate) fn deliver(
+    draft: &mut Draft,
+    event: &Event,
+    request: DeferredRequest,
+) -> Decided<Option<Outcome>> {
     let DeferredRequest { app, function_key, max_wait_ms } = request;
     let (run, name) = (delivery::run_of(event.id), &event.name);
     let catalog = draft.catalog(&event.ws)?;
@@ -145,12 +149,13 @@ pub(crate) fn deliver(draft: &mut Draft, event: &Event, request: DeferredRequest
     if let Some(reason) = refused {
         let owner = (event.ws.clone(), app, name.clone());
         end::end_unstarted(draft, owner, current, (run, Source::Event(event.id)), &reason);
-        return Ok(());
+        return Ok(None);
     }
-    let Some(current) = current else { return Ok(()) };
+    let Some(current) = current else { return Ok(None) };
     let origin = Origin::Deferred(run);
     let outcome = consider(draft, &event.ws, current, event, origin, function_key)?;
-    limit_wait(draft, current, &outcome, max_wait_ms)
+    limit_wait(draft, current, &outcome, max_wait_ms)?;
+    Ok(Some(outcome))
 }
 
 /// Admits two requests. The second one starts when the first has completed, and is cancelled if

@@ -58,7 +58,7 @@ pub use wait::{FromAnswer, Returned, Wait};
 use crate::{
     drive::StopReason,
     engine::Shared,
-    handler::{check_name, write},
+    handler::write,
     load::MAX_STEPS,
     reference::WorkflowTarget,
     step_error::{Result, StepError},

@@ -56,6 +56,12 @@ impl Event {
         }
     }
 
+    /// Returns when the event was admitted: at its delivery, if it was deferred.
+    pub fn admitted_at(&self) -> Timestamp {
+        let end = self.delivery.and_then(|delivery| delivery.end);
+        end.map_or(self.at, DeliveryEnd::at)
+    }
+
     /// Whether the event waits for its delivery.
     pub fn is_deferred(&self) -> bool {
         self.delivery.is_some_and(|delivery| delivery.end.is_none())

@@ -15,6 +15,7 @@ pub struct Given {
     pub event_id: EventId,
     /// The number of the event's delivery, if it was deferred.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schemars", schemars(with = "Option<i64>"))]
     pub number: Option<Seq>,
     /// The numbers for each limit of the gate, by position.
     pub limits: Vec<GivenLimit>,

@@ -78,7 +78,7 @@ pub(super) fn forget(draft: &mut Draft, run: &mut Run) {
 pub(super) fn hear<E>(draft: &mut Draft, event: &Event, run: Run, n: usize) -> Decided<bool, E> {
     let Some(listener) = run.listeners.get(n) else { return Ok(false) };
     let is_current = event.number() >= listener.since
-        && listener.until.is_none_or(|until| event.at <= until)
+        && listener.until.is_none_or(|until| event.admitted_at() <= until)
         && wait::encoded(&event.data, &listener.path).as_ref() == Some(&listener.value);
     match listener.effect {
         _ if !is_current || listener.name != event.name => Ok(false),

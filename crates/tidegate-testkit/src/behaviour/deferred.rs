@@ -310,6 +310,17 @@ pub async fn listeners_see_the_event_at_its_delivery(world: &World) {
     world.check_quiet().await;
 }
 
+/// spec L23, L29: `withinMs` of `cancelOn` counts to the delivery, not to the arrival.
+pub async fn a_delivery_after_the_time_of_a_listener_cancels_nothing(world: &World) {
+    let cancel_on = json!({ "event": "stop", "match": { "id": "id" }, "withinMs": DELAY_MS - 1 });
+    world.define(json!({ "name": "job", "cancelOn": cancel_on })).await;
+    let run = world.drive("job", json!({ "id": 1 })).await;
+    world.sleep(&run, "nap", 10 * DELAY_MS).await;
+    world.post_event(later("stop", &json!({ "id": 1 }))).await;
+    world.tick(DELAY_MS).await;
+    assert_eq!(world.state(run.id).await, "waiting");
+}
+
 /// spec L23, L12: of limits from data, those of the event that was delivered last apply.
 pub async fn limits_from_data_are_those_of_the_last_delivery(world: &World) {
     let limit = json!({ "from": "seats", "default": 1, "min": 1, "max": 9 });

@@ -480,6 +480,7 @@ macro_rules! flow_behaviours {
                 a_delivered_event_queues_behind_those_before_it,
                 a_wait_sees_the_event_at_its_delivery,
                 listeners_see_the_event_at_its_delivery,
+                a_delivery_after_the_time_of_a_listener_cancels_nothing,
                 limits_from_data_are_those_of_the_last_delivery,
                 retention_spares_what_is_not_delivered,
                 a_request_is_decided_at_its_delivery,

@@ -194,6 +194,7 @@ impl State {
     pub fn is_at_rest(&self) -> bool {
         // A fold that has fired is deleted by a later sweep, so it does not count.
         let open = |gate: &Gate| matches!(&gate.state, GateState::Fold(it) if !it.fired);
-        self.runs().next().is_none() && !self.gates().any(open)
+        let waits = |row: &Row| matches!(row, Row::Chore(it) if it.is_scheduled());
+        self.runs().next().is_none() && !self.gates().any(open) && !self.rows().any(waits)
     }
 }

@@ -176,6 +176,7 @@ fn request(
         metadata: Payload::parse(metadata.as_bytes(), MAX_EVENT_BYTES)?,
         function_key: None,
         max_wait_ms: Some(MAX_WAIT_MS),
+        deliver: None,
     })
 }
 

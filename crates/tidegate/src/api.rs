@@ -304,7 +304,7 @@ impl Engine {
     pub async fn ended_or_displaced(&self, mut run: RunId) -> Result<Ended, Error> {
         loop {
             let ended = self.ended(run).await?;
-            match ended.ending.displaced_by() {
+            match ended.ending.carried_by() {
                 Some(newer) => run = newer,
                 None => return Ok(ended),
             }

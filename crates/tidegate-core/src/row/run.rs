@@ -585,17 +585,23 @@ impl Ending {
         }
     }
 
-    /// Returns the run that carries the request instead of this run, which had not started: a newer
-    /// one has replaced it, or the request joined its window. Callers that wait for this run then
-    /// wait for that one.
+    /// Returns the run that replaced this run before it started.
     pub fn displaced_by(&self) -> Option<RunId> {
         match self {
-            Self::Cancelled { reason, by }
-                if reason == Self::DISPLACED || reason == Self::COALESCED =>
-            {
-                *by
-            }
+            Self::Cancelled { reason, by } if reason == Self::DISPLACED => *by,
             Self::Cancelled { .. } | Self::Completed { .. } | Self::Failed { .. } => None,
+        }
+    }
+
+    /// Returns the run that carries the request instead of this run, which had not started: a newer
+    /// run has replaced it, or its deferred request joined the window of another run. Callers that
+    /// wait for this run then wait for that one.
+    pub fn carried_by(&self) -> Option<RunId> {
+        match self {
+            Self::Cancelled { reason, by } if reason == Self::COALESCED => *by,
+            Self::Cancelled { .. } | Self::Completed { .. } | Self::Failed { .. } => {
+                self.displaced_by()
+            }
         }
     }
 

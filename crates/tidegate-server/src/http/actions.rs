@@ -189,7 +189,7 @@ enum Answers<'a> {
 /// this one before its run started.
 pub(super) async fn carrier(engine: &Engine, mut run: RunId) -> Result<RunId, tidegate::Error> {
     while let (_, Some(ended)) = engine.look_up(run).await? {
-        match ended.ending.displaced_by() {
+        match ended.ending.carried_by() {
             Some(newer) => run = newer,
             None => break,
         }

@@ -44,10 +44,12 @@ impl Given {
 
     /// Returns the one whose event has the highest number.
     pub fn newest<'a>(stored: Option<&'a Self>, own: Option<&'a Self>) -> Option<&'a Self> {
-        [stored, own]
-            .into_iter()
-            .flatten()
-            .max_by_key(|given| given.number.unwrap_or(given.event_id.seq))
+        [stored, own].into_iter().flatten().max_by_key(|given| given.event_number())
+    }
+
+    /// Returns the number by which events are ordered.
+    pub fn event_number(&self) -> Seq {
+        self.number.unwrap_or(self.event_id.seq)
     }
 
     /// Returns the numbers for the limit at a position.

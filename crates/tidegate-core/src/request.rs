@@ -163,13 +163,14 @@ pub(crate) fn deliver(
 /// If the first request is a repeat, the second one of the original request is returned.
 ///
 /// Both are admitted in one transaction, so that no other request gets between them in a queue.
+/// They are not deferred.
 pub fn dispatch_then(
     draft: &mut Draft,
     ws: &Workspace,
     first: &Request,
     then: &Request,
 ) -> Decided<(Outcome, Option<Outcome>)> {
-    let outcome = dispatch(draft, ws, first)?;
+    let outcome = dispatch_from(draft, ws, first, Origin::Arrival)?;
     let Some(run) = outcome.verdict.carrier() else { return Ok((outcome, None)) };
     if let Verdict::Deduped { by, first, .. } = &outcome.verdict
         && let Some(next) = successor(draft, run)?

@@ -254,6 +254,10 @@ impl Engine {
     ) -> Result<(Outcome, Option<Outcome>), Error> {
         check_request(&first)?;
         check_request(&then)?;
+        if first.deliver.is_some() || then.deliver.is_some() {
+            let rule = "two requests of one transaction are delivered at once: remove `deliver`";
+            return Err(Error::Value(rule.to_owned()));
+        }
         first.function_key = self.function_key(&first);
         then.function_key = self.function_key(&then);
         let span = telemetry::dispatch_span(&self.ws, &first);

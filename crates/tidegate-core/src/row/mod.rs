@@ -8,6 +8,7 @@ mod audit;
 mod chore;
 mod closed;
 mod def;
+mod ending;
 mod event;
 mod gate;
 mod given;
@@ -30,6 +31,7 @@ pub use chore::{
 };
 pub use closed::Closed;
 pub use def::{Def, Engine, Epoch, LogHead, Occurred, Schedule};
+pub use ending::Ending;
 pub use event::{Delivery, DeliveryEnd, Event, Item, Kind, Receipt, Signal, WaitPath, WaitRow};
 pub use gate::{Claim, Class, Fold, Gate, GateKey, GateState, Hold, Order, Part, Scope, Slots};
 pub(crate) use given::Number;
@@ -37,8 +39,8 @@ pub use given::{Given, GivenLimit, Numbers};
 pub use list::{Row, RowKey, RowKind};
 pub use meter::{BatchCosts, Costs, Meter, Meters, Turn, Turns};
 pub use run::{
-    Begun, Chunk, Ended, Ending, Parent, Phase, Place, PlannedGate, Progress, Purpose, Rank, Run,
-    RunError, Source, Span, Step, StepKind,
+    Begun, Chunk, Ended, Parent, Phase, Place, PlannedGate, Progress, Purpose, Rank, Run, RunError,
+    Source, Span, Step, StepKind,
 };
 pub use session::{Session, SessionOp, SessionRef, Staged};
 pub use share::{Share, ShareOf, Tag};

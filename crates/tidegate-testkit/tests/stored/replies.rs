@@ -61,7 +61,7 @@ async fn decide(store: &MemoryStore, salt: u64, command: Command) {
 }
 
 /// Returns commands that change rows, each with the name of its operation.
-fn commands(run: RunId, event: EventId) -> Vec<(&'static str, Command)> {
+fn commands(run: RunId, waiting: EventId) -> Vec<(&'static str, Command)> {
     let post = |name: &str| NewEvent {
         name: name.to_owned(),
         data: payload("1"),
@@ -83,13 +83,15 @@ fn commands(run: RunId, event: EventId) -> Vec<(&'static str, Command)> {
     let target = Box::new(Target { app: app(), workflow: name(), ..Target::default() });
     let purge = Command::Purge { ws: ws(), target, reason: String::new(), if_epoch: None };
     let minute = std::time::Duration::from_secs(60);
+    let (reason, event) = (String::new(), waiting);
+    let cancel_delivery = Command::CancelDelivery { ws: ws(), event, reason };
     let (later, deferred) = (post("work").delay(minute), request("v").delay(minute));
     vec![
         ("post", Command::Post { ws: ws(), events: vec![post("work"), post("other")] }),
         ("dispatch", Command::Dispatch { ws: ws(), request: request("s") }),
         ("post later", Command::Post { ws: ws(), events: vec![later] }),
         ("dispatch later", Command::Dispatch { ws: ws(), request: deferred }),
-        ("cancel delivery", Command::CancelDelivery { ws: ws(), event, reason: String::new() }),
+        ("cancel delivery", cancel_delivery),
         ("dispatch twice", Command::DispatchThen { ws: ws(), first: both.0, then: both.1 }),
         ("register", register(Box::new(Definition { version: Some(2), ..*workflow() }))),
         ("release", Command::Release { ws: ws(), app: app(), name: name(), version: 1 }),

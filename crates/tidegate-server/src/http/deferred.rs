@@ -119,6 +119,7 @@ async fn list(caller: Caller, Query(query): Query<ListQuery>) -> Result<Json<Pag
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "CancelDeferred")]
 pub(super) struct CancelBody {
     reason: Option<String>,
 }

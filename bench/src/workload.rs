@@ -108,7 +108,7 @@ impl Load {
     fn post(&self, n: usize, key: usize) -> Command {
         let data = json!({ "n": n, "k": key, "pad": "x".repeat(100) });
         let data = Payload::from_value(&data);
-        let event = NewEvent { name: "w".to_owned(), data, dedupe_id: None, ts: None };
+        let event = NewEvent::new("w", data);
         Command::Post { ws: self.ws.clone(), events: vec![event] }
     }
 

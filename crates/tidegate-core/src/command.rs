@@ -17,9 +17,10 @@ use crate::{
     audit::{self, AuditEntry, Author},
     catalog::Catalog,
     definition::Definition,
+    delivery::{self, CancelledDelivery},
     draft::{Decided, Draft, Stop},
     event::{self, NewEvent, Outcome, Posted},
-    id::{ChoreId, RunId, Seq},
+    id::{ChoreId, EventId, RunId, Seq},
     idempotency_key::{self, IdempotentRequest},
     json::Payload,
     key::Key,
@@ -331,6 +332,15 @@ pub enum Command {
         /// Whether the response contains the result of the request's effect.
         done: bool,
     },
+    /// Cancels a deferred event or request before its delivery.
+    CancelDelivery {
+        /// The workspace.
+        ws: Workspace,
+        /// The event, or the input of the request.
+        event: EventId,
+        /// The reason.
+        reason: String,
+    },
     /// A command on pools.
     Pool {
         /// The workspace.
@@ -370,10 +380,11 @@ pub enum Command {
 /// Answer to a command.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// Answer to [`Command::Post`], with an element for each event.
+    /// Answer to [`Command::Post`], with an element for each event, and to [`Command::SweepChore`] of
+    /// a deferred event that was delivered.
     Posted(Vec<Posted>),
     /// Answer to [`Command::Start`], [`Command::Dispatch`], [`Command::Occur`] and
-    /// [`Command::Replay`].
+    /// [`Command::Replay`], and to [`Command::SweepChore`] of a deferred request that was delivered.
     Admitted(Outcome),
     /// Answer to [`Command::DispatchThen`]. The second outcome is absent if the first call was
     /// refused.
@@ -406,6 +417,8 @@ pub enum Answer {
     Stream(StreamAnswer),
     /// Answer to [`Command::Bulk`]: the id of the chore that does the work.
     Left(ChoreId),
+    /// Answer to [`Command::CancelDelivery`].
+    Undelivered(Box<CancelledDelivery>),
     /// Answer to [`Command::Override`].
     Overridden(Box<Overridden>),
     /// Answer to [`Command::Purge`].
@@ -465,12 +478,16 @@ impl Command {
             | Self::SweepGate { ws, .. }
             | Self::SweepRun { ws, .. }
             | Self::Purge { ws, .. }
+            | Self::CancelDelivery { ws, .. }
             | Self::Bulk { ws, .. } => none.catalog(ws),
             Self::Lease { claims, .. } => {
                 claims.iter().fold(none, |reads, (claim, _)| reads.catalog(&claim.ws))
             }
             Self::SweepChore { known } => {
                 let reads = none.catalog(&known.ws);
+                if let Work::Deliver(deferred) = &known.work {
+                    return delivery::reads(known, deferred);
+                }
                 if matches!(known.work, Work::ExpireOverride { .. }) {
                     return reads.latch(Latch::Definitions(known.ws.clone()), Mode::Exclusive);
                 }
@@ -564,7 +581,7 @@ impl Command {
             Self::Bulk { ws, what, filter } => {
                 chore::bulk(draft, ws, what, filter).map(Answer::Left)
             }
-            Self::SweepChore { known } => done(chore::sweep(draft, known.id.seq)),
+            Self::SweepChore { known } => chore::sweep(draft, known.id.seq),
             Self::MarkDead { engine, beat } => {
                 sweep::mark_dead(draft, *engine, *beat).map(Answer::Changed)
             }
@@ -606,6 +623,10 @@ impl Command {
             }
             Self::Keep { asked, response, done } => {
                 idempotency_key::keep(draft, asked, response, *done).map(Answer::Kept)
+            }
+            Self::CancelDelivery { ws, event, reason } => {
+                let cancelled = delivery::cancel(draft, ws, *event, reason);
+                cancelled.map(|it| Answer::Undelivered(Box::new(it)))
             }
             Self::Pool { ws, command } => command.decide(draft, ws).map(Answer::Changed),
             Self::Override { ws, change, by, if_epoch } => {

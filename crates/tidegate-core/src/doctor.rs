@@ -4,6 +4,7 @@
 //! Only the state of live runs, gates and streams is kept in memory. The simulator does the same
 //! checks after every commit.
 
+mod deliveries;
 mod flow;
 mod shares;
 mod streams;
@@ -16,7 +17,7 @@ use crate::{
     time::Timestamp,
 };
 
-use self::{flow::Flow, streams::Streams};
+use self::{deliveries::Deliveries, flow::Flow, streams::Streams};
 
 /// Maximum number of findings that are listed. Further ones are only counted.
 const MAX_FINDINGS: usize = 1000;
@@ -73,11 +74,14 @@ pub enum Rule {
     Schedules,
     /// spec I73: a step is in a pool only while its run is driven, or queued for the step.
     StepPools,
+    /// spec I91: a deferred event that waits has a chore that is due at its time, and no other event
+    /// has one.
+    Deliveries,
 }
 
 impl Rule {
     /// All rules, in the order of their numbers.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::Limits,
         Self::Phases,
         Self::Holds,
@@ -102,6 +106,7 @@ impl Rule {
         Self::Closings,
         Self::StepPools,
         Self::Shares,
+        Self::Deliveries,
     ];
 
     /// Returns the rule's number.
@@ -143,6 +148,9 @@ impl Rule {
                 ("I73", "a step is in a pool only while its run is driven, or queued for it")
             }
             Self::Shares => ("I70", "of each value that waits, the first run has its tag"),
+            Self::Deliveries => {
+                ("I91", "a deferred event that waits has a chore that is due at its time")
+            }
             Self::Schedules => ("I52", "a schedule plans its next occurrence, a paused one none"),
         }
     }
@@ -194,6 +202,7 @@ pub struct Checkup {
     report: Report,
     flow: Flow,
     streams: Streams,
+    deliveries: Deliveries,
     only: Option<Workspace>,
     /// Retention may have deleted runs that ended before this time.
     kept_since: Option<Timestamp>,
@@ -247,7 +256,11 @@ impl Checkup {
                     self.defs.entry(def.ws.clone()).or_default().push(def.clone());
                 }
             }
-            Row::Event(event) => self.flow.event(report, event),
+            Row::Chore(chore) => self.deliveries.chore(chore),
+            Row::Event(event) => {
+                self.flow.event(report, event);
+                self.deliveries.event(report, event);
+            }
             Row::Ended(ended) => self.flow.ended(report, ended),
             Row::Item(item) => self.flow.item(item.run),
             Row::Wait(wait) => self.flow.wait(report, wait),
@@ -260,8 +273,7 @@ impl Checkup {
             Row::Receipt(receipt) if self.kept_since.is_none_or(|since| receipt.at >= since) => {
                 self.flow.receipt(report, receipt);
             }
-            Row::Chore(_)
-            | Row::Session(_)
+            Row::Session(_)
             | Row::Epoch(_)
             | Row::Step(_)
             | Row::Signal(_)
@@ -310,6 +322,7 @@ impl Checkup {
     pub fn conclude(mut self) -> Report {
         self.flow.conclude(&mut self.report, self.defs);
         self.streams.conclude(&mut self.report);
+        self.deliveries.conclude(&mut self.report);
         self.report.findings.sort_by_key(|finding| finding.rule);
         self.report
     }

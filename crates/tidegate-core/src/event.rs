@@ -1,14 +1,15 @@
 //! Event ingestion: records events, wakes the runs that wait for them, and decides on each event
 //! for every workflow that it triggers.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{
     catalog::{Current, Pools},
-    draft::{Decided, Draft, Stop},
+    delivery,
+    draft::{Decided, Draft, Missing, Stop},
     flow::{
         admit::admit,
         claim, fold, idempotency,
@@ -20,9 +21,9 @@ use crate::{
     json::Payload,
     key::Key,
     reads::Scan,
-    row::{Event, Kind, Receipt, Row, RowKey, Workspace},
-    run::wake,
-    time::Timestamp,
+    row::{Deferred, Delivery, Event, Kind, Receipt, Row, RowKey, Source, Workspace},
+    run::{end, record::Until, wake},
+    time::{Timestamp, rfc3339::OptionalTime},
 };
 
 /// Maximum number of events in one request.
@@ -42,6 +43,27 @@ pub struct NewEvent {
     pub dedupe_id: Option<String>,
     /// When the event happened, according to the sender. It has no effect on time or order of runs.
     pub ts: Option<Timestamp>,
+    /// When the event is delivered, if not at once (spec L23).
+    pub deliver: Option<Until>,
+}
+
+impl NewEvent {
+    /// Creates an event without a deduplication id, which is delivered at once.
+    pub fn new(name: impl Into<String>, data: Payload) -> Self {
+        Self { name: name.into(), data, dedupe_id: None, ts: None, deliver: None }
+    }
+
+    /// Delivers the event at a time, and not at once. A time that has passed means at once.
+    #[must_use]
+    pub fn deliver_at(self, at: Timestamp) -> Self {
+        Self { deliver: Some(Until::At(at)), ..self }
+    }
+
+    /// Delivers the event after a delay, and not at once. The delay begins when the event is stored.
+    #[must_use]
+    pub fn delay(self, delay: Duration) -> Self {
+        Self { deliver: Some(Until::from(delay)), ..self }
+    }
 }
 
 /// Answer to the sender of an event.
@@ -61,6 +83,9 @@ pub struct Posted {
     pub runs: Vec<Outcome>,
     /// The current outcomes of the first event with the same `dedupeId`, from its receipts.
     pub first: Vec<Value>,
+    /// When the event will be delivered, if it waits for that; for a repeat, the first event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deliver_at: Option<Timestamp>,
 }
 
 impl Posted {
@@ -95,10 +120,15 @@ pub fn post(draft: &mut Draft, ws: &Workspace, event: &NewEvent) -> Decided<Post
         && let Some(first) = claim::held(draft, key)?
     {
         let id = first.event;
-        let first = current_outcomes(draft, id)?;
+        let mut missing = Missing::default();
+        let first = missing.note(current_outcomes(draft, id))?.unwrap_or_default();
+        let waiting = missing.note(draft.event(id))?.flatten().filter(|it| it.is_deferred());
+        let deliver_at = waiting.and_then(|event| event.delivery).map(|delivery| delivery.at);
+        missing.settle()?;
         let (woke, waking, runs) = (0, false, Vec::new());
-        return Ok(Posted { id, deduped: true, woke, waking, runs, first });
+        return Ok(Posted { id, deduped: true, woke, waking, runs, first, deliver_at });
     }
+    let deliver_at = delivery::planned(draft, event.deliver)?;
     let id = draft.new_event_id()?;
     if let Some(key) = dedupe {
         claim::take(draft, key, id, None, idempotency::DEDUPE_MS)?;
@@ -111,22 +141,39 @@ pub fn post(draft: &mut Draft, ws: &Workspace, event: &NewEvent) -> Decided<Post
         at: draft.now(),
         ts: event.ts,
         data: event.data.clone(),
+        delivery: deliver_at.map(|at| Delivery { at, end: None }),
     };
     draft.put(row.clone());
-    let (woke, waking) = wake::post(draft, &row)?;
+    if let Some(at) = deliver_at {
+        let (name, dedupe_id) = (event.name.clone(), event.dedupe_id.clone());
+        let delay_ms = event.deliver.and_then(Until::span);
+        let deferred = Deferred { name, delay_ms, dedupe_id, request: None };
+        delivery::defer(draft, &row, at, deferred);
+        let (woke, waking, runs, first) = (0, false, Vec::new(), Vec::new());
+        return Ok(Posted { id, deduped: false, woke, waking, runs, first, deliver_at });
+    }
+    arrive(draft, &row, event.dedupe_id.is_some())
+}
+
+/// Admits an event: wakes the runs that wait for it, and decides on it for every workflow that it
+/// triggers. The event has been recorded. `repeatable` if it has a `dedupeId`.
+pub(crate) fn arrive(draft: &mut Draft, row: &Event, repeatable: bool) -> Decided<Posted> {
+    let ws = &row.ws;
+    let (woke, waking) = wake::post(draft, row)?;
     let catalog = draft.catalog(ws)?;
     let mut runs = Vec::new();
-    for current in catalog.triggered(&event.name) {
-        match current.workflow.takes(&row) {
-            Ok(true) => runs.push(consider(draft, ws, current, &row, Origin::Arrival, None)?),
+    for current in catalog.triggered(&row.name) {
+        match current.workflow.takes(row) {
+            Ok(true) => runs.push(consider(draft, ws, current, row, Origin::Arrival, None)?),
             Ok(false) => {}
-            Err(reason) => runs.push(reject(draft, ws, current, &row, reason)?),
+            Err(reason) => runs.push(reject(draft, ws, current, row, reason)?),
         }
     }
-    if event.dedupe_id.is_some() {
-        remember(draft, &row, &runs)?;
+    if repeatable {
+        remember(draft, row, &runs)?;
     }
-    Ok(Posted { id, deduped: false, woke, waking, runs, first: Vec::new() })
+    let (id, first, deliver_at) = (row.id, Vec::new(), None);
+    Ok(Posted { id, deduped: false, woke, waking, runs, first, deliver_at })
 }
 
 /// Stores a receipt for each plain start, so that the answer to a repeated event can include it.
@@ -140,7 +187,7 @@ fn remember(draft: &mut Draft, event: &Event, runs: &[Outcome]) -> Decided<()> {
             workflow: outcome.workflow.clone(),
             key: String::new(),
             event: event.id.seq,
-            at: event.at,
+            at: draft.now(),
             verdict: outcome.verdict.to_value(),
         };
         draft.put(receipt);
@@ -198,6 +245,12 @@ pub fn consider(
         Err(Stop::Need(reads)) => return Err(Stop::Need(reads)),
         Err(Stop::Full) => return Err(Stop::Full),
     };
+    if let Some(run) = candidate.promised()
+        && verdict.run() != Some(run)
+    {
+        let source = Source::Event(event.id);
+        end::cancel_unstarted(draft, &candidate, (run, source), &verdict);
+    }
     conclude(draft, &candidate, verdict)
 }
 
@@ -269,10 +322,11 @@ pub struct OutcomeView<'a> {
 impl Posted {
     /// Returns the answer as sent to the caller (spec events).
     pub fn view(&self) -> PostedView<'_> {
-        let Self { id, deduped, woke, waking, runs, first } = self;
+        let Self { id, deduped, woke, waking, runs, first, deliver_at } = self;
         let runs = runs.iter().map(|outcome| RunOutcome::New(outcome.view()));
         let runs = runs.chain(first.iter().map(RunOutcome::First)).collect();
-        PostedView { id: *id, deduped: *deduped, woke: *woke, waking: *waking, runs }
+        let (deduped, deliver_at) = (*deduped, *deliver_at);
+        PostedView { id: *id, deduped, deliver_at, woke: *woke, waking: *waking, runs }
     }
 
     /// Returns the JSON of [`Posted::view`].
@@ -290,6 +344,10 @@ pub struct PostedView<'a> {
     pub id: EventId,
     /// Whether the event repeats an earlier `dedupeId` and therefore had no effect.
     pub deduped: bool,
+    /// When the event will be delivered, if it waits for that. Until then it wakes and starts no
+    /// run. For a repeated event, that of the first event.
+    #[serde(skip_serializing_if = "Option::is_none", with = "OptionalTime")]
+    pub deliver_at: Option<Timestamp>,
     /// Number of waiting runs that the event woke in this transaction.
     pub woke: u32,
     /// Whether more runs waited for the event than fit into one transaction. They are woken in

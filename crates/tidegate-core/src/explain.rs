@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::{
     catalog::Limit,
     command::Refusal,
+    delivery,
     draft::{Decided, Draft, QUEUE_COUNTED, Stop},
     flow::{
         fold,
@@ -56,6 +57,9 @@ pub struct Why {
     /// The window or buffer that collects events for the run, if the run does not exist yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fold: Option<Collecting>,
+    /// When the request of the run is delivered, if it is deferred: the run does not exist yet.
+    #[serde(skip_serializing_if = "Option::is_none", with = "OptionalTime")]
+    pub deliver_at: Option<Timestamp>,
     /// Whether no live engine serves the run's version. Such a run cannot continue.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub stranded: bool,
@@ -172,6 +176,7 @@ impl Why {
             expires_at: None,
             waits: Vec::new(),
             fold: None,
+            deliver_at: None,
             stranded: false,
             ready: false,
             workers: None,
@@ -298,8 +303,8 @@ pub struct Binding {
     pub at: Option<Timestamp>,
 }
 
-/// Explains a run of this workspace: a live run, an ended run, or a run that a window or buffer
-/// will create.
+/// Explains a run of this workspace: a live run, an ended run, or a run that a window, a buffer or a
+/// deferred request will create.
 pub fn explain(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Why> {
     if let Some(run) = draft.run(id.seq)?
         && run.id == id
@@ -315,6 +320,9 @@ pub fn explain(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Why> {
     }
     // If another run has this number, no window or buffer will create a run with it.
     let taken = draft.run(id.seq)?.is_some() || draft.row(&RowKey::Ended(id.seq))?.is_some();
+    if !taken && let Some(at) = delivery::of_run(draft, ws, id)? {
+        return Ok(deferred(id, at));
+    }
     match if taken { None } else { folding(draft, ws, id)? } {
         Some(why) => Ok(why),
         None => Err(Stop::Refused(Refusal::NoRun(id))),
@@ -718,6 +726,13 @@ fn listeners(run: &Run) -> String {
         }
     });
     each.collect()
+}
+
+/// Explains the run of a deferred request.
+fn deferred(id: RunId, at: Timestamp) -> Why {
+    let text = at.rfc3339();
+    let sentence = format!("its request is deferred: it is delivered at {text}, and decided then");
+    Why { earliest: Some(at), deliver_at: Some(at), ..Why::new(id, "queued", sentence) }
 }
 
 /// Explains a run that a window or buffer will create.

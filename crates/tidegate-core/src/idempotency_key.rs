@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     command::{Answer, Refusal, StreamAnswer},
+    delivery::CancelledDelivery,
     draft::{Decided, Draft, Stop},
     event::{Outcome, Posted},
     id::ChoreId,
@@ -124,6 +125,7 @@ enum StoredAnswer {
     Left(ChoreId),
     Overridden(Box<Overridden>),
     Purged(Purged),
+    Undelivered(Box<CancelledDelivery>),
     Done,
 }
 
@@ -144,6 +146,7 @@ impl StoredAnswer {
             Answer::Left(chore) => Self::Left(chore),
             Answer::Overridden(overridden) => Self::Overridden(overridden),
             Answer::Purged(purged) => Self::Purged(purged),
+            Answer::Undelivered(cancelled) => Self::Undelivered(cancelled),
             Answer::Done => Self::Done,
             Answer::Admitted(_)
             | Answer::AdmittedBoth(_, None)
@@ -179,6 +182,7 @@ impl From<StoredAnswer> for Answer {
             StoredAnswer::Left(chore) => Self::Left(chore),
             StoredAnswer::Overridden(overridden) => Self::Overridden(overridden),
             StoredAnswer::Purged(purged) => Self::Purged(purged),
+            StoredAnswer::Undelivered(cancelled) => Self::Undelivered(cancelled),
             StoredAnswer::Done => Self::Done,
         }
     }

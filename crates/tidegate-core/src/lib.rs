@@ -11,6 +11,7 @@ pub mod audit;
 pub mod catalog;
 pub mod command;
 pub mod definition;
+pub mod delivery;
 pub mod doctor;
 pub mod draft;
 pub mod event;

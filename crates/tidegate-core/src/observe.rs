@@ -36,7 +36,7 @@ pub struct Part {
 }
 
 impl Part {
-    fn below(self) -> Seq {
+    pub(crate) fn below(self) -> Seq {
         self.below.unwrap_or(Seq(i64::MAX))
     }
 

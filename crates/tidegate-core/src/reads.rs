@@ -76,6 +76,8 @@ pub enum Scan {
     DueChores(Timestamp),
     /// Chores that wake runs which wait for events of this name, by number. A hint.
     Chores(Workspace, String),
+    /// Chores of a workspace with this topic and a number below the given one, newest first. A hint.
+    ChoresBelow(Workspace, String, Seq),
     /// Runs owned by an engine. A hint: no row is locked.
     Owned(EngineId),
     /// Live runs of a lane with a number above the given one, by number. A hint.

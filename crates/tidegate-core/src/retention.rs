@@ -4,14 +4,15 @@
 //! number, chunk by chunk, and ends at a chunk without old rows. Referenced rows are not deleted.
 //! An event is referenced by its runs, live or ended, by its batch and by its window. An ended run
 //! is referenced by the runs that compensate it, handle its failure or replay it. A new reference
-//! to an old event can only come from a replay, and the replayed run references the event already.
+//! to an old event can only come from a replay, and the replayed run references the event already,
+//! or from the delivery of a deferred event, which is not old before it.
 
 use crate::{
     command::Refusal,
     draft::{Decided, Draft},
     id::Seq,
     reads::{Latch, Mode, ReadSet, Scan},
-    row::{Epoch, Row, RowKey},
+    row::{DeliveryEnd, Epoch, Row, RowKey},
     time::Timestamp,
 };
 
@@ -178,9 +179,14 @@ struct Old {
 impl Old {
     fn of(row: &Row) -> Option<Self> {
         let (seq, begun, over) = if let Row::Ended(it) = row {
-            (it.id.seq, it.queued_at, it.ended_at)
+            // The run of a deferred request has the number of its input, and may be much younger.
+            let is_deferred = it.id.seq == it.source.first().seq;
+            let begun = if is_deferred { Timestamp::MIN } else { it.queued_at };
+            (it.id.seq, begun, it.ended_at)
         } else if let Row::Event(it) = row {
-            (it.id.seq, it.at, it.at)
+            // An event that was not delivered yet is not over.
+            let over = it.delivery.map(|it| it.end.map_or(Timestamp::MAX, DeliveryEnd::at));
+            (it.id.seq, it.at, over.unwrap_or(it.at))
         } else if let Row::Receipt(it) = row {
             (it.seq, it.at, it.at)
         } else if let Row::Reply(it) = row {

@@ -115,6 +115,7 @@ pub fn miss(draft: &mut Draft, occurrence: &Occurrence, missed: Missed) -> Decid
         at,
         ts: None,
         data: Payload::from_value(&data),
+        delivery: None,
     });
     let mut verdict = json!({
         "outcome": "skipped",

@@ -194,6 +194,11 @@ impl World {
                 (path.ws == *ws && path.name == *name).then(Order::default)
             }
             (Scan::DueChores(from), Row::Chore(chore)) => due(chore.due, *from),
+            (Scan::ChoresBelow(ws, topic, below), Row::Chore(chore)) => {
+                let same = chore.ws == *ws && chore.topic.as_ref() == Some(topic);
+                let wanted = same && chore.id.seq < *below;
+                wanted.then(|| Order { at: -chore.id.seq.0, ..Order::default() })
+            }
             (Scan::Chores(ws, topic), Row::Chore(chore)) => {
                 (chore.ws == *ws && chore.topic.as_ref() == Some(topic)).then(Order::default)
             }

@@ -1,6 +1,7 @@
 //! The client commands. They use the HTTP API of a server, as any other client could.
 
 mod bulk;
+mod deferred;
 mod inside;
 mod keys;
 mod lenient;
@@ -78,6 +79,12 @@ pub(crate) enum Ask {
         /// Deduplication id: events with the same id are accepted once.
         #[arg(long)]
         dedupe_id: Option<String>,
+        /// Deliver it after this time: `90s`, `10m`, `36h` or `3d`. Until then it starts nothing.
+        #[arg(long, value_name = "TIME", conflicts_with = "at", value_parser = send::read_delay)]
+        delay: Option<u64>,
+        /// Deliver it at this time, like 2026-11-16T12:00:00Z.
+        #[arg(long, value_name = "TIME")]
+        at: Option<String>,
         /// Number of times to send it.
         #[arg(long, default_value_t = 1)]
         count: u32,
@@ -87,6 +94,11 @@ pub(crate) enum Ask {
         /// Print the outcome without any effect.
         #[arg(long)]
         dry_run: bool,
+    },
+    /// List events and requests that are delivered later, or cancel one.
+    Deferred {
+        #[command(subcommand)]
+        command: Option<deferred::Deferred>,
     },
     /// Explain why a run waits, or how it ended.
     Why {
@@ -251,11 +263,17 @@ pub(crate) async fn get(remote: &Remote, path: &str) -> anyhow::Result<Value> {
 pub(crate) async fn run(remote: &Remote, ask: Ask, out: &mut impl Write) -> anyhow::Result<()> {
     let server = Server::new(remote).await?;
     let (answer, shown) = match ask {
-        Ask::Send { name, data, dedupe_id, count, vary, dry_run } => {
+        Ask::Send { name, data, dedupe_id, delay, at, count, vary, dry_run } => {
             let data = send::read_data(&data)?;
             let mut event = json!({ "name": name, "data": data });
             if let Some(id) = dedupe_id {
                 event["dedupeId"] = id.into();
+            }
+            if let Some(delay) = delay {
+                event["delayMs"] = delay.into();
+            }
+            if let Some(at) = at {
+                event["deliverAt"] = at.into();
             }
             let answer = send::send(&server, &event, (count, vary.as_ref()), dry_run).await?;
             let shown = send::verdicts(&answer);
@@ -272,6 +290,7 @@ pub(crate) async fn run(remote: &Remote, ask: Ask, out: &mut impl Write) -> anyh
         Ask::Streams { command } => streams::streams(&server, command).await?,
         Ask::Reactions(asked) => streams::reactions(&server, asked).await?,
         Ask::Bulk(asked) => bulk::bulk(&server, asked).await?,
+        Ask::Deferred { command } => deferred::deferred(&server, command).await?,
         Ask::Pools { command } => pools::pools(&server, command).await?,
         Ask::Limit { command } => overrides::limits(&server, command).await?,
         Ask::Pause(asked) => overrides::pause(&server, asked).await?,

@@ -8,6 +8,7 @@ mod chat;
 mod console;
 mod console_feed;
 mod controls;
+mod deferred;
 mod doctor;
 #[cfg(test)]
 mod ending;
@@ -78,6 +79,7 @@ fn operations() -> Vec<Operation> {
         .answers::<Health>(200, "The server is alive.");
     [
         events::operations(),
+        deferred::operations(),
         actions::operations(),
         chat::operations(),
         runs::operations(),

@@ -338,6 +338,7 @@ impl View<'_> {
             ) => filed(scan, row),
             (
                 Scan::EventsBelow(..)
+                | Scan::ChoresBelow(..)
                 | Scan::ReceiptsBelow(..)
                 | Scan::AuditBelow(..)
                 | Scan::AuditOf(..)
@@ -408,6 +409,10 @@ fn observed(scan: &Scan, row: &Row) -> Option<Order> {
         (Scan::EventsBelow(ws, below), Row::Event(it)) => {
             let matches = it.ws == *ws && it.kind == EventKind::Event && it.id.seq < *below;
             newest(matches, it.id.seq)
+        }
+        (Scan::ChoresBelow(ws, topic, below), Row::Chore(it)) => {
+            let same = it.ws == *ws && it.topic.as_ref() == Some(topic);
+            newest(same && it.id.seq < *below, it.id.seq)
         }
         (Scan::ReceiptsBelow(ws, below), Row::Receipt(it)) => {
             newest(it.ws == *ws && it.seq < *below, it.seq)

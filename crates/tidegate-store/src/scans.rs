@@ -89,6 +89,9 @@ pub(crate) fn request<'a>(sql: &SharedStatements, scan: &'a Scan) -> Request<'a>
             many(sql.chunk_of_run, Kind::Chunk, [seq(*run), int((*after).into())])
         }
         Scan::Chores(ws, topic) => many(sql.chore_of_topic, Kind::Chore, [text(ws), text(topic)]),
+        Scan::ChoresBelow(ws, topic, below) => {
+            many(sql.chore_newest, Kind::Chore, [text(ws), text(topic), seq(*below)])
+        }
         Scan::WaitPaths(ws, name) => {
             many(sql.wait_path_of_name, Kind::WaitPath, [text(ws), text(name)])
         }

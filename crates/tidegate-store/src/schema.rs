@@ -164,8 +164,9 @@ tables! {
             at: time,
             ts: maybe_time,
             data: payload,
+            delivery: maybe_json,
         }
-        => Event { id: EventId { seq, salt }, ws, kind, name, at, ts, data };
+        => Event { id: EventId { seq, salt }, ws, kind, name, at, ts, data, delivery };
 
     // The columns of the state and the first event are for indexes: the body has both, too.
     Ended(row) = "ended", [],
@@ -334,6 +335,7 @@ macro_rules! migrations {
             "0017_window"
             "0018_turns"
             "0019_audit"
+            "0020_delivery"
         )
     };
     ($dialect:literal, $($file:literal)+) => {

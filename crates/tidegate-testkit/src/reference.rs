@@ -150,6 +150,8 @@ pub struct Reference {
     /// turn.
     turns: (Vec<String>, Option<usize>),
     runs: Vec<Run>,
+    /// Events that are posted later: their times, names and data (spec L23).
+    deferred: Vec<(Time, String, Value)>,
     folds: Vec<Fold>,
     meters: BTreeMap<(Place, usize), Meter>,
     /// The limits of gates that came from data, each with the number of its event (spec L12).
@@ -220,6 +222,11 @@ impl Reference {
                 (workflow, Told { outcome: if waits { "queued" } else { told.outcome }, ..told })
             })
             .collect()
+    }
+
+    /// Posts an event later. Until then it has no effect (spec L23).
+    pub fn defer(&mut self, name: &str, data: &Value, delay: Time) {
+        self.deferred.push((self.now + delay, name.to_owned(), data.clone()));
     }
 
     /// Leases up to `limit` ready runs, the workflows in turn and by rank in each (spec P2).
@@ -307,7 +314,8 @@ impl Reference {
         let runs = 0..self.runs.len();
         let turns = runs.clone().filter_map(|run| self.turn_due(run));
         let patience = runs.filter_map(|run| Some(self.leaves_at(run)?.0));
-        asleep.chain(folds).chain(turns).chain(patience).min()
+        let deferred = self.deferred.iter().map(|(due, ..)| *due);
+        asleep.chain(folds).chain(turns).chain(patience).chain(deferred).min()
     }
 
     /// Returns the next time at which a fold is due.
@@ -330,14 +338,20 @@ impl Reference {
             let runs = self.runs.iter().enumerate();
             let patience = runs.clone().filter_map(|(n, _)| Some((self.leaves_at(n)?.0, 1, n)));
             let asleep = runs.filter_map(|(n, run)| Some((run.wakes_at()?, 2, n)));
-            let Some((due, kind, n)) = folds.chain(patience).chain(asleep).min() else { return };
+            let deferred = self.deferred.iter().enumerate().map(|(n, (due, ..))| (*due, 3, n));
+            let dues = folds.chain(patience).chain(asleep).chain(deferred);
+            let Some((due, kind, n)) = dues.min() else { return };
             if due > self.now {
                 return;
             }
             match kind {
                 0 => drop(self.flush(n)),
                 1 => self.leave(n),
-                _ => self.requeue(n),
+                2 => self.requeue(n),
+                _ => {
+                    let (_, name, data) = self.deferred.remove(n);
+                    self.post(&name, &data);
+                }
             }
             self.settle();
         }

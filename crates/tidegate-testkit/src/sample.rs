@@ -11,11 +11,12 @@ use tidegate_core::{
     json::{MAX_EVENT_BYTES, Payload},
     row::{
         ApiKey, At, Audit, Awaited, BatchCosts, Begun, Bulk, BulkCounts, BulkFilter, BulkWhat,
-        Chore, Chunk, Class, Costs, Def, Ended, Ending, Engine, Epoch, Event, Fold, Gate, GateKey,
-        GateState, Item, Kind, LiveState, Mark, Occurred, Parent, Phase, Place, PlannedGate,
-        Progress, Purpose, Rank, Receipt, Reply, Row, Run, RunError, Schedule, Scope, Session,
-        SessionOp, SessionRef, ShareOf, Signal, Slots, Source, Span, Staged, Step, StepKind,
-        StreamEventRow, StreamSnapshot, Subscription, Trail, WaitPath, WaitPlace, WaitRow, Work,
+        Chore, Chunk, Class, Costs, Def, Deferred, DeferredRequest, Delivery, DeliveryEnd, Ended,
+        Ending, Engine, Epoch, Event, Fold, Gate, GateKey, GateState, Item, Kind, LiveState, Mark,
+        Occurred, Parent, Phase, Place, PlannedGate, Progress, Purpose, Rank, Receipt, Reply, Row,
+        Run, RunError, Schedule, Scope, Session, SessionOp, SessionRef, ShareOf, Signal, Slots,
+        Source, Span, Staged, Step, StepKind, StreamEventRow, StreamSnapshot, Subscription, Trail,
+        WaitPath, WaitPlace, WaitRow, Work,
     },
     time::Timestamp,
 };
@@ -154,6 +155,7 @@ pub fn event(seq: i64, data: &str) -> Event {
         at: Timestamp::from_ms(1),
         ts: None,
         data: payload(data),
+        delivery: None,
     }
 }
 
@@ -432,6 +434,16 @@ fn chores() -> Vec<Row> {
         Work::Bulk(bulk(BulkWhat::Cancel { reason: FREE_TEXT.to_owned() })),
         Work::Bulk(Bulk { ended_at: None, filter: BulkFilter::default(), ..bulk(BulkWhat::Pause) }),
         Work::Bulk(bulk(BulkWhat::Resume)),
+        Work::Deliver(Deferred {
+            name: NAME.to_owned(),
+            delay_ms: Some(u64::MAX),
+            dedupe_id: Some(NAME.to_owned()),
+            request: Some(DeferredRequest {
+                app: NAME.to_owned(),
+                function_key: Some(Key::Missing),
+                max_wait_ms: Some(u64::MAX),
+            }),
+        }),
     ];
     let with = |(n, work): (i64, Work)| Chore {
         id: ChoreId { seq: Seq(i64::MAX - n), salt: u64::MAX },
@@ -616,7 +628,17 @@ fn events() -> Vec<Row> {
         ..event(seq, "null")
     };
     let payloads = (4000..).zip(PAYLOADS).map(|(seq, data)| event(seq, data));
-    (3000..).zip(kinds).map(with).chain(payloads).map(Row::from).collect()
+    let ends = [
+        None,
+        Some(DeliveryEnd::Delivered { number: Seq(i64::MAX), at: FUTURE }),
+        Some(DeliveryEnd::Cancelled { at: PAST }),
+    ];
+    let deferred = (5000..).zip(ends).map(|(seq, end)| {
+        let delivery = Some(Delivery { at: FUTURE, end });
+        Event { delivery, ..event(seq, "1") }
+    });
+    let all = (3000..).zip(kinds).map(with).chain(payloads).chain(deferred);
+    all.map(Row::from).collect()
 }
 
 fn sessions() -> Vec<Row> {

@@ -105,6 +105,8 @@ pub struct Sent {
     pub key: u64,
     /// The `dedupeId` of the event.
     pub dedupe: Option<u64>,
+    /// The delay of its delivery, in milliseconds.
+    pub delay: Option<u64>,
 }
 
 /// What a leased run does next.
@@ -283,7 +285,9 @@ impl Chance {
             name
         };
         let dedupe = (self.below(10) == 0).then(|| self.below(5));
-        Sent { name, key: self.below(5), dedupe }
+        let key = self.below(5);
+        let delay = (self.below(8) == 0).then(|| self.below(60));
+        Sent { name, key, dedupe, delay }
     }
 
     fn goes(&mut self) -> Goes {

@@ -522,7 +522,7 @@ impl World {
 
 /// Builds an event with a name and data.
 pub fn event(name: &str, data: &Value) -> NewEvent {
-    NewEvent { name: name.to_owned(), data: payload(data), dedupe_id: None, ts: None }
+    NewEvent::new(name, payload(data))
 }
 
 /// Builds a request in the default app.
@@ -543,6 +543,7 @@ pub fn request(
         metadata: payload(&json!({})),
         function_key: None,
         max_wait_ms: None,
+        deliver: None,
     }
 }
 

@@ -95,6 +95,7 @@ crash_points! {
     events_into_folds,
     held_folds,
     requests,
+    deferred_events,
     steps_and_their_outcomes,
     steps_in_pools,
     waits_for_events_and_signals,

@@ -330,12 +330,13 @@ impl Chance {
     fn scan(&mut self) -> Scan {
         let version = u32::try_from(self.below(3)).expect("small");
         let lanes = (0..self.below(4)).map(|_| Seq(self.below(3))).collect();
-        match self.below(48) {
+        match self.below(49) {
             43 => Scan::AuditAfter(Seq(self.below(9))),
             44 => Scan::AuditBelow("main".into(), Seq(self.below(12))),
             45 => Scan::AuditOf("main".into(), self.name(), Seq(self.below(12))),
             46 => Scan::QueueEnd(self.gate_key()),
             47 => Scan::QueueTier(self.gate_key(), self.below(2)),
+            48 => Scan::ChoresBelow("main".into(), self.name(), Seq(self.below(12))),
             33 => Scan::EventsBelow("main".into(), Seq(self.below(12))),
             34 => Scan::ReceiptsBelow("main".into(), Seq(self.below(12))),
             35 => {

@@ -254,6 +254,10 @@ impl Engine {
     ) -> Result<(Outcome, Option<Outcome>), Error> {
         check_request(&first)?;
         check_request(&then)?;
+        if first.deliver.is_some() || then.deliver.is_some() {
+            let rule = "two requests of one transaction are delivered at once: remove `deliver`";
+            return Err(Error::Value(rule.to_owned()));
+        }
         first.function_key = self.function_key(&first);
         then.function_key = self.function_key(&then);
         let span = telemetry::dispatch_span(&self.ws, &first);
@@ -304,7 +308,7 @@ impl Engine {
     pub async fn ended_or_displaced(&self, mut run: RunId) -> Result<Ended, Error> {
         loop {
             let ended = self.ended(run).await?;
-            match ended.ending.displaced_by() {
+            match ended.ending.carried_by() {
                 Some(newer) => run = newer,
                 None => return Ok(ended),
             }
@@ -572,7 +576,7 @@ pub(crate) fn payload(data: impl Serialize) -> Result<Payload, Error> {
 /// Creates an event to post.
 pub fn new_event(name: &str, data: impl Serialize) -> Result<NewEvent, Error> {
     let (name, data) = (name.to_owned(), payload(data)?);
-    Ok(NewEvent { name, data, dedupe_id: None, ts: None })
+    Ok(NewEvent::new(name, data))
 }
 
 /// Checks the rules that apply to the events of every sender.
@@ -612,6 +616,7 @@ pub fn new_request(flow: &str, action: &str, input: impl Serialize) -> Result<Re
         metadata: Payload::null(),
         function_key: None,
         max_wait_ms: None,
+        deliver: None,
     })
 }
 

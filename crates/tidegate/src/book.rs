@@ -10,6 +10,7 @@ macro_rules! pages {
 pages! {
     Readme = "README.md",
     Embedded = "docs/embedded.md",
+    Deferred = "docs/concepts/deferred.md",
     Leases = "docs/concepts/leases.md",
     Reactions = "docs/concepts/reactions.md",
     Runs = "docs/concepts/runs.md",

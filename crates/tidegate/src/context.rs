@@ -8,6 +8,7 @@ mod output;
 mod patch;
 mod pool;
 mod replay;
+mod send;
 mod session;
 mod state;
 mod step;
@@ -29,6 +30,7 @@ use std::{
 pub(crate) use ops::Ops;
 pub use pool::PooledStep;
 pub(crate) use replay::{OUTSIDE, Outcome};
+pub use send::SendEvent;
 use serde::{Serialize, de::DeserializeOwned};
 pub use session::Session;
 pub(crate) use state::{Next, State};
@@ -56,7 +58,7 @@ pub use wait::{FromAnswer, Returned, Wait};
 use crate::{
     drive::StopReason,
     engine::Shared,
-    handler::{check_name, write},
+    handler::write,
     load::MAX_STEPS,
     reference::WorkflowTarget,
     step_error::{Result, StepError},
@@ -398,24 +400,34 @@ impl Ctx {
         Wait::new(self, id.into(), StepKind::Invoke, on, None)
     }
 
-    /// Posts an event, exactly once however often the handler is replayed.
-    pub async fn send_event(
+    /// Posts an event, exactly once however often the handler is replayed. It can be delivered
+    /// later: a run that ends now can act in three days, and occupies nothing until then.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use serde_json::json;
+    /// use tidegate::{Ctx, Result};
+    ///
+    /// async fn welcome(ctx: Ctx, user: String) -> Result<()> {
+    ///     ctx.send_event("greeted", "user.greeted", json!({ "user": user })).await?;
+    ///     let three_days = Duration::from_secs(3 * 24 * 60 * 60);
+    ///     let reminder = ctx.send_event("remind", "user.remind", json!({ "user": user }));
+    ///     reminder.delay(three_days).await
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The step fails with `TooFarAhead` if the delivery is more than 365 days ahead.
+    pub fn send_event(
         &self,
         id: impl Into<String>,
         name: impl Into<String>,
         data: impl Serialize,
-    ) -> Result<()> {
-        let (step, data) = (id.into(), write(&data)?);
-        if self.turn(&step, StepKind::Send).await?.is_some() {
-            return Ok(());
-        }
-        let name = name.into();
-        check_name(&name).map_err(|rule| {
-            StepError::coded("BadName", format!("step `{step}`: the event's name {rule}")).fatal()
-        })?;
-        let event = NewEvent { name, data, dedupe_id: None, ts: None };
-        self.activation_state().send(NewSend::event(step, event));
-        Ok(())
+    ) -> SendEvent {
+        let event = write(&data).map(|data| NewEvent::new(name, data));
+        SendEvent::new(self.clone(), id.into(), event)
     }
 
     /// Sends a signal to another run, exactly once however often the handler is replayed.

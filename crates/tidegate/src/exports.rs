@@ -23,6 +23,7 @@ pub use tidegate_core::list::RunStatus;
 #[doc(inline)]
 pub use tidegate_core::{
     audit::{AuditEntry, Author},
+    delivery::{CancelledDelivery, DeferredEvent},
     explain::{Binding, ClosedBy},
     id::{ChoreId, ScheduleId, Seq},
     idempotency_key::IdempotentRequest,

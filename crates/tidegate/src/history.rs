@@ -230,7 +230,8 @@ impl History {
         };
         let event = |input: Input| {
             let Input { id, kind, name, at, data } = input;
-            Event { id, ws: ws.clone(), kind, name, at, ts: None, data }
+            let delivery = None;
+            Event { id, ws: ws.clone(), kind, name, at, ts: None, data, delivery }
         };
         let step = |(seq, recorded): (i64, Recorded)| {
             let Recorded { id, kind, fence, at, output, error } = recorded;

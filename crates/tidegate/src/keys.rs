@@ -49,6 +49,7 @@ impl Engine {
             metadata: part("metadata"),
             function_key: None,
             max_wait_ms: None,
+            deliver: None,
         };
         Ok(Some(function(&request)))
     }

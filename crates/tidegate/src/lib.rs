@@ -206,7 +206,9 @@ mod why;
 // Workflows, their runs, and the engine.
 pub use api::{Engine, new_event, new_request};
 pub use builder::{DEFAULT_WORKSPACE, EngineBuilder};
-pub use context::{Ctx, FromAnswer, PooledStep, Replaced, Returned, Session, Step, Wait};
+pub use context::{
+    Ctx, FromAnswer, PooledStep, Replaced, Returned, SendEvent, Session, Step, Wait,
+};
 pub use error::Error;
 pub use flow::{Action, ActionKey, Flow};
 pub use handler::{Handler, MAX_VALUE_BYTES, ServedWorkflow};

@@ -3,11 +3,15 @@
 use serde::Serialize;
 use tidegate_core::{
     command::{Answer, Command, Refusal},
+    delivery::{self, CancelledDelivery, DeferredEvent},
     event::{self, NewEvent, Posted},
-    id::{ChoreId, RunId, ScheduleId, Seq},
+    id::{ChoreId, EventId, RunId, ScheduleId, Seq},
     json::Payload,
     list::{RunFilter, RunPage},
-    observe::schedules::{self, ScheduleView},
+    observe::{
+        Newest, Part,
+        schedules::{self, ScheduleView},
+    },
     reads::{ReadSet, Scan},
     request::Request,
     row::{
@@ -19,7 +23,7 @@ use tidegate_core::{
     session::{NewSessionOp, Outcome},
     time::Timestamp,
 };
-use tidegate_store::{Store, StoreError, list_runs};
+use tidegate_store::{Store, StoreError, list_runs, look};
 
 use crate::{
     api::{Engine, check_events, check_request, payload, unexpected},
@@ -273,6 +277,27 @@ impl Engine {
         found.pop().ok_or_else(|| Refusal::NoSchedule(id.to_string()).into())
     }
 
+    /// Returns a page of the workspace's deferred events and requests that were not delivered yet,
+    /// newest first.
+    pub async fn deferred(&self, part: Part) -> Result<Newest<DeferredEvent>, Error> {
+        let ws = self.ws();
+        Ok(look(&**self.store(), &ws, |draft| delivery::list(draft, &ws, part)).await?)
+    }
+
+    /// Cancels a deferred event or request before its delivery. Its `dedupeId` can be used again.
+    /// The run of a request ends as cancelled.
+    pub async fn cancel_deferred(
+        &self,
+        event: EventId,
+        reason: &str,
+    ) -> Result<CancelledDelivery, Error> {
+        let (ws, reason) = (self.ws(), reason.to_owned());
+        match self.ask(Command::CancelDelivery { ws, event, reason }).await? {
+            Answer::Undelivered(cancelled) => Ok(*cancelled),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// Posts an event once: a repeated call with the same `dedupe_id` within 24 hours has no
     /// effect.
     pub async fn send_once(
@@ -282,7 +307,7 @@ impl Engine {
         data: impl Serialize,
     ) -> Result<Posted, Error> {
         let (name, data) = (name.to_owned(), payload(data)?);
-        let event = NewEvent { name, data, dedupe_id: Some(dedupe_id.to_owned()), ts: None };
+        let event = NewEvent { dedupe_id: Some(dedupe_id.to_owned()), ..NewEvent::new(name, data) };
         let mut posted = self.send_all(vec![event]).await?;
         posted.pop().ok_or_else(|| Error::Value("the event was not answered".to_owned()))
     }

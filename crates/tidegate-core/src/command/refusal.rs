@@ -3,7 +3,7 @@
 use crate::{
     access::AccessRefusal,
     definition::DefinitionErrors,
-    id::{RunId, Seq},
+    id::{EventId, RunId, Seq},
     overrides::OverrideRefusal,
     pool::PoolRefusal,
     reaction::ReactionRefusal,
@@ -12,6 +12,7 @@ use crate::{
     schema::Mismatch,
     session::SessionError,
     stream::StreamRefusal,
+    time::Timestamp,
 };
 
 /// Reason why a command was refused. A refused command changes no row.
@@ -133,6 +134,39 @@ pub enum Refusal {
         "run `{0}` has emitted {MAX_CHUNKS} chunks, which is the limit; emit fewer and larger ones"
     )]
     TooManyChunks(RunId),
+    /// The workspace has no such event.
+    #[error("there is no event `{0}`")]
+    NoEvent(EventId),
+    /// The event was delivered or cancelled.
+    #[error("event `{event}` is {end} already; `GET /deferred` lists those that wait")]
+    DeliveryEnded {
+        /// The event.
+        event: EventId,
+        /// How the delivery ended.
+        end: &'static str,
+    },
+    /// The request waits for its delivery: its run does not exist yet.
+    #[error(
+        "the request of run `{run}` is deferred until {}: cancel it, or pause the run after that",
+        at.rfc3339()
+    )]
+    Deferred {
+        /// The run.
+        run: RunId,
+        /// The time of the delivery.
+        at: Timestamp,
+    },
+    /// The time of a delivery is too far ahead.
+    #[error(
+        "deliverAt must be at most 365 days after now ({}), got {}; send it later",
+        now.rfc3339(), at.rfc3339()
+    )]
+    TooFarAhead {
+        /// The time of the delivery.
+        at: Timestamp,
+        /// The current time.
+        now: Timestamp,
+    },
     /// The workspace has no such reaction.
     #[error("there is no reaction `{0}`")]
     NoReaction(String),
@@ -192,6 +226,10 @@ impl Refusal {
             Self::VersionChanged { .. } => "version_changed",
             Self::ChunkTooLarge { .. } => "chunk_too_large",
             Self::TooManyChunks(_) => "too_many_chunks",
+            Self::NoEvent(_) => "no_event",
+            Self::DeliveryEnded { .. } => "delivery_ended",
+            Self::Deferred { .. } => "deferred",
+            Self::TooFarAhead { .. } => "too_far_ahead",
             Self::NoReaction(_) => "no_reaction",
             Self::Stream(refusal) => refusal.code(),
             Self::Reaction(refusal) => refusal.code(),

@@ -39,6 +39,7 @@ impl Answer {
             | Self::Kept(_)
             | Self::Overridden(_)
             | Self::Purged(_)
+            | Self::Undelivered(_)
             | Self::Done => {}
         }
     }

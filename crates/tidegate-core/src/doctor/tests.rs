@@ -57,6 +57,7 @@ fn healthy() -> BTreeMap<RowKey, Row> {
         at: AT,
         ts: None,
         data: Payload::null(),
+        delivery: None,
     };
     let stream =
         Stream { ws: ws.clone(), name: "s".to_owned(), id: Seq(20), head: 1, closed: false };

@@ -50,9 +50,9 @@ pub fn admit(draft: &mut Draft, candidate: &Candidate<'_>) -> Decided<Verdict, V
         }
     }
     if !is_collected {
-        return fold::alone(draft, candidate, None);
+        return fold::alone(draft, candidate, candidate.promised());
     }
-    create(draft, candidate, None, Source::Event(candidate.event.id))
+    create(draft, candidate, candidate.promised(), Source::Event(candidate.event.id))
 }
 
 /// Rejects a run that would never fit into one of its gates. Checked at arrival only: after a limit

@@ -177,7 +177,9 @@ pub fn join(draft: &mut Draft, candidate: &Candidate<'_>) -> Decided<Option<Verd
 pub fn open(draft: &mut Draft, candidate: &Candidate<'_>) -> Decided<Option<Verdict>, Verdict> {
     match first(candidate)? {
         Some((scope, kind)) if kind.leads() => lead(draft, candidate, &scope, kind).map(Some),
-        Some((scope, kind)) => open_one(draft, candidate, &scope, kind, None).map(Some),
+        Some((scope, kind)) => {
+            open_one(draft, candidate, &scope, kind, candidate.promised()).map(Some)
+        }
         None => Ok(None),
     }
 }
@@ -219,7 +221,7 @@ fn lead(
     scope: &Scope,
     kind: Folding,
 ) -> Decided<Verdict, Verdict> {
-    let verdict = emit(draft, candidate, None, Source::Event(candidate.event.id))?;
+    let verdict = emit(draft, candidate, candidate.promised(), Source::Event(candidate.event.id))?;
     let Some(run) = verdict.run() else { return Ok(verdict) };
     let fold = Fold { led: true, ..opened(draft, candidate, kind, run) };
     // The run may have opened a buffer, whose row has the number of the run.

@@ -34,6 +34,8 @@ use crate::{
 pub enum Origin {
     /// A posted event, an event of a stream or a request: all controls apply.
     Arrival,
+    /// As [`Origin::Arrival`], for a deferred request, whose run has this id (spec L23).
+    Deferred(RunId),
     /// As [`Origin::Arrival`], for a run that starts when other runs have ended.
     After {
         /// The other runs.
@@ -281,7 +283,7 @@ impl Candidate<'_> {
         let limits =
             limits.map_err(|reason| Stop::Refused(Verdict::Rejected { control, reason }))?;
         let is_given = limits.iter().any(|limit| *limit != GivenLimit::default());
-        Ok(is_given.then(|| Given { event_id: self.event.id, limits }))
+        Ok(is_given.then(|| Given::of(self.event, limits)))
     }
 
     /// The gates that the run has to pass, in the order of spec G9.
@@ -317,7 +319,12 @@ impl Candidate<'_> {
 
     /// Whether the controls that act on arrival apply: idempotency, rate limit and folds.
     pub fn arrives(&self) -> bool {
-        matches!(self.origin, Origin::Arrival | Origin::After { .. })
+        matches!(self.origin, Origin::Arrival | Origin::Deferred(_) | Origin::After { .. })
+    }
+
+    /// Returns the id that the run of a deferred request has; none if the run gets a new one.
+    pub fn promised(&self) -> Option<RunId> {
+        if let Origin::Deferred(run) = self.origin { Some(run) } else { None }
     }
 
     /// Returns the runs that must end before the new run starts.
@@ -340,7 +347,11 @@ impl Candidate<'_> {
     pub fn gives_up_at(&self, queued_at: Timestamp) -> Option<Timestamp> {
         let kind = match &self.origin {
             Origin::Cron { overlap, .. } => Some(overlap.policy()),
-            Origin::Arrival | Origin::After { .. } | Origin::Invoke | Origin::Replay(_) => {
+            Origin::Arrival
+            | Origin::Deferred(_)
+            | Origin::After { .. }
+            | Origin::Invoke
+            | Origin::Replay(_) => {
                 self.workflow().policy.as_ref().map(|policy| policy.kind.clone())
             }
         };

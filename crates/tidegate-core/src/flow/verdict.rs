@@ -12,6 +12,9 @@ use crate::{
 /// Name that is given instead of a control if a run has entered all gates and waits for a worker.
 pub const WORKERS: super::Word = "workers";
 
+/// The outcome of a request that is delivered later.
+pub const DEFERRED: &str = "deferred";
+
 /// Name that is given instead of a control if the condition of a trigger cannot be evaluated.
 pub const TRIGGERS: super::Word = "triggers";
 
@@ -91,6 +94,13 @@ pub enum Verdict {
     WaitsForWorker {
         /// The run.
         run: RunId,
+    },
+    /// The request is delivered later, with this run.
+    Deferred {
+        /// The run.
+        run: RunId,
+        /// When the request is delivered.
+        deliver_at: Timestamp,
     },
     /// The event joined a window.
     Coalesced {
@@ -175,6 +185,7 @@ impl Verdict {
             Self::Started { run }
             | Self::WaitsForWorker { run }
             | Self::Queued { run, .. }
+            | Self::Deferred { run, .. }
             | Self::Coalesced { run, .. }
             | Self::Buffered { run, .. }
             | Self::Replaced { run, .. } => Some(*run),
@@ -197,6 +208,7 @@ impl Verdict {
         match self {
             Self::Started { .. } => "started",
             Self::Queued { .. } | Self::WaitsForWorker { .. } => "queued",
+            Self::Deferred { .. } => DEFERRED,
             Self::Coalesced { .. } => "coalesced",
             Self::Buffered { .. } => "buffered",
             Self::Dropped { .. } => "dropped",
@@ -221,7 +233,10 @@ impl Verdict {
             | Self::Replaced { by, .. }
             | Self::QueueFull { by, .. }
             | Self::HeldByAncestor { by, .. } => Some(by),
-            Self::Started { .. } | Self::WaitsForWorker { .. } | Self::Rejected { .. } => None,
+            Self::Started { .. }
+            | Self::WaitsForWorker { .. }
+            | Self::Deferred { .. }
+            | Self::Rejected { .. } => None,
         }
     }
 
@@ -231,6 +246,7 @@ impl Verdict {
             Self::Queued { by, .. } => Some(by.control),
             Self::WaitsForWorker { .. } => Some(WORKERS),
             Self::Started { .. }
+            | Self::Deferred { .. }
             | Self::Coalesced { .. }
             | Self::Buffered { .. }
             | Self::Dropped { .. }
@@ -262,6 +278,9 @@ impl Verdict {
             Self::Started { .. } => view,
             Self::WaitsForWorker { .. } => VerdictView { control: Some(WORKERS), ..view },
             Self::Queued { start_at, .. } => VerdictView { start_at: *start_at, ..view },
+            Self::Deferred { deliver_at, .. } => {
+                VerdictView { deliver_at: Some(*deliver_at), ..view }
+            }
             Self::Coalesced { fire_at, .. } => VerdictView { fire_at: Some(*fire_at), ..view },
             Self::Buffered { pending, flush_at, .. } => {
                 VerdictView { pending: Some(*pending), flush_at: Some(*flush_at), ..view }
@@ -294,9 +313,10 @@ impl Verdict {
 
 /// Words for the outcome of an event: all that [`Verdict::outcome`] returns, and those in receipts
 /// of runs that were cancelled before they started, or by an event.
-pub const OUTCOMES: [&str; 12] = [
+pub const OUTCOMES: [&str; 13] = [
     "started",
     "queued",
+    DEFERRED,
     "coalesced",
     "buffered",
     "dropped",
@@ -341,6 +361,9 @@ pub struct VerdictView {
     /// The estimated time of the start, if the run waits for a throttle.
     #[serde(skip_serializing_if = "Option::is_none", with = "OptionalTime")]
     pub start_at: Option<Timestamp>,
+    /// When a deferred request is delivered.
+    #[serde(skip_serializing_if = "Option::is_none", with = "OptionalTime")]
+    pub deliver_at: Option<Timestamp>,
     /// When the window of a coalesced event fires if no further event arrives.
     #[serde(skip_serializing_if = "Option::is_none", with = "OptionalTime")]
     pub fire_at: Option<Timestamp>,

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{GateKey, Workspace};
 use crate::{
     id::{ChoreId, Seq},
+    key::Key,
     overrides::Target,
     time::Timestamp,
 };
@@ -16,8 +17,8 @@ pub struct Chore {
     pub id: ChoreId,
     /// The workspace.
     pub ws: Workspace,
-    /// The name of the event, if the chore wakes waiting runs. Chores with the same name are done
-    /// in order.
+    /// The name of the event, if the chore wakes waiting runs: chores with the same name are done in
+    /// order. Empty if the chore delivers an event: so those of a workspace are listed.
     pub topic: Option<String>,
     /// When the sweep has to process the chore: to do the next chunk, or to delete the row.
     pub due: Option<Timestamp>,
@@ -33,7 +34,7 @@ impl Chore {
 
     /// Whether the work must not begin before the due time.
     pub fn is_scheduled(&self) -> bool {
-        matches!(self.work, Work::ExpireOverride { .. })
+        matches!(self.work, Work::ExpireOverride { .. } | Work::Deliver(_))
     }
 }
 
@@ -74,6 +75,39 @@ pub enum Work {
         /// The ranges of gate keys that are left.
         ranges: Vec<(GateKey, GateKey)>,
     },
+    /// Delivers a deferred event or request. The chore has the number and the salt of the event.
+    Deliver(Deferred),
+}
+
+/// A deferred event or request, as its chore needs it for the delivery.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Deferred {
+    /// The name of the event, or of the action.
+    pub name: String,
+    /// The delay, if it was not given as a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_ms: Option<u64>,
+    /// The deduplication id of the event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dedupe_id: Option<String>,
+    /// The properties of a request; none for an event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<DeferredRequest>,
+}
+
+/// Properties of a deferred request that its input does not have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeferredRequest {
+    /// The app.
+    pub app: String,
+    /// The result of the policy's key function, if it was called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function_key: Option<Key>,
+    /// Maximum time in the queue, if the policy `queue` has no `maxWaitMs`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_wait_ms: Option<u64>,
 }
 
 /// Position of a wait among the waits for one event.

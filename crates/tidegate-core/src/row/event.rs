@@ -24,7 +24,8 @@ pub enum Kind {
     Invoke,
 }
 
-/// Input of runs: a posted event, a request, an occurrence or a call by a parent. It never changes.
+/// Input of runs: a posted event, a request, an occurrence or a call by a parent. Only its delivery
+/// changes, under the lock of the chore that delivers it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
     /// The event's id.
@@ -41,6 +42,79 @@ pub struct Event {
     pub ts: Option<Timestamp>,
     /// The payload, as it was sent.
     pub data: Payload,
+    /// The delivery, if the input was deferred; none if it was admitted when it arrived.
+    pub delivery: Option<Delivery>,
+}
+
+impl Event {
+    /// Returns the number by which waits, listeners and limits from data order events: that of the
+    /// delivery, if the event was deferred.
+    pub fn number(&self) -> Seq {
+        match self.delivery {
+            Some(Delivery { end: Some(DeliveryEnd::Delivered { number, .. }), .. }) => number,
+            Some(_) | None => self.id.seq,
+        }
+    }
+
+    /// Returns when the event was admitted: at its delivery, if it was deferred.
+    pub fn admitted_at(&self) -> Timestamp {
+        let end = self.delivery.and_then(|delivery| delivery.end);
+        end.map_or(self.at, DeliveryEnd::at)
+    }
+
+    /// Whether the event waits for its delivery.
+    pub fn is_deferred(&self) -> bool {
+        self.delivery.is_some_and(|delivery| delivery.end.is_none())
+    }
+}
+
+/// Delivery of an event or a request that was deferred (spec L23).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Delivery {
+    /// The time before which it is not delivered.
+    pub at: Timestamp,
+    /// The end of the delivery; none while the event waits for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<DeliveryEnd>,
+}
+
+/// End of a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum DeliveryEnd {
+    /// The event was delivered.
+    Delivered {
+        /// The number of the delivery.
+        number: Seq,
+        /// The time of the delivery.
+        at: Timestamp,
+    },
+    /// The event was cancelled before.
+    Cancelled {
+        /// The time of the cancellation.
+        at: Timestamp,
+    },
+}
+
+impl DeliveryEnd {
+    /// The word for a delivered event.
+    pub const DELIVERED: &str = "delivered";
+
+    /// Returns the word for the end.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Delivered { .. } => Self::DELIVERED,
+            Self::Cancelled { .. } => "cancelled",
+        }
+    }
+
+    /// Returns the time of the end.
+    pub fn at(self) -> Timestamp {
+        match self {
+            Self::Delivered { at, .. } | Self::Cancelled { at } => at,
+        }
+    }
 }
 
 /// Position of an event in a batch.

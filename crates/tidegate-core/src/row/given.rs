@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::EventId;
+use super::Event;
+use crate::id::{EventId, Seq};
 
 /// Numbers from the data of one event, for the limits of one gate. Those of the event with the
 /// highest number apply to the gate.
@@ -12,6 +13,10 @@ use crate::id::EventId;
 pub struct Given {
     /// The event.
     pub event_id: EventId,
+    /// The number of the event's delivery, if it was deferred.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schemars", schemars(with = "Option<i64>"))]
+    pub number: Option<Seq>,
     /// The numbers for each limit of the gate, by position.
     pub limits: Vec<GivenLimit>,
 }
@@ -30,9 +35,21 @@ pub struct GivenLimit {
 }
 
 impl Given {
+    /// Creates the numbers of an event.
+    pub fn of(event: &Event, limits: Vec<GivenLimit>) -> Self {
+        let number = event.number();
+        let number = (number != event.id.seq).then_some(number);
+        Self { event_id: event.id, number, limits }
+    }
+
     /// Returns the one whose event has the highest number.
     pub fn newest<'a>(stored: Option<&'a Self>, own: Option<&'a Self>) -> Option<&'a Self> {
-        [stored, own].into_iter().flatten().max_by_key(|given| given.event_id.seq)
+        [stored, own].into_iter().flatten().max_by_key(|given| given.event_number())
+    }
+
+    /// Returns the number by which events are ordered.
+    pub fn event_number(&self) -> Seq {
+        self.number.unwrap_or(self.event_id.seq)
     }
 
     /// Returns the numbers for the limit at a position.

@@ -8,6 +8,7 @@ mod audit;
 mod chore;
 mod closed;
 mod def;
+mod ending;
 mod event;
 mod gate;
 mod given;
@@ -24,18 +25,22 @@ use std::sync::Arc;
 
 pub use api::{ApiKey, Reply};
 pub use audit::Audit;
-pub use chore::{Bulk, BulkCounts, BulkFilter, BulkWhat, Chore, LiveState, WaitPlace, Work};
+pub use chore::{
+    Bulk, BulkCounts, BulkFilter, BulkWhat, Chore, Deferred, DeferredRequest, LiveState, WaitPlace,
+    Work,
+};
 pub use closed::Closed;
 pub use def::{Def, Engine, Epoch, LogHead, Occurred, Schedule};
-pub use event::{Event, Item, Kind, Receipt, Signal, WaitPath, WaitRow};
+pub use ending::Ending;
+pub use event::{Delivery, DeliveryEnd, Event, Item, Kind, Receipt, Signal, WaitPath, WaitRow};
 pub use gate::{Claim, Class, Fold, Gate, GateKey, GateState, Hold, Order, Part, Scope, Slots};
 pub(crate) use given::Number;
 pub use given::{Given, GivenLimit, Numbers};
 pub use list::{Row, RowKey, RowKind};
 pub use meter::{BatchCosts, Costs, Meter, Meters, Turn, Turns};
 pub use run::{
-    Begun, Chunk, Ended, Ending, Parent, Phase, Place, PlannedGate, Progress, Purpose, Rank, Run,
-    RunError, Source, Span, Step, StepKind,
+    Begun, Chunk, Ended, Parent, Phase, Place, PlannedGate, Progress, Purpose, Rank, Run, RunError,
+    Source, Span, Step, StepKind,
 };
 pub use session::{Session, SessionOp, SessionRef, Staged};
 pub use share::{Share, ShareOf, Tag};

@@ -6,7 +6,8 @@
 
 use super::{control, end, wake};
 use crate::{
-    command::Refusal,
+    command::{Answer, Refusal},
+    delivery,
     draft::{Decided, Draft, Stop},
     id::{ChoreId, RunId, Seq},
     overrides,
@@ -58,15 +59,15 @@ pub fn bulk(
     leave(draft, ws, None, Work::Bulk(bulk))
 }
 
-/// Processes the next chunk of a chore.
-pub fn sweep(draft: &mut Draft, seq: Seq) -> Decided<()> {
+/// Processes the next chunk of a chore. The answer has the verdicts on an event that was delivered.
+pub fn sweep(draft: &mut Draft, seq: Seq) -> Decided<Answer> {
     let Some(Row::Chore(mut chore)) = draft.row(&RowKey::Chore(seq))?.cloned() else {
-        return Ok(());
+        return Ok(Answer::Done);
     };
     // Unfinished work continues even if its due time is in the future, because the clock has
-    // stepped back.
+    // stepped back. Scheduled work checks the time itself.
     if chore.due.is_none_or(|due| due > draft.now() && chore.is_over()) {
-        return Ok(());
+        return Ok(Answer::Done);
     }
     if draft.is_crowded() {
         return Err(Stop::Full);
@@ -87,12 +88,13 @@ pub fn sweep(draft: &mut Draft, seq: Seq) -> Decided<()> {
             let ranges = overrides::mark_some(draft, &target, ranges)?;
             (!ranges.is_empty()).then_some(Work::MarkGates { target, ranges })
         }
+        Work::Deliver(deferred) => return delivery::deliver(draft, &chore, &deferred),
     };
     match left {
         Some(work) => draft.put(Chore { work, ..chore }),
         None => draft.delete(RowKey::Chore(seq)),
     }
-    Ok(())
+    Ok(Answer::Done)
 }
 
 /// Cancels children whose parent was cancelled, as many as fit into the transaction. Returns the

@@ -3,11 +3,13 @@
 use super::{end, wait};
 use crate::{
     command::Refusal,
+    delivery,
     draft::{Decided, Draft, Stop},
     flow::{fold, gate},
     id::RunId,
     json::Payload,
     row::{GateKey, Phase, Row, RowKey, Run, Signal, WaitOn, Workspace},
+    time::Timestamp,
 };
 
 /// Returns a live run of this workspace.
@@ -26,18 +28,24 @@ fn find(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Run> {
     }
 }
 
-/// A run, or the window or buffer that will create it.
+/// A run, or the window, the buffer or the deferred request that will create it.
 enum Found {
     Run(Box<Run>),
     Fold(GateKey),
+    Deferred(Timestamp),
 }
 
 fn find_any(draft: &Draft, ws: &Workspace, id: RunId) -> Decided<Found> {
     match find(draft, ws, id) {
-        Err(Stop::Refused(Refusal::NoRun(_))) => match fold::of_run(draft, ws, id)? {
-            Some(gate) => Ok(Found::Fold(gate.key.clone())),
-            None => Err(Stop::Refused(Refusal::NoRun(id))),
-        },
+        Err(Stop::Refused(Refusal::NoRun(_))) => {
+            if let Some(at) = delivery::of_run(draft, ws, id)? {
+                return Ok(Found::Deferred(at));
+            }
+            match fold::of_run(draft, ws, id)? {
+                Some(gate) => Ok(Found::Fold(gate.key.clone())),
+                None => Err(Stop::Refused(Refusal::NoRun(id))),
+            }
+        }
         run => Ok(Found::Run(Box::new(run?))),
     }
 }
@@ -48,11 +56,12 @@ fn done_or_gone(done: bool, id: RunId) -> Decided<()> {
 }
 
 /// Cancels a run that has not ended, in any state. If a window or buffer will create the run, it is
-/// not created.
+/// not created. A deferred request is not delivered.
 pub fn cancel(draft: &mut Draft, ws: &Workspace, id: RunId, reason: &str) -> Decided<()> {
     match find_any(draft, ws, id)? {
         Found::Run(run) => end::cancel(draft, *run, reason.to_owned(), None),
         Found::Fold(key) => done_or_gone(fold::cancel(draft, &key, id, reason)?, id),
+        Found::Deferred(_) => delivery::cancel(draft, ws, delivery::event_of(id), reason).map(drop),
     }
 }
 
@@ -62,6 +71,7 @@ pub fn pause(draft: &mut Draft, ws: &Workspace, id: RunId) -> Decided<()> {
     let mut run = match find_any(draft, ws, id)? {
         Found::Run(run) => *run,
         Found::Fold(key) => return done_or_gone(fold::pause(draft, &key, id, true)?, id),
+        Found::Deferred(at) => return Err(Stop::Refused(Refusal::Deferred { run: id, at })),
     };
     match run.phase {
         Phase::Driven => {
@@ -91,6 +101,7 @@ pub fn resume(draft: &mut Draft, ws: &Workspace, id: RunId) -> Decided<()> {
     let mut run = match find_any(draft, ws, id)? {
         Found::Run(run) => *run,
         Found::Fold(key) => return done_or_gone(fold::pause(draft, &key, id, false)?, id),
+        Found::Deferred(at) => return Err(Stop::Refused(Refusal::Deferred { run: id, at })),
     };
     let going = std::mem::take(&mut run.pausing);
     if run.pause_reason.take().is_some() {

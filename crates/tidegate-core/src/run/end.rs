@@ -13,7 +13,7 @@ use crate::{
     id::{RunId, Seq},
     row::{
         Class, Ended, Ending, GateKey, GateState, Phase, Purpose, Rank, RowKey, Run, RunError,
-        Scope, Source, Work,
+        Source, Work, Workspace,
     },
     session,
 };
@@ -237,8 +237,8 @@ pub fn displace_from_queue<E>(draft: &mut Draft, run: Run, by: &By) -> Decided<(
     cancel(draft, run, Ending::DISPLACED.to_owned(), None)
 }
 
-/// Writes an ended run for a window or buffer whose flush created no run with this id. `verdict` is
-/// the verdict on its event.
+/// Writes an ended run where its id was given out, and no run was created with it: at the flush of a
+/// window or buffer, or at the delivery of a deferred request. `verdict` is the verdict on its event.
 pub fn cancel_unstarted(
     draft: &mut Draft,
     candidate: &Candidate<'_>,
@@ -248,15 +248,20 @@ pub fn cancel_unstarted(
     let (reason, by) = match verdict {
         Verdict::Deduped { run, .. } => (Ending::DEDUPED.to_owned(), *run),
         Verdict::Rejected { control, reason } => (format!("rejected by {control}: {reason}"), None),
+        Verdict::Coalesced { run, .. } => (Ending::COALESCED.to_owned(), Some(*run)),
+        Verdict::Dropped { by, .. } => (format!("dropped by {}", by.limiter()), None),
+        Verdict::Skipped { by, holder } => {
+            (format!("skipped by {}: run {holder} holds it", by.limiter()), None)
+        }
+        Verdict::QueueFull { by, waiting } => {
+            (format!("refused by {}: {waiting} wait in its queue", by.limiter()), None)
+        }
         Verdict::Started { .. }
         | Verdict::WaitsForWorker { .. }
+        | Verdict::Deferred { .. }
         | Verdict::Queued { .. }
-        | Verdict::Coalesced { .. }
         | Verdict::Buffered { .. }
-        | Verdict::Dropped { .. }
-        | Verdict::Skipped { .. }
         | Verdict::Replaced { .. }
-        | Verdict::QueueFull { .. }
         // The event joined a buffer. Another run will have it, whatever the verdict on the buffer.
         | Verdict::HeldByAncestor { .. } => ("buffered".to_owned(), verdict.run()),
     };
@@ -269,19 +274,20 @@ pub fn cancel_unstarted(
     draft.put(ended);
 }
 
-/// Writes an ended run for a window or buffer that will create no run: it was cancelled, or its
-/// event or its workflow was deleted from the database. So the run's id can still be looked up.
+/// Writes an ended run where its id was given out and no run will be created: its window, its buffer
+/// or its deferred request was cancelled, or the event or the workflow does not exist any more. So
+/// the run's id can still be looked up.
 pub fn end_unstarted(
     draft: &mut Draft,
-    scope: Scope,
+    (ws, app, name): (Workspace, String, String),
     current: Option<&Current>,
     (id, source): (RunId, Source),
     reason: &str,
 ) {
     let version =
         current.map_or((0, Seq(0)), |current| (current.version.number, current.version.lane));
-    let (now, name) = (draft.now(), (scope.app, scope.name));
-    let run = Run::new(id, scope.ws, name, version, source, now, Rank { at: now, seq: id.seq });
+    let (now, name) = (draft.now(), (app, name));
+    let run = Run::new(id, ws, name, version, source, now, Rank { at: now, seq: id.seq });
     let ending = Ending::Cancelled { reason: reason.to_owned(), by: None };
     let ended = ended(draft, &run, ending);
     draft.put(ended);

@@ -77,8 +77,8 @@ pub(super) fn forget(draft: &mut Draft, run: &mut Run) {
 /// Applies an event to a run that has a listener for it. Returns whether it ended a wait.
 pub(super) fn hear<E>(draft: &mut Draft, event: &Event, run: Run, n: usize) -> Decided<bool, E> {
     let Some(listener) = run.listeners.get(n) else { return Ok(false) };
-    let is_current = event.id.seq >= listener.since
-        && listener.until.is_none_or(|until| event.at <= until)
+    let is_current = event.number() >= listener.since
+        && listener.until.is_none_or(|until| event.admitted_at() <= until)
         && wait::encoded(&event.data, &listener.path).as_ref() == Some(&listener.value);
     match listener.effect {
         _ if !is_current || listener.name != event.name => Ok(false),
@@ -100,7 +100,7 @@ fn keep<E>(draft: &mut Draft, event: &Event, mut run: Run, n: usize) -> Decided<
         return Ok(false);
     };
     // One of its waits was found first, and has the event.
-    if *last == event.id.seq {
+    if *last == event.number() {
         return Ok(false);
     }
     let waits = run.waits.iter().filter(|wait| wait::is_ended_by(wait, event));
@@ -108,16 +108,16 @@ fn keep<E>(draft: &mut Draft, event: &Event, mut run: Run, n: usize) -> Decided<
     if steps.is_empty() {
         if *kept < MAX_INBOX {
             *kept += 1;
-            let (name, seq) = (inbox(&event.name), event.id.seq);
+            let (name, seq) = (inbox(&event.name), event.number());
             draft.put(Signal { run: run.id.seq, name, seq, data: event.data.clone() });
         } else {
             *dropped += 1;
         }
-        *last = event.id.seq;
+        *last = event.number();
         draft.put(run);
         return Ok(false);
     }
-    *last = event.id.seq;
+    *last = event.number();
     let id = run.id.seq;
     draft.put(run);
     for step in steps {
@@ -132,7 +132,7 @@ fn keep<E>(draft: &mut Draft, event: &Event, mut run: Run, n: usize) -> Decided<
 pub(super) fn pass(run: &mut Run, event: &Event) {
     for listener in run.listeners.iter_mut().filter(|listener| listener.name == event.name) {
         if let ListenerEffect::Keep { last, .. } = &mut listener.effect {
-            *last = event.id.seq;
+            *last = event.number();
         }
     }
 }

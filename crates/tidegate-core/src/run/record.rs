@@ -211,7 +211,7 @@ pub struct NewWait {
     pub until: Option<Until>,
 }
 
-/// End of a wait.
+/// End of a wait, or of the delay of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
     /// A point in time.
@@ -240,7 +240,7 @@ impl Until {
         }
     }
 
-    fn span(self) -> Option<u64> {
+    pub(crate) fn span(self) -> Option<u64> {
         match self {
             Self::At(_) => None,
             Self::In(ms) => Some(ms),
@@ -428,10 +428,12 @@ fn send(
     what: &Sent,
 ) -> Decided<Result<Payload, RunError>> {
     match what {
-        Sent::Event(event) => {
-            let posted = event::post(draft, ws, event)?;
-            Ok(Ok(Payload::from_value(&posted.to_value())))
-        }
+        Sent::Event(event) => match event::post(draft, ws, event) {
+            Err(Stop::Refused(refusal @ Refusal::TooFarAhead { .. })) => {
+                Ok(Err(RunError::of(refusal.code(), refusal.to_string())))
+            }
+            posted => posted.map(|posted| Ok(Payload::from_value(&posted.to_value()))),
+        },
         Sent::Signal { run, name, data } => match control::signal(draft, ws, *run, name, data) {
             Err(Stop::Refused(refusal)) => {
                 let (code, message) = (refusal.code().to_owned(), refusal.to_string());
@@ -604,7 +606,8 @@ fn invoke(
     let id = draft.new_event_id()?;
     let (ws, name) = (run.ws.clone(), workflow.to_owned());
     let (at, kind) = (draft.now(), Kind::Invoke);
-    let event = &Event { id, ws: ws.clone(), kind, name, at, ts: None, data };
+    let delivery = None;
+    let event = &Event { id, ws: ws.clone(), kind, name, at, ts: None, data, delivery };
     draft.put(event.clone());
     let catalog = draft.catalog(&ws)?;
     let current = catalog.entry(app, workflow).and_then(Entry::open);

@@ -185,7 +185,7 @@ fn input(draft: &mut Draft, old: &Ended, go: ReplayRequest<'_>) -> Decided<(Even
         Kind::Event | Kind::Cron | Kind::Invoke => input.clone(),
     };
     let (id, at) = (draft.new_event_id()?, draft.now());
-    let event = Event { id, at, ts: None, data, ..event };
+    let event = Event { id, at, ts: None, data, delivery: None, ..event };
     draft.put(event.clone());
     Ok((event, Source::Event(id)))
 }

@@ -6,6 +6,7 @@ use super::{end, follow_up, wait};
 use crate::{
     command::{Answer, Command},
     definition::Overlap,
+    delivery,
     draft::{Decided, Draft},
     flow::{claim, control, fold, gate, meter, policy::PolicyKind, queue, step_pool},
     id::Seq,
@@ -13,7 +14,7 @@ use crate::{
     reads::Scan,
     row::{
         Begun, Class, Engine, EngineId, Gate, GateKey, GateState, Phase, Purpose, Row, RowKey, Run,
-        RunError, WaitOn,
+        RunError, WaitOn, Work,
     },
     time::Timestamp,
 };
@@ -37,12 +38,13 @@ pub fn look(row: &Row, now: Timestamp, stepped: bool) -> Option<(Timestamp, Comm
         let command = Command::SweepRun { ws: run.ws.clone(), run: run.id.seq };
         (run.due()?, stepped && is_ahead(run, now), command)
     } else if let Row::Chore(chore) = row {
-        // Unfinished work is always due, also if the clock has stepped back.
-        (
-            chore.due?,
-            !chore.is_over() && !chore.is_scheduled(),
-            Command::SweepChore { known: Box::new(chore.clone()) },
-        )
+        let due = chore.due?;
+        let at_once = match &chore.work {
+            Work::Deliver(deferred) => stepped && delivery::is_too_far(due, deferred, now),
+            // Unfinished work is always due, also if the clock has stepped back.
+            _ => !chore.is_over() && !chore.is_scheduled(),
+        };
+        (due, at_once, Command::SweepChore { known: Box::new(chore.clone()) })
     } else {
         return None;
     };

@@ -219,7 +219,7 @@ pub fn forget(draft: &mut Draft, run: &mut Run) {
 /// Whether an event ends a wait.
 pub(super) fn is_ended_by(wait: &Wait, event: &Event) -> bool {
     let WaitOn::Event { name, matches } = &wait.on else { return false };
-    *name == event.name && event.id.seq >= wait.since && has_values(&event.data, matches)
+    *name == event.name && event.number() >= wait.since && has_values(&event.data, matches)
 }
 
 /// Whether the data has all these encoded values.

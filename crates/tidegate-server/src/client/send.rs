@@ -24,6 +24,16 @@ pub(super) fn read_vary(text: &str) -> Result<Vary, String> {
     }
 }
 
+/// Parses a time span like `90s`, `10m`, `36h` or `3d`. Returns it in milliseconds.
+pub(super) fn read_delay(text: &str) -> Result<u64, String> {
+    let units = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+    let read = units.iter().find_map(|(unit, ms)| {
+        let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
+        number.checked_mul(*ms)
+    });
+    read.ok_or_else(|| format!("must be a number with ms, s, m, h or d, such as 10m, got `{text}`"))
+}
+
 /// Parses the data of an event. A text without quotes is an error: mostly it is JSON with a
 /// mistake.
 pub(super) fn read_data(text: &str) -> anyhow::Result<Value> {
@@ -85,6 +95,7 @@ pub(super) fn verdicts(answer: &Value) -> String {
         if runs.is_empty() {
             let word = match (&event["deduped"], event["woke"].as_u64()) {
                 (Value::Bool(true), _) => "deduped",
+                _ if event["deliverAt"].is_string() => "deferred: delivered later",
                 (_, Some(1..)) => "recorded: it resumed waiting runs",
                 _ => "recorded: triggers no workflow",
             };

@@ -10,12 +10,13 @@ use axum::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 use tidegate::{Engine, RunId};
 use tidegate_core::{
     command::Refusal,
+    delivery::MAX_DELAY_MS,
     event::OutcomeView,
-    flow::Verdict,
+    flow::{Verdict, verdict::DEFERRED},
     json::MAX_EVENT_BYTES,
     request::Request,
     row::{Ended, Ending, RunError},
@@ -26,9 +27,10 @@ use tidegate_core::{
 use super::{
     Caller,
     body::{At, Body, Query, as_is, raw},
+    deferred,
     operation::Operation,
     problem::Problem,
-    schema::Name,
+    schema::{DateTime, Name},
 };
 
 /// Returns the HTTP operations that this file defines.
@@ -65,6 +67,12 @@ struct RequestBody<'a> {
     user: Option<String>,
     #[serde(borrow)]
     metadata: Option<&'a RawValue>,
+    /// When the request is delivered. Until then its run does not exist.
+    #[schemars(with = "Option<DateTime>")]
+    deliver_at: Option<Value>,
+    /// The time from now to the delivery, in milliseconds.
+    #[schemars(with = "Option<u64>", range(max = MAX_DELAY_MS))]
+    delay_ms: Option<Value>,
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -96,6 +104,7 @@ pub(super) async fn call(
         metadata: raw(read.metadata, MAX_EVENT_BYTES)?,
         function_key: None,
         max_wait_ms: None,
+        deliver: deferred::read(read.deliver_at.as_ref(), read.delay_ms.as_ref(), "")?,
     };
     if options.dry_run {
         return Ok(Json(engine.would_dispatch(request).await?.view()).into_response());
@@ -121,9 +130,13 @@ pub(super) async fn call(
         return Err(tidegate::Error::from(Refusal::InProgress).into());
     }
     let carrier = carrier(engine, run).await?;
-    let state = engine.why(carrier).await.map_or("queued", |why| why.state);
-    let displaced = carrier != run;
-    let accepted = Accepted { request_id: carrier, state, coalesced, displaced };
+    let why = engine.why(carrier).await.ok();
+    let state = why.as_ref().map_or("queued", |why| why.state);
+    let deliver_at = why.and_then(|why| why.deliver_at);
+    let (outcome, displaced) = (deliver_at.map(|_| DEFERRED), carrier != run);
+    let deliver_at = deliver_at.map(Timestamp::rfc3339);
+    let request_id = carrier;
+    let accepted = Accepted { request_id, state, outcome, deliver_at, coalesced, displaced };
     Ok((StatusCode::ACCEPTED, Json(accepted)).into_response())
 }
 
@@ -134,6 +147,13 @@ pub(super) async fn call(
 struct Accepted {
     request_id: RunId,
     state: &'static str,
+    /// `deferred` if the request waits for its delivery: its run does not exist yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outcome: Option<&'static str>,
+    /// When a deferred request is delivered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<DateTime>")]
+    deliver_at: Option<String>,
     /// Whether the request was merged with others into one run.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     coalesced: bool,
@@ -169,7 +189,7 @@ enum Answers<'a> {
 /// this one before its run started.
 pub(super) async fn carrier(engine: &Engine, mut run: RunId) -> Result<RunId, tidegate::Error> {
     while let (_, Some(ended)) = engine.look_up(run).await? {
-        match ended.ending.displaced_by() {
+        match ended.ending.carried_by() {
             Some(newer) => run = newer,
             None => break,
         }

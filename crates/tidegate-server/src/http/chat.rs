@@ -76,6 +76,7 @@ async fn send(
         metadata: raw(message.metadata, MAX_EVENT_BYTES)?,
         function_key: None,
         max_wait_ms: None,
+        deliver: None,
     };
     let respond = Request { action: chat.respond.clone(), ..append.clone() };
     let (outcome, respond) = engine.dispatch_then(append, respond).await?;

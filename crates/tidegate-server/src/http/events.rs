@@ -7,8 +7,9 @@ use axum::{
 };
 use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 use tidegate_core::{
+    delivery::MAX_DELAY_MS,
     event::{MAX_EVENTS, NewEvent, Posted, PostedView},
     json::MAX_EVENT_BYTES,
     time::Timestamp,
@@ -17,6 +18,7 @@ use tidegate_core::{
 use super::{
     Caller,
     body::{Body, Query, object, raw},
+    deferred,
     idempotency_key::Recomputable,
     operation::Operation,
     problem::Problem,
@@ -55,6 +57,12 @@ struct EventBody<'a> {
     dedupe_id: Option<String>,
     #[schemars(with = "Option<DateTime>")]
     ts: Option<String>,
+    /// When the event is delivered. Until then it starts and wakes no run.
+    #[schemars(with = "Option<DateTime>")]
+    deliver_at: Option<Value>,
+    /// The time from now to the delivery, in milliseconds.
+    #[schemars(with = "Option<u64>", range(max = MAX_DELAY_MS))]
+    delay_ms: Option<Value>,
 }
 
 impl EventBody<'_> {
@@ -69,7 +77,15 @@ impl EventBody<'_> {
             })
         });
         let data = raw(self.data, MAX_EVENT_BYTES)?;
-        Ok(NewEvent { name: self.name, data, dedupe_id: self.dedupe_id, ts: ts.transpose()? })
+        let (at, delay) = (self.deliver_at.as_ref(), self.delay_ms.as_ref());
+        let deliver = deferred::read(at, delay, &format!("event {place}: "))?;
+        Ok(NewEvent {
+            name: self.name,
+            data,
+            dedupe_id: self.dedupe_id,
+            ts: ts.transpose()?,
+            deliver,
+        })
     }
 }
 

@@ -16,7 +16,7 @@ use tidegate_core::{
         events::Name,
         receipts::{ReceiptEntry, ReceiptFilter},
     },
-    row::{Event, Receipt},
+    row::{DeliveryEnd, Event, Receipt},
     schedule::CATCH_UP,
 };
 
@@ -61,6 +61,18 @@ pub(super) struct EventView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<DateTime>")]
     ts: Option<String>,
+    /// When a deferred event is, was, or would have been delivered, at the earliest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<DateTime>")]
+    deliver_at: Option<String>,
+    /// When a deferred event was delivered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<DateTime>")]
+    delivered_at: Option<String>,
+    /// When a deferred event was cancelled before its delivery.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<DateTime>")]
+    cancelled_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     data: Option<Box<RawValue>>,
     /// Size of the payload in bytes, if it is too large for the list.
@@ -77,7 +89,16 @@ impl EventView {
     }
 
     fn whole(event: &Event) -> Self {
+        let end = event.delivery.and_then(|delivery| delivery.end);
+        let (delivered_at, cancelled_at) = match end {
+            Some(DeliveryEnd::Delivered { at, .. }) => (Some(at.rfc3339()), None),
+            Some(DeliveryEnd::Cancelled { at }) => (None, Some(at.rfc3339())),
+            None => (None, None),
+        };
         Self {
+            deliver_at: event.delivery.map(|delivery| delivery.at.rfc3339()),
+            delivered_at,
+            cancelled_at,
             id: event.id,
             name: event.name.clone(),
             at: event.at.rfc3339(),

@@ -223,6 +223,7 @@ impl Problem {
 fn refused(refusal: &Refusal) -> Problem {
     let status = match refusal {
         Refusal::NoRun(_)
+        | Refusal::NoEvent(_)
         | Refusal::NoStep { .. }
         | Refusal::NoWorkflow { .. }
         | Refusal::NoVersion { .. }
@@ -232,6 +233,8 @@ fn refused(refusal: &Refusal) -> Problem {
         | Refusal::Override(OverrideRefusal::NoOverride)
         | Refusal::Access(AccessRefusal::NoKey(_)) => StatusCode::NOT_FOUND,
         Refusal::Ended { .. }
+        | Refusal::DeliveryEnded { .. }
+        | Refusal::Deferred { .. }
         | Refusal::NotEnded(_)
         | Refusal::Undone { .. }
         | Refusal::InputGone(_)

@@ -164,7 +164,7 @@ impl Follower {
         for chunk in emitted(&self.engine, self.run, &mut self.after).await? {
             messages.push(Message("chunk", Some(chunk.seq), chunk.data.as_str().to_owned()));
         }
-        if let Some(newer) = ended.as_ref().and_then(|ended| ended.ending.displaced_by()) {
+        if let Some(newer) = ended.as_ref().and_then(|ended| ended.ending.carried_by()) {
             // The displaced run has emitted nothing, so `after` is still 0 and is right for the
             // newer run.
             (self.run, self.state) = (newer, None);

@@ -92,6 +92,7 @@ async fn take(
         metadata: Payload::from_value(&Webhook::metadata(&name, &delivery)),
         function_key: None,
         max_wait_ms: None,
+        deliver: None,
     };
     answer(&app, &app.engine.dispatch(request).await?.verdict)
 }

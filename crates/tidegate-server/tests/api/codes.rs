@@ -38,6 +38,11 @@ async fn requests_that_cannot_be_read_get_their_codes() {
             post(r#"{"nam": "a"}"#.to_owned(), 422, "bad_body"),
             post("[]".to_owned(), 422, "too_many_events"),
             post(r#"{"name": "a", "ts": "noon"}"#.to_owned(), 422, "bad_time"),
+            post(
+                r#"{"name": "a", "deliverAt": "9999-01-01T00:00:00Z"}"#.to_owned(),
+                422,
+                "too_far_ahead",
+            ),
             post(large.to_string(), 413, "request_too_large"),
             post(
                 json!({ "name": "a", "data": "a".repeat(600_000) }).to_string(),
@@ -74,6 +79,7 @@ async fn requests_for_things_that_are_absent_get_their_codes() {
             get("/workflows/x", "no_workflow"),
             get("/reactions?reaction=x", "no_reaction"),
             post("/schedules/x/pause", json!({}), "no_schedule"),
+            post("/deferred/x/cancel", json!({}), "no_event"),
             post("/webhooks/x/y", json!({}), "no_webhook"),
             post("/flows/x/sessions/y/messages", json!({}), "no_chat"),
             row("DELETE", "/keys/x", json!({}), 404, "no_key"),

@@ -12,6 +12,7 @@ mod chat;
 mod codes;
 mod commands;
 mod contention;
+mod deferred;
 mod demo;
 mod described;
 mod drain;

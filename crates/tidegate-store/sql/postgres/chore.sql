@@ -28,3 +28,23 @@ select wanted.n, {found.columns}
          limit wanted.most
        ) as found
  order by wanted.n, found.seq
+
+-- name: chore_newest
+-- Reads the chores of a topic with a number below the given one, newest first.
+--
+-- $1 ws   $2 topic   $3 below this number   $4 limit (arrays: one element per scan)
+-- Locks nothing. Index: chore_topic.
+-- First column: position of the scan in the arrays, from 1.
+select wanted.n, {found.columns}
+  from unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[])
+       with ordinality as wanted(ws, topic, below, most, n)
+ cross join lateral (
+        select {chore.columns}
+          from chore
+         where (chore.ws, chore.topic, chore.seq) < (wanted.ws, wanted.topic, wanted.below)
+           and (chore.ws, chore.topic) >= (wanted.ws, wanted.topic)
+           and chore.topic is not null
+         order by chore.ws desc, chore.topic desc, chore.seq desc
+         limit wanted.most
+       ) as found
+ order by wanted.n, found.seq desc

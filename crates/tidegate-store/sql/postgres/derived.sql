@@ -1104,12 +1104,13 @@ select lane, ws, app, name, version, body, released, assigned, deployed
 -- Rows are changed under the lock of the row that owns them.
 
 -- name: event_read
-select found.seq, found.salt, found.ws, found.kind, found.name, found.at, found.ts, found.data
+select found.seq, found.salt, found.ws, found.kind, found.name, found.at, found.ts, found.data,
+       found.delivery
   from unnest($1::bigint[])
        as wanted(seq)
  cross join lateral (
         select event.seq, event.salt, event.ws, event.kind, event.name, event.at, event.ts,
-               event.data
+               event.data, event.delivery
           from event
          where event.seq between wanted.seq and wanted.seq
          order by event.seq
@@ -1118,11 +1119,11 @@ select found.seq, found.salt, found.ws, found.kind, found.name, found.at, found.
 
 -- name: event_insert
 insert into event
-       (seq, salt, ws, kind, name, at, ts, data)
-select new.seq, new.salt, new.ws, new.kind, new.name, new.at, new.ts, new.data
+       (seq, salt, ws, kind, name, at, ts, data, delivery)
+select new.seq, new.salt, new.ws, new.kind, new.name, new.at, new.ts, new.data, new.delivery
   from unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[],
-              $7::bigint[], $8::text[])
-       as new(seq, salt, ws, kind, name, at, ts, data)
+              $7::bigint[], $8::text[], $9::text[])
+       as new(seq, salt, ws, kind, name, at, ts, data, delivery)
 
 -- name: event_update
 with changed as (
@@ -1133,10 +1134,11 @@ with changed as (
            name = new.name,
            at = new.at,
            ts = new.ts,
-           data = new.data
+           data = new.data,
+           delivery = new.delivery
       from unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[],
-                  $7::bigint[], $8::text[])
-           as new(seq, salt, ws, kind, name, at, ts, data)
+                  $7::bigint[], $8::text[], $9::text[])
+           as new(seq, salt, ws, kind, name, at, ts, data, delivery)
      where event.ctid = (
             select found.ctid
               from event as found
@@ -1167,7 +1169,7 @@ select expect_rows('event', count(*), cardinality($1))
   from gone
 
 -- name: event_dump
-select seq, salt, ws, kind, name, at, ts, data
+select seq, salt, ws, kind, name, at, ts, data, delivery
   from event
  order by seq
 

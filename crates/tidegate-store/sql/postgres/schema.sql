@@ -127,6 +127,7 @@ create table event (
   at bigint not null,
   ts bigint,
   data text collate "C" not null,
+  delivery text collate "C",
   primary key (seq)
 );
 

@@ -22,3 +22,17 @@ select {columns}
    and topic = ?2
  order by seq
  limit ?3
+
+-- name: chore_newest
+-- Reads the chores of a topic with a number below the given one, newest first.
+--
+-- ?1 ws   ?2 topic   ?3 below this number   ?4 limit
+-- Locks nothing: SQLite has one writer.
+-- Index: chore_topic (ws, topic, seq) where topic is not null.
+select {columns}
+  from chore
+ where ws = ?1
+   and topic = ?2
+   and seq < ?3
+ order by seq desc
+ limit ?4

@@ -449,13 +449,13 @@ select lane, ws, app, name, version, body, released, assigned, deployed
 -- Rows are changed under the lock of the row that owns them.
 
 -- name: event_read
-select seq, salt, ws, kind, name, at, ts, data
+select seq, salt, ws, kind, name, at, ts, data, delivery
   from event
  where seq = ?1
 
 -- name: event_insert
-insert into event (seq, salt, ws, kind, name, at, ts, data)
-values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+insert into event (seq, salt, ws, kind, name, at, ts, data, delivery)
+values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
 
 -- name: event_update
 update event
@@ -465,7 +465,8 @@ update event
        name = ?5,
        at = ?6,
        ts = ?7,
-       data = ?8
+       data = ?8,
+       delivery = ?9
  where seq = ?1
 
 -- name: event_delete
@@ -473,7 +474,7 @@ delete from event
  where seq = ?1
 
 -- name: event_dump
-select seq, salt, ws, kind, name, at, ts, data
+select seq, salt, ws, kind, name, at, ts, data, delivery
   from event
  order by seq
 

@@ -89,7 +89,7 @@ CREATE TABLE event (
   at   integer not null,
   ts   integer,
   data text    not null
-) strict;
+, delivery text) strict;
 
 CREATE TABLE gate (
   key   blob    not null primary key,

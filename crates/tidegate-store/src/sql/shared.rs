@@ -11,6 +11,7 @@ super::statements! {
         audit_newest,
         audit_of_subject,
         chore_due,
+        chore_newest,
         chore_of_topic,
         chunk_of_run,
         def_of_workspace,

@@ -80,7 +80,7 @@ fn a_statement_with_a_limit_is_compiled_once() {
 async fn ready_run() -> Run {
     let store = crate::MemoryStore::default();
     let workflow = Definition::parse(&json!({ "name": "a" })).unwrap().value;
-    let event = NewEvent { name: "a".to_owned(), data: Payload::null(), dedupe_id: None, ts: None };
+    let event = NewEvent::new("a", Payload::null());
     let ws = Workspace::from("w");
     let register = Command::Register { ws: ws.clone(), workflow: Box::new(workflow), dev: false };
     let commands = vec![(register, 1), (Command::Post { ws, events: vec![event] }, 2)];
@@ -220,6 +220,7 @@ async fn put(store: &SqliteStore, seq: i64, data: &str) -> Result<(), StoreError
         at: Timestamp::default(),
         ts: None,
         data: Payload::from_value(&data.into()),
+        delivery: None,
     };
     let changes = vec![Change::Insert(event.into())];
     store.transact(ReadSet::default(), Box::new(move |_| Decision::Apply(changes.clone()))).await
@@ -245,6 +246,7 @@ async fn a_store_goes_on_when_there_is_room_again() {
         at: Timestamp::from_micros(1),
         ts: None,
         data: Payload::parse(format!("\"{}\"", "x".repeat(400_000)).as_bytes(), 500_000).unwrap(),
+        delivery: None,
     };
     let post = |seq: i64| {
         let row = Row::from(big(seq));

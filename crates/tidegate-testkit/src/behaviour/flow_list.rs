@@ -471,6 +471,26 @@ macro_rules! flow_behaviours {
                 the_time_is_a_row_that_any_process_finds,
                 the_earlier_of_two_bounds_ends_the_wait,
             }
+            deferred {
+                an_event_is_delivered_at_its_time_and_not_before,
+                the_time_is_in_the_past_or_at_most_a_year_ahead,
+                a_repeat_is_dropped_while_the_event_waits,
+                a_cancelled_event_frees_its_dedupe_id,
+                an_event_is_delivered_once,
+                a_clock_that_steps_back_delays_by_the_delay_at_most,
+                a_delivered_event_queues_behind_those_before_it,
+                a_wait_sees_the_event_at_its_delivery,
+                listeners_see_the_event_at_its_delivery,
+                a_delivery_after_the_time_of_a_listener_cancels_nothing,
+                limits_from_data_are_those_of_the_last_delivery,
+                retention_spares_what_is_not_delivered,
+                a_request_is_decided_at_its_delivery,
+                a_request_opens_or_joins_a_window,
+                a_request_is_cancelled_before_its_delivery,
+                the_release_of_the_delivery_decides,
+                a_step_defers_an_event_once,
+                what_waits_is_listed_in_pages,
+            }
             cancel_on {
                 an_event_ends_its_run_wherever_it_is,
                 the_receipt_names_the_event,

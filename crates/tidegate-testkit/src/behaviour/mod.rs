@@ -20,6 +20,7 @@ pub mod control;
 pub mod conversations;
 pub mod cost;
 pub mod debounce;
+pub mod deferred;
 pub mod deploys;
 pub mod edges;
 pub mod explain;

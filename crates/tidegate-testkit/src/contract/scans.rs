@@ -326,6 +326,10 @@ pub async fn chores_are_found_by_time_and_by_topic(store: &Arc<dyn Store>) {
     check(store, Scan::DueChores(from), some(&[2, 3, 0])).await;
     check(store, Scan::Chores("main".into(), "e".to_owned()), some(&[0, 1])).await;
     check(store, Scan::Chores("main".into(), "g".to_owned()), Vec::new()).await;
+    let below = |topic: &str, seq| Scan::ChoresBelow("main".into(), topic.to_owned(), Seq(seq));
+    check(store, below("e", 9), some(&[1, 0])).await;
+    check(store, below("e", 2), some(&[0])).await;
+    check(store, below("", 9), Vec::new()).await;
 }
 
 /// The scan finds only signals of this run with this name.
@@ -672,6 +676,7 @@ fn every_scan() -> Vec<Scan> {
         Scan::Waits(ws.clone(), name.clone(), name.clone(), vec![1], Seq(1), name.clone()),
         Scan::DueChores(Timestamp::MIN),
         Scan::Chores(ws.clone(), name.clone()),
+        Scan::ChoresBelow(ws.clone(), name.clone(), Seq(9)),
         Scan::Inbox(Seq(1), name.clone()),
         Scan::Receipts(Seq(1)),
         Scan::Window(Seq(1)),

@@ -97,7 +97,11 @@ fn meter(limit: u32) -> Meter {
 
 pub(super) fn given() -> Given {
     let all = GivenLimit { limit: Some(u32::MAX), burst: Some(1) };
-    Given { event_id: event_id(i64::MAX), limits: vec![GivenLimit::default(), all] }
+    Given {
+        event_id: event_id(i64::MAX),
+        number: Some(Seq(i64::MAX)),
+        limits: vec![GivenLimit::default(), all],
+    }
 }
 
 pub(super) fn sums() -> BTreeMap<String, u32> {

@@ -2,6 +2,7 @@
 //! commit, with one function for each number, and the final state of a simulation.
 
 mod arrivals;
+mod deliveries;
 mod effects;
 mod folds;
 mod gates;
@@ -90,6 +91,7 @@ const CHECKS: &[Check] = &[
     ("I80", gates::i80),
     ("I76", gates::i76),
     ("I74", effects::i74),
+    ("I90", deliveries::i90),
 ];
 
 /// One commit, with the data that the checks need.
@@ -371,7 +373,7 @@ impl Judge {
 
     /// Checks the final state of a simulation: no hold or promise may be left.
     pub fn settled(&mut self) {
-        for check in [gates::settled, arrivals::settled, runs::settled] {
+        for check in [gates::settled, arrivals::settled, deliveries::settled, runs::settled] {
             if let Err((number, text)) = check(&self.state, &self.history) {
                 self.report(number, text);
             }

@@ -8,9 +8,13 @@ use tidegate_core::{
     audit::Author,
     command::Command,
     definition::Definition,
+    event::NewEvent,
+    id::EventId,
     overrides::{Fields, Limited, OverrideChange, Target},
     pool::{Pool, PoolCommand},
-    row::{Phase, Row, RowKey, Run, Schedule, WaitOn, Workspace},
+    request::Request,
+    row::{Event, Phase, Row, RowKey, Run, Schedule, WaitOn, Workspace},
+    run::record::Until,
     schedule::Occurrence,
     time::Timestamp,
 };
@@ -59,7 +63,7 @@ impl Actor for Client {
             self.send(world, chance, command, safe);
         } else if self.left.front().is_some_and(|(at, ..)| at * 1000 <= world.now) {
             let (_, ws, delivery) = self.left.pop_front().expect("it was just found");
-            let safe = matches!(&delivery, Delivery::Post(events)
+            let safe = matches!(&delivery, Delivery::Post(events, _)
                 if events.iter().all(|(_, _, dedupe)| dedupe.is_some()));
             let command = command(world, ws, delivery);
             let salted = (command, world.salt());
@@ -78,14 +82,18 @@ impl Actor for Client {
 fn command(world: &World, ws: usize, delivery: Delivery) -> Command {
     let ws: Workspace = world.plan.workspaces[ws].into();
     match delivery {
-        Delivery::Post(events) => {
-            let events = events.into_iter().map(|(name, data, dedupe_id)| {
-                tidegate_core::event::NewEvent { dedupe_id, ..event(&name, &data) }
+        Delivery::Post(events, delay) => {
+            let deliver = delay.map(Until::In);
+            let events = events.into_iter().map(|(name, data, dedupe_id)| NewEvent {
+                dedupe_id,
+                deliver,
+                ..event(&name, &data)
             });
             Command::Post { ws, events: events.collect() }
         }
-        Delivery::Call { action, session, input } => {
+        Delivery::Call { action, session, input, delay } => {
             let request = request("f", &action, session.as_deref(), None, &input);
+            let request = Request { deliver: delay.map(Until::In), ..request };
             Command::Dispatch { ws, request }
         }
         Delivery::Say { then, session, input } => {
@@ -178,6 +186,12 @@ impl Meddler {
 
     fn release(world: &mut World, chance: &mut Chance) {
         let plan = world.plan.clone();
+        if chance.percent(20)
+            && let Some((ws, event)) = deferred(&world.judge.state)
+        {
+            let reason = "by hand".to_owned();
+            return Self::act(world, Command::CancelDelivery { ws, event, reason });
+        }
         if !plan.pools.is_empty() && chance.percent(40) {
             Self::change_pool(world, chance);
             return;
@@ -205,6 +219,15 @@ impl Meddler {
             Self::act(world, command);
         }
     }
+}
+
+/// Returns the first event that waits for its delivery.
+fn deferred(state: &State) -> Option<(Workspace, EventId)> {
+    let waits = |row: &Row| match row {
+        Row::Event(event @ Event { id, ws, .. }) if event.is_deferred() => Some((ws.clone(), *id)),
+        _ => None,
+    };
+    state.rows().find_map(waits)
 }
 
 /// Returns the target of a pause of the run's workflow.

@@ -7,7 +7,8 @@ use tidegate_core::{
     overrides::OVERRIDES,
     reads::Change,
     row::{
-        Class, Def, Ended, Engine, EngineId, Gate, GateKey, GateState, Row, RowKey, Run, Workspace,
+        Class, Def, Ended, Engine, EngineId, Gate, GateKey, GateState, Row, RowKey, Run, Work,
+        Workspace,
     },
 };
 
@@ -194,6 +195,8 @@ impl State {
     pub fn is_at_rest(&self) -> bool {
         // A fold that has fired is deleted by a later sweep, so it does not count.
         let open = |gate: &Gate| matches!(&gate.state, GateState::Fold(it) if !it.fired);
-        self.runs().next().is_none() && !self.gates().any(open)
+        let waits =
+            |row: &Row| matches!(row, Row::Chore(it) if matches!(it.work, Work::Deliver(_)));
+        self.runs().next().is_none() && !self.gates().any(open) && !self.rows().any(waits)
     }
 }

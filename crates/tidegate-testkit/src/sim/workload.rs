@@ -117,14 +117,16 @@ impl SimPool {
 /// A request of a client to the store.
 #[derive(Clone, Debug)]
 pub enum Delivery {
-    /// Events in one request: name, data, `dedupeId`.
-    Post(Vec<(String, Value, Option<String>)>),
+    /// Events in one request: name, data, `dedupeId`, and the delay of their delivery.
+    Post(Vec<(String, Value, Option<String>)>, Option<u64>),
     /// A call of an action.
     Call {
         /// The action.
         action: String,
         /// The session.
         session: Option<String>,
+        /// The delay of its delivery.
+        delay: Option<u64>,
         /// The input.
         input: Value,
     },
@@ -386,7 +388,7 @@ fn traffic(
         let ws = chance.index(workspaces.len());
         let spec = &specs[chance.index(specs.len())];
         let delivery = delivery(n, spec, keys, chance);
-        let repeated = matches!(&delivery, Delivery::Post(events) if events[0].2.is_some());
+        let repeated = matches!(&delivery, Delivery::Post(events, _) if events[0].2.is_some());
         for _ in 0..if repeated { chance.below(3) } else { 0 } {
             all.push((at + chance.below(100), ws, delivery.clone()));
         }
@@ -403,7 +405,7 @@ fn pair(specs: &mut Vec<Spec>, traffic: &mut [(u64, usize, Delivery)], chance: &
         return;
     }
     for (_, _, delivery) in traffic {
-        if let Delivery::Call { action, session, input } = delivery.clone()
+        if let Delivery::Call { action, session, input, delay: None } = delivery.clone()
             && chance.percent(70)
         {
             *delivery = Delivery::Say { then: action, session, input };
@@ -418,7 +420,8 @@ fn delivery(n: u64, spec: &Spec, keys: u64, chance: &mut Chance) -> Delivery {
     if spec.flow.is_some() {
         let session = (!chance.percent(10)).then(|| format!("s{}", chance.below(keys)));
         let input = data(n, keys, chance);
-        return Delivery::Call { action: spec.name.clone(), session, input };
+        let delay = delay(chance);
+        return Delivery::Call { action: spec.name.clone(), session, input, delay };
     }
     if chance.percent(8) {
         return Delivery::Occur { workflow: spec.name.clone() };
@@ -432,7 +435,13 @@ fn delivery(n: u64, spec: &Spec, keys: u64, chance: &mut Chance) -> Delivery {
         let dedupe = chance.percent(30).then(|| format!("d{n}.{m}"));
         (name, data(n * 10 + m, keys, chance), dedupe)
     });
-    Delivery::Post(events.collect())
+    let events = events.collect();
+    Delivery::Post(events, delay(chance))
+}
+
+/// Draws the delay of a delivery, in milliseconds.
+fn delay(chance: &mut Chance) -> Option<u64> {
+    chance.percent(10).then(|| chance.one(&[1, 20, 300, 2000]))
 }
 
 /// Draws the data of an event: a key that may be missing, a second key, the number of the event,

@@ -402,6 +402,7 @@ impl Worker {
                 data: payload(&json!({ "k": key, "n": id, "c": units })),
                 dedupe_id: Some(id.clone()),
                 ts: None,
+                deliver: None,
             };
             (Command::Post { ws: WORKSPACE.into(), events: vec![event] }, id)
         });

@@ -409,7 +409,8 @@ impl Player {
 
 fn sent(it: &Sent) -> tidegate_core::event::NewEvent {
     let dedupe_id = it.dedupe.map(|id| format!("once {id}"));
-    tidegate_core::event::NewEvent { dedupe_id, ..event(it.name, &data(it.key)) }
+    let deliver = it.delay.map(Until::In);
+    tidegate_core::event::NewEvent { dedupe_id, deliver, ..event(it.name, &data(it.key)) }
 }
 
 /// Returns data with few keys, of several types, or without a key.

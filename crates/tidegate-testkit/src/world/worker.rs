@@ -15,7 +15,7 @@ impl World {
     /// for byte.
     pub async fn send_text(&self, name: &str, data: &str) -> Outcome {
         let data = Payload::parse(data.as_bytes(), usize::MAX).expect("good JSON");
-        let event = NewEvent { name: name.to_owned(), data, dedupe_id: None, ts: None };
+        let event = NewEvent::new(name, data);
         let mut posted = self.post_event(event).await;
         assert_eq!(
             posted.runs.len(),

@@ -14,7 +14,7 @@ use tidegate_core::{
     id::{EventId, RunId},
     reads::{ReadSet, Scan},
     row::{GateState, Kind, Phase, Purpose, Row, RowKey, Run, RunError, Source, StepKind},
-    run::record::{NewAsk, NewSend, NewStep, NewWait, NewWaitOn, Record, Recorded, Then},
+    run::record::{NewAsk, NewSend, NewStep, NewWait, NewWaitOn, Record, Recorded, Then, Until},
     session::NewSessionOp,
     time::Timestamp,
 };
@@ -147,9 +147,23 @@ impl Process {
     /// Posts an event. Its `dedupeId` is made of its name and data, so that a repeated post has no
     /// effect.
     pub(crate) async fn post(&mut self, name: &str, data: Value) -> EventId {
+        self.post_after(name, data, None).await
+    }
+
+    /// As [`Process::post`], for an event that is delivered after a delay.
+    pub(crate) async fn post_after(
+        &mut self,
+        name: &str,
+        data: Value,
+        delay: Option<u64>,
+    ) -> EventId {
         let dedupe_id = Some(format!("{name} {data}"));
         let (name, data) = (name.to_owned(), payload(&data));
-        let events = vec![NewEvent { name, data, dedupe_id, ts: None }];
+        let events = vec![NewEvent {
+            dedupe_id,
+            deliver: delay.map(Until::In),
+            ..NewEvent::new(name, data)
+        }];
         match self.ask(Command::Post { ws: self.world.ws.clone(), events }).await {
             Ok(Answer::Posted(posted)) => posted.first().expect("one event").id,
             other => panic!("unexpected answer to Post: {other:?}"),

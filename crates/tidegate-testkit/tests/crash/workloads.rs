@@ -1,9 +1,12 @@
 //! Workloads of the crash tests. Together they use all kinds of commands.
 
+use std::time::Duration;
+
 use serde_json::json;
 use tidegate_core::{
     action::Flow,
     command::{Command, Refusal},
+    idempotency_key::IdempotentRequest,
     pool::{Pool, PoolCommand},
     row::{BulkFilter, BulkWhat},
     session::SessionError,
@@ -350,4 +353,35 @@ pub(crate) async fn cancelled_in_chunks(process: &mut Process) {
     let what = BulkWhat::Cancel { reason: "all of it".to_owned() };
     let ws = process.world.ws.clone();
     process.ask(Command::Bulk { ws, what, filter }).await.expect("Bulk is never refused");
+}
+
+/// Events and a request are delivered later; one of the events is cancelled before.
+pub(crate) async fn deferred_events(process: &mut Process) {
+    process.serve(json!({ "name": "mail", "concurrency": { "limit": 1 } }), &[]).await;
+    let flow = json!({ "name": "chat", "actions": { "say": { "concurrency": "queue" } } });
+    for action in Flow::parse(&flow).expect("a good definition").value.actions {
+        process.handle(&action.name, &[Act::Step("answer")]);
+        let (ws, workflow) = (process.world.ws.clone(), Box::new(action));
+        let register = Command::Register { ws, workflow, dev: false };
+        process.ask(register).await.expect("the action is registered");
+    }
+    let mut ids = Vec::new();
+    for n in 0..3 {
+        ids.push(process.post_after("mail", json!(n), Some(50)).await);
+    }
+    let request = request("chat", "say", Some("s"), None, &json!(1));
+    let request = request.delay(Duration::from_millis(60));
+    let ws = process.world.ws.clone();
+    let (id, hash) = ("say".to_owned(), String::new());
+    let asked = IdempotentRequest { ws: ws.clone(), id, hash };
+    let command = Box::new(Command::Dispatch { ws: ws.clone(), request });
+    process.ask(Command::Once { asked, command }).await.expect("the action exists");
+    let (event, reason) = (ids[1], String::new());
+    let answer = process.ask(Command::CancelDelivery { ws, event, reason }).await;
+    let again = Err(Refusal::DeliveryEnded { event, end: "cancelled" });
+    assert!(answer.is_ok() || answer == again, "{answer:?}");
+    process.post("mail", json!("at once")).await;
+    process.work().await;
+    process.tick(100).await;
+    process.work().await;
 }

@@ -9,7 +9,7 @@ use tidegate_core::{
     command::{Command, StreamCommand},
     definition::Definition,
     event::NewEvent,
-    id::RunId,
+    id::{EventId, RunId},
     idempotency_key::IdempotentRequest,
     overrides::Target,
     reaction::{Filter, Follower, Reaction, Remedy, Repair, StreamSelection},
@@ -46,6 +46,7 @@ fn request(session: &str) -> Request {
         metadata: payload("null"),
         function_key: None,
         max_wait_ms: None,
+        deliver: None,
     }
 }
 
@@ -60,12 +61,13 @@ async fn decide(store: &MemoryStore, salt: u64, command: Command) {
 }
 
 /// Returns commands that change rows, each with the name of its operation.
-fn commands(run: RunId) -> Vec<(&'static str, Command)> {
+fn commands(run: RunId, waiting: EventId) -> Vec<(&'static str, Command)> {
     let post = |name: &str| NewEvent {
         name: name.to_owned(),
         data: payload("1"),
         dedupe_id: None,
         ts: None,
+        deliver: None,
     };
     let (app, name) = (|| "default".to_owned(), || "work".to_owned());
     let event = NewLogged { name: "a".to_owned(), data: payload("1"), meta: payload("{}") };
@@ -80,9 +82,16 @@ fn commands(run: RunId) -> Vec<(&'static str, Command)> {
     let filter = BulkFilter { workflow: Some(name()), ..BulkFilter::default() };
     let target = Box::new(Target { app: app(), workflow: name(), ..Target::default() });
     let purge = Command::Purge { ws: ws(), target, reason: String::new(), if_epoch: None };
+    let minute = std::time::Duration::from_secs(60);
+    let (reason, event) = (String::new(), waiting);
+    let cancel_delivery = Command::CancelDelivery { ws: ws(), event, reason };
+    let (later, deferred) = (post("work").delay(minute), request("v").delay(minute));
     vec![
         ("post", Command::Post { ws: ws(), events: vec![post("work"), post("other")] }),
         ("dispatch", Command::Dispatch { ws: ws(), request: request("s") }),
+        ("post later", Command::Post { ws: ws(), events: vec![later] }),
+        ("dispatch later", Command::Dispatch { ws: ws(), request: deferred }),
+        ("cancel delivery", cancel_delivery),
         ("dispatch twice", Command::DispatchThen { ws: ws(), first: both.0, then: both.1 }),
         ("register", register(Box::new(Definition { version: Some(2), ..*workflow() }))),
         ("release", Command::Release { ws: ws(), app: app(), name: name(), version: 1 }),
@@ -110,7 +119,15 @@ async fn the_kept_answers_are_written_as_agreed() {
     decide(&store, 4, Command::Dispatch { ws: ws(), request: request("r") }).await;
     let rows = store.dump().await.expect("memory works");
     let run = rows.iter().find_map(|row| if let Row::Run(run) = row { Some(run.id) } else { None });
-    for (salt, (name, command)) in (10..).zip(commands(run.expect("a run exists"))) {
+    let later = request("w").delay(std::time::Duration::from_secs(60));
+    decide(&store, 5, Command::Dispatch { ws: ws(), request: later }).await;
+    let rows = store.dump().await.expect("memory works");
+    let event = rows.iter().find_map(|row| match row {
+        Row::Event(event) if event.is_deferred() => Some(event.id),
+        _ => None,
+    });
+    let (run, event) = (run.expect("a run exists"), event.expect("a deferred event exists"));
+    for (salt, (name, command)) in (10..).zip(commands(run, event)) {
         let asked = IdempotentRequest { ws: ws(), id: name.to_owned(), hash: "00".to_owned() };
         decide(&store, salt, Command::Once { asked, command: Box::new(command) }).await;
     }

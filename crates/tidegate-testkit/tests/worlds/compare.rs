@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use serde_json::{Value, json};
@@ -17,7 +18,7 @@ use tidegate_core::{
 use tidegate_store::{ManualClock, MemoryStore};
 use tidegate_testkit::{
     reference::{Entry, Ordinal, Place, Reference, Time, Told},
-    world::{World, request},
+    world::{World, event, request},
 };
 
 use super::{Case, Field, Op};
@@ -87,6 +88,11 @@ impl Twin {
             Op::Late { ms, name, a } => {
                 self.fall_behind(micros(*ms)).await;
                 self.post(name, data(n, *a, *a)).await?;
+            }
+            Op::Defer { ms, name, a } => {
+                let (data, delay) = (data(n, *a, *a), Duration::from_millis(*ms));
+                self.world.post_event(event(name, &data).delay(delay)).await;
+                self.reference.defer(name, &data, micros(*ms));
             }
             Op::Call { action, session, a } => self.call(n, action, *session, *a).await?,
             Op::Lease(limit) if self.apart == 0 => self.lease(*limit).await?,

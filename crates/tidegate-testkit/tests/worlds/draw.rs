@@ -34,6 +34,7 @@ fn wanted(op: &Op, kinds: &[bool]) -> bool {
         Op::Lose => kinds[6],
         Op::Release => kinds[7],
         Op::Enter { .. } | Op::Leave(_) => kinds[8],
+        Op::Defer { .. } => kinds[9],
     }
 }
 
@@ -46,6 +47,7 @@ fn op() -> impl Strategy<Value = Op> {
         4 => (select(vec!["x", "y"]), session(), field())
             .prop_map(|(action, session, a)| Op::Call { action, session, a }),
         1 => (1..40_u64, name(), field()).prop_map(|(ms, name, a)| Op::Late { ms, name, a }),
+        2 => (1..60_u64, name(), field()).prop_map(|(ms, name, a)| Op::Defer { ms, name, a }),
         6 => (1..4_u32).prop_map(Op::Lease),
         4 => pick.clone().prop_map(Op::Complete),
         1 => pick.clone().prop_map(Op::Fail),

@@ -24,6 +24,8 @@ pub(crate) struct Case {
 pub(crate) enum Op {
     /// Posts an event.
     Post { name: &'static str, a: Field, b: Field },
+    /// Posts an event that is delivered after `ms` milliseconds.
+    Defer { ms: u64, name: &'static str, a: Field },
     /// Sends a request.
     Call { action: &'static str, session: Option<&'static str>, a: Field },
     /// Posts an event after `ms` milliseconds, at the end of which a due fold is not swept.

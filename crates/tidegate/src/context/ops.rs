@@ -178,7 +178,7 @@ mod tests {
 
     fn send(id: &str) -> Op {
         let (name, data) = ("told".to_owned(), Payload::null());
-        Op::Send(NewSend::event(id, NewEvent { name, data, dedupe_id: None, ts: None }))
+        Op::Send(NewSend::event(id, NewEvent::new(name, data)))
     }
 
     fn reports(ops: Vec<Op>) -> Vec<Vec<String>> {

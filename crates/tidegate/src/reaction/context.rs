@@ -144,7 +144,7 @@ impl ReactionCtx {
             StepError::coded("BadName", format!("event name `{name}` {rule}")).fatal()
         })?;
         let (name, data) = (name.to_owned(), payload(&data)?);
-        let event = NewEvent { name, data, dedupe_id: None, ts: None };
+        let event = NewEvent::new(name, data);
         self.wanted().effects.push(Effect::Send(event));
         Ok(())
     }

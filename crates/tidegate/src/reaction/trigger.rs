@@ -45,7 +45,7 @@ pub(super) fn effects(event: &StreamEvent) -> Vec<Effect> {
         return Vec::new();
     }
     let (name, data) = (format!("{STREAM_PREFIX}{}", event.name), data(event));
-    vec![Effect::Trigger(NewEvent { name, data, dedupe_id: None, ts: Some(event.at) })]
+    vec![Effect::Trigger(NewEvent { ts: Some(event.at), ..NewEvent::new(name, data) })]
 }
 
 /// Builds the data of the workflow event. The stream event's own data stays unchanged, byte for

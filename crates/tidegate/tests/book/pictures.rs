@@ -45,6 +45,10 @@ mod tests {
         fair = "fair",
     }
 
+    pictures! { "concepts":
+        deferred = "deferred",
+    }
+
     pictures! { "patterns":
         append_and_respond = "append-and-respond",
         webhook_twice = "webhook-that-fires-twice",
@@ -218,6 +222,17 @@ fn fair() -> Story {
     let panel = work(&format!("concurrency = {{ limit = 1, {fair} }}"), sent.collect());
     let panels = vec![panel.asked('e', 500)];
     Story { title: "Fairness", until: 8000, tick: 50, mark: 1000, panels }
+}
+
+fn deferred() -> Story {
+    let sent = [event('a', 0, 1000).delay(2000), event('b', 1000, 2000), event('c', 2500, 1000)];
+    let panel = Panel {
+        caption: "concurrency = \"queue\"".to_owned(),
+        setting: Setting::Flow("concurrency = \"queue\"".to_owned(), &["act"]),
+        sent: sent.to_vec(),
+        asked: vec![],
+    };
+    Story { title: "Deferred", until: 6000, tick: 100, mark: 1000, panels: vec![panel] }
 }
 
 fn policies() -> Story {

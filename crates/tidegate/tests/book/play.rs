@@ -74,18 +74,24 @@ pub(crate) struct Sent {
     /// Value of a second key.
     id: &'static str,
     works: u64,
+    /// Time until it is delivered.
+    delay: u64,
     /// Duration of a sleep after the work, and of further work after the sleep.
     naps: Option<(u64, u64)>,
 }
 
 /// Creates an event that is sent at `at` and whose run works for `works`.
 pub(crate) fn event(letter: char, at: u64, works: u64) -> Sent {
-    Sent { letter, at, to: "work", key: ("", ""), id: "", works, naps: None }
+    Sent { letter, at, to: "work", key: ("", ""), id: "", works, delay: 0, naps: None }
 }
 
 impl Sent {
     pub(crate) fn key(self, name: &'static str, value: &'static str) -> Self {
         Self { key: (name, value), ..self }
+    }
+
+    pub(crate) fn delay(self, delay: u64) -> Self {
+        Self { delay, ..self }
     }
 
     pub(crate) fn id(self, id: &'static str) -> Self {
@@ -262,6 +268,7 @@ async fn send(engine: &Engine, setting: &Setting, sent: &Sent) -> (Option<EventI
         let metadata = json!({ "webhook": { "deliveryId": sent.id } });
         let metadata = Payload::from_value(&metadata);
         let request = Request { session: Some("s".to_owned()), metadata, ..request };
+        let request = request.delay(Duration::from_millis(sent.delay));
         return (None, engine.dispatch(request).await.unwrap().verdict);
     }
     let posted = engine.send(sent.to, sent.data()).await.unwrap();
@@ -289,6 +296,7 @@ fn told(
         Verdict::Deduped { first, .. } => {
             format!("{outcome}, {} was first", events.get(first).unwrap_or(&'?'))
         }
+        Verdict::Deferred { deliver_at, .. } => format!("{outcome} until {}", at(*deliver_at)),
         _ => outcome.to_owned(),
     }
 }

@@ -16,6 +16,7 @@ mod closing;
 mod concurrency;
 mod control;
 mod debounce;
+mod deferred;
 mod definitions;
 mod deploys;
 mod engines;
@@ -136,6 +137,9 @@ stories! {
         a_dropped_step_gives_its_place_back,
         the_place_ends_with_the_lease,
         steps_of_one_run_take_turns,
+    }
+    deferred {
+        a_run_posts_an_event_for_later,
     }
     waits {
         a_sleep_ends_at_its_time,

@@ -137,6 +137,7 @@ pub(crate) async fn live(me: &'static Me) {
             metadata: Payload::null(),
             function_key: None,
             max_wait_ms: None,
+            deliver: None,
         };
         engine.dispatch(request).await.unwrap();
     }

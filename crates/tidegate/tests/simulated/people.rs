@@ -1,7 +1,7 @@
 //! People outside of the engines: clients that send the events and requests of the plan, and
 //! operators that act on runs.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use serde_json::json;
 use tidegate::{Engine, Error, NewEvent, RunId, new_event, new_request};
@@ -83,23 +83,27 @@ impl Client {
 }
 
 fn is_safe(delivery: &Delivery) -> bool {
-    matches!(delivery, Delivery::Post(events)
+    matches!(delivery, Delivery::Post(events, _)
         if events.iter().all(|(_, _, dedupe)| dedupe.is_some()))
 }
 
 async fn deliver(engine: &Engine, delivery: &Delivery) -> Result<Vec<Outcome>, Error> {
     match delivery {
-        Delivery::Post(events) => {
+        Delivery::Post(events, delay) => {
             let events = events.iter().map(|(name, data, dedupe_id)| {
-                let event = new_event(name, data)?;
-                Ok(NewEvent { dedupe_id: dedupe_id.clone(), ..event })
+                let event = NewEvent { dedupe_id: dedupe_id.clone(), ..new_event(name, data)? };
+                let delayed = |ms| event.clone().delay(Duration::from_millis(ms));
+                Ok(delay.map_or_else(|| event.clone(), delayed))
             });
             let posted = engine.send_all(events.collect::<Result<_, Error>>()?).await?;
             Ok(posted.into_iter().flat_map(|posted| posted.runs).collect())
         }
-        Delivery::Call { action, session, input } => {
+        Delivery::Call { action, session, input, delay } => {
             let mut request = new_request("f", action, input)?;
             request.session.clone_from(session);
+            if let Some(ms) = delay {
+                request = request.delay(Duration::from_millis(*ms));
+            }
             Ok(vec![engine.dispatch(request).await?])
         }
         Delivery::Say { then, session, input } => {

@@ -86,7 +86,8 @@ fn flush_part<E>(draft: &mut Draft, gate: &Gate, fold: &Fold, part: &Part) -> De
     let source = if batch { Source::Batch(event) } else { Source::Event(event) };
     let (Some(event), Some(current)) = (draft.event(event)?.cloned(), current) else {
         let reason = "its event or its workflow is gone";
-        end::end_unstarted(draft, scope, current, (part.run, source), reason);
+        let owner = (scope.ws, scope.app, scope.name);
+        end::end_unstarted(draft, owner, current, (part.run, source), reason);
         return Ok(Flushed::Gone);
     };
     let origin = match fold.after.len() {

@@ -64,7 +64,8 @@ pub(crate) fn cancel(draft: &mut Draft, key: &GateKey, id: RunId, reason: &str) 
     } else {
         Source::Event(fold.last)
     };
-    end::end_unstarted(draft, scope, current, (id, source), reason);
+    let owner = (scope.ws, scope.app, scope.name);
+    end::end_unstarted(draft, owner, current, (id, source), reason);
     fold.full.retain(|part| part.run != id);
     if fold.run == id {
         if fold.full.is_empty() {

@@ -176,6 +176,7 @@ fn request(
         metadata: Payload::parse(metadata.as_bytes(), MAX_EVENT_BYTES)?,
         function_key: None,
         max_wait_ms: Some(MAX_WAIT_MS),
+        deliver: None,
     })
 }
 
@@ -319,7 +320,7 @@ impl Progress {
         // is missed.
         let (_, ended) = self.engine.look_up(self.run).await?;
         let mut messages = Vec::new();
-        if let Some(newer) = ended.as_ref().and_then(|ended| ended.ending.displaced_by()) {
+        if let Some(newer) = ended.as_ref().and_then(|ended| ended.ending.carried_by()) {
             self.run = newer;
             return Ok((messages, None));
         }

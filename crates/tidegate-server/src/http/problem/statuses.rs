@@ -7,7 +7,7 @@ use tidegate_core::{
     access::AccessRefusal,
     command::Refusal,
     flow::Verdict,
-    id::{RunId, Seq},
+    id::{EventId, RunId, Seq},
     json::PayloadError,
     overrides::OverrideRefusal,
     pool::PoolRefusal,
@@ -15,6 +15,7 @@ use tidegate_core::{
     schema::Mismatch,
     session::SessionError,
     stream::{Expected, StreamRefusal},
+    time::Timestamp,
 };
 use tidegate_store::StoreError;
 
@@ -46,6 +47,10 @@ fn refusals() -> Vec<Refusal> {
         Refusal::ChunkTooLarge { step, n: 1, bytes: 1 },
         Refusal::TooManyChunks(run),
         Refusal::NoReaction(text()),
+        Refusal::NoEvent(EventId { seq, salt: 1 }),
+        Refusal::DeliveryEnded { event: EventId { seq, salt: 1 }, end: "" },
+        Refusal::Deferred { run, at: Timestamp::MIN },
+        Refusal::TooFarAhead { at: Timestamp::MIN, now: Timestamp::MIN },
         Refusal::KeyReused,
         Refusal::InProgress,
         Refusal::Unreadable(text()),

@@ -10,7 +10,7 @@ use tidegate_core::{
 };
 
 use super::{
-    Checked, Look, folds,
+    Checked, Look, deliveries, folds,
     history::{History, Spent, is_direct},
     undoes,
 };
@@ -27,7 +27,10 @@ pub(super) fn i1(look: &Look<'_>, history: &History) -> Checked {
                 posted.runs.iter().map(|run| run.workflow.as_str()).collect();
             reply.sort_unstable();
             let specs = look.plan.specs.iter().filter(|spec| spec.triggered(&event.name));
-            let wanted: Vec<&str> = specs.map(|spec| spec.name.as_str()).collect();
+            let mut wanted: Vec<&str> = specs.map(|spec| spec.name.as_str()).collect();
+            if posted.deliver_at.is_some() {
+                wanted.clear();
+            }
             if reply != wanted {
                 return Err(format!(
                     "event `{}` in {ws} has verdicts for the wrong workflows: {reply:?}",
@@ -68,6 +71,7 @@ fn ids(row: &Row) -> Vec<Seq> {
         Row::Run(run) => vec![run.id.seq],
         Row::Ended(ended) => vec![ended.id.seq],
         Row::Event(event) => vec![event.id.seq],
+        Row::Chore(_) => deliveries::promised(row).into_iter().collect(),
         Row::Gate(gate) => folds::of(gate).map(promised).unwrap_or_default(),
         _ => Vec::new(),
     }
@@ -83,6 +87,7 @@ fn is_there(state: &State, id: Seq) -> bool {
     state.run(id).is_some()
         || state.ended(id).is_some()
         || state.row(&RowKey::Event(id)).is_some()
+        || state.row(&RowKey::Chore(id)).and_then(deliveries::promised).is_some()
         || state.gates().filter_map(folds::of).any(|fold| promised(fold).contains(&id))
 }
 
@@ -220,6 +225,12 @@ fn given_back(history: &History, run: Seq) -> bool {
 pub(super) fn i20(look: &Look<'_>, history: &History) -> Checked {
     let mut known = history.dedupe.clone();
     for (command, answer) in look.answered() {
+        if let (Command::CancelDelivery { ws, .. }, Ok(Answer::Undelivered(cancelled))) =
+            (command, answer)
+            && let Some(id) = &cancelled.dedupe_id
+        {
+            known.remove(&(ws.clone(), id.clone()));
+        }
         let (Command::Post { ws, events }, Ok(Answer::Posted(posted))) = (command, answer) else {
             continue;
         };
@@ -259,6 +270,12 @@ impl History {
             }
         }
         for (command, answer) in look.answered() {
+            if let (Command::CancelDelivery { ws, .. }, Ok(Answer::Undelivered(cancelled))) =
+                (command, answer)
+                && let Some(id) = &cancelled.dedupe_id
+            {
+                self.dedupe.remove(&(ws.clone(), id.clone()));
+            }
             if let (Command::Post { ws, events }, Ok(Answer::Posted(posted))) = (command, answer) {
                 for (event, posted) in events.iter().zip(posted) {
                     if let Some(id) = event.dedupe_id.clone() {

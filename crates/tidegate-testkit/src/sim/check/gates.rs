@@ -77,7 +77,7 @@ pub(super) fn i76(look: &Look<'_>, _: &History) -> Checked {
             if !inside && !waits {
                 continue;
             }
-            let later = set.is_some_and(|set| set.event_id.seq > own.event_id.seq);
+            let later = set.is_some_and(|set| set.event_number() > own.event_number());
             if !later && set != Some(own) {
                 let scope = gate.key.scope();
                 return Err(format!("run {} has {own:?}, but {scope:?} has {set:?}", run.id));

@@ -391,6 +391,20 @@ fn told(look: &Look<'_>) -> Vec<Told> {
                     all.extend(posted.runs.iter().map(one));
                 }
             }
+            (Command::SweepChore { known }, Ok(answer)) => {
+                let id = EventId { seq: known.id.seq, salt: known.id.salt };
+                let row = look.state.row(&RowKey::Event(id.seq));
+                let Some(Row::Event(event)) = row else { continue };
+                let data = json(&event.data);
+                let one = |outcome| of(&known.ws, outcome, Some(id), data.clone(), true);
+                match answer {
+                    Answer::Posted(posted) => {
+                        all.extend(posted.iter().flat_map(|posted| &posted.runs).map(one));
+                    }
+                    Answer::Admitted(outcome) => all.push(one(outcome)),
+                    _ => {}
+                }
+            }
             (Command::Dispatch { ws, request }, Ok(Answer::Admitted(outcome))) => {
                 all.push(of(ws, outcome, inputs(look).next(), called_with(request), true));
             }

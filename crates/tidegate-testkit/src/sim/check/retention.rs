@@ -28,7 +28,10 @@ pub(super) fn i51(look: &Look<'_>, _: &History) -> Checked {
         let (Some(row), None) = (&delta.before, &delta.after) else { continue };
         let good = match row {
             Row::Ended(ended) => ended.ended_at < before && !is_past(look.state, ended.id.seq),
-            Row::Event(event) => event.at < before && !is_input(look.state, event.id.seq),
+            Row::Event(event) => {
+                let over = !event.is_deferred() && event.admitted_at() < before;
+                over && !is_input(look.state, event.id.seq)
+            }
             Row::Receipt(receipt) => receipt.at < before,
             Row::Step(step) => look.state.run(step.run).is_none(),
             Row::Signal(signal) => look.state.run(signal.run).is_none(),

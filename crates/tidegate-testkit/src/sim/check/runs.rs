@@ -3,14 +3,14 @@
 use tidegate_core::{
     command::{Answer, Command},
     row::{
-        Begun, Ended, Ending, Event, Kind, Listener, ListenerEffect, Phase, Purpose, Row, RowKey,
-        Run, Step, StepKind, WaitOn,
+        Begun, Ended, Ending, Event, Listener, ListenerEffect, Phase, Purpose, Row, RowKey, Run,
+        Step, StepKind, WaitOn,
     },
     run::{listen::MAX_INBOX, wait::encoded},
 };
 
 use super::{
-    Checked, Look,
+    Checked, Look, deliveries,
     history::{History, is_expired},
 };
 use crate::sim::{
@@ -170,14 +170,8 @@ pub(super) fn i28(look: &Look<'_>, _: &History) -> Checked {
 pub(super) fn i33(look: &Look<'_>, _: &History) -> Checked {
     let new = |delta: &'_ &Delta| delta.before.is_none();
     let added = look.deltas.iter().filter(new).filter_map(|delta| delta.after.as_ref());
-    let events: Vec<_> = added
-        .clone()
-        .filter_map(|row| if let Row::Event(event) = row { Some(event) } else { None })
-        .collect();
+    let events: Vec<&Event> = deliveries::admitted(look).collect();
     for event in &events {
-        if event.kind != Kind::Event {
-            continue;
-        }
         for run in look.state.runs().filter(|run| run.ws == event.ws) {
             let Some(old) = look.before(run.id.seq) else { continue };
             for wait in run.waits.iter().filter(|wait| old.waits.contains(wait)) {
@@ -218,11 +212,7 @@ fn is_from_inbox(look: &Look<'_>, step: &Step) -> bool {
 
 /// Returns the posted events of this commit.
 fn posted<'a>(look: &Look<'a>) -> impl Iterator<Item = &'a Event> {
-    let new = look.deltas.iter().filter(|delta| delta.before.is_none());
-    let events = new.filter_map(|delta| match &delta.after {
-        Some(Row::Event(event)) if event.kind == Kind::Event => Some(event),
-        _ => None,
-    });
+    let events = deliveries::admitted(look);
     // While a chore wakes runs for the name, its later events wait.
     events.filter(|event| {
         let behind = |row: &Row| {
@@ -235,8 +225,8 @@ fn posted<'a>(look: &Look<'a>) -> impl Iterator<Item = &'a Event> {
 /// Whether a listener was there when the event arrived, and has its values.
 fn hears(listener: &Listener, event: &Event) -> bool {
     listener.name == event.name
-        && listener.since <= event.id.seq
-        && listener.until.is_none_or(|until| event.at <= until)
+        && listener.since <= event.number()
+        && listener.until.is_none_or(|until| event.admitted_at() <= until)
         && encoded(&event.data, &listener.path).as_ref() == Some(&listener.value)
 }
 

@@ -165,7 +165,8 @@ impl Twin {
         }
         let data = data(0, key, key);
         let key = data.get("a");
-        let asks = [PoolAsk { pool: "px".to_owned(), key: key.and_then(key_of), cost }];
+        let asks =
+            [PoolAsk { pool: "px".to_owned(), key: key.and_then(key_of), cost, fair_by: None }];
         let leased = self.leased[&run].clone();
         let answer = match self.world.enter(&leased, "ask", &asks).await {
             PoolAnswer::Entered => Entry::Entered,

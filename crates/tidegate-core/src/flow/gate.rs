@@ -75,7 +75,9 @@ pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
                 gate.due = earlier(gate.due, due);
                 draft.put(gate);
                 draft.put(run);
-                return Ok(());
+                // The run may be the next one by its tag, and cost less than the first run before.
+                let enters = waiting && need.share.is_some() && due == Some(draft.now());
+                return if enters { settle(draft, &need.gate) } else { Ok(()) };
             }
         }
     }
@@ -175,9 +177,12 @@ pub fn vacate<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<Vec<G
 }
 
 /// Admits the next runs at each of the gates, in the order in which runs take them: a run that is
-/// admitted at one gate and has the best rank at the next one is not passed over there.
+/// admitted at one gate and has the best rank at the next one is not passed over there. So the
+/// gates that the command has set aside are among them.
 pub fn hand_on<E>(draft: &mut Draft, mut gates: Vec<GateKey>) -> Decided<(), E> {
+    gates.extend(draft.take_aside());
     gates.sort_by_cached_key(|gate| (gate.scope().map(|scope| scope.order()), gate.clone()));
+    gates.dedup();
     gates.into_iter().try_for_each(|gate| settle(draft, &gate))
 }
 
